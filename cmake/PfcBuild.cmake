@@ -1,0 +1,79 @@
+# How every folder is built: pfc_library, pfc_program, pfc_test.
+
+option(PFC_BUILD_TESTS "Build the unit tests and benchmarks" ON)
+option(PFC_WERROR "Treat warnings as errors" ON)
+set(PFC_SANITIZE "" CACHE STRING "Sanitizers, comma-separated: address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+# -g1: stack traces with lines at 3 a.m., at little cost in size.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
+
+find_program(PFC_CCACHE ccache)
+if(PFC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PFC_CCACHE})
+endif()
+
+add_library(pfc_flags INTERFACE)
+target_compile_options(pfc_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+  -Woverloaded-virtual $<$<BOOL:${PFC_WERROR}>:-Werror>)
+target_include_directories(pfc_flags INTERFACE ${CMAKE_SOURCE_DIR})
+if(PFC_SANITIZE)
+  add_compile_options(-fsanitize=${PFC_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${PFC_SANITIZE})
+  # gcc 12 reports false uninitialised and overflow warnings once sanitizers change its inlining.
+  target_compile_options(pfc_flags INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow
+    -Wno-array-bounds)
+endif()
+
+# pfc_library(common SOURCES a.cc b.cc DEPENDS pfc_x ...) makes the static library pfc_common.
+function(pfc_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(pfc_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(pfc_${name} PUBLIC pfc_flags ${arg_DEPENDS})
+endfunction()
+
+# pfc_program(pfcctl SOURCES main.cc DEPENDS pfc_x ...) makes bin/pfcctl.
+function(pfc_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE pfc_flags ${arg_DEPENDS})
+endfunction()
+
+# pfc_test(common SOURCES a_test.cc ... DEPENDS pfc_common ... [LABELS ...]) makes the GoogleTest
+# binary common_test and one ctest entry a test case.
+function(pfc_test name)
+  if(NOT PFC_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  add_executable(${name}_test ${arg_SOURCES})
+  target_link_libraries(${name}_test PRIVATE pfc_flags ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name}_test PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# pfc_benchmark(kernels SOURCES ... DEPENDS ...) makes the Google Benchmark binary
+# benchmarks/kernels_benchmark.
+function(pfc_benchmark name)
+  if(NOT PFC_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name}_benchmark ${arg_SOURCES})
+  target_link_libraries(${name}_benchmark PRIVATE pfc_flags ${arg_DEPENDS}
+    benchmark::benchmark benchmark::benchmark_main)
+  set_target_properties(${name}_benchmark PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/benchmarks)
+endfunction()

@@ -1,0 +1,89 @@
+// One job: what a person writes into job.json, with arcface_torch's names (docs/configuration.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace pfc {
+
+enum class Precision { kFp32, kBf16, kFp16 };
+enum class MarginGradient { kExact, kStraightThrough };
+enum class OptimizerKind { kSgd, kAdamW };
+enum class ScheduleKind { kPolynomial, kMultistep };
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+
+/// target logit = s * (cos(m1 * theta + m2) - m3).
+struct Margin {
+  double m1 = 1.0;
+  double m2 = 0.5;
+  double m3 = 0.0;
+};
+
+struct LrSchedule {
+  ScheduleKind kind = ScheduleKind::kPolynomial;
+  double power = 1.0;                ///< polynomial
+  std::vector<std::int64_t> epochs;  ///< multistep: epochs after which the rate is multiplied
+  double gamma = 0.1;                ///< multistep
+};
+
+/// Every key of the job file (design §7). Immutable once parsed.
+struct JobConfig {
+  std::string network = "r50";  ///< r18 r34 r50 r100 r200 mbf mbf_large
+  std::int64_t embedding_size = 512;
+  double dropout = 0.0;  ///< before the last linear layer of iresnet
+  Margin margin;
+  double margin_scale = 64.0;
+  MarginGradient margin_gradient = MarginGradient::kExact;
+  double interclass_filtering_threshold = 0.0;  ///< 0: off
+  double sample_rate = 1.0;
+  Precision precision = Precision::kFp32;
+  std::int64_t batch_size = 128;  ///< per worker and micro-batch
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+  double lr = 0.1;
+  LrSchedule lr_schedule;
+  double momentum = 0.9;
+  double weight_decay = 5e-4;
+  double clip_norm = 5.0;  ///< 0: off
+  double num_epoch = 20;
+  std::int64_t max_steps = 0;  ///< 0: num_epoch decides
+  double warmup_epoch = 0;
+  std::filesystem::path rec;  ///< folder with train.rec, train.idx, property; or a .rec file
+  bool shuffle = true;
+  bool augment = true;                         ///< random horizontal flip
+  std::vector<std::string> val_targets;        ///< names (DIR/NAME.bin in rec) or paths
+  std::filesystem::path output = "work_dirs/job";
+  std::int64_t frequent = 10;   ///< steps between log lines
+  std::int64_t verbose = 2000;  ///< steps between evaluations; 0: only at the end
+  std::int64_t save_every_steps = 0;     ///< 0: only at the end and on a stop
+  double save_every_seconds = 0;         ///< 0: off
+  std::int64_t keep_checkpoints = 3;
+  std::uint64_t seed = 2048;
+  std::int64_t num_workers = 2;  ///< decoding threads of a worker
+  bool resume = false;
+  std::filesystem::path init_from;  ///< safetensors file, or a checkpoint folder
+  std::int64_t gradient_acc = 1;
+  bool sync_bn = false;
+  DeviceChoice device = DeviceChoice::kAuto;
+  std::int64_t num_classes = 0;  ///< 0: read from the data; given, it is checked
+  std::int64_t num_image = 0;    ///< likewise
+};
+
+/// Parses a job. `origin` (file name) begins every error. Unknown keys name the nearest known one,
+/// wrong types and values out of range say what was found and expected. Throws InputError.
+JobConfig parse_job(const nlohmann::json& job, const std::string& origin);
+
+/// Reads DIR/job.json and applies `--set key=value` (values are JSON, or else plain strings; dots
+/// reach into objects). Relative paths stay relative to the working directory. Throws InputError.
+nlohmann::json read_job_file(const std::filesystem::path& path,
+                             std::span<const std::string> overrides);
+
+/// The whole job, defaults filled in: what a checkpoint's manifest keeps.
+nlohmann::json to_json(const JobConfig& job);
+
+}  // namespace pfc

@@ -1,0 +1,31 @@
+// Which rows of a table of class centres a worker owns (Partial FC: split by class).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/error.h"
+
+namespace pfc {
+
+/// Rows [begin, end) of a table.
+struct RowRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+  [[nodiscard]] bool contains(std::int64_t row) const { return row >= begin && row < end; }
+  friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+
+/// Worker `rank` of `world_size` owns rows / world_size + (rank < rows mod world_size) rows, from
+/// rows / world_size * rank + min(rank, rows mod world_size). Any world size works, odd too.
+inline RowRange shard_of(std::int64_t rows, int rank, int world_size) {
+  check(rows >= 0 && world_size > 0 && rank >= 0 && rank < world_size, "shard_of: bad rank");
+  const std::int64_t quotient = rows / world_size;
+  const std::int64_t remainder = rows % world_size;
+  const std::int64_t begin = quotient * rank + std::min<std::int64_t>(rank, remainder);
+  return {begin, begin + quotient + (rank < remainder ? 1 : 0)};
+}
+
+}  // namespace pfc

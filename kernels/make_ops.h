@@ -1,0 +1,21 @@
+// The one place that chooses a device.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/config.h"
+#include "kernels/ops.h"
+
+namespace pfc {
+
+struct DeviceOptions {
+  DeviceChoice choice = DeviceChoice::kAuto;  ///< auto: CUDA where built and present, else CPU
+  int index = 0;                              ///< which GPU: the local rank
+  int cpu_threads = 0;                        ///< 0: all cores that this process may use
+};
+
+/// Throws InputError when the device that was asked for is not there, and says why in one line.
+std::unique_ptr<Ops> make_ops(const DeviceOptions& options);
+
+}  // namespace pfc

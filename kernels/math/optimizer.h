@@ -1,0 +1,41 @@
+// One element's update: the same source on every device, for the flat arena and for centres.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/math/host_device.h"
+
+namespace pfc {
+
+struct SgdOptions {
+  float lr = 0.1f;
+  float momentum = 0.9f;
+  float weight_decay = 5e-4f;
+};
+
+/// v = mu v + (g + wd w);  w -= lr v (design §3.1; torch.optim.SGD without dampening or Nesterov).
+PFC_HOST_DEVICE void sgd_update(const SgdOptions& o, float g, float& w, float& v) {
+  v = o.momentum * v + (g + o.weight_decay * w);
+  w -= o.lr * v;
+}
+
+struct AdamWOptions {
+  float lr = 1e-3f;
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float eps = 1e-8f;
+  float weight_decay = 0.1f;
+  float bias_correction1 = 1.f;  ///< 1 - beta1^t, t = number of updates from 1
+  float bias_correction2 = 1.f;  ///< 1 - beta2^t
+};
+
+/// Decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2, as torch.optim.AdamW).
+PFC_HOST_DEVICE void adamw_update(const AdamWOptions& o, float g, float& w, float& m, float& v) {
+  w -= o.lr * o.weight_decay * w;
+  m = o.beta1 * m + (1.f - o.beta1) * g;
+  v = o.beta2 * v + (1.f - o.beta2) * g * g;
+  const float denominator = std::sqrt(v / o.bias_correction2) + o.eps;
+  w -= o.lr * (m / o.bias_correction1) / denominator;
+}
+
+}  // namespace pfc

@@ -1,0 +1,72 @@
+// A view of numbers on a device.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "common/error.h"
+
+namespace pfc {
+
+enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat16, kInt64, kUInt8 };
+
+constexpr std::size_t size_of(DType type) {
+  switch (type) {
+    case DType::kFloat32: return 4;
+    case DType::kBFloat16: return 2;
+    case DType::kFloat16: return 2;
+    case DType::kInt64: return 8;
+    case DType::kUInt8: return 1;
+  }
+  return 0;
+}
+
+/// A shape of up to four dimensions, row-major. Activations are [N, H, W, C].
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+    check(dims.size() <= dims_.size(), "Shape: more than four dimensions");
+    int i = 0;
+    for (const std::int64_t d : dims) dims_[static_cast<std::size_t>(i++)] = d;
+  }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] std::int64_t elements() const {
+    std::int64_t n = 1;
+    for (int i = 0; i < rank_; ++i) n *= dims_[static_cast<std::size_t>(i)];
+    return n;
+  }
+  friend bool operator==(const Shape&, const Shape&) = default;
+
+ private:
+  std::array<std::int64_t, 4> dims_{};
+  int rank_ = 0;
+};
+
+/// A view, copied freely; the memory belongs to a Buffer or arena. A null view (data == nullptr)
+/// says "not given" where a parameter is optional.
+struct Tensor {
+  void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+
+  Tensor() = default;
+  Tensor(float* p, Shape s) : data(p), dtype(DType::kFloat32), shape(s) {}
+  Tensor(void* p, DType t, Shape s) : data(p), dtype(t), shape(s) {}
+
+  [[nodiscard]] explicit operator bool() const { return data != nullptr; }
+  [[nodiscard]] std::int64_t elements() const { return shape.elements(); }
+  [[nodiscard]] std::size_t bytes() const {
+    return static_cast<std::size_t>(elements()) * size_of(dtype);
+  }
+  [[nodiscard]] float* f32() const {
+    check(dtype == DType::kFloat32, "Tensor: float32 expected");
+    return static_cast<float*>(data);
+  }
+};
+
+}  // namespace pfc

@@ -1,0 +1,48 @@
+// Collectives over the workers of one generation. NCCL on GPUs, Gloo on CPUs, none for one worker.
+//
+// Every worker calls the same collectives with the same sizes in the same order. A Comm belongs to
+// one thread at a time. Calls block until done on a CPU; on a GPU they are enqueued after `after`
+// and `wait()` on the result orders the compute stream behind them. Every wait is bounded.
+// Failure of any kind throws CommError that names the operation, the peer where it is known, and the
+// time waited; the Comm is then useless and is destroyed.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/ids.h"
+#include "kernels/tensor.h"
+
+namespace pfc {
+
+/// What has been communicated, for metrics. Bytes are those of this worker's input.
+struct CommCounters {
+  std::uint64_t calls = 0;
+  std::uint64_t bytes = 0;
+};
+
+class Comm {
+ public:
+  virtual ~Comm() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  [[nodiscard]] virtual std::string description() const = 0;  ///< "Gloo (TCP, 127.0.0.1)"
+  [[nodiscard]] virtual CommCounters counters() const = 0;
+
+  /// out = [size() x in], in rank order. Any dtype. out may not alias in.
+  virtual void all_gather(const Tensor& in, const Tensor& out) = 0;
+  /// Sums float32 elements over workers in place; the same bits on every worker.
+  virtual void all_reduce_sum(const Tensor& in_out) = 0;
+  /// in is float32 [size() * n]; out [n] = this worker's part of the sum over workers.
+  virtual void reduce_scatter_sum(const Tensor& in, const Tensor& out) = 0;
+  /// Copies root's bytes to all.
+  virtual void broadcast(const Tensor& in_out, int root) = 0;
+  virtual void barrier() = 0;
+};
+
+}  // namespace pfc

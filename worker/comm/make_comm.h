@@ -1,0 +1,26 @@
+// The one place that chooses a transport.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "common/ids.h"
+#include "common/key_value_store.h"
+#include "worker/comm/comm.h"
+
+namespace pfc {
+
+struct CommOptions {
+  Membership membership;
+  std::string name = "train";  ///< keys in the store begin with it: one Comm a name
+  std::string address;         ///< this host's address as its peers see it; empty: loopback
+  std::chrono::milliseconds connect_timeout{60'000};
+  std::chrono::milliseconds timeout{300'000};  ///< one collective
+};
+
+/// A Comm of host memory: Gloo over TCP, or for one worker none at all (store may then be null).
+/// Throws CommError that names the missing ranks when a peer does not connect in time.
+std::unique_ptr<Comm> make_host_comm(const CommOptions& options, KeyValueStore* store);
+
+}  // namespace pfc

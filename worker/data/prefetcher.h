@@ -1,0 +1,45 @@
+// Reads, decodes and augments batches ahead of the training step, in a deterministic global order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/ids.h"
+#include "worker/data/batch.h"
+#include "worker/data/dataset.h"
+
+namespace pfc {
+
+struct PrefetcherOptions {
+  std::int64_t batch_size = 128;  ///< of this worker
+  Rank rank = 0;
+  int world_size = 1;
+  std::uint64_t seed = 0;
+  bool shuffle = true;
+  bool augment = true;
+  std::int64_t first_batch = 0;  ///< micro-batch to start with: resumes in the middle of an epoch
+  std::int64_t last_batch = -1;  ///< one past the last; -1: without end
+  int threads = 2;
+  int depth = 4;  ///< batches ahead
+  double max_damaged = 0.001;  ///< part of an epoch's images; more is an error
+};
+
+/// Micro-batch i of worker r holds the global positions (i * W + r) * B + 0 .. B-1; position p is in
+/// epoch p / E, where E = images - images mod (W * B) (the last part of an epoch that does not fill
+/// a global batch is dropped, as arcface_torch's sampler does), and shows image order(epoch, p mod E).
+/// order() is a pure function of (seed, epoch): see global_order.h. A damaged image's place is taken
+/// by the next whole one of the epoch's order.
+class Prefetcher {
+ public:
+  virtual ~Prefetcher() = default;
+  /// The next batch; blocks, and measures how long. Rethrows a thread's InputError (for example too
+  /// many damaged images). nullptr after last_batch.
+  virtual std::unique_ptr<Batch> next() = 0;
+  /// Gives a batch's memory back.
+  virtual void recycle(std::unique_ptr<Batch> batch) = 0;
+};
+
+std::unique_ptr<Prefetcher> make_prefetcher(const Dataset& dataset,
+                                            const PrefetcherOptions& options);
+
+}  // namespace pfc

@@ -1,0 +1,81 @@
+// The classification layer: this worker's rows of the class centres, Partial FC sampling, and the
+// margin softmax over all workers (arXiv 2203.15565; design §3.1, §3.2).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/config.h"
+#include "common/shard.h"
+#include "kernels/ops.h"
+#include "worker/comm/comm.h"
+
+namespace pfc {
+
+struct HeadOptions {
+  std::int64_t classes = 0;
+  std::int64_t embedding_size = 512;
+  Margin margin;
+  double scale = 64.0;
+  MarginGradient margin_gradient = MarginGradient::kExact;
+  double interclass_filtering_threshold = 0.0;
+  double sample_rate = 1.0;
+  std::uint64_t seed = 0;
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+  double momentum = 0.9;
+  double weight_decay = 5e-4;
+  std::int64_t gradient_acc = 1;
+};
+
+/// Sorted global class indices of this worker that take part in a step.
+struct ActiveCentres {
+  std::int64_t step = 0;
+  std::vector<std::int64_t> classes;
+};
+
+struct HeadResult {
+  double loss = 0;      ///< mean over the N samples of all workers; the same on every worker
+  Tensor d_embeddings;  ///< [N, D], this worker's part: the sum over workers is the gradient of loss.
+                        ///< Valid until the next run.
+};
+
+class Head {
+ public:
+  virtual ~Head() = default;
+
+  /// Active rows for the N labels of all workers: every label of this shard, and every class c with
+  /// u(seed, step, c) < sample_rate. Thread-safe: runs beside the forward pass. Throws InputError
+  /// when a label is outside 0 .. classes - 1.
+  [[nodiscard]] virtual ActiveCentres sample(std::span<const std::int64_t> all_labels,
+                                             std::int64_t step) const = 0;
+
+  struct Step {
+    Tensor all_embeddings;                    ///< [N, D], not normalised
+    std::span<const std::int64_t> all_labels;  ///< [N]
+    const ActiveCentres& active;
+    double lr = 0.1;
+    std::int64_t update = 1;        ///< optimizer step number, from 1 (AdamW's bias correction)
+    std::int64_t micro_batch = 0;   ///< 0 .. gradient_acc - 1; centres move after the last
+    double gradient_scale = 1.0;    ///< 1 / gradient_acc: multiplies every gradient, not the loss
+  };
+  /// One collective: row statistics. Updates the active centres in place.
+  virtual HeadResult run(const Step& step) = 0;
+
+  [[nodiscard]] virtual RowRange shard() const = 0;
+  /// This shard's rows, [shard().size(), D] float32, for checkpoints. `second` is AdamW's v, null
+  /// for SGD. Views of device memory.
+  struct State {
+    Tensor centres, momentum, second;
+  };
+  [[nodiscard]] virtual State state() = 0;
+  /// To be called after state() was written from outside (a checkpoint was loaded).
+  virtual void state_changed() = 0;
+};
+
+/// Centres start as N(0, 0.01) by the counter-based generator: a function of seed and class.
+/// ops and comm are borrowed.
+std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options);
+
+}  // namespace pfc
