@@ -1,0 +1,173 @@
+// Collectives between threads of one process, so that a test can run several ranks.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/error.h"
+#include "worker/comm/comm.h"
+
+namespace pfc::testing {
+
+/// Where the threads of one group meet. A thread that throws, or that does not come within the
+/// timeout, breaks the meeting for all: every waiting call throws CommError.
+class Meeting {
+ public:
+  explicit Meeting(int size, std::chrono::seconds timeout = std::chrono::seconds(60))
+      : inputs_(static_cast<std::size_t>(size)), size_(size), timeout_(timeout) {}
+
+  [[nodiscard]] int size() const { return size_; }
+
+  /// Shows `input` to all ranks, and runs `read` with everybody's inputs. None leaves (and may
+  /// change its input) before all have read.
+  void meet(int rank, const void* input,
+            const std::function<void(std::vector<const void*>&)>& read) {
+    inputs_[static_cast<std::size_t>(rank)] = input;
+    wait_for_all();
+    read(inputs_);
+    wait_for_all();
+  }
+
+  void break_up() {
+    const std::lock_guard lock(mutex_);
+    broken_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  void wait_for_all() {
+    std::unique_lock lock(mutex_);
+    const long round = round_;
+    if (++arrived_ == size_) {
+      arrived_ = 0;
+      ++round_;
+      changed_.notify_all();
+      return;
+    }
+    const bool met = changed_.wait_for(lock, timeout_, [&] { return round_ != round || broken_; });
+    if (!met || round_ == round) {
+      broken_ = true;
+      changed_.notify_all();
+      throw CommError("thread comm: a rank has failed or not arrived");
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<const void*> inputs_;  // each rank writes its own before, reads all between two waits
+  long round_ = 0;                   // guarded by mutex_, as are the following
+  int arrived_ = 0;
+  bool broken_ = false;
+  const int size_;
+  const std::chrono::seconds timeout_;
+};
+
+/// One rank's end. Sums go in rank order, so that every rank gets the same bits. The Meeting is
+/// borrowed.
+class ThreadComm : public Comm {
+ public:
+  ThreadComm(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return meeting_.size(); }
+  [[nodiscard]] std::string description() const override { return "threads"; }
+  [[nodiscard]] CommCounters counters() const override { return counters_; }
+
+  void all_gather(const Tensor& in, const Tensor& out) override {
+    check(out.bytes() == in.bytes() * static_cast<std::size_t>(size()), "all_gather: wrong size");
+    meet(in, [&](std::vector<const void*>& inputs) {
+      auto* to = static_cast<std::byte*>(out.data);
+      for (const void* from : inputs) {
+        std::memcpy(to, from, in.bytes());
+        to += in.bytes();
+      }
+    });
+  }
+
+  void all_reduce_sum(const Tensor& in_out) override {
+    const auto n = static_cast<std::size_t>(in_out.elements());
+    const std::vector<float> mine(in_out.f32(), in_out.f32() + n);
+    meet(Tensor(const_cast<float*>(mine.data()), in_out.shape), [&](auto& inputs) {
+      sum_slices(inputs, 0, {in_out.f32(), n});
+    });
+  }
+
+  void reduce_scatter_sum(const Tensor& in, const Tensor& out) override {
+    check(in.elements() == out.elements() * size(), "reduce_scatter_sum: wrong size");
+    const auto n = static_cast<std::size_t>(out.elements());
+    static_cast<void>(in.f32());
+    meet(in, [&](auto& inputs) {
+      sum_slices(inputs, n * static_cast<std::size_t>(rank_), {out.f32(), n});
+    });
+  }
+
+  void broadcast(const Tensor& in_out, int root) override {
+    meet(in_out, [&](auto& inputs) {
+      if (rank_ != root) {
+        std::memcpy(in_out.data, inputs[static_cast<std::size_t>(root)], in_out.bytes());
+      }
+    });
+  }
+
+  void barrier() override {
+    meet(Tensor{}, [](auto&) {});
+  }
+
+ private:
+  template <typename Read>
+  void meet(const Tensor& in, Read read) {
+    ++counters_.calls;
+    counters_.bytes += in.data == nullptr ? 0 : in.bytes();
+    meeting_.meet(rank_, in.data, read);
+  }
+
+  static void sum_slices(const std::vector<const void*>& inputs, std::size_t first,
+                         std::span<float> out) {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      float sum = 0.f;
+      for (const void* from : inputs) sum += static_cast<const float*>(from)[first + i];
+      out[i] = sum;
+    }
+  }
+
+  Meeting& meeting_;
+  const int rank_;
+  CommCounters counters_;
+};
+
+/// Runs `body(comm)` on one thread a rank and joins them. When ranks throw, the first exception
+/// that is not the others' CommError is thrown again here.
+inline void run_ranks(int world_size, const std::function<void(Comm&)>& body) {
+  Meeting meeting(world_size);
+  std::mutex mutex;
+  std::exception_ptr first, comm_error;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      ThreadComm comm(meeting, rank);
+      try {
+        body(comm);
+      } catch (const CommError&) {
+        const std::lock_guard lock(mutex);
+        comm_error = std::current_exception();
+        meeting.break_up();
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+        meeting.break_up();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+  if (comm_error) std::rethrow_exception(comm_error);
+}
+
+}  // namespace pfc::testing
