@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -10,30 +9,28 @@
 #include <string>
 #include <vector>
 
+#include "common/atomic_file.h"
+
 namespace pfc {
 
 /// One tensor to write: bytes stay owned by the caller.
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;  ///< "F32", "BF16", "F16", "I64", "U8"
+  std::string dtype;  ///< "F32", "BF16", "F16", "I64", "U8" ...
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
 };
 
-/// What writing a file gave: for a manifest.
-struct WrittenFile {
-  std::uint64_t bytes = 0;
-  std::string sha256;  ///< lower-case hex of the whole file
-};
-
-/// Writes the file whole, syncs it, and returns its size and checksum (computed on the way).
-/// Throws StorageError ("no space left" names the file); a half-written file is removed.
+/// Writes the file whole, syncs it, and returns its size and checksum (computed on the way). Wider
+/// dtypes come first, so that every tensor is aligned; otherwise the order is the caller's. Throws
+/// StorageError ("no space left" names the file); then a file that was there before is unchanged.
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               std::span<const SafetensorsEntry> entries,
                               const std::map<std::string, std::string>& metadata = {});
 
-/// A file open for reading, memory-mapped. The header is bounded and checked: offsets in order,
-/// inside the file, sizes that fit dtype and shape. Throws InputError naming file and tensor.
+/// A file open for reading, memory-mapped. The header is bounded and checked: names only once,
+/// sizes that fit dtype and shape, and tensors that cover the data without gap or overlap. Throws
+/// InputError naming file and tensor.
 class SafetensorsFile {
  public:
   struct Tensor {

@@ -1,0 +1,29 @@
+// A file's bytes as memory, read when they are touched.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+namespace pfc {
+
+/// Read-only. The file must not shrink while it is mapped: touching what is gone ends the process.
+class MappedFile {
+ public:
+  /// Throws InputError when the path is missing, unreadable or no regular file.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace pfc
