@@ -88,8 +88,10 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
-/// The reverse; missing, unknown or misshapen tensors throw InputError naming the file's tensor.
-void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file);
+/// The reverse; missing, unknown (but for `ignored`) or misshapen tensors throw InputError naming file
+/// and tensor.
+void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
+                       const std::vector<std::string>& ignored = {});
 
 /// A flat tensor in the arena's layout (gradients, momentum) in PyTorch's names and layouts, and back.
 std::vector<HostTensor> export_flat(Ops& ops, const Arena& arena, const Tensor& flat,
