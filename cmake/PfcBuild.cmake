@@ -22,7 +22,8 @@ endif()
 
 add_library(pfc_flags INTERFACE)
 target_compile_options(pfc_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
-  -Woverloaded-virtual $<$<BOOL:${PFC_WERROR}>:-Werror>)
+  -Woverloaded-virtual -Wno-missing-field-initializers
+  $<$<BOOL:${PFC_WERROR}>:-Werror>)
 target_include_directories(pfc_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(PFC_SANITIZE)
   add_compile_options(-fsanitize=${PFC_SANITIZE} -fno-omit-frame-pointer)

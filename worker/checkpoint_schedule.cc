@@ -1,0 +1,59 @@
+#include "worker/checkpoint_schedule.h"
+
+#include <nlohmann/json.hpp>
+
+namespace pfc {
+
+CheckpointSchedule::CheckpointSchedule(const JobConfig& job, const nlohmann::json& manifest_job,
+                                       CheckpointWriter& writer, Comm& comm)
+    : job_(job),
+      manifest_job_(manifest_job),
+      writer_(writer),
+      comm_(comm),
+      last_time_(Clock::now().time_since_epoch().count()) {}
+
+void CheckpointSchedule::after_step(const TrainingState& state, std::int64_t step,
+                                    const WorkerSignals& all) {
+  if (pending_ != 0 && all.checkpoint_on_disk >= pending_) publish();
+  if (due(step, all)) begin(state, step);
+}
+
+void CheckpointSchedule::finish(const TrainingState& state, std::int64_t step) {
+  if (last_ != step) begin(state, step);
+  settle();
+}
+
+void CheckpointSchedule::fill(WorkerSignals& mine) {
+  mine.checkpoint_on_disk = writer_.finished_step();
+  if (comm_.rank() != 0 || job_.save_every_seconds <= 0) return;
+  const TimePoint last{Clock::duration(last_time_.load())};
+  mine.checkpoint = Clock::now() - last >= std::chrono::duration<double>(job_.save_every_seconds);
+}
+
+bool CheckpointSchedule::due(std::int64_t step, const WorkerSignals& all) const {
+  if (job_.save_every_steps > 0 && step % job_.save_every_steps == 0) return true;
+  // Signals are made one micro-batch ahead: the one that led to the last checkpoint is seen twice.
+  return all.checkpoint && step > last_ + 1;
+}
+
+void CheckpointSchedule::begin(const TrainingState& state, std::int64_t step) {
+  settle();
+  writer_.begin(state, step, manifest_job_);
+  pending_ = last_ = step;
+  last_time_ = Clock::now().time_since_epoch().count();
+}
+
+void CheckpointSchedule::settle() {
+  if (pending_ == 0) return;
+  writer_.wait();
+  comm_.barrier();  // every worker's part is on disk
+  publish();
+  comm_.barrier();  // and is visible before anybody goes on, or ends
+}
+
+void CheckpointSchedule::publish() {
+  if (comm_.rank() == 0) writer_.publish(pending_);
+  pending_ = 0;
+}
+
+}  // namespace pfc

@@ -1,0 +1,48 @@
+// When checkpoints are begun and made visible, agreed by all workers without a collective of its
+// own: the signals that travel with each micro-batch tell whose part is on disk.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "common/clock.h"
+#include "common/config.h"
+#include "worker/checkpoint.h"
+#include "worker/comm/comm.h"
+#include "worker/step_input.h"
+
+namespace pfc {
+
+/// after_step() and finish() belong to the training thread; signals() to any.
+class CheckpointSchedule {
+ public:
+  /// All borrowed. `comm` is the training thread's.
+  CheckpointSchedule(const JobConfig& job, const nlohmann::json& manifest_job,
+                     CheckpointWriter& writer, Comm& comm);
+
+  /// Publishes a checkpoint whose parts are all on disk, and begins one when it is due: every
+  /// save_every_steps, or when rank 0 has signalled that save_every_seconds are over.
+  void after_step(const TrainingState& state, std::int64_t step, const WorkerSignals& all);
+
+  /// Writes and publishes a checkpoint of `step` and waits for it.
+  void finish(const TrainingState& state, std::int64_t step);
+
+  /// This worker's checkpoint signals. Throws StorageError when its write failed.
+  void fill(WorkerSignals& mine);
+
+ private:
+  [[nodiscard]] bool due(std::int64_t step, const WorkerSignals& all) const;
+  void begin(const TrainingState& state, std::int64_t step);
+  void settle();  ///< waits until the pending checkpoint is published
+  void publish();
+
+  const JobConfig& job_;
+  const nlohmann::json& manifest_job_;
+  CheckpointWriter& writer_;
+  Comm& comm_;
+  std::int64_t pending_ = 0;  ///< begun and not yet published; 0: none
+  std::int64_t last_ = 0;     ///< the newest begun
+  std::atomic<Clock::rep> last_time_;
+};
+
+}  // namespace pfc

@@ -1,0 +1,28 @@
+#include "worker/init_from.h"
+
+#include "common/safetensors.h"
+
+namespace pfc {
+namespace {
+
+constexpr const char* kCentres = "centres";
+
+void set_centres(const SafetensorsFile& file, const TrainingState& state) {
+  const Tensor mine = state.head.state().centres;  // [shard, D]
+  const std::int64_t dimension = mine.shape[1];
+  const std::span<const float> all =
+      file.float32(kCentres, std::vector<std::int64_t>{state.classes, dimension});
+  const auto first = static_cast<std::size_t>(state.head.shard().begin * dimension);
+  state.ops.copy_to_device(mine, all.data() + first);
+  state.head.state_changed();
+}
+
+}  // namespace
+
+void init_from(const std::filesystem::path& path, const TrainingState& state) {
+  const SafetensorsFile file(path);
+  import_state_dict(state.ops, state.backbone, file, {kCentres});
+  if (file.tensors().contains(kCentres)) set_centres(file, state);
+}
+
+}  // namespace pfc

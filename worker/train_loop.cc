@@ -1,0 +1,170 @@
+#include "worker/train_loop.h"
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/process_memory.h"
+#include "worker/training_log.h"
+
+namespace pfc {
+namespace {
+
+/// What rank 0 writes and every worker reports after a step.
+class StepReporter {
+ public:
+  StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
+      : s_(session), coordinator_(coordinator), window_start_(Clock::now()) {
+    if (s_.membership.rank == 0) log_.emplace(s_.job.output, s_.first_step - 1);
+  }
+
+  void start() {
+    if (!log_) return;
+    const JobConfig& job = s_.job;
+    log_->message(job.network + ", " + std::to_string(job.num_classes) + " classes, " +
+                  std::to_string(job.num_image) + " images; " +
+                  std::to_string(s_.membership.world_size) + " workers x batch " +
+                  std::to_string(job.batch_size) + "; " + s_.ops->description() + "; " +
+                  s_.step_comm->description());
+    log_->message(s_.start_message + "; " + std::to_string(s_.plan.total_steps) + " steps, " +
+                  std::to_string(s_.plan.warmup_steps) + " of warm-up");
+  }
+
+  void step(std::int64_t step, const StepStats& stats, double seconds) {
+    const ProcessMemory memory = process_memory();
+    const StepRecord record{.step = step,
+                            .stats = stats,
+                            .step_seconds = seconds,
+                            .phases = s_.phase.take(),
+                            .comm = s_.step_comm->counters(),
+                            .resident_bytes = memory.resident_bytes,
+                            .peak_resident_bytes = memory.peak_resident_bytes};
+    data_wait_ += stats.data_wait_seconds;
+    if (log_) log_->step(record);
+    if (coordinator_ != nullptr) coordinator_->report(progress(record));
+    window_loss_ += stats.loss;
+    window_samples_ += stats.samples;
+    ++window_steps_;
+    if (step % s_.job.frequent == 0 || step == s_.plan.total_steps) log_window(record);
+  }
+
+  void evaluation(std::int64_t step, const VerificationResult& result) {
+    if (log_) log_->evaluation(step, result);
+  }
+  void message(const std::string& text) {
+    if (log_) log_->message(text);
+  }
+
+ private:
+  void log_window(const StepRecord& record) {
+    const std::chrono::duration<double> elapsed = Clock::now() - window_start_;
+    if (log_) {
+      const double step_seconds = elapsed.count() / static_cast<double>(window_steps_);
+      const auto steps_left = static_cast<double>(s_.plan.total_steps - record.step);
+      log_->message(speed_message(
+          {.samples_per_second = static_cast<double>(window_samples_) / elapsed.count(),
+           .loss = window_loss_ / static_cast<double>(window_steps_),
+           .lr = record.stats.lr,
+           .epoch = record.stats.epoch,
+           .step = record.step,
+           .loss_scale = std::nullopt,
+           .seconds_left = step_seconds * steps_left}));
+    }
+    window_loss_ = 0;
+    window_samples_ = 0;
+    window_steps_ = 0;
+    window_start_ = Clock::now();
+  }
+
+  [[nodiscard]] Progress progress(const StepRecord& r) const {
+    Progress p{
+        .step = r.step,
+        .total_steps = s_.plan.total_steps,
+        .epoch = r.stats.epoch,
+        .phase = "step",
+        .loss = r.stats.loss,
+        .lr = r.stats.lr,
+        .samples_per_second =
+            static_cast<double>(r.stats.samples) / r.step_seconds / s_.membership.world_size,
+        .data_wait_seconds = data_wait_,
+        .memory_used_bytes = r.resident_bytes,
+        .device = s_.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s_.membership.local_rank),
+        .phases = {},
+        .comm_bytes = r.comm.bytes,
+        .comm_calls = r.comm.calls,
+        .skipped_images = static_cast<std::uint64_t>(r.stats.skipped_images)};
+    for (const PhaseTimer::Sample& s : r.phases) p.phases.push_back({s.phase, s.seconds});
+    return p;
+  }
+
+  TrainingSession& s_;
+  CoordinatorClient* coordinator_;
+  std::optional<TrainingLog> log_;
+  TimePoint window_start_;
+  double window_loss_ = 0;
+  double data_wait_ = 0;
+  std::int64_t window_samples_ = 0;
+  std::int64_t window_steps_ = 0;
+};
+
+void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
+  const Trainer t = s.trainer();
+  const EmbedBatch embed = [&](std::span<const std::uint8_t> images, std::span<float> out) {
+    t.ops.copy_to_device(t.images_u8, images.data());
+    t.ops.normalise_images(t.images_u8, t.images);
+    t.ops.copy_to_host(out.data(), t.backbone.forward(t.images, /*training=*/false, step));
+  };
+  const EvaluationOptions options{.batch = s.job.batch_size,
+                                  .height = s.dataset->info().height,
+                                  .width = s.dataset->info().width,
+                                  .embedding_size = s.job.embedding_size};
+  for (const VerificationSet& set : s.verification_sets) {
+    reporter.evaluation(
+        step, s.phase("evaluate", [&] { return evaluate(set, *s.step_comm, embed, options); }));
+  }
+}
+
+// Written beside and renamed, so that the file is whole whenever it is there.
+void write_model(TrainingSession& s) {
+  const std::filesystem::path path = s.job.output / "backbone.safetensors";
+  const std::filesystem::path beside = path.string() + ".tmp";
+  const std::vector<HostTensor> tensors = export_state_dict(*s.ops, *s.backbone);
+  std::vector<SafetensorsEntry> entries;
+  for (const HostTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
+  write_safetensors(beside, entries, {{"network", s.job.network}});
+  std::filesystem::rename(beside, path);
+}
+
+}  // namespace
+
+TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
+  StepReporter reporter(s, coordinator);
+  reporter.start();
+  Trainer trainer = s.trainer();
+  const TrainingState state = s.state();
+  const std::int64_t total = s.plan.total_steps;
+
+  for (std::int64_t step = s.first_step; step <= total; ++step) {
+    const TimePoint start = Clock::now();
+    const StepStats stats = train_step(trainer, step);
+    reporter.step(step, stats, std::chrono::duration<double>(Clock::now() - start).count());
+
+    if (step == total) break;
+    if (stats.signals.stop) {
+      s.phase("checkpoint", [&] { s.checkpoints->finish(state, step); });
+      reporter.message("stopped after step " + std::to_string(step) + ", checkpoint written");
+      return TrainingEnd::kStopped;
+    }
+    s.phase("checkpoint", [&] { s.checkpoints->after_step(state, step, stats.signals); });
+    if (s.job.verbose > 0 && step % s.job.verbose == 0) evaluate_all(s, step, reporter);
+  }
+
+  if (s.first_step <= total) s.phase("checkpoint", [&] { s.checkpoints->finish(state, total); });
+  evaluate_all(s, total, reporter);
+  if (s.membership.rank == 0) write_model(s);
+  reporter.message("training is complete: " + (s.job.output / "backbone.safetensors").string());
+  return TrainingEnd::kCompleted;
+}
+
+}  // namespace pfc

@@ -1,0 +1,54 @@
+// One optimizer step: from a batch of images to moved weights and class centres.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/ops.h"
+#include "worker/backbone/backbone.h"
+#include "worker/comm/comm.h"
+#include "worker/grad_reducer.h"
+#include "worker/head/head.h"
+#include "worker/lr_schedule.h"
+#include "worker/optimizer.h"
+#include "worker/phase_timer.h"
+#include "worker/step_input.h"
+
+namespace pfc {
+
+/// Everything that a step touches, borrowed from the training loop.
+struct Trainer {
+  Ops& ops;
+  Comm& comm;  ///< embeddings, row statistics, embedding gradients
+  Backbone& backbone;
+  Head& head;
+  GradReducer& reducer;
+  Optimizer& optimizer;
+  const LrScheduler& lr;
+  StepInputs& inputs;
+  PhaseTimer& phase;
+  std::int64_t gradient_acc = 1;
+
+  // Fixed buffers, B images a worker, N = W * B.
+  Tensor images_u8;       ///< [B, H, W, 3] uint8
+  Tensor images;          ///< [B, H, W, 3]
+  Tensor all_embeddings;  ///< [N, D]
+  Tensor d_embeddings;    ///< [B, D]
+};
+
+struct StepStats {
+  double loss = 0;  ///< mean over the samples of all workers and micro-batches
+  double lr = 0;
+  double gradient_norm = 0;  ///< of the backbone, before clipping; 0 when clipping is off
+  double data_wait_seconds = 0;
+  std::int64_t epoch = 0;
+  std::int64_t samples = 0;         ///< of all workers
+  std::int64_t skipped_images = 0;  ///< of this worker, so far in this epoch
+  WorkerSignals signals;            ///< of the last micro-batch
+};
+
+/// Step 1 .. T. Throws InputError when the loss or a gradient is not finite (the same verdict on
+/// every worker), CommError, and what the data throws.
+StepStats train_step(Trainer& t, std::int64_t step);
+
+}  // namespace pfc

@@ -1,0 +1,138 @@
+#include "worker/training_log.h"
+
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+// Drops the lines of steps that will be done again, and a last line that was cut off.
+void keep_until(const std::filesystem::path& metrics, std::int64_t step) {
+  std::ifstream in(metrics);
+  if (!in) return;
+  const std::filesystem::path kept = metrics.string() + ".tmp";
+  std::ofstream out(kept, std::ios::trunc);
+  for (std::string line; std::getline(in, line);) {
+    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (object.is_object() && object.value("step", step + 1) <= step) out << line << '\n';
+  }
+  out.close();
+  if (!out) throw StorageError("cannot write " + kept.string() + ": is the disk full?");
+  std::filesystem::rename(kept, metrics);
+}
+
+std::ofstream open_log(const std::filesystem::path& path, bool append) {
+  std::ofstream file(path, append ? std::ios::app : std::ios::trunc);
+  if (!file)
+    throw StorageError("cannot write " + path.string() + ": check the folder's permissions");
+  return file;
+}
+
+}  // namespace
+
+std::string training_line(std::chrono::system_clock::time_point when, std::string_view message) {
+  using namespace std::chrono;
+  const std::time_t seconds = system_clock::to_time_t(when);
+  const auto millis = duration_cast<milliseconds>(when.time_since_epoch()).count() % 1000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &local);
+  char head[64];
+  std::snprintf(head, sizeof head, "Training: %s,%03d-", stamp, static_cast<int>(millis));
+  return head + std::string(message);
+}
+
+std::string time_left(double seconds) {
+  const auto whole = [](double count, const char* unit) {
+    const auto n = static_cast<long long>(count + 0.5);
+    return std::to_string(n) + " " + unit + (n == 1 ? "" : "s");
+  };
+  if (seconds >= 3600 - 30) return whole(seconds / 3600, "hour");
+  if (seconds >= 60 - 0.5) return whole(seconds / 60, "minute");
+  return whole(seconds, "second");
+}
+
+std::string speed_message(const LogWindow& w) {
+  char text[256];
+  char scale[64] = "";
+  if (w.loss_scale) std::snprintf(scale, sizeof scale, "Fp16 Grad Scale: %g   ", *w.loss_scale);
+  std::snprintf(text, sizeof text,
+                "Speed %.2f samples/sec   Loss %.4f   LearningRate %.4f   Epoch: %lld   "
+                "Global Step: %lld   %sRequired: %s",
+                w.samples_per_second, w.loss, w.lr, static_cast<long long>(w.epoch),
+                static_cast<long long>(w.step), scale, time_left(w.seconds_left).c_str());
+  return text;
+}
+
+TrainingLog::TrainingLog(const std::filesystem::path& output, std::int64_t resumed_step)
+    : output_(output) {
+  std::error_code error;
+  std::filesystem::create_directories(output, error);
+  if (error) throw StorageError("cannot make folder " + output.string() + ": " + error.message());
+  if (resumed_step > 0) keep_until(output / "metrics.jsonl", resumed_step);
+  log_ = open_log(output / "training.log", resumed_step > 0);
+  metrics_ = open_log(output / "metrics.jsonl", resumed_step > 0);
+}
+
+void TrainingLog::message(std::string_view text) {
+  const std::string line = training_line(std::chrono::system_clock::now(), text);
+  log_ << line << std::endl;
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+  check_written();
+}
+
+void TrainingLog::step(const StepRecord& r) {
+  std::map<std::string, double> phases;
+  for (const PhaseTimer::Sample& s : r.phases) phases[s.phase] += s.seconds;
+  const nlohmann::ordered_json object{
+      {"step", r.step},
+      {"epoch", r.stats.epoch},
+      {"loss", r.stats.loss},
+      {"lr", r.stats.lr},
+      {"gradient_norm", r.stats.gradient_norm},
+      {"samples_per_second", static_cast<double>(r.stats.samples) / r.step_seconds},
+      {"step_seconds", r.step_seconds},
+      {"data_wait_seconds", r.stats.data_wait_seconds},
+      {"skipped_images", r.stats.skipped_images},
+      {"comm_calls", r.comm.calls},
+      {"comm_bytes", r.comm.bytes},
+      {"resident_bytes", r.resident_bytes},
+      {"memory_bytes", r.peak_resident_bytes},
+      {"phases", phases}};
+  metrics_ << object.dump() << std::endl;
+  check_written();
+}
+
+void TrainingLog::evaluation(std::int64_t step, const VerificationResult& r) {
+  char text[160];
+  const std::string prefix = "[" + r.name + "][" + std::to_string(step) + "]";
+  std::snprintf(text, sizeof text, "XNorm: %f", r.embedding_norm);
+  message(prefix + text);
+  std::snprintf(text, sizeof text, "Accuracy-Flip: %.5f+-%.5f", r.accuracy, r.deviation);
+  message(prefix + text);
+  const nlohmann::ordered_json object{{"step", step},
+                                      {"val_target", r.name},
+                                      {"accuracy", r.accuracy},
+                                      {"accuracy_deviation", r.deviation},
+                                      {"threshold", r.threshold},
+                                      {"pairs", r.pairs},
+                                      {"xnorm", r.embedding_norm},
+                                      {"seconds", r.seconds}};
+  metrics_ << object.dump() << std::endl;
+  check_written();
+}
+
+void TrainingLog::check_written() {
+  if (log_ && metrics_) return;
+  throw StorageError("cannot write to training.log or metrics.jsonl in " + output_.string() +
+                     ": is the disk full?");
+}
+
+}  // namespace pfc

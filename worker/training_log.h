@@ -1,0 +1,67 @@
+// What a person sees of training: arcface_torch's log lines, and metrics.jsonl with one object a
+// step.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "worker/evaluation.h"
+#include "worker/phase_timer.h"
+#include "worker/train_step.h"
+
+namespace pfc {
+
+/// "Training: 2026-05-12 00:00:42,110-" + message, local time, as arcface_torch's logger writes it.
+std::string training_line(std::chrono::system_clock::time_point when, std::string_view message);
+
+/// "Speed 884.42 samples/sec   Loss 47.2532   LearningRate 0.1000   Epoch: 0   Global Step: 100
+///    Required: 3 hours"; with "Fp16 Grad Scale: 65536" where there is a loss scale.
+struct LogWindow {
+  double samples_per_second = 0;
+  double loss = 0;  ///< mean over the window
+  double lr = 0;
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+  std::optional<double> loss_scale;
+  double seconds_left = 0;
+};
+std::string speed_message(const LogWindow& window);
+
+/// "3 hours", "12 minutes", "45 seconds": the largest unit that is not zero.
+std::string time_left(double seconds);
+
+struct StepRecord {
+  std::int64_t step = 0;
+  StepStats stats;
+  double step_seconds = 0;
+  std::vector<PhaseTimer::Sample> phases;
+  CommCounters comm;  ///< of the training collectives since the start
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t peak_resident_bytes = 0;
+};
+
+/// Writes training.log and metrics.jsonl in the output folder, and stdout. Only rank 0 has one.
+class TrainingLog {
+ public:
+  /// Keeps what an earlier run wrote up to `resumed_step`, so that no step stands twice in
+  /// metrics.jsonl; a fresh run (0) starts empty files. Throws StorageError.
+  TrainingLog(const std::filesystem::path& output, std::int64_t resumed_step);
+
+  void message(std::string_view text);  ///< one line to training.log and stdout
+  void step(const StepRecord& record);  ///< one object to metrics.jsonl
+  void evaluation(std::int64_t step, const VerificationResult& result);  ///< both
+
+ private:
+  void check_written();
+
+  std::filesystem::path output_;
+  std::ofstream log_;
+  std::ofstream metrics_;
+};
+
+}  // namespace pfc

@@ -1,0 +1,176 @@
+#include "worker/training_session.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "kernels/make_ops.h"
+#include "worker/comm/make_comm.h"
+#include "worker/init_from.h"
+
+namespace pfc {
+namespace {
+
+std::unique_ptr<Comm> connect(const SessionOptions& o, const char* name) {
+  return make_host_comm({.membership = o.membership, .name = name, .address = o.peer_address},
+                        o.store);
+}
+
+HeadOptions head_options(const JobConfig& job) {
+  return {.classes = job.num_classes,
+          .embedding_size = job.embedding_size,
+          .margin = job.margin,
+          .scale = job.margin_scale,
+          .margin_gradient = job.margin_gradient,
+          .interclass_filtering_threshold = job.interclass_filtering_threshold,
+          .sample_rate = job.sample_rate,
+          .seed = job.seed,
+          .optimizer = job.optimizer,
+          .momentum = job.momentum,
+          .weight_decay = job.weight_decay,
+          .gradient_acc = job.gradient_acc};
+}
+
+}  // namespace
+
+TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)
+    : job(config), membership(options.membership) {
+  open_data();
+  plan = plan_steps(job, membership.world_size, job.num_image);
+  if (job.max_steps > 0) plan.total_steps = std::min(plan.total_steps, job.max_steps);
+  ops = make_ops({.choice = job.device, .index = membership.local_rank});
+  if (job.precision != Precision::kFp32 && ops->on_host()) {
+    throw InputError("precision: a CPU trains in fp32; set \"precision\": \"fp32\"");
+  }
+  step_comm = connect(options, "step");
+  gradient_comm = connect(options, "gradients");
+  input_comm = connect(options, "inputs");
+  make_model();
+  load_weights();
+  make_inputs(options.stop_requested);
+}
+
+void TrainingSession::open_data() {
+  dataset =
+      open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
+  job.num_classes = dataset->info().classes;
+  job.num_image = dataset->info().images;
+  job_json = to_json(job);
+  for (const std::string& target : job.val_targets) {
+    verification_sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
+  }
+}
+
+void TrainingSession::make_model() {
+  backbone = make_backbone(*ops, {.network = job.network,
+                                  .batch = job.batch_size,
+                                  .embedding_size = job.embedding_size,
+                                  .height = dataset->info().height,
+                                  .width = dataset->info().width,
+                                  .dropout = static_cast<float>(job.dropout),
+                                  .seed = job.seed,
+                                  .sync_bn = job.sync_bn ? step_comm.get() : nullptr,
+                                  .rank = membership.rank});
+  head = make_head(*ops, *step_comm, head_options(job));
+  optimizer = std::make_unique<Optimizer>(*ops,
+                                          OptimizerOptions{.kind = job.optimizer,
+                                                           .momentum = job.momentum,
+                                                           .weight_decay = job.weight_decay,
+                                                           .clip_norm = job.clip_norm},
+                                          backbone->weights.count);
+  lr = std::make_unique<LrScheduler>(job.lr_schedule, job.lr, plan.warmup_steps, plan.total_steps,
+                                     plan.steps_per_epoch);
+  reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
+
+  const auto pixels =
+      static_cast<std::size_t>(job.batch_size * dataset->info().height * dataset->info().width * 3);
+  const auto embedding_bytes =
+      static_cast<std::size_t>(job.batch_size * job.embedding_size) * sizeof(float);
+  images_u8 = ops->allocate(pixels);
+  images = ops->allocate(pixels * sizeof(float));
+  all_embeddings = ops->allocate(embedding_bytes * static_cast<std::size_t>(membership.world_size));
+  d_embeddings = ops->allocate(embedding_bytes);
+}
+
+void TrainingSession::load_weights() {
+  const std::optional<CheckpointInfo> newest = newest_checkpoint(job.output);
+  if (newest && !job.resume) {
+    throw InputError("output: " + job.output.string() + " already holds " +
+                     newest->folder.filename().string() +
+                     "; set \"resume\": true to go on from it, or choose another folder");
+  }
+  if (newest) {
+    const CheckpointInfo info = load_checkpoint(newest->folder, state());
+    const std::int64_t done = steps_done(plan, info.step * info.global_batch);
+    first_step = done + 1;
+    start_message = "resumed from " + info.folder.string() + " (step " + std::to_string(info.step) +
+                    " of " + std::to_string(info.world_size) + " workers): next is step " +
+                    std::to_string(first_step);
+    return;
+  }
+  if (!job.init_from.empty()) {
+    init_from(job.init_from, state());
+    start_message = "weights from " + job.init_from.string();
+  } else {
+    start_message = "weights from seed " + std::to_string(job.seed);
+  }
+}
+
+void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
+  writer = make_checkpoint_writer({.output = job.output,
+                                   .membership = membership,
+                                   .keep = job.keep_checkpoints,
+                                   .global_batch = plan.global_batch});
+  checkpoints = std::make_unique<CheckpointSchedule>(job, job_json, *writer, *step_comm);
+  prefetcher = make_prefetcher(*dataset, {.batch_size = job.batch_size,
+                                          .rank = membership.rank,
+                                          .world_size = membership.world_size,
+                                          .seed = job.seed,
+                                          .shuffle = job.shuffle,
+                                          .augment = job.augment,
+                                          .first_batch = (first_step - 1) * job.gradient_acc,
+                                          .last_batch = plan.total_steps * job.gradient_acc,
+                                          .threads = static_cast<int>(job.num_workers)});
+  const auto signals = [this, stop_requested] {
+    WorkerSignals mine{.stop = stop_requested && stop_requested()};
+    checkpoints->fill(mine);
+    return mine;
+  };
+  inputs = make_step_inputs(
+      *prefetcher, *input_comm, *head,
+      {.classes = job.num_classes, .gradient_acc = job.gradient_acc, .signals = signals});
+}
+
+Trainer TrainingSession::trainer() {
+  const std::int64_t b = job.batch_size;
+  const std::int64_t d = job.embedding_size;
+  return {
+      .ops = *ops,
+      .comm = *step_comm,
+      .backbone = *backbone,
+      .head = *head,
+      .reducer = *reducer,
+      .optimizer = *optimizer,
+      .lr = *lr,
+      .inputs = *inputs,
+      .phase = phase,
+      .gradient_acc = job.gradient_acc,
+      .images_u8 = batch_tensor(*images_u8, DType::kUInt8),
+      .images = batch_tensor(*images, DType::kFloat32),
+      .all_embeddings = {all_embeddings->data(), DType::kFloat32, {membership.world_size * b, d}},
+      .d_embeddings = {d_embeddings->data(), DType::kFloat32, {b, d}}};
+}
+
+TrainingState TrainingSession::state() {
+  return {.ops = *ops,
+          .backbone = *backbone,
+          .optimizer = *optimizer,
+          .head = *head,
+          .classes = job.num_classes};
+}
+
+Tensor TrainingSession::batch_tensor(Buffer& buffer, DType dtype) const {
+  return {buffer.data(), dtype, {job.batch_size, dataset->info().height, dataset->info().width, 3}};
+}
+
+}  // namespace pfc

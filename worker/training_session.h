@@ -1,0 +1,71 @@
+// Everything that one worker needs for one generation of one job, built in order and owned.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/config.h"
+#include "common/ids.h"
+#include "common/key_value_store.h"
+#include "worker/checkpoint.h"
+#include "worker/checkpoint_schedule.h"
+#include "worker/data/dataset.h"
+#include "worker/data/prefetcher.h"
+#include "worker/evaluation.h"
+#include "worker/step_plan.h"
+#include "worker/train_step.h"
+
+namespace pfc {
+
+struct SessionOptions {
+  Membership membership;
+  KeyValueStore* store = nullptr;        ///< null: a worker alone
+  std::string peer_address;              ///< this host as its peers see it
+  std::function<bool()> stop_requested;  ///< thread-safe
+};
+
+/// Members are in the order in which they depend on each other.
+struct TrainingSession {
+  TrainingSession(const JobConfig& job, const SessionOptions& options);
+
+  JobConfig job;  ///< num_classes and num_image filled in from the data
+  nlohmann::json job_json;
+  Membership membership;
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<Comm> step_comm;      ///< the step's three collectives
+  std::unique_ptr<Comm> gradient_comm;  ///< the reducer's thread
+  std::unique_ptr<Comm> input_comm;     ///< the inputs' thread
+  std::unique_ptr<Dataset> dataset;
+  std::vector<VerificationSet> verification_sets;
+  StepPlan plan;
+  std::int64_t first_step = 1;
+  std::unique_ptr<Backbone> backbone;
+  std::unique_ptr<Head> head;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<LrScheduler> lr;
+  std::unique_ptr<Buffer> images_u8, images, all_embeddings, d_embeddings;
+  std::unique_ptr<GradReducer> reducer;
+  std::unique_ptr<CheckpointWriter> writer;
+  std::unique_ptr<CheckpointSchedule> checkpoints;
+  std::unique_ptr<Prefetcher> prefetcher;
+  std::unique_ptr<StepInputs> inputs;
+  PhaseTimer phase;
+  std::string start_message;  ///< where the weights came from, for the log
+
+  [[nodiscard]] Trainer trainer();
+  [[nodiscard]] TrainingState state();
+
+ private:
+  void open_data();
+  void make_model();
+  void load_weights();
+  void make_inputs(const std::function<bool()>& stop_requested);
+  [[nodiscard]] Tensor batch_tensor(Buffer& buffer, DType dtype) const;
+};
+
+}  // namespace pfc
