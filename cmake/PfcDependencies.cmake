@@ -11,6 +11,7 @@ find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 pkg_check_modules(JPEG_TURBO REQUIRED IMPORTED_TARGET libturbojpeg)
+find_package(PNG REQUIRED)
 
 # Gloo ships no CMake package in Debian.
 find_path(GLOO_INCLUDE_DIR gloo/context.h REQUIRED)

@@ -1,0 +1,27 @@
+// The `property` file beside a .rec: one line, classes,height,width.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace pfc {
+
+struct Property {
+  std::int64_t classes = 0;
+  std::int64_t height = 112;
+  std::int64_t width = 112;
+
+  friend bool operator==(const Property&, const Property&) = default;
+};
+
+/// Images have 1 .. this many rows and columns.
+inline constexpr std::int64_t kMaxImageSide = 4096;
+
+/// nullopt where there is no such file. Throws InputError that names the file and what it says.
+std::optional<Property> read_property(const std::filesystem::path& path);
+
+/// Throws StorageError.
+void write_property(const std::filesystem::path& path, const Property& property);
+
+}  // namespace pfc
