@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "worker/evaluation.h"
+#include "worker/evaluation/evaluation.h"
 #include "worker/phase_timer.h"
 #include "worker/train_step.h"
 

@@ -16,7 +16,7 @@
 #include "worker/checkpoint_schedule.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetcher.h"
-#include "worker/evaluation.h"
+#include "worker/evaluation/evaluation.h"
 #include "worker/step_plan.h"
 #include "worker/train_step.h"
 
