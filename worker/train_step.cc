@@ -18,7 +18,8 @@ void expect_finite(bool finite, const char* what, std::int64_t step, double lr) 
 
 }  // namespace
 
-// clang-format off: shapes stand at the right margin.
+// Shapes stand at the right margin.
+// clang-format off
 StepStats train_step(Trainer& t, std::int64_t step) {
   StepStats stats{.lr = t.lr.at(step)};
   const double scale = 1.0 / static_cast<double>(t.gradient_acc);
@@ -28,26 +29,26 @@ StepStats train_step(Trainer& t, std::int64_t step) {
     check(in.batch != nullptr, "train_step: the data ended before the last step");
     t.phase("images", [&] {
       t.ops.copy_to_device(t.images_u8, in.batch->images.data());
-      t.ops.normalise_images(t.images_u8, t.images);  // [B, H, W, 3]
+      t.ops.normalise_images(t.images_u8, t.images);                          // [B, H, W, 3]
     });
 
     const Tensor emb = t.phase("forward", [&] {
-      return t.backbone.forward(t.images, /*training=*/true, step);  // [B, D]
+      return t.backbone.forward(t.images, /*training=*/true, step);           // [B, D]
     });
     t.phase("all_gather", [&] {
-      t.comm.all_gather(emb, t.all_embeddings);  // [N, D]  collective 1
+      t.comm.all_gather(emb, t.all_embeddings);                               // collective 1 -> [N, D]
     });
     const HeadResult head = t.phase("head", [&] {
-      return t.head.run({.all_embeddings = t.all_embeddings,  // row statistics:
-                         .all_labels = in.all_labels,         //         collective 2
-                         .active = in.active,                 // [S, D]
+      return t.head.run({.all_embeddings = t.all_embeddings,
+                         .all_labels = in.all_labels,                         // [N]
+                         .active = in.active,                                 // [S, D]
                          .lr = stats.lr,
                          .update = step,
                          .micro_batch = micro,
-                         .gradient_scale = scale});
+                         .gradient_scale = scale});                           // collective 2: row statistics
     });
     t.phase("reduce_scatter", [&] {
-      t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);  // [B, D]  collective 3
+      t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);           // collective 3 -> [B, D]
     });
     const bool last = micro + 1 == t.gradient_acc;
     t.phase("backward", [&] {
