@@ -1,0 +1,155 @@
+// A bidirectional stream to the coordinator that survives the loss of its connection.
+#pragma once
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace pfc {
+
+/// Owns a thread that keeps the stream up: it opens it, says hello, writes what take() gives (at
+/// once after wake(), else every heartbeat), and opens it again with back-off when it breaks.
+/// The server answers a hello with a message: that is how a connection is known to be accepted.
+/// Callbacks run on the stream's own threads, one at a time a kind; they may not destroy the
+/// object.
+template <typename Out, typename In>
+class ReconnectingStream {
+ public:
+  using Stream = grpc::ClientReaderWriterInterface<Out, In>;
+  struct Options {
+    std::function<std::unique_ptr<Stream>(grpc::ClientContext*)> open;
+    std::function<std::vector<Out>()> hello;  ///< the first messages of every connection
+    std::function<std::vector<Out>()> take;  ///< messages to write now; a heartbeat if nothing else
+    std::function<void(const In&)> received;
+    /// The connection broke `silence` ago and every attempt since failed. False: give up for good.
+    std::function<bool(const grpc::Status&, std::chrono::milliseconds silence)> lost;
+    std::chrono::milliseconds heartbeat{1'000};
+    std::chrono::milliseconds first_backoff{100};
+    std::chrono::milliseconds max_backoff{2'000};
+  };
+
+  explicit ReconnectingStream(Options options)
+      : options_(std::move(options)), thread_([this] { keep_connected(); }) {}
+
+  ~ReconnectingStream() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      if (context_ != nullptr) context_->TryCancel();
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  ReconnectingStream(const ReconnectingStream&) = delete;
+  ReconnectingStream& operator=(const ReconnectingStream&) = delete;
+
+  /// take() has something to give.
+  void wake() {
+    {
+      std::lock_guard lock(mutex_);
+      awake_ = true;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  using Now = std::chrono::steady_clock;
+
+  void keep_connected() {
+    auto backoff = options_.first_backoff;
+    auto last_alive = Now::now();
+    while (true) {
+      bool heard = false;
+      const grpc::Status status = run_once(heard);
+      if (heard) {
+        last_alive = Now::now();
+        backoff = options_.first_backoff;
+      }
+      std::unique_lock lock(mutex_);
+      if (stopping_) return;
+      lock.unlock();
+      const auto silence =
+          std::chrono::duration_cast<std::chrono::milliseconds>(Now::now() - last_alive);
+      if (!options_.lost(status, silence)) return;
+      lock.lock();
+      if (changed_.wait_for(lock, backoff, [this] { return stopping_; })) return;
+      backoff = std::min(2 * backoff, options_.max_backoff);
+    }
+  }
+
+  /// One connection, from its start to its end. `heard`: the other side accepted messages.
+  grpc::Status run_once(bool& heard) {
+    grpc::ClientContext context;
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) return grpc::Status::CANCELLED;
+      context_ = &context;
+      broken_ = false;
+    }
+    const std::unique_ptr<Stream> stream = options_.open(&context);
+    std::thread reader([&] { read(*stream, heard); });
+    write(*stream);
+    context.TryCancel();
+    reader.join();
+    const grpc::Status status = stream->Finish();
+    std::lock_guard lock(mutex_);
+    context_ = nullptr;
+    return status;
+  }
+
+  void read(Stream& stream, bool& heard) {
+    In message;
+    while (stream.Read(&message)) {
+      heard = true;
+      options_.received(message);
+    }
+    {
+      std::lock_guard lock(mutex_);
+      broken_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  void write(Stream& stream) {
+    std::vector<Out> messages = options_.hello();
+    while (true) {
+      for (const Out& message : messages) {
+        if (!stream.Write(message)) return wait_for_reader();
+      }
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, options_.heartbeat,
+                        [this] { return stopping_ || broken_ || awake_; });
+      if (stopping_ || broken_) return;
+      awake_ = false;
+      lock.unlock();
+      messages = options_.take();
+    }
+  }
+
+  /// A failed write means that the stream has ended: its reason must not be hidden by a cancel.
+  void wait_for_reader() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stopping_ || broken_; });
+  }
+
+  const Options options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  grpc::ClientContext* context_ = nullptr;  // guarded by mutex_; the open connection's
+  bool stopping_ = false;                   // guarded by mutex_
+  bool broken_ = false;                     // guarded by mutex_
+  bool awake_ = false;                      // guarded by mutex_
+  std::thread thread_;                      // last: it uses everything above
+};
+
+}  // namespace pfc
