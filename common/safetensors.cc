@@ -281,6 +281,8 @@ SafetensorsFile::~SafetensorsFile() = default;
 SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
 
+const std::filesystem::path& SafetensorsFile::path() const { return impl_->path; }
+
 const std::map<std::string, SafetensorsFile::Tensor>& SafetensorsFile::tensors() const {
   return impl_->tensors;
 }

@@ -44,6 +44,7 @@ class SafetensorsFile {
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
+  [[nodiscard]] const std::filesystem::path& path() const;
   [[nodiscard]] const std::map<std::string, Tensor>& tensors() const;
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
   /// The tensor; throws InputError that names file and tensor, and the nearest name there is.

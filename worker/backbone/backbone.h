@@ -22,8 +22,8 @@ enum class ParameterLayout {
 
 /// One named tensor. Offsets count float32 elements from the start of its arena.
 struct Parameter {
-  std::string name;                        ///< arcface_torch's state-dict name
-  std::vector<std::int64_t> torch_shape;   ///< as PyTorch has it
+  std::string name;                       ///< arcface_torch's state-dict name
+  std::vector<std::int64_t> torch_shape;  ///< as PyTorch has it
   ParameterLayout layout = ParameterLayout::kPlain;
   std::int64_t offset = 0;
   std::int64_t count = 0;
@@ -45,9 +45,9 @@ struct BackboneOptions {
   std::int64_t height = 112, width = 112;
   float dropout = 0.f;
   std::uint64_t seed = 0;
-  bool training = true;      ///< false: no gradients, buffers of activations are reused
-  Comm* sync_bn = nullptr;   ///< not null: batch statistics over all its workers. Borrowed.
-  int rank = 0;              ///< for dropout's mask
+  bool training = true;     ///< false: no gradients, buffers of activations are reused
+  Comm* sync_bn = nullptr;  ///< not null: batch statistics over all its workers. Borrowed.
+  int rank = 0;             ///< for dropout's mask
 };
 
 class Backbone {
@@ -66,10 +66,10 @@ class Backbone {
   virtual void backward(const Tensor& d_embeddings, bool accumulate,
                         const GradientsReady& ready) = 0;
 
-  Arena weights;          ///< trainable; weight decay applies to every one
+  Arena weights;  ///< trainable; weight decay applies to every one
   std::unique_ptr<Buffer> gradient_buffer;
   [[nodiscard]] Tensor gradients() const;  ///< [weights.count]
-  Arena state;            ///< running statistics, and the last batch norm's weight, frozen at 1
+  Arena state;  ///< running statistics, and the last batch norm's weight, frozen at 1
   std::int64_t batches_tracked = 0;  ///< num_batches_tracked of every batch norm
   [[nodiscard]] virtual double flops_per_image() const = 0;  ///< forward, multiply and add as two
   [[nodiscard]] virtual std::size_t activation_bytes() const = 0;
@@ -93,7 +93,8 @@ std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
 void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
                        const std::vector<std::string>& ignored = {});
 
-/// A flat tensor in the arena's layout (gradients, momentum) in PyTorch's names and layouts, and back.
+/// A flat tensor in the arena's layout (gradients, momentum) in PyTorch's names and layouts, and
+/// back.
 std::vector<HostTensor> export_flat(Ops& ops, const Arena& arena, const Tensor& flat,
                                     const std::string& prefix);
 void import_flat(Ops& ops, const Arena& arena, const Tensor& flat, const SafetensorsFile& file,

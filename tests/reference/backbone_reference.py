@@ -1,0 +1,135 @@
+"""The backbones in PyTorch, written from their description for comparison with pfc.
+
+iresnet (arXiv 2004.04989): stem conv3x3-BN-PReLU; blocks BN-conv3x3-BN-PReLU-conv3x3(stride)-BN
+plus identity, or conv1x1(stride)-BN where the shape changes; BN-dropout-fc-BN1d at the end, whose
+weight is frozen at 1. mobilefacenet (arXiv 1804.07573) in the widths of arcface_torch. Names in the
+state dict are arcface_torch's.
+"""
+
+import torch
+from torch import nn
+
+IRESNET_BLOCKS = {"r18": (2, 2, 2, 2), "r34": (3, 4, 6, 3), "r50": (3, 4, 14, 3),
+                  "r100": (3, 13, 30, 3), "r200": (6, 26, 60, 6)}
+MBF = {"mbf": ((1, 4, 6, 2), 2), "mbf_large": ((2, 8, 12, 4), 4)}
+
+
+def convolution(inputs, outputs, kernel, stride=1, groups=1, padding=None):
+    padding = kernel // 2 if padding is None else padding
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
+
+
+class IResNetBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(inputs)
+        self.conv1 = convolution(inputs, outputs, 3)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.prelu = nn.PReLU(outputs)
+        self.conv2 = convolution(outputs, outputs, 3, stride)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride),
+                                            nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        identity = x if self.downsample is None else self.downsample(x)
+        y = self.prelu(self.bn2(self.conv1(self.bn1(x))))
+        return self.bn3(self.conv2(y)) + identity
+
+
+class IResNet(nn.Module):
+    def __init__(self, blocks, embedding_size, dropout, height, width):
+        super().__init__()
+        self.conv1 = convolution(3, 64, 3)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.prelu = nn.PReLU(64)
+        channels = 64
+        for stage, count in enumerate(blocks):
+            outputs = 64 << stage
+            layers = [IResNetBlock(channels, outputs, 2)]
+            layers += [IResNetBlock(outputs, outputs, 1) for _ in range(count - 1)]
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
+            channels = outputs
+        self.bn2 = nn.BatchNorm2d(512)
+        self.dropout = nn.Dropout(dropout)
+        self.fc = nn.Linear(512 * (height // 16) * (width // 16), embedding_size)
+        self.features = nn.BatchNorm1d(embedding_size)
+        self.features.weight.requires_grad_(False)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.normal_(module.weight, 0, 0.1)
+
+    def forward(self, x):
+        x = self.prelu(self.bn1(self.conv1(x)))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        x = self.dropout(torch.flatten(self.bn2(x), 1))
+        return self.features(self.fc(x))
+
+
+class Chain(nn.Module):
+    """Modules one after the other, under the name `layers`."""
+
+    def __init__(self, *modules):
+        super().__init__()
+        self.layers = nn.Sequential(*modules)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class AddInput(Chain):
+    def forward(self, x):
+        return x + self.layers(x)
+
+
+def conv_block(inputs, outputs, kernel=1, stride=1, groups=1):
+    return Chain(convolution(inputs, outputs, kernel, stride, groups), nn.BatchNorm2d(outputs),
+                 nn.PReLU(outputs))
+
+
+def depthwise(inputs, outputs, width, stride=2, kind=Chain):
+    return kind(conv_block(inputs, width), conv_block(width, width, 3, stride, width),
+                Chain(convolution(width, outputs, 1), nn.BatchNorm2d(outputs)))
+
+
+def residuals(channels, count, width):
+    return Chain(*(depthwise(channels, channels, width, 1, AddInput) for _ in range(count)))
+
+
+class MobileFaceNet(nn.Module):
+    def __init__(self, blocks, scale, embedding_size, size):
+        super().__init__()
+        c1, c2 = 64 * scale, 128 * scale
+        second = (conv_block(c1, c1, 3, groups=64) if blocks[0] == 1
+                  else residuals(c1, blocks[0], 128))
+        self.layers = nn.ModuleList([
+            conv_block(3, c1, 3, 2), second,
+            depthwise(c1, c1, 128), residuals(c1, blocks[1], 128),
+            depthwise(c1, c2, 256), residuals(c2, blocks[2], 256),
+            depthwise(c2, c2, 512), residuals(c2, blocks[3], 256)])
+        self.conv_sep = conv_block(c2, 512)
+        gdc = Chain(convolution(512, 512, size // 16, groups=512, padding=0), nn.BatchNorm2d(512))
+        self.features = Chain(gdc, nn.Flatten(), nn.Linear(512, embedding_size, bias=False),
+                              nn.BatchNorm1d(embedding_size))
+        for module in self.modules():
+            if isinstance(module, (nn.Conv2d, nn.Linear)):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.features(self.conv_sep(x))
+
+
+def make_backbone(network, embedding_size=512, dropout=0.0, height=112, width=112):
+    if network in IRESNET_BLOCKS:
+        return IResNet(IRESNET_BLOCKS[network], embedding_size, dropout, height, width)
+    blocks, scale = MBF[network]
+    return MobileFaceNet(blocks, scale, embedding_size, height)
+
+
+def normalised(images):
+    """uint8 [B, H, W, 3] -> float [B, 3, H, W] in [-1, 1]."""
+    return (images.permute(0, 3, 1, 2).float() / 127.5 - 1).contiguous()

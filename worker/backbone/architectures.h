@@ -1,0 +1,19 @@
+// The networks, written down for a builder.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "worker/backbone/network_builder.h"
+
+namespace pfc {
+
+/// Duta et al., "Improved residual networks for image and video recognition", arXiv 2004.04989, as
+/// arcface_torch has it (backbones/iresnet.py); blocks of each of the four stages.
+Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
+
+/// Chen et al., "MobileFaceNets", arXiv 1804.07573, as arcface_torch has it
+/// (backbones/mobilefacenet.py): `scale` times the paper's channels. Images are square.
+Variable* mobilefacenet(NetworkBuilder& net, const std::array<int, 4>& blocks, std::int64_t scale);
+
+}  // namespace pfc

@@ -1,0 +1,55 @@
+// The one place that knows the networks by name.
+#include "worker/backbone/architectures.h"
+#include "worker/backbone/backbone.h"
+
+namespace pfc {
+namespace {
+
+struct Named {
+  const char* name;
+  std::array<int, 4> blocks;
+  std::int64_t mobilefacenet_scale;  // 0: an iresnet
+};
+
+constexpr std::array<Named, 7> kNetworks = {{{"r18", {2, 2, 2, 2}, 0},
+                                             {"r34", {3, 4, 6, 3}, 0},
+                                             {"r50", {3, 4, 14, 3}, 0},
+                                             {"r100", {3, 13, 30, 3}, 0},
+                                             {"r200", {6, 26, 60, 6}, 0},
+                                             {"mbf", {1, 4, 6, 2}, 2},
+                                             {"mbf_large", {2, 8, 12, 4}, 4}}};
+
+const Named& network_named(const std::string& name) {
+  std::string known;
+  for (const Named& n : kNetworks) {
+    if (n.name == name) return n;
+    known += std::string(known.empty() ? "" : ", ") + n.name;
+  }
+  throw InputError("network: found \"" + name + "\", expected one of " + known);
+}
+
+// Four halvings of the image, each of an even size.
+void check_image_size(const BackboneOptions& o, const Named& named) {
+  const std::string size = std::to_string(o.height) + " x " + std::to_string(o.width);
+  if (o.height <= 0 || o.width <= 0 || o.height % 16 != 0 || o.width % 16 != 0) {
+    throw InputError("network " + o.network + ": images of " + size +
+                     " pixels, expected multiples of 16; resize the data set");
+  }
+  if (named.mobilefacenet_scale > 0 && o.height != o.width) {
+    throw InputError("network " + o.network + ": images of " + size +
+                     " pixels, expected square ones; resize the data set or take an iresnet");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options) {
+  const Named& named = network_named(options.network);
+  check_image_size(options, named);
+  NetworkBuilder net(ops, options);
+  return net.build(named.mobilefacenet_scale == 0
+                       ? iresnet(net, named.blocks)
+                       : mobilefacenet(net, named.blocks, named.mobilefacenet_scale));
+}
+
+}  // namespace pfc
