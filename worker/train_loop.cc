@@ -142,7 +142,6 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   StepReporter reporter(s, coordinator);
   reporter.start();
   Trainer trainer = s.trainer();
-  const TrainingState state = s.state();
   const std::int64_t total = s.plan.total_steps;
 
   for (std::int64_t step = s.first_step; step <= total; ++step) {
@@ -152,15 +151,15 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
 
     if (step == total) break;
     if (stats.signals.stop) {
-      s.phase("checkpoint", [&] { s.checkpoints->finish(state, step); });
+      s.phase("checkpoint", [&] { s.checkpoints->finish(step); });
       reporter.message("stopped after step " + std::to_string(step) + ", checkpoint written");
       return TrainingEnd::kStopped;
     }
-    s.phase("checkpoint", [&] { s.checkpoints->after_step(state, step, stats.signals); });
+    s.phase("checkpoint", [&] { s.checkpoints->after_step(step, stats.signals); });
     if (s.job.verbose > 0 && step % s.job.verbose == 0) evaluate_all(s, step, reporter);
   }
 
-  if (s.first_step <= total) s.phase("checkpoint", [&] { s.checkpoints->finish(state, total); });
+  if (s.first_step <= total) s.phase("checkpoint", [&] { s.checkpoints->finish(total); });
   evaluate_all(s, total, reporter);
   if (s.membership.rank == 0) write_model(s);
   reporter.message("training is complete: " + (s.job.output / "backbone.safetensors").string());

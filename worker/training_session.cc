@@ -121,7 +121,9 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                    .membership = membership,
                                    .keep = job.keep_checkpoints,
                                    .global_batch = plan.global_batch});
-  checkpoints = std::make_unique<CheckpointSchedule>(job, job_json, *writer, *step_comm);
+  checkpoints = std::make_unique<CheckpointSchedule>(
+      job, [this](std::int64_t step) { writer->begin(state(), step, job_json); }, *writer,
+      *step_comm);
   prefetcher = make_prefetcher(*dataset, {.batch_size = job.batch_size,
                                           .rank = membership.rank,
                                           .world_size = membership.world_size,
