@@ -21,13 +21,13 @@ class RecordingWriter final : public CheckpointWriter {
   std::int64_t on_disk = 0;
 };
 
-class CheckpointScheduleTest : public testing::Test {
+class CheckpointScheduleTest : public ::testing::Test {
  protected:
   using Told = std::vector<std::string>;
 
   template <typename Body>
   void with_schedule(Body body) {
-    run_ranks(1, [&](Comm& comm) {
+    testing::run_ranks(1, [&](Comm& comm) {
       const auto begin = [this](std::int64_t step) {
         writer_.told.push_back("begin " + std::to_string(step));
       };

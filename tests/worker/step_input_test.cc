@@ -57,7 +57,7 @@ class SamplingOnly final : public Head {
 };
 
 TEST(StepInputs, GathersEveryWorkersLabelsByRank) {
-  run_ranks(2, [](Comm& comm) {
+  testing::run_ranks(2, [](Comm& comm) {
     NumberedBatches batches(comm.rank(), 4);
     const SamplingOnly head;
     const auto inputs =
@@ -78,7 +78,7 @@ TEST(StepInputs, GathersEveryWorkersLabelsByRank) {
 }
 
 TEST(StepInputs, KeysSamplingByOptimizerStepUnderGradientAccumulation) {
-  run_ranks(1, [](Comm& comm) {
+  testing::run_ranks(1, [](Comm& comm) {
     NumberedBatches batches(0, 6);
     const SamplingOnly head;
     const auto inputs = make_step_inputs(
@@ -92,7 +92,7 @@ TEST(StepInputs, KeysSamplingByOptimizerStepUnderGradientAccumulation) {
 TEST(StepInputs, TellsAStopOfOneWorkerToAllAtTheSameBatch) {
   std::mutex mutex;
   std::vector<std::int64_t> stopped_at;
-  run_ranks(3, [&](Comm& comm) {
+  testing::run_ranks(3, [&](Comm& comm) {
     NumberedBatches batches(comm.rank(), 8);
     const SamplingOnly head;
     std::atomic<int> asked{0};
@@ -113,7 +113,7 @@ TEST(StepInputs, TellsAStopOfOneWorkerToAllAtTheSameBatch) {
 }
 
 TEST(StepInputs, RethrowsWhatTheDataThrew) {
-  run_ranks(1, [](Comm& comm) {
+  testing::run_ranks(1, [](Comm& comm) {
     FailingBatches batches;
     const SamplingOnly head;
     const auto inputs =
