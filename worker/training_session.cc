@@ -37,7 +37,6 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
     : job(config), membership(options.membership) {
   open_data();
   plan = plan_steps(job, membership.world_size, job.num_image);
-  if (job.max_steps > 0) plan.total_steps = std::min(plan.total_steps, job.max_steps);
   ops = make_ops({.choice = job.device, .index = membership.local_rank});
   if (job.precision != Precision::kFp32 && ops->on_host()) {
     throw InputError("precision: a CPU trains in fp32; set \"precision\": \"fp32\"");
@@ -131,7 +130,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                           .shuffle = job.shuffle,
                                           .augment = job.augment,
                                           .first_batch = (first_step - 1) * job.gradient_acc,
-                                          .last_batch = plan.total_steps * job.gradient_acc,
+                                          .last_batch = plan.last_step * job.gradient_acc,
                                           .threads = static_cast<int>(job.num_workers)});
   const auto signals = [this, stop_requested] {
     WorkerSignals mine{.stop = stop_requested && stop_requested()};

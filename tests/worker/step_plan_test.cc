@@ -34,6 +34,15 @@ TEST(StepPlan, CountsOptimizerStepsUnderGradientAccumulation) {
 
 TEST(StepPlan, TakesPartsOfEpochs) { EXPECT_EQ(plan_steps(job(10, 0.5), 1, 100).total_steps, 5); }
 
+TEST(StepPlan, EndsEarlyWithoutChangingTheScheduleUnderMaxSteps) {
+  JobConfig j = job(10, 2);
+  j.max_steps = 7;
+  EXPECT_EQ(plan_steps(j, 1, 100).total_steps, 20);
+  EXPECT_EQ(plan_steps(j, 1, 100).last_step, 7);
+  j.max_steps = 70;
+  EXPECT_EQ(plan_steps(j, 1, 100).last_step, 20);
+}
+
 TEST(StepPlan, NamesDataThatDoesNotFillABatch) {
   try {
     plan_steps(job(64, 1), 2, 100);
