@@ -1,24 +1,25 @@
 #include "worker/checkpoint_schedule.h"
 
-#include <utility>
+#include <nlohmann/json.hpp>
 
 namespace pfc {
 
-CheckpointSchedule::CheckpointSchedule(const JobConfig& job, Begin begin, CheckpointWriter& writer,
-                                       Comm& comm)
+CheckpointSchedule::CheckpointSchedule(const JobConfig& job, const nlohmann::json& manifest_job,
+                                       CheckpointWriter& writer, Comm& comm)
     : job_(job),
-      begin_(std::move(begin)),
+      manifest_job_(manifest_job),
       writer_(writer),
       comm_(comm),
       last_time_(Clock::now().time_since_epoch().count()) {}
 
-void CheckpointSchedule::after_step(std::int64_t step, const WorkerSignals& all) {
+void CheckpointSchedule::after_step(const TrainingState& state, std::int64_t step,
+                                    const WorkerSignals& all) {
   if (pending_ != 0 && all.checkpoint_on_disk >= pending_) publish();
-  if (due(step, all)) start(step);
+  if (due(step, all)) begin(state, step);
 }
 
-void CheckpointSchedule::finish(std::int64_t step) {
-  if (last_ != step) start(step);
+void CheckpointSchedule::finish(const TrainingState& state, std::int64_t step) {
+  if (last_ != step) begin(state, step);
   settle();
 }
 
@@ -35,9 +36,9 @@ bool CheckpointSchedule::due(std::int64_t step, const WorkerSignals& all) const 
   return all.checkpoint && step > last_ + 1;
 }
 
-void CheckpointSchedule::start(std::int64_t step) {
+void CheckpointSchedule::begin(const TrainingState& state, std::int64_t step) {
   settle();
-  begin_(step);
+  writer_.begin(state, step, manifest_job_);
   pending_ = last_ = step;
   last_time_ = Clock::now().time_since_epoch().count();
 }
