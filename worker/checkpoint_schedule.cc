@@ -1,25 +1,24 @@
 #include "worker/checkpoint_schedule.h"
 
-#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace pfc {
 
-CheckpointSchedule::CheckpointSchedule(const JobConfig& job, const nlohmann::json& manifest_job,
-                                       CheckpointWriter& writer, Comm& comm)
+CheckpointSchedule::CheckpointSchedule(const JobConfig& job, Begin begin, CheckpointWriter& writer,
+                                       Comm& comm)
     : job_(job),
-      manifest_job_(manifest_job),
+      begin_(std::move(begin)),
       writer_(writer),
       comm_(comm),
       last_time_(Clock::now().time_since_epoch().count()) {}
 
-void CheckpointSchedule::after_step(const TrainingState& state, std::int64_t step,
-                                    const WorkerSignals& all) {
+void CheckpointSchedule::after_step(std::int64_t step, const WorkerSignals& all) {
   if (pending_ != 0 && all.checkpoint_on_disk >= pending_) publish();
-  if (due(step, all)) begin(state, step);
+  if (due(step, all)) start(step);
 }
 
-void CheckpointSchedule::finish(const TrainingState& state, std::int64_t step) {
-  if (last_ != step) begin(state, step);
+void CheckpointSchedule::finish(std::int64_t step) {
+  if (last_ != step) start(step);
   settle();
 }
 
@@ -36,9 +35,9 @@ bool CheckpointSchedule::due(std::int64_t step, const WorkerSignals& all) const 
   return all.checkpoint && step > last_ + 1;
 }
 
-void CheckpointSchedule::begin(const TrainingState& state, std::int64_t step) {
+void CheckpointSchedule::start(std::int64_t step) {
   settle();
-  writer_.begin(state, step, manifest_job_);
+  begin_(step);
   pending_ = last_ = step;
   last_time_ = Clock::now().time_since_epoch().count();
 }

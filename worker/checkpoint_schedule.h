@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "common/clock.h"
 #include "common/config.h"
@@ -16,28 +17,29 @@ namespace pfc {
 /// after_step() and finish() belong to the training thread; signals() to any.
 class CheckpointSchedule {
  public:
-  /// All borrowed. `comm` is the training thread's.
-  CheckpointSchedule(const JobConfig& job, const nlohmann::json& manifest_job,
-                     CheckpointWriter& writer, Comm& comm);
+  /// `begin` copies the state of a step and starts its write; the writer waits and publishes. All
+  /// borrowed; `comm` is the training thread's.
+  using Begin = std::function<void(std::int64_t step)>;
+  CheckpointSchedule(const JobConfig& job, Begin begin, CheckpointWriter& writer, Comm& comm);
 
   /// Publishes a checkpoint whose parts are all on disk, and begins one when it is due: every
   /// save_every_steps, or when rank 0 has signalled that save_every_seconds are over.
-  void after_step(const TrainingState& state, std::int64_t step, const WorkerSignals& all);
+  void after_step(std::int64_t step, const WorkerSignals& all);
 
   /// Writes and publishes a checkpoint of `step` and waits for it.
-  void finish(const TrainingState& state, std::int64_t step);
+  void finish(std::int64_t step);
 
   /// This worker's checkpoint signals. Throws StorageError when its write failed.
   void fill(WorkerSignals& mine);
 
  private:
   [[nodiscard]] bool due(std::int64_t step, const WorkerSignals& all) const;
-  void begin(const TrainingState& state, std::int64_t step);
+  void start(std::int64_t step);
   void settle();  ///< waits until the pending checkpoint is published
   void publish();
 
   const JobConfig& job_;
-  const nlohmann::json& manifest_job_;
+  const Begin begin_;
   CheckpointWriter& writer_;
   Comm& comm_;
   std::int64_t pending_ = 0;  ///< begun and not yet published; 0: none

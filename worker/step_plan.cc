@@ -23,6 +23,7 @@ StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images) {
       static_cast<double>(plan.micro_batches_per_epoch) / static_cast<double>(job.gradient_acc);
   plan.total_steps = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(std::floor(plan.steps_per_epoch * job.num_epoch)));
+  plan.last_step = job.max_steps > 0 ? std::min(plan.total_steps, job.max_steps) : plan.total_steps;
   plan.warmup_steps =
       static_cast<std::int64_t>(std::floor(plan.steps_per_epoch * job.warmup_epoch));
   return plan;

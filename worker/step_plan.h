@@ -12,7 +12,8 @@ struct StepPlan {
   std::int64_t global_batch = 0;             ///< W * B * gradient_acc images a step
   std::int64_t micro_batches_per_epoch = 0;  ///< images / (W * B), the rest of an epoch is dropped
   double steps_per_epoch = 0;                ///< micro_batches_per_epoch / gradient_acc
-  std::int64_t total_steps = 0;
+  std::int64_t total_steps = 0;  ///< of num_epoch: what the learning rate's schedule spans
+  std::int64_t last_step = 0;    ///< where the job ends: total_steps, or max_steps before it
   std::int64_t warmup_steps = 0;
 };
 

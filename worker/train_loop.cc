@@ -27,7 +27,7 @@ class StepReporter {
                   std::to_string(s_.membership.world_size) + " workers x batch " +
                   std::to_string(job.batch_size) + "; " + s_.ops->description() + "; " +
                   s_.step_comm->description());
-    log_->message(s_.start_message + "; " + std::to_string(s_.plan.total_steps) + " steps, " +
+    log_->message(s_.start_message + "; " + std::to_string(s_.plan.last_step) + " steps, " +
                   std::to_string(s_.plan.warmup_steps) + " of warm-up");
   }
 
@@ -46,7 +46,7 @@ class StepReporter {
     window_loss_ += stats.loss;
     window_samples_ += stats.samples;
     ++window_steps_;
-    if (step % s_.job.frequent == 0 || step == s_.plan.total_steps) log_window(record);
+    if (step % s_.job.frequent == 0 || step == s_.plan.last_step) log_window(record);
   }
 
   void evaluation(std::int64_t step, const VerificationResult& result) {
@@ -61,7 +61,7 @@ class StepReporter {
     const std::chrono::duration<double> elapsed = Clock::now() - window_start_;
     if (log_) {
       const double step_seconds = elapsed.count() / static_cast<double>(window_steps_);
-      const auto steps_left = static_cast<double>(s_.plan.total_steps - record.step);
+      const auto steps_left = static_cast<double>(s_.plan.last_step - record.step);
       log_->message(speed_message(
           {.samples_per_second = static_cast<double>(window_samples_) / elapsed.count(),
            .loss = window_loss_ / static_cast<double>(window_steps_),
@@ -80,7 +80,7 @@ class StepReporter {
   [[nodiscard]] Progress progress(const StepRecord& r) const {
     Progress p{
         .step = r.step,
-        .total_steps = s_.plan.total_steps,
+        .total_steps = s_.plan.last_step,
         .epoch = r.stats.epoch,
         .phase = "step",
         .loss = r.stats.loss,
@@ -142,26 +142,25 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   StepReporter reporter(s, coordinator);
   reporter.start();
   Trainer trainer = s.trainer();
-  const TrainingState state = s.state();
-  const std::int64_t total = s.plan.total_steps;
+  const std::int64_t last = s.plan.last_step;
 
-  for (std::int64_t step = s.first_step; step <= total; ++step) {
+  for (std::int64_t step = s.first_step; step <= last; ++step) {
     const TimePoint start = Clock::now();
     const StepStats stats = train_step(trainer, step);
     reporter.step(step, stats, std::chrono::duration<double>(Clock::now() - start).count());
 
-    if (step == total) break;
+    if (step == last) break;
     if (stats.signals.stop) {
-      s.phase("checkpoint", [&] { s.checkpoints->finish(state, step); });
+      s.phase("checkpoint", [&] { s.checkpoints->finish(step); });
       reporter.message("stopped after step " + std::to_string(step) + ", checkpoint written");
       return TrainingEnd::kStopped;
     }
-    s.phase("checkpoint", [&] { s.checkpoints->after_step(state, step, stats.signals); });
+    s.phase("checkpoint", [&] { s.checkpoints->after_step(step, stats.signals); });
     if (s.job.verbose > 0 && step % s.job.verbose == 0) evaluate_all(s, step, reporter);
   }
 
-  if (s.first_step <= total) s.phase("checkpoint", [&] { s.checkpoints->finish(state, total); });
-  evaluate_all(s, total, reporter);
+  if (s.first_step <= last) s.phase("checkpoint", [&] { s.checkpoints->finish(last); });
+  evaluate_all(s, last, reporter);
   if (s.membership.rank == 0) write_model(s);
   reporter.message("training is complete: " + (s.job.output / "backbone.safetensors").string());
   return TrainingEnd::kCompleted;

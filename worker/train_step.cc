@@ -36,7 +36,7 @@ StepStats train_step(Trainer& t, std::int64_t step) {
       return t.backbone.forward(t.images, /*training=*/true, step);           // [B, D]
     });
     t.phase("all_gather", [&] {
-      t.comm.all_gather(emb, t.all_embeddings);                               // collective 1 -> [N, D]
+      t.comm.all_gather(emb, t.all_embeddings);                               // [N, D]  comm 1
     });
     const HeadResult head = t.phase("head", [&] {
       return t.head.run({.all_embeddings = t.all_embeddings,
@@ -45,10 +45,10 @@ StepStats train_step(Trainer& t, std::int64_t step) {
                          .lr = stats.lr,
                          .update = step,
                          .micro_batch = micro,
-                         .gradient_scale = scale});                           // collective 2: row statistics
+                         .gradient_scale = scale});                           // statistics: comm 2
     });
     t.phase("reduce_scatter", [&] {
-      t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);           // collective 3 -> [B, D]
+      t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);           // [B, D]  comm 3
     });
     const bool last = micro + 1 == t.gradient_acc;
     t.phase("backward", [&] {

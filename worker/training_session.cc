@@ -37,7 +37,6 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
     : job(config), membership(options.membership) {
   open_data();
   plan = plan_steps(job, membership.world_size, job.num_image);
-  if (job.max_steps > 0) plan.total_steps = std::min(plan.total_steps, job.max_steps);
   ops = make_ops({.choice = job.device, .index = membership.local_rank});
   if (job.precision != Precision::kFp32 && ops->on_host()) {
     throw InputError("precision: a CPU trains in fp32; set \"precision\": \"fp32\"");
@@ -121,7 +120,9 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                    .membership = membership,
                                    .keep = job.keep_checkpoints,
                                    .global_batch = plan.global_batch});
-  checkpoints = std::make_unique<CheckpointSchedule>(job, job_json, *writer, *step_comm);
+  checkpoints = std::make_unique<CheckpointSchedule>(
+      job, [this](std::int64_t step) { writer->begin(state(), step, job_json); }, *writer,
+      *step_comm);
   prefetcher = make_prefetcher(*dataset, {.batch_size = job.batch_size,
                                           .rank = membership.rank,
                                           .world_size = membership.world_size,
@@ -129,7 +130,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                           .shuffle = job.shuffle,
                                           .augment = job.augment,
                                           .first_batch = (first_step - 1) * job.gradient_acc,
-                                          .last_batch = plan.total_steps * job.gradient_acc,
+                                          .last_batch = plan.last_step * job.gradient_acc,
                                           .threads = static_cast<int>(job.num_workers)});
   const auto signals = [this, stop_requested] {
     WorkerSignals mine{.stop = stop_requested && stop_requested()};

@@ -1,0 +1,126 @@
+"""Every kind of bad input gives one clear line, a failing exit code, and nothing half-written."""
+
+import json
+import shutil
+import socket
+import struct
+import unittest
+
+from support import BIN, JobTest, run
+
+
+class BadInput(JobTest):
+    def fails(self, *words, workers=1, more=(), **keys):
+        done = self.train(workers, self.job(**{"max_steps": 1, **keys}), *more)
+        self.assert_one_line(done, *words)
+        out = self.folder / "out"
+        self.assertFalse((out / "backbone.safetensors").exists())
+        self.assertEqual(list(out.glob("step-*")) if out.exists() else [], [])
+        return done
+
+    def damaged(self, change):
+        """A copy of the data set, changed."""
+        copy = self.folder / "damaged"
+        shutil.copytree(self.data, copy)
+        change(copy)
+        return str(copy)
+
+    def test_hosts(self):
+        for hosts, words in (("", ("--hosts",)), ("localhost:0", ("localhost", "slot")),
+                             ("localhost:1,localhost:2", ("localhost", "twice")),
+                             ("localhost:x", ("localhost:x",)), ("localhost", ("localhost",))):
+            with self.subTest(hosts=hosts):
+                done = run(BIN / "pfc-coordinator", "--hosts", hosts, "--config", self.job(),
+                           "--port", 0, "--http-port", 0, env=self.environment)
+                self.assert_one_line(done, *words)
+
+    def test_a_host_that_never_registers_is_named(self):
+        done = run(BIN / "pfc-coordinator", "--hosts", "localhost:1,absent.invalid:1", "--config",
+                   self.job(), "--port", 0, "--http-port", 0, "--start-timeout", "2s",
+                   "--state-dir", self.folder / "state", env=self.environment)
+        self.assert_one_line(done, "absent.invalid")
+
+    def test_an_unknown_key_names_the_nearest(self):
+        self.fails("bach_size", "batch_size", "job.json", bach_size=4)
+
+    def test_a_wrong_type_says_found_and_expected(self):
+        self.fails("lr", "fast", "number", lr="fast")
+
+    def test_a_missing_job_file(self):
+        done = run(*self.coordinator(1, self.folder / "no.json"), env=self.environment)
+        self.assert_one_line(done, "no.json")
+
+    def test_missing_data(self):
+        self.fails("train.rec", str(self.folder / "nowhere"), rec=str(self.folder / "nowhere"))
+
+    def test_a_truncated_rec(self):
+        def cut(data):
+            rec = data / "train.rec"
+            rec.write_bytes(rec.read_bytes()[:5000])
+        self.fails("train", rec=self.damaged(cut))
+
+    def test_an_index_past_the_end(self):
+        def stretch(data):
+            with open(data / "train.idx", "a") as idx:
+                idx.write("999999\t99999999999\n")
+        self.fails("train.idx", rec=self.damaged(stretch))
+
+    def test_a_label_outside_the_classes(self):
+        def relabel(data):
+            rec = data / "train.rec"
+            raw = bytearray(rec.read_bytes())
+            offsets = [int(line.split("\t")[1]) for line in (data / "train.idx").read_text().splitlines()
+                       if line.split("\t")[0] in {str(k) for k in range(1, 81)}]
+            for at in offsets:  # RecordIO head 8 bytes, flag 4, then the label
+                raw[at + 12:at + 16] = struct.pack("<f", 12345.0)
+            rec.write_bytes(raw)
+        self.fails("12345", "train.rec", rec=self.damaged(relabel))
+
+    def test_a_bin_that_is_no_pickle(self):
+        target = self.folder / "no.bin"
+        target.write_bytes(b"not a pickle at all")
+        self.fails("no.bin", val_targets=[str(target)])
+
+    def test_a_val_target_that_is_not_there(self):
+        self.fails("cfp_fp", val_targets=["cfp_fp"])
+
+    def test_data_smaller_than_a_batch(self):
+        self.fails("80 images", "batch_size", batch_size=100)
+
+    def test_a_checkpoint_with_a_wrong_checksum_offers_the_one_before(self):
+        job = self.job(max_steps=2, save_every_steps=1)
+        self.assertEqual(self.train(1, job).returncode, 0)
+        file = self.folder / "out" / "step-000000002" / "backbone.safetensors"
+        raw = bytearray(file.read_bytes())
+        raw[-1] ^= 1
+        file.write_bytes(raw)
+        done = self.train(1, job, "--set", "resume=true")
+        self.assert_one_line(done, "backbone.safetensors", "step-000000001")
+
+    def test_a_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            done = run(BIN / "pfc-coordinator", "--hosts", "localhost:1", "--config", self.job(),
+                       "--port", port, "--http-port", 0, env=self.environment)
+            self.assert_one_line(done, str(port))
+
+    def test_cuda_that_is_not_there(self):
+        self.fails("CUDA", device="cuda")
+
+    def test_half_precision_on_a_cpu(self):
+        self.fails("precision", precision="bf16", device="cpu")
+
+    def test_an_alone_worker_names_bad_input_too(self):
+        done = run(BIN / "pfc-worker", "--config", self.job(lr=-1), env=self.environment)
+        self.assert_one_line(done, "lr", code=2)
+
+    def test_pfcctl_check_says_what_this_machine_can_do(self):
+        done = run(BIN / "pfcctl", "check", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

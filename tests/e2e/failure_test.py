@@ -1,0 +1,51 @@
+"""What a person sees when something dies, and that nothing is left behind."""
+
+import os
+import signal
+import time
+import unittest
+
+from support import JobTest
+
+
+class Failure(JobTest):
+    def end_of(self, process):
+        output, _ = process.communicate(timeout=120)
+        return output.strip().splitlines()
+
+    def test_a_killed_worker_is_named_with_its_cause(self):
+        process = self.start(2, self.job(num_epoch=100))
+        self.read_until(process, "Global Step: 2")
+        os.kill(self.workers()[1], signal.SIGKILL)
+        lines = self.end_of(process)
+        self.assertNotEqual(process.returncode, 0)
+        for word in ("rank 1", "localhost", "SIGKILL"):
+            self.assertIn(word, lines[-1])
+        self.assertEqual(self.processes(), [])
+
+    def test_a_stop_ends_every_process_and_leaves_a_checkpoint(self):
+        process = self.start(2, self.job(num_epoch=100))
+        self.read_until(process, "Global Step: 2")
+        process.send_signal(signal.SIGINT)
+        self.end_of(process)
+        self.assertEqual(self.processes(), [])
+        self.assertEqual(len(list((self.folder / "out").glob("step-*/manifest.json"))), 1)
+
+    def test_workers_end_when_their_coordinator_is_killed_for_good(self):
+        process = self.start(2, self.job(num_epoch=100))
+        self.read_until(process, "Global Step: 2")
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 60
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.assertEqual(self.processes(), [])
+
+    def test_an_nan_loss_stops_every_rank_with_one_line(self):
+        done = self.train(2, self.job(lr=1e30, num_epoch=100, clip_norm=0))
+        self.assert_one_line(done, "not finite at step", "learning rate")
+        self.assertEqual(self.processes(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,73 @@
+"""Stopped and resumed training gives the same bits as training that never stopped."""
+
+import json
+import os
+import signal
+import unittest
+
+from support import JobTest, digest
+
+
+def centres(folder):
+    return {p.name: digest(p) for p in sorted(folder.glob("centres-*.safetensors"))}
+
+
+class Resume(JobTest):
+    def outputs(self, name, step):
+        out = self.folder / name
+        return digest(out / "backbone.safetensors"), centres(out / f"step-{step:09d}")
+
+    def finished(self, workers, job, *more):
+        done = self.train(workers, job, *more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+    def test_ten_and_ten_steps_give_the_bits_of_twenty(self):
+        # Ten steps of two workers do not fill an epoch of 20 global batches: resumed in the middle.
+        keys = dict(batch_size=2, max_steps=20, num_epoch=2, sample_rate=0.5)
+        self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
+        b = self.job("b.json", output=str(self.folder / "b"), **keys)
+        self.finished(2, b, "--set", "max_steps=10")
+        done = self.finished(2, b, "--set", "resume=true")
+        self.assertIn("next is step 11", done.stdout)
+        self.assertEqual(self.outputs("a", 20), self.outputs("b", 20))
+        self.assertEqual([m["step"] for m in self.metrics(self.folder / "b") if "loss" in m],
+                         list(range(1, 21)))
+
+    def test_a_stop_by_signal_writes_a_checkpoint_that_resumes_with_the_same_bits(self):
+        keys = dict(batch_size=2, max_steps=20, num_epoch=2)
+        self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
+        b = self.job("b.json", output=str(self.folder / "b"), **keys)
+        process = self.start(2, b)
+        self.read_until(process, "Global Step: 3")
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=120)
+        self.assertIn("checkpoint written", rest)
+        self.assertEqual(self.processes(), [])
+        self.finished(2, b, "--set", "resume=true")
+        self.assertEqual(self.outputs("a", 20), self.outputs("b", 20))
+
+    def test_four_workers_checkpoint_goes_on_with_one_and_with_three(self):
+        keys = dict(batch_size=2, num_epoch=3, max_steps=4)
+        out = self.folder / "out"
+        self.finished(4, self.job(**keys))
+        self.assertEqual(json.loads((out / "step-000000004/manifest.json").read_text())["world_size"], 4)
+        # 4 steps of 8 images are 16 steps of 2, or 5 whole steps of 6.
+        for workers, next_step in ((1, 17), (3, 6)):
+            copy = self.folder / f"with-{workers}"
+            os.system(f"cp -r '{out}' '{copy}'")
+            done = self.finished(workers, self.job(**{**keys, "max_steps": next_step + 2,
+                                                      "resume": True, "output": str(copy)}))
+            self.assertIn(f"next is step {next_step}", done.stdout)
+            steps = [m["step"] for m in self.metrics(copy) if "loss" in m]
+            self.assertEqual(steps[-1], next_step + 2)
+
+    def test_an_output_folder_with_checkpoints_is_not_overwritten_by_accident(self):
+        job = self.job(max_steps=1)
+        self.finished(2, job)
+        again = self.train(2, job)
+        self.assert_one_line(again, "already holds step-000000001", "resume")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,128 @@
+"""What the end-to-end tests share: programs, a small data set, jobs, and a look at what they left."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+import uuid
+
+BIN = pathlib.Path(os.environ["PFC_BIN"])
+LIMIT = 180  # seconds that one program may take before a test gives it up
+
+
+def run(*command, **options):
+    """Runs a program to its end; returns it with .stdout, .stderr and .returncode."""
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          timeout=LIMIT, **options)
+
+
+def digest(path):
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+
+
+class JobTest(unittest.TestCase):
+    """A test with a folder of its own and a tiny data set, drawn once a class."""
+
+    IDENTITIES = 8
+    IMAGES = 10
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="pfc-e2e-"))
+        cls.data = cls.shared / "data"
+        made = run(BIN / "pfcctl", "data", "synth", "--identities", cls.IDENTITIES,
+                   "--images-per-identity", cls.IMAGES, "--val-identities", 6, "--val-pairs", 20,
+                   "--out", cls.data)
+        assert made.returncode == 0, made.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared, ignore_errors=True)
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.shared))
+        # Every process of this test carries this mark in its environment.
+        self.mark = f"PFC_TEST_MARK={uuid.uuid4()}"
+        key, value = self.mark.split("=")
+        self.environment = {**os.environ, key: value, "XDG_RUNTIME_DIR": str(self.folder)}
+
+    def tearDown(self):
+        left = self.processes()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(left, [], "processes were left behind")
+
+    def processes(self):
+        """Ids of living processes that this test started, at any depth."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                if state != "Z" and self.mark in (entry / "environ").read_text(errors="replace"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def workers(self):
+        """{rank: pid} of the living workers of this test."""
+        ranks = {}
+        for pid in self.processes():
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if words[0].endswith("pfc-worker") and "--rank" in words:
+                ranks[int(words[words.index("--rank") + 1])] = pid
+        return ranks
+
+    def job(self, name="job.json", **keys):
+        """Writes a job file of a few quick steps; keys override or add."""
+        job = {
+            "network": "mbf", "embedding_size": 64, "batch_size": 4, "num_epoch": 4,
+            "lr": 0.02, "margin_scale": 16, "rec": str(self.data),
+            "output": str(self.folder / "out"), "num_workers": 1, "frequent": 1, "verbose": 0,
+        }
+        job.update(keys)
+        path = self.folder / name
+        path.write_text(json.dumps(job))
+        return path
+
+    def coordinator(self, workers, job, *more):
+        return [str(word) for word in (
+            BIN / "pfc-coordinator", "--hosts", f"localhost:{workers}", "--config", job,
+            "--port", 0, "--http-port", 0, "--state-dir", self.folder / "state", *more)]
+
+    def train(self, workers, job, *more):
+        return run(*self.coordinator(workers, job, *more), env=self.environment)
+
+    def start(self, workers, job, *more):
+        """Starts a job and leaves it running, in a session of its own as a terminal would."""
+        return subprocess.Popen(self.coordinator(workers, job, *more), env=self.environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def read_until(self, process, text):
+        """Reads the process's output up to a line that has `text`; returns all lines read."""
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if text in line:
+                return lines
+        self.fail(f"{text!r} did not appear in:\n" + "".join(lines))
+
+    def metrics(self, output=None):
+        path = pathlib.Path(output or self.folder / "out") / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def assert_one_line(self, process, *words, code=None):
+        """The program failed, and its last line on stderr has all the words."""
+        self.assertNotEqual(process.returncode, 0, process.stdout)
+        if code is not None:
+            self.assertEqual(process.returncode, code, process.stderr)
+        last = process.stderr.strip().splitlines()[-1]
+        for word in words:
+            self.assertIn(word, last)
