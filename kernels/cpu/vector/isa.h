@@ -29,4 +29,9 @@ void sgd(const SgdOptions& o, float gradient_scale, const float* gradient, float
 void adamw(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
            float* m, float* v, std::int64_t n);
 
+void margin_logits(const MarginTile& t, float* products, float* max);
+void margin_exp_sums(const MarginTile& t, const float* logits, const float* max, float* sums);
+void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor);
+void project_off(const float* direction, float inverse_norm, float* gradient, std::int64_t n);
+
 }  // namespace pfc::PFC_ISA

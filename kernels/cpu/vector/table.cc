@@ -20,6 +20,10 @@ const VectorKernels kTable = {
     .all_finite = all_finite,
     .sgd = sgd,
     .adamw = adamw,
+    .margin_logits = margin_logits,
+    .margin_exp_sums = margin_exp_sums,
+    .margin_gradients = margin_gradients,
+    .project_off = project_off,
 };
 
 }  // namespace pfc::PFC_ISA

@@ -42,6 +42,17 @@ struct NormBackward {
   float* dx;
 };
 
+/// A tile of the margin softmax (kernels/cpu/margin_tile.h). Products are [classes, samples]: of each
+/// centre, not normalised, with each normalised embedding.
+struct MarginTile {
+  std::int64_t classes, samples;
+  const float* inverse_norm;   ///< [classes]
+  float scale;
+  float threshold;             ///< a cosine above it counts as 0; infinity: no filter
+  const std::int64_t* target;  ///< [targets] elements of products that are their sample's target
+  std::int64_t targets;
+};
+
 struct VectorKernels {
   const char* name;  ///< "AVX-512"
 
@@ -69,6 +80,16 @@ struct VectorKernels {
               float* velocity, std::int64_t n);
   void (*adamw)(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
                 float* m, float* v, std::int64_t n);
+
+  /// products become logits (targets: -infinity); max [samples]: the largest of each sample.
+  void (*margin_logits)(const MarginTile& t, float* products, float* max);
+  /// sums [samples] = sum over the tile's classes of exp(logit - max), where logit <= max.
+  void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
+  /// products become factor * exp(logit - max) * inverse_norm (targets and filtered ones: 0).
+  void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
+                           const float* factor);
+  /// gradient -= u (u . gradient), u = direction * inverse_norm.
+  void (*project_off)(const float* direction, float inverse_norm, float* gradient, std::int64_t n);
 };
 
 /// The table of the widest instruction set that this CPU (and its operating system) can run.
