@@ -10,8 +10,9 @@ namespace pfc {
 
 /// One micro-batch of this worker. Owns its memory; recycled by the prefetcher.
 struct Batch {
-  std::int64_t size = 0;             ///< B, always the configured batch size
-  std::vector<std::uint8_t> images;  ///< [B, height, width, 3] RGB, flipped where augmentation says so
+  std::int64_t size = 0;  ///< B, always the configured batch size
+  std::vector<std::uint8_t>
+      images;  ///< [B, height, width, 3] RGB, flipped where augmentation says so
   std::vector<std::int64_t> labels;  ///< [B]
   std::int64_t index = 0;            ///< micro-batch number since the start of the job, from 0
   std::int64_t epoch = 0;

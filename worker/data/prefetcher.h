@@ -21,24 +21,32 @@ struct PrefetcherOptions {
   std::int64_t last_batch = -1;  ///< one past the last; -1: without end
   int threads = 2;
   int depth = 4;  ///< batches ahead
-  double max_damaged = 0.001;  ///< part of an epoch's images; more is an error
+  /// Part of an epoch's images that may be damaged. A worker sees only its own share of them, so it
+  /// gives up when more than this part of its share is damaged, one image always being allowed
+  /// where one is within this part of the whole epoch. Were too many damaged in all, some worker's
+  /// share would hold too many.
+  double max_damaged = 0.001;
 };
 
-/// Micro-batch i of worker r holds the global positions (i * W + r) * B + 0 .. B-1; position p is in
-/// epoch p / E, where E = images - images mod (W * B) (the last part of an epoch that does not fill
-/// a global batch is dropped, as arcface_torch's sampler does), and shows image order(epoch, p mod E).
-/// order() is a pure function of (seed, epoch): see global_order.h. A damaged image's place is taken
-/// by the next whole one of the epoch's order.
+/// Micro-batch i of worker r holds the global positions (i * W + r) * B + 0 .. B-1; position p is
+/// in epoch p / E, where E = images - images mod (W * B) (the last part of an epoch that does not
+/// fill a global batch is dropped, as arcface_torch's sampler does), and shows image order(epoch, p
+/// mod E). order() is a pure function of (seed, epoch): see global_order.h. A damaged image's place
+/// is taken by the next whole one of the epoch's order; the first few are logged with file and
+/// record. Batches are the same for any number of threads.
+///
+/// next() belongs to one thread, recycle() to any.
 class Prefetcher {
  public:
   virtual ~Prefetcher() = default;
-  /// The next batch; blocks, and measures how long. Rethrows a thread's InputError (for example too
-  /// many damaged images). nullptr after last_batch.
+  /// The next batch; blocks, and measures how long. Rethrows a thread's InputError (a label outside
+  /// its range, or too many damaged images), again at every further call. nullptr after last_batch.
   virtual std::unique_ptr<Batch> next() = 0;
   /// Gives a batch's memory back.
   virtual void recycle(std::unique_ptr<Batch> batch) = 0;
 };
 
+/// `dataset` is borrowed. Throws InputError when the images do not fill one global batch.
 std::unique_ptr<Prefetcher> make_prefetcher(const Dataset& dataset,
                                             const PrefetcherOptions& options);
 

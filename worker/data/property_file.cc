@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/atomic_file.h"
 #include "common/error.h"
-#include "worker/data/pending_file.h"
 
 namespace pfc {
 
@@ -57,10 +57,9 @@ std::optional<Property> read_property(const std::filesystem::path& path) {
 }
 
 void write_property(const std::filesystem::path& path, const Property& property) {
-  PendingFile file(path);
-  file.write(std::to_string(property.classes) + ',' + std::to_string(property.height) + ',' +
-             std::to_string(property.width) + '\n');
-  file.commit();
+  write_file_atomically(path, std::to_string(property.classes) + ',' +
+                                  std::to_string(property.height) + ',' +
+                                  std::to_string(property.width) + '\n');
 }
 
 }  // namespace pfc

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <span>
 
-#include "worker/data/pending_file.h"
+#include "worker/data/buffered_file.h"
 
 namespace pfc {
 
@@ -25,8 +25,8 @@ class RecordWriter {
  private:
   void write_part(std::uint32_t word, std::span<const std::byte> payload);
 
-  PendingFile rec_;
-  PendingFile idx_;
+  BufferedFile rec_;
+  BufferedFile idx_;
 };
 
 }  // namespace pfc

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "common/error.h"
-#include "worker/data/pending_file.h"
+#include "worker/data/buffered_file.h"
 
 namespace pfc {
 
@@ -17,7 +17,7 @@ constexpr std::size_t kItemsPerAppend = 1000;
 
 /// EMPTY_LIST, then MARK item... APPENDS for every kItemsPerAppend items.
 template <typename WriteItem>
-void write_list(PendingFile& file, std::size_t count, const WriteItem& write_item) {
+void write_list(BufferedFile& file, std::size_t count, const WriteItem& write_item) {
   file.write("]");
   for (std::size_t begin = 0; begin < count; begin += kItemsPerAppend) {
     file.write("(");
@@ -32,7 +32,7 @@ void write_verification_bin(const std::filesystem::path& path,
                             std::span<const std::vector<std::byte>> images,
                             const std::vector<bool>& same) {
   check(images.size() == 2 * same.size(), "write_verification_bin: two images a pair");
-  PendingFile file(path);
+  BufferedFile file(path);
   file.write(std::string_view("\x80\x04"));  // PROTO 4
   write_list(file, images.size(), [&](std::size_t i) {
     check(images[i].size() <= std::numeric_limits<std::uint32_t>::max(), "image above 4 GiB");

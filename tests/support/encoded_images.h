@@ -1,0 +1,72 @@
+// Self-made JPEG and PNG files: smooth random pictures, the same for the same seed.
+#pragma once
+
+#include <png.h>
+#include <turbojpeg.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/error.h"
+
+namespace pfc::testing {
+
+/// RGB [height, width, 3]: waves whose direction and colour depend on the seed.
+inline std::vector<std::uint8_t> draw_waves(int height, int width, unsigned seed) {
+  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(height * width * 3));
+  std::size_t i = 0;
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (unsigned c = 0; c < 3; ++c) {
+        const double phase = 0.7 * seed + 2.1 * c + x * (0.02 + 0.01 * (seed % 7)) + 0.05 * y;
+        rgb[i++] = static_cast<std::uint8_t>(127.5 + 120 * std::sin(phase));
+      }
+    }
+  }
+  return rgb;
+}
+
+inline std::vector<std::byte> to_bytes(const unsigned char* data, std::size_t size) {
+  const auto* begin = reinterpret_cast<const std::byte*>(data);
+  return {begin, begin + size};
+}
+
+inline std::vector<std::byte> encode_jpeg(std::span<const std::uint8_t> rgb, int height, int width,
+                                          int quality = 95) {
+  const tjhandle handle = tjInitCompress();
+  unsigned char* data = nullptr;
+  unsigned long size = 0;  // NOLINT: turbojpeg's type
+  const int rc = tjCompress2(handle, rgb.data(), width, 0, height, TJPF_RGB, &data, &size,
+                             TJSAMP_444, quality, TJFLAG_ACCURATEDCT);
+  check(rc == 0, "tjCompress2");
+  std::vector<std::byte> bytes = to_bytes(data, size);
+  tjFree(data);
+  tjDestroy(handle);
+  return bytes;
+}
+
+inline std::vector<std::byte> make_jpeg(int height, int width, unsigned seed) {
+  return encode_jpeg(draw_waves(height, width, seed), height, width);
+}
+
+/// `format` is one of libpng's PNG_FORMAT_*; pixels lie as it says.
+inline std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, int height,
+                                         int width, unsigned format = PNG_FORMAT_RGB) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(width);
+  image.height = static_cast<png_uint_32>(height);
+  image.format = format;
+  png_alloc_size_t size = 0;
+  check(png_image_write_get_memory_size(image, size, 0, pixels.data(), 0, nullptr) != 0, "png");
+  std::vector<std::byte> bytes(size);
+  check(png_image_write_to_memory(&image, bytes.data(), &size, 0, pixels.data(), 0, nullptr) != 0,
+        "png_image_write_to_memory");
+  bytes.resize(size);
+  return bytes;
+}
+
+}  // namespace pfc::testing

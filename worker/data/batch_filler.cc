@@ -1,0 +1,72 @@
+#include "worker/data/batch_filler.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+#include "worker/data/augment.h"
+#include "worker/data/damaged_image.h"
+
+namespace pfc {
+
+std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
+  const DatasetInfo& info = source_.dataset.info();
+  const BatchPlan& plan = source_.plan;
+  const auto image_bytes = static_cast<std::size_t>(info.height * info.width * 3);
+  batch.size = plan.batch_size;
+  batch.index = index;
+  batch.epoch = plan.epoch_of(index);
+  batch.images.resize(static_cast<std::size_t>(batch.size) * image_bytes);
+  batch.labels.resize(static_cast<std::size_t>(batch.size));
+
+  std::vector<std::string> damaged;
+  for (std::int64_t i = 0; i < batch.size; ++i) {
+    const auto slot = static_cast<std::size_t>(i);
+    const Place place{batch.epoch, plan.first_position(index) + i,
+                      std::span(batch.images).subspan(slot * image_bytes, image_bytes),
+                      batch.labels[slot]};
+    if (const auto damage = show(place, place.position)) {
+      damaged.push_back(*damage);
+      if (static_cast<std::int64_t>(damaged.size()) > source_.allowed_damage) return damaged;
+      show_stand_in(place, *damage);
+    }
+    if (source_.augment && flips(source_.seed, place.epoch, place.position)) {
+      flip_horizontally(place.rgb, info.width);
+    }
+  }
+  return damaged;
+}
+
+void BatchFiller::show_stand_in(const Place& place, const std::string& damage) {
+  const std::int64_t images = source_.dataset.info().images;
+  // So many damaged images in a row are more than all workers together may meet.
+  const std::int64_t tries =
+      std::min(images - 1, (source_.allowed_damage + 1) * source_.plan.world_size);
+  for (std::int64_t i = 1; i <= tries; ++i) {
+    // What is wrong with a stand-in is told and counted by the worker whose position it has.
+    if (!show(place, (place.position + i) % images)) return;
+  }
+  throw InputError(
+      fmt::format("{}; and none of the {} images after it in epoch {}'s order is whole", damage,
+                  tries, place.epoch));
+}
+
+std::optional<std::string> BatchFiller::show(const Place& place, std::int64_t position) {
+  const DatasetInfo& info = source_.dataset.info();
+  const std::int64_t image = source_.order.at(place.epoch, position);
+  Sample sample;
+  try {
+    sample = source_.dataset.read(image, storage_);
+  } catch (const DamagedImage& e) {
+    return e.what();  // names the record
+  }
+  try {
+    decoder_.decode(sample.encoded, {info.height, info.width}, place.rgb);
+  } catch (const DamagedImage& e) {
+    return source_.dataset.name(image) + ": " + e.what();
+  }
+  place.label = sample.label;
+  return std::nullopt;
+}
+
+}  // namespace pfc

@@ -1,0 +1,197 @@
+#include "worker/data/dataset.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "common/error.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/decode.h"
+#include "worker/data/image_record.h"
+#include "worker/data/property_file.h"
+#include "worker/data/record_index.h"
+#include "worker/data/record_layout.h"
+#include "worker/data/record_reader.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The .rec that is meant by a folder or a file, or an error that says what is there instead.
+fs::path find_rec(const fs::path& rec) {
+  if (rec.empty()) throw InputError("rec: not given; expected a folder with train.rec");
+  std::error_code ignored;
+  if (fs::is_regular_file(rec, ignored)) return rec;
+  const char* const kExpected =
+      "expected a folder with train.rec, train.idx and property, or a .rec file";
+  if (!fs::is_directory(rec, ignored)) {
+    throw InputError(fmt::format("{}: not found; {}", rec.string(), kExpected));
+  }
+  const fs::path train = rec / "train.rec";
+  if (fs::is_regular_file(train, ignored)) return train;
+  std::vector<std::string> others;
+  for (const auto& entry : fs::directory_iterator(rec, ignored)) {
+    if (entry.path().extension() == ".rec") others.push_back(entry.path().filename().string());
+  }
+  std::sort(others.begin(), others.end());
+  if (others.size() > 5) others.resize(5);
+  throw InputError(fmt::format(
+      "{}: not found; {}{}", train.string(), kExpected,
+      others.empty() ? "" : fmt::format(" (found there: {})", fmt::join(others, ", "))));
+}
+
+/// Where a number of classes comes from, for messages.
+struct Classes {
+  std::int64_t count = 0;
+  std::string source;
+};
+
+class RecordDataset final : public Dataset {
+ public:
+  explicit RecordDataset(const DatasetOptions& options);
+
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override;
+  [[nodiscard]] std::string name(std::int64_t image) const override;
+
+ private:
+  [[nodiscard]] ImageRecord record(std::int64_t image, std::vector<std::byte>& storage) const;
+  [[nodiscard]] Classes classes(const DatasetOptions& options,
+                                const std::optional<Property>& property) const;
+  [[nodiscard]] std::int64_t greatest_label() const;
+  [[nodiscard]] ImageSize first_image_size() const;
+  void check_last_record() const;
+
+  RecordReader rec_;
+  RecordLayout layout_;
+  DatasetInfo info_;
+  std::string classes_source_;
+};
+
+RecordDataset::RecordDataset(const DatasetOptions& options) : rec_(find_rec(options.rec)) {
+  const fs::path idx = fs::path(rec_.path()).replace_extension(".idx");
+  const bool indexed = fs::exists(idx);
+  layout_ = find_images(rec_, indexed ? read_record_index(idx, rec_) : scan_records(rec_),
+                        (indexed ? idx : rec_.path()).string());
+  check_last_record();
+
+  info_.images = static_cast<std::int64_t>(layout_.offsets.size());
+  if (options.num_image != 0 && options.num_image != info_.images) {
+    throw InputError(
+        fmt::format("{}: found {} images, but num_image is {}: correct it or leave it "
+                    "out",
+                    rec_.path().string(), info_.images, options.num_image));
+  }
+  const auto property = read_property(rec_.path().parent_path() / "property");
+  Classes found = classes(options, property);
+  info_.classes = found.count;
+  classes_source_ = std::move(found.source);
+  const ImageSize size =
+      property ? ImageSize{property->height, property->width} : first_image_size();
+  info_.height = size.height;
+  info_.width = size.width;
+}
+
+Classes RecordDataset::classes(const DatasetOptions& options,
+                               const std::optional<Property>& property) const {
+  const std::string folder = rec_.path().parent_path().string();
+  std::vector<Classes> sources;
+  if (property) sources.push_back({property->classes, folder + "/property"});
+  if (layout_.identities > 0) {
+    sources.push_back({layout_.identities, "record 0 of " + rec_.path().string()});
+  }
+  if (options.num_classes != 0) sources.push_back({options.num_classes, "num_classes"});
+  if (sources.empty()) {
+    sources.push_back({greatest_label() + 1, "the greatest label of " + rec_.path().string()});
+  }
+  for (const Classes& other : sources) {
+    if (other.count == sources.front().count) continue;
+    throw InputError(fmt::format("{} says {} classes, but {} says {}", sources.front().source,
+                                 sources.front().count, other.source, other.count));
+  }
+  if (sources.front().count < 1 || sources.front().count > kMaxFloatLabel) {
+    throw InputError(fmt::format("{} says {} classes; RecordIO's float32 labels tell 1 .. {} apart",
+                                 sources.front().source, sources.front().count, kMaxFloatLabel));
+  }
+  return sources.front();
+}
+
+/// A .rec that lost its end still has all its keys in the .idx; a record cut in two is only seen at
+/// the place of the greatest offset.
+void RecordDataset::check_last_record() const {
+  const auto last = std::max_element(layout_.offsets.begin(), layout_.offsets.end());
+  (void)rec_.record_end(*last);
+}
+
+std::int64_t RecordDataset::greatest_label() const {
+  std::vector<std::byte> storage;
+  float greatest = 0;
+  for (std::int64_t i = 0; i < info_.images; ++i) {
+    try {
+      greatest = std::max(greatest, record(i, storage).label);
+    } catch (const DamagedImage&) {
+      // Training counts and reports it when it comes to it.
+    }
+  }
+  return static_cast<std::int64_t>(std::min(greatest, 1e12f));
+}
+
+ImageSize RecordDataset::first_image_size() const {
+  std::vector<std::byte> storage;
+  try {
+    return ImageDecoder().size(record(0, storage).image);
+  } catch (const DamagedImage& e) {
+    throw InputError(fmt::format("{}: {}; without a property file the first image gives the size",
+                                 name(0), e.what()));
+  }
+}
+
+ImageRecord RecordDataset::record(std::int64_t image, std::vector<std::byte>& storage) const {
+  check(image >= 0 && image < static_cast<std::int64_t>(layout_.offsets.size()),
+        "Dataset: no such image");
+  const std::uint64_t offset = layout_.offsets[static_cast<std::size_t>(image)];
+  try {
+    const auto payload = rec_.read(offset, storage);
+    const auto parsed = parse_image_record(payload);
+    if (parsed) return *parsed;
+    throw DamagedImage(
+        fmt::format("{}: offset {}: a record of {} bytes is too short for its image "
+                    "header and labels",
+                    rec_.path().string(), offset, payload.size()));
+  } catch (const DamagedImage& e) {
+    throw DamagedImage(
+        fmt::format("{} (record {})", e.what(), layout_.key(static_cast<std::size_t>(image))));
+  }
+}
+
+Sample RecordDataset::read(std::int64_t image, std::vector<std::byte>& storage) const {
+  const ImageRecord r = record(image, storage);
+  // Compared as floats first: converting a NaN or a huge float to an integer is undefined.
+  if (!(r.label >= 0 && r.label < static_cast<float>(info_.classes)) ||
+      std::trunc(r.label) != r.label) {
+    throw InputError(fmt::format("{}: found label {}, expected 0 .. {} ({} says {} classes)",
+                                 name(image), r.label, info_.classes - 1, classes_source_,
+                                 info_.classes));
+  }
+  return {r.image, static_cast<std::int64_t>(r.label)};
+}
+
+std::string RecordDataset::name(std::int64_t image) const {
+  const auto i = static_cast<std::size_t>(image);
+  return fmt::format("{}: record {} (offset {})", rec_.path().string(), layout_.key(i),
+                     layout_.offsets.at(i));
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
+  return std::make_unique<RecordDataset>(options);
+}
+
+}  // namespace pfc

@@ -1,0 +1,211 @@
+#include "worker/data/prefetcher.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "worker/data/batch_filler.h"
+
+namespace pfc {
+
+namespace {
+
+constexpr std::int64_t kDamageLogged = 5;  // of each epoch, per worker
+
+std::int64_t allowed_damage(const BatchPlan& plan, double part) {
+  const double epoch = part * static_cast<double>(plan.epoch_positions());
+  return static_cast<std::int64_t>(
+      std::floor(std::max(epoch / plan.world_size, std::min(epoch, 1.0))));
+}
+
+BatchSource make_source(const Dataset& dataset, const PrefetcherOptions& o) {
+  check(o.batch_size > 0 && o.world_size > 0 && o.rank >= 0 && o.rank < o.world_size &&
+            o.threads > 0 && o.depth > 0 && o.first_batch >= 0,
+        "Prefetcher: bad options");
+  const BatchPlan plan{dataset.info().images, o.batch_size, o.rank, o.world_size};
+  if (plan.batches_per_epoch() == 0) {
+    throw InputError("rec: " + std::to_string(plan.images) + " images do not fill one batch of " +
+                     std::to_string(plan.global_batch()) + " (" + std::to_string(o.world_size) +
+                     " workers x batch_size " + std::to_string(o.batch_size) +
+                     "): lower batch_size");
+  }
+  return {.dataset = dataset,
+          .plan = plan,
+          .order = GlobalOrder(plan.images, o.seed, o.shuffle),
+          .seed = o.seed,
+          .augment = o.augment,
+          .allowed_damage = allowed_damage(plan, o.max_damaged)};
+}
+
+/// Threads take batch numbers in order and put what they filled into a ring of `depth` slots; a
+/// number is taken only when its slot is free, which bounds memory.
+class ThreadedPrefetcher final : public Prefetcher {
+ public:
+  ThreadedPrefetcher(const Dataset& dataset, const PrefetcherOptions& options)
+      : source_(make_source(dataset, options)),
+        max_damaged_(options.max_damaged),
+        end_(options.last_batch < 0 ? std::numeric_limits<std::int64_t>::max()
+                                    : options.last_batch),
+        ring_(static_cast<std::size_t>(options.depth)),
+        next_to_fill_(options.first_batch),
+        next_to_give_(options.first_batch) {
+    for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { fill_batches(); });
+  }
+
+  ~ThreadedPrefetcher() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    slot_free_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  ThreadedPrefetcher(const ThreadedPrefetcher&) = delete;
+  ThreadedPrefetcher& operator=(const ThreadedPrefetcher&) = delete;
+
+  std::unique_ptr<Batch> next() override;
+  void recycle(std::unique_ptr<Batch> batch) override {
+    if (batch == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    if (spare_.size() < ring_.size()) spare_.push_back(std::move(batch));
+  }
+
+ private:
+  /// A filled batch, or why it could not be filled.
+  struct Slot {
+    bool filled = false;
+    std::unique_ptr<Batch> batch;
+    std::vector<std::string> damaged;
+    std::exception_ptr error;
+  };
+
+  Slot& slot_of(std::int64_t index) {
+    return ring_[static_cast<std::size_t>(index) % ring_.size()];
+  }
+  void fill_batches();
+  std::unique_ptr<Batch> take_spare();
+  Slot fill(BatchFiller& filler, std::int64_t index, std::unique_ptr<Batch> batch);
+  void count_damage(std::int64_t epoch, const std::vector<std::string>& damaged);
+
+  // Constant after construction.
+  const BatchSource source_;
+  const double max_damaged_;
+  const std::int64_t end_;
+
+  // Of the thread that calls next().
+  std::int64_t damage_epoch_ = -1;
+  std::int64_t damage_ = 0;  ///< in damage_epoch_
+
+  std::mutex mutex_;
+  std::condition_variable slot_filled_;
+  std::condition_variable slot_free_;
+  // Guarded by mutex_.
+  std::vector<Slot> ring_;
+  std::vector<std::unique_ptr<Batch>> spare_;
+  std::int64_t next_to_fill_;
+  std::int64_t next_to_give_;
+  bool stopping_ = false;
+
+  std::vector<std::thread> threads_;  // last: they use all of the above
+};
+
+std::unique_ptr<Batch> ThreadedPrefetcher::next() {
+  const TimePoint begin = Clock::now();
+  std::unique_lock lock(mutex_);
+  if (next_to_give_ >= end_) return nullptr;
+  Slot& ready = slot_of(next_to_give_);
+  slot_filled_.wait(lock, [&] { return ready.filled; });
+  if (ready.error) std::rethrow_exception(ready.error);
+  try {
+    count_damage(source_.plan.epoch_of(next_to_give_), ready.damaged);
+  } catch (...) {
+    ready.error = std::current_exception();
+    throw;
+  }
+  std::unique_ptr<Batch> batch = std::move(ready.batch);
+  ready = Slot{};
+  ++next_to_give_;
+  lock.unlock();
+  slot_free_.notify_one();
+  batch->skipped_images = damage_;
+  batch->wait_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  return batch;
+}
+
+/// Counted here, in the order of batches, so that what is reported and when the job ends are the
+/// same for any number of threads.
+void ThreadedPrefetcher::count_damage(std::int64_t epoch, const std::vector<std::string>& damaged) {
+  if (epoch != damage_epoch_) damage_ = 0;
+  damage_epoch_ = epoch;
+  for (const std::string& message : damaged) {
+    ++damage_;
+    if (damage_ <= kDamageLogged) {
+      spdlog::warn("epoch {}: skipped a damaged image: {}{}", epoch, message,
+                   damage_ == kDamageLogged ? " (further ones are only counted)" : "");
+    }
+    if (damage_ > source_.allowed_damage) {
+      throw InputError(fmt::format(
+          "more than {:g} % of epoch {}'s images are damaged (worker {} has met {} among its {}); "
+          "the last one: {}",
+          100 * max_damaged_, epoch, source_.plan.rank, damage_,
+          source_.plan.epoch_positions() / source_.plan.world_size, message));
+    }
+  }
+}
+
+void ThreadedPrefetcher::fill_batches() {
+  BatchFiller filler(source_);
+  std::unique_lock lock(mutex_);
+  while (true) {
+    slot_free_.wait(lock, [&] {
+      return stopping_ || next_to_fill_ >= end_ ||
+             next_to_fill_ < next_to_give_ + static_cast<std::int64_t>(ring_.size());
+    });
+    if (stopping_ || next_to_fill_ >= end_) return;
+    const std::int64_t index = next_to_fill_++;
+    std::unique_ptr<Batch> batch = take_spare();
+    lock.unlock();
+    Slot filled = fill(filler, index, std::move(batch));
+    lock.lock();
+    slot_of(index) = std::move(filled);
+    slot_filled_.notify_one();
+  }
+}
+
+std::unique_ptr<Batch> ThreadedPrefetcher::take_spare() {
+  if (spare_.empty()) return std::make_unique<Batch>();
+  std::unique_ptr<Batch> batch = std::move(spare_.back());
+  spare_.pop_back();
+  return batch;
+}
+
+ThreadedPrefetcher::Slot ThreadedPrefetcher::fill(BatchFiller& filler, std::int64_t index,
+                                                  std::unique_ptr<Batch> batch) {
+  Slot slot{.filled = true, .batch = std::move(batch), .damaged = {}, .error = nullptr};
+  try {
+    slot.damaged = filler.fill(index, *slot.batch);
+  } catch (...) {
+    slot.error = std::current_exception();  // next() rethrows it in its turn
+  }
+  return slot;
+}
+
+}  // namespace
+
+std::unique_ptr<Prefetcher> make_prefetcher(const Dataset& dataset,
+                                            const PrefetcherOptions& options) {
+  return std::make_unique<ThreadedPrefetcher>(dataset, options);
+}
+
+}  // namespace pfc
