@@ -4,5 +4,6 @@
 #if defined(__CUDACC__)
 #define PFC_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#define PFC_HOST_DEVICE inline
+// Always inlined: files compiled for a wider instruction set must leave no copy to the linker.
+#define PFC_HOST_DEVICE [[gnu::always_inline]] inline
 #endif

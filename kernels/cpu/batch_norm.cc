@@ -1,0 +1,243 @@
+#include "kernels/cpu/batch_norm.h"
+
+#include <cmath>
+
+namespace pfc {
+namespace {
+
+constexpr std::int64_t kRowAlignment = 4;  // the vector kernels take four rows at once
+
+// Arrays of [channels] in scratch: coefficients that all threads read, and sums of each thread.
+class ChannelScratch {
+ public:
+  ChannelScratch(std::byte* base, std::int64_t channels)
+      : next_(base), stride_(align_up(static_cast<std::size_t>(channels) * sizeof(double))) {}
+  float* floats() { return reinterpret_cast<float*>(take()); }
+  double* doubles() { return reinterpret_cast<double*>(take()); }
+
+  static std::size_t bytes(std::int64_t channels, int arrays) {
+    return align_up(static_cast<std::size_t>(channels) * sizeof(double)) *
+           static_cast<std::size_t>(arrays);
+  }
+
+ private:
+  std::byte* take() {
+    std::byte* const p = next_;
+    next_ += stride_;
+    return p;
+  }
+  std::byte* next_;
+  std::size_t stride_;
+};
+
+constexpr int kSharedArrays = 4;     // coefficients
+constexpr int kArraysPerThread = 6;  // sums, of a block and of the thread
+
+class CpuBatchNorm : public BatchNorm {
+ public:
+  CpuBatchNorm(CpuDevice& device, const BatchNormShape& shape) : device_(device), shape_(shape) {
+    check(shape.rows > 0 && shape.channels > 0, "batch_norm: sizes must be positive");
+    device.scratch.reserve(ChannelScratch::bytes(
+        shape.channels, kSharedArrays + kArraysPerThread * device.threads.count()));
+  }
+
+  void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override {
+    const float* const values = rows(x, "batch_norm.statistics: x");
+    device_.threads.each_part([&](int part) {
+      const Range range = rows_of(part);
+      if (range.size() == 0) return;
+      device_.vector.moments(values + range.begin * shape_.channels, range.size(), shape_.channels,
+                             moments_of(part));
+    });
+    merge_moments(mean, variance);
+  }
+
+  void forward(const Forward& f) override {
+    ChannelScratch shared(device_.scratch.data(), shape_.channels);
+    float* const scale = shared.floats();
+    const float* const variance = channels(f.variance, "batch_norm.forward: variance");
+    const float* const gamma = channels(f.gamma, "batch_norm.forward: gamma");
+    for (std::int64_t c = 0; c < shape_.channels; ++c) {
+      scale[c] = gamma[c] / std::sqrt(variance[c] + shape_.eps);
+    }
+    const NormForward whole{
+        .rows = shape_.rows,
+        .channels = shape_.channels,
+        .x = rows(f.x, "batch_norm.forward: x"),
+        .mean = channels(f.mean, "batch_norm.forward: mean"),
+        .scale = scale,
+        .beta = channels(f.beta, "batch_norm.forward: beta"),
+        .slope = f.slope ? channels(f.slope, "batch_norm.forward: slope") : nullptr,
+        .residual = f.residual ? rows(f.residual, "batch_norm.forward: residual") : nullptr,
+        .y = rows(f.y, "batch_norm.forward: y"),
+        .moments = nullptr};
+    const bool with_moments = static_cast<bool>(f.y_mean);
+    device_.threads.each_part([&](int part) { forward_part(whole, part, with_moments); });
+    if (with_moments) merge_moments(f.y_mean, f.y_variance);
+  }
+
+  void backward_reduce(const Backward& b) override {
+    const NormBackward whole = backward_of(b);
+    device_.threads.each_part([&](int part) {
+      const Range range = rows_of(part);
+      if (range.size() > 0) device_.vector.norm_backward_reduce(slice(whole, range, part));
+    });
+    float* const sum_dz = channels(b.sum_dz, "batch_norm.backward: sum_dz");
+    float* const sum_dz_xhat = channels(b.sum_dz_xhat, "batch_norm.backward: sum_dz_xhat");
+    float* const dslope = b.slope ? channels(b.dslope, "batch_norm.backward: dslope") : nullptr;
+    for (std::int64_t c = 0; c < shape_.channels; ++c) {
+      double dz = 0, dz_xhat = 0, slope = 0;
+      for (int part = 0; part < device_.threads.count(); ++part) {
+        const Range range = rows_of(part);
+        if (range.size() == 0) continue;
+        const NormBackward sums = slice(whole, range, part);
+        dz += sums.sum_dz[c];
+        dz_xhat += sums.sum_dz_xhat[c];
+        slope += sums.sum_dslope[c];
+      }
+      sum_dz[c] = static_cast<float>(dz);
+      sum_dz_xhat[c] = static_cast<float>(dz_xhat);
+      if (dslope != nullptr) dslope[c] = static_cast<float>(slope);
+    }
+  }
+
+  void backward_apply(const Backward& b) override {
+    check(b.total_rows >= shape_.rows, "batch_norm.backward: total_rows below this worker's rows");
+    NormBackward whole = backward_of(b);
+    ChannelScratch shared(device_.scratch.data(), shape_.channels);
+    shared.floats();  // scale, by backward_of
+    shared.floats();  // inverse
+    float* const mean_dz = shared.floats();
+    float* const mean_dz_xhat = shared.floats();
+    const float* const sum_dz = channels(b.sum_dz, "batch_norm.backward: sum_dz");
+    const float* const sum_dz_xhat = channels(b.sum_dz_xhat, "batch_norm.backward: sum_dz_xhat");
+    const auto total = static_cast<float>(b.total_rows);
+    for (std::int64_t c = 0; c < shape_.channels; ++c) {
+      mean_dz[c] = sum_dz[c] / total;
+      mean_dz_xhat[c] = sum_dz_xhat[c] / total;
+    }
+    whole.mean_dz = mean_dz;
+    whole.mean_dz_xhat = mean_dz_xhat;
+    whole.add = b.add ? rows(b.add, "batch_norm.backward: add") : nullptr;
+    whole.dx = rows(b.dx, "batch_norm.backward: dx");
+    device_.threads.each_part([&](int part) {
+      const Range range = rows_of(part);
+      if (range.size() > 0) device_.vector.norm_backward_apply(slice(whole, range, part));
+    });
+  }
+
+ private:
+  [[nodiscard]] float* rows(const Tensor& t, std::string_view what) const {
+    return float_argument(t, shape_.rows * shape_.channels, what);
+  }
+  [[nodiscard]] float* channels(const Tensor& t, std::string_view what) const {
+    return float_argument(t, shape_.channels, what);
+  }
+  [[nodiscard]] Range rows_of(int part) const {
+    return part_of(shape_.rows, part, device_.threads.count(), kRowAlignment);
+  }
+  [[nodiscard]] ChannelScratch scratch_of(int part) const {
+    return {device_.scratch.data() +
+                ChannelScratch::bytes(shape_.channels, kSharedArrays + kArraysPerThread * part),
+            shape_.channels};
+  }
+  [[nodiscard]] Moments moments_of(int part) const {
+    ChannelScratch own = scratch_of(part);
+    return {.shift = own.floats(),
+            .block1 = own.floats(),
+            .block2 = own.floats(),
+            .sum1 = own.doubles(),
+            .sum2 = own.doubles()};
+  }
+
+  void forward_part(const NormForward& whole, int part, bool with_moments) {
+    const Range range = rows_of(part);
+    if (range.size() == 0) return;
+    NormForward f = whole;
+    const std::int64_t offset = range.begin * shape_.channels;
+    f.rows = range.size();
+    f.x += offset;
+    f.y += offset;
+    if (f.residual != nullptr) f.residual += offset;
+    const Moments moments = moments_of(part);
+    if (with_moments) f.moments = &moments;
+    device_.vector.norm_forward(f);
+  }
+
+  // Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+  // variances", 1979, equation 2.1, in float64, in the order of the parts.
+  void merge_moments(const Tensor& mean, const Tensor& variance) {
+    float* const means = channels(mean, "batch_norm: shape of a mean");
+    float* const variances = channels(variance, "batch_norm: shape of a variance");
+    for (std::int64_t c = 0; c < shape_.channels; ++c) {
+      double n = 0, m = 0, m2 = 0;
+      for (int part = 0; part < device_.threads.count(); ++part) {
+        const auto part_n = static_cast<double>(rows_of(part).size());
+        if (part_n == 0) continue;
+        const Moments sums = moments_of(part);
+        const double part_mean = sums.shift[c] + sums.sum1[c] / part_n;
+        const double part_m2 = sums.sum2[c] - sums.sum1[c] * sums.sum1[c] / part_n;
+        const double delta = part_mean - m;
+        const double total = n + part_n;
+        m += delta * part_n / total;
+        m2 += part_m2 + delta * delta * n * part_n / total;
+        n = total;
+      }
+      means[c] = static_cast<float>(m);
+      variances[c] = static_cast<float>(std::max(0.0, m2 / n));
+    }
+  }
+
+  // What both backward passes read; coefficients go to the shared scratch.
+  NormBackward backward_of(const Backward& b) {
+    ChannelScratch shared(device_.scratch.data(), shape_.channels);
+    float* const scale = shared.floats();
+    float* const inverse = shared.floats();
+    const float* const variance = channels(b.variance, "batch_norm.backward: variance");
+    const float* const gamma = channels(b.gamma, "batch_norm.backward: gamma");
+    for (std::int64_t c = 0; c < shape_.channels; ++c) {
+      inverse[c] = 1.f / std::sqrt(variance[c] + shape_.eps);
+      scale[c] = gamma[c] / std::sqrt(variance[c] + shape_.eps);
+    }
+    NormBackward whole{};
+    whole.rows = shape_.rows;
+    whole.channels = shape_.channels;
+    whole.dy = rows(b.dy, "batch_norm.backward: dy");
+    whole.x = rows(b.x, "batch_norm.backward: x");
+    whole.mean = channels(b.mean, "batch_norm.backward: mean");
+    whole.inverse = inverse;
+    whole.scale = scale;
+    whole.beta = channels(b.beta, "batch_norm.backward: beta");
+    whole.slope = b.slope ? channels(b.slope, "batch_norm.backward: slope") : nullptr;
+    return whole;
+  }
+
+  // One thread's rows, and its sums.
+  [[nodiscard]] NormBackward slice(NormBackward b, const Range& range, int part) const {
+    const std::int64_t offset = range.begin * shape_.channels;
+    b.rows = range.size();
+    b.dy += offset;
+    b.x += offset;
+    if (b.add != nullptr) b.add += offset;
+    if (b.dx != nullptr) b.dx += offset;
+    ChannelScratch own = scratch_of(part);
+    b.block_dz = own.floats();
+    b.block_dz_xhat = own.floats();
+    b.block_dslope = own.floats();
+    b.sum_dz = own.doubles();
+    b.sum_dz_xhat = own.doubles();
+    b.sum_dslope = own.doubles();
+    return b;
+  }
+
+  CpuDevice& device_;
+  BatchNormShape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchNorm> make_batch_norm(CpuDevice& device, const BatchNormShape& shape) {
+  return std::make_unique<CpuBatchNorm>(device, shape);
+}
+
+}  // namespace pfc

@@ -1,0 +1,51 @@
+// exp() for vectors.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/vector/vector.h"
+
+namespace pfc::PFC_ISA {
+
+template <typename V>
+struct Bits;
+template <>
+struct Bits<float> {
+  using Type = std::int32_t;
+};
+template <>
+struct Bits<Vector> {
+  using Type [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
+};
+
+/// exp(x) for x <= 0, with a relative error below 1e-7; 0 below -87.3 (the smallest normal float's
+/// logarithm), also for -infinity. Cody and Waite's reduction to |r| <= ln(2) / 2, then Taylor's
+/// series to the sixth power.
+template <typename V>
+[[gnu::always_inline]] inline V exp_of_negative(V x) {
+  using Int = typename Bits<V>::Type;
+  constexpr float kLog2E = 1.44269504f;
+  constexpr float kLn2High = 0.693359375f;    // few bits: times any exponent it is exact
+  constexpr float kLn2Low = -2.12194440e-4f;  // ln 2 - high
+  constexpr float kRound = 12582912.f;        // 1.5 * 2^23: adding it rounds to an integer
+  constexpr float kLowest = -87.3f;
+  const V bounded = x < kLowest ? V{} + kLowest : x;
+  const V shifted = bounded * kLog2E + kRound;
+  const V n = shifted - kRound;
+  const V r = bounded - n * kLn2High - n * kLn2Low;
+  V p = V{} + 1.f / 720.f;
+  p = p * r + 1.f / 120.f;
+  p = p * r + 1.f / 24.f;
+  p = p * r + 1.f / 6.f;
+  p = p * r + 0.5f;
+  p = p * r + 1.f;
+  p = p * r + 1.f;
+  Int exponent;
+  __builtin_memcpy(&exponent, &shifted, sizeof(exponent));
+  exponent = (exponent + 127) << 23;  // the low bits of `shifted` are n
+  V power;
+  __builtin_memcpy(&power, &exponent, sizeof(power));
+  return x < kLowest ? V{} : p * power;
+}
+
+}  // namespace pfc::PFC_ISA

@@ -1,0 +1,84 @@
+#include "kernels/cpu/vector/exp.h"
+#include "kernels/cpu/vector/isa.h"
+#include "kernels/cpu/vector/vector.h"
+
+namespace pfc::PFC_ISA {
+namespace {
+
+/// The cosine, clamped; above the filter's threshold 0.
+template <typename V>
+[[gnu::always_inline]] inline V filtered_cosine(const MarginTile& t, V product, float inverse) {
+  V cosine = product * inverse;
+  cosine = cosine > 1.f ? V{} + 1.f : cosine;
+  cosine = cosine < -1.f ? V{} - 1.f : cosine;
+  return cosine > t.threshold ? V{} : cosine;
+}
+
+}  // namespace
+
+void margin_logits(const MarginTile& t, float* products, float* max) {
+  for (std::int64_t j = 0; j < t.classes; ++j) {
+    float* row = products + j * t.samples;
+    const float inverse = t.inverse_norm[j];
+    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
+      store<V>(row + i, filtered_cosine(t, load<V>(row + i), inverse) * t.scale);
+    });
+  }
+  for (std::int64_t k = 0; k < t.targets; ++k) {
+    products[t.target[k]] = -__builtin_inff();
+  }
+  for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
+    V largest = V{} - __builtin_inff();
+    for (std::int64_t j = 0; j < t.classes; ++j) {
+      const V logit = load<V>(products + j * t.samples + i);
+      largest = logit > largest ? logit : largest;
+    }
+    store<V>(max + i, largest);
+  });
+}
+
+void margin_exp_sums(const MarginTile& t, const float* logits, const float* max, float* sums) {
+  for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
+    const V largest = load<V>(max + i);
+    V sum{};
+    for (std::int64_t j = 0; j < t.classes; ++j) {
+      sum += exp_of_negative<V>(load<V>(logits + j * t.samples + i) - largest);
+    }
+    store<V>(sums + i, sum);
+  });
+}
+
+void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor) {
+  for (std::int64_t j = 0; j < t.classes; ++j) {
+    float* row = products + j * t.samples;
+    const float inverse = t.inverse_norm[j];
+    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
+      const V cosine = filtered_cosine(t, load<V>(row + i), inverse);
+      const V above = cosine * t.scale - load<V>(max + i);
+      const V probability = exp_of_negative<V>(above) * load<V>(factor + i);
+      // A filtered class counts in the sum, but is constant: no gradient.
+      const V gradient = load<V>(row + i) * inverse > t.threshold ? V{} : probability * inverse;
+      store<V>(row + i, gradient);
+    });
+  }
+  for (std::int64_t k = 0; k < t.targets; ++k) products[t.target[k]] = 0.f;
+}
+
+void project_off(const float* direction, float inverse_norm, float* gradient, std::int64_t n) {
+  Vector partial{};
+  float dot = 0;
+  for_each_vector(n, [&]<typename V>(std::int64_t i) {
+    const V product = load<V>(direction + i) * inverse_norm * load<V>(gradient + i);
+    if constexpr (sizeof(V) == sizeof(Vector)) {
+      partial += product;
+    } else {
+      dot += product;
+    }
+  });
+  for (std::int64_t lane = 0; lane < kWidth; ++lane) dot += partial[lane];
+  for_each_vector(n, [&]<typename V>(std::int64_t i) {
+    store<V>(gradient + i, load<V>(gradient + i) - load<V>(direction + i) * inverse_norm * dot);
+  });
+}
+
+}  // namespace pfc::PFC_ISA

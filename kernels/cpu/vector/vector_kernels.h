@@ -1,0 +1,98 @@
+// The vectorised inner loops: serial, over a part of the rows or elements; threads are the
+// caller's. One table per instruction set; the best that the machine can run is chosen once.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math/optimizer.h"
+
+namespace pfc {
+
+/// Sums of (x - shift) and its square over rows, by channel: safe where |mean| >> deviation, since
+/// the shift is the mean of the first rows. float64 between blocks of rows. Borrowed memory.
+struct Moments {
+  float* shift;   ///< [channels]
+  float* block1;  ///< [channels] float32 sums of the present block
+  float* block2;
+  double* sum1;  ///< [channels]
+  double* sum2;
+};
+
+/// Rows of a batch norm's forward pass: z = (x - mean) * scale + beta; y = prelu(z) + residual.
+struct NormForward {
+  std::int64_t rows, channels;
+  const float *x, *mean, *scale, *beta;
+  const float* slope;     ///< null: no PReLU
+  const float* residual;  ///< null: none
+  float* y;
+  const Moments* moments;  ///< null, or receives y's
+};
+
+/// Rows of a batch norm's backward passes (ops.h). inverse: 1 / sqrt(variance + eps).
+struct NormBackward {
+  std::int64_t rows, channels;
+  const float *dy, *x, *mean, *inverse, *scale, *beta;
+  const float* slope;  ///< null: no PReLU
+  // The reduce pass: float32 sums of a block of rows, and the float64 sums.
+  float *block_dz, *block_dz_xhat, *block_dslope;
+  double *sum_dz, *sum_dz_xhat, *sum_dslope;
+  // The apply pass: sums divided by the number of rows.
+  const float *mean_dz, *mean_dz_xhat;
+  const float* add;  ///< null: none
+  float* dx;
+};
+
+/// A tile of the margin softmax (kernels/cpu/margin_tile.h). Products are [classes, samples]: of each
+/// centre, not normalised, with each normalised embedding.
+struct MarginTile {
+  std::int64_t classes, samples;
+  const float* inverse_norm;   ///< [classes]
+  float scale;
+  float threshold;             ///< a cosine above it counts as 0; infinity: no filter
+  const std::int64_t* target;  ///< [targets] elements of products that are their sample's target
+  std::int64_t targets;
+};
+
+struct VectorKernels {
+  const char* name;  ///< "AVX-512"
+
+  void (*moments)(const float* x, std::int64_t rows, std::int64_t channels, const Moments& m);
+  void (*norm_forward)(const NormForward& f);
+  void (*norm_backward_reduce)(const NormBackward& b);
+  void (*norm_backward_apply)(const NormBackward& b);
+
+  void (*normalise_images)(const std::uint8_t* x, float* y, std::int64_t n);
+  void (*add)(const float* a, const float* b, float* y, std::int64_t n);
+  void (*scale)(float* x, float factor, std::int64_t n);
+  void (*add_bias)(float* y, const float* bias, std::int64_t rows, std::int64_t n);
+  /// sums [width] += x[r * stride + i] over rows r.
+  void (*add_columns)(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
+                      double* sums);
+
+  void (*normalise_rows)(const float* x, float* y, float* inverse_norm, std::int64_t rows,
+                         std::int64_t n);
+  void (*normalise_rows_backward)(const float* dy, const float* y, const float* inverse_norm,
+                                  float* dx, std::int64_t rows, std::int64_t n);
+
+  double (*sum_of_squares)(const float* x, std::int64_t n);
+  bool (*all_finite)(const float* x, std::int64_t n);
+  void (*sgd)(const SgdOptions& o, float gradient_scale, const float* gradient, float* weight,
+              float* velocity, std::int64_t n);
+  void (*adamw)(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
+                float* m, float* v, std::int64_t n);
+
+  /// products become logits (targets: -infinity); max [samples]: the largest of each sample.
+  void (*margin_logits)(const MarginTile& t, float* products, float* max);
+  /// sums [samples] = sum over the tile's classes of exp(logit - max), where logit <= max.
+  void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
+  /// products become factor * exp(logit - max) * inverse_norm (targets and filtered ones: 0).
+  void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
+                           const float* factor);
+  /// gradient -= u (u . gradient), u = direction * inverse_norm.
+  void (*project_off)(const float* direction, float inverse_norm, float* gradient, std::int64_t n);
+};
+
+/// The table of the widest instruction set that this CPU (and its operating system) can run.
+const VectorKernels& best_vector_kernels();
+
+}  // namespace pfc

@@ -1,0 +1,18 @@
+// The CUDA side as the rest of kernels/ sees it: real where CUDA is built, absent.cc elsewhere.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernels/device_info.h"
+#include "kernels/ops.h"
+
+namespace pfc {
+
+/// Every GPU of this machine; or one entry that says why there is none.
+std::vector<DeviceInfo> cuda_devices();
+
+/// index: which GPU. Throws InputError that says in one line why it cannot be had.
+std::unique_ptr<Ops> make_cuda_ops(int index);
+
+}  // namespace pfc

@@ -1,0 +1,26 @@
+// What this build and this machine have to compute with: for `pfcctl check`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pfc {
+
+struct DeviceInfo {
+  std::string kind;        ///< "CPU" or "CUDA"
+  bool available = false;  ///< can a job run on it?
+  std::string detail;      ///< model, cores, instruction set and memory; or why it is not available
+};
+
+struct LibraryInfo {
+  std::string name;
+  std::string version;
+};
+
+/// The CPU first, then every GPU, or one entry that says why there is none.
+std::vector<DeviceInfo> devices();
+
+/// The libraries behind the kernels, as found at run time.
+std::vector<LibraryInfo> kernel_libraries();
+
+}  // namespace pfc

@@ -1,0 +1,260 @@
+// Convolutions against a direct one in float64, on shapes of the backbones and odd ones.
+
+#include "tests/kernels/on_each_device.h"
+
+namespace pfc {
+namespace {
+
+struct Reference {
+  std::vector<double> y, dx, dw;
+};
+
+// Calls f(x index, w index, y index) for every product of a convolution.
+template <typename F>
+void for_each_product(const Conv2dShape& s, const F& f) {
+  const std::int64_t in = s.in_c / s.groups, out = s.out_c / s.groups;
+  for (std::int64_t n = 0; n < s.batch; ++n) {
+    for (std::int64_t oh = 0; oh < s.out_h(); ++oh) {
+      for (std::int64_t ow = 0; ow < s.out_w(); ++ow) {
+        for (std::int64_t kh = 0; kh < s.kernel; ++kh) {
+          for (std::int64_t kw = 0; kw < s.kernel; ++kw) {
+            const std::int64_t ih = oh * s.stride + kh - s.pad;
+            const std::int64_t iw = ow * s.stride + kw - s.pad;
+            if (ih < 0 || ih >= s.in_h || iw < 0 || iw >= s.in_w) continue;
+            for (std::int64_t o = 0; o < s.out_c; ++o) {
+              const std::int64_t first = o / out * in;
+              for (std::int64_t i = 0; i < in; ++i) {
+                f(((n * s.in_h + ih) * s.in_w + iw) * s.in_c + first + i,
+                  ((o * s.kernel + kh) * s.kernel + kw) * in + i,
+                  ((n * s.out_h() + oh) * s.out_w() + ow) * s.out_c + o);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+Reference direct_convolution(const Conv2dShape& s, const std::vector<float>& x,
+                             const std::vector<float>& w, const std::vector<float>& dy) {
+  Reference r{std::vector<double>(dy.size()), std::vector<double>(x.size()),
+              std::vector<double>(w.size())};
+  for_each_product(s, [&](std::int64_t xi, std::int64_t wi, std::int64_t yi) {
+    const auto i = static_cast<std::size_t>(xi), j = static_cast<std::size_t>(wi),
+               k = static_cast<std::size_t>(yi);
+    r.y[k] += static_cast<double>(x[i]) * static_cast<double>(w[j]);
+    r.dx[i] += static_cast<double>(dy[k]) * static_cast<double>(w[j]);
+    r.dw[j] += static_cast<double>(dy[k]) * static_cast<double>(x[i]);
+  });
+  return r;
+}
+
+class Convolution : public OnEachDevice {
+ protected:
+  void agrees_with_float64(const Conv2dShape& s) {
+    SCOPED_TRACE("in " + std::to_string(s.in_h) + "x" + std::to_string(s.in_w) + "x" +
+                 std::to_string(s.in_c) + " out_c " + std::to_string(s.out_c) + " kernel " +
+                 std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + " groups " +
+                 std::to_string(s.groups));
+    const std::vector<float> x = random(s.x_shape().elements());
+    const std::vector<float> w = random(s.w_shape().elements());
+    const std::vector<float> dy = random(s.y_shape().elements());
+    const Reference expected = direct_convolution(s, x, w, dy);
+
+    const DeviceTensor dev_x = tensor(s.x_shape(), x), dev_w = tensor(s.w_shape(), w),
+                       dev_dy = tensor(s.y_shape(), dy);
+    // Results start as garbage: they must be overwritten.
+    const DeviceTensor y = tensor(s.y_shape(), dy), dx = tensor(s.x_shape(), x),
+                       dw = tensor(s.w_shape(), w);
+    const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
+    conv->forward(dev_x, dev_w, y);
+    EXPECT_LT(relative_error(y.values(), expected.y), 1e-5);
+    conv->backward_data(dev_dy, dev_w, dx);
+    EXPECT_LT(relative_error(dx.values(), expected.dx), 1e-5);
+    conv->backward_weights(dev_x, dev_dy, dw, false);
+    EXPECT_LT(relative_error(dw.values(), expected.dw), 1e-5);
+
+    conv->backward_weights(dev_x, dev_dy, dw, true);
+    std::vector<double> twice = expected.dw;
+    for (double& v : twice) v *= 2;
+    EXPECT_LT(relative_error(dw.values(), twice), 1e-5);
+  }
+};
+
+TEST_P(Convolution, Of3x3AgreesWithFloat64) {
+  agrees_with_float64({.batch = 3,
+                       .in_h = 9,
+                       .in_w = 9,
+                       .in_c = 64,
+                       .out_c = 64,
+                       .kernel = 3,
+                       .stride = 1,
+                       .pad = 1});
+  agrees_with_float64({.batch = 2,
+                       .in_h = 14,
+                       .in_w = 10,
+                       .in_c = 32,
+                       .out_c = 48,
+                       .kernel = 3,
+                       .stride = 2,
+                       .pad = 1});
+  agrees_with_float64({.batch = 2,
+                       .in_h = 7,
+                       .in_w = 7,
+                       .in_c = 64,
+                       .out_c = 128,
+                       .kernel = 3,
+                       .stride = 2,
+                       .pad = 1});
+}
+
+TEST_P(Convolution, OfStemAgreesWithFloat64) {
+  agrees_with_float64({.batch = 3,
+                       .in_h = 16,
+                       .in_w = 16,
+                       .in_c = 3,
+                       .out_c = 64,
+                       .kernel = 3,
+                       .stride = 1,
+                       .pad = 1});
+  agrees_with_float64({.batch = 3,
+                       .in_h = 17,
+                       .in_w = 16,
+                       .in_c = 3,
+                       .out_c = 64,
+                       .kernel = 3,
+                       .stride = 2,
+                       .pad = 1});
+}
+
+TEST_P(Convolution, Of1x1AgreesWithFloat64) {
+  agrees_with_float64({.batch = 3, .in_h = 7, .in_w = 5, .in_c = 32, .out_c = 64});
+  agrees_with_float64({.batch = 3, .in_h = 8, .in_w = 8, .in_c = 64, .out_c = 128, .stride = 2});
+  agrees_with_float64({.batch = 2, .in_h = 9, .in_w = 7, .in_c = 16, .out_c = 32, .stride = 2});
+}
+
+TEST_P(Convolution, OfDepthwiseAgreesWithFloat64) {
+  for (const int stride : {1, 2}) {
+    for (const std::int64_t channels : {16, 64, 128, 37}) {
+      for (const std::int64_t size : {14, 9, 7}) {
+        agrees_with_float64({.batch = 3,
+                             .in_h = size,
+                             .in_w = size,
+                             .in_c = channels,
+                             .out_c = channels,
+                             .kernel = 3,
+                             .stride = stride,
+                             .pad = 1,
+                             .groups = channels});
+      }
+    }
+  }
+}
+
+TEST_P(Convolution, OfWholeImageDepthwiseAgreesWithFloat64) {
+  agrees_with_float64(
+      {.batch = 3, .in_h = 7, .in_w = 7, .in_c = 128, .out_c = 128, .kernel = 7, .groups = 128});
+  agrees_with_float64(
+      {.batch = 5, .in_h = 7, .in_w = 7, .in_c = 21, .out_c = 21, .kernel = 7, .groups = 21});
+}
+
+TEST_P(Convolution, OfTwoChannelGroupsAgreesWithFloat64) {
+  agrees_with_float64({.batch = 2,
+                       .in_h = 12,
+                       .in_w = 12,
+                       .in_c = 128,
+                       .out_c = 128,
+                       .kernel = 3,
+                       .stride = 1,
+                       .pad = 1,
+                       .groups = 64});
+  agrees_with_float64({.batch = 3,
+                       .in_h = 7,
+                       .in_w = 9,
+                       .in_c = 24,
+                       .out_c = 24,
+                       .kernel = 3,
+                       .stride = 2,
+                       .pad = 1,
+                       .groups = 12});
+}
+
+TEST_P(Convolution, OfWiderGroupsAgreesWithFloat64) {
+  agrees_with_float64({.batch = 2,
+                       .in_h = 6,
+                       .in_w = 6,
+                       .in_c = 32,
+                       .out_c = 64,
+                       .kernel = 3,
+                       .stride = 1,
+                       .pad = 1,
+                       .groups = 4});
+}
+
+TEST_P(Convolution, OfOddShapesAgreesWithFloat64) {
+  std::uniform_int_distribution<int> small(1, 11), channels(1, 40), step(1, 3);
+  for (int i = 0; i < 12; ++i) {
+    const int kernel = std::min(small(generator_), 5);
+    agrees_with_float64({.batch = step(generator_),
+                         .in_h = kernel + small(generator_),
+                         .in_w = kernel + small(generator_),
+                         .in_c = channels(generator_),
+                         .out_c = channels(generator_),
+                         .kernel = kernel,
+                         .stride = step(generator_),
+                         .pad = kernel / 2});
+  }
+}
+
+TEST_P(Convolution, UsesTheWeightsOfEachCall) {
+  const Conv2dShape s{.batch = 1, .in_h = 4, .in_w = 4, .in_c = 16, .out_c = 16};
+  const DeviceTensor x = tensor(s.x_shape(), random(s.x_shape().elements()));
+  const DeviceTensor w = tensor(s.w_shape(), random(s.w_shape().elements()));
+  const DeviceTensor y = tensor(s.y_shape());
+  const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
+  conv->forward(x, w, y);
+  ops_->fill(w, 0.f);
+  conv->forward(x, w, y);
+  for (const float v : y.values()) EXPECT_EQ(v, 0.f);
+}
+
+TEST_P(Convolution, OfTwoPlansDoNotDisturbEachOther) {
+  const Conv2dShape small{
+      .batch = 2, .in_h = 6, .in_w = 6, .in_c = 16, .out_c = 16, .kernel = 3, .pad = 1};
+  const DeviceTensor x = tensor(small.x_shape(), random(small.x_shape().elements()));
+  const DeviceTensor w = tensor(small.w_shape(), random(small.w_shape().elements()));
+  const DeviceTensor before = tensor(small.y_shape()), after = tensor(small.y_shape());
+  const std::unique_ptr<Conv2d> conv = ops_->conv2d(small);
+  conv->forward(x, w, before);
+  // A larger plan moves the shared scratch.
+  agrees_with_float64(
+      {.batch = 2, .in_h = 12, .in_w = 12, .in_c = 64, .out_c = 96, .kernel = 3, .pad = 1});
+  conv->forward(x, w, after);
+  EXPECT_EQ(before.values(), after.values());
+}
+
+TEST_P(Convolution, GivesTheSameBitsEveryTime) {
+  const Conv2dShape s{
+      .batch = 4, .in_h = 14, .in_w = 14, .in_c = 64, .out_c = 64, .kernel = 3, .pad = 1};
+  const DeviceTensor x = tensor(s.x_shape(), random(s.x_shape().elements()));
+  const DeviceTensor dy = tensor(s.y_shape(), random(s.y_shape().elements()));
+  const DeviceTensor first = tensor(s.w_shape()), second = tensor(s.w_shape());
+  ops_->conv2d(s)->backward_weights(x, dy, first, false);
+  ops_->conv2d(s)->backward_weights(x, dy, second, false);
+  EXPECT_EQ(first.values(), second.values());
+}
+
+TEST_P(Convolution, RefusesWrongShapes) {
+  const Conv2dShape s{.batch = 1, .in_h = 4, .in_w = 4, .in_c = 16, .out_c = 16};
+  const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
+  const DeviceTensor x = tensor(s.x_shape()), w = tensor(s.w_shape()), y = tensor({1, 4, 4, 15});
+  EXPECT_THROW(conv->forward(x, w, y), std::logic_error);
+  EXPECT_THROW(ops_->conv2d({.in_c = 3, .out_c = 4, .groups = 2}), std::logic_error);
+  EXPECT_THROW(ops_->conv2d({.in_h = 2, .in_w = 2, .kernel = 7}), std::logic_error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Convolution, testing::ValuesIn(test_devices()), device_name);
+
+}  // namespace
+}  // namespace pfc

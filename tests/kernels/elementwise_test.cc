@@ -1,0 +1,145 @@
+// Element-wise ops, sums, dropout and memory.
+
+#include <cstring>
+
+#include "kernels/math/dropout.h"
+#include "tests/kernels/on_each_device.h"
+
+namespace pfc {
+namespace {
+
+class Elementwise : public OnEachDevice {
+ protected:
+  const std::vector<std::int64_t> sizes_{1,  15,   16,
+                                         17, 1000, 40003};  // both sides of a fork's cost
+};
+
+TEST_P(Elementwise, BuffersAreZeroedAndAligned) {
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{9} << 20}) {
+    const std::unique_ptr<Buffer> buffer = ops_->allocate(bytes);
+    EXPECT_EQ(buffer->bytes(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer->data()) % 64, 0u);
+    std::vector<std::byte> host(bytes, std::byte{1});
+    ops_->copy_to_host(host.data(),
+                       Tensor(buffer->data(), DType::kUInt8, {static_cast<std::int64_t>(bytes)}));
+    EXPECT_EQ(host, std::vector<std::byte>(bytes));
+  }
+}
+
+TEST_P(Elementwise, CopiesReachEveryByte) {
+  for (const std::int64_t n : sizes_) {
+    const std::vector<float> x = random(n);
+    const DeviceTensor from = tensor({n}, x), to = tensor({n});
+    ops_->copy(from, to);
+    EXPECT_EQ(to.values(), x);
+  }
+  EXPECT_THROW(ops_->copy(tensor({3}), tensor({4})), std::logic_error);
+}
+
+TEST_P(Elementwise, FillAddAndScaleAgree) {
+  for (const std::int64_t n : sizes_) {
+    const std::vector<float> a = random(n), b = random(n);
+    const DeviceTensor x = tensor({n}, a), y = tensor({n}, b), sum = tensor({n});
+    ops_->add(x, y, sum);
+    ops_->scale(sum, 0.75f);
+    std::vector<float> expected;
+    for (std::size_t i = 0; i < a.size(); ++i) expected.push_back((a[i] + b[i]) * 0.75f);
+    EXPECT_EQ(sum.values(), expected);
+    ops_->add(x, y, y);  // in place
+    ops_->scale(y, 0.75f);
+    EXPECT_EQ(y.values(), expected);
+    ops_->fill(x, 3.5f);
+    EXPECT_EQ(x.values(), std::vector<float>(a.size(), 3.5f));
+  }
+}
+
+TEST_P(Elementwise, ImagesBecomeNumbersBetweenMinusOneAndOne) {
+  std::vector<std::uint8_t> bytes(3 * 7 * 5 * 3);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
+  bytes.back() = 255;
+  const std::unique_ptr<Buffer> buffer = ops_->allocate(bytes.size());
+  const Tensor images(buffer->data(), DType::kUInt8, {3, 7, 5, 3});
+  std::memcpy(buffer->data(), bytes.data(), bytes.size());
+  const DeviceTensor y = tensor({3, 7, 5, 3});
+  ops_->normalise_images(images, y);
+  const std::vector<float> found = y.values();
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_NEAR(found[i], bytes[i] / 127.5 - 1, 1e-7);
+  }
+  EXPECT_EQ(found.front(), -1.f);
+  EXPECT_EQ(found.back(), 1.f);
+}
+
+TEST_P(Elementwise, BiasAndItsGradientAgree) {
+  for (const auto& [rows, n] : {std::pair{1, 1}, {5, 13}, {300, 65}, {33, 512}}) {
+    const std::vector<float> x = random(rows * n), b = random(n);
+    const DeviceTensor y = tensor({rows, n}, x), bias = tensor({n}, b), sums = tensor({n}, b);
+    ops_->add_bias(y, bias);
+    const std::vector<float> found = y.values();
+    std::vector<double> expected(b.begin(), b.end());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      EXPECT_EQ(found[i], x[i] + b[i % b.size()]);
+      expected[i % b.size()] += static_cast<double>(found[i]);
+    }
+    ops_->column_sums(y, sums, true);
+    EXPECT_LT(relative_error(sums.values(), expected), 1e-6);
+    ops_->column_sums(y, sums, false);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= static_cast<double>(b[i]);
+    EXPECT_LT(relative_error(sums.values(), expected), 1e-6);
+  }
+}
+
+TEST_P(Elementwise, DropoutIsAFunctionOfSeedStepAndElement) {
+  constexpr std::int64_t kCount = 40001;
+  const DropoutOptions o{.probability = 0.4f, .seed = 7, .step = 3, .first_element = 1'000'000'007};
+  const std::vector<float> x = random(kCount);
+  const DeviceTensor from = tensor({kCount}, x), to = tensor({kCount});
+  ops_->dropout(from, to, o);
+  const std::vector<float> y = to.values();
+  std::int64_t dropped = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    ASSERT_EQ(y[i], x[i] * dropout_factor(0.4f, 7, 3, 1'000'000'007 + i));
+    dropped += y[i] == 0.f;
+  }
+  EXPECT_NEAR(static_cast<double>(dropped) / kCount, 0.4, 0.01);
+  ops_->dropout(from, to, {.probability = 0.f});
+  EXPECT_EQ(to.values(), x);
+}
+
+TEST_P(Elementwise, SumOfSquaresIsExactToFloat64) {
+  for (const std::int64_t n : sizes_) {
+    const std::vector<float> x = random(n, 0.f, 1000.f);
+    double expected = 0;
+    for (const float v : x) expected += static_cast<double>(v) * static_cast<double>(v);
+    EXPECT_NEAR(ops_->sum_of_squares(tensor({n}, x)) / expected, 1.0, 1e-13);
+  }
+}
+
+TEST_P(Elementwise, SumOfSquaresHasTheSameBitsForAnyNumberOfThreads) {
+  const std::vector<float> x = random(1'000'003);
+  const std::unique_ptr<Ops> serial = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+  EXPECT_EQ(ops_->sum_of_squares(tensor({1'000'003}, x)),
+            serial->sum_of_squares(DeviceTensor(*serial, {1'000'003}, x)));
+}
+
+TEST_P(Elementwise, AllFiniteFindsOneBadElementAnywhere) {
+  for (const std::int64_t n : sizes_) {
+    std::vector<float> x = random(n, 0.f, 1e37f);
+    EXPECT_TRUE(ops_->all_finite(tensor({n}, x)));
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+          std::numeric_limits<float>::quiet_NaN()}) {
+      for (const std::size_t at : {std::size_t{0}, x.size() / 2, x.size() - 1}) {
+        std::vector<float> spoiled = x;
+        spoiled[at] = bad;
+        EXPECT_FALSE(ops_->all_finite(tensor({n}, spoiled)));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Elementwise, testing::ValuesIn(test_devices()), device_name);
+
+}  // namespace
+}  // namespace pfc

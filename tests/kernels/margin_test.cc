@@ -1,0 +1,150 @@
+// The margin's formulas against finite differences, and statistics of a split softmax against a
+// whole one.
+#include "kernels/math/margin.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/math/row_statistics.h"
+
+namespace pfc {
+namespace {
+
+const std::vector<Margin> kMargins = {{1, 0.5, 0},  {1, 0, 0.35},  {1, 0.3, 0.2},
+                                      {1.35, 0, 0}, {2, 0.1, 0.1}, {0.9, 0.4, 0.15}};
+
+Angle angle_of(double theta) {
+  return {.cos = std::cos(theta), .sin = std::sin(theta), .inverse_a = 1, .inverse_b = 1};
+}
+
+TEST(Margin, TargetIsTheCosineOfTheWidenedAngleLessTheMargin) {
+  for (const Margin& m : kMargins) {
+    for (const double theta : {0.0, 1e-6, 0.3, 1.5, 2.9, 3.14159265358979}) {
+      EXPECT_NEAR(margin_target(m, angle_of(theta)), std::cos(m.m1 * theta + m.m2) - m.m3, 1e-14);
+    }
+  }
+}
+
+TEST(Margin, ExactSlopeIsTheDerivativeByTheCosine) {
+  for (const Margin& m : kMargins) {
+    for (const double theta : {1e-3, 0.1, 0.7, 1.5, 2.4, 3.0, 3.14}) {
+      const double h = 1e-5 * std::min(theta, 3.1415926 - theta);
+      const double rise =
+          margin_target(m, angle_of(theta + h)) - margin_target(m, angle_of(theta - h));
+      const double run = -2 * std::sin(theta) * std::sin(h);  // cos(theta + h) - cos(theta - h)
+      const double slope = margin_slope(m, MarginGradient::kExact, angle_of(theta));
+      EXPECT_NEAR(slope, rise / run, 1e-5 * std::max(1.0, std::abs(slope))) << theta;
+      EXPECT_EQ(margin_slope(m, MarginGradient::kStraightThrough, angle_of(theta)), 1.0);
+    }
+  }
+}
+
+TEST(Margin, ExactGradientIsBoundedAtEveryAngle) {
+  for (const Margin& m : kMargins) {
+    for (const double theta : {0.0, 1e-15, 1e-12, 1e-9, 1e-6, 3.14159265}) {
+      const Angle angle = angle_of(theta);
+      const double length = margin_slope(m, MarginGradient::kExact, angle) * angle.sin;
+      EXPECT_LE(std::abs(length), m.m1 * (1 + 1e-12)) << theta;
+    }
+    EXPECT_EQ(margin_slope(m, MarginGradient::kExact, angle_of(0)), 0.0);
+  }
+}
+
+class AngleBetween : public ::testing::Test {
+ protected:
+  std::vector<float> random(double length) {
+    std::normal_distribution<double> normal(0, length / std::sqrt(kSize));
+    std::vector<float> v(kSize);
+    for (float& x : v) x = static_cast<float>(normal(generator_));
+    return v;
+  }
+  static constexpr int kSize = 200;
+  std::mt19937_64 generator_{17};
+};
+
+TEST_F(AngleBetween, KnowsSmallAnglesWhereTheCosineIsOne) {
+  std::vector<float> a(kSize, 0.f), b(kSize, 0.f);
+  a[0] = b[0] = 1.f;
+  b[1] = 1e-5f;
+  const Angle angle = angle_between(a.data(), b.data(), kSize);
+  EXPECT_NEAR(angle.sin, 1e-5, 1e-11);
+  EXPECT_EQ(static_cast<float>(angle.cos), 1.f);
+}
+
+TEST_F(AngleBetween, HoldsForLengthsFrom1em20To1ep20) {
+  for (const double length : {1e-20, 1e-3, 1e+20}) {
+    const std::vector<float> a = random(length);
+    const std::vector<float> b = random(1 / length);
+    const Angle angle = angle_between(a.data(), b.data(), kSize);
+    EXPECT_NEAR(angle.cos * angle.cos + angle.sin * angle.sin, 1, 1e-12);
+    EXPECT_NEAR(angle.inverse_a * length, 1, 0.3);
+  }
+}
+
+TEST_F(AngleBetween, IsARightAngleWithAZeroVector) {
+  const std::vector<float> a = random(1);
+  const std::vector<float> zero(kSize, 0.f);
+  const Angle angle = angle_between(a.data(), zero.data(), kSize);
+  EXPECT_EQ(angle.cos, 0);
+  EXPECT_EQ(angle.inverse_b, 0);
+}
+
+class SplitSoftmax : public ::testing::Test {
+ protected:
+  static RowStatistics statistics(const std::vector<double>& logits, std::size_t begin,
+                                  std::size_t end, std::size_t target) {
+    RowStatistics s;
+    for (std::size_t j = begin; j < end; ++j) {
+      if (j == target) {
+        s.target = logits[j];
+      } else {
+        merge(s, {.max = logits[j], .sum = 1});
+      }
+    }
+    return s;
+  }
+};
+
+TEST_F(SplitSoftmax, GivesLossAndProbabilitiesOfTheWhole) {
+  std::mt19937_64 generator(3);
+  for (const double spread : {0.1, 10.0, 400.0}) {  // exp(1000) overflows
+    std::normal_distribution<double> normal(0, spread);
+    std::vector<double> logits(50);
+    for (double& l : logits) l = normal(generator);
+    RowStatistics all;
+    for (const auto& [begin, end] : {std::pair{0, 20}, {20, 20}, {20, 49}, {49, 50}}) {
+      merge(all,
+            statistics(logits, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), 33));
+    }
+    const RowSoftmax got = row_softmax(all);
+    long double sum = 0;
+    for (const double l : logits) sum += std::exp(static_cast<long double>(l - logits[33]));
+    EXPECT_NEAR(got.loss, static_cast<double>(std::log(sum)), 1e-12 * got.loss);
+    const double p = got.probability * std::exp(logits[7] - all.max);
+    const auto want =
+        static_cast<double>(std::exp(static_cast<long double>(logits[7] - logits[33])) / sum);
+    EXPECT_NEAR(p, want, 1e-12 * want);
+  }
+}
+
+TEST_F(SplitSoftmax, KeepsPrecisionWhereTheTargetHasAlmostAllProbability) {
+  const RowSoftmax got = row_softmax({.max = 0, .sum = 3, .target = 60});
+  EXPECT_NEAR(got.loss / (3 * std::exp(-60.0)), 1, 1e-12);
+  EXPECT_NEAR(got.others / (3 * std::exp(-60.0)), 1, 1e-12);
+}
+
+TEST_F(SplitSoftmax, HasNoLossWithoutOtherClasses) {
+  RowStatistics all;
+  merge(all, {});
+  merge(all, {.target = -3});
+  const RowSoftmax got = row_softmax(all);
+  EXPECT_EQ(got.loss, 0);
+  EXPECT_EQ(got.others, 0);
+}
+
+}  // namespace
+}  // namespace pfc

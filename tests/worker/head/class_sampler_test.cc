@@ -1,0 +1,115 @@
+#include "worker/head/class_sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+using Classes = std::vector<std::int64_t>;
+
+class ClassSampler : public ::testing::Test {
+ protected:
+  [[nodiscard]] Classes sample(double rate, int rank, int world_size, const Classes& labels,
+                               std::int64_t step = 7) const {
+    return sample_classes({.classes = kClasses, .rate = rate, .seed = 3},
+                          shard_of(kClasses, rank, world_size), labels, step);
+  }
+  static constexpr std::int64_t kClasses = 100'003;
+  const Classes labels_{5, 99'999, 5, 50'000, 0, 100'002};
+};
+
+TEST_F(ClassSampler, TakesTheSameClassesForAnyNumberOfWorkers) {
+  for (const double rate : {1.0, 0.1, 0.0}) {
+    const Classes whole = sample(rate, 0, 1, labels_);
+    for (const int world_size : {2, 3, 5, 7}) {
+      Classes together;
+      for (int rank = 0; rank < world_size; ++rank) {
+        const Classes part = sample(rate, rank, world_size, labels_);
+        together.insert(together.end(), part.begin(), part.end());
+      }
+      EXPECT_EQ(together, whole) << rate << " " << world_size;
+    }
+  }
+}
+
+TEST_F(ClassSampler, TakesAllClassesAtRateOneAndLabelsOnlyAtRateZero) {
+  EXPECT_EQ(sample(1, 0, 1, labels_).size(), static_cast<std::size_t>(kClasses));
+  EXPECT_EQ(sample(0, 0, 1, labels_), (Classes{0, 5, 50'000, 99'999, 100'002}));
+  EXPECT_EQ(sample(0, 1, 3, labels_), (Classes{50'000}));
+}
+
+TEST_F(ClassSampler, TakesItsShareOfTheClassesSortedAndOnce) {
+  for (const double rate : {0.01, 0.1, 0.7}) {
+    const Classes active = sample(rate, 0, 1, {});
+    const double expected = rate * kClasses;
+    EXPECT_NEAR(static_cast<double>(active.size()), expected, 5 * std::sqrt(expected * (1 - rate)));
+    EXPECT_TRUE(std::is_sorted(active.begin(), active.end()));
+    EXPECT_EQ(std::adjacent_find(active.begin(), active.end()), active.end());
+  }
+}
+
+TEST_F(ClassSampler, TakesEveryClassEquallyOftenOverSteps) {
+  std::vector<int> times(1000);
+  for (std::int64_t step = 0; step < 1000; ++step) {
+    for (const std::int64_t c :
+         sample_classes({.classes = 1000, .rate = 0.2, .seed = 9}, {0, 1000}, {}, step)) {
+      ++times[static_cast<std::size_t>(c)];
+    }
+  }
+  double chi_squared = 0;  // of 1000 binomial counts: mean 1000, deviation 45
+  for (const int t : times) chi_squared += (t - 200.0) * (t - 200.0) / (1000 * 0.2 * 0.8);
+  EXPECT_NEAR(chi_squared, 1000, 5 * 45);
+}
+
+TEST_F(ClassSampler, DrawsAnewForEveryStepAndSeed) {
+  const Classes active = sample(0.1, 0, 1, {});
+  EXPECT_EQ(sample(0.1, 0, 1, {}), active);
+  const auto in_both = [&](const Classes& other) {
+    Classes both;
+    std::set_intersection(active.begin(), active.end(), other.begin(), other.end(),
+                          std::back_inserter(both));
+    return static_cast<double>(both.size());
+  };
+  const double expected = 0.01 * kClasses;  // independent draws
+  EXPECT_NEAR(in_both(sample(0.1, 0, 1, {}, 8)), expected, 5 * std::sqrt(expected));
+  const Classes other_seed =
+      sample_classes({.classes = kClasses, .rate = 0.1, .seed = 4}, {0, kClasses}, {}, 7);
+  EXPECT_NEAR(in_both(other_seed), expected, 5 * std::sqrt(expected));
+}
+
+TEST_F(ClassSampler, NamesALabelThatNoWorkerOwns) {
+  const auto message = [&](std::int64_t label) -> std::string {
+    try {
+      static_cast<void>(sample(0.5, 0, 2, {1, 2, label}));
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message(100'003), ::testing::HasSubstr("label 100003 of sample 2"));
+  EXPECT_THAT(message(-1), ::testing::HasSubstr("outside 0 .. 100002 (100003 classes)"));
+}
+
+TEST_F(ClassSampler, FindsEverySampleOfTheShardByItsPlace) {
+  const Classes active{10, 12, 15};
+  const std::vector<Positive> found =
+      find_positives({10, 20}, active, std::vector<std::int64_t>{15, 3, 10, 15, 20});
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].index, 0);
+  EXPECT_EQ(found[0].sample, 2);
+  EXPECT_EQ(found[1].index, 2);
+  EXPECT_EQ(found[1].sample, 0);
+  EXPECT_EQ(found[2].sample, 3);
+  EXPECT_THROW(static_cast<void>(find_positives({10, 20}, active, std::vector<std::int64_t>{11})),
+               std::logic_error);
+}
+
+}  // namespace
+}  // namespace pfc

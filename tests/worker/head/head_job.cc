@@ -1,0 +1,108 @@
+#include "tests/worker/head/head_job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <random>
+
+#include "kernels/make_ops.h"
+#include "tests/support/thread_comm.h"
+
+namespace pfc::testing {
+namespace {
+
+// One rank's part of the job; what is not its own it leaves alone in `outcome`.
+class RankRun {
+ public:
+  RankRun(const HeadJob& job, Comm& comm, int threads)
+      : job_(job),
+        comm_(comm),
+        ops_(make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = threads})),
+        head_(make_head(*ops_, comm, job.options)) {
+    if (!job.centres.empty()) {
+      const RowRange shard = head_->shard();
+      ops_->copy_to_device(head_->state().centres,
+                           job.centres.data() + shard.begin * job.options.embedding_size);
+      head_->state_changed();
+    }
+  }
+
+  void run(std::mutex& mutex, HeadOutcome<float>& outcome) {
+    for (std::size_t i = 0; i < job_.micro_batches.size(); ++i) {
+      const HeadResult result = run_micro_batch(static_cast<std::int64_t>(i));
+      const std::lock_guard lock(mutex);
+      if (comm_.rank() == 0) outcome.losses[i] = result.loss;
+      const float* gradient = result.d_embeddings.f32();
+      for (float& sum : outcome.d_embeddings[i]) sum += *gradient++;
+    }
+    const Head::State state = head_->state();
+    copy_rows(state.centres, outcome.centres);
+    copy_rows(state.momentum, outcome.momentum);
+    if (state.second) copy_rows(state.second, outcome.second);
+  }
+
+ private:
+  HeadResult run_micro_batch(std::int64_t i) {
+    const MicroBatch& batch = job_.micro_batches[static_cast<std::size_t>(i)];
+    const std::int64_t acc = job_.options.gradient_acc;
+    const std::int64_t update = i / acc + 1;
+    const ActiveCentres active = head_->sample(batch.labels, update);
+    std::vector<float> embeddings = batch.embeddings;
+    const auto n = static_cast<std::int64_t>(batch.labels.size());
+    return head_->run(
+        {.all_embeddings = Tensor(embeddings.data(), {n, job_.options.embedding_size}),
+         .all_labels = batch.labels,
+         .active = active,
+         .lr = job_.lr,
+         .update = update,
+         .micro_batch = i % acc,
+         .gradient_scale = 1.0 / static_cast<double>(acc)});
+  }
+
+  void copy_rows(const Tensor& from, std::vector<float>& to) const {
+    ops_->copy_to_host(to.data() + head_->shard().begin * job_.options.embedding_size, from);
+  }
+
+  const HeadJob& job_;
+  Comm& comm_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Head> head_;
+};
+
+}  // namespace
+
+HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads) {
+  const auto size = static_cast<std::size_t>(job.options.classes * job.options.embedding_size);
+  HeadOutcome<float> outcome;
+  outcome.losses.resize(job.micro_batches.size());
+  for (const MicroBatch& batch : job.micro_batches) {
+    outcome.d_embeddings.emplace_back(batch.embeddings.size());
+  }
+  outcome.centres.resize(size);
+  outcome.momentum.resize(size);
+  if (job.options.optimizer == OptimizerKind::kAdamW) outcome.second.resize(size);
+  std::mutex mutex;
+  run_ranks(world_size, [&](Comm& comm) { RankRun(job, comm, threads).run(mutex, outcome); });
+  return outcome;
+}
+
+std::vector<float> random_matrix(std::int64_t rows, std::int64_t columns, double deviation,
+                                 std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<double> normal(0, deviation);
+  std::vector<float> matrix(static_cast<std::size_t>(rows * columns));
+  for (float& x : matrix) x = static_cast<float>(normal(generator));
+  return matrix;
+}
+
+MicroBatch random_batch(std::int64_t samples, std::int64_t classes, std::int64_t dimension,
+                        std::uint64_t seed) {
+  MicroBatch batch{
+      random_matrix(samples, dimension, 1 / std::sqrt(static_cast<double>(dimension)), seed), {}};
+  std::mt19937_64 generator(seed + 1);
+  std::uniform_int_distribution<std::int64_t> label(0, classes - 1);
+  for (std::int64_t i = 0; i < samples; ++i) batch.labels.push_back(label(generator));
+  return batch;
+}
+
+}  // namespace pfc::testing

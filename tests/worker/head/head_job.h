@@ -1,0 +1,45 @@
+// A few head steps as values in and out, so that one worker, several workers and the float64
+// reference can be asked for the same.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/head/head.h"
+
+namespace pfc::testing {
+
+struct MicroBatch {
+  std::vector<float> embeddings;     ///< [N, D] of all workers
+  std::vector<std::int64_t> labels;  ///< [N]
+};
+
+struct HeadJob {
+  HeadOptions options;
+  std::vector<float> centres;             ///< [C, D]; empty: as the head initialises them
+  std::vector<MicroBatch> micro_batches;  ///< gradient_acc of them make one update
+  double lr = 0.1;
+};
+
+template <typename Real>
+struct HeadOutcome {
+  std::vector<double> losses;                   ///< one a micro-batch
+  std::vector<std::vector<Real>> d_embeddings;  ///< [N, D], summed over workers
+  std::vector<Real> centres, momentum, second;  ///< [C, D] after the last update
+};
+
+/// Runs the job on `world_size` ranks, each a thread with one compute thread (`threads` for one
+/// rank).
+HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads = 1);
+
+/// The same from the formulas, in float64 and with everything materialised.
+HeadOutcome<double> reference_head(const HeadJob& job);
+
+/// Random embeddings of length about 1 and labels.
+MicroBatch random_batch(std::int64_t samples, std::int64_t classes, std::int64_t dimension,
+                        std::uint64_t seed);
+std::vector<float> random_matrix(std::int64_t rows, std::int64_t columns, double deviation,
+                                 std::uint64_t seed);
+
+}  // namespace pfc::testing

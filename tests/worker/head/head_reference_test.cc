@@ -1,0 +1,198 @@
+// One worker against the float64 reference: loss within 1e-6, every row's gradient within 1e-4.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/worker/head/head_job.h"
+#include "tests/worker/head/relative_error.h"
+
+namespace pfc::testing {
+namespace {
+
+constexpr std::int64_t kDimension = 48;
+
+struct Case {
+  std::string name;
+  Margin margin;
+  MarginGradient gradient;
+  double threshold;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+};
+
+std::vector<Case> all_cases() {
+  const std::vector<std::pair<std::string, Margin>> margins = {{"ArcFace", {1, 0.5, 0}},
+                                                               {"CosFace", {1, 0, 0.4}},
+                                                               {"Combined", {1, 0.3, 0.2}},
+                                                               {"SphereFace", {1.35, 0, 0}},
+                                                               {"NoMargin", {1, 0, 0}}};
+  std::vector<Case> cases;
+  for (const auto& [name, margin] : margins) {
+    for (const double threshold : {0.0, 0.1}) {
+      const std::string suffix = threshold > 0 ? "Filtered" : "";
+      cases.push_back({name + suffix, margin, MarginGradient::kExact, threshold});
+      cases.push_back(
+          {name + "StraightThrough" + suffix, margin, MarginGradient::kStraightThrough, threshold});
+    }
+  }
+  return cases;
+}
+
+class HeadAgainstReference : public ::testing::TestWithParam<Case> {
+ protected:
+  // Without momentum or decay, momentum after one step is the centres' gradient.
+  [[nodiscard]] HeadJob job(std::int64_t samples, std::int64_t classes) const {
+    HeadJob job;
+    job.options = {.classes = classes,
+                   .embedding_size = kDimension,
+                   .margin = GetParam().margin,
+                   .margin_gradient = GetParam().gradient,
+                   .interclass_filtering_threshold = GetParam().threshold,
+                   .momentum = 0,
+                   .weight_decay = 0};
+    job.micro_batches = {random_batch(samples, classes, kDimension, 11)};
+    job.centres = random_matrix(classes, kDimension, 0.01, 12);
+    return job;
+  }
+
+  static void expect_agreement(const HeadJob& job) {
+    const HeadOutcome<double> want = reference_head(job);
+    const HeadOutcome<float> got = run_head(job, 1, 2);
+    EXPECT_NEAR(got.losses[0], want.losses[0], 1e-6 * want.losses[0]);
+    EXPECT_LT(worst_row_error(got.d_embeddings[0], want.d_embeddings[0], kDimension), 1e-4);
+    EXPECT_LT(worst_row_error(got.momentum, want.momentum, kDimension), 1e-4);
+    EXPECT_LT(worst_row_error(got.centres, want.centres, kDimension), 1e-4);
+  }
+
+  static void set_row(std::vector<float>& matrix, std::int64_t row, const std::vector<float>& from,
+                      std::int64_t from_row, double factor) {
+    for (std::int64_t k = 0; k < kDimension; ++k) {
+      matrix[static_cast<std::size_t>(row * kDimension + k)] =
+          static_cast<float>(factor * from[static_cast<std::size_t>(from_row * kDimension + k)]);
+    }
+  }
+};
+
+TEST_P(HeadAgainstReference, AgreesOnRandomCentresOverSeveralTiles) {
+  expect_agreement(job(37, 1001));
+}
+
+TEST_P(HeadAgainstReference, AgreesWithFewerClassesThanATile) { expect_agreement(job(16, 5)); }
+
+TEST_P(HeadAgainstReference, OneClassHasNoLossAndNoGradient) {
+  const HeadJob one = job(8, 1);
+  const HeadOutcome<float> got = run_head(one, 1);
+  EXPECT_EQ(got.losses[0], 0.0);
+  EXPECT_EQ(got.d_embeddings[0], std::vector<float>(8 * kDimension));
+  EXPECT_EQ(got.momentum, std::vector<float>(kDimension));
+}
+
+TEST_P(HeadAgainstReference, AgreesWhenAllLabelsAreEqual) {
+  HeadJob equal = job(24, 300);
+  for (std::int64_t& label : equal.micro_batches[0].labels) label = 217;
+  expect_agreement(equal);
+}
+
+TEST_P(HeadAgainstReference, AgreesOnEmbeddingsEqualAndOppositeToTheirCentres) {
+  HeadJob special = job(8, 300);
+  MicroBatch& batch = special.micro_batches[0];
+  batch.labels = {3, 4, 5, 6, 7, 8, 9, 10};
+  set_row(special.centres, 3, batch.embeddings, 0, 1);
+  set_row(special.centres, 4, batch.embeddings, 1, -1);
+  set_row(special.centres, 5, batch.embeddings, 2, 0.125);
+  set_row(special.centres, 6, batch.embeddings, 3, -4);
+  expect_agreement(special);
+}
+
+TEST_P(HeadAgainstReference, AgreesOnEmbeddingsAlmostEqualAndAlmostOppositeToTheirCentres) {
+  HeadJob special = job(8, 300);
+  MicroBatch& batch = special.micro_batches[0];
+  batch.labels = {3, 4, 5, 6, 7, 8, 9, 10};
+  for (std::int64_t i = 0; i < 8; ++i) {
+    set_row(special.centres, 3 + i, batch.embeddings, i, i % 2 == 0 ? 1 : -1);
+    // Angles from 1e-1 to about 1e-4: cosines within 5e-9 of 1, which float32 cannot tell from 1.
+    const double angle = std::pow(10.0, -1 - static_cast<double>(i) * 3 / 7);
+    special.centres[static_cast<std::size_t>((3 + i) * kDimension)] += static_cast<float>(angle);
+  }
+  expect_agreement(special);
+}
+
+TEST_P(HeadAgainstReference, AgreesOnLengthsFrom1em20To1ep20) {
+  HeadJob scaled = job(8, 300);
+  std::vector<float>& x = scaled.micro_batches[0].embeddings;
+  const double lengths[] = {1e-20, 1e+20, 1, 1e-20, 1e+20, 1e-10, 1e+10, 1};
+  for (std::int64_t i = 0; i < 8; ++i) set_row(x, i, x, i, lengths[i]);
+  expect_agreement(scaled);
+}
+
+INSTANTIATE_TEST_SUITE_P(Margins, HeadAgainstReference, ::testing::ValuesIn(all_cases()),
+                         [](const auto& test) { return test.param.name; });
+
+class HeadUpdates : public ::testing::Test {
+ protected:
+  static HeadJob job(OptimizerKind optimizer, double rate, std::int64_t micro_batches,
+                     std::int64_t gradient_acc) {
+    HeadJob job;
+    job.options = {.classes = 500,
+                   .embedding_size = kDimension,
+                   .scale = 32,
+                   .sample_rate = rate,
+                   .seed = 5,
+                   .optimizer = optimizer,
+                   .weight_decay = 5e-3,
+                   .gradient_acc = gradient_acc};
+    job.lr = optimizer == OptimizerKind::kSgd ? 0.05 : 0.001;
+    for (std::int64_t i = 0; i < micro_batches; ++i) {
+      job.micro_batches.push_back(
+          random_batch(20, 500, kDimension, static_cast<std::uint64_t>(100 + i)));
+    }
+    job.centres = random_matrix(500, kDimension, 0.1, 13);
+    return job;
+  }
+
+  static void expect_agreement(const HeadJob& job) {
+    const HeadOutcome<double> want = reference_head(job);
+    const HeadOutcome<float> got = run_head(job, 1, 2);
+    for (std::size_t i = 0; i < want.losses.size(); ++i) {
+      EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << i;
+      EXPECT_LT(relative_error(got.d_embeddings[i], want.d_embeddings[i]), 1e-4) << i;
+    }
+    EXPECT_LT(relative_error(got.centres, want.centres), 1e-5);
+    EXPECT_LT(relative_error(got.momentum, want.momentum), 1e-4);
+    EXPECT_LT(relative_error(got.second, want.second), 2e-4);
+  }
+};
+
+TEST_F(HeadUpdates, SgdMovesOnlyActiveCentresOverSeveralSteps) {
+  for (const double rate : {1.0, 0.3, 0.0}) expect_agreement(job(OptimizerKind::kSgd, rate, 4, 1));
+}
+
+TEST_F(HeadUpdates, AdamWMovesOnlyActiveCentresOverSeveralSteps) {
+  for (const double rate : {1.0, 0.3}) expect_agreement(job(OptimizerKind::kAdamW, rate, 4, 1));
+}
+
+TEST_F(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
+  for (const double rate : {1.0, 0.3, 0.0}) {
+    expect_agreement(job(OptimizerKind::kSgd, rate, 6, 3));
+    expect_agreement(job(OptimizerKind::kAdamW, rate, 4, 2));
+  }
+}
+
+TEST_F(HeadUpdates, CentresThatAreNotActiveKeepTheirBits) {
+  const HeadJob positives_only = job(OptimizerKind::kSgd, 0.0, 1, 1);
+  const HeadOutcome<float> got = run_head(positives_only, 1);
+  const std::vector<std::int64_t>& labels = positives_only.micro_batches[0].labels;
+  for (std::int64_t c = 0; c < 500; ++c) {
+    const bool active = std::find(labels.begin(), labels.end(), c) != labels.end();
+    const auto begin = static_cast<std::size_t>(c * kDimension);
+    EXPECT_EQ(got.centres[begin] != positives_only.centres[begin], active) << c;
+    EXPECT_EQ(got.momentum[begin] != 0.f, active) << c;
+  }
+}
+
+}  // namespace
+}  // namespace pfc::testing

@@ -1,0 +1,146 @@
+// Any number of workers gives the same step.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/make_ops.h"
+#include "tests/support/thread_comm.h"
+#include "tests/worker/head/head_job.h"
+#include "tests/worker/head/relative_error.h"
+
+namespace pfc::testing {
+namespace {
+
+constexpr std::int64_t kDimension = 32;
+constexpr std::int64_t kClasses = 1009;  // prime: no number of workers divides it
+
+HeadJob job(double rate, OptimizerKind optimizer = OptimizerKind::kSgd) {
+  HeadJob job;
+  job.options = {.classes = kClasses,
+                 .embedding_size = kDimension,
+                 .sample_rate = rate,
+                 .seed = 77,
+                 .optimizer = optimizer};
+  job.lr = 0.01;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    job.micro_batches.push_back(random_batch(30, kClasses, kDimension, 40 + i));
+  }
+  return job;
+}
+
+void expect_same(const HeadOutcome<float>& got, const HeadOutcome<float>& want) {
+  for (std::size_t i = 0; i < want.losses.size(); ++i) {
+    EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]);
+    EXPECT_LT(relative_error(got.d_embeddings[i], want.d_embeddings[i]), 1e-5);
+  }
+  EXPECT_LT(relative_error(got.centres, want.centres), 1e-5);
+  EXPECT_LT(relative_error(got.momentum, want.momentum), 1e-5);
+  EXPECT_LT(relative_error(got.second, want.second), 1e-5);
+}
+
+class HeadOnWorkers : public ::testing::TestWithParam<int> {};
+
+TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesAtEverySampleRate) {
+  for (const double rate : {1.0, 0.1, 0.0}) {
+    SCOPED_TRACE(rate);
+    expect_same(run_head(job(rate), GetParam()), run_head(job(rate), 1));
+  }
+}
+
+TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesWithAdamWAndMicroBatches) {
+  HeadJob accumulated = job(0.1, OptimizerKind::kAdamW);
+  accumulated.options.gradient_acc = 3;
+  expect_same(run_head(accumulated, GetParam()), run_head(accumulated, 1));
+}
+
+TEST_P(HeadOnWorkers, ManyShardsWithoutAPositiveTakePart) {
+  HeadJob one_class = job(0.0);
+  for (MicroBatch& batch : one_class.micro_batches) {
+    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+      batch.labels[i] = 500 + static_cast<std::int64_t>(i % 3);
+    }
+  }
+  expect_same(run_head(one_class, GetParam()), run_head(one_class, 1));
+}
+
+TEST_P(HeadOnWorkers, EveryShardMayHoldALabelAndAlmostNothingElse) {
+  HeadJob tiny = job(1.0);
+  tiny.options.classes = 5;
+  for (MicroBatch& batch : tiny.micro_batches) {
+    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+      batch.labels[i] = static_cast<std::int64_t>(i % 5);
+    }
+  }
+  expect_same(run_head(tiny, GetParam()), run_head(tiny, 1));
+}
+
+TEST_P(HeadOnWorkers, NeedsOneCollectiveAStep) {
+  HeadJob j = job(1.0);
+  run_ranks(GetParam(), [&](Comm& comm) {
+    const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+    const auto head = make_head(*ops, comm, j.options);
+    MicroBatch batch = j.micro_batches[0];
+    const ActiveCentres active = head->sample(batch.labels, 1);
+    head->run({.all_embeddings = Tensor(batch.embeddings.data(), {30, kDimension}),
+               .all_labels = batch.labels,
+               .active = active});
+    EXPECT_EQ(comm.counters().calls, 1u);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, HeadOnWorkers, ::testing::Values(2, 3, 5));
+
+TEST(Head, RunsTheSameStepToTheSameBits) {
+  const HeadOutcome<float> first = run_head(job(0.3), 1, 2);
+  const HeadOutcome<float> second = run_head(job(0.3), 1, 2);
+  EXPECT_EQ(first.losses, second.losses);
+  EXPECT_EQ(first.d_embeddings, second.d_embeddings);
+  EXPECT_EQ(first.centres, second.centres);
+}
+
+TEST(Head, TellsOfEmbeddingsThatAreNotFiniteInTheLoss) {
+  HeadJob broken = job(1.0);
+  broken.micro_batches[0].embeddings[5] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(run_head(broken, 2).losses[0]));
+}
+
+class HeadRefuses : public ::testing::Test {
+ protected:
+  static std::string reason(const HeadOptions& options, int world_size = 1) {
+    try {
+      run_ranks(world_size, [&](Comm& comm) {
+        const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+        static_cast<void>(make_head(*ops, comm, options));
+      });
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  HeadOptions options_{.classes = 100, .embedding_size = 8};
+};
+
+TEST_F(HeadRefuses, AScaleThatMakesNoSense) {
+  options_.scale = 0;
+  EXPECT_THAT(reason(options_), ::testing::HasSubstr("margin_scale is 0"));
+  options_.scale = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(reason(options_), ::testing::HasSubstr("margin_scale is nan"));
+}
+
+TEST_F(HeadRefuses, ASampleRateOutsideZeroToOne) {
+  for (const double rate : {-0.1, 1.5}) {
+    options_.sample_rate = rate;
+    EXPECT_THAT(reason(options_), ::testing::HasSubstr("sample_rate is"));
+  }
+}
+
+TEST_F(HeadRefuses, FewerClassesThanWorkers) {
+  options_.classes = 2;
+  EXPECT_EQ(reason(options_, 2), "");
+  EXPECT_THAT(reason(options_, 3), ::testing::HasSubstr("2 classes, fewer than the 3 workers"));
+}
+
+}  // namespace
+}  // namespace pfc::testing

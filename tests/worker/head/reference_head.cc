@@ -1,0 +1,150 @@
+// The head by its formulas (design §3.1), naively, in float64: every logit, every gradient.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tests/worker/head/head_job.h"
+#include "worker/head/class_sampler.h"
+
+namespace pfc::testing {
+namespace {
+
+double length(const double* v, std::int64_t n) {
+  double squares = 0;
+  for (std::int64_t i = 0; i < n; ++i) squares += v[i] * v[i];
+  return std::sqrt(squares);
+}
+
+struct Logit {
+  double value = 0;
+  double d_cos = 0;  // d value / d cos
+};
+
+Logit logit_of(const HeadOptions& o, double cos, bool target) {
+  if (!target) {
+    const double threshold = o.interclass_filtering_threshold;
+    if (threshold > 0 && cos > threshold) return {};
+    return {o.scale * cos, o.scale};
+  }
+  const double theta = std::acos(std::clamp(cos, -1.0, 1.0));
+  const double angle = o.margin.m1 * theta + o.margin.m2;
+  // Multiplied below by a vector of length sin theta, 1e-16 and not 0 when that is rounding error.
+  const double slope = o.margin_gradient == MarginGradient::kStraightThrough
+                           ? 1.0
+                           : o.margin.m1 * std::sin(angle) / std::max(std::sin(theta), 1e-10);
+  return {o.scale * (std::cos(angle) - o.margin.m3), o.scale * slope};
+}
+
+class Reference {
+ public:
+  explicit Reference(const HeadJob& job) : job_(job), o_(job.options), d_(o_.embedding_size) {
+    out_.centres.assign(job.centres.begin(), job.centres.end());
+    out_.momentum.resize(out_.centres.size());
+    if (o_.optimizer == OptimizerKind::kAdamW) out_.second.resize(out_.centres.size());
+  }
+
+  HeadOutcome<double> run() {
+    for (std::size_t i = 0; i < job_.micro_batches.size(); ++i) {
+      const auto update = static_cast<std::int64_t>(i) / o_.gradient_acc + 1;
+      micro_batch(job_.micro_batches[i], update);
+      if (static_cast<std::int64_t>(i + 1) % o_.gradient_acc == 0) move_centres(update);
+    }
+    return out_;
+  }
+
+ private:
+  void micro_batch(const MicroBatch& batch, std::int64_t step) {
+    const auto n = static_cast<std::int64_t>(batch.labels.size());
+    const std::vector<std::int64_t> active =
+        sample_classes({.classes = o_.classes, .rate = o_.sample_rate, .seed = o_.seed},
+                       {0, o_.classes}, batch.labels, step);
+    for (const std::int64_t c : active) gradients_[c].resize(static_cast<std::size_t>(d_));
+    const std::vector<double> x(batch.embeddings.begin(), batch.embeddings.end());
+    out_.losses.push_back(0);
+    out_.d_embeddings.emplace_back(x.size());
+    for (std::int64_t i = 0; i < n; ++i) {
+      out_.losses.back() += sample(x.data() + i * d_, batch.labels[static_cast<std::size_t>(i)],
+                                   active, out_.d_embeddings.back().data() + i * d_, n) /
+                            static_cast<double>(n);
+    }
+  }
+
+  // Adds one sample's gradients; returns its loss.
+  double sample(const double* x, std::int64_t label, const std::vector<std::int64_t>& active,
+                double* dx, std::int64_t n) {
+    const double x_length = length(x, d_);
+    std::vector<double> cos;
+    std::vector<Logit> logits;
+    double target = 0;
+    for (const std::int64_t c : active) {
+      const double* w = out_.centres.data() + c * d_;
+      double dot = 0;
+      for (std::int64_t k = 0; k < d_; ++k) dot += x[k] / x_length * (w[k] / length_of(c));
+      cos.push_back(std::clamp(dot, -1.0, 1.0));
+      logits.push_back(logit_of(o_, cos.back(), c == label));
+      if (c == label) target = logits.back().value;
+    }
+    double others = 0;  // sum of exp(logit - target) of all other classes
+    for (std::size_t j = 0; j < active.size(); ++j) {
+      if (active[j] != label) others += std::exp(logits[j].value - target);
+    }
+    for (std::size_t j = 0; j < active.size(); ++j) {
+      const double p = active[j] == label ? -others / (1 + others)
+                                          : std::exp(logits[j].value - target) / (1 + others);
+      const double d_cos = p * logits[j].d_cos / static_cast<double>(n * o_.gradient_acc);
+      add_gradients(x, x_length, active[j], cos[j], d_cos, dx);
+    }
+    return std::log1p(others);
+  }
+
+  void add_gradients(const double* x, double x_length, std::int64_t c, double cos, double d_cos,
+                     double* dx) {
+    const double* w = out_.centres.data() + c * d_;
+    const double w_length = length_of(c);
+    for (std::int64_t k = 0; k < d_; ++k) {
+      const double ux = x[k] / x_length;
+      const double uw = w[k] / w_length;
+      dx[k] += d_cos * (uw - cos * ux) / x_length;
+      gradients_[c][static_cast<std::size_t>(k)] += d_cos * (ux - cos * uw) / w_length;
+    }
+  }
+
+  double length_of(std::int64_t c) const { return length(out_.centres.data() + c * d_, d_); }
+
+  void move_centres(std::int64_t update) {
+    for (const auto& [c, gradient] : gradients_) {
+      for (std::int64_t k = 0; k < d_; ++k) {
+        move(static_cast<std::size_t>(c * d_ + k), gradient[static_cast<std::size_t>(k)], update);
+      }
+    }
+    gradients_.clear();
+  }
+
+  void move(std::size_t i, double gradient, std::int64_t update) {
+    double& w = out_.centres[i];
+    double& m = out_.momentum[i];
+    if (o_.optimizer == OptimizerKind::kSgd) {
+      m = o_.momentum * m + gradient + o_.weight_decay * w;
+      w -= job_.lr * m;
+      return;
+    }
+    double& v = out_.second[i];
+    const auto t = static_cast<double>(update);
+    w *= 1 - job_.lr * o_.weight_decay;
+    m = 0.9 * m + 0.1 * gradient;
+    v = 0.999 * v + 0.001 * gradient * gradient;
+    w -= job_.lr * (m / (1 - std::pow(0.9, t))) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
+  }
+
+  const HeadJob& job_;
+  const HeadOptions& o_;
+  const std::int64_t d_;
+  HeadOutcome<double> out_;
+  std::map<std::int64_t, std::vector<double>> gradients_;  // of the classes that will move
+};
+
+}  // namespace
+
+HeadOutcome<double> reference_head(const HeadJob& job) { return Reference(job).run(); }
+
+}  // namespace pfc::testing

@@ -1,0 +1,53 @@
+// How far two arrays are from one another.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace pfc::testing {
+
+template <typename A, typename B>
+double relative_error_of_range(const std::vector<A>& got, const std::vector<B>& want,
+                               std::size_t begin, std::size_t end) {
+  double largest = 0;  // lengths from 1e-20 to 1e+20 must not overflow when squared
+  for (std::size_t i = begin; i < end; ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(want[i])));
+  }
+  double difference = 0;
+  double length = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    const auto a = static_cast<double>(got[i]);
+    const auto b = static_cast<double>(want[i]);
+    if (largest == 0 && a != 0) return std::numeric_limits<double>::infinity();
+    if (largest == 0) continue;
+    difference += (a - b) / largest * ((a - b) / largest);
+    length += b / largest * (b / largest);
+  }
+  return largest == 0 ? 0.0 : std::sqrt(difference / length);
+}
+
+/// |got - want| / |want| over all elements; infinite where zeros were wanted and not got.
+template <typename A, typename B>
+double relative_error(const std::vector<A>& got, const std::vector<B>& want) {
+  if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
+  return relative_error_of_range(got, want, 0, want.size());
+}
+
+/// The largest relative error of any row.
+template <typename A, typename B>
+double worst_row_error(const std::vector<A>& got, const std::vector<B>& want,
+                       std::int64_t columns) {
+  if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
+  const auto n = static_cast<std::size_t>(columns);
+  double worst = 0;
+  for (std::size_t begin = 0; begin + n <= want.size(); begin += n) {
+    const double error = relative_error_of_range(got, want, begin, begin + n);
+    if (!(error <= worst)) worst = error;  // a NaN stays
+  }
+  return worst;
+}
+
+}  // namespace pfc::testing

@@ -1,0 +1,80 @@
+#include "worker/head/class_sampler.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "common/error.h"
+#include "kernels/math/philox.h"
+
+namespace pfc {
+namespace {
+
+void check_labels(std::int64_t classes, std::span<const std::int64_t> labels) {
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] >= 0 && labels[i] < classes) continue;
+    throw InputError("label " + std::to_string(labels[i]) + " of sample " + std::to_string(i) +
+                     " of the batch is outside 0 .. " + std::to_string(classes - 1) + " (" +
+                     std::to_string(classes) + " classes): check num_classes and the data set");
+  }
+}
+
+std::vector<std::int64_t> labels_inside(RowRange shard, std::span<const std::int64_t> labels) {
+  std::vector<std::int64_t> inside;
+  for (const std::int64_t label : labels) {
+    if (shard.contains(label)) inside.push_back(label);
+  }
+  std::sort(inside.begin(), inside.end());
+  inside.erase(std::unique(inside.begin(), inside.end()), inside.end());
+  return inside;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange shard,
+                                         std::span<const std::int64_t> labels, std::int64_t step) {
+  check_labels(options.classes, labels);
+  if (options.rate >= 1) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(shard.size()));
+    std::iota(all.begin(), all.end(), shard.begin);
+    return all;
+  }
+  std::vector<std::int64_t> positives = labels_inside(shard, labels);
+  if (options.rate <= 0) return positives;
+
+  std::vector<std::int64_t> active;
+  active.reserve(positives.size() +
+                 static_cast<std::size_t>(1.02 * options.rate * static_cast<double>(shard.size())));
+  // Four classes share one Philox block: class c has word c mod 4 of block c / 4.
+  auto positive = positives.begin();
+  for (std::int64_t block = shard.begin / 4; block * 4 < shard.end; ++block) {
+    const Philox4 words =
+        random_words(options.seed, Stream::kClassSampling, static_cast<std::uint32_t>(step),
+                     static_cast<std::uint64_t>(block));
+    const std::int64_t end = std::min(block * 4 + 4, shard.end);
+    for (std::int64_t c = std::max(block * 4, shard.begin); c < end; ++c) {
+      const bool is_positive = positive != positives.end() && *positive == c;
+      if (is_positive) ++positive;
+      const double u = uniform01(words.x[c % 4]);
+      if (is_positive || u < options.rate) active.push_back(c);
+    }
+  }
+  return active;
+}
+
+std::vector<Positive> find_positives(RowRange shard, std::span<const std::int64_t> active,
+                                     std::span<const std::int64_t> labels) {
+  std::vector<Positive> positives;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (!shard.contains(labels[i])) continue;
+    const auto place = std::lower_bound(active.begin(), active.end(), labels[i]);
+    check(place != active.end() && *place == labels[i],
+          "head: a label of this shard is not among the active classes");
+    positives.push_back({place - active.begin(), static_cast<std::int64_t>(i)});
+  }
+  std::stable_sort(positives.begin(), positives.end(),
+                   [](const Positive& a, const Positive& b) { return a.index < b.index; });
+  return positives;
+}
+
+}  // namespace pfc

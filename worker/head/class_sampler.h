@@ -1,0 +1,31 @@
+// Which classes take part in a step (Partial FC, arXiv 2203.15565, section 3.2): every class that
+// occurs in the batch, and a random part of the others.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/shard.h"
+#include "kernels/margin_softmax.h"
+
+namespace pfc {
+
+struct SampleOptions {
+  std::int64_t classes = 0;  ///< of the whole table
+  double rate = 1.0;         ///< 0: only the classes of the batch; 1: all
+  std::uint64_t seed = 0;
+};
+
+/// The active classes of a shard, sorted, global: every label that lies in it, and every class c
+/// with u(seed, step, c) < rate, u uniform in [0, 1) by Philox 4x32-10. A pure function of its
+/// arguments; the shards of any number of workers give the same set together. O(shard size). Throws
+/// InputError that names label and position when a label is outside 0 .. classes - 1.
+std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange shard,
+                                         std::span<const std::int64_t> labels, std::int64_t step);
+
+/// The labels that lie in the shard, with their places in `active`, sorted by place.
+std::vector<Positive> find_positives(RowRange shard, std::span<const std::int64_t> active,
+                                     std::span<const std::int64_t> labels);
+
+}  // namespace pfc

@@ -1,0 +1,147 @@
+#include "worker/head/head.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/error.h"
+#include "kernels/margin_softmax.h"
+#include "worker/head/accumulated_gradients.h"
+#include "worker/head/class_centres.h"
+#include "worker/head/class_sampler.h"
+
+namespace pfc {
+namespace {
+
+MarginSoftmaxOptions softmax_options(const HeadOptions& o) {
+  return {.margin = o.margin,
+          .scale = o.scale,
+          .margin_gradient = o.margin_gradient,
+          .interclass_filtering_threshold = o.interclass_filtering_threshold,
+          .optimizer = o.optimizer,
+          .momentum = o.momentum,
+          .weight_decay = o.weight_decay};
+}
+
+class ShardedHead : public Head {
+ public:
+  ShardedHead(Ops& ops, Comm& comm, const HeadOptions& options)
+      : ops_(ops),
+        comm_(comm),
+        options_(options),
+        centres_(ops, shard_of(options.classes, comm.rank(), comm.size()), options.embedding_size,
+                 options.optimizer, options.seed),
+        softmax_(make_margin_softmax(ops, softmax_options(options), centres_.table())) {
+    if (options.gradient_acc > 1) accumulated_.emplace(ops, options.embedding_size);
+    state_changed();
+  }
+
+  [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t> all_labels,
+                                     std::int64_t step) const override {
+    const SampleOptions o{
+        .classes = options_.classes, .rate = options_.sample_rate, .seed = options_.seed};
+    return {.step = step, .classes = sample_classes(o, shard(), all_labels, step)};
+  }
+
+  HeadResult run(const Step& step) override;
+
+  [[nodiscard]] RowRange shard() const override { return centres_.shard(); }
+
+  [[nodiscard]] State state() override {
+    const CentreTable t = centres_.table();
+    return {.centres = t.weight, .momentum = t.momentum, .second = t.second};
+  }
+
+  void state_changed() override { softmax_->compute_inverse_norms(); }
+
+ private:
+  void reserve(std::int64_t samples);
+  void backward(const Step& step);
+
+  Ops& ops_;
+  Comm& comm_;
+  const HeadOptions options_;
+  ClassCentres centres_;
+  std::unique_ptr<MarginSoftmax> softmax_;
+  std::optional<AccumulatedGradients> accumulated_;  // for more than one micro-batch an update
+  std::int64_t samples_ = 0;                         // N of the buffers below
+  std::unique_ptr<Buffer> d_embeddings_;             // [N, D]
+  std::unique_ptr<Buffer> statistics_;               // RowStatistics [N]
+  std::unique_ptr<Buffer> all_statistics_;           // RowStatistics [W, N]
+};
+
+HeadResult ShardedHead::run(const Step& step) {
+  const std::int64_t n = step.all_embeddings.shape[0];
+  check(step.all_embeddings.shape == Shape({n, options_.embedding_size}) &&
+            n == static_cast<std::int64_t>(step.all_labels.size()),
+        "head: embeddings must be [N, D] and labels [N]");
+  check(step.micro_batch >= 0 && step.micro_batch < options_.gradient_acc,
+        "head: no such micro-batch");
+  reserve(n);
+  const auto row = static_cast<std::int64_t>(sizeof(RowStatistics));
+  const Tensor statistics(statistics_->data(), DType::kUInt8, {n, row});
+  const Tensor all_statistics(all_statistics_->data(), DType::kUInt8, {comm_.size(), n, row});
+
+  const std::vector<Positive> positives =
+      find_positives(shard(), step.active.classes, step.all_labels);
+  softmax_->forward(
+      {.embeddings = step.all_embeddings, .classes = step.active.classes, .positives = positives},
+      statistics);
+  comm_.all_gather(statistics, all_statistics);  // the one collective: max, sum and target
+  HeadResult result;
+  result.loss = softmax_->combine(all_statistics, comm_.size());
+  backward(step);
+  result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
+  return result;
+}
+
+void ShardedHead::backward(const Step& step) {
+  const Tensor d_embeddings(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
+  const MarginSoftmax::Update update{.lr = step.lr, .number = step.update};
+  if (!accumulated_) return softmax_->backward(step.gradient_scale, d_embeddings, update);
+
+  AccumulatedGradients& sums = *accumulated_;
+  if (step.micro_batch == 0) sums.clear();
+  const std::span<const std::int64_t> slots = sums.slots_of(step.active.classes);
+  softmax_->backward_accumulate(step.gradient_scale, d_embeddings, sums.gradients(), slots);
+  if (step.micro_batch == options_.gradient_acc - 1) {
+    softmax_->update(sums.classes(), sums.slots(), sums.gradients(), update);
+  }
+}
+
+void ShardedHead::reserve(std::int64_t samples) {
+  if (samples <= samples_) return;
+  const auto n = static_cast<std::size_t>(samples);
+  d_embeddings_ =
+      ops_.allocate(n * static_cast<std::size_t>(options_.embedding_size) * sizeof(float));
+  statistics_ = ops_.allocate(n * sizeof(RowStatistics));
+  all_statistics_ =
+      ops_.allocate(static_cast<std::size_t>(comm_.size()) * n * sizeof(RowStatistics));
+  samples_ = samples;
+}
+
+void check_options(const HeadOptions& o, int world_size) {
+  if (!(o.scale > 0)) {
+    throw InputError("margin_scale is " + std::to_string(o.scale) +
+                     ": it must be above 0 (64 is usual)");
+  }
+  if (!(o.sample_rate >= 0 && o.sample_rate <= 1)) {
+    throw InputError("sample_rate is " + std::to_string(o.sample_rate) +
+                     ": it must be in 0 .. 1 (1 takes all classes)");
+  }
+  if (o.classes < world_size) {
+    throw InputError("the data has " + std::to_string(o.classes) + " classes, fewer than the " +
+                     std::to_string(world_size) +
+                     " workers that would share them: start fewer workers");
+  }
+  check(o.embedding_size > 0 && o.gradient_acc > 0, "head: embedding_size and gradient_acc");
+}
+
+}  // namespace
+
+std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options) {
+  check_options(options, comm.size());
+  return std::make_unique<ShardedHead>(ops, comm, options);
+}
+
+}  // namespace pfc
