@@ -20,7 +20,8 @@ struct CommOptions {
 };
 
 /// A Comm of host memory: Gloo over TCP, or for one worker none at all (store may then be null).
-/// Throws CommError that names the missing ranks when a peer does not connect in time.
+/// Throws CommError that names the missing ranks when a peer does not connect in time. With peers,
+/// SIGPIPE is ignored in this process from then on, unless it is handled already.
 std::unique_ptr<Comm> make_host_comm(const CommOptions& options, KeyValueStore* store);
 
 }  // namespace pfc

@@ -1,0 +1,14 @@
+#include "worker/comm/make_comm.h"
+
+#include "worker/comm/gloo_comm.h"
+#include "worker/comm/self_comm.h"
+
+namespace pfc {
+
+std::unique_ptr<Comm> make_host_comm(const CommOptions& options, KeyValueStore* store) {
+  if (options.membership.world_size == 1) return make_self_comm();
+  check(store != nullptr, "make_host_comm: more than one worker needs a store to meet at");
+  return make_gloo_comm(options, *store);
+}
+
+}  // namespace pfc

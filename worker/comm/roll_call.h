@@ -1,0 +1,17 @@
+// Before workers connect, each says that it is here, so that an absent one can be named.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/key_value_store.h"
+#include "worker/comm/make_comm.h"
+
+namespace pfc {
+
+/// Publishes this worker's address under the Comm's name and waits for all others'. Returns the
+/// addresses by rank. Throws CommError naming every rank that is absent after connect_timeout.
+std::vector<std::string> roll_call(const CommOptions& options, const std::string& address,
+                                   KeyValueStore& store);
+
+}  // namespace pfc

@@ -1,0 +1,42 @@
+#include "worker/comm/self_comm.h"
+
+#include <cstring>
+
+namespace pfc {
+namespace {
+
+class SelfComm : public Comm {
+ public:
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int size() const override { return 1; }
+  [[nodiscard]] std::string description() const override { return "none (one worker)"; }
+  [[nodiscard]] CommCounters counters() const override { return counters_; }
+
+  void all_gather(const Tensor& in, const Tensor& out) override { copy(in, out); }
+  void all_reduce_sum(const Tensor& in_out) override { count(in_out.bytes()); }
+  void reduce_scatter_sum(const Tensor& in, const Tensor& out) override { copy(in, out); }
+  void broadcast(const Tensor& in_out, int root) override {
+    check(root == 0, "broadcast: the root is no rank");
+    count(in_out.bytes());
+  }
+  void barrier() override { count(0); }
+
+ private:
+  void count(std::size_t bytes) {
+    ++counters_.calls;
+    counters_.bytes += bytes;
+  }
+  void copy(const Tensor& in, const Tensor& out) {
+    check(in.bytes() == out.bytes(), "collective of one worker: in and out differ in size");
+    count(in.bytes());
+    if (in.bytes() > 0 && in.data != out.data) std::memcpy(out.data, in.data, in.bytes());
+  }
+
+  CommCounters counters_;
+};
+
+}  // namespace
+
+std::unique_ptr<Comm> make_self_comm() { return std::make_unique<SelfComm>(); }
+
+}  // namespace pfc
