@@ -66,21 +66,25 @@ class Gradient : public ::testing::Test {
   std::vector<float> d_embeddings_;
 };
 
+double length_of(const std::vector<float>& v) {
+  return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
+}
+
 TEST_F(Gradient, OfEveryParameterIsTheSlopeOfTheLoss) {
   BackboneOptions options = testing::small_options(6);
   options.dropout = 0.3f;
   build(options);
   loss();
   backward();
+  const double whole = length_of(testing::host(*ops_, net_->gradients()));
+  int compared = 0;
   for (const Parameter& p : net_->weights.parameters) {
     const std::vector<float> gradient = testing::host(*ops_, parameter_view(p, net_->gradients()));
+    const double length = length_of(gradient);
+    // A shift in front of a batch norm changes nothing: only rounding is left of its gradient.
+    if (length < 1e-5 * whole) continue;
+    ++compared;
     // Along the gradient itself the slope is its length: large against rounding.
-    const double length =
-        std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
-    if (p.name == "fc.bias") {  // a batch norm follows: it takes any shift away
-      EXPECT_LT(length, 1e-4);
-      continue;
-    }
     std::vector<float> direction = gradient;
     for (float& d : direction) d /= static_cast<float>(length);
     EXPECT_NEAR(difference_quotient(p, direction, 2e-3f) / length, 1.0, 0.02) << p.name;
@@ -90,6 +94,7 @@ TEST_F(Gradient, OfEveryParameterIsTheSlopeOfTheLoss) {
         std::inner_product(gradient.begin(), gradient.end(), direction.begin(), 0.0);
     EXPECT_NEAR(difference_quotient(p, direction, 5e-3f), expected, 0.02 * length) << p.name;
   }
+  EXPECT_GE(compared, 30);
 }
 
 TEST_F(Gradient, AddsUpWhenAccumulating) {
@@ -97,10 +102,12 @@ TEST_F(Gradient, AddsUpWhenAccumulating) {
   loss();
   backward();
   const std::vector<float> once = testing::host(*ops_, net_->gradients());
+  loss();
   backward(true);
   std::vector<float> twice = testing::host(*ops_, net_->gradients());
   for (float& g : twice) g /= 2.f;
   EXPECT_LT(testing::relative_error(twice, once), 1e-6);
+  loss();
   backward();
   EXPECT_LT(testing::relative_error(testing::host(*ops_, net_->gradients()), once), 1e-6);
 }
@@ -116,7 +123,7 @@ TEST_F(Gradient, PaddingStaysZero) {
   }
   ASSERT_TRUE(std::find(padding.begin(), padding.end(), true) != padding.end());
   for (std::size_t i = 0; i < padding.size(); ++i) {
-    if (padding[i]) EXPECT_EQ(gradients[i], 0.f) << i;
+    EXPECT_TRUE(!padding[i] || gradients[i] == 0.f) << i;
   }
 }
 
