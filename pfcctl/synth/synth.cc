@@ -1,0 +1,131 @@
+#include "pfcctl/synth/synth.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/error.h"
+#include "pfcctl/synth/develop.h"
+#include "pfcctl/synth/draw.h"
+#include "pfcctl/synth/jpeg_encoder.h"
+#include "pfcctl/synth/ordered_work.h"
+#include "pfcctl/synth/renderer.h"
+#include "worker/data/image_record.h"
+#include "worker/data/property_file.h"
+#include "worker/data/record_writer.h"
+#include "worker/evaluation/verification_bin_writer.h"
+
+namespace pfc::synth {
+namespace {
+
+constexpr int kSide = 112;
+/// Drawn half as large again and averaged down: smooth edges.
+constexpr int kDrawnSide = 168;
+
+using Jpeg = std::vector<std::byte>;
+using Progress = std::function<void(std::int64_t)>;
+
+void check_range(const char* flag, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (value < low || value > high) {
+    throw InputError(std::string(flag) + " " + std::to_string(value) + ": expected " +
+                     std::to_string(low) + " to " + std::to_string(high));
+  }
+}
+
+void write_training_set(const SynthOptions& o, const std::filesystem::path& folder,
+                        const Progress& progress) {
+  const std::int64_t images = o.identities * o.images_per_identity;
+  RecordWriter writer(folder / "train.rec", folder / "train.idx");
+  writer.append(0, encode_record_zero(images, o.identities));
+  const auto draw = [&](std::int64_t n) {
+    return draw_jpeg(o.seed, static_cast<std::uint32_t>(n / o.images_per_identity),
+                     static_cast<std::uint32_t>(n % o.images_per_identity));
+  };
+  const auto take = [&](std::int64_t n, const Jpeg& jpeg) {
+    writer.append(n + 1, encode_image_record(n / o.images_per_identity,
+                                             static_cast<std::uint64_t>(n + 1), jpeg));
+    progress(n + 1);
+  };
+  ordered_work<Jpeg>(images, o.threads, draw, take);
+  for (std::int64_t k = 0; k < o.identities; ++k) {
+    const std::int64_t first = 1 + k * o.images_per_identity;
+    writer.append(images + 1 + k,
+                  encode_identity_record(images + 1 + k, first, first + o.images_per_identity));
+  }
+  writer.close();
+  write_property(folder / "property", {.classes = o.identities, .height = kSide, .width = kSide});
+}
+
+void write_validation_set(const SynthOptions& o, const std::filesystem::path& path,
+                          const Progress& progress) {
+  const std::vector<Pair> pairs = draw_pairs(o);
+  std::vector<Jpeg> images;
+  std::vector<bool> same;
+  for (const Pair& pair : pairs) same.push_back(pair.same);
+  const auto draw = [&](std::int64_t n) {
+    const Pair& pair = pairs[static_cast<std::size_t>(n / 2)];
+    const ImageOf& which = n % 2 == 0 ? pair.a : pair.b;
+    return draw_jpeg(o.seed, which.identity, which.image);
+  };
+  const auto take = [&](std::int64_t n, Jpeg jpeg) {
+    images.push_back(std::move(jpeg));
+    progress(n + 1);
+  };
+  ordered_work<Jpeg>(2 * o.val_pairs, o.threads, draw, take);
+  write_verification_bin(path, images, same);
+}
+
+}  // namespace
+
+void check_options(const SynthOptions& o) {
+  // The upper bound on classes is RecordIO's: float32 labels are exact up to 2^24.
+  check_range("--identities", o.identities, 1, kMaxFloatLabel);
+  check_range("--images-per-identity", o.images_per_identity, 1, 1'000'000);
+  check_range("--val-identities", o.val_identities, 2, 1'000'000);
+  check_range("--val-pairs", o.val_pairs, 10, 1'000'000);
+  check_range("--threads", o.threads, 0, 1024);
+}
+
+std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint32_t i) {
+  const Identity who = draw_identity(seed, k);
+  const Capture capture = draw_capture(seed, k, i, who);
+  const std::vector<std::uint8_t> rgb =
+      develop(render(who, capture, kDrawnSide), capture.camera, kSide);
+  return encode_jpeg(rgb, kSide, kSide, capture.camera.jpeg_quality);
+}
+
+std::vector<Pair> draw_pairs(const SynthOptions& o) {
+  Draw d(o.seed, Purpose::kPairs, 0);
+  const auto first = static_cast<std::uint32_t>(o.identities);
+  const auto people = static_cast<std::uint32_t>(o.val_identities);
+  const auto images = static_cast<std::uint32_t>(std::max<std::int64_t>(2, o.images_per_identity));
+  std::vector<Pair> pairs;
+  for (std::int64_t n = 0; n < o.val_pairs; ++n) {
+    const bool same = n % 2 == 0;
+    const std::uint32_t one = d.below(people);
+    const std::uint32_t other = same ? one : (one + 1 + d.below(people - 1)) % people;
+    const std::uint32_t image = d.below(images);
+    const std::uint32_t step = 1 + d.below(images - 1);
+    const std::uint32_t second = same ? (image + step) % images : step;
+    pairs.push_back({{first + one, image}, {first + other, second}, same});
+  }
+  return pairs;
+}
+
+void write_synthetic_set(const SynthOptions& options, const std::filesystem::path& folder,
+                         const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  check_options(options);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw StorageError(folder.string() + ": cannot make this folder: " + error.message());
+  const std::int64_t training = options.identities * options.images_per_identity;
+  const std::int64_t all = training + 2 * options.val_pairs;
+  const auto report = [&](std::int64_t before) {
+    return [&progress, all, before](std::int64_t done) {
+      if (progress) progress(before + done, all);
+    };
+  };
+  write_training_set(options, folder, report(0));
+  write_validation_set(options, folder / "val.bin", report(training));
+}
+
+}  // namespace pfc::synth
