@@ -1,0 +1,114 @@
+// pfcctl check: what this build and this machine have, and whether a job can train here.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "kernels/device_info.h"
+#include "pfcctl/check_machine.h"
+#include "pfcctl/library_versions.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+struct Report {
+  std::string version = PFC_VERSION;
+  std::vector<DeviceInfo> devices;
+  std::vector<DeviceInfo> collectives;  ///< "Gloo", "NCCL"
+  std::vector<DeviceInfo> decoders;
+  std::vector<LibraryInfo> libraries;
+  std::vector<Trial> trials;
+
+  [[nodiscard]] bool can_train() const {
+    for (const Trial& trial : trials) {
+      if (!trial.ok) return false;
+    }
+    return true;
+  }
+};
+
+Report make_report() {
+  Report report;
+  report.devices = devices();
+  report.collectives = {{.kind = "Gloo", .available = true, .detail = "CPU, over TCP"},
+                        {.kind = "NCCL", .available = false, .detail = "built without CUDA"}};
+  report.decoders = {{.kind = "JPEG", .available = true, .detail = "libjpeg-turbo"},
+                     {.kind = "PNG", .available = true, .detail = "libpng"}};
+  report.libraries = library_versions();
+  report.trials = try_machine();
+  return report;
+}
+
+void print_list(const char* title, const std::vector<DeviceInfo>& list) {
+  std::printf("\n%s:\n", title);
+  for (const DeviceInfo& item : list) {
+    std::printf("    [%c] %s (%s)\n", item.available ? 'X' : ' ', item.kind.c_str(),
+                item.detail.c_str());
+  }
+}
+
+void print(const Report& report) {
+  std::printf("pfc v%s:\n", report.version.c_str());
+  print_list("Devices", report.devices);
+  print_list("Collectives", report.collectives);
+  print_list("Data decoders", report.decoders);
+  std::printf("\nLibraries:\n");
+  for (const LibraryInfo& library : report.libraries) {
+    std::printf("    %s %s\n", library.name.c_str(), library.version.c_str());
+  }
+  std::printf("\nTried on this machine:\n");
+  for (const Trial& trial : report.trials) {
+    std::printf("    [%s] %s: %s\n", trial.ok ? "ok" : "FAILED", trial.name.c_str(),
+                trial.detail.c_str());
+  }
+  std::printf("\n%s\n", report.can_train() ? "This machine can train."
+                                           : "This machine cannot train: see FAILED above.");
+}
+
+nlohmann::ordered_json to_json(const Report& report) {
+  using nlohmann::ordered_json;
+  const auto list = [](const std::vector<DeviceInfo>& items) {
+    ordered_json array = ordered_json::array();
+    for (const DeviceInfo& item : items) {
+      array.push_back(
+          {{"name", item.kind}, {"available", item.available}, {"detail", item.detail}});
+    }
+    return array;
+  };
+  ordered_json json{{"version", report.version},         {"can_train", report.can_train()},
+                    {"devices", list(report.devices)},   {"collectives", list(report.collectives)},
+                    {"decoders", list(report.decoders)}, {"libraries", ordered_json::object()},
+                    {"trials", ordered_json::array()}};
+  for (const LibraryInfo& library : report.libraries) {
+    json["libraries"][library.name] = library.version;
+  }
+  for (const Trial& trial : report.trials) {
+    json["trials"].push_back({{"name", trial.name}, {"ok", trial.ok}, {"detail", trial.detail}});
+  }
+  return json;
+}
+
+void run_check(bool as_json) {
+  const Report report = make_report();
+  if (as_json) {
+    std::printf("%s\n", to_json(report).dump(2).c_str());
+  } else {
+    print(report);
+  }
+  if (!report.can_train()) throw ExitStatus{1};
+}
+
+}  // namespace
+
+void add_check_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand(
+      "check", "Prints what this build and machine have; fails when they cannot train");
+  const auto as_json = std::make_shared<bool>(false);  // owned by the verb's callback
+  verb->add_flag("--json", *as_json, "As JSON, for programs");
+  verb->footer("Examples:\n  pfcctl check\n  pfcctl check --json | jq .can_train");
+  verb->callback([as_json] { run_check(*as_json); });
+}
+
+}  // namespace pfc

@@ -1,0 +1,74 @@
+// pfcctl data: makes data sets.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "pfcctl/synth/synth.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+struct SynthFlags {
+  synth::SynthOptions options;
+  std::filesystem::path out;
+};
+
+void show_progress(std::int64_t done, std::int64_t all) {
+  const std::int64_t every = std::max<std::int64_t>(1, all / 100);
+  if (done % every != 0 && done != all) return;
+  std::fprintf(stderr, "\r%3lld %%  %lld of %lld images%s",
+               static_cast<long long>(100 * done / all), static_cast<long long>(done),
+               static_cast<long long>(all), done == all ? "\n" : "");
+}
+
+void run_synth(const SynthFlags& flags) {
+  const synth::SynthOptions& o = flags.options;
+  const auto start = std::chrono::steady_clock::now();
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  synth::write_synthetic_set(o, flags.out, terminal ? show_progress : nullptr);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  std::printf(
+      "%s: %lld images of %lld identities; val.bin: %lld pairs of %lld other identities "
+      "(%.1f s)\n",
+      flags.out.c_str(), static_cast<long long>(o.identities * o.images_per_identity),
+      static_cast<long long>(o.identities), static_cast<long long>(o.val_pairs),
+      static_cast<long long>(o.val_identities), seconds.count());
+}
+
+void add_synth(CLI::App& data) {
+  const auto flags = std::make_shared<SynthFlags>();  // owned by the verb's callback
+  CLI::App* verb = data.add_subcommand(
+      "synth", "Draws people who do not exist: a training set and a verification set");
+  synth::SynthOptions& o = flags->options;
+  verb->add_option("--out", flags->out, "Folder for train.rec, train.idx, property and val.bin")
+      ->required();
+  verb->add_option("--identities", o.identities, "People to train on")->capture_default_str();
+  verb->add_option("--images-per-identity", o.images_per_identity, "Images of each")
+      ->capture_default_str();
+  verb->add_option("--val-identities", o.val_identities, "Other people, for val.bin")
+      ->capture_default_str();
+  verb->add_option("--val-pairs", o.val_pairs, "Pairs in val.bin; half are of one person")
+      ->capture_default_str();
+  verb->add_option("--seed", o.seed, "The same seed draws the same data")->capture_default_str();
+  verb->add_option("--threads", o.threads, "0: all cores")->capture_default_str();
+  verb->footer(
+      "Writes InsightFace's RecordIO layout, 112 x 112 JPEG. Example:\n"
+      "  pfcctl data synth --identities 200 --images-per-identity 30 --out /tmp/faces\n"
+      "  pfc-coordinator --hosts localhost:2 --config job.json --set rec=/tmp/faces "
+      "--set 'val_targets=[\"val\"]'");
+  verb->callback([flags] { run_synth(*flags); });
+}
+
+}  // namespace
+
+void add_data_verb(CLI::App& pfcctl) {
+  CLI::App* data = pfcctl.add_subcommand("data", "Makes data sets");
+  data->require_subcommand(1);
+  add_synth(*data);
+}
+
+}  // namespace pfc
