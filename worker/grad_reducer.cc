@@ -1,0 +1,164 @@
+#include "worker/grad_reducer.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "common/clock.h"
+
+namespace pfc {
+namespace {
+
+class NoReducer : public GradReducer {
+ public:
+  void ready(std::int64_t /*offset*/) override {}
+  void wait() override {}
+  [[nodiscard]] const Timeline& timeline() const override { return timeline_; }
+
+ private:
+  const Timeline timeline_;
+};
+
+/// A slice of the gradients, [offset, offset + count) elements.
+struct Bucket {
+  std::int64_t offset = 0;
+  std::int64_t count = 0;
+};
+
+/// Counted from the end, where gradients are ready first. So the last one, whose reduction nothing
+/// hides any more, is the one that may be small.
+std::vector<Bucket> make_buckets(std::int64_t elements, std::int64_t bucket_elements) {
+  check(bucket_elements > 0, "GradReducer: a bucket holds no element");
+  std::vector<Bucket> buckets;
+  for (std::int64_t end = elements; end > 0; end -= buckets.back().count) {
+    const std::int64_t count = std::min(end, bucket_elements);
+    buckets.push_back({end - count, count});
+  }
+  return buckets;
+}
+
+class ThreadReducer : public GradReducer {
+ public:
+  ThreadReducer(Ops& ops, Comm& comm, const Tensor& gradients, const GradReducerOptions& options)
+      : ops_(ops),
+        comm_(comm),
+        gradients_(gradients.f32()),
+        buckets_(make_buckets(gradients.elements(),
+                              options.bucket_bytes / static_cast<std::int64_t>(sizeof(float)))),
+        events_(buckets_.size()),
+        thread_([this] { run(); }) {}
+
+  ~ThreadReducer() override {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void ready(std::int64_t offset) override;
+  void wait() override;
+  [[nodiscard]] const Timeline& timeline() const override { return shown_; }
+
+ private:
+  void run();
+  /// The next bucket to reduce, once it is ready; nullptr when the reducer ends.
+  const Bucket* next();
+  void reduce(const Bucket& bucket);
+  [[nodiscard]] double now() const {
+    return std::chrono::duration<double>(Clock::now() - step_start_).count();
+  }
+
+  Ops& ops_;
+  Comm& comm_;  // the thread's
+  float* const gradients_;
+  const std::vector<Bucket> buckets_;  // in the order of their reduction
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_:
+  std::size_t ready_ = 0;                       // buckets of this step whose gradients are final
+  std::size_t done_ = 0;                        // buckets of this step that are reduced
+  std::vector<std::unique_ptr<Event>> events_;  // when a ready bucket's gradients are written
+  TimePoint step_start_;
+  Timeline timeline_;
+  std::exception_ptr error_;
+  bool ended_ = false;
+
+  Timeline shown_;  // the owner's: of the last step
+  std::thread thread_;
+};
+
+void ThreadReducer::ready(std::int64_t offset) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ready_ == 0) {
+      step_start_ = Clock::now();
+      timeline_ = {};
+    }
+    while (ready_ < buckets_.size() && buckets_[ready_].offset >= offset) {
+      events_[ready_++] = ops_.record();
+    }
+  }
+  changed_.notify_all();
+}
+
+void ThreadReducer::wait() {
+  std::unique_lock lock(mutex_);
+  check(ready_ == buckets_.size(), "GradReducer: wait() before all gradients are ready");
+  timeline_.wait_called = now();
+  changed_.wait(lock, [&] { return done_ == buckets_.size() || error_; });
+  if (error_) std::rethrow_exception(error_);
+  timeline_.wait_done = now();
+  shown_ = timeline_;
+  ready_ = done_ = 0;
+}
+
+const Bucket* ThreadReducer::next() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return ended_ || done_ < ready_; });
+  return ended_ ? nullptr : &buckets_[done_];
+}
+
+void ThreadReducer::reduce(const Bucket& bucket) {
+  std::unique_ptr<Event> event;
+  Span span{.offset = bucket.offset, .count = bucket.count};
+  {
+    const std::lock_guard lock(mutex_);
+    event = std::move(events_[done_]);
+    span.start = now();
+  }
+  // The compute stream may still be writing this bucket when the host is told of it.
+  event->wait();
+  comm_.all_reduce_sum({gradients_ + bucket.offset, Shape{bucket.count}});
+  const std::lock_guard lock(mutex_);
+  span.end = now();
+  timeline_.buckets.push_back(span);
+  ++done_;
+}
+
+void ThreadReducer::run() {
+  try {
+    while (const Bucket* bucket = next()) {
+      reduce(*bucket);
+      changed_.notify_all();
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<GradReducer> make_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
+                                               const GradReducerOptions& options) {
+  if (comm.size() == 1) return std::make_unique<NoReducer>();
+  return std::make_unique<ThreadReducer>(ops, comm, gradients, options);
+}
+
+}  // namespace pfc
