@@ -59,9 +59,9 @@ class Backbone {
   /// the dropout mask.
   virtual Tensor forward(const Tensor& images, bool training, std::int64_t step) = 0;
 
-  /// After a training forward. Calls ready(offset) as the pass goes back through the layers: all
-  /// gradients from `offset` to the end of the arena are final. The last call has offset 0.
-  /// Gradients are overwritten, or added to when `accumulate`.
+  /// Once after each training forward, whose activations it uses up. Calls ready(offset) as the
+  /// pass goes back through the layers: all gradients from `offset` to the end of the arena are
+  /// final. The last call has offset 0. Gradients are overwritten, or added to when `accumulate`.
   using GradientsReady = std::function<void(std::int64_t offset)>;
   virtual void backward(const Tensor& d_embeddings, bool accumulate,
                         const GradientsReady& ready) = 0;
@@ -88,8 +88,8 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
-/// The reverse; missing, unknown (but for `ignored`) or misshapen tensors throw InputError naming file
-/// and tensor.
+/// The reverse; missing, unknown (but for `ignored`) or misshapen tensors throw InputError naming
+/// file and tensor.
 void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
                        const std::vector<std::string>& ignored = {});
 

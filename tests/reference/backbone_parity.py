@@ -1,0 +1,196 @@
+"""Compares pfc's backbones with PyTorch: embeddings, gradients and running statistics.
+
+    backbone_parity.py --program build/cpu/tests/backbone_parity [--networks r18 r50 mbf] [--batch 4]
+
+Random weights, images and upstream gradients go to both. PyTorch runs in float32 and in float64.
+Columns are relative L2 errors: of pfc and of PyTorch's float32 against float64, so that it is plain
+who is wrong when they differ, and of pfc against PyTorch's float32, to which the limit applies.
+
+A shift in front of a batch norm changes nothing, so the exact gradient of many biases is zero, and
+what each program finds is rounding: those are measured against the length of the whole gradient.
+
+PReLU's derivative jumps at 0. A few activations in a million lie so near to 0 that rounding decides
+their side, in either program, and one of them moves a gradient by more than the limit. So the biases
+in front of each PReLU are first moved a little, to where no activation is near 0 (--kinks leaves
+them): what the limit then finds is a mistake.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+
+import safetensors_io
+from backbone_reference import make_backbone, normalised
+
+EMBEDDINGS_LIMIT = 1e-4
+GRADIENT_LIMIT = 1e-3
+
+
+def randomise(model, generator):
+    """Weights as initialised; everything that starts as a constant gets a random value."""
+    def around(tensor, centre, spread):
+        noise = torch.rand(tensor.shape, generator=generator) * 2 - 1
+        tensor.copy_(centre + spread * noise)
+
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, torch.nn.PReLU):
+                around(module.weight, 0.25, 0.2)
+            if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+                if module.weight.requires_grad:
+                    around(module.weight, 1.0, 0.5)
+                around(module.bias, 0.0, 0.5)
+                around(module.running_mean, 0.0, 0.5)
+                around(module.running_var, 1.0, 0.5)
+
+
+def widest_gap(values, window=0.02):
+    """The middle of the widest gap between values in [-window, window]."""
+    inside = np.sort(values[np.abs(values) < window])
+    edges = np.concatenate([[-window], inside, [window]])
+    widest = np.argmax(np.diff(edges))
+    return (edges[widest] + edges[widest + 1]) / 2
+
+
+def keep_away_from_kinks(model, x):
+    """One forward pass in float64; each batch norm before a PReLU gets a bias that avoids 0."""
+    last = []
+
+    def remember(module, inputs, output):
+        last[:] = [module]
+
+    def move(module, inputs):
+        (z,) = inputs
+        channels = z.transpose(0, 1).flatten(1).numpy()
+        shift = torch.tensor([widest_gap(channel) for channel in channels])
+        last[0].bias -= shift
+        return z - shift[:, None, None]
+
+    hooks = [m.register_forward_hook(remember) for m in model.modules()
+             if isinstance(m, torch.nn.BatchNorm2d)]
+    hooks += [m.register_forward_pre_hook(move) for m in model.modules()
+              if isinstance(m, torch.nn.PReLU)]
+    statistics = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    model.double().train()
+    with torch.no_grad():
+        model(x.double())
+        for hook in hooks:
+            hook.remove()
+        model.float()
+        for name, buffer in model.named_buffers():
+            buffer.copy_(statistics[name])
+
+
+def run_torch(model, images, d_embeddings, dtype):
+    model = model.to(dtype)
+    x = normalised(images).to(dtype)
+    results = {}
+    with torch.no_grad():
+        results["eval.embeddings"] = model.eval()(x)
+    embeddings = model.train()(x)
+    results["train.embeddings"] = embeddings.detach()
+    model.zero_grad()
+    embeddings.backward(d_embeddings.to(dtype))
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            results["gradient." + name] = parameter.grad
+    for name, tensor in model.state_dict().items():
+        results["after." + name] = tensor
+    return {name: tensor.numpy().astype(np.float64) for name, tensor in results.items()}
+
+
+def run_pfc(program, network, inputs):
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = (str(pathlib.Path(folder) / name) for name in ("in", "out"))
+        safetensors_io.save(source, inputs)
+        subprocess.run([program, network, source, target], check=True)
+        return safetensors_io.load(target)
+
+
+def norm(tensor):
+    return np.linalg.norm(tensor.astype(np.float64))
+
+
+def limit_of(name):
+    return GRADIENT_LIMIT if name.startswith("gradient.") else EMBEDDINGS_LIMIT
+
+
+def compare(network, options):
+    size, batch, seed = options.size, options.batch, options.seed
+    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    model = make_backbone(network, height=size, width=size)
+    randomise(model, generator)
+    images = torch.randint(0, 256, (batch, size, size, 3), dtype=torch.uint8, generator=generator)
+    d_embeddings = torch.randn(batch, 512, generator=generator)
+    if not options.kinks:
+        keep_away_from_kinks(model, normalised(images))
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    inputs = {name: tensor.numpy() for name, tensor in start.items()}
+    pfc = run_pfc(options.program, network, {**inputs, "images": images.numpy(),
+                                     "d_embeddings": d_embeddings.numpy()})
+    single = run_torch(model, images, d_embeddings, torch.float32)
+    model.load_state_dict(start)
+    double = run_torch(model, images, d_embeddings, torch.float64)
+    if set(pfc) != set(double):
+        raise SystemExit(f"{network}: other tensors than PyTorch's: {set(pfc) ^ set(double)}")
+    gradient_length = np.sqrt(sum(norm(t) ** 2 for n, t in double.items() if "gradient." in n))
+    rows = []
+    for name, exact in double.items():
+        scale = norm(exact)
+        if scale < 1e-9 * gradient_length:
+            scale = gradient_length
+        rows.append((name, norm(pfc[name] - exact) / scale, norm(single[name] - exact) / scale,
+                     norm(pfc[name] - single[name]) / scale))
+    return rows
+
+
+def line(network, row, note=""):
+    name, ours, theirs, between = row
+    print(f"{network:9} {name:48} {ours:9.1e} {theirs:9.1e} {between:9.1e} "
+          f"{limit_of(name):9.0e}{note}")
+
+
+def report(network, rows, verbose):
+    """Prints the worst of each kind, and all that fail; the number of failures."""
+    failures = [row for row in rows if not row[3] < limit_of(row[0])]
+    worst = {}
+    for row in rows:
+        kind = row[0] if row[0].endswith("embeddings") else row[0].split(".")[0]
+        if kind not in worst or row[3] > worst[kind][3]:
+            worst[kind] = row
+    for row in rows if verbose else worst.values():
+        line(network, row)
+    for row in failures:
+        line(network, row, "  FAILED")
+    return len(failures)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--networks", nargs="+", default=["r18", "r50", "mbf"])
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--size", type=int, default=112)
+    parser.add_argument("--kinks", action="store_true", help="leave activations near 0")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true", help="every tensor")
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    print(f"{'network':9} {'worst of its kind':48} {'pfc-f64':>9} {'torch-f64':>9} "
+          f"{'pfc-torch':>9} {'limit':>9}")
+    failures = 0
+    for network in options.networks:
+        rows = compare(network, options)
+        failures += report(network, rows, options.verbose)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

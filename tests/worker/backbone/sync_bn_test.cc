@@ -1,0 +1,81 @@
+// Ranks with batch statistics over all of them, against one worker with the whole batch.
+#include <gtest/gtest.h>
+
+#include "tests/support/thread_comm.h"
+#include "tests/worker/backbone/backbone_testing.h"
+
+namespace pfc {
+namespace {
+
+struct Result {
+  std::vector<float> embeddings, gradients, state;
+};
+
+Result run(const BackboneOptions& options, const std::vector<float>& images,
+           const std::vector<float>& d_embeddings) {
+  const auto ops = testing::cpu_ops();
+  const auto net = testing::make_small_network(*ops, options);
+  const testing::OwnedTensor x(*ops, testing::images_shape(options), images);
+  const testing::OwnedTensor d(*ops, {options.batch, options.embedding_size}, d_embeddings);
+  Result result;
+  result.embeddings = testing::host(*ops, net->forward(x.tensor, true, 0));
+  net->backward(d.tensor, false, [](std::int64_t) {});
+  result.gradients = testing::host(*ops, net->gradients());
+  result.state = testing::host(*ops, net->state.flat());
+  return result;
+}
+
+std::vector<float> part(const std::vector<float>& whole, int rank, int parts) {
+  const auto n = static_cast<std::ptrdiff_t>(whole.size()) / parts;
+  return {whole.begin() + rank * n, whole.begin() + (rank + 1) * n};
+}
+
+class SyncBn : public ::testing::TestWithParam<int> {};
+
+TEST_P(SyncBn, RanksTogetherAreOneWorkerWithTheWholeBatch) {
+  const int ranks = GetParam();
+  const BackboneOptions whole = testing::small_options(4 * ranks);
+  std::vector<float> images = testing::random_images(whole);
+  // Ranks with different means and deviations: averaging their variances would not do.
+  for (std::size_t i = 0; i < images.size() / static_cast<std::size_t>(ranks); ++i) {
+    images[i] = 3.f * images[i] + 2.f;
+  }
+  const std::vector<float> d = testing::random_values(whole.batch * whole.embedding_size, 9);
+  const Result expected = run(whole, images, d);
+
+  std::vector<Result> results(static_cast<std::size_t>(ranks));
+  testing::run_ranks(ranks, [&](Comm& comm) {
+    BackboneOptions options = testing::small_options(4);
+    options.sync_bn = &comm;
+    options.rank = comm.rank();
+    results[static_cast<std::size_t>(comm.rank())] =
+        run(options, part(images, comm.rank(), ranks), part(d, comm.rank(), ranks));
+  });
+
+  Result together;
+  together.gradients.assign(expected.gradients.size(), 0.f);
+  for (const Result& r : results) {
+    together.embeddings.insert(together.embeddings.end(), r.embeddings.begin(), r.embeddings.end());
+    for (std::size_t i = 0; i < r.gradients.size(); ++i) together.gradients[i] += r.gradients[i];
+    EXPECT_LT(testing::relative_error(r.state, expected.state), 1e-5);
+  }
+  EXPECT_LT(testing::relative_error(together.embeddings, expected.embeddings), 1e-4);
+  EXPECT_LT(testing::relative_error(together.gradients, expected.gradients), 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, SyncBn, ::testing::Values(1, 2, 3));
+
+TEST(SyncBn, AFailedPeerEndsTheForwardPass) {
+  EXPECT_THROW(testing::run_ranks(2,
+                                  [](Comm& comm) {
+                                    if (comm.rank() == 1) throw CommError("gone");
+                                    BackboneOptions options = testing::small_options(4);
+                                    options.sync_bn = &comm;
+                                    run(options, testing::random_images(options),
+                                        testing::random_values(4 * options.embedding_size, 9));
+                                  }),
+               CommError);
+}
+
+}  // namespace
+}  // namespace pfc
