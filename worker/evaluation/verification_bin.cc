@@ -1,0 +1,142 @@
+#include "worker/evaluation/verification_bin.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <system_error>
+
+#include "common/error.h"
+#include "worker/evaluation/pickle.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = PickleValue::Kind;
+
+// Images of a set may be the same object in the pickle, read once and used in many pairs; but a
+// small file must not become a large set.
+constexpr std::uint64_t kMaxRepeat = 32;
+
+std::vector<std::byte> read_whole(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::error_code ignored;
+  if (!file || !fs::is_regular_file(path, ignored)) {
+    throw InputError(fmt::format("{}: cannot open: {}", path.string(),
+                                 std::generic_category().message(errno ? errno : EISDIR)));
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(file.tellg()));
+  file.seekg(0);
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!file) throw InputError(path.string() + ": cannot read the whole file");
+  return bytes;
+}
+
+/// Takes the pickle's values for what a verification set is made of.
+class SetBuilder {
+ public:
+  SetBuilder(const fs::path& path, std::span<const std::byte> file)
+      : path_(path), origin_(path.string()), file_(file), pickle_(origin_, file) {}
+
+  VerificationSet build() {
+    const std::vector<PickleValue>& parts = sequence(pickle_.root(), "the pickle");
+    if (parts.size() != 2) {
+      fail(fmt::format("found {} parts, expected (images, flags)", parts.size()));
+    }
+    VerificationSet set{.name = path_.stem().string(), .images = {}, .same = {}};
+    add_flags(parts[1], set);
+    const std::vector<PickleValue>& images = sequence(parts[0], "the first part");
+    if (set.same.empty() || images.size() != 2 * set.same.size()) {
+      fail(fmt::format("found {} images and {} flags, expected two images a flag", images.size(),
+                       set.same.size()));
+    }
+    set.images.reserve(images.size());
+    for (const PickleValue& image : images) add_image(image, set);
+    return set;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InputError(fmt::format("{}: {}: this is no verification file", path_.string(), what));
+  }
+
+  const std::vector<PickleValue>& sequence(const PickleValue& v, const char* what) const {
+    if (v.kind != Kind::kSequence) fail(fmt::format("{} is no list or tuple", what));
+    return pickle_.sequence(v);
+  }
+
+  void add_flags(const PickleValue& flags, VerificationSet& set) const {
+    if (flags.kind == Kind::kArray) {
+      for (const std::byte b : pickle_.array(flags).bytes) set.same.push_back(b != std::byte{0});
+      return;
+    }
+    for (const PickleValue& flag : sequence(flags, "the second part")) {
+      const bool number = flag.kind == Kind::kBool || flag.kind == Kind::kInteger;
+      if (!number || (flag.number != 0 && flag.number != 1)) {
+        fail(fmt::format("flag {} is neither true nor false", set.same.size()));
+      }
+      set.same.push_back(flag.number == 1);
+    }
+  }
+
+  void add_image(const PickleValue& image, VerificationSet& set) {
+    const auto bytes = encoded(image);
+    if (!bytes || bytes->empty()) {
+      fail(fmt::format("image {} is neither bytes nor a one-dimensional uint8 array",
+                       set.images.size()));
+    }
+    total_bytes_ += bytes->size();
+    if (total_bytes_ > kMaxRepeat * file_.size()) {
+      fail("the images refer to the same bytes over and over");
+    }
+    set.images.emplace_back(bytes->begin(), bytes->end());
+  }
+
+  [[nodiscard]] std::optional<std::span<const std::byte>> encoded(const PickleValue& image) const {
+    if (image.kind == Kind::kBytes) return image.bytes;
+    if (image.kind != Kind::kArray) return std::nullopt;
+    const PickleArray& array = pickle_.array(image);
+    if (!array.vector || array.dtype != "u1") return std::nullopt;
+    return array.bytes;
+  }
+
+  const fs::path& path_;
+  const std::string origin_;
+  const std::span<const std::byte> file_;
+  const Pickle pickle_;
+  std::uint64_t total_bytes_ = 0;
+};
+
+}  // namespace
+
+VerificationSet read_verification_bin(const fs::path& path) {
+  return parse_verification_bin(path, read_whole(path));
+}
+
+VerificationSet parse_verification_bin(const fs::path& path, std::span<const std::byte> file) {
+  return SetBuilder(path, file).build();
+}
+
+fs::path find_verification_bin(const std::string& target, const fs::path& rec) {
+  std::error_code ignored;
+  const fs::path folder = fs::is_regular_file(rec, ignored) ? rec.parent_path() : rec;
+  std::vector<fs::path> places;
+  if (!fs::path(target).has_parent_path()) {
+    if (fs::path(target).extension() != ".bin") places.push_back(folder / (target + ".bin"));
+    places.push_back(folder / target);
+  }
+  places.emplace_back(target);
+  std::string tried;
+  for (const fs::path& place : places) {
+    if (fs::is_regular_file(place, ignored)) return place;
+    tried += (tried.empty() ? "" : ", ") + place.string();
+  }
+  throw InputError(fmt::format("val_targets: '{}' not found; tried {}", target, tried));
+}
+
+}  // namespace pfc
