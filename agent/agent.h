@@ -1,0 +1,73 @@
+// One host's hand of the coordinator: registers it, starts its workers, watches them, reports.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/outbox.h"
+#include "agent/worker_process.h"
+#include "common/ids.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/reconnecting_stream.h"
+
+namespace pfc {
+
+struct AgentOptions {
+  std::string coordinator;                     ///< host:port
+  std::string host;                            ///< this host's name in the coordinator's --hosts
+  std::filesystem::path worker_program;        ///< the only program that it ever starts
+  std::chrono::milliseconds patience{60'000};  ///< without a coordinator
+  std::chrono::milliseconds grace{5'000};      ///< from SIGTERM to SIGKILL when it ends
+};
+
+/// On the event loop only, which must run on the thread that makes it.
+class Agent {
+ public:
+  /// Why it ended: empty when the coordinator told it to.
+  using Ended = std::function<void(const std::string& problem)>;
+
+  /// `ended` is called once, when no worker is left.
+  Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended);
+  ~Agent();
+
+  /// Ends the workers (SIGTERM, then SIGKILL), then itself.
+  void end(const std::string& problem);
+
+ private:
+  using Stream = ReconnectingStream<proto::AgentMessage, proto::AgentCommand>;
+
+  void connect();
+  void obey(const proto::AgentCommand& command);
+  void start_workers(Generation generation, const proto::StartWorkers& start);
+  void start_worker(Rank rank, int slots);
+  void watch_children();
+  void worker_ended(Rank rank, const ProcessExit& exit,
+                    const std::vector<std::string>& last_stderr);
+  void send_to_workers(int signal);
+  void end_if_alone();
+  [[nodiscard]] proto::AgentMessage message() const;  ///< of the current generation
+  [[nodiscard]] proto::AgentMessage registration() const;
+  void tell(proto::AgentMessage event);
+
+  boost::asio::io_context& loop_;
+  const AgentOptions options_;
+  const Ended ended_;
+  const std::string id_;
+  const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
+  boost::asio::signal_set children_;
+  boost::asio::steady_timer grace_;
+  Outbox outbox_;
+  Generation generation_ = 0;
+  std::map<Rank, std::shared_ptr<WorkerProcess>> workers_;
+  bool ending_ = false;
+  std::string problem_;
+  std::unique_ptr<Stream> stream_;  // last: its threads use what is above
+};
+
+}  // namespace pfc

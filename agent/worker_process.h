@@ -1,0 +1,64 @@
+// One running worker: its process, its output by lines, and its last words.
+#pragma once
+
+#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/line_splitter.h"
+#include "common/child_process.h"
+
+namespace pfc {
+
+/// On the event loop only, which must run on the thread that makes it (the kernel kills the worker
+/// when that thread ends). Shared by its owner and the reads that are under way.
+class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
+ public:
+  struct Handler {
+    std::function<void(bool is_stderr, std::vector<std::string> lines)> output;
+    /// Once: it has ended and all its output has been given.
+    std::function<void(const ProcessExit&, const std::vector<std::string>& last_stderr)> ended;
+  };
+
+  /// Starts it. Throws InputError when that cannot be done.
+  static std::shared_ptr<WorkerProcess> start(boost::asio::io_context& loop,
+                                              const SpawnOptions& options, Handler handler);
+
+  [[nodiscard]] pid_t pid() const { return process_.pid(); }
+  void send(int signal) { process_.send(signal); }
+  /// Some child has ended: looks whether it was this one.
+  void look();
+  /// No more callbacks; the process is killed when the object goes.
+  void abandon();
+
+ private:
+  struct Stream {
+    boost::asio::posix::stream_descriptor pipe;
+    bool is_stderr = false;
+    bool open = true;
+    LineSplitter splitter;
+    std::array<char, 16'384> buffer;
+  };
+
+  WorkerProcess(boost::asio::io_context& loop, const SpawnOptions& options, Handler handler);
+  void read(Stream& stream);
+  void give(const Stream& stream, std::vector<std::string> lines);
+  void end_if_done(bool whatever_is_open);
+
+  ChildProcess process_;
+  Handler handler_;
+  Stream out_;
+  Stream err_;
+  boost::asio::steady_timer drain_;
+  std::deque<std::string> last_stderr_;
+  std::optional<ProcessExit> exit_;
+};
+
+}  // namespace pfc

@@ -1,0 +1,141 @@
+#include "coordinator/cluster_state.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+namespace pfc {
+namespace {
+
+constexpr int kCannotStart = 127;  // what a shell says when there is no such program
+
+/// The last line that says something: where a crashing program wrote why.
+std::string last_words(const std::vector<std::string>& lines) {
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (line->find_first_not_of(" \t\r") != std::string::npos) return *line;
+  }
+  return {};
+}
+
+/// The length of the UTF-8 sequence that the text begins with; 0: none.
+std::size_t utf8_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t length = lead < 0x80             ? 1
+                             : (lead & 0xE0) == 0xC0 ? 2
+                             : (lead & 0xF0) == 0xE0 ? 3
+                             : (lead & 0xF8) == 0xF0 ? 4
+                                                     : 0;
+  if (length == 0 || length > text.size()) return 0;
+  const bool whole = std::all_of(text.begin() + 1, text.begin() + length,
+                                 [](unsigned char c) { return (c & 0xC0) == 0x80; });
+  return whole ? length : 0;
+}
+
+/// Words from outside, fit for the one line that ends the job: UTF-8, printable, not too long.
+std::string one_line(std::string_view text) {
+  constexpr std::size_t kLongest = 1'000;
+  std::string line;
+  while (!text.empty() && line.size() < kLongest) {
+    const std::size_t length = utf8_length(text);
+    const bool control = length == 1 && std::iscntrl(static_cast<unsigned char>(text[0])) != 0;
+    line += length == 0 ? "?" : control ? " " : text.substr(0, length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return line;
+}
+
+bool our_doing(const ClusterState& state) { return state.terminated_at || state.killed_at; }
+
+}  // namespace
+
+HostState* find_host(ClusterState& state, const std::string& name) {
+  const auto host = std::find_if(state.hosts.begin(), state.hosts.end(),
+                                 [&](const HostState& each) { return each.name == name; });
+  return host == state.hosts.end() ? nullptr : &*host;
+}
+
+WorkerState* find_worker(ClusterState& state, Rank rank) {
+  const bool known = rank >= 0 && rank < static_cast<Rank>(state.workers.size());
+  return known ? &state.workers[rank] : nullptr;
+}
+
+bool all_joined(const ClusterState& state) {
+  return std::all_of(state.workers.begin(), state.workers.end(),
+                     [](const WorkerState& worker) { return worker.joined; });
+}
+
+bool all_exited(const ClusterState& state) {
+  return std::all_of(state.workers.begin(), state.workers.end(),
+                     [](const WorkerState& worker) { return worker.exit.has_value(); });
+}
+
+std::string name_of(const WorkerState& worker) {
+  std::string name = "rank " + std::to_string(worker.rank) + " (host " + worker.host + ", slot " +
+                     std::to_string(worker.slot);
+  if (worker.pid != 0) name += ", pid " + std::to_string(worker.pid);
+  return name + ")";
+}
+
+std::string missing_workers(const ClusterState& state) {
+  std::string names;
+  for (const WorkerState& worker : state.workers) {
+    if (!worker.joined) names += (names.empty() ? "" : ", ") + name_of(worker);
+  }
+  return names;
+}
+
+std::string missing_hosts(const ClusterState& state) {
+  std::string names;
+  for (const HostState& host : state.hosts) {
+    if (!host.registered) names += (names.empty() ? "" : ", ") + host.name;
+  }
+  return names;
+}
+
+void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
+                   const std::vector<std::string>& last_stderr, TimePoint now) {
+  if (worker.exit) return;  // an agent that reconnected tells it again
+  worker.exit = exit;
+  if (our_doing(state)) return;
+  const bool told_success = worker.report && (worker.report->outcome == proto::OUTCOME_COMPLETED ||
+                                              worker.report->outcome == proto::OUTCOME_STOPPED);
+  if (worker.report && (!told_success || exit.success())) return;
+  std::string cause = name_of(worker) + ": ";
+  if (told_success) cause += "reported success, then ";
+  cause += describe(exit);
+  if (!worker.report && exit.success()) cause += " without telling the end of its work";
+  if (const std::string words = last_words(last_stderr); !words.empty())
+    cause += ": " + one_line(words);
+  state.failures.push_back({.kind = Failure::Kind::kCrash,
+                            .rank = worker.rank,
+                            .cause = cause,
+                            .at_start = false,
+                            .at = now});
+}
+
+void worker_not_started(ClusterState& state, WorkerState& worker, const std::string& why,
+                        TimePoint now) {
+  if (worker.exit) return;
+  worker.exit = ProcessExit{.code = kCannotStart};
+  state.failures.push_back({.kind = Failure::Kind::kCrash,
+                            .rank = worker.rank,
+                            .cause = name_of(worker) + ": " + one_line(why),
+                            .at_start = true,
+                            .at = now});
+}
+
+void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome outcome,
+                     const std::string& message, TimePoint now) {
+  if (worker.report) return;
+  worker.report = WorkerReport{.outcome = outcome, .message = one_line(message), .at = now};
+  if (outcome == proto::OUTCOME_COMPLETED || outcome == proto::OUTCOME_STOPPED) return;
+  if (our_doing(state)) return;
+  const bool peer = outcome == proto::OUTCOME_COMM_FAILED;
+  state.failures.push_back({.kind = peer ? Failure::Kind::kPeerLost : Failure::Kind::kCrash,
+                            .rank = worker.rank,
+                            .cause = name_of(worker) + ": " + one_line(message),
+                            .at_start = false,
+                            .at = now});
+}
+
+}  // namespace pfc

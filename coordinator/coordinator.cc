@@ -1,0 +1,367 @@
+#include "coordinator/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/version.h"
+#include "coordinator/rank_assignment.h"
+#include "coordinator/status.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+// No wait is longer, whatever a request says.
+constexpr milliseconds kLongestWait = std::chrono::hours{1};
+
+TimePoint deadline_of(std::int64_t timeout_ms, TimePoint now) {
+  return now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, kLongestWait);
+}
+
+Refusal going_away() {
+  return {.kind = Refusal::Kind::kUnavailable, .message = "the coordinator is ending"};
+}
+
+Refusal unknown_rank(Rank rank) {
+  return {.kind = Refusal::Kind::kInvalid, .message = "there is no rank " + std::to_string(rank)};
+}
+
+}  // namespace
+
+Coordinator::Coordinator(boost::asio::io_context& loop, CoordinatorOptions options,
+                         Terminal& terminal, Finished finished)
+    : timer_(loop),
+      options_(std::move(options)),
+      terminal_(terminal),
+      finished_(std::move(finished)) {
+  state_.started_at = Clock::now();
+  for (const HostSpec& host : options_.hosts) {
+    state_.hosts.push_back({.name = host.name, .slots = host.slots, .local = host.local});
+  }
+}
+
+void Coordinator::start(const std::string& address) {
+  state_.address = address;
+  state_.started_at = Clock::now();
+  tick();
+}
+
+void Coordinator::stop(const std::string& reason, bool urgent) {
+  if (!state_.stop) {
+    state_.stop = StopRequest{.reason = reason, .urgent = urgent, .at = Clock::now()};
+  }
+  state_.stop->urgent = state_.stop->urgent || urgent;
+  advance();
+}
+
+void Coordinator::close() {
+  closed_ = true;
+  timer_.cancel();
+  joins_.clear(going_away());
+  values_.clear(going_away());
+  for (const auto& [host, link] : std::exchange(agents_, {})) {
+    proto::AgentCommand command;
+    command.mutable_shut_down();
+    link->send(std::move(command));
+    link->close(going_away());
+  }
+  for (const auto& [rank, link] : std::exchange(workers_, {})) link->close(going_away());
+}
+
+proto::StatusReply Coordinator::status() const {
+  return make_status(state_, progress_, reason_, over_, Clock::now());
+}
+
+void Coordinator::tick() {
+  timer_.expires_after(options_.tick);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error && !closed_) tick();
+  });
+  values_.expire(Clock::now());
+  joins_.update(state_, options_.job_json, Clock::now());
+  advance();
+}
+
+void Coordinator::advance() {
+  while (!over_ && !closed_) {
+    const TimePoint now = Clock::now();
+    const Decision decision = decide(state_, options_.rendezvous, now);
+    const bool is_new = std::exchange(reason_, decision.reason) != decision.reason;
+    // What begins or ends the job is told in a line of its own.
+    const bool told = decision.action == Action::kStartGeneration ||
+                      decision.action == Action::kFail || decision.action == Action::kFinish;
+    if (is_new && !told) terminal_.note(reason_);
+    if (decision.action == Action::kWait) return;
+    perform(decision, now);
+  }
+}
+
+void Coordinator::perform(const Decision& decision, TimePoint now) {
+  switch (decision.action) {
+    case Action::kWait:
+      return;
+    case Action::kStartGeneration:
+      return start_generation(decision.members, now);
+    case Action::kFail:
+      for (const Failure& failure : decision.failures) state_.failures.push_back(failure);
+      return;
+    case Action::kAskToStop:
+      state_.stop_sent = true;
+      return ask_workers_to_stop();
+    case Action::kTerminate:
+      state_.terminated_at = now;
+      return signal_workers(false);
+    case Action::kKill:
+      state_.killed_at = now;
+      return signal_workers(true);
+    case Action::kFinish:
+      over_ = true;
+      terminal_.clear_progress();
+      return finished_(verdict(state_));
+  }
+}
+
+void Coordinator::start_generation(const std::vector<Member>& members, TimePoint now) {
+  state_.generation += 1;
+  state_.generation_started_at = now;
+  state_.workers.clear();
+  for (const Member& member : members) {
+    state_.workers.push_back({.rank = member.rank,
+                              .host = member.host,
+                              .slot = member.slot,
+                              .last_heard = now,
+                              .last_moved = now});
+  }
+  terminal_.note("generation " + std::to_string(state_.generation) + ": starting " +
+                 std::to_string(members.size()) + " workers");
+  for (const HostState& host : state_.hosts) send_start(host.name);
+}
+
+void Coordinator::send_start(const std::string& host) {
+  const auto link = agents_.find(host);
+  if (link == agents_.end()) return;  // sent when it has reconnected
+  proto::AgentCommand command;
+  command.set_generation(state_.generation);
+  for (const WorkerState& worker : state_.workers) {
+    if (worker.host != host) continue;
+    proto::StartWorkers::Slot* slot = command.mutable_start()->add_slots();
+    slot->set_rank(worker.rank);
+    slot->set_local_rank(worker.slot);
+  }
+  if (command.has_start()) link->second->send(std::move(command));
+}
+
+void Coordinator::signal_workers(bool kill) {
+  proto::AgentCommand command;
+  command.set_generation(state_.generation);
+  command.mutable_signal()->set_kill(kill);
+  for (const auto& [host, link] : agents_) link->send(command);
+}
+
+void Coordinator::ask_workers_to_stop() {
+  proto::WorkerCommand command;
+  command.set_stop(true);
+  for (const auto& [rank, link] : workers_) link->send(command);
+}
+
+// Agents.
+
+HostState* Coordinator::match_host(const std::string& name, const std::string& peer) {
+  const auto short_name = [](const std::string& host) { return host.substr(0, host.find('.')); };
+  if (HostState* host = find_host(state_, name)) return host;
+  if (HostState* host = find_host(state_, peer)) return host;
+  if (HostState* host = find_host(state_, short_name(name))) return host;
+  const auto same_short_name =
+      std::find_if(state_.hosts.begin(), state_.hosts.end(), [&](const HostState& each) {
+        return !std::isdigit(static_cast<unsigned char>(each.name.front())) &&
+               short_name(each.name) == name;
+      });
+  return same_short_name == state_.hosts.end() ? nullptr : &*same_short_name;
+}
+
+std::string Coordinator::reachable_address(const HostState& host, const std::string& peer) const {
+  if (!host.local) return peer;
+  const auto remote = std::find_if(state_.hosts.begin(), state_.hosts.end(),
+                                   [](const HostState& each) { return !each.local; });
+  return remote == state_.hosts.end() ? "127.0.0.1" : address_towards(remote->name);
+}
+
+std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
+    const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
+  if (closed_) return going_away();
+  const auto refuse = [](std::string message) {
+    return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
+  };
+  if (registration.version() != version()) {
+    return refuse("host " + registration.host() + " runs pfc " + registration.version() +
+                  ", the coordinator " + version() + ": install the same version");
+  }
+  HostState* host = match_host(registration.host(), peer);
+  if (host == nullptr) {
+    return refuse("host " + registration.host() + " (" + peer +
+                  ") is not in the coordinator's --hosts; start the agent with --host NAME as it "
+                  "is written there");
+  }
+  if (host->registered && host->agent_id != registration.agent_id()) {
+    return refuse("host " + host->name + " has an agent already");
+  }
+  if (const auto old = agents_.find(host->name); old != agents_.end()) {
+    old->second->close({.kind = Refusal::Kind::kUnavailable, .message = "replaced"});
+  }
+  agents_[host->name] = &link;
+  host->registered = true;
+  host->agent_id = registration.agent_id();
+  host->address = reachable_address(*host, peer);
+  host->cores = registration.cores();
+  host->devices.assign(registration.devices().begin(), registration.devices().end());
+  host->last_heard = Clock::now();
+  proto::AgentCommand welcome;
+  welcome.set_generation(state_.generation);
+  welcome.mutable_registered()->set_host(host->name);
+  link.send(std::move(welcome));
+  send_start(host->name);
+  if (state_.terminated_at) signal_workers(state_.killed_at.has_value());
+  advance();
+  return Registered{.host = host->name};
+}
+
+void Coordinator::agent_said(const std::string& host, const proto::AgentMessage& message) {
+  if (HostState* known = find_host(state_, host)) known->last_heard = Clock::now();
+  if (!closed_) worker_event(host, message);
+}
+
+void Coordinator::worker_event(const std::string& host, const proto::AgentMessage& message) {
+  if (message.has_output()) {
+    for (const std::string& line : message.output().lines()) {
+      terminal_.worker_line(message.output().rank(), message.output().is_stderr(), line);
+    }
+    return;
+  }
+  const Rank rank = message.has_started() ? message.started().rank() : message.exited().rank();
+  WorkerState* worker = find_worker(state_, rank);
+  if (worker == nullptr || worker->host != host) return;
+  if (message.has_started()) {
+    worker->pid = static_cast<pid_t>(message.started().pid());
+    return;
+  }
+  if (!message.has_exited()) return;
+  const proto::WorkerExited& exited = message.exited();
+  if (!exited.not_started().empty()) {
+    worker_not_started(state_, *worker, exited.not_started(), Clock::now());
+  } else {
+    worker_exited(state_, *worker, {.code = exited.code(), .signal = exited.signal()},
+                  {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now());
+  }
+  advance();
+}
+
+void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
+  // The host keeps its lease until it has been silent for too long: its agent may reconnect.
+  const auto found = agents_.find(host);
+  if (found != agents_.end() && found->second == &link) agents_.erase(found);
+}
+
+void Coordinator::local_agent_ended(const ProcessExit& exit) {
+  for (const HostState& host : state_.hosts) {
+    if (!host.local) continue;
+    const TimePoint now = Clock::now();
+    state_.failures.push_back({.kind = Failure::Kind::kCrash,
+                               .rank = {},
+                               .cause = "host " + host.name + ": pfc-agent " + describe(exit),
+                               .at_start = state_.generation == 0,
+                               .at = now});
+    // Its workers ended with it: nobody is left to tell how.
+    for (WorkerState& worker : state_.workers) {
+      if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
+    }
+  }
+  advance();
+}
+
+// Workers.
+
+void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer) {
+  if (closed_) return answer(going_away());
+  WorkerState* worker = find_worker(state_, request.rank());
+  if (worker == nullptr) return answer(unknown_rank(request.rank()));
+  const TimePoint now = Clock::now();
+  worker->joined = true;
+  worker->last_heard = now;
+  joins_.wait(request.rank(), now, deadline_of(request.timeout_ms(), now), std::move(answer));
+  joins_.update(state_, options_.job_json, now);
+  if (all_joined(state_)) {
+    // The last one's arrival starts everybody's heartbeats.
+    for (WorkerState& each : state_.workers) each.last_heard = now;
+  }
+  advance();
+}
+
+bool Coordinator::attach_worker(Rank rank, WorkerLink& link) {
+  if (closed_ || find_worker(state_, rank) == nullptr) return false;
+  if (const auto old = workers_.find(rank); old != workers_.end()) {
+    old->second->close({.kind = Refusal::Kind::kUnavailable, .message = "replaced"});
+  }
+  workers_[rank] = &link;
+  proto::WorkerCommand hello;
+  hello.set_stop(state_.stop_sent);
+  link.send(hello);
+  return true;
+}
+
+void Coordinator::worker_said(const proto::WorkerMessage& message) {
+  WorkerState* worker = find_worker(state_, message.rank());
+  if (worker == nullptr) return;
+  const TimePoint now = Clock::now();
+  worker->last_heard = now;
+  if (message.has_progress()) note_progress(*worker, message.progress(), now);
+}
+
+void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
+                                TimePoint now) {
+  if (worker.report) return;  // overtaken by the last one, which came with the report
+  metrics_.add_progress(worker, progress);
+  worker_progressed(worker, progress, now);
+  progress_.update(state_, now);
+  if (worker.rank == 0) terminal_.progress(progress_line(progress_));
+}
+
+void Coordinator::worker_link_closed(Rank rank, WorkerLink& link) {
+  const auto found = workers_.find(rank);
+  if (found != workers_.end() && found->second == &link) workers_.erase(found);
+}
+
+void Coordinator::finish(const proto::FinishRequest& request, Answer<proto::FinishReply> answer) {
+  WorkerState* worker = find_worker(state_, request.rank());
+  if (worker == nullptr) return answer(unknown_rank(request.rank()));
+  const TimePoint now = Clock::now();
+  worker->last_heard = now;
+  if (request.has_progress()) note_progress(*worker, request.progress(), now);
+  worker_reported(state_, *worker, request.outcome(), request.message(), now);
+  answer(proto::FinishReply());
+  advance();
+}
+
+void Coordinator::set_value(const proto::SetValueRequest& request,
+                            Answer<proto::SetValueReply> answer) {
+  if (closed_) return answer(going_away());
+  if (values_.set(request.key(), request.value())) return answer(proto::SetValueReply());
+  answer(Refusal{.kind = Refusal::Kind::kInvalid,
+                 .message = "key or value too large: keys are at most " +
+                            std::to_string(KeyValues::kMaxKey) + " bytes, all together " +
+                            std::to_string(KeyValues::kMaxBytes)});
+}
+
+void Coordinator::get_value(const proto::GetValueRequest& request,
+                            Answer<proto::GetValueReply> answer) {
+  if (closed_) return answer(going_away());
+  values_.get(request.key(), deadline_of(request.timeout_ms(), Clock::now()),
+              [answer](std::variant<std::string, Refusal> result) {
+                if (auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
+                proto::GetValueReply reply;
+                reply.set_value(std::get<std::string>(std::move(result)));
+                answer(std::move(reply));
+              });
+}
+
+}  // namespace pfc

@@ -1,0 +1,135 @@
+#include "coordinator/health.h"
+
+#include <algorithm>
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Heartbeats come every second, so three are missing without doubt; and no peer gives up sooner.
+constexpr milliseconds kSuspicious{4'000};
+
+milliseconds elapsed(TimePoint from, TimePoint now) {
+  return std::chrono::duration_cast<milliseconds>(now - from);
+}
+
+std::string seconds(milliseconds time) {
+  if (time < milliseconds{1'000}) return std::to_string(time.count()) + " ms";
+  return std::to_string(time.count() / 1000) + " s";
+}
+
+std::string silence_of(const WorkerState& worker, TimePoint now) {
+  const std::string seen = last_seen(worker);
+  return name_of(worker) + ": silent for " + seconds(elapsed(worker.last_heard, now)) +
+         (seen.empty() ? "" : "; " + seen);
+}
+
+Failure failure(Failure::Kind kind, std::string cause, TimePoint now, bool at_start) {
+  return {.kind = kind, .rank = {}, .cause = std::move(cause), .at_start = at_start, .at = now};
+}
+
+Failure about(const WorkerState& worker, std::string cause, TimePoint now) {
+  Failure suspect = failure(Failure::Kind::kSilence, std::move(cause), now, false);
+  suspect.rank = worker.rank;
+  return suspect;
+}
+
+std::optional<Failure> overdue_start(const ClusterState& state, const HealthLimits& limits,
+                                     TimePoint now) {
+  if (state.generation == 0) {
+    if (elapsed(state.started_at, now) < limits.start) return {};
+    const std::string missing = missing_hosts(state);
+    if (missing.empty()) return {};
+    const bool several = missing.find(',') != std::string::npos;
+    const std::string who = (several ? "hosts " : "host ") + missing;
+    return failure(Failure::Kind::kCrash,
+                   who + ": no agent has registered after " + seconds(limits.start) + "; " +
+                       agent_command(state.address, several ? "NAME" : missing),
+                   now, true);
+  }
+  if (all_joined(state) || elapsed(state.generation_started_at, now) < limits.start) return {};
+  return failure(Failure::Kind::kCrash,
+                 missing_workers(state) + " has not joined after " + seconds(limits.start), now,
+                 true);
+}
+
+std::optional<Failure> silent_host(const ClusterState& state, const HealthLimits& limits,
+                                   TimePoint now) {
+  for (const HostState& host : state.hosts) {
+    if (!host.registered || elapsed(host.last_heard, now) < limits.silence) continue;
+    return failure(Failure::Kind::kSilence,
+                   "host " + host.name + ": its agent has been silent for " +
+                       seconds(elapsed(host.last_heard, now)),
+                   now, state.generation == 0);
+  }
+  return {};
+}
+
+std::optional<Failure> late_worker(const ClusterState& state, const HealthLimits& limits,
+                                   TimePoint now) {
+  if (!all_joined(state)) return {};
+  for (const WorkerState& worker : state.workers) {
+    if (worker.exit) continue;
+    if (worker.report && elapsed(worker.report->at, now) >= limits.leave) {
+      return about(worker,
+                   name_of(worker) + ": told the end of its work, but still runs after " +
+                       seconds(limits.leave),
+                   now);
+    }
+    if (!worker.report && elapsed(worker.last_heard, now) >= limits.silence) {
+      return about(worker, silence_of(worker, now), now);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void worker_progressed(WorkerState& worker, const proto::Progress& progress, TimePoint now) {
+  const bool moved = !worker.training || progress.step() != worker.progress.step() ||
+                     progress.phase() != worker.progress.phase();
+  if (moved) worker.last_moved = now;
+  worker.training = true;
+  worker.progress = progress;
+  worker.progress.clear_phases();  // samples of the past, kept by the metrics
+}
+
+std::optional<Failure> find_overdue(const ClusterState& state, const HealthLimits& limits,
+                                    TimePoint now) {
+  if (auto late = overdue_start(state, limits, now)) return late;
+  if (auto late = silent_host(state, limits, now)) return late;
+  return late_worker(state, limits, now);
+}
+
+std::optional<Failure> find_suspect(const ClusterState& state, TimePoint now) {
+  const WorkerState* silent = nullptr;
+  const WorkerState* stuck = nullptr;
+  for (const WorkerState& worker : state.workers) {
+    if (worker.exit || worker.report) continue;
+    if (silent == nullptr || worker.last_heard < silent->last_heard) silent = &worker;
+    if (stuck == nullptr || worker.last_moved < stuck->last_moved) stuck = &worker;
+  }
+  if (silent != nullptr && elapsed(silent->last_heard, now) >= kSuspicious) {
+    return about(*silent, silence_of(*silent, now), now);
+  }
+  if (stuck == nullptr || !stuck->training || elapsed(stuck->last_moved, now) < kSuspicious)
+    return {};
+  std::string cause = name_of(*stuck) + ": alive, but stuck for " +
+                      seconds(elapsed(stuck->last_moved, now)) + "; " + last_seen(*stuck);
+  if (!state.failures.empty()) cause += "; its peers gave up: " + state.failures.front().cause;
+  return about(*stuck, std::move(cause), now);
+}
+
+std::string agent_command(const std::string& coordinator, const std::string& host) {
+  return "run there: pfc-agent --coordinator " + coordinator + " --host " + host;
+}
+
+std::string last_seen(const WorkerState& worker) {
+  if (!worker.training) return {};
+  std::string text = "last seen at step " + std::to_string(worker.progress.step());
+  if (!worker.progress.phase().empty()) text += " in " + worker.progress.phase();
+  return text;
+}
+
+}  // namespace pfc

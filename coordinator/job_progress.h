@@ -1,0 +1,47 @@
+// How far the whole job is, and when it will be done.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "coordinator/cluster_state.h"
+
+namespace pfc {
+
+/// Rank 0's step and loss; samples per second of all workers together.
+class JobProgress {
+ public:
+  /// To be called after a worker's progress has been noted in the state.
+  void update(const ClusterState& state, TimePoint now);
+
+  [[nodiscard]] bool known() const { return first_.has_value(); }
+  [[nodiscard]] std::int64_t step() const { return step_; }
+  [[nodiscard]] std::int64_t total_steps() const { return total_steps_; }
+  [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  [[nodiscard]] double loss() const { return loss_; }
+  [[nodiscard]] double samples_per_second() const { return samples_per_second_; }
+  /// At the mean pace since the first report (evaluations and checkpoints included).
+  [[nodiscard]] std::optional<double> remaining_seconds() const { return remaining_seconds_; }
+
+ private:
+  struct Point {
+    std::int64_t step = 0;
+    TimePoint at;
+  };
+  std::optional<Point> first_;
+  std::int64_t step_ = 0;
+  std::int64_t total_steps_ = 0;
+  std::int64_t epoch_ = 0;
+  double loss_ = 0;
+  double samples_per_second_ = 0;
+  std::optional<double> remaining_seconds_;
+};
+
+/// "step 120/2000 (6 %)  epoch 3  loss 12.3450  884.4 samples/s  12 min left"
+std::string progress_line(const JobProgress& progress);
+
+/// "45 s", "12 min", "3 h 20 min", "2 days 4 h"
+std::string duration_text(double seconds);
+
+}  // namespace pfc

@@ -1,0 +1,120 @@
+#include "coordinator/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include "common/version.h"
+
+namespace pfc {
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildGauge;
+using prometheus::BuildHistogram;
+using prometheus::Labels;
+using prometheus::Registry;
+
+using CounterFamily = prometheus::Family<prometheus::Counter>;
+using GaugeFamily = prometheus::Family<prometheus::Gauge>;
+using HistogramFamily = prometheus::Family<prometheus::Histogram>;
+
+GaugeFamily& gauge(Registry& registry, const char* name, const char* help) {
+  return BuildGauge().Name(name).Help(help).Register(registry);
+}
+
+CounterFamily& counter(Registry& registry, const char* name, const char* help) {
+  return BuildCounter().Name(name).Help(help).Register(registry);
+}
+
+Labels labels_of(const WorkerState& worker) {
+  return {{"rank", std::to_string(worker.rank)}, {"host", worker.host}};
+}
+
+/// What a total that a worker tells adds to the counter. A worker that was started again begins
+/// again at 0.
+double increase(double before, double after) { return after >= before ? after - before : after; }
+
+// One phase of a step: from a millisecond on a GPU to a minute for an evaluation on a CPU.
+const prometheus::Histogram::BucketBoundaries kPhaseSeconds{
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60};
+
+}  // namespace
+
+struct Metrics::Families {
+  Registry registry;
+  GaugeFamily& build_info = gauge(registry, "pfc_build_info", "Version of the coordinator");
+  GaugeFamily& generation = gauge(registry, "pfc_job_generation", "Current generation");
+  GaugeFamily& step = gauge(registry, "pfc_job_step", "Optimizer steps done");
+  GaugeFamily& total = gauge(registry, "pfc_job_total_steps", "Optimizer steps of the whole job");
+  GaugeFamily& epoch = gauge(registry, "pfc_job_epoch", "Epoch, from 0");
+  GaugeFamily& loss = gauge(registry, "pfc_job_loss", "Loss of the last step, mean of all workers");
+  GaugeFamily& speed =
+      gauge(registry, "pfc_job_samples_per_second", "Images a second, all workers together");
+  GaugeFamily& up = gauge(registry, "pfc_worker_up", "1: the worker runs and has joined");
+  GaugeFamily& worker_step = gauge(registry, "pfc_worker_step", "Optimizer steps of the worker");
+  GaugeFamily& worker_speed =
+      gauge(registry, "pfc_worker_samples_per_second", "Images a second of the worker");
+  GaugeFamily& memory = gauge(registry, "pfc_worker_device_memory_used_bytes",
+                              "Memory that the worker uses on its device");
+  HistogramFamily& phase = BuildHistogram()
+                               .Name("pfc_worker_phase_seconds")
+                               .Help("Time of each phase of a training step, all workers")
+                               .Register(registry);
+  CounterFamily& data_wait =
+      counter(registry, "pfc_worker_data_wait_seconds_total", "Time that training waited for data");
+  CounterFamily& comm_bytes =
+      counter(registry, "pfc_worker_comm_bytes_total", "Bytes given to collectives");
+  CounterFamily& comm_calls =
+      counter(registry, "pfc_worker_comm_calls_total", "Collectives called");
+  CounterFamily& skipped =
+      counter(registry, "pfc_worker_skipped_images_total", "Damaged images that were skipped");
+};
+
+Metrics::Metrics() : families_(std::make_unique<Families>()) {
+  families_->build_info.Add({{"version", version()}}).Set(1);
+}
+
+Metrics::~Metrics() = default;
+
+void Metrics::add_progress(const WorkerState& before, const proto::Progress& progress) {
+  Families& f = *families_;
+  const Labels labels = labels_of(before);
+  const proto::Progress& old = before.progress;
+  const auto add = [&labels](CounterFamily& family, auto from, auto to) {
+    family.Add(labels).Increment(increase(static_cast<double>(from), static_cast<double>(to)));
+  };
+  add(f.data_wait, old.data_wait_seconds(), progress.data_wait_seconds());
+  add(f.comm_bytes, old.comm_bytes(), progress.comm_bytes());
+  add(f.comm_calls, old.comm_calls(), progress.comm_calls());
+  add(f.skipped, old.skipped_images(), progress.skipped_images());
+  for (const proto::PhaseSeconds& sample : progress.phases()) {
+    f.phase.Add({{"phase", sample.phase()}}, kPhaseSeconds).Observe(sample.seconds());
+  }
+}
+
+std::string Metrics::text(const ClusterState& state, const JobProgress& progress) {
+  Families& f = *families_;
+  f.generation.Add({}).Set(static_cast<double>(state.generation));
+  f.step.Add({}).Set(static_cast<double>(progress.step()));
+  f.total.Add({}).Set(static_cast<double>(progress.total_steps()));
+  f.epoch.Add({}).Set(static_cast<double>(progress.epoch()));
+  f.loss.Add({}).Set(progress.loss());
+  f.speed.Add({}).Set(progress.samples_per_second());
+  for (const WorkerState& worker : state.workers) {
+    const Labels labels = labels_of(worker);
+    const bool runs = worker.joined && !worker.exit;
+    f.up.Add(labels).Set(runs ? 1 : 0);
+    f.worker_step.Add(labels).Set(static_cast<double>(worker.progress.step()));
+    f.worker_speed.Add(labels).Set(runs ? worker.progress.samples_per_second() : 0);
+    if (!worker.training) continue;  // its device is not known yet
+    Labels with_device = labels;
+    with_device["device"] = worker.progress.device();
+    f.memory.Add(with_device).Set(static_cast<double>(worker.progress.memory_used_bytes()));
+  }
+  return prometheus::TextSerializer().Serialize(f.registry.Collect());
+}
+
+}  // namespace pfc

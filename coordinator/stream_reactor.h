@@ -1,0 +1,87 @@
+// One bidirectional gRPC stream, seen from the event loop.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <deque>
+#include <functional>
+#include <utility>
+
+#include "coordinator/coordinator.h"
+
+namespace pfc {
+
+grpc::Status to_status(const Refusal& refusal);
+
+/// gRPC calls On...() on its own threads; each posts to the loop, where everything below happens.
+/// Deletes itself after closed().
+template <typename In, typename Command>
+class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Link<Command> {
+ public:
+  struct Handler {
+    std::function<void(StreamReactor&, const In&)> message;
+    std::function<void(StreamReactor&)> closed;
+  };
+
+  StreamReactor(boost::asio::io_context& loop, Handler handler)
+      : loop_(loop), handler_(std::move(handler)) {
+    this->StartRead(&incoming_);
+  }
+
+  void send(Command command) override {
+    if (closing_) return;
+    outgoing_.push_back(std::move(command));
+    if (outgoing_.size() == 1) this->StartWrite(&outgoing_.front());
+  }
+
+  /// What was sent before is written first.
+  void close(const Refusal& why) override {
+    if (closing_) return;
+    closing_ = true;
+    why_ = to_status(why);
+    if (outgoing_.empty()) this->Finish(why_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      boost::asio::post(loop_, [this] { close({.message = "the other side has closed"}); });
+      return;
+    }
+    boost::asio::post(loop_, [this, message = std::move(incoming_)] {
+      if (!closing_) handler_.message(*this, message);
+    });
+    incoming_ = In();
+    this->StartRead(&incoming_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    boost::asio::post(loop_, [this, ok] {
+      outgoing_.pop_front();
+      if (!ok) outgoing_.clear();
+      if (!outgoing_.empty()) {
+        this->StartWrite(&outgoing_.front());
+      } else if (closing_) {
+        this->Finish(why_);
+      }
+    });
+  }
+
+  void OnDone() override {
+    boost::asio::post(loop_, [this] {
+      handler_.closed(*this);
+      delete this;
+    });
+  }
+
+ private:
+  boost::asio::io_context& loop_;
+  const Handler handler_;
+  In incoming_;                   // gRPC's between StartRead and OnReadDone
+  std::deque<Command> outgoing_;  // the first one is being written
+  bool closing_ = false;
+  grpc::Status why_;
+};
+
+}  // namespace pfc

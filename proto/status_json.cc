@@ -1,0 +1,62 @@
+#include "proto/status_json.h"
+
+namespace pfc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json host_json(const proto::HostStatus& host) {
+  return {{"name", host.name()},
+          {"slots", host.slots()},
+          {"registered", host.registered()},
+          {"address", host.address()},
+          {"cores", host.cores()},
+          {"devices", std::vector<std::string>(host.devices().begin(), host.devices().end())},
+          {"silent_seconds", host.silent_seconds()}};
+}
+
+Json worker_json(const proto::WorkerStatus& worker) {
+  const proto::Progress& progress = worker.progress();
+  return {{"rank", worker.rank()},
+          {"host", worker.host()},
+          {"slot", worker.slot()},
+          {"pid", worker.pid()},
+          {"state", worker.state()},
+          {"silent_seconds", worker.silent_seconds()},
+          {"stuck_seconds", worker.stuck_seconds()},
+          {"step", progress.step()},
+          {"phase", progress.phase()},
+          {"loss", progress.loss()},
+          {"samples_per_second", progress.samples_per_second()},
+          {"data_wait_seconds", progress.data_wait_seconds()},
+          {"memory_used_bytes", progress.memory_used_bytes()},
+          {"device", progress.device()},
+          {"comm_bytes", progress.comm_bytes()},
+          {"comm_calls", progress.comm_calls()},
+          {"skipped_images", progress.skipped_images()}};
+}
+
+}  // namespace
+
+Json to_json(const proto::StatusReply& status) {
+  Json hosts = Json::array();
+  for (const proto::HostStatus& host : status.hosts()) hosts.push_back(host_json(host));
+  Json workers = Json::array();
+  for (const proto::WorkerStatus& worker : status.workers()) workers.push_back(worker_json(worker));
+  const bool remaining_known = status.remaining_seconds() >= 0;
+  return {{"state", status.state()},
+          {"reason", status.reason()},
+          {"generation", status.generation()},
+          {"uptime_seconds", status.uptime_seconds()},
+          {"step", status.step()},
+          {"total_steps", status.total_steps()},
+          {"epoch", status.epoch()},
+          {"loss", status.loss()},
+          {"samples_per_second", status.samples_per_second()},
+          {"remaining_seconds", remaining_known ? Json(status.remaining_seconds()) : Json()},
+          {"hosts", std::move(hosts)},
+          {"workers", std::move(workers)},
+          {"version", status.version()}};
+}
+
+}  // namespace pfc

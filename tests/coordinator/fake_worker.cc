@@ -1,0 +1,106 @@
+// A worker that trains nothing: joins, talks to its peers through the store, reports, and ends as
+// FAKE_WORKER says: "complete", "until_stop", or "WHAT:RANK" for what befalls that one rank while
+// the others find their peer gone.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include "common/error.h"
+#include "worker/coordinator_client.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using pfc::CoordinatorClient;
+
+struct Fate {
+  std::string what;
+  int rank = -1;
+};
+
+Fate read_fate() {
+  const char* text = std::getenv("FAKE_WORKER");
+  const std::string all = text == nullptr ? "complete" : text;
+  const std::size_t colon = all.find(':');
+  if (colon == std::string::npos) return {.what = all};
+  return {.what = all.substr(0, colon), .rank = std::stoi(all.substr(colon + 1))};
+}
+
+/// What a collective does: every rank meets every other in each step.
+void meet(CoordinatorClient& client, const pfc::Membership& self, int step) {
+  const auto key = [&](int rank) {
+    return "step/" + std::to_string(step) + "/" + std::to_string(rank);
+  };
+  client.set(key(self.rank), {'x'});
+  for (int peer = 0; peer < self.world_size; ++peer) client.get(key(peer), 1000ms);
+}
+
+int suffer(CoordinatorClient& client, const std::string& what) {
+  if (what == "killed") raise(SIGKILL);
+  if (what == "exits") {
+    std::cerr << "out of luck" << std::endl;
+    return 7;
+  }
+  if (what == "fails") {
+    client.finish(CoordinatorClient::Outcome::kFailed, "loss is not finite at step 3");
+    return 1;
+  }
+  if (what == "bad_input") {
+    client.finish(CoordinatorClient::Outcome::kFailed, "train.rec: no such file");
+    return 2;
+  }
+  if (what == "stubborn") {
+    signal(SIGTERM, SIG_IGN);
+    while (true) std::this_thread::sleep_for(1h);
+  }
+  return 0;  // "leaves": without a word
+}
+
+int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& fate) {
+  const pfc::Membership& self = joined.membership;
+  std::cout << "world size " << self.world_size << ", threads " << std::getenv("OMP_NUM_THREADS")
+            << std::endl;
+  const int steps = fate.what == "until_stop" ? 1'000'000 : 5;
+  for (int step = 1; step <= steps; ++step) {
+    if (client.stop_requested()) {
+      client.finish(CoordinatorClient::Outcome::kStopped, "");
+      return 0;
+    }
+    if (step == 3 && self.rank == fate.rank) return suffer(client, fate.what);
+    if (fate.what != "until_stop") meet(client, self, step);
+    pfc::Progress progress;
+    progress.step = step;
+    progress.total_steps = steps;
+    progress.phase = "forward";
+    progress.loss = 1.0 / step;
+    progress.samples_per_second = 100;
+    progress.device = "cpu";
+    progress.phases = {{.phase = "forward", .seconds = 0.01}};
+    client.report(progress);
+    if (fate.what == "until_stop") std::this_thread::sleep_for(20ms);
+  }
+  client.finish(CoordinatorClient::Outcome::kCompleted, "");
+  return 0;
+}
+
+}  // namespace
+
+// pfc-worker --coordinator ADDRESS --rank R --generation G
+int main(int argc, char** argv) {
+  if (argc != 7) return 64;
+  const pfc::Rank rank = std::stoi(argv[4]);
+  const Fate fate = read_fate();
+  if (fate.what == "never_joins" && rank == fate.rank) pause();
+  const auto client = pfc::connect_to_coordinator(
+      {.address = argv[2], .rank = rank, .generation = std::stoll(argv[6])});
+  try {
+    return work(*client, client->join(30s), fate);
+  } catch (const pfc::CommError& error) {
+    client->finish(CoordinatorClient::Outcome::kCommFailed, error.what());
+    return 1;
+  }
+}
