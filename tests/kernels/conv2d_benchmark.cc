@@ -1,0 +1,141 @@
+// Every convolution of r18, r50 and mbf at batch 32: GFLOP/s, and the time in a training step.
+
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/make_ops.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::int64_t kBatch = 32;
+
+// A convolution, and how often it stands in a network.
+struct Layer {
+  const char* network;
+  Conv2dShape shape;
+  int count;
+};
+
+Conv2dShape conv(std::int64_t size, std::int64_t in_c, std::int64_t out_c, int kernel, int stride,
+                 std::int64_t groups = 1) {
+  return {.batch = kBatch,
+          .in_h = size,
+          .in_w = size,
+          .in_c = in_c,
+          .out_c = out_c,
+          .kernel = kernel,
+          .stride = stride,
+          .pad = kernel == 7 ? 0 : kernel / 2,
+          .groups = groups};
+}
+
+// design §3.1: a stem, then four stages that halve the image in their first block.
+std::vector<Layer> iresnet(const char* name, const std::array<int, 4>& blocks) {
+  std::vector<Layer> layers{{name, conv(112, 3, 64, 3, 1), 1}};
+  std::int64_t size = 112, in = 64, out = 64;
+  for (const int count : blocks) {
+    layers.push_back({name, conv(size, in, out, 3, 1), 1});
+    layers.push_back({name, conv(size, out, out, 3, 2), 1});
+    layers.push_back({name, conv(size, in, out, 1, 2), 1});
+    size /= 2;
+    layers.push_back({name, conv(size, out, out, 3, 1), 2 * (count - 1)});
+    in = out;
+    out *= 2;
+  }
+  return layers;
+}
+
+std::vector<Layer> mobilefacenet() {
+  return {{"mbf", conv(112, 3, 128, 3, 2), 1},      {"mbf", conv(56, 128, 128, 3, 1, 64), 1},
+          {"mbf", conv(56, 128, 128, 1, 1), 1},     {"mbf", conv(56, 128, 128, 3, 2, 128), 1},
+          {"mbf", conv(28, 128, 128, 1, 1), 9},     {"mbf", conv(28, 128, 128, 3, 1, 128), 4},
+          {"mbf", conv(28, 128, 256, 1, 1), 1},     {"mbf", conv(28, 256, 256, 3, 2, 256), 1},
+          {"mbf", conv(14, 256, 256, 1, 1), 13},    {"mbf", conv(14, 256, 256, 3, 1, 256), 6},
+          {"mbf", conv(14, 256, 512, 1, 1), 1},     {"mbf", conv(14, 512, 512, 3, 2, 512), 1},
+          {"mbf", conv(7, 512, 256, 1, 1), 1},      {"mbf", conv(7, 256, 256, 1, 1), 4},
+          {"mbf", conv(7, 256, 256, 3, 1, 256), 2}, {"mbf", conv(7, 256, 512, 1, 1), 1},
+          {"mbf", conv(7, 512, 512, 7, 1, 512), 1}};
+}
+
+enum class Pass { kForward, kBackwardData, kBackwardWeights };
+constexpr const char* kPassNames[] = {"forward", "backward_data", "backward_weights"};
+
+struct Operands {
+  Operands(Ops& ops, const Conv2dShape& s)
+      : x_buffer(ops.allocate(bytes(s.x_shape()))),
+        w_buffer(ops.allocate(bytes(s.w_shape()))),
+        y_buffer(ops.allocate(bytes(s.y_shape()))),
+        x(x_buffer->data(), DType::kFloat32, s.x_shape()),
+        w(w_buffer->data(), DType::kFloat32, s.w_shape()),
+        y(y_buffer->data(), DType::kFloat32, s.y_shape()) {
+    for (const Tensor& t : {x, w, y}) ops.fill(t, 0.125f);
+  }
+  static std::size_t bytes(const Shape& shape) {
+    return static_cast<std::size_t>(shape.elements()) * sizeof(float);
+  }
+  std::unique_ptr<Buffer> x_buffer, w_buffer, y_buffer;
+  Tensor x, w, y;
+};
+
+void run(benchmark::State& state, const Layer& layer, Pass pass) {
+  const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
+  const std::unique_ptr<Conv2d> plan = ops->conv2d(layer.shape);
+  const Operands t(*ops, layer.shape);
+  for (auto _ : state) {
+    switch (pass) {
+      case Pass::kForward:
+        plan->forward(t.x, t.w, t.y);
+        break;
+      case Pass::kBackwardData:
+        plan->backward_data(t.y, t.w, t.x);
+        break;
+      case Pass::kBackwardWeights:
+        plan->backward_weights(t.x, t.y, t.w, false);
+        break;
+    }
+  }
+  const Conv2dShape& s = layer.shape;
+  const double flops =
+      2.0 * static_cast<double>(s.y_shape().elements() * s.kernel * s.kernel * (s.in_c / s.groups));
+  const double moved =
+      static_cast<double>(Operands::bytes(s.x_shape()) + Operands::bytes(s.y_shape()));
+  using benchmark::Counter;
+  state.counters["GFLOPs"] = Counter(flops * 1e-9, Counter::kIsIterationInvariantRate);
+  state.counters["GB/s"] = Counter(moved * 1e-9, Counter::kIsIterationInvariantRate);
+  state.counters["count"] = layer.count;
+}
+
+std::string name_of(const Layer& layer, Pass pass) {
+  const Conv2dShape& s = layer.shape;
+  return std::string(layer.network) + "/" + std::to_string(s.in_h) + "x" + std::to_string(s.in_c) +
+         "->" + std::to_string(s.out_c) + "/k" + std::to_string(s.kernel) + "s" +
+         std::to_string(s.stride) + "g" + std::to_string(s.groups) + "/" +
+         kPassNames[static_cast<int>(pass)];
+}
+
+const bool kRegistered = [] {
+  std::vector<Layer> layers = iresnet("r18", {2, 2, 2, 2});
+  for (const Layer& layer : iresnet("r50", {3, 4, 14, 3})) layers.push_back(layer);
+  for (const Layer& layer : mobilefacenet()) layers.push_back(layer);
+  for (const Layer& layer : layers) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights}) {
+      // Nobody needs the gradient of the images.
+      if (layer.shape.in_c == 3 && pass == Pass::kBackwardData) continue;
+      benchmark::RegisterBenchmark(
+          name_of(layer, pass).c_str(),
+          [layer, pass](benchmark::State& state) { run(state, layer, pass); })
+          ->Unit(benchmark::kMillisecond)
+          ->UseRealTime();
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace pfc
