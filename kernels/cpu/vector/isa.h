@@ -10,6 +10,12 @@ void norm_forward(const NormForward& f);
 void norm_backward_reduce(const NormBackward& b);
 void norm_backward_apply(const NormBackward& b);
 
+void outer_product(const OuterProduct& p);
+
+void grouped_forward(const GroupedConv& g, std::int64_t begin, std::int64_t end);
+void grouped_weight_gradient(const GroupedConv& g, std::int64_t rows, std::int64_t first,
+                             std::int64_t channels);
+
 void normalise_images(const std::uint8_t* x, float* y, std::int64_t n);
 void add(const float* a, const float* b, float* y, std::int64_t n);
 void scale(float* x, float factor, std::int64_t n);

@@ -42,15 +42,40 @@ struct NormBackward {
   float* dx;
 };
 
-/// A tile of the margin softmax (kernels/cpu/margin_tile.h). Products are [classes, samples]: of each
-/// centre, not normalised, with each normalised embedding.
+/// A tile of the margin softmax (kernels/cpu/margin_tile.h). Products are [classes, samples]: of
+/// each centre, not normalised, with each normalised embedding.
 struct MarginTile {
   std::int64_t classes, samples;
-  const float* inverse_norm;   ///< [classes]
+  const float* inverse_norm;  ///< [classes]
   float scale;
   float threshold;             ///< a cosine above it counts as 0; infinity: no filter
   const std::int64_t* target;  ///< [targets] elements of products that are their sample's target
   std::int64_t targets;
+};
+
+/// c[b * c_stride + v] += broadcast[b] * vector[v] for all b < broadcasts and v < vectors, summed
+/// over rows r and k < length; vector = vector_rows[r] + k * vector_step, broadcast likewise.
+struct OuterProduct {
+  const float* const* vector_rows;     ///< [rows] addresses
+  const float* const* broadcast_rows;  ///< [rows] addresses
+  std::int64_t rows, length;
+  std::int64_t vector_step, broadcast_step;
+  std::int64_t vectors, broadcasts;
+  float* c;
+  std::int64_t c_stride;
+};
+
+/// A convolution with one or two (`pairs`) channels a group. Weights and their gradients are
+/// [kernel, kernel, 1 or 2, channels]: what a channel's input is multiplied by for the output of
+/// the same channel, and (pairs) for the other one of its pair: forward, of the output channel;
+/// gradients, of the input channel.
+struct GroupedConv {
+  std::int64_t in_h, in_w, out_h, out_w, channels, kernel, stride, pad;
+  bool pairs;
+  const float* x;
+  const float* weights;
+  float* y;          ///< weight gradient: dy, only read
+  float* gradients;  ///< weight gradient: added to
 };
 
 struct VectorKernels {
@@ -60,6 +85,15 @@ struct VectorKernels {
   void (*norm_forward)(const NormForward& f);
   void (*norm_backward_reduce)(const NormBackward& b);
   void (*norm_backward_apply)(const NormBackward& b);
+
+  void (*outer_product)(const OuterProduct& p);
+
+  /// Rows [begin, end) of the batch * out_h output rows.
+  void (*grouped_forward)(const GroupedConv& g, std::int64_t begin, std::int64_t end);
+  /// All `rows` = batch * out_h, for channels [first, first + channels); first is even. Kernels of
+  /// 3 and 7.
+  void (*grouped_weight_gradient)(const GroupedConv& g, std::int64_t rows, std::int64_t first,
+                                  std::int64_t channels);
 
   void (*normalise_images)(const std::uint8_t* x, float* y, std::int64_t n);
   void (*add)(const float* a, const float* b, float* y, std::int64_t n);

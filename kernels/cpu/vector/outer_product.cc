@@ -1,0 +1,73 @@
+// Sums of outer products of rows: the gradient of convolution weights, where activations are NHWC
+// and both operands' channels are contiguous, so nothing is transposed or packed.
+
+#include "kernels/cpu/vector/isa.h"
+#include "kernels/cpu/vector/vector.h"
+
+namespace pfc::PFC_ISA {
+namespace {
+
+// A tile's sums stay in registers: of 32, 4 x 6 for sums and 4 for vectors; of 16, 2 x 6 and 2.
+constexpr int kTileVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
+constexpr int kTileBroadcasts = 6;
+
+template <typename V, int kVectors, int kBroadcasts>
+void tile(const OuterProduct& p, std::int64_t v0, std::int64_t b0) {
+  constexpr std::int64_t kStep = sizeof(V) / sizeof(float);
+  float* const c = p.c + b0 * p.c_stride + v0;
+  V sums[kBroadcasts][kVectors];
+  for (int b = 0; b < kBroadcasts; ++b) {
+    for (int v = 0; v < kVectors; ++v) sums[b][v] = load<V>(c + b * p.c_stride + v * kStep);
+  }
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    const float* vectors = p.vector_rows[row] + v0;
+    const float* broadcasts = p.broadcast_rows[row] + b0;
+    for (std::int64_t k = 0; k < p.length; ++k) {
+      V x[kVectors];
+      for (int v = 0; v < kVectors; ++v) x[v] = load<V>(vectors + v * kStep);
+      for (int b = 0; b < kBroadcasts; ++b) {
+        for (int v = 0; v < kVectors; ++v) sums[b][v] += x[v] * broadcasts[b];
+      }
+      vectors += p.vector_step;
+      broadcasts += p.broadcast_step;
+    }
+  }
+  for (int b = 0; b < kBroadcasts; ++b) {
+    for (int v = 0; v < kVectors; ++v) store(c + b * p.c_stride + v * kStep, sums[b][v]);
+  }
+}
+
+template <typename V, int kVectors>
+void panel(const OuterProduct& p, std::int64_t v0) {
+  std::int64_t b = 0;
+  for (; b + kTileBroadcasts <= p.broadcasts; b += kTileBroadcasts) {
+    tile<V, kVectors, kTileBroadcasts>(p, v0, b);
+  }
+  switch (p.broadcasts - b) {
+    case 5:
+      return tile<V, kVectors, 5>(p, v0, b);
+    case 4:
+      return tile<V, kVectors, 4>(p, v0, b);
+    case 3:
+      return tile<V, kVectors, 3>(p, v0, b);
+    case 2:
+      return tile<V, kVectors, 2>(p, v0, b);
+    case 1:
+      return tile<V, kVectors, 1>(p, v0, b);
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+void outer_product(const OuterProduct& p) {
+  std::int64_t v = 0;
+  for (; v + kTileVectors * kWidth <= p.vectors; v += kTileVectors * kWidth) {
+    panel<Vector, kTileVectors>(p, v);
+  }
+  for (; v + kWidth <= p.vectors; v += kWidth) panel<Vector, 1>(p, v);
+  for (; v < p.vectors; ++v) panel<float, 1>(p, v);
+}
+
+}  // namespace pfc::PFC_ISA
