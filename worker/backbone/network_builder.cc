@@ -18,11 +18,13 @@ class NetworkBuilder::Network : public Backbone {
     for (const LayerEntry& entry : layers_)
       entry.layer->forward({.training = training, .step = step});
     if (training) ++batches_tracked;
+    has_activations_ = training;
     return embeddings_->data;
   }
 
   void backward(const Tensor& d_embeddings, bool accumulate, const GradientsReady& ready) override {
-    check(trainable_, "backbone: built without training");
+    check(has_activations_, "backbone: backward without a training forward right before it");
+    has_activations_ = false;
     check(d_embeddings.shape == embeddings_->data.shape, "backbone: d_embeddings of another shape");
     ops_.copy(d_embeddings, embeddings_->gradient);
     std::int64_t final_from = weights.count;
@@ -52,6 +54,7 @@ class NetworkBuilder::Network : public Backbone {
 
   Ops& ops_;
   bool trainable_ = false;
+  bool has_activations_ = false;    // of a training forward, for one backward
   std::deque<Variable> variables_;  // a deque: their addresses are constant
   std::vector<LayerEntry> layers_;
   Variable* images_ = nullptr;

@@ -112,6 +112,17 @@ TEST_F(Gradient, AddsUpWhenAccumulating) {
   EXPECT_LT(testing::relative_error(testing::host(*ops_, net_->gradients()), once), 1e-6);
 }
 
+TEST_F(Gradient, NeedsATrainingForwardOfItsOwn) {
+  build(testing::small_options());
+  EXPECT_THROW(backward(), std::logic_error);
+  loss();
+  backward();
+  EXPECT_THROW(backward(), std::logic_error);
+  loss();
+  net_->forward(images_->tensor, false, 5);
+  EXPECT_THROW(backward(), std::logic_error);
+}
+
 TEST_F(Gradient, PaddingStaysZero) {
   build(testing::small_options());
   loss();
