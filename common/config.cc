@@ -11,27 +11,13 @@
 
 #include "common/config_keys.h"
 #include "common/error.h"
+#include "common/json_reader.h"
 #include "common/nearest.h"
 
 namespace pfc {
 namespace {
 
 using nlohmann::json;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// What a number may be; `text` is said in errors.
-struct Range {
-  double low = -kInfinity;
-  double high = kInfinity;
-  bool low_open = false;
-  bool high_open = true;
-  std::string_view text;
-
-  [[nodiscard]] bool has(double x) const {
-    return (low_open ? x > low : x >= low) && (high_open ? x < high : x <= high);
-  }
-};
 
 constexpr Range kFinite{.low_open = true, .text = "a number"};
 constexpr Range kPositive{.low = 0, .low_open = true, .text = "a number above 0"};
@@ -47,9 +33,6 @@ constexpr Range kDimension{
     .low = 1, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
 constexpr Range kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
-
-template <class Value, std::size_t n>
-using Names = std::array<std::pair<std::string_view, Value>, n>;
 
 constexpr Names<std::string_view, 7> kNetworks{{{"r18", "r18"},
                                                 {"r34", "r34"},
@@ -112,92 +95,10 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("num_image", job.num_image, kCountOrZero);
 }
 
-/// A value's JSON on one line, cut where it is long.
-std::string brief(const json& value) {
-  constexpr std::size_t kLongest = 60;
-  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
-}
-
-/// A value as an error shows it: `"128" (string)`, `1.5 (number)`, `an array of 3`.
-std::string shown(const json& value) {
-  if (value.is_null()) return "null";
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return "an array of " + std::to_string(value.size());
-  return brief(value) + " (" + value.type_name() + ")";
-}
-
-template <class Value, std::size_t n>
-std::string listed(const Names<Value, n>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < n; ++i) {
-    text += (i == 0       ? ""
-             : i + 1 == n ? " or "
-                          : ", ") +
-            ("\"" + std::string(names[i].first) + "\"");
-  }
-  return text;
-}
-
-/// Takes the keys that are there out of a JSON object into a job; the rest keeps its default.
-class Reader {
+/// A JsonReader that also knows the shapes that only jobs have.
+class JobReader : public JsonReader {
  public:
-  Reader(const json& object, std::string origin) : object_(object), origin_(std::move(origin)) {}
-
-  void flag(const std::string& key, bool& out) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    if (!value->is_boolean()) fail(key, *value, "true or false");
-    out = value->get<bool>();
-  }
-
-  void number(const std::string& key, double& out, const Range& range) const {
-    if (const json* value = find(key)) out = real(key, *value, range);
-  }
-
-  template <class Integer>
-  void number(const std::string& key, Integer& out, const Range& range) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    const bool fits =
-        value->is_number_unsigned()
-            ? std::in_range<Integer>(value->get<std::uint64_t>())
-            : value->is_number_integer() && std::in_range<Integer>(value->get<std::int64_t>());
-    if (!fits || !range.has(value->get<double>())) fail(key, *value, range.text);
-    out = value->get<Integer>();
-  }
-
-  template <class Value, class Named, std::size_t n>
-  void choice(const std::string& key, Value& out, const Names<Named, n>& names) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    for (const auto& [name, meaning] : names) {
-      if (value->is_string() && value->get_ref<const std::string&>() == name) {
-        out = Value(meaning);
-        return;
-      }
-    }
-    fail(key, *value, listed(names));
-  }
-
-  void path(const std::string& key, std::filesystem::path& out) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    if (!value->is_string()) fail(key, *value, "a path (string)");
-    out = value->get<std::string>();
-  }
-
-  void texts(const std::string& key, std::vector<std::string>& out) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    const std::string_view expected = "an array of strings, for example [\"val\"]";
-    if (!value->is_array()) fail(key, *value, expected);
-    out.clear();
-    for (const json& item : *value) {
-      if (!item.is_string()) fail(key, item, expected);
-      out.push_back(item.get<std::string>());
-    }
-  }
+  using JsonReader::JsonReader;
 
   void margin(const std::string& key, Margin& out) const {
     const json* value = find(key);
@@ -223,7 +124,7 @@ class Reader {
     if (!value->is_object() || !value->contains("name")) {
       fail(key, *value, R"("polynomial", or {"name": "polynomial" or "multistep", ...})");
     }
-    const Reader inner(*value, origin_ + ": " + key);
+    const JobReader inner(*value, origin() + ": " + key);
     inner.choice("name", out.kind, kSchedules);
     if (out.kind == ScheduleKind::kPolynomial) {
       inner.check_keys(std::vector<std::string>{"name", "power"});
@@ -235,27 +136,7 @@ class Reader {
     }
   }
 
-  void check_keys(std::span<const std::string> known) const {
-    for (const auto& item : object_.items()) check_known_key(item.key(), known, origin_);
-  }
-
-  [[noreturn]] void fail(const std::string& key, const json& found,
-                         std::string_view expected) const {
-    throw InputError(origin_ + ": " + key + ": expected " + std::string(expected) + ", found " +
-                     shown(found));
-  }
-
  private:
-  [[nodiscard]] const json* find(const std::string& key) const {
-    const auto at = object_.find(key);
-    return at == object_.end() ? nullptr : &*at;
-  }
-
-  [[nodiscard]] double real(const std::string& key, const json& value, const Range& range) const {
-    if (!value.is_number() || !range.has(value.get<double>())) fail(key, value, range.text);
-    return value.get<double>();
-  }
-
   void milestones(const std::string& key, std::vector<std::int64_t>& out) const {
     const std::string_view expected = "epochs in rising order, for example [10, 18]";
     const json* value = find(key);
@@ -268,9 +149,6 @@ class Reader {
       out.push_back(epoch.get<std::int64_t>());
     }
   }
-
-  const json& object_;
-  std::string origin_;
 };
 
 /// Fills a JSON object with every key.
@@ -306,7 +184,7 @@ struct Writer {
 void read_fp16(const json& job, const std::string& origin, Precision& precision) {
   if (!job.contains("fp16")) return;
   bool fp16 = false;
-  const Reader reader(job, origin);
+  const JobReader reader(job, origin);
   reader.flag("fp16", fp16);
   if (!fp16) return;
   if (job.contains("precision") && precision != Precision::kFp16) {
@@ -339,7 +217,7 @@ JobConfig parse_job(const json& job, const std::string& origin) {
     throw InputError(origin + ": expected a JSON object { \"key\": value, ... }, found " +
                      shown(job));
   }
-  const Reader reader(job, origin);
+  const JobReader reader(job, origin);
   reader.check_keys(job_keys());
   JobConfig config;
   visit_keys(config, reader);

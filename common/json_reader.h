@@ -1,0 +1,103 @@
+// Takes typed values out of a JSON object, strictly: for files that a person writes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pfc {
+
+/// What a number may be; `text` says it in errors: "a number above 0".
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false;
+  bool high_open = true;
+  std::string_view text;
+
+  [[nodiscard]] bool has(double x) const {
+    return (low_open ? x > low : x >= low) && (high_open ? x < high : x <= high);
+  }
+};
+
+/// The words that a key takes, and what each means.
+template <class Value, std::size_t n>
+using Names = std::array<std::pair<std::string_view, Value>, n>;
+
+/// A key that is missing leaves `out` as it is. A wrong type or value throws InputError with the
+/// origin, the key, what was expected and what was found. Borrows the object.
+class JsonReader {
+ public:
+  using json = nlohmann::json;
+
+  JsonReader(const json& object, std::string origin)
+      : object_(object), origin_(std::move(origin)) {}
+
+  void flag(const std::string& key, bool& out) const;
+  void number(const std::string& key, double& out, const Range& range) const;
+
+  template <class Integer>
+  void number(const std::string& key, Integer& out, const Range& range) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    const bool fits =
+        value->is_number_unsigned()
+            ? std::in_range<Integer>(value->get<std::uint64_t>())
+            : value->is_number_integer() && std::in_range<Integer>(value->get<std::int64_t>());
+    if (!fits || !range.has(value->get<double>())) fail(key, *value, range.text);
+    out = value->get<Integer>();
+  }
+
+  template <class Value, class Named, std::size_t n>
+  void choice(const std::string& key, Value& out, const Names<Named, n>& names) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    std::string expected;
+    for (const auto& [name, meaning] : names) {
+      if (value->is_string() && value->get_ref<const std::string&>() == name) {
+        out = Value(meaning);
+        return;
+      }
+      const bool last = name == names.back().first;
+      expected += (expected.empty() ? ""
+                   : last           ? " or "
+                                    : ", ") +
+                  ("\"" + std::string(name) + "\"");
+    }
+    fail(key, *value, expected);
+  }
+
+  void path(const std::string& key, std::filesystem::path& out) const;
+  void texts(const std::string& key, std::vector<std::string>& out) const;
+
+  /// Throws InputError for a key that is not one of `known`, with the nearest of them.
+  void check_keys(std::span<const std::string> known) const;
+
+  [[noreturn]] void fail(const std::string& key, const json& found,
+                         std::string_view expected) const;
+
+ protected:
+  [[nodiscard]] const json* find(const std::string& key) const;  ///< null: missing
+  /// `value`, which belongs to `key`, as a number in its range.
+  [[nodiscard]] double real(const std::string& key, const json& value, const Range& range) const;
+  [[nodiscard]] const std::string& origin() const { return origin_; }
+
+ private:
+  const json& object_;
+  std::string origin_;
+};
+
+/// A value as an error shows it, on one line: `"128" (string)`, `1.5 (number)`, `an array of 3`.
+std::string shown(const nlohmann::json& value);
+
+/// A value's JSON on one line, cut where it is long.
+std::string brief(const nlohmann::json& value);
+
+}  // namespace pfc
