@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/version.h"
 #include "kernels/device_info.h"
 #include "pfcctl/check_machine.h"
 #include "pfcctl/library_versions.h"
@@ -14,7 +15,7 @@ namespace pfc {
 namespace {
 
 struct Report {
-  std::string version = PFC_VERSION;
+  std::string program = version();
   std::vector<DeviceInfo> devices;
   std::vector<DeviceInfo> collectives;  ///< "Gloo", "NCCL"
   std::vector<DeviceInfo> decoders;
@@ -50,7 +51,7 @@ void print_list(const char* title, const std::vector<DeviceInfo>& list) {
 }
 
 void print(const Report& report) {
-  std::printf("pfc v%s:\n", report.version.c_str());
+  std::printf("pfc v%s:\n", report.program.c_str());
   print_list("Devices", report.devices);
   print_list("Collectives", report.collectives);
   print_list("Data decoders", report.decoders);
@@ -77,7 +78,7 @@ nlohmann::ordered_json to_json(const Report& report) {
     }
     return array;
   };
-  ordered_json json{{"version", report.version},         {"can_train", report.can_train()},
+  ordered_json json{{"version", report.program},         {"can_train", report.can_train()},
                     {"devices", list(report.devices)},   {"collectives", list(report.collectives)},
                     {"decoders", list(report.decoders)}, {"libraries", ordered_json::object()},
                     {"trials", ordered_json::array()}};

@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "common/version.h"
 #include "pfcctl/verbs.h"
 
 namespace {
@@ -20,7 +21,7 @@ int fail(const char* what, int status) {
 int run(int argc, char** argv) {
   CLI::App app("Checks, data tools and status for pfc", "pfcctl");
   app.require_subcommand(1);
-  app.set_version_flag("--version", PFC_VERSION);
+  app.set_version_flag("--version", pfc::version());
   app.get_formatter()->column_width(34);
   std::string level = "info";
   app.add_option("--log-level", level, "trace, debug, info, warning, error or off")
