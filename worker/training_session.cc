@@ -16,21 +16,6 @@ std::unique_ptr<Comm> connect(const SessionOptions& o, const char* name) {
                         o.store);
 }
 
-HeadOptions head_options(const JobConfig& job) {
-  return {.classes = job.num_classes,
-          .embedding_size = job.embedding_size,
-          .margin = job.margin,
-          .scale = job.margin_scale,
-          .margin_gradient = job.margin_gradient,
-          .interclass_filtering_threshold = job.interclass_filtering_threshold,
-          .sample_rate = job.sample_rate,
-          .seed = job.seed,
-          .optimizer = job.optimizer,
-          .momentum = job.momentum,
-          .weight_decay = job.weight_decay,
-          .gradient_acc = job.gradient_acc};
-}
-
 }  // namespace
 
 TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)

@@ -139,6 +139,21 @@ void check_options(const HeadOptions& o, int world_size) {
 
 }  // namespace
 
+HeadOptions head_options(const JobConfig& job) {
+  return {.classes = job.num_classes,
+          .embedding_size = job.embedding_size,
+          .margin = job.margin,
+          .scale = job.margin_scale,
+          .margin_gradient = job.margin_gradient,
+          .interclass_filtering_threshold = job.interclass_filtering_threshold,
+          .sample_rate = job.sample_rate,
+          .seed = job.seed,
+          .optimizer = job.optimizer,
+          .momentum = job.momentum,
+          .weight_decay = job.weight_decay,
+          .gradient_acc = job.gradient_acc};
+}
+
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options) {
   check_options(options, comm.size());
   return std::make_unique<ShardedHead>(ops, comm, options);

@@ -29,6 +29,9 @@ struct HeadOptions {
   std::int64_t gradient_acc = 1;
 };
 
+/// What the job says about the head; classes = job.num_classes.
+HeadOptions head_options(const JobConfig& job);
+
 /// Sorted global class indices of this worker that take part in a step.
 struct ActiveCentres {
   std::int64_t step = 0;

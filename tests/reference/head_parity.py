@@ -1,0 +1,112 @@
+"""Runs head steps in pfc and in head_reference.py from the same files and compares the results.
+
+head_parity.py --program build/cpu/tests/head_step
+"""
+
+import argparse
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import head_reference
+import safetensors_io
+
+DEFAULTS = {"margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0, "margin_gradient": "exact",
+            "interclass_filtering_threshold": 0.0, "sample_rate": 1.0, "seed": 2048,
+            "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4}
+# Relative errors: of the loss, of the gradient by rows, of what the optimizer makes of it.
+LIMITS = {"loss": 1e-6, "d_embeddings": 1e-4, "centres": 1e-4, "momentum": 1e-4, "second": 2e-4}
+
+
+def relative_error(name, got, want):
+    if name != "d_embeddings":
+        return np.linalg.norm(got - want) / np.linalg.norm(want)
+    scale = np.abs(want).max(axis=1, keepdims=True)  # squares of 1e+20 do not fit
+    scale[scale == 0] = 1
+    difference = np.linalg.norm((got - want) / scale, axis=1)
+    return (difference / np.linalg.norm(want / scale, axis=1)).max()
+
+
+def random_step(samples, classes, dimension, seed, with_state):
+    rng = np.random.default_rng(seed)
+    tensors = {"labels": rng.integers(0, classes, samples),
+               "embeddings": rng.normal(size=(samples, dimension)).astype(np.float32),
+               "centres": rng.normal(scale=0.01, size=(classes, dimension)).astype(np.float32)}
+    if with_state:
+        shape = (classes, dimension)
+        tensors["momentum"] = rng.normal(scale=0.1, size=shape).astype(np.float32)
+        tensors["second"] = (rng.normal(scale=0.1, size=shape) ** 2).astype(np.float32)
+    return tensors
+
+
+def special_step(seed):
+    """Embeddings equal, opposite and almost equal to their centres, lengths 1e-20 and 1e+20."""
+    tensors = random_step(12, 700, 96, seed, False)
+    x, w = tensors["embeddings"], tensors["centres"]
+    tensors["labels"] = np.arange(12) * 50
+    for i, factor in enumerate((1, -1, 0.5, -2)):
+        w[i * 50] = factor * x[i]
+    for i, noise in ((4, 1e-2), (5, 1e-3), (6, -1e-3)):
+        w[i * 50] = np.sign(noise) * x[i] + abs(noise) * x[(i + 1) % 12]
+    x[7:9] *= 1e-20
+    x[9:11] *= 1e20
+    return tensors
+
+
+def cases():
+    margins = {"arcface": [1, 0.5, 0], "cosface": [1, 0, 0.4], "combined": [1, 0.3, 0.2],
+               "sphereface": [1.35, 0, 0]}
+    for (name, margin), gradient in itertools.product(margins.items(),
+                                                      ("exact", "straight_through")):
+        options = {"margin_list": margin, "margin_gradient": gradient}
+        yield f"{name} {gradient}", options, random_step(48, 1003, 96, 1, True), 1
+        yield f"{name} {gradient} special", options, special_step(2), 1
+    step = random_step(64, 5003, 64, 3, True)
+    yield "filter", {"interclass_filtering_threshold": 0.1}, step, 1
+    for rate, workers in ((0.3, 1), (0.3, 3), (0.1, 2), (0.0, 5)):
+        yield f"rate {rate} workers {workers}", {"sample_rate": rate}, step, workers
+    yield "adamw", {"optimizer": "adamw", "lr": 1e-3}, step, 1
+    yield "adamw sampled", {"optimizer": "adamw", "lr": 1e-3, "sample_rate": 0.2}, step, 2
+    yield "one class", {}, random_step(8, 1, 32, 4, False), 1
+    yield "seven classes", {}, random_step(8, 7, 32, 5, False), 7
+
+
+def run_case(program, folder, options, tensors, workers, step=3):
+    job = {**DEFAULTS, **options}
+    source, result = folder / "in.safetensors", folder / "out.safetensors"
+    safetensors_io.save(source, tensors)
+    subprocess.run([program, "--in", source, "--out", result, "--workers", str(workers), "--step",
+                    str(step), "--job", json.dumps(job)], check=True)
+    got, want = safetensors_io.load(result), head_reference.head_step(tensors, job, step)
+    errors = {}
+    for name, expected in want.items():
+        found = got[name].astype(np.float64)
+        if not np.any(expected):
+            errors[name] = 0.0 if not np.any(found) else np.inf
+        else:
+            errors[name] = relative_error(name, found, expected)
+    return errors
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", required=True)
+    program = parser.parse_args().program
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, options, tensors, workers in cases():
+            errors = run_case(program, pathlib.Path(folder), options, tensors, workers)
+            bad = [key for key, error in errors.items() if not error <= LIMITS[key]]
+            failed += bool(bad)
+            print(f"{'FAILED' if bad else 'ok':7}{name:38}",
+                  "  ".join(f"{key} {error:.1e}" for key, error in errors.items()))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

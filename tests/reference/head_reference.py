@@ -1,0 +1,110 @@
+"""One step of the sharded margin softmax in PyTorch, float64, written from its description.
+
+Everything is materialised on one worker: the active classes, all logits, autograd for the
+gradients, torch.optim for the update.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+CLASS_SAMPLING_STREAM = 1
+
+
+def philox4x32_10(key, counter):
+    """Philox 4x32-10 (Salmon et al., SC 2011) of uint64 `key` for counters [4][n] of uint32."""
+    low = np.uint64(0xFFFFFFFF)
+    c = [np.asarray(word, dtype=np.uint64) for word in counter]
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        shift = np.uint64(32)
+        c = [(p1 >> shift) ^ c[1] ^ np.uint64(k0), p1 & low,
+             (p0 >> shift) ^ c[3] ^ np.uint64(k1), p0 & low]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack(c)
+
+
+def active_classes(classes, labels, rate, seed, step):
+    """Sorted classes of the batch, and those with u(seed, step, class) < rate."""
+    blocks = np.arange((classes + 3) // 4)
+    words = philox4x32_10(seed, [blocks, blocks >> 32, np.full_like(blocks, step),
+                                 np.full_like(blocks, CLASS_SAMPLING_STREAM)])
+    u = (words.T.reshape(-1)[:classes] >> np.uint64(8)) / 2.0 ** 24
+    chosen = u < rate
+    chosen[labels] = True
+    return np.flatnonzero(chosen)
+
+
+def target_logit(cos, x, w, job):
+    """cos(m1 theta + m2) - m3 of each sample's own class; x and w are unit vectors [N, D]."""
+    m1, m2, m3 = job["margin_list"]
+    across = torch.linalg.vector_norm(w - cos[:, None] * x, dim=1)  # sin theta, without cancellation
+    # Below it is rounding error, not a direction: parallel vectors, whose gradient is 0 by symmetry.
+    across = torch.where(across < 1e-13, torch.zeros_like(across), across)
+    target = torch.cos(m1 * torch.atan2(across, cos) + m2) - m3
+    if job["margin_gradient"] == "straight_through":
+        target = cos + (target - cos).detach()
+    return target
+
+
+def loss_of(embeddings, centres, places, job):
+    """Mean cross entropy; places [N]: each label's row of the active centres [S, D]."""
+    x, w = F.normalize(embeddings, eps=0), F.normalize(centres, eps=0)
+    rows = torch.arange(len(x))
+    cos = (x @ w.T).clamp(-1, 1)
+    is_target = torch.zeros_like(cos, dtype=torch.bool)
+    is_target[rows, places] = True
+    threshold = job["interclass_filtering_threshold"]
+    logits = cos
+    if threshold > 0:
+        logits = torch.where((cos.detach() > threshold) & ~is_target, torch.zeros_like(cos), cos)
+    target = target_logit((x * w[places]).sum(1), x, w[places], job)
+    if len(w) == 1:
+        return 0 * cos.sum()
+    # log sum exp - target as softplus(log sum exp of the others - target): cross_entropy's gradient,
+    # p(target) - 1, has no digits left where the target has almost all probability.
+    others = torch.logsumexp(job["margin_scale"] * logits.masked_fill(is_target, -torch.inf), dim=1)
+    return F.softplus(others - job["margin_scale"] * target, threshold=100).mean()
+
+
+def update(centres, gradient, state, job, step):
+    """One step of torch.optim on the active rows: (centres, momentum, second)."""
+    momentum, second = state
+    parameter = torch.nn.Parameter(centres)
+    parameter.grad = gradient
+    if job["optimizer"] == "sgd":
+        optimizer = torch.optim.SGD([parameter], job["lr"], momentum=job["momentum"],
+                                    weight_decay=job["weight_decay"])
+        optimizer.state[parameter]["momentum_buffer"] = momentum
+    else:
+        optimizer = torch.optim.AdamW([parameter], job["lr"], betas=(0.9, 0.999), eps=1e-8,
+                                      weight_decay=job["weight_decay"])
+        optimizer.state[parameter].update(step=torch.tensor(float(step - 1)), exp_avg=momentum,
+                                          exp_avg_sq=second)
+    optimizer.step()
+    return parameter.detach(), momentum, second
+
+
+def head_step(tensors, job, step):
+    """From and to the tensors of worker/head/replay.h, as float64 numpy arrays."""
+    labels = tensors["labels"]
+    table = {"centres": tensors["centres"].astype(np.float64)}
+    for name in ("momentum", "second"):
+        table[name] = tensors.get(name, np.zeros_like(table["centres"])).astype(np.float64)
+    active = active_classes(len(table["centres"]), labels, job["sample_rate"], job["seed"], step)
+    places = torch.from_numpy(np.searchsorted(active, labels))
+
+    embeddings = torch.from_numpy(tensors["embeddings"].astype(np.float64)).requires_grad_()
+    rows = {name: torch.from_numpy(value[active]) for name, value in table.items()}
+    centres = rows["centres"].clone().requires_grad_()
+    loss = loss_of(embeddings, centres, places, job)
+    loss.backward()
+    moved = update(rows["centres"].clone(), centres.grad, (rows["momentum"], rows["second"]), job,
+                   step)
+    for name, value in zip(("centres", "momentum", "second"), moved):
+        table[name][active] = value.numpy()
+    result = {"loss": np.array([loss.item()]), "d_embeddings": embeddings.grad.numpy(), **table}
+    if job["optimizer"] == "sgd":
+        del result["second"]
+    return result
