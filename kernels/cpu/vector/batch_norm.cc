@@ -64,9 +64,9 @@ template <typename F, typename Flush>
 template <typename V, bool kSlope, bool kResidual>
 [[gnu::always_inline]] inline V normed(const NormForward& f, std::int64_t row, std::int64_t c) {
   const std::int64_t i = row * f.channels + c;
-  V y = (load<V>(f.x + i) - load<V>(f.mean + c)) * load<V>(f.scale + c) + load<V>(f.beta + c);
+  V y = (stream<V>(f.x + i) - load<V>(f.mean + c)) * load<V>(f.scale + c) + load<V>(f.beta + c);
   if constexpr (kSlope) y = prelu(y, load<V>(f.slope + c));
-  if constexpr (kResidual) y += load<V>(f.residual + i);
+  if constexpr (kResidual) y += stream<V>(f.residual + i);
   return y;
 }
 
@@ -75,7 +75,7 @@ template <bool kSlope, bool kResidual>
 void start_output_moments(const NormForward& f) {
   clear_moments(*f.moments, f.channels);
   const std::int64_t rows = f.rows < kShiftRows ? f.rows : kShiftRows;
-  for_each_vector(f.channels, [&]<typename V>(std::int64_t c) {
+  for_each_vector(f.channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
     V sum{};
     for (std::int64_t row = 0; row < rows; ++row) sum += normed<V, kSlope, kResidual>(f, row, c);
     store<V>(f.moments->shift + c, sum / static_cast<float>(rows));
@@ -83,19 +83,19 @@ void start_output_moments(const NormForward& f) {
 }
 
 template <bool kSlope, bool kResidual, bool kMoments>
-void norm_forward_rows(const NormForward& f) {
+void norm_forward_rows(const NormForward f) {
   if constexpr (kMoments) start_output_moments<kSlope, kResidual>(f);
   for_each_rows(
       f.rows,
-      [&]<int kRows>(std::int64_t row) {
-        for_each_vector(f.channels, [&]<typename V>(std::int64_t c) {
+      [&]<int kRows>(std::int64_t row) PFC_INLINE_LAMBDA {
+        for_each_vector(f.channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
           V y[kRows];
           for (int r = 0; r < kRows; ++r) y[r] = normed<V, kSlope, kResidual>(f, row + r, c);
           for (int r = 0; r < kRows; ++r) store(f.y + (row + r) * f.channels + c, y[r]);
           if constexpr (kMoments) add_moments<V, kRows>(*f.moments, c, y);
         });
       },
-      [&] {
+      [&]() PFC_INLINE_LAMBDA {
         if constexpr (kMoments) {
           flush(f.moments->block1, f.moments->sum1, f.channels);
           flush(f.moments->block2, f.moments->sum2, f.channels);
@@ -113,8 +113,8 @@ template <typename V, bool kSlope>
 [[gnu::always_inline]] inline Gradient<V> gradient_at(const NormBackward& b, std::int64_t row,
                                                       std::int64_t c) {
   const std::int64_t i = row * b.channels + c;
-  const V dy = load<V>(b.dy + i);
-  const V centred = load<V>(b.x + i) - load<V>(b.mean + c);
+  const V dy = stream<V>(b.dy + i);
+  const V centred = stream<V>(b.x + i) - load<V>(b.mean + c);
   Gradient<V> g{dy, centred * load<V>(b.inverse + c), V{}};
   if constexpr (kSlope) {
     // The same expression as forward, so that both see the same side of zero.
@@ -126,14 +126,14 @@ template <typename V, bool kSlope>
 }
 
 template <bool kSlope>
-void reduce_rows(const NormBackward& b) {
-  const auto flush_block = [&] {
+void reduce_rows(const NormBackward b) {
+  const auto flush_block = [&]() PFC_INLINE_LAMBDA {
     flush(b.block_dz, b.sum_dz, b.channels);
     flush(b.block_dz_xhat, b.sum_dz_xhat, b.channels);
     if constexpr (kSlope) flush(b.block_dslope, b.sum_dslope, b.channels);
   };
-  const auto add_rows_of = [&]<int kRows>(std::int64_t row) {
-    for_each_vector(b.channels, [&]<typename V>(std::int64_t c) {
+  const auto add_rows_of = [&]<int kRows>(std::int64_t row) PFC_INLINE_LAMBDA {
+    for_each_vector(b.channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
       V dz = load<V>(b.block_dz + c);
       V dz_xhat = load<V>(b.block_dz_xhat + c);
       V dslope = kSlope ? load<V>(b.block_dslope + c) : V{};
@@ -152,15 +152,15 @@ void reduce_rows(const NormBackward& b) {
 }
 
 template <bool kSlope, bool kAdd>
-void apply_rows(const NormBackward& b) {
-  const auto apply = [&]<int kRows>(std::int64_t row) {
-    for_each_vector(b.channels, [&]<typename V>(std::int64_t c) {
+void apply_rows(const NormBackward b) {
+  const auto apply = [&]<int kRows>(std::int64_t row) PFC_INLINE_LAMBDA {
+    for_each_vector(b.channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
       for (int r = 0; r < kRows; ++r) {
         const std::int64_t i = (row + r) * b.channels + c;
         const Gradient<V> g = gradient_at<V, kSlope>(b, row + r, c);
         V dx = (g.dz - load<V>(b.mean_dz + c) - g.xhat * load<V>(b.mean_dz_xhat + c)) *
                load<V>(b.scale + c);
-        if constexpr (kAdd) dx += load<V>(b.add + i);
+        if constexpr (kAdd) dx += stream<V>(b.add + i);
         store(b.dx + i, dx);
       }
     });
@@ -173,19 +173,19 @@ void apply_rows(const NormBackward& b) {
 void moments(const float* x, std::int64_t rows, std::int64_t channels, const Moments& m) {
   clear_moments(m, channels);
   const std::int64_t first = rows < kShiftRows ? rows : kShiftRows;
-  for_each_vector(channels, [&]<typename V>(std::int64_t c) {
+  for_each_vector(channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
     V sum{};
     for (std::int64_t row = 0; row < first; ++row) sum += load<V>(x + row * channels + c);
     store<V>(m.shift + c, sum / static_cast<float>(first));
   });
-  const auto add_rows_of = [&]<int kRows>(std::int64_t row) {
-    for_each_vector(channels, [&]<typename V>(std::int64_t c) {
+  const auto add_rows_of = [&]<int kRows>(std::int64_t row) PFC_INLINE_LAMBDA {
+    for_each_vector(channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
       V values[kRows];
-      for (int r = 0; r < kRows; ++r) values[r] = load<V>(x + (row + r) * channels + c);
+      for (int r = 0; r < kRows; ++r) values[r] = stream<V>(x + (row + r) * channels + c);
       add_moments<V, kRows>(m, c, values);
     });
   };
-  for_each_rows(rows, add_rows_of, [&] {
+  for_each_rows(rows, add_rows_of, [&]() PFC_INLINE_LAMBDA {
     flush(m.block1, m.sum1, channels);
     flush(m.block2, m.sum2, channels);
   });

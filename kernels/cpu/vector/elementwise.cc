@@ -10,12 +10,13 @@ void normalise_images(const std::uint8_t* x, float* y, std::int64_t n) {
 }
 
 void add(const float* a, const float* b, float* y, std::int64_t n) {
-  for_each_vector(
-      n, [&]<typename V>(std::int64_t i) { store(y + i, load<V>(a + i) + load<V>(b + i)); });
+  for_each_vector(n, [&]<typename V>(std::int64_t i)
+                         PFC_INLINE_LAMBDA { store(y + i, load<V>(a + i) + load<V>(b + i)); });
 }
 
 void scale(float* x, float factor, std::int64_t n) {
-  for_each_vector(n, [&]<typename V>(std::int64_t i) { store<V>(x + i, load<V>(x + i) * factor); });
+  for_each_vector(n, [&]<typename V>(std::int64_t i)
+                         PFC_INLINE_LAMBDA { store<V>(x + i, load<V>(x + i) * factor); });
 }
 
 void add_bias(float* y, const float* bias, std::int64_t rows, std::int64_t n) {

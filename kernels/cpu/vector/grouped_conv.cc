@@ -58,7 +58,7 @@ template <typename V, int kPixels, bool kPairs>
 template <int kPixels, bool kPairs>
 void outputs_of_all_channels(const GroupedConv& g, const float* image, float* y, std::int64_t ih,
                              std::int64_t iw, Taps kh, Taps kw) {
-  for_each_vector(g.channels, [&]<typename V>(std::int64_t c) {
+  for_each_vector(g.channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
     outputs<V, kPixels, kPairs>(g, image, y, ih, iw, kh, kw, c);
   });
 }
@@ -127,7 +127,7 @@ void weight_gradient_of(const GroupedConv& g, std::int64_t rows, std::int64_t fi
     for (std::int64_t h = kh.begin; h < kh.end; ++h) {
       const float* const x = image + (ih + h) * g.in_w * g.channels + first;
       float* const gradients = g.gradients + h * kKernel * kKinds * g.channels + first;
-      for_each_vector(channels, [&]<typename V>(std::int64_t c) {
+      for_each_vector(channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
         add_row<V, kKernel, kPairs>(g, x, dy, gradients, c);
       });
     }

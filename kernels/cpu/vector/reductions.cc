@@ -62,7 +62,7 @@ void normalise_rows_backward(const float* dy, const float* y, const float* inver
     const std::int64_t begin = row * n;
     const float along = static_cast<float>(dot(dy + begin, y + begin, n));
     const float inverse = inverse_norm[row];
-    for_each_vector(n, [&]<typename V>(std::int64_t i) {
+    for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
       store<V>(dx + begin + i,
                (load<V>(dy + begin + i) - load<V>(y + begin + i) * along) * inverse);
     });
