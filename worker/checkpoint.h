@@ -25,6 +25,7 @@ struct TrainingState {
   Optimizer& optimizer;
   Head& head;
   std::int64_t classes = 0;
+  std::string network;  ///< as the job names it; a checkpoint of another one is refused
 };
 
 struct CheckpointInfo {
@@ -37,6 +38,7 @@ struct CheckpointInfo {
 /// Writes checkpoints while training goes on: begin() copies the state to host memory and returns;
 /// a thread writes this worker's files. The folder becomes visible (rename) when rank 0 calls
 /// publish() after every worker's part is on disk; the oldest beyond `keep` are then removed.
+/// begin() and publish() belong to the training thread, the others to any.
 class CheckpointWriter {
  public:
   virtual ~CheckpointWriter() = default;

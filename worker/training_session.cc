@@ -152,7 +152,8 @@ TrainingState TrainingSession::state() {
           .backbone = *backbone,
           .optimizer = *optimizer,
           .head = *head,
-          .classes = job.num_classes};
+          .classes = job.num_classes,
+          .network = job.network};
 }
 
 Tensor TrainingSession::batch_tensor(Buffer& buffer, DType dtype) const {

@@ -1,0 +1,310 @@
+#include "worker/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/worker/checkpoint_world.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+class Checkpoint : public ::testing::Test {
+ protected:
+  using Writers = std::vector<std::unique_ptr<CheckpointWriter>>;
+
+  Writers writers(int world_size, Generation generation = 1, std::int64_t keep = 3) const {
+    Writers all;
+    for (int rank = 0; rank < world_size; ++rank) {
+      all.push_back(make_checkpoint_writer(
+          {.output = output_,
+           .membership = {.rank = rank, .world_size = world_size, .generation = generation},
+           .keep = keep,
+           .global_batch = 256}));
+    }
+    return all;
+  }
+
+  /// Every worker writes the state of `step`; then rank 0 publishes it.
+  static void save(Writers& all, std::int64_t step, const WorldOptions& options = {}) {
+    const int world_size = static_cast<int>(all.size());
+    for (int rank = 0; rank < world_size; ++rank) begin(all, rank, step, options);
+    for (auto& writer : all) writer->wait();
+    all[0]->publish(step);
+  }
+  static void begin(Writers& all, int rank, std::int64_t step, const WorldOptions& options = {}) {
+    SmallWorker worker(rank, static_cast<int>(all.size()), options);
+    worker.fill(static_cast<int>(step));
+    all[static_cast<std::size_t>(rank)]->begin(worker.state(), step, worker.job());
+  }
+
+  /// Loads the newest into every worker of a world; expects the state of `step`.
+  void expect_loads(int world_size, std::int64_t step, const WorldOptions& options = {}) const {
+    const auto newest = newest_checkpoint(output_);
+    ASSERT_TRUE(newest.has_value());
+    EXPECT_EQ(newest->step, step);
+    for (int rank = 0; rank < world_size; ++rank) {
+      SmallWorker worker(rank, world_size, options);
+      load_checkpoint(newest->folder, worker.state());
+      EXPECT_EQ(worker.differences(static_cast<int>(step)), 0) << "rank " << rank;
+      EXPECT_EQ(worker.head.changes, 1);
+    }
+  }
+  [[nodiscard]] std::set<std::string> entries() const {
+    std::set<std::string> names;
+    for (const auto& e : std::filesystem::directory_iterator(output_)) {
+      names.insert(e.path().filename().string());
+    }
+    return names;
+  }
+  [[nodiscard]] std::string load_error(std::int64_t step, const WorldOptions& options = {}) const {
+    SmallWorker worker(0, 1, options);
+    worker.fill(77);
+    const auto before = worker.differences(77);
+    const std::string message =
+        message_of<InputError>([&] { load_checkpoint(folder(step), worker.state()); });
+    EXPECT_EQ(worker.differences(77), before) << "half loaded";
+    return message;
+  }
+  [[nodiscard]] std::filesystem::path folder(std::int64_t step) const {
+    return output_ / ("step-00000000" + std::to_string(step));
+  }
+  static void flip_a_byte(const std::filesystem::path& path) {
+    auto bytes = testing::read_file(path);
+    bytes[bytes.size() - 5] ^= std::byte{1};
+    testing::write_file(path, bytes);
+  }
+
+  TemporaryFolder temporary_;
+  const std::filesystem::path output_ = temporary_ / "deep/output";
+};
+
+TEST_F(Checkpoint, GivesTheSameBitsBack) {
+  Writers all = writers(1);
+  save(all, 5);
+  expect_loads(1, 5);
+}
+
+TEST_F(Checkpoint, OfAnyWorldSizeLoadsIntoAnyOther) {
+  for (const int from : {1, 2, 4}) {
+    Writers all = writers(from);
+    save(all, from);
+    for (const int to : {1, 2, 3, 4, 5}) expect_loads(to, from);
+    std::filesystem::remove_all(output_);
+  }
+}
+
+TEST_F(Checkpoint, WorkersWithoutRowsTakePart) {
+  const WorldOptions few{.classes = 3};
+  Writers all = writers(5);
+  save(all, 5, few);
+  expect_loads(2, 5, few);
+  expect_loads(5, 5, few);
+}
+
+TEST_F(Checkpoint, KeepsAdamWsSecondMoments) {
+  const WorldOptions adamw{.optimizer = OptimizerKind::kAdamW};
+  Writers all = writers(2);
+  save(all, 5, adamw);
+  expect_loads(3, 5, adamw);
+}
+
+TEST_F(Checkpoint, HoldsTheDocumentedFiles) {
+  Writers all = writers(2);
+  save(all, 5);
+  std::set<std::string> names;
+  for (const auto& e : std::filesystem::directory_iterator(folder(5))) {
+    names.insert(e.path().filename().string());
+  }
+  EXPECT_THAT(names, ElementsAre("backbone.safetensors", "backbone_optimizer.safetensors",
+                                 "centres-00000-of-00002.safetensors",
+                                 "centres-00001-of-00002.safetensors", "manifest.json"));
+  const auto manifest = nlohmann::json::parse(std::ifstream(folder(5) / "manifest.json"));
+  EXPECT_EQ(manifest["world_size"], 2);
+  EXPECT_EQ(manifest["global_batch"], 256);
+  EXPECT_EQ(manifest["job"]["network"], "small");
+  EXPECT_EQ(manifest["files"].size(), 4u);
+}
+
+TEST_F(Checkpoint, TheStateMayChangeOnceBeginReturns) {
+  Writers all = writers(1);
+  SmallWorker worker(0, 1);
+  worker.fill(5);
+  all[0]->begin(worker.state(), 5, worker.job());
+  worker.fill(6);
+  all[0]->wait();
+  EXPECT_EQ(all[0]->finished_step(), 5);
+  all[0]->publish(5);
+  expect_loads(1, 5);
+}
+
+TEST_F(Checkpoint, IsNotThereBeforeItIsPublished) {
+  EXPECT_FALSE(newest_checkpoint(output_).has_value());
+  Writers all = writers(2);
+  EXPECT_EQ(all[0]->finished_step(), 0);
+  begin(all, 0, 5);
+  all[0]->wait();
+  EXPECT_FALSE(newest_checkpoint(output_).has_value());
+  EXPECT_THAT(message_of<StorageError>([&] { all[0]->publish(5); }),
+              HasSubstr("the part of rank 1 is not here"));
+  EXPECT_FALSE(newest_checkpoint(output_).has_value());
+}
+
+TEST_F(Checkpoint, AFolderWithoutManifestIsNone) {
+  Writers all = writers(1);
+  save(all, 5);
+  std::filesystem::create_directories(folder(6));
+  expect_loads(1, 5);
+  EXPECT_THAT(message_of<InputError>([&] { read_manifest(folder(6)); }),
+              HasSubstr("not a whole checkpoint"));
+}
+
+TEST_F(Checkpoint, KeepsTheNewest) {
+  Writers all = writers(1, 1, 2);
+  for (std::int64_t step = 1; step <= 4; ++step) save(all, step);
+  EXPECT_THAT(entries(), ElementsAre("step-000000003", "step-000000004"));
+}
+
+TEST_F(Checkpoint, NeverPrunesTheOneJustPublished) {
+  Writers all = writers(1, 1, 1);
+  save(all, 8);
+  save(all, 3);
+  EXPECT_THAT(entries(), ElementsAre("step-000000003"));
+}
+
+TEST_F(Checkpoint, MayBeWrittenAgain) {
+  Writers first = writers(2);
+  save(first, 5);
+  Writers second = writers(3, 2);
+  save(second, 5);
+  EXPECT_THAT(entries(), ElementsAre("step-000000005"));
+  EXPECT_EQ(read_manifest(folder(5)).world_size, 3);
+  expect_loads(1, 5);
+}
+
+TEST_F(Checkpoint, RankZeroRemovesWhatACrashLeft) {
+  Writers crashed = writers(2);
+  begin(crashed, 1, 5);
+  crashed[1]->wait();
+  EXPECT_THAT(entries(), ElementsAre(".step-000000005.g1.tmp"));
+  Writers all = writers(2, 2);
+  EXPECT_TRUE(entries().empty());
+}
+
+TEST_F(Checkpoint, AStragglerOfAnOldGenerationDoesNotMixIn) {
+  Writers current = writers(2, 2);
+  Writers old = writers(2, 1);
+  begin(current, 0, 5);
+  begin(old, 1, 5);
+  current[0]->wait();
+  old[1]->wait();
+  EXPECT_THROW(current[0]->publish(5), StorageError);
+}
+
+TEST_F(Checkpoint, AFullDiskNamesTheFileAndKeepsTheLastGoodOne) {
+  Writers all = writers(1);
+  save(all, 5);
+  {
+    const FileSizeLimit limit(600);
+    begin(all, 0, 6);
+    EXPECT_THAT(message_of<StorageError>([&] { all[0]->wait(); }),
+                AllOf(HasSubstr(".step-000000006.g1.tmp/"), HasSubstr("File too large")));
+  }
+  EXPECT_EQ(all[0]->finished_step(), 5);  // the error was told once
+  EXPECT_THAT(entries(), ElementsAre("step-000000005"));
+  expect_loads(1, 5);
+  save(all, 7);
+  expect_loads(1, 7);
+}
+
+TEST_F(Checkpoint, AChangedByteIsFoundAndTheOneBeforeOffered) {
+  Writers all = writers(2);
+  save(all, 5);
+  save(all, 6);
+  for (const char* name : {"backbone.safetensors", "backbone_optimizer.safetensors",
+                           "centres-00001-of-00002.safetensors"}) {
+    const auto path = folder(6) / name;
+    flip_a_byte(path);
+    EXPECT_THAT(load_error(6),
+                AllOf(HasSubstr(path.string() + ": sha256 is "), HasSubstr(", expected "),
+                      HasSubstr("move " + folder(6).string() + " away to resume from " +
+                                folder(5).string())));
+    flip_a_byte(path);
+  }
+  EXPECT_EQ(load_checkpoint(folder(6), SmallWorker(0, 1).state()).step, 6);
+}
+
+TEST_F(Checkpoint, AFileThatIsCutOffOrMissingIsNamed) {
+  Writers all = writers(1);
+  save(all, 5);
+  const auto path = folder(5) / "centres-00000-of-00001.safetensors";
+  std::filesystem::resize_file(path, 100);
+  EXPECT_THAT(load_error(5), AllOf(HasSubstr(path.string() + ": 100 bytes, expected"),
+                                   HasSubstr("there is no checkpoint before it")));
+  std::filesystem::remove(path);
+  EXPECT_THAT(load_error(5), HasSubstr(path.string() + ": missing"));
+}
+
+TEST_F(Checkpoint, ABrokenManifestIsPassedOverForTheOneBefore) {
+  Writers all = writers(1);
+  save(all, 5);
+  save(all, 6);
+  for (const char* text : {"", "{", "[]", "{\"version\": 1}", "{\"version\": 2}"}) {
+    testing::write_file(folder(6) / "manifest.json", std::string_view(text));
+    EXPECT_EQ(newest_checkpoint(output_)->step, 5) << text;
+    EXPECT_THAT(load_error(6), HasSubstr("step-000000006/manifest.json: ")) << text;
+  }
+}
+
+TEST_F(Checkpoint, AnotherJobsIsRefused) {
+  Writers all = writers(1);
+  save(all, 5);
+  EXPECT_THAT(load_error(5, {.classes = 11}),
+              HasSubstr("the number of classes is 10, but this job's is 11"));
+  EXPECT_THAT(load_error(5, {.dimension = 8}), HasSubstr("embedding_size is 6"));
+  EXPECT_THAT(load_error(5, {.optimizer = OptimizerKind::kAdamW}),
+              HasSubstr("optimizer is sgd, but this job's is adamw"));
+  SmallWorker other(0, 1);
+  TrainingState state = other.state();
+  state.network = "r50";
+  EXPECT_THAT(message_of<InputError>([&] { load_checkpoint(folder(5), state); }),
+              HasSubstr("network is small, but this job's is r50"));
+}
+
+TEST_F(Checkpoint, AProcessKilledWhileItWritesLeavesTheLastGoodOne) {
+  for (int repeat = 0; repeat < 8; ++repeat) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      Writers all = writers(2, 1, 2);
+      for (std::int64_t step = 1;; ++step) save(all, step % 9 + 1);
+    }
+    while (!newest_checkpoint(output_)) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 * repeat));  // anywhere in its loop
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    const auto newest = newest_checkpoint(output_);
+    ASSERT_TRUE(newest.has_value());
+    expect_loads(3, newest->step);
+    std::filesystem::remove_all(output_);
+  }
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <vector>
+
+#include "common/error.h"
+#include "common/mapped_file.h"
+#include "common/safetensors.h"
+#include "common/sha256.h"
+#include "common/shard.h"
+#include "worker/checkpoint.h"
+#include "worker/checkpoint_format.h"
+
+namespace pfc {
+namespace {
+
+namespace format = checkpoint_format;
+
+CheckpointInfo info_of(const std::filesystem::path& folder, const format::Identity& id) {
+  return {.folder = folder,
+          .step = id.step,
+          .world_size = id.world_size,
+          .global_batch = id.global_batch};
+}
+
+/// The newest whole checkpoint under `output` below a step.
+std::optional<CheckpointInfo> newest_below(const std::filesystem::path& output,
+                                           std::optional<std::int64_t> limit) {
+  for (const std::int64_t step : format::published_steps(output)) {
+    if (limit && step >= *limit) continue;
+    try {
+      return read_manifest(output / format::folder_name(step));
+    } catch (const InputError&) {  // damaged: the one before it may be whole
+    }
+  }
+  return std::nullopt;
+}
+
+std::string advice(const std::filesystem::path& folder, std::int64_t step) {
+  const auto before = newest_below(std::filesystem::absolute(folder).parent_path(), step);
+  if (!before) return "there is no checkpoint before it";
+  return "move " + folder.string() + " away to resume from " + before->folder.string() + " instead";
+}
+
+/// Opens one of the checkpoint's files once its size and checksum are those of the manifest.
+SafetensorsFile open_verified(const std::filesystem::path& folder, const format::Manifest& manifest,
+                              const std::string& name) {
+  const format::File& expected = manifest.file(folder, name);
+  const auto damaged = [&](const std::string& what) {
+    throw InputError((folder / name).string() + ": " + what +
+                     "; the checkpoint is damaged: " + advice(folder, manifest.identity.step));
+  };
+  if (!std::filesystem::exists(folder / name)) damaged("missing");
+  const MappedFile file(folder / name);
+  if (file.bytes().size() != expected.bytes) {
+    damaged(std::to_string(file.bytes().size()) + " bytes, expected " +
+            std::to_string(expected.bytes));
+  }
+  const std::string found = sha256_hex(file.bytes());
+  if (found != expected.sha256) damaged("sha256 is " + found + ", expected " + expected.sha256);
+  return SafetensorsFile(folder / name);
+}
+
+void check_same(const std::filesystem::path& folder, const std::string& what,
+                const std::string& found, const std::string& expected) {
+  if (found == expected) return;
+  throw InputError((folder / format::kManifest).string() + ": " + what + " is " + found +
+                   ", but this job's is " + expected);
+}
+
+void check_fits(const std::filesystem::path& folder, const format::Identity& id,
+                const TrainingState& state) {
+  const auto job_value = [&](const char* key) {
+    return id.job.is_object() && id.job.contains(key) && id.job[key].is_string()
+               ? id.job[key].get<std::string>()
+               : std::string("unknown");
+  };
+  if (!state.network.empty()) {
+    check_same(folder, "network", job_value("network"), state.network);
+  }
+  check_same(folder, "embedding_size", std::to_string(id.embedding_size),
+             std::to_string(state.head.state().centres.shape[1]));
+  check_same(folder, "the number of classes", std::to_string(id.classes),
+             std::to_string(state.classes));
+  check_same(folder, "optimizer", job_value("optimizer"),
+             state.optimizer.second() ? "adamw" : "sgd");
+}
+
+/// Rows of this worker that lie in one of the checkpoint's files.
+struct Overlap {
+  SafetensorsFile file;
+  RowRange file_rows;
+  RowRange rows;
+};
+
+std::vector<Overlap> open_overlaps(const std::filesystem::path& folder,
+                                   const format::Manifest& manifest, RowRange mine) {
+  std::vector<Overlap> overlaps;
+  const format::Identity& id = manifest.identity;
+  for (Rank rank = 0; rank < id.world_size; ++rank) {
+    const RowRange rows = shard_of(id.classes, rank, id.world_size);
+    const RowRange common{std::max(rows.begin, mine.begin), std::min(rows.end, mine.end)};
+    if (common.size() <= 0) continue;
+    overlaps.push_back(
+        {open_verified(folder, manifest, format::centres_name(rank, id.world_size)), rows, common});
+  }
+  return overlaps;
+}
+
+void load_rows(Ops& ops, const Overlap& overlap, const std::string& name, const Tensor& shard,
+               std::int64_t first_row) {
+  const std::int64_t dimension = shard.shape[1];
+  const std::span<const float> stored =
+      overlap.file.float32(name, std::vector<std::int64_t>{overlap.file_rows.size(), dimension});
+  const RowRange& rows = overlap.rows;
+  const Tensor target(shard.f32() + (rows.begin - first_row) * dimension,
+                      Shape{rows.size(), dimension});
+  ops.copy_to_device(target, stored.data() + (rows.begin - overlap.file_rows.begin) * dimension);
+}
+
+void load_centres(const std::vector<Overlap>& overlaps, const TrainingState& state) {
+  const Head::State head = state.head.state();
+  const std::int64_t first = state.head.shard().begin;
+  for (const Overlap& overlap : overlaps) {
+    load_rows(state.ops, overlap, format::kWeight, head.centres, first);
+    load_rows(state.ops, overlap, format::kMomentum, head.momentum, first);
+    if (head.second) load_rows(state.ops, overlap, format::kSecond, head.second, first);
+  }
+  state.head.state_changed();
+}
+
+}  // namespace
+
+std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output) {
+  return newest_below(output, std::nullopt);
+}
+
+CheckpointInfo read_manifest(const std::filesystem::path& folder) {
+  return info_of(folder, format::load_manifest(folder).identity);
+}
+
+CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const TrainingState& state) {
+  const format::Manifest manifest = format::load_manifest(folder);
+  check_fits(folder, manifest.identity, state);
+
+  // All files are opened and verified before anything of the state is touched.
+  const SafetensorsFile backbone = open_verified(folder, manifest, format::kBackbone);
+  const SafetensorsFile optimizer = open_verified(folder, manifest, format::kBackboneOptimizer);
+  const std::vector<Overlap> overlaps = open_overlaps(folder, manifest, state.head.shard());
+
+  import_state_dict(state.ops, state.backbone, backbone);
+  const Arena& weights = state.backbone.weights;
+  import_flat(state.ops, weights, state.optimizer.momentum(), optimizer, format::kMomentumPrefix);
+  if (const Tensor second = state.optimizer.second()) {
+    import_flat(state.ops, weights, second, optimizer, format::kSecondPrefix);
+  }
+  load_centres(overlaps, state);
+  return info_of(folder, manifest.identity);
+}
+
+}  // namespace pfc

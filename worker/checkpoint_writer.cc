@@ -1,0 +1,252 @@
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/atomic_file.h"
+#include "common/error.h"
+#include "common/shard.h"
+#include "worker/checkpoint.h"
+#include "worker/checkpoint_format.h"
+
+namespace pfc {
+namespace {
+
+namespace format = checkpoint_format;
+
+/// One file to write, copied to host memory.
+struct HostFile {
+  std::string name;
+  std::vector<HostTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+HostTensor host_copy(Ops& ops, const std::string& name, const Tensor& tensor) {
+  HostTensor copy{.name = name, .dtype = "F32", .shape = {}, .bytes = {}};
+  for (int i = 0; i < tensor.shape.rank(); ++i) copy.shape.push_back(tensor.shape[i]);
+  copy.bytes.resize(tensor.bytes());
+  if (!copy.bytes.empty()) ops.copy_to_host(copy.bytes.data(), tensor);
+  return copy;
+}
+
+HostFile centres_file(const TrainingState& state, const Membership& me) {
+  const Head::State head = state.head.state();
+  const RowRange rows = state.head.shard();
+  HostFile file{.name = format::centres_name(me.rank, me.world_size),
+                .tensors = {},
+                .metadata = {{"first_class", std::to_string(rows.begin)},
+                             {"end_class", std::to_string(rows.end)}}};
+  file.tensors.push_back(host_copy(state.ops, format::kWeight, head.centres));
+  file.tensors.push_back(host_copy(state.ops, format::kMomentum, head.momentum));
+  if (head.second) file.tensors.push_back(host_copy(state.ops, format::kSecond, head.second));
+  return file;
+}
+
+HostFile optimizer_file(const TrainingState& state) {
+  const Arena& weights = state.backbone.weights;
+  HostFile file{.name = format::kBackboneOptimizer, .tensors = {}, .metadata = {}};
+  file.tensors =
+      export_flat(state.ops, weights, state.optimizer.momentum(), format::kMomentumPrefix);
+  if (const Tensor second = state.optimizer.second()) {
+    for (HostTensor& t : export_flat(state.ops, weights, second, format::kSecondPrefix)) {
+      file.tensors.push_back(std::move(t));
+    }
+  }
+  return file;
+}
+
+std::vector<HostFile> copy_to_host(const TrainingState& state, const Membership& me) {
+  std::vector<HostFile> files;
+  files.push_back(centres_file(state, me));
+  if (me.rank == 0) {  // every worker has the same backbone
+    files.push_back({format::kBackbone, export_state_dict(state.ops, state.backbone), {}});
+    files.push_back(optimizer_file(state));
+  }
+  return files;
+}
+
+format::File write(const std::filesystem::path& folder, const HostFile& file) {
+  std::vector<SafetensorsEntry> entries;
+  for (const HostTensor& t : file.tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
+  const WrittenFile written = write_safetensors(folder / file.name, entries, file.metadata);
+  return {.name = file.name, .bytes = written.bytes, .sha256 = written.sha256};
+}
+
+/// Turns what the file system refuses into the one line that a person needs.
+template <typename Work>
+auto storage(Work work) {
+  try {
+    return work();
+  } catch (const std::filesystem::filesystem_error& e) {
+    throw StorageError(e.path1().string() + ": " + e.code().message());
+  }
+}
+
+/// Puts a finished folder in its place; one that is there already is replaced at once.
+void move_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const bool replaces = std::filesystem::exists(to);
+  const unsigned flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) != 0) {
+    if (errno != EINVAL && errno != ENOSYS) {
+      throw StorageError(to.string() + ": cannot move the checkpoint here: " +
+                         std::generic_category().message(errno));
+    }
+    // A file system without these flags (NFS): not at once, but the older checkpoints are there.
+    if (replaces) std::filesystem::remove_all(to);
+    std::filesystem::rename(from, to);
+  }
+  sync_folder(to.parent_path());
+  std::filesystem::remove_all(from);  // after an exchange: what was replaced
+}
+
+class FolderWriter : public CheckpointWriter {
+ public:
+  explicit FolderWriter(const CheckpointOptions& options) : options_(options) {
+    if (options_.membership.rank == 0) remove_stale_folders();
+  }
+  ~FolderWriter() override {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job) override;
+  std::int64_t finished_step() override;
+  void wait() override;
+  void publish(std::int64_t step) override;
+
+ private:
+  [[nodiscard]] std::filesystem::path temporary(std::int64_t step) const {
+    return options_.output / format::temporary_name(step, options_.membership.generation);
+  }
+  void remove_stale_folders() const;
+  void write_part(std::int64_t step, const std::vector<HostFile>& files) const;
+  [[nodiscard]] std::vector<format::File> gather_parts(const std::filesystem::path& folder) const;
+  void prune(std::int64_t published) const;
+
+  const CheckpointOptions options_;
+  std::thread thread_;         // the training thread's
+  format::Identity identity_;  // the training thread's: of the last begin()
+
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  // Guarded by mutex_:
+  bool writing_ = false;
+  std::int64_t finished_ = 0;
+  std::exception_ptr error_;
+};
+
+void FolderWriter::remove_stale_folders() const {
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(options_.output, missing)) {
+    if (!format::is_temporary(entry.path().filename().string())) continue;
+    storage([&] { return std::filesystem::remove_all(entry.path()); });
+  }
+}
+
+void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job) {
+  wait();
+  if (thread_.joinable()) thread_.join();
+  identity_ = {.step = step,
+               .world_size = options_.membership.world_size,
+               .global_batch = options_.global_batch,
+               .classes = state.classes,
+               .embedding_size = state.head.state().centres.shape[1],
+               .job = job};
+  {
+    const std::lock_guard lock(mutex_);
+    writing_ = true;
+  }
+  thread_ = std::thread([this, step, files = copy_to_host(state, options_.membership)] {
+    std::exception_ptr error;
+    try {
+      write_part(step, files);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    error_ = error;
+    if (!error) finished_ = step;
+    idle_.notify_all();
+  });
+}
+
+void FolderWriter::write_part(std::int64_t step, const std::vector<HostFile>& files) const {
+  const std::filesystem::path folder = temporary(step);
+  std::vector<format::File> written;
+  try {
+    storage([&] { return std::filesystem::create_directories(folder); });
+    for (const HostFile& file : files) written.push_back(write(folder, file));
+    format::write_part(folder, options_.membership.rank, written);
+  } catch (const StorageError&) {  // give back the space: others may need it to end well
+    std::error_code ignored;
+    for (const format::File& file : written) std::filesystem::remove(folder / file.name, ignored);
+    std::filesystem::remove(folder, ignored);  // the last worker's succeeds
+    throw;
+  }
+}
+
+std::int64_t FolderWriter::finished_step() {
+  const std::lock_guard lock(mutex_);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  return finished_;
+}
+
+void FolderWriter::wait() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [&] { return !writing_; });
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+std::vector<format::File> FolderWriter::gather_parts(const std::filesystem::path& folder) const {
+  std::vector<format::File> files;
+  for (Rank rank = 0; rank < options_.membership.world_size; ++rank) {
+    if (!std::filesystem::exists(folder / format::part_name(rank))) {
+      throw StorageError(folder.string() + ": the part of rank " + std::to_string(rank) +
+                         " is not here; all hosts must share the output folder");
+    }
+    for (format::File& file : format::read_part(folder, rank)) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+void FolderWriter::publish(std::int64_t step) {
+  check(options_.membership.rank == 0, "publish() is rank 0's");
+  check(identity_.step == step, "publish() of a step that was not the last begun");
+  const std::filesystem::path folder = temporary(step);
+  storage([&] {
+    format::write_manifest(folder, {.identity = identity_, .files = gather_parts(folder)});
+    for (Rank rank = 0; rank < options_.membership.world_size; ++rank) {
+      std::filesystem::remove(folder / format::part_name(rank));
+    }
+    sync_folder(folder);
+    move_folder(folder, options_.output / format::folder_name(step));
+    prune(step);
+  });
+}
+
+// The one just published stays whatever its number: others may be left from a longer job.
+void FolderWriter::prune(std::int64_t published) const {
+  std::int64_t kept = 1;
+  for (const std::int64_t step : format::published_steps(options_.output)) {
+    if (step == published || kept++ < options_.keep) continue;
+    // Out of sight first: a crash must not leave half of it under a checkpoint's name.
+    std::filesystem::rename(options_.output / format::folder_name(step), temporary(step));
+    std::filesystem::remove_all(temporary(step));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options) {
+  return std::make_unique<FolderWriter>(options);
+}
+
+}  // namespace pfc
