@@ -87,10 +87,10 @@ std::string address_towards(const std::string& peer) {
   boost::system::error_code error;
   boost::asio::io_context io;
   const auto found = ip::udp::resolver(io).resolve(ip::udp::v4(), peer, "9", error);
-  if (error || found.empty()) return {};
+  if (error || found.empty()) return ip::host_name(error);
   ip::udp::socket socket(io);
   socket.connect(*found.begin(), error);
-  return error ? std::string() : socket.local_endpoint().address().to_string();
+  return error ? ip::host_name(error) : socket.local_endpoint().address().to_string();
 }
 
 std::vector<HostSpec> parse_hosts(std::string_view text) {

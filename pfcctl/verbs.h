@@ -13,5 +13,6 @@ struct ExitStatus {
 
 void add_check_verb(CLI::App& pfcctl);
 void add_data_verb(CLI::App& pfcctl);
+void add_status_verb(CLI::App& pfcctl);
 
 }  // namespace pfc

@@ -1,0 +1,114 @@
+#include "pfcctl/status.h"
+
+#include <grpcpp/client_context.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "common/coordinator_file.h"
+#include "common/error.h"
+#include "pfcctl/verbs.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/status_json.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::chrono::seconds kTimeout{10};
+
+struct Options {
+  std::string coordinator;
+  std::filesystem::path state_dir = default_state_folder();
+  bool json = false;
+};
+
+template <typename... Values>
+std::string print(const char* format, Values... values) {
+  char text[400];
+  std::snprintf(text, sizeof(text), format, values...);
+  return text;
+}
+
+proto::StatusReply ask(const std::string& address) {
+  const auto stub = proto::CoordinatorService::NewStub(make_channel(address));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kTimeout);
+  proto::StatusReply reply;
+  const grpc::Status status = stub->Status(&context, proto::StatusRequest(), &reply);
+  if (!status.ok()) {
+    throw CommError("coordinator " + address + " does not answer (" + status.error_message() +
+                    "); is it running, and is this its --port?");
+  }
+  return reply;
+}
+
+std::string progress_text(const proto::StatusReply& status) {
+  if (status.total_steps() == 0) return {};
+  std::string text =
+      print("step %lld of %lld, epoch %lld, loss %.4f, %.1f samples/s",
+            static_cast<long long>(status.step()), static_cast<long long>(status.total_steps()),
+            static_cast<long long>(status.epoch()), status.loss(), status.samples_per_second());
+  const auto left = static_cast<long long>(std::llround(status.remaining_seconds()));
+  if (left >= 0) {
+    text += print(", %lld:%02lld:%02lld left", left / 3600, left / 60 % 60, left % 60);
+  }
+  return text + "\n";
+}
+
+std::string worker_row(const proto::WorkerStatus& worker) {
+  const proto::Progress& progress = worker.progress();
+  const double gibibytes = static_cast<double>(progress.memory_used_bytes()) / (1 << 30);
+  return print(
+      "%4d  %-20s %4d %8lld  %-8s %-10s %9lld  %-14s %10.1f %7.2f GiB %6.0f s\n", worker.rank(),
+      worker.host().c_str(), worker.slot(), static_cast<long long>(worker.pid()),
+      progress.device().c_str(), worker.state().c_str(), static_cast<long long>(progress.step()),
+      progress.phase().c_str(), progress.samples_per_second(), gibibytes, worker.silent_seconds());
+}
+
+void show(const Options& options) {
+  const std::string address = options.coordinator.empty()
+                                  ? read_coordinator_file(options.state_dir).address
+                                  : options.coordinator;
+  const proto::StatusReply status = ask(address);
+  if (options.json) {
+    std::cout << to_json(status).dump(2) << std::endl;
+  } else {
+    std::cout << "coordinator " << address << ", pfc " << status.version() << "\n"
+              << status_text(status) << std::flush;
+  }
+}
+
+}  // namespace
+
+std::string status_text(const proto::StatusReply& status) {
+  std::string text = status.state();
+  if (status.reason() != status.state()) text += ": " + status.reason();
+  text += "\n" + progress_text(status);
+  for (const proto::HostStatus& host : status.hosts()) {
+    if (!host.registered()) text += "host " + host.name() + " has not registered\n";
+  }
+  if (status.workers().empty()) return text;
+  text += print("%4s  %-20s %4s %8s  %-8s %-10s %9s  %-14s %10s %11s %8s\n", "rank", "host", "slot",
+                "pid", "device", "state", "step", "phase", "samples/s", "memory", "silent");
+  for (const proto::WorkerStatus& worker : status.workers()) text += worker_row(worker);
+  return text;
+}
+
+void add_status_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand("status", "What the coordinator's job is doing");
+  const auto options =
+      std::make_shared<Options>();  // shared with the callback, which outlives this
+  verb->add_option("--coordinator", options->coordinator,
+                   "HOST:PORT; without it, the one that this user runs on this machine");
+  verb->add_option("--state-dir", options->state_dir, "The coordinator's --state-dir")
+      ->capture_default_str();
+  verb->add_flag("--json", options->json, "One JSON object instead of text");
+  verb->callback([options] { show(*options); });
+}
+
+}  // namespace pfc

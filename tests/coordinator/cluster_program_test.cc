@@ -1,0 +1,184 @@
+// The real coordinator and agent as programs, with workers that only pretend: exit codes, the final
+// line, and that no process is left behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "common/child_process.h"
+#include "common/coordinator_file.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+
+std::string contents(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+class Cluster : public ::testing::Test {
+ protected:
+  struct Ran {
+    ProcessExit exit;
+    std::string out, err;
+
+    [[nodiscard]] std::string last_line() const {
+      const std::string text = err.substr(0, err.find_last_not_of('\n') + 1);
+      return text.substr(text.rfind('\n') + 1);
+    }
+  };
+
+  Cluster() { std::ofstream(folder / "job.json") << R"({"network": "r18", "rec": "somewhere"})"; }
+
+  /// A running coordinator, its output in files.
+  std::unique_ptr<ChildProcess> starts(const std::string& fate,
+                                       const std::vector<std::string>& more = {}) {
+    std::string command =
+        "exec \"$0\" \"$@\" >" + (folder / "out").string() + " 2>" + (folder / "err").string();
+    SpawnOptions options{
+        .program = "/bin/sh",
+        .arguments = {"-c", command, CLUSTER_FOLDER "/pfc-coordinator", "--hosts", "localhost:2",
+                      "--config", (folder / "job.json").string(), "--port", "0", "--http-port", "0",
+                      "--state-dir", (folder / "state").string()},
+        .environment = {{"FAKE_WORKER", fate}, {"PFC_TEST_MARK", mark()}}};
+    options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+    return std::make_unique<ChildProcess>(options);
+  }
+
+  Ran ends(ChildProcess& coordinator) {
+    Ran ran;
+    std::optional<ProcessExit> exit;
+    while (!(exit = coordinator.poll())) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    return {.exit = *exit, .out = contents(folder / "out"), .err = contents(folder / "err")};
+  }
+
+  Ran runs(const std::string& fate, const std::vector<std::string>& more = {}) {
+    return ends(*starts(fate, more));
+  }
+
+  void wait_for_output(const std::string& text) {
+    while (contents(folder / "out").find(text) == std::string::npos) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    }
+  }
+
+  [[nodiscard]] std::string mark() const { return folder.path().string(); }
+
+  /// Living processes of this test, at any depth: all carry its mark.
+  std::vector<std::string> processes_left() {
+    std::vector<std::string> left;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string pid = entry.path().filename().string();
+      if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (contents(entry.path() / "environ").find("PFC_TEST_MARK=" + mark()) == std::string::npos) {
+        continue;
+      }
+      left.push_back(contents(entry.path() / "comm"));
+    }
+    return left;
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(Cluster, AJobThatAllRanksCompleteExitsWithZero) {
+  const Ran ran = runs("complete");
+  EXPECT_EQ(ran.exit, ProcessExit{}) << ran.err;
+  EXPECT_EQ(ran.last_line(), "pfc: job completed");
+  EXPECT_THAT(ran.out, AllOf(::testing::ContainsRegex("(^|\n)world size 2"),
+                             HasSubstr("[rank 1] world size 2")));
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_FALSE(fs::exists(folder / "state" / "coordinator.json"));
+}
+
+TEST_F(Cluster, CoresAreDividedAmongTheSlots) {
+  const auto ran = runs("complete");
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  EXPECT_THAT(ran.out, HasSubstr("threads " + std::to_string(std::max(cores / 2, 1L)) + "\n"));
+}
+
+TEST_F(Cluster, AKilledWorkerIsNamedAndNotThePeerThatMissedIt) {
+  const Ran ran = runs("killed:1");
+  EXPECT_EQ(ran.exit.code, 1);
+  EXPECT_THAT(ran.last_line(),
+              MatchesRegex("pfc: job failed: rank 1 \\(host localhost, slot 1, pid [0-9]+\\): "
+                           "killed by signal 9 \\(SIGKILL\\)"));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST_F(Cluster, ACrashIsToldWithItsLastWords) {
+  const Ran ran = runs("exits:0");
+  EXPECT_EQ(ran.exit.code, 1);
+  EXPECT_THAT(ran.last_line(),
+              AllOf(HasSubstr("rank 0"), HasSubstr("exited with code 7: out of luck")));
+}
+
+TEST_F(Cluster, AWorkersOwnMessageIsTheFinalLine) {
+  EXPECT_THAT(runs("fails:1").last_line(), HasSubstr("loss is not finite at step 3"));
+}
+
+TEST_F(Cluster, BadInputThatAWorkerFindsExitsAsBadInput) {
+  const Ran ran = runs("bad_input:1");
+  EXPECT_EQ(ran.exit.code, 2);
+  EXPECT_THAT(ran.last_line(), HasSubstr("train.rec: no such file"));
+}
+
+TEST_F(Cluster, AWorkerThatNeverJoinsIsNamedAfterTheStartTimeout) {
+  const Ran ran = runs("never_joins:1", {"--start-timeout", "1s"});
+  EXPECT_EQ(ran.exit.code, 3);
+  EXPECT_THAT(ran.last_line(), AllOf(HasSubstr("rank 1 (host localhost, slot 1, pid "),
+                                     HasSubstr("has not joined after 1 s")));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST_F(Cluster, SigintLetsWorkersStopAndLeavesNothingBehind) {
+  const auto coordinator = starts("until_stop");
+  wait_for_output("[rank 1] world size 2");
+  EXPECT_EQ(read_coordinator_file(folder / "state").pid, coordinator->pid());
+  coordinator->send(SIGINT);
+  const Ran ran = ends(*coordinator);
+  EXPECT_EQ(ran.exit.code, 130) << ran.err;
+  EXPECT_EQ(ran.last_line(), "pfc: job stopped by SIGINT");
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST_F(Cluster, ASecondSignalEndsAtOnce) {
+  const auto coordinator = starts("stubborn:1");
+  wait_for_output("[rank 1] world size 2");
+  coordinator->send(SIGTERM);
+  coordinator->send(SIGINT);
+  const Ran ran = ends(*coordinator);
+  EXPECT_NE(ran.exit.code, 0);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST_F(Cluster, WorkersEndWhenTheirCoordinatorIsKilled) {
+  const auto coordinator = starts("until_stop");
+  wait_for_output("[rank 1] world size 2");
+  coordinator->send(SIGKILL);
+  ends(*coordinator);
+  while (!processes_left().empty()) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+}
+
+TEST_F(Cluster, BadInputIsOneLineBeforeAnythingHasStarted) {
+  const Ran ran = runs("complete", {"--set", "netwrk=r18"});
+  EXPECT_EQ(ran.exit.code, 2);
+  EXPECT_THAT(ran.err, MatchesRegex("pfc: [^\n]*netwrk[^\n]*network[^\n]*\n"));
+  EXPECT_EQ(ran.out, "");
+  EXPECT_FALSE(fs::exists(folder / "state"));
+}
+
+}  // namespace
+}  // namespace pfc

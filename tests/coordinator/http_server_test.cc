@@ -1,0 +1,92 @@
+#include "coordinator/web/http_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <thread>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+
+namespace pfc {
+namespace {
+
+using boost::asio::ip::tcp;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class Http : public ::testing::Test {
+ protected:
+  ~Http() override {
+    loop.stop();
+    thread.join();
+  }
+
+  /// Sends the bytes and reads until the server closes.
+  std::string answer_to(const std::string& request) {
+    boost::asio::io_context io;
+    tcp::socket socket(io);
+    socket.connect(
+        {boost::asio::ip::address_v4::loopback(), static_cast<unsigned short>(server.port())});
+    boost::system::error_code error;
+    boost::asio::write(socket, boost::asio::buffer(request), error);
+    std::string answer;
+    boost::asio::read(socket, boost::asio::dynamic_buffer(answer), error);
+    return answer;
+  }
+
+  std::string get(const std::string& target) {
+    return answer_to("GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  }
+
+  boost::asio::io_context loop;
+  HttpServer server{loop, "127.0.0.1", 0, [](std::string_view path) {
+                      return HttpReply{.body = "you asked for " + std::string(path)};
+                    }};
+  std::thread thread{[this] { loop.run(); }};
+};
+
+TEST_F(Http, AnswersGetWithWhatTheHandlerSays) {
+  EXPECT_THAT(get("/healthz"), AllOf(StartsWith("HTTP/1.1 200 OK"), HasSubstr("Content-Length: 22"),
+                                     EndsWith("you asked for /healthz")));
+}
+
+TEST_F(Http, DropsTheQuery) { EXPECT_THAT(get("/?x=1&y=2"), EndsWith("you asked for /")); }
+
+TEST_F(Http, AnswersHeadWithoutABody) {
+  const std::string answer =
+      answer_to("HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 200 OK"), Not(HasSubstr("you asked"))));
+}
+
+TEST_F(Http, RefusesOtherMethods) {
+  EXPECT_THAT(answer_to("DELETE / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+              StartsWith("HTTP/1.1 405"));
+}
+
+TEST_F(Http, ServesSeveralRequestsOverOneConnection) {
+  const std::string answer = answer_to(
+      "GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(answer, AllOf(HasSubstr("for /a"), EndsWith("for /b")));
+}
+
+TEST_F(Http, HangsUpOnNonsenseAndOnEndlessHeaders) {
+  EXPECT_EQ(answer_to("nonsense\r\n\r\n"), "");
+  EXPECT_EQ(answer_to("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x')), "");
+}
+
+TEST_F(Http, APortInUseIsNamedWithWhatToDo) {
+  const std::string message = testing::message_of<InputError>([&] {
+    HttpServer(loop, "127.0.0.1", server.port(), [](std::string_view) { return HttpReply(); });
+  });
+  EXPECT_THAT(message, AllOf(HasSubstr(std::to_string(server.port())), HasSubstr("--http-port")));
+}
+
+}  // namespace
+}  // namespace pfc

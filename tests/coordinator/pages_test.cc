@@ -1,0 +1,116 @@
+// What the coordinator serves: the metrics by name, JSON with numbers, a page without holes.
+#include "coordinator/web/pages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "coordinator/metrics.h"
+#include "coordinator/status.h"
+#include "proto/status_json.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Pages : public ::testing::Test {
+ protected:
+  Pages() {
+    state.started_at = now;
+    state.generation = 1;
+    state.hosts = {{.name = "a", .slots = 1, .registered = true, .last_heard = now}};
+    state.workers = {{.rank = 0, .host = "a", .pid = 7, .joined = true, .last_heard = now}};
+  }
+
+  void reports(double data_wait, double loss = 2.5) {
+    proto::Progress message;
+    message.set_step(12);
+    message.set_total_steps(100);
+    message.set_loss(loss);
+    message.set_samples_per_second(30);
+    message.set_device("cpu");
+    message.set_phase("forward");
+    message.set_memory_used_bytes(4096);
+    message.set_data_wait_seconds(data_wait);
+    message.set_comm_bytes(1000);
+    proto::PhaseSeconds* sample = message.add_phases();
+    sample->set_phase("forward");
+    sample->set_seconds(0.03);
+    metrics.add_progress(state.workers[0], message);
+    worker_progressed(state.workers[0], message, now);
+    progress.update(state, now);
+  }
+
+  std::string text() { return metrics.text(state, progress); }
+  proto::StatusReply status() { return make_status(state, progress, "training", false, now + 5s); }
+
+  TimePoint now{1000s};
+  ClusterState state;
+  JobProgress progress;
+  Metrics metrics;
+};
+
+TEST_F(Pages, MetricsHaveTheNamesAndLabelsThatDashboardsUse) {
+  reports(0.5);
+  for (const char* line :
+       {"pfc_job_step 12\n", "pfc_job_loss 2.5\n", "pfc_job_samples_per_second 30\n",
+        "pfc_worker_up{host=\"a\",rank=\"0\"} 1\n",
+        "pfc_worker_samples_per_second{host=\"a\",rank=\"0\"} 30\n",
+        "pfc_worker_device_memory_used_bytes{device=\"cpu\",host=\"a\",rank=\"0\"} 4096\n",
+        "pfc_worker_phase_seconds_count{phase=\"forward\"} 1\n",
+        "pfc_worker_phase_seconds_bucket{phase=\"forward\",le=\"0.05\"} 1\n",
+        "pfc_worker_phase_seconds_bucket{phase=\"forward\",le=\"0.02\"} 0\n",
+        "pfc_worker_data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.5\n",
+        "pfc_worker_comm_bytes_total{host=\"a\",rank=\"0\"} 1000\n",
+        "pfc_worker_skipped_images_total{host=\"a\",rank=\"0\"} 0\n", "pfc_build_info{version="}) {
+    EXPECT_THAT(text(), HasSubstr(line));
+  }
+}
+
+TEST_F(Pages, CountersFollowTheTotalsThatWorkersTell) {
+  reports(0.5);
+  reports(0.75);
+  EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.75\n"));
+  reports(0.25);  // it was started again and counts from 0
+  EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 1\n"));
+}
+
+TEST_F(Pages, AWorkerThatHasExitedIsDown) {
+  reports(0.5);
+  state.workers[0].exit = ProcessExit{};
+  EXPECT_THAT(text(), HasSubstr("pfc_worker_up{host=\"a\",rank=\"0\"} 0\n"));
+}
+
+TEST_F(Pages, JsonHasNumbersAsNumbersAndNullForWhatIsNotKnown) {
+  reports(0.5, std::numeric_limits<double>::quiet_NaN());
+  const auto json = nlohmann::json::parse(to_json(status()).dump());
+  EXPECT_EQ(json.at("state"), "training");
+  EXPECT_EQ(json.at("step"), 12);
+  EXPECT_TRUE(json.at("loss").is_null());
+  EXPECT_TRUE(json.at("remaining_seconds").is_null());
+  EXPECT_EQ(json.at("workers").at(0).at("pid"), 7);
+  EXPECT_DOUBLE_EQ(json.at("workers").at(0).at("stuck_seconds"), 5);
+}
+
+TEST_F(Pages, NamesFromOutsideAreEscaped) {
+  state.workers[0].host = "<script>alert(1)</script>";
+  reports(0.5);
+  EXPECT_THAT(status_page(status()), Not(HasSubstr("<script>")));
+  EXPECT_THAT(status_page(status()), HasSubstr("&lt;script&gt;"));
+}
+
+TEST_F(Pages, StatesOfAWorkerAreTold) {
+  EXPECT_EQ(worker_state_name(state.workers[0]), "joined");
+  reports(0.5);
+  EXPECT_EQ(worker_state_name(state.workers[0]), "training");
+  worker_reported(state, state.workers[0], proto::OUTCOME_STOPPED, "", now);
+  EXPECT_EQ(worker_state_name(state.workers[0]), "stopped");
+}
+
+}  // namespace
+}  // namespace pfc

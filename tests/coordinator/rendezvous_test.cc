@@ -1,0 +1,377 @@
+// The failure table, row by row, with a clock that only the test moves.
+#include "coordinator/rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Rendezvous : public ::testing::Test {
+ protected:
+  void expect_hosts(std::vector<std::pair<std::string, int>> hosts) {
+    for (const auto& [name, slots] : hosts) state.hosts.push_back({.name = name, .slots = slots});
+    state.started_at = now;
+    state.address = "10.0.0.1:7450";
+  }
+
+  void registers(const std::string& name) {
+    HostState& host = *find_host(state, name);
+    host.registered = true;
+    host.last_heard = now;
+  }
+
+  /// Asks, and does what is decided, as the coordinator does.
+  Decision tick() {
+    const Decision decision = decide(state, config, now);
+    switch (decision.action) {
+      case Action::kStartGeneration:
+        start(decision.members);
+        break;
+      case Action::kFail:
+        for (const Failure& failure : decision.failures) state.failures.push_back(failure);
+        break;
+      case Action::kAskToStop:
+        state.stop_sent = true;
+        break;
+      case Action::kTerminate:
+        state.terminated_at = now;
+        break;
+      case Action::kKill:
+        state.killed_at = now;
+        break;
+      case Action::kWait:
+      case Action::kFinish:
+        break;
+    }
+    return decision;
+  }
+
+  void start(const std::vector<Member>& members) {
+    state.generation += 1;
+    state.generation_started_at = now;
+    for (const Member& member : members) {
+      state.workers.push_back({.rank = member.rank,
+                               .host = member.host,
+                               .slot = member.slot,
+                               .pid = 100 + member.rank,
+                               .last_heard = now,
+                               .last_moved = now});
+    }
+  }
+
+  void joins(Rank rank) {
+    state.workers.at(rank).joined = true;
+    state.workers.at(rank).last_heard = now;
+  }
+
+  void trains_on_two_hosts() {
+    expect_hosts({{"a", 1}, {"b", 1}});
+    registers("a");
+    registers("b");
+    ASSERT_EQ(tick().action, Action::kStartGeneration);
+    joins(0);
+    joins(1);
+    ASSERT_EQ(tick().reason, "training");
+  }
+
+  /// Time passes, and everybody but `silent` is heard of.
+  void passes(std::chrono::milliseconds time, std::optional<Rank> silent = {}) {
+    now += time;
+    for (HostState& host : state.hosts) host.last_heard = now;
+    for (WorkerState& worker : state.workers) {
+      if (worker.rank != silent) worker.last_heard = now;
+    }
+  }
+
+  void progresses(Rank rank, std::int64_t step, const std::string& phase) {
+    proto::Progress progress;
+    progress.set_step(step);
+    progress.set_phase(phase);
+    worker_progressed(state.workers.at(rank), progress, now);
+  }
+
+  void exits(Rank rank, ProcessExit exit, const std::vector<std::string>& words = {}) {
+    worker_exited(state, state.workers.at(rank), exit, words, now);
+  }
+
+  void reports(Rank rank, proto::Outcome outcome, const std::string& message = "") {
+    worker_reported(state, state.workers.at(rank), outcome, message, now);
+  }
+
+  TimePoint now{1000s};
+  ClusterState state;
+  RendezvousConfig config;
+};
+
+TEST_F(Rendezvous, WaitsForEveryHostAndNamesTheMissing) {
+  expect_hosts({{"a", 8}, {"b", 8}});
+  EXPECT_EQ(tick().reason, "waiting for a, b to register");
+  registers("a");
+  EXPECT_EQ(tick().reason, "waiting for b to register");
+}
+
+TEST_F(Rendezvous, StartsTheFirstGenerationWhenAllHostsAreHere) {
+  expect_hosts({{"a", 2}, {"b", 1}});
+  registers("b");
+  registers("a");
+  const Decision decision = tick();
+  EXPECT_EQ(decision.action, Action::kStartGeneration);
+  EXPECT_EQ(decision.members, assign_ranks(state.hosts));
+  EXPECT_EQ(state.generation, 1);
+}
+
+TEST_F(Rendezvous, AHostThatNeverRegistersEndsTheJobWithTheCommandToRunThere) {
+  expect_hosts({{"a", 1}, {"b", 1}});
+  registers("a");
+  passes(59s);
+  EXPECT_EQ(tick().action, Action::kWait);
+  passes(1s);
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_TRUE(verdict(state).at_start);
+  EXPECT_EQ(verdict(state).message,
+            "job failed: host b: no agent has registered after 60 s; run there: pfc-agent "
+            "--coordinator 10.0.0.1:7450 --host b");
+}
+
+TEST_F(Rendezvous, AWorkerThatNeverJoinsIsNamed) {
+  expect_hosts({{"a", 1}, {"b", 1}});
+  registers("a");
+  registers("b");
+  tick();
+  joins(0);
+  passes(60s);
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_EQ(tick().action, Action::kTerminate);
+  EXPECT_EQ(verdict(state).message,
+            "job failed: rank 1 (host b, slot 0, pid 101) has not joined after 60 s");
+}
+
+TEST_F(Rendezvous, IsCompletedWhenEveryRankHasSaidSoAndLeft) {
+  trains_on_two_hosts();
+  reports(0, proto::OUTCOME_COMPLETED);
+  exits(0, {});
+  EXPECT_EQ(tick().action, Action::kWait);
+  reports(1, proto::OUTCOME_COMPLETED);
+  exits(1, {});
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kCompleted);
+}
+
+TEST_F(Rendezvous, AKilledWorkerIsTheCauseAndItsPeersGetTimeToNotice) {
+  trains_on_two_hosts();
+  exits(1, {.signal = SIGKILL});
+  EXPECT_EQ(tick().action, Action::kWait);
+  passes(4'900ms);
+  EXPECT_EQ(tick().action, Action::kWait);
+  passes(100ms);
+  EXPECT_EQ(tick().action, Action::kTerminate);
+  exits(0, {.signal = SIGTERM});
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_EQ(verdict(state).message,
+            "job failed: rank 1 (host b, slot 0, pid 101): killed by signal 9 (SIGKILL)");
+  EXPECT_FALSE(verdict(state).at_start);
+}
+
+TEST_F(Rendezvous, ACrashWinsOverAPeersComplaintThatCameBefore) {
+  trains_on_two_hosts();
+  reports(0, proto::OUTCOME_COMM_FAILED, "all_reduce: connection closed by peer");
+  exits(0, {.code = 1});
+  passes(800ms);
+  exits(1, {.signal = SIGSEGV});
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_THAT(verdict(state).message, HasSubstr("rank 1 (host b"));
+  EXPECT_THAT(verdict(state).message, HasSubstr("SIGSEGV"));
+}
+
+TEST_F(Rendezvous, TheFirstOfTwoCrashesIsTheCause) {
+  trains_on_two_hosts();
+  exits(0, {.code = 7}, {"terminate called", "out of memory", "  "});
+  passes(10ms);
+  exits(1, {.signal = SIGABRT});
+  EXPECT_EQ(verdict(state).message,
+            "job failed: rank 0 (host a, slot 0, pid 100): exited with code 7: out of memory");
+}
+
+TEST_F(Rendezvous, AWorkersOwnWordsAreTheCauseAndNotItsExitCode) {
+  trains_on_two_hosts();
+  reports(1, proto::OUTCOME_FAILED, "train.rec: record 7 is damaged");
+  exits(1, {.code = 2});
+  EXPECT_EQ(verdict(state).message,
+            "job failed: rank 1 (host b, slot 0, pid 101): train.rec: record 7 is damaged");
+  EXPECT_EQ(verdict(state).worker_exit_code, 2);
+}
+
+TEST_F(Rendezvous, WordsFromOutsideAreOnePrintableLine) {
+  trains_on_two_hosts();
+  reports(1, proto::OUTCOME_FAILED, "first\nsecond\x1b[2J \xff\xc3\xa9");
+  EXPECT_THAT(verdict(state).message, HasSubstr("first second [2J ?\xc3\xa9"));
+}
+
+TEST_F(Rendezvous, AnExitWithoutAWordIsAFailureEvenWithCodeZero) {
+  trains_on_two_hosts();
+  exits(1, {});
+  EXPECT_THAT(verdict(state).message, HasSubstr("without telling the end of its work"));
+}
+
+TEST_F(Rendezvous, ACrashAfterSuccessWasReportedIsAFailure) {
+  trains_on_two_hosts();
+  reports(1, proto::OUTCOME_COMPLETED);
+  exits(1, {.signal = SIGSEGV});
+  EXPECT_THAT(verdict(state).message, HasSubstr("reported success, then killed by signal 11"));
+}
+
+TEST_F(Rendezvous, ASilentWorkerIsFoundAndNamedWithWhereItWasLastSeen) {
+  trains_on_two_hosts();
+  progresses(0, 120, "forward");
+  progresses(1, 120, "all_gather");
+  passes(29s, 1);
+  EXPECT_EQ(tick().action, Action::kWait);
+  passes(1s, 1);
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_EQ(verdict(state).message,
+            "job failed: rank 1 (host b, slot 0, pid 101): silent for 30 s; last seen at step 120 "
+            "in all_gather");
+}
+
+TEST_F(Rendezvous, APeersComplaintLeadsToTheSilentWorkerBehindIt) {
+  trains_on_two_hosts();
+  passes(4s, 1);
+  reports(0, proto::OUTCOME_COMM_FAILED, "all_reduce: timed out");
+  exits(0, {.code = 1});
+  passes(5s, 1);
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_EQ(tick().action, Action::kTerminate);
+  exits(1, {.signal = SIGTERM});
+  EXPECT_THAT(verdict(state).message,
+              HasSubstr("rank 1 (host b, slot 0, pid 101): silent for 9 s"));
+}
+
+TEST_F(Rendezvous, APeersComplaintLeadsToTheStuckWorkerBehindIt) {
+  trains_on_two_hosts();
+  progresses(1, 3, "optimizer");
+  passes(1s);
+  reports(0, proto::OUTCOME_COMM_FAILED, "all_reduce: timed out");
+  exits(0, {.code = 1});
+  passes(5s);
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_THAT(verdict(state).message,
+              HasSubstr("rank 1 (host b, slot 0, pid 101): alive, but stuck for 6 s; last seen at "
+                        "step 3 in optimizer"));
+  EXPECT_THAT(verdict(state).message, HasSubstr("rank 0"));
+}
+
+TEST_F(Rendezvous, AHostWhoseAgentFallsSilentEndsTheJob) {
+  trains_on_two_hosts();
+  now += 30s;
+  state.hosts[0].last_heard = now;
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_THAT(verdict(state).message, HasSubstr("host b: its agent has been silent for 30 s"));
+}
+
+TEST_F(Rendezvous, AWorkerThatHasFinishedButDoesNotLeaveIsNamed) {
+  trains_on_two_hosts();
+  reports(0, proto::OUTCOME_COMPLETED);
+  exits(0, {});
+  reports(1, proto::OUTCOME_COMPLETED);
+  passes(30s);
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_THAT(verdict(state).message, HasSubstr("rank 1"));
+  EXPECT_THAT(verdict(state).message, HasSubstr("still runs after 30 s"));
+}
+
+TEST_F(Rendezvous, WorkersThatIgnoreSigtermAreKilledAndNeverWaitedForForever) {
+  trains_on_two_hosts();
+  exits(0, {.code = 1});
+  passes(5s);
+  EXPECT_EQ(tick().action, Action::kTerminate);
+  EXPECT_EQ(tick().action, Action::kWait);
+  passes(5s);
+  EXPECT_EQ(tick().action, Action::kKill);
+  EXPECT_EQ(tick().action, Action::kWait);
+  passes(5s);
+  EXPECT_EQ(tick().action, Action::kFinish);
+}
+
+TEST_F(Rendezvous, AStopLetsWorkersCheckpointAndLeave) {
+  trains_on_two_hosts();
+  state.stop = StopRequest{.reason = "SIGINT", .at = now};
+  EXPECT_EQ(tick().action, Action::kAskToStop);
+  EXPECT_EQ(tick().action, Action::kWait);
+  for (const Rank rank : {0, 1}) {
+    reports(rank, proto::OUTCOME_STOPPED);
+    exits(rank, {});
+  }
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
+  EXPECT_EQ(verdict(state).message, "job stopped by SIGINT");
+}
+
+TEST_F(Rendezvous, AStopIsBoundedAndSaysWhoHadToBeForced) {
+  trains_on_two_hosts();
+  state.stop = StopRequest{.reason = "SIGTERM", .at = now};
+  tick();
+  reports(0, proto::OUTCOME_STOPPED);
+  exits(0, {});
+  passes(60s);
+  EXPECT_EQ(tick().action, Action::kTerminate);
+  exits(1, {.signal = SIGTERM});
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kFailed);
+  EXPECT_THAT(verdict(state).message,
+              HasSubstr("rank 1 (host b, slot 0, pid 101) had to be ended"));
+}
+
+TEST_F(Rendezvous, ASecondStopDoesNotWaitForCheckpoints) {
+  trains_on_two_hosts();
+  state.stop = StopRequest{.reason = "SIGINT", .at = now};
+  tick();
+  state.stop->urgent = true;
+  EXPECT_EQ(tick().action, Action::kTerminate);
+}
+
+TEST_F(Rendezvous, AStopBeforeTheStartEndsAtOnce) {
+  expect_hosts({{"a", 1}});
+  state.stop = StopRequest{.reason = "SIGINT", .at = now};
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_EQ(verdict(state).message, "job stopped by SIGINT before training began");
+}
+
+TEST_F(Rendezvous, AStopWhileWorkersStillJoinDoesNotWaitForThem) {
+  expect_hosts({{"a", 2}});
+  registers("a");
+  tick();
+  joins(0);
+  state.stop = StopRequest{.reason = "SIGINT", .at = now};
+  EXPECT_EQ(tick().action, Action::kTerminate);
+  exits(0, {.signal = SIGTERM});
+  exits(1, {.signal = SIGTERM});
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
+}
+
+TEST_F(Rendezvous, AFailureDuringAStopIsToldAsAFailure) {
+  trains_on_two_hosts();
+  state.stop = StopRequest{.reason = "SIGINT", .at = now};
+  tick();
+  reports(1, proto::OUTCOME_FAILED, "work_dirs/job: no space left on device");
+  exits(1, {.code = 1});
+  reports(0, proto::OUTCOME_STOPPED);
+  exits(0, {});
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_THAT(verdict(state).message, HasSubstr("no space left"));
+}
+
+TEST_F(Rendezvous, TheReasonStaysTheSameWhileNothingChanges) {
+  trains_on_two_hosts();
+  const std::string before = tick().reason;
+  passes(7s);
+  EXPECT_EQ(tick().reason, before);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,93 @@
+// A coordinator with its gRPC service in this process, on a free port, its loop on a thread.
+#pragma once
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <future>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "coordinator/coordinator.h"
+#include "coordinator/service.h"
+
+namespace pfc::testing {
+
+/// Times short enough for a test that waits for one of them to pass.
+inline RendezvousConfig impatient() {
+  using namespace std::chrono_literals;
+  RendezvousConfig config;
+  config.limits = {.start = 20s, .silence = 20s, .leave = 20s};
+  config.grace = 300ms;
+  config.stop = 20s;
+  config.terminate = 300ms;
+  config.kill = 20s;
+  return config;
+}
+
+class RunningCoordinator {
+ public:
+  explicit RunningCoordinator(std::vector<HostSpec> hosts, RendezvousConfig config = impatient(),
+                              int port = 0)
+      : terminal_(output_, output_, false),
+        coordinator_(loop_,
+                     {.hosts = std::move(hosts),
+                      .job_json = R"({"network":"r18"})",
+                      .rendezvous = config,
+                      .tick = std::chrono::milliseconds{10}},
+                     terminal_, [this](const Verdict& verdict) { verdict_.set_value(verdict); }),
+        service_(loop_, coordinator_, "127.0.0.1", port) {
+    coordinator_.start(address());
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+
+  ~RunningCoordinator() { shut_down(); }
+
+  /// As the program ends: agents are told to end too.
+  void shut_down() {
+    if (!thread_.joinable()) return;
+    loop_.stop();
+    thread_.join();
+    service_.shut_down();
+  }
+
+  [[nodiscard]] int port() const { return service_.port(); }
+  [[nodiscard]] std::string address() const {
+    return "127.0.0.1:" + std::to_string(service_.port());
+  }
+
+  void stop(const std::string& reason, bool urgent) {
+    boost::asio::post(loop_, [this, reason, urgent] { coordinator_.stop(reason, urgent); });
+  }
+
+  [[nodiscard]] proto::StatusReply status() {
+    std::promise<proto::StatusReply> promise;
+    boost::asio::post(loop_, [&] { promise.set_value(coordinator_.status()); });
+    return promise.get_future().get();
+  }
+
+  /// Waits for the end of the job.
+  Verdict verdict() { return verdict_.get_future().get(); }
+  /// What a person has seen. After shut_down().
+  [[nodiscard]] std::string output() const { return output_.str(); }
+
+ private:
+  boost::asio::io_context loop_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      loop_.get_executor()};
+  std::ostringstream output_;
+  Terminal terminal_;
+  std::promise<Verdict> verdict_;
+  Coordinator coordinator_;
+  Service service_;
+  std::thread thread_;
+};
+
+/// Asks until the answer is yes. The test's own time limit bounds it.
+template <typename Condition>
+void wait_until(Condition condition) {
+  while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+}
+
+}  // namespace pfc::testing
