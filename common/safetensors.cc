@@ -12,6 +12,7 @@
 
 #include "common/error.h"
 #include "common/mapped_file.h"
+#include "common/nearest.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
@@ -48,6 +49,15 @@ std::size_t dtype_size(std::string_view dtype) {
     if (name == dtype) return size;
   }
   return 0;
+}
+
+/// A name out of a file, fit for a line of text.
+std::string quoted(std::string name) {
+  constexpr std::size_t kLongest = 200;
+  if (name.size() > kLongest) name = name.substr(0, kLongest) + "...";
+  std::ranges::replace_if(
+      name, [](char c) { return static_cast<unsigned char>(c) < 32; }, '?');
+  return "'" + name + "'";
 }
 
 std::string to_string(std::span<const std::int64_t> shape) {
@@ -164,7 +174,7 @@ json SafetensorsFile::Impl::parse_header(std::string_view text) const {
       names[d + 1].clear();
     }
     if (event == json::parse_event_t::key && !names[d].insert(value.get<std::string>()).second) {
-      fail("the header has the name '" + value.get<std::string>() + "' twice");
+      fail("the header has the name " + quoted(value.get<std::string>()) + " twice");
     }
     return true;
   };
@@ -179,14 +189,16 @@ json SafetensorsFile::Impl::parse_header(std::string_view text) const {
 void SafetensorsFile::Impl::read_metadata(const json& object) {
   if (!object.is_object()) fail("the header's __metadata__ is not an object");
   for (const auto& [key, value] : object.items()) {
-    if (!value.is_string()) fail("the header's __metadata__ '" + key + "' is not a string");
+    if (!value.is_string()) fail("the header's __metadata__ " + quoted(key) + " is not a string");
     metadata[key] = value.get<std::string>();
   }
 }
 
 std::pair<SafetensorsFile::Tensor, std::uint64_t> SafetensorsFile::Impl::read_tensor(
     const std::string& name, const json& object, std::span<const std::byte> data) const {
-  const auto fail_tensor = [&](const std::string& what) { fail("tensor '" + name + "': " + what); };
+  const auto fail_tensor = [&](const std::string& what) {
+    fail("tensor " + quoted(name) + ": " + what);
+  };
   const auto whole_numbers = [&](const char* key) {
     if (!object.contains(key) || !object[key].is_array()) {
       fail_tensor(std::string(key) + " is not a list");
@@ -207,7 +219,7 @@ std::pair<SafetensorsFile::Tensor, std::uint64_t> SafetensorsFile::Impl::read_te
   Tensor tensor{
       .dtype = object["dtype"].get<std::string>(), .shape = whole_numbers("shape"), .bytes = {}};
   const std::size_t element = dtype_size(tensor.dtype);
-  if (element == 0) fail_tensor("unknown dtype '" + tensor.dtype + "'");
+  if (element == 0) fail_tensor("unknown dtype " + quoted(tensor.dtype));
   const auto offsets = whole_numbers("data_offsets");
   if (offsets.size() != 2 || offsets[0] > offsets[1] ||
       static_cast<std::uint64_t>(offsets[1]) > data.size()) {
@@ -231,7 +243,7 @@ void SafetensorsFile::Impl::check_coverage(
   std::uint64_t end = 0;
   for (const auto& [begin, name] : begins) {
     if (begin != end) {
-      fail("tensor '" + name + "' begins at byte " + std::to_string(begin) +
+      fail("tensor " + quoted(name) + " begins at byte " + std::to_string(begin) +
            " of the data, expected " + std::to_string(end) + " (a gap or an overlap)");
     }
     end += tensors.at(name).bytes.size();
@@ -293,15 +305,19 @@ const std::map<std::string, std::string>& SafetensorsFile::metadata() const {
 
 const SafetensorsFile::Tensor& SafetensorsFile::at(const std::string& name) const {
   const auto found = impl_->tensors.find(name);
-  if (found == impl_->tensors.end()) impl_->fail("has no tensor '" + name + "'");
-  return found->second;
+  if (found != impl_->tensors.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, tensor] : impl_->tensors) names.push_back(known);
+  const std::string nearest = nearest_word(name, names);
+  impl_->fail("has no tensor " + quoted(name) +
+              (nearest.empty() ? "" : "; the nearest is " + quoted(nearest)));
 }
 
 std::span<const float> SafetensorsFile::float32(const std::string& name,
                                                 std::span<const std::int64_t> shape) const {
   const Tensor& t = at(name);
   if (t.dtype != "F32" || !std::ranges::equal(t.shape, shape)) {
-    impl_->fail("tensor '" + name + "' is " + t.dtype + " " + to_string(t.shape) +
+    impl_->fail("tensor " + quoted(name) + " is " + t.dtype + " " + to_string(t.shape) +
                 ", expected F32 " + to_string(shape));
   }
   return {reinterpret_cast<const float*>(t.bytes.data()), t.bytes.size() / sizeof(float)};

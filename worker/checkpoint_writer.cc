@@ -172,8 +172,8 @@ void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nl
     }
     const std::lock_guard lock(mutex_);
     writing_ = false;
-    error_ = error;
     if (!error) finished_ = step;
+    error_ = std::move(error);
     idle_.notify_all();
   });
 }

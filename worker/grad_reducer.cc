@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "common/clock.h"
 
@@ -141,16 +142,18 @@ void ThreadReducer::reduce(const Bucket& bucket) {
 }
 
 void ThreadReducer::run() {
+  std::exception_ptr error;
   try {
     while (const Bucket* bucket = next()) {
       reduce(*bucket);
       changed_.notify_all();
     }
   } catch (...) {
-    const std::lock_guard lock(mutex_);
-    error_ = std::current_exception();
-    changed_.notify_all();
+    error = std::current_exception();
   }
+  const std::lock_guard lock(mutex_);
+  error_ = std::move(error);
+  changed_.notify_all();
 }
 
 }  // namespace

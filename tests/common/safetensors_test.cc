@@ -122,8 +122,8 @@ TEST_F(Safetensors, MissingTensorAndWrongShapeAreNamed) {
   write_safetensors(path, example_entries());
   const SafetensorsFile file(path);
   EXPECT_THAT([&] { (void)file.at("c.weight"); },
-              ::testing::ThrowsMessage<InputError>(
-                  ::testing::AllOf(HasSubstr(path.string()), HasSubstr("'c.weight'"))));
+              ::testing::ThrowsMessage<InputError>(::testing::AllOf(
+                  HasSubstr(path.string()), HasSubstr("'c.weight'; the nearest is 'b.weight'"))));
   EXPECT_THAT(
       [&] {
         (void)file.float32("b.weight", std::vector<std::int64_t>{3, 2});
@@ -151,6 +151,7 @@ TEST_F(Safetensors, RejectsBrokenHeadersWithTheReason) {
               HasSubstr("no whole number"));
   EXPECT_THAT(error_of(R"({"t":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", four),
               HasSubstr("no whole number"));
+  EXPECT_THAT(error_of(R"({"a\nb":7})", ""), HasSubstr("tensor 'a?b'"));
   EXPECT_THAT(error_of(R"({"t":7})", ""), HasSubstr("not an object"));
   EXPECT_THAT(error_of(R"({"__metadata__":{"a":1}})", ""), HasSubstr("not a string"));
   EXPECT_THAT(error_of(R"({"t":{"dtype":[[[[]]]]}})", ""), HasSubstr("nested too deep"));
