@@ -24,8 +24,11 @@ void Outbox::add_output(proto::AgentMessage message) {
     return;
   }
   if (const std::size_t dropped = std::exchange(dropped_lines_, 0); dropped > 0) {
-    *message.mutable_output()->add_lines() =
-        "(" + std::to_string(dropped) + " lines of output before this were dropped)";
+    proto::AgentMessage note = message;
+    note.mutable_output()->clear_lines();
+    note.mutable_output()->add_lines("(" + std::to_string(dropped) +
+                                     " lines of output before this were dropped)");
+    pending_.push_back(std::move(note));
   }
   output_bytes_ += bytes;
   pending_.push_back(std::move(message));

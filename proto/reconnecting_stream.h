@@ -99,7 +99,8 @@ class ReconnectingStream {
     const std::unique_ptr<Stream> stream = options_.open(&context);
     std::thread reader([&] { read(*stream, heard); });
     write(*stream);
-    context.TryCancel();
+    // A stream that the server has ended keeps the server's reason; a cancel would hide it.
+    if (!is_broken()) context.TryCancel();
     reader.join();
     const grpc::Status status = stream->Finish();
     std::lock_guard lock(mutex_);
@@ -134,6 +135,11 @@ class ReconnectingStream {
       lock.unlock();
       messages = options_.take();
     }
+  }
+
+  bool is_broken() {
+    std::lock_guard lock(mutex_);
+    return broken_;
   }
 
   /// A failed write means that the stream has ended: its reason must not be hidden by a cancel.

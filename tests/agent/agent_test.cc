@@ -1,0 +1,162 @@
+// An agent and a coordinator in this process; the workers are small shell scripts.
+#include "agent/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "agent/machine.h"
+#include "tests/coordinator/running_coordinator.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using testing::RunningCoordinator;
+using testing::wait_until;
+
+/// An agent on a thread with a loop of its own.
+class RunningAgent {
+ public:
+  explicit RunningAgent(const AgentOptions& options)
+      : thread_([this, options] {
+          boost::asio::io_context loop;
+          std::string problem;
+          Agent agent(loop, options, [&](const std::string& why) {
+            problem = why;
+            loop.stop();
+          });
+          loop.run();
+          problem_.set_value(problem);
+        }) {}
+  ~RunningAgent() { thread_.join(); }
+
+  /// Waits for its end.
+  std::string problem() { return problem_.get_future().get(); }
+
+ private:
+  std::promise<std::string> problem_;
+  std::thread thread_;
+};
+
+class AgentOfAHost : public ::testing::Test {
+ protected:
+  AgentOptions options(const std::string& coordinator, const std::string& host = "a") {
+    return {.coordinator = coordinator,
+            .host = host,
+            .worker_program = folder / "pfc-worker",
+            .patience = 500ms,
+            .grace = 100ms};
+  }
+
+  /// Workers will run this script.
+  void workers_do(const std::string& script) {
+    std::ofstream(folder / "pfc-worker") << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(folder / "pfc-worker", std::filesystem::perms::owner_all);
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(AgentOfAHost, StartsAWorkerPerSlotInAGroupOfItsOwnWithItsShareOfTheCores) {
+  unsetenv("OMP_NUM_THREADS");
+  workers_do(
+      "read -r pid comm state parent group rest < /proc/self/stat\n"
+      "[ $group = $$ ] && group=own\n"
+      "echo $* OMP=$OMP_NUM_THREADS group=$group; exit 3");
+  RunningCoordinator coordinator({{.name = "a", .slots = 2}});
+  RunningAgent agent(options(coordinator.address()));
+  EXPECT_THAT(coordinator.verdict().message, HasSubstr("exited with code 3"));
+  coordinator.shut_down();
+  EXPECT_EQ(agent.problem(), "");
+  const std::string threads = std::to_string(std::max(usable_cores() / 2, 1));
+  for (const std::string rank : {"0", "1"}) {
+    const std::string expected = "--coordinator " + coordinator.address() + " --rank " + rank +
+                                 " --generation 1 OMP=" + threads + " group=own\n";
+    EXPECT_THAT(coordinator.output(), HasSubstr((rank == "0" ? "\n" : "\n[rank 1] ") + expected));
+  }
+}
+
+TEST_F(AgentOfAHost, TellsTheLastWordsOfAWorker) {
+  workers_do("echo fine; echo 'cannot allocate 4 GiB' >&2; kill -ABRT $$");
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}});
+  RunningAgent agent(options(coordinator.address()));
+  EXPECT_THAT(
+      coordinator.verdict().message,
+      MatchesRegex("job failed: rank 0 \\(host a, slot 0, pid [0-9]+\\): killed by signal 6 "
+                   "\\(SIGABRT\\): cannot allocate 4 GiB"));
+  coordinator.shut_down();
+}
+
+TEST_F(AgentOfAHost, OutputThatIsNoTextArrivesAsItIs) {
+  workers_do(R"(printf 'caf\351 \303\251\n'; exit 1)");
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}});
+  RunningAgent agent(options(coordinator.address()));
+  coordinator.verdict();
+  coordinator.shut_down();
+  EXPECT_THAT(coordinator.output(), HasSubstr("caf\351 \303\251\n"));
+}
+
+TEST_F(AgentOfAHost, SaysWhichProgramIsMissing) {
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}});
+  RunningAgent agent(options(coordinator.address()));
+  const Verdict verdict = coordinator.verdict();
+  EXPECT_TRUE(verdict.at_start);
+  EXPECT_THAT(verdict.message,
+              AllOf(HasSubstr((folder / "pfc-worker").string()), HasSubstr("cannot be started")));
+  coordinator.shut_down();
+}
+
+TEST_F(AgentOfAHost, KillsAWorkerThatDoesNotListenTogetherWithItsChildren) {
+  workers_do("trap '' TERM; sleep 1000 & echo $! > " + (folder / "child").string() +
+             "; echo ready; wait; wait");
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}});
+  RunningAgent agent(options(coordinator.address()));
+  wait_until([&] {
+    return std::filesystem::exists(folder / "child") &&
+           std::filesystem::file_size(folder / "child") > 0;
+  });
+  int child = 0;
+  std::ifstream(folder / "child") >> child;
+  coordinator.stop("SIGTERM", true);
+  EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
+  coordinator.shut_down();
+  EXPECT_EQ(agent.problem(), "");
+  // Killed at once; its new parent (init) may take a moment to collect it.
+  wait_until([&] {
+    std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
+    std::string pid, name, state;
+    return !(stat >> pid >> name >> state) || state == "Z";
+  });
+}
+
+TEST_F(AgentOfAHost, EndsWhenTheCoordinatorDoesNotKnowItsHost) {
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}});
+  RunningAgent agent(options(coordinator.address(), "c"));
+  EXPECT_THAT(agent.problem(), HasSubstr("host c"));
+}
+
+TEST_F(AgentOfAHost, GivesUpOnACoordinatorThatIsNotThere) {
+  RunningAgent agent(options("127.0.0.1:1"));
+  EXPECT_THAT(agent.problem(), HasSubstr("coordinator 127.0.0.1:1 cannot be reached for"));
+}
+
+TEST_F(AgentOfAHost, RanksRunAcrossTheHostsInTheirOrder) {
+  workers_do("echo $0 $4; exit 1");
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}, {.name = "b", .slots = 2}});
+  RunningAgent b(options(coordinator.address(), "b"));
+  RunningAgent a(options(coordinator.address(), "a"));
+  EXPECT_THAT(coordinator.verdict().message, HasSubstr("exited with code 1"));
+  coordinator.shut_down();
+  EXPECT_THAT(coordinator.output(), HasSubstr("waiting for"));
+}
+
+}  // namespace
+}  // namespace pfc
