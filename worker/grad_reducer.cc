@@ -158,6 +158,18 @@ void ThreadReducer::run() {
 
 }  // namespace
 
+double GradReducer::Timeline::busy_seconds() const {
+  double seconds = 0;
+  for (const Span& b : buckets) seconds += b.end - b.start;
+  return seconds;
+}
+
+double GradReducer::Timeline::overlapped_seconds() const {
+  double seconds = 0;
+  for (const Span& b : buckets) seconds += std::max(0.0, std::min(b.end, wait_called) - b.start);
+  return seconds;
+}
+
 std::unique_ptr<GradReducer> make_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                const GradReducerOptions& options) {
   if (comm.size() == 1) return std::make_unique<NoReducer>();

@@ -35,6 +35,8 @@ class GradReducer {
     std::vector<Span> buckets;
     double wait_called = 0;  ///< the backward pass was over
     double wait_done = 0;
+    [[nodiscard]] double busy_seconds() const;        ///< all buckets' time in the all-reduce
+    [[nodiscard]] double overlapped_seconds() const;  ///< the part of it before wait() was called
   };
   [[nodiscard]] virtual const Timeline& timeline() const = 0;
 };

@@ -68,6 +68,8 @@ StepStats train_step(Trainer& t, std::int64_t step) {
   expect_finite(std::isfinite(stats.loss), "the loss", step, stats.lr);
 
   t.phase("gradient_wait", [&] { t.reducer.wait(); });
+  stats.reduce_seconds = t.reducer.timeline().busy_seconds();
+  stats.reduce_overlapped_seconds = t.reducer.timeline().overlapped_seconds();
   const Optimizer::Result update = t.phase("optimizer", [&] {
     return t.optimizer.step(t.backbone.gradients(), t.backbone.weights.flat(), stats.lr, step);
   });

@@ -41,6 +41,8 @@ struct StepStats {
   double lr = 0;
   double gradient_norm = 0;  ///< of the backbone, before clipping; 0 when clipping is off
   double data_wait_seconds = 0;
+  double reduce_seconds = 0;             ///< the gradients' all-reduce, on its thread
+  double reduce_overlapped_seconds = 0;  ///< the part of it that ran while backward did
   std::int64_t epoch = 0;
   std::int64_t samples = 0;         ///< of all workers
   std::int64_t skipped_images = 0;  ///< of this worker, so far in this epoch

@@ -100,6 +100,8 @@ void TrainingLog::step(const StepRecord& r) {
       {"samples_per_second", static_cast<double>(r.stats.samples) / r.step_seconds},
       {"step_seconds", r.step_seconds},
       {"data_wait_seconds", r.stats.data_wait_seconds},
+      {"reduce_seconds", r.stats.reduce_seconds},
+      {"reduce_overlapped_seconds", r.stats.reduce_overlapped_seconds},
       {"skipped_images", r.stats.skipped_images},
       {"comm_calls", r.comm.calls},
       {"comm_bytes", r.comm.bytes},

@@ -1,6 +1,7 @@
 """Every kind of bad input gives one clear line, a failing exit code, and nothing half-written."""
 
 import json
+import os
 import shutil
 import socket
 import struct
@@ -96,6 +97,23 @@ class BadInput(JobTest):
         file.write_bytes(raw)
         done = self.train(1, job, "--set", "resume=true")
         self.assert_one_line(done, "backbone.safetensors", "step-000000001")
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting a small file system needs root")
+    def test_a_full_disk_leaves_the_last_good_checkpoint(self):
+        small = self.folder / "small"
+        small.mkdir()
+        # A checkpoint of mbf takes about 15 MB: one fits, a second does not.
+        mounted = run("mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", small)
+        if mounted.returncode != 0:
+            self.skipTest("no tmpfs can be mounted here: " + mounted.stderr.strip())
+        try:
+            done = self.train(2, self.job(max_steps=3, save_every_steps=1, output=str(small / "out")))
+            self.assert_one_line(done, str(small), "space")
+            kept = [p.parent.name for p in (small / "out").glob("step-*/manifest.json")]
+            self.assertEqual(kept, ["step-000000001"])
+            self.assertFalse((small / "out" / "backbone.safetensors").exists())
+        finally:
+            run("umount", small)
 
     def test_a_port_in_use(self):
         with socket.socket() as taken:

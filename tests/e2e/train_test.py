@@ -26,6 +26,7 @@ class Train(JobTest):
         self.assertEqual([m["step"] for m in steps], list(range(1, 7)))
         for key in ("data_wait_seconds", "samples_per_second", "phases", "memory_bytes"):
             self.assertIn(key, steps[0])
+        self.assertTrue(any(m["reduce_overlapped_seconds"] > 0 for m in steps))
         self.assertEqual(steps[-1]["comm_calls"], 3 * 6, "three collectives a step")
         self.assertTrue((out / "backbone.safetensors").stat().st_size > 1_000_000)
         manifest = json.loads((out / "step-000000006" / "manifest.json").read_text())

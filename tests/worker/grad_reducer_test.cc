@@ -169,5 +169,14 @@ TEST(ReducerOfMany, EveryRankReducesTheSameBucketsWhateverItsPace) {
   EXPECT_EQ(orders[0], orders[2]);
 }
 
+TEST(GradReducerTimeline, CountsTheTimeBeforeTheWaitAsOverlapped) {
+  const GradReducer::Timeline timeline{.buckets = {{.start = 0.0, .end = 1.0},
+                                                   {.start = 1.0, .end = 3.0},
+                                                   {.start = 3.0, .end = 4.0}},
+                                       .wait_called = 2.5};
+  EXPECT_DOUBLE_EQ(timeline.busy_seconds(), 4.0);
+  EXPECT_DOUBLE_EQ(timeline.overlapped_seconds(), 2.5);
+}
+
 }  // namespace
 }  // namespace pfc
