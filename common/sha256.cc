@@ -33,7 +33,7 @@ std::string Sha256::finish() {
   check(EVP_DigestFinal_ex(impl_->context.get(), digest.data(), &size) == 1, "SHA-256 finish");
   static constexpr char kHex[] = "0123456789abcdef";
   std::string hex;
-  hex.reserve(2 * size);
+  hex.reserve(std::size_t{2} * size);
   for (unsigned int i = 0; i < size; ++i) {
     hex += kHex[digest[i] >> 4];
     hex += kHex[digest[i] & 15];

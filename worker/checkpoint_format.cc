@@ -126,7 +126,7 @@ Manifest load_manifest(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(path)) {
     throw InputError(folder.string() + ": no " + kManifest + " in it: not a whole checkpoint");
   }
-  const Manifest manifest = read_json(path, [&](const json& m) {
+  Manifest manifest = read_json(path, [&](const json& m) {
     const int version = m.at("version").get<int>();
     if (version != kVersion) {
       throw InputError(path.string() + ": version " + std::to_string(version) + ", expected " +
