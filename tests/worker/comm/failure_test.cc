@@ -124,46 +124,68 @@ class FolderStore : public KeyValueStore {
   const std::filesystem::path folder_;
 };
 
-/// All-reduces until that fails; returns the error.
-std::string all_reduce_until_failure(int rank, KeyValueStore& store, std::atomic<int>& rounds) {
-  const auto comm = make_host_comm(options_of(rank, 3), &store);
+constexpr std::int64_t kFloats = 6'000'000;  // more than the sockets hold
+
+using Collective = void (*)(Comm&, std::vector<float>& in, std::vector<float>& out);
+
+void all_gather(Comm& comm, std::vector<float>& in, std::vector<float>& out) {
+  comm.all_gather({in.data(), Shape{kFloats}}, {out.data(), Shape{kFloats * comm.size()}});
+}
+
+void all_reduce(Comm& comm, std::vector<float>& in, std::vector<float>&) {
+  comm.all_reduce_sum({in.data(), Shape{kFloats}});
+}
+
+/// Repeats the collective until it fails; returns the error.
+std::string repeat_until_failure(int rank, int world_size, KeyValueStore& store,
+                                 Collective collective, std::atomic<int>& rounds) {
+  const auto comm = make_host_comm(options_of(rank, world_size), &store);
+  std::vector<float> in(kFloats);
+  std::vector<float> out(kFloats * static_cast<std::size_t>(world_size));
   return error_of([&] {
-    for (;; ++rounds) all_reduce(*comm, 3'000'000);
+    for (;; ++rounds) collective(*comm, in, out);
   });
 }
 
 /// A process of its own that takes part as `rank`; ends with 0 when it got a CommError.
-pid_t fork_rank(int rank, const std::filesystem::path& folder) {
+pid_t fork_rank(int rank, int world_size, const std::filesystem::path& folder,
+                Collective collective) {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
   FolderStore store(folder);
   std::atomic<int> rounds = 0;
-  const bool told = all_reduce_until_failure(rank, store, rounds) != "no CommError";
-  ::_exit(told ? 0 : 1);
+  const std::string error = repeat_until_failure(rank, world_size, store, collective, rounds);
+  ::_exit(error != "no CommError" ? 0 : 1);
+}
+
+/// We are rank 0; the last rank is killed in the middle of the third collective or later.
+void kill_one_of(int world_size, Collective collective, const std::string& name) {
+  TemporaryFolder folder;
+  std::vector<pid_t> others;
+  for (int rank = 1; rank < world_size; ++rank) {
+    others.push_back(fork_rank(rank, world_size, folder.path(), collective));
+  }
+  FolderStore store(folder.path());
+  std::atomic<int> rounds = 0;
+  std::string error;
+  std::thread us([&] { error = repeat_until_failure(0, world_size, store, collective, rounds); });
+  while (rounds < 2) std::this_thread::yield();
+  ::kill(others.back(), SIGKILL);
+  const TimePoint killed = Clock::now();
+  us.join();
+  for (const pid_t pid : others) {
+    int status = -1;
+    ::waitpid(pid, &status, 0);
+    EXPECT_EQ(status, pid == others.back() ? SIGKILL : 0);
+  }
+  EXPECT_LT(Clock::now() - killed, 20s);  // the timeout is 60 s
+  EXPECT_THAT(error, HasSubstr(name + " of 24000000 bytes with rank"));
 }
 
 TEST(CommFailure, AKilledProcessFailsAllOthersAtOnceInTheMiddleOfACollective) {
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    TemporaryFolder folder;
-    const pid_t survivor = fork_rank(1, folder.path());
-    const pid_t victim = fork_rank(2, folder.path());
-    FolderStore store(folder.path());
-    std::atomic<int> rounds = 0;
-    std::thread killer([&] {
-      while (rounds < 2) std::this_thread::yield();
-      ::kill(victim, SIGKILL);
-    });
-    std::string error;
-    std::thread us([&] { error = all_reduce_until_failure(0, store, rounds); });
-    killer.join();
-    const TimePoint killed = Clock::now();
-    us.join();
-    int status = -1;
-    ::waitpid(victim, nullptr, 0);
-    ::waitpid(survivor, &status, 0);
-    EXPECT_LT(Clock::now() - killed, 20s);  // the timeout is 60 s
-    EXPECT_THAT(error, HasSubstr("all_reduce of 12000000 bytes with rank"));
-    EXPECT_EQ(status, 0);
+  for (const int world_size : {2, 2, 3}) {
+    kill_one_of(world_size, &all_gather, "all_gather");
+    kill_one_of(world_size, &all_reduce, "all_reduce");
   }
 }
 
