@@ -6,13 +6,13 @@ namespace pfc {
 namespace {
 
 // Where weight (o, tap, j) of our OHWI layout stands in the vector kernels' [taps, kinds,
-// channels], listed by output channel: kind 0 joins a channel with itself, 1 with the other one of
-// its pair. With `by_input`, listed by the input channel.
+// channels], which list it by input channel: kind 0 joins a channel with itself, 1 with the other
+// one of its pair. With `exchanged`, output channels are the inputs.
 std::int64_t position(std::int64_t o, std::int64_t tap, std::int64_t j, std::int64_t per_group,
-                      std::int64_t channels, bool by_input) {
+                      std::int64_t channels, bool exchanged) {
   const std::int64_t kind = o % per_group == j ? 0 : 1;
   const std::int64_t input = o - o % per_group + j;
-  return (tap * per_group + kind) * channels + (by_input ? input : o);
+  return (tap * per_group + kind) * channels + (exchanged ? o : input);
 }
 
 // Calls f(index in OHWI, o, tap, j) for every weight.
@@ -119,7 +119,7 @@ void GroupedConvolution::backward_weights(const float* x, const float* dy, float
     device_.vector.grouped_weight_gradient(g, s.batch * s.out_h(), channels.begin, channels.size());
   });
   for_each_weight(s, [&](std::int64_t i, std::int64_t o, std::int64_t tap, std::int64_t j) {
-    const float sum = gradients[position(o, tap, j, per_group_, s.in_c, true)];
+    const float sum = gradients[position(o, tap, j, per_group_, s.in_c, false)];
     dw[i] = accumulate ? dw[i] + sum : sum;
   });
 }

@@ -137,7 +137,7 @@ TEST_P(Convolution, Of1x1AgreesWithFloat64) {
 TEST_P(Convolution, OfDepthwiseAgreesWithFloat64) {
   for (const int stride : {1, 2}) {
     for (const std::int64_t channels : {16, 64, 128, 37}) {
-      for (const std::int64_t size : {14, 9, 7}) {
+      for (const std::int64_t size : {21, 14, 9, 7}) {
         agrees_with_float64({.batch = 3,
                              .in_h = size,
                              .in_w = size,

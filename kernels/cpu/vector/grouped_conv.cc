@@ -1,6 +1,6 @@
 // Convolutions with one or two channels a group: bound by memory, so vectors run along the channels
-// as they lie in memory. With two channels a group, y = x * own + swap(x) * other, where swap
-// exchanges the two channels of each pair inside the vector.
+// as they lie in memory. With two channels a group, y = x * own + exchanged(x * other), where
+// exchanged() swaps the two channels of each pair inside the vector.
 
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/vector.h"
@@ -8,17 +8,27 @@
 namespace pfc::PFC_ISA {
 namespace {
 
+// What a walk needs soon is asked for: it jumps between rows, and hardware prefetchers lose track.
+constexpr std::int64_t kAhead = 1024;  // floats
+constexpr std::int64_t kAheadPixels = 16;
+constexpr std::int64_t kBlockPixels = 14;  // of a row: with all channels in the first-level cache
+
 using Lanes [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
+
+// A vector with the channels of each pair exchanged.
+[[gnu::always_inline]] inline Vector exchanged(Vector v) {
+  Lanes lanes{};
+  for (int i = 0; i < static_cast<int>(kWidth); ++i) lanes[i] = i ^ 1;
+  return __builtin_shuffle(v, lanes);
+}
 
 // The elements at p + c with the channels of each pair exchanged; p is at an even channel.
 template <typename V>
-[[gnu::always_inline]] inline V load_swapped(const float* p, std::int64_t c) {
+[[gnu::always_inline]] inline V load_exchanged(const float* p, std::int64_t c) {
   if constexpr (sizeof(V) == sizeof(float)) {
     return p[c ^ 1];
   } else {
-    Lanes exchanged{};
-    for (int i = 0; i < static_cast<int>(kWidth); ++i) exchanged[i] = i ^ 1;
-    return __builtin_shuffle(load<V>(p + c), exchanged);
+    return exchanged(load<V>(p + c));
   }
 }
 
@@ -38,21 +48,31 @@ template <typename V, int kPixels, bool kPairs>
 [[gnu::always_inline]] inline void outputs(const GroupedConv& g, const float* image, float* y,
                                            std::int64_t ih, std::int64_t iw, Taps kh, Taps kw,
                                            std::int64_t c) {
+  // The other channel's share is summed where its input lies, and moved over at the end.
+  constexpr bool kSingle = sizeof(V) == sizeof(float);
+  const std::int64_t other_c = kSingle ? c ^ 1 : c;
   V sums[kPixels] = {};
+  V others[kPixels] = {};
   for (std::int64_t h = kh.begin; h < kh.end; ++h) {
-    const float* const row = image + (ih + h) * g.in_w * g.channels;
+    const float* next = image + ((ih + h) * g.in_w + iw + kw.begin) * g.channels + c + kAhead;
+    for (int p = 0; p < kPixels; ++p, next += g.stride * g.channels) __builtin_prefetch(next);
     for (std::int64_t w = kw.begin; w < kw.end; ++w) {
       const float* const weights = g.weights + (h * g.kernel + w) * (kPairs ? 2 : 1) * g.channels;
       const V own = load<V>(weights + c);
-      const V other = kPairs ? load<V>(weights + g.channels + c) : V{};
-      for (int p = 0; p < kPixels; ++p) {
-        const float* const x = row + (iw + w + p * g.stride) * g.channels;
-        sums[p] += load<V>(x + c) * own;
-        if constexpr (kPairs) sums[p] += load_swapped<V>(x, c) * other;
+      const V other = kPairs ? load<V>(weights + g.channels + other_c) : V{};
+      const float* x = image + ((ih + h) * g.in_w + iw + w) * g.channels;
+      for (int p = 0; p < kPixels; ++p, x += g.stride * g.channels) {
+        const V value = load<V>(x + c);
+        sums[p] += value * own;
+        if constexpr (kPairs) others[p] += (kSingle ? load<V>(x + other_c) : value) * other;
       }
     }
   }
-  for (int p = 0; p < kPixels; ++p) store(y + p * g.channels + c, sums[p]);
+  for (int p = 0; p < kPixels; ++p) {
+    if constexpr (kPairs && kSingle) sums[p] += others[p];
+    if constexpr (kPairs && !kSingle) sums[p] += exchanged(others[p]);
+    store(y + p * g.channels + c, sums[p]);
+  }
 }
 
 template <int kPixels, bool kPairs>
@@ -87,31 +107,44 @@ void forward_rows(const GroupedConv& g, std::int64_t begin, std::int64_t end) {
   }
 }
 
-// Adds one row of outputs to the gradients of one row of taps, for one vector of channels.
+// Adds some outputs of a row to the gradients of one row of taps, for one vector of channels.
 template <typename V, int kKernel, bool kPairs>
-[[gnu::always_inline]] inline void add_row(const GroupedConv& g, const float* x, const float* dy,
-                                           float* gradients, std::int64_t c) {
+[[gnu::always_inline]] inline void add_pixels(const GroupedConv& g, const float* x, const float* dy,
+                                              float* gradients, Taps pixels, std::int64_t c) {
   constexpr int kKinds = kPairs ? 2 : 1;
   V sums[kKernel][kKinds];
   for (int w = 0; w < kKernel; ++w) {
     for (int k = 0; k < kKinds; ++k)
       sums[w][k] = load<V>(gradients + (w * kKinds + k) * g.channels + c);
   }
-  for (std::int64_t ow = 0; ow < g.out_w; ++ow) {
-    const std::int64_t iw = ow * g.stride - g.pad;
+  const auto add_pixel = [&](std::int64_t ow, Taps taps) PFC_INLINE_LAMBDA {
     const V own = load<V>(dy + ow * g.channels + c);
-    const V other = kPairs ? load_swapped<V>(dy + ow * g.channels, c) : V{};
-    const bool inside = iw >= 0 && iw + kKernel <= g.in_w;
+    const V other = kPairs ? load_exchanged<V>(dy + ow * g.channels, c) : V{};
+    const float* const window = x + (ow * g.stride - g.pad) * g.channels + c;
+    __builtin_prefetch(dy + (ow + kAheadPixels) * g.channels + c);
+    __builtin_prefetch(window + kAheadPixels * g.stride * g.channels);
     for (int w = 0; w < kKernel; ++w) {
-      if (!inside && (iw + w < 0 || iw + w >= g.in_w)) continue;
-      const V value = load<V>(x + (iw + w) * g.channels + c);
+      if (w < taps.begin || w >= taps.end) continue;
+      const V value = load<V>(window + w * g.channels);
       sums[w][0] += own * value;
       if constexpr (kPairs) sums[w][1] += other * value;
     }
+  };
+  const std::int64_t first_inside = smaller(pixels.end, (g.pad + g.stride - 1) / g.stride);
+  const std::int64_t end_inside =
+      smaller(pixels.end, (g.in_w + g.pad - kKernel + g.stride) / g.stride);
+  std::int64_t ow = pixels.begin;
+  for (; ow < first_inside; ++ow) {
+    add_pixel(ow, taps_inside(ow * g.stride - g.pad, g.in_w, kKernel));
+  }
+  for (; ow < end_inside; ++ow) add_pixel(ow, {0, kKernel});
+  for (; ow < pixels.end; ++ow) {
+    add_pixel(ow, taps_inside(ow * g.stride - g.pad, g.in_w, kKernel));
   }
   for (int w = 0; w < kKernel; ++w) {
-    for (int k = 0; k < kKinds; ++k)
+    for (int k = 0; k < kKinds; ++k) {
       store(gradients + (w * kKinds + k) * g.channels + c, sums[w][k]);
+    }
   }
 }
 
@@ -124,12 +157,15 @@ void weight_gradient_of(const GroupedConv& g, std::int64_t rows, std::int64_t fi
     const float* const dy = g.y + row * g.out_w * g.channels + first;
     const std::int64_t ih = row % g.out_h * g.stride - g.pad;
     const Taps kh = taps_inside(ih, g.in_h, kKernel);
-    for (std::int64_t h = kh.begin; h < kh.end; ++h) {
-      const float* const x = image + (ih + h) * g.in_w * g.channels + first;
-      float* const gradients = g.gradients + h * kKernel * kKinds * g.channels + first;
-      for_each_vector(channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
-        add_row<V, kKernel, kPairs>(g, x, dy, gradients, c);
-      });
+    for (std::int64_t ow = 0; ow < g.out_w; ow += kBlockPixels) {
+      const Taps pixels{ow, smaller(g.out_w, ow + kBlockPixels)};
+      for (std::int64_t h = kh.begin; h < kh.end; ++h) {
+        const float* const x = image + (ih + h) * g.in_w * g.channels + first;
+        float* const gradients = g.gradients + h * kKernel * kKinds * g.channels + first;
+        for_each_vector(channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
+          add_pixels<V, kKernel, kPairs>(g, x, dy, gradients, pixels, c);
+        });
+      }
     }
   }
 }

@@ -66,9 +66,8 @@ struct OuterProduct {
 };
 
 /// A convolution with one or two (`pairs`) channels a group. Weights and their gradients are
-/// [kernel, kernel, 1 or 2, channels]: what a channel's input is multiplied by for the output of
-/// the same channel, and (pairs) for the other one of its pair: forward, of the output channel;
-/// gradients, of the input channel.
+/// [kernel, kernel, 1 or 2, channels], by input channel: what it is multiplied by for the output of
+/// the same channel, and (pairs) for the output of the other one of its pair.
 struct GroupedConv {
   std::int64_t in_h, in_w, out_h, out_w, channels, kernel, stride, pad;
   bool pairs;
