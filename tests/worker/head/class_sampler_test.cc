@@ -68,6 +68,14 @@ TEST_F(ClassSampler, TakesEveryClassEquallyOftenOverSteps) {
   EXPECT_NEAR(chi_squared, 1000, 5 * 45);
 }
 
+TEST_F(ClassSampler, TakesNeighboursIndependently) {
+  const Classes active = sample(0.1, 0, 1, {});
+  std::int64_t pairs = 0;
+  for (std::size_t i = 1; i < active.size(); ++i) pairs += active[i] - active[i - 1] == 1 ? 1 : 0;
+  const double expected = 0.01 * kClasses;
+  EXPECT_NEAR(static_cast<double>(pairs), expected, 5 * std::sqrt(expected));
+}
+
 TEST_F(ClassSampler, DrawsAnewForEveryStepAndSeed) {
   const Classes active = sample(0.1, 0, 1, {});
   EXPECT_EQ(sample(0.1, 0, 1, {}), active);
