@@ -89,16 +89,6 @@ std::string centres_name(Rank rank, int world_size) {
 
 std::string part_name(Rank rank) { return "part-" + digits(rank, 5) + ".json"; }
 
-std::vector<std::int64_t> published_steps(const std::filesystem::path& output) {
-  std::vector<std::int64_t> steps;
-  std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(output, missing)) {
-    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
-  }
-  std::ranges::sort(steps, std::greater{});
-  return steps;
-}
-
 const File& Manifest::file(const std::filesystem::path& folder, const std::string& name) const {
   const auto found = std::ranges::find(files, name, &File::name);
   if (found == files.end()) {
@@ -146,6 +136,23 @@ Manifest load_manifest(const std::filesystem::path& folder) {
     throw InputError(path.string() + ": step, world_size or another number is out of range");
   }
   return manifest;
+}
+
+std::vector<Published> published(const std::filesystem::path& output) {
+  std::vector<Published> found;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(output, missing)) {
+    if (!step_of(entry.path().filename().string())) continue;
+    found.push_back({.folder = entry.path()});
+    try {
+      found.back().identity = load_manifest(entry.path()).identity;
+    } catch (const InputError&) {  // the one before it may be whole
+    }
+  }
+  std::ranges::sort(found, std::greater{}, [](const Published& p) {
+    return std::pair(p.identity ? p.identity->images_seen() : -1, p.folder);
+  });
+  return found;
 }
 
 void write_part(const std::filesystem::path& folder, Rank rank, const std::vector<File>& files) {

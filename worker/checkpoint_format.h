@@ -40,9 +40,6 @@ bool is_temporary(const std::string& folder_name);
 std::string centres_name(Rank rank, int world_size);
 std::string part_name(Rank rank);
 
-/// Published checkpoints under `output`, the newest first; none when there is no such folder.
-std::vector<std::int64_t> published_steps(const std::filesystem::path& output);
-
 struct File {
   std::string name;
   std::uint64_t bytes = 0;
@@ -57,6 +54,9 @@ struct Identity {
   std::int64_t classes = 0;
   std::int64_t embedding_size = 0;
   nlohmann::json job;
+
+  /// What tells checkpoints' ages: steps count differently when the global batch has changed.
+  [[nodiscard]] std::int64_t images_seen() const { return step * global_batch; }
 };
 
 struct Manifest {
@@ -71,6 +71,14 @@ struct Manifest {
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
 /// Throws InputError that names the file and what is wrong; a folder without one is no checkpoint.
 Manifest load_manifest(const std::filesystem::path& folder);
+
+struct Published {
+  std::filesystem::path folder;
+  std::optional<Identity> identity;  ///< none: the manifest is damaged
+};
+/// Checkpoints under `output` by images seen, the newest first, damaged ones last; none when there
+/// is no such folder.
+std::vector<Published> published(const std::filesystem::path& output);
 
 void write_part(const std::filesystem::path& folder, Rank rank, const std::vector<File>& files);
 std::vector<File> read_part(const std::filesystem::path& folder, Rank rank);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <vector>
 
 #include "common/error.h"
@@ -21,21 +23,19 @@ CheckpointInfo info_of(const std::filesystem::path& folder, const format::Identi
           .global_batch = id.global_batch};
 }
 
-/// The newest whole checkpoint under `output` below a step.
-std::optional<CheckpointInfo> newest_below(const std::filesystem::path& output,
-                                           std::optional<std::int64_t> limit) {
-  for (const std::int64_t step : format::published_steps(output)) {
-    if (limit && step >= *limit) continue;
-    try {
-      return read_manifest(output / format::folder_name(step));
-    } catch (const InputError&) {  // damaged: the one before it may be whole
-    }
+/// The newest whole checkpoint under `output` with fewer images seen than `limit`.
+std::optional<CheckpointInfo> newest_below(
+    const std::filesystem::path& output,
+    std::int64_t limit = std::numeric_limits<std::int64_t>::max()) {
+  for (const format::Published& p : format::published(output)) {
+    if (p.identity && p.identity->images_seen() < limit) return info_of(p.folder, *p.identity);
   }
   return std::nullopt;
 }
 
-std::string advice(const std::filesystem::path& folder, std::int64_t step) {
-  const auto before = newest_below(std::filesystem::absolute(folder).parent_path(), step);
+std::string advice(const std::filesystem::path& folder, const format::Identity& damaged) {
+  const auto before =
+      newest_below(std::filesystem::absolute(folder).parent_path(), damaged.images_seen());
   if (!before) return "there is no checkpoint before it";
   return "move " + folder.string() + " away to resume from " + before->folder.string() + " instead";
 }
@@ -46,7 +46,7 @@ SafetensorsFile open_verified(const std::filesystem::path& folder, const format:
   const format::File& expected = manifest.file(folder, name);
   const auto damaged = [&](const std::string& what) {
     throw InputError((folder / name).string() + ": " + what +
-                     "; the checkpoint is damaged: " + advice(folder, manifest.identity.step));
+                     "; the checkpoint is damaged: " + advice(folder, manifest.identity));
   };
   if (!std::filesystem::exists(folder / name)) damaged("missing");
   const MappedFile file(folder / name);
@@ -130,7 +130,7 @@ void load_centres(const std::vector<Overlap>& overlaps, const TrainingState& sta
 }  // namespace
 
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output) {
-  return newest_below(output, std::nullopt);
+  return newest_below(output);
 }
 
 CheckpointInfo read_manifest(const std::filesystem::path& folder) {

@@ -232,14 +232,16 @@ void FolderWriter::publish(std::int64_t step) {
   });
 }
 
-// The one just published stays whatever its number: others may be left from a longer job.
+// The one just published stays whatever its age: others may be left from a longer job.
 void FolderWriter::prune(std::int64_t published) const {
+  const std::filesystem::path newest = options_.output / format::folder_name(published);
   std::int64_t kept = 1;
-  for (const std::int64_t step : format::published_steps(options_.output)) {
-    if (step == published || kept++ < options_.keep) continue;
+  for (const format::Published& p : format::published(options_.output)) {
+    if (p.folder == newest || kept++ < options_.keep) continue;
     // Out of sight first: a crash must not leave half of it under a checkpoint's name.
-    std::filesystem::rename(options_.output / format::folder_name(step), temporary(step));
-    std::filesystem::remove_all(temporary(step));
+    const std::filesystem::path hidden = temporary(*format::step_of(p.folder.filename().string()));
+    std::filesystem::rename(p.folder, hidden);
+    std::filesystem::remove_all(hidden);
   }
 }
 

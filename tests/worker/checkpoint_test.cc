@@ -30,14 +30,15 @@ class Checkpoint : public ::testing::Test {
  protected:
   using Writers = std::vector<std::unique_ptr<CheckpointWriter>>;
 
-  Writers writers(int world_size, Generation generation = 1, std::int64_t keep = 3) const {
+  Writers writers(int world_size, Generation generation = 1, std::int64_t keep = 3,
+                  std::int64_t global_batch = 256) const {
     Writers all;
     for (int rank = 0; rank < world_size; ++rank) {
       all.push_back(make_checkpoint_writer(
           {.output = output_,
            .membership = {.rank = rank, .world_size = world_size, .generation = generation},
            .keep = keep,
-           .global_batch = 256}));
+           .global_batch = global_batch}));
     }
     return all;
   }
@@ -187,6 +188,16 @@ TEST_F(Checkpoint, NeverPrunesTheOneJustPublished) {
   save(all, 8);
   save(all, 3);
   EXPECT_THAT(entries(), ElementsAre("step-000000003"));
+}
+
+TEST_F(Checkpoint, AgeIsCountedInImagesWhateverTheGlobalBatchWas) {
+  Writers small = writers(1, 1, 2, /*global_batch=*/8);
+  save(small, 400);
+  save(small, 401);
+  Writers large = writers(3, 2, 2, /*global_batch=*/24);  // goes on from image 3208 at step 134
+  save(large, 140);
+  EXPECT_EQ(newest_checkpoint(output_)->step, 140);
+  EXPECT_THAT(entries(), ElementsAre("step-000000140", "step-000000401"));
 }
 
 TEST_F(Checkpoint, MayBeWrittenAgain) {
