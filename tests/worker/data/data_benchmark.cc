@@ -1,0 +1,79 @@
+// What one core gives: decoding, the epoch's order, whole batches from a .rec.
+#include <benchmark/benchmark.h>
+
+#include "tests/support/face_folder.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/test_data.h"
+#include "worker/data/dataset.h"
+#include "worker/data/decode.h"
+#include "worker/data/global_order.h"
+#include "worker/data/prefetcher.h"
+
+namespace pfc {
+namespace {
+
+/// Real faces where PFC_TEST_DATA is set, else drawn ones of the same size.
+class Faces {
+ public:
+  Faces() {
+    if (const auto data = testing::test_data()) {
+      dataset_ = open_dataset({.rec = *data / "lfw112"});
+      return;
+    }
+    testing::write_insightface({.folder = folder_.path(),
+                                .identities = 100,
+                                .images_per_identity = 20,
+                                .height = 112,
+                                .width = 112});
+    dataset_ = open_dataset({.rec = folder_.path()});
+  }
+  [[nodiscard]] const Dataset& dataset() const { return *dataset_; }
+
+ private:
+  TemporaryFolder folder_;
+  std::unique_ptr<Dataset> dataset_;
+};
+
+void decode(benchmark::State& state) {
+  const Faces faces;
+  ImageDecoder decoder;
+  std::vector<std::byte> storage;
+  std::vector<std::uint8_t> rgb(112 * 112 * 3);
+  std::int64_t image = 0;
+  for (auto _ : state) {
+    decoder.decode(faces.dataset().read(image++ % 2000, storage).encoded, {112, 112}, rgb);
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(decode);
+
+void read_only(benchmark::State& state) {
+  const Faces faces;
+  std::vector<std::byte> storage;
+  std::int64_t image = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(faces.dataset().read(image++ % 2000, storage));
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(read_only);
+
+void global_order(benchmark::State& state) {
+  const GlobalOrder order(17'091'657, 1, true);
+  std::int64_t position = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(order.at(3, position++));
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(global_order);
+
+void prefetch(benchmark::State& state) {
+  const Faces faces;
+  const auto prefetcher = make_prefetcher(
+      faces.dataset(), {.batch_size = 128, .threads = static_cast<int>(state.range(0))});
+  for (auto _ : state) prefetcher->recycle(prefetcher->next());
+  state.SetItemsProcessed(state.iterations() * 128);
+}
+BENCHMARK(prefetch)->Arg(1)->Arg(2)->UseRealTime();
+
+}  // namespace
+}  // namespace pfc
