@@ -88,20 +88,21 @@ void Agent::start_workers(Generation generation, const proto::StartWorkers& star
   outbox_.begin_generation(generation);
   for (const auto& [rank, worker] : std::exchange(workers_, {})) worker->abandon();
   for (const proto::StartWorkers::Slot& slot : start.slots()) {
-    start_worker(slot.rank(), start.slots_size());
+    start_worker(slot.rank(), start);
   }
 }
 
-void Agent::start_worker(Rank rank, int slots) {
+void Agent::start_worker(Rank rank, const proto::StartWorkers& start) {
   SpawnOptions spawn{
       .program = options_.worker_program,
       .arguments = {"--coordinator", options_.coordinator, "--rank", std::to_string(rank),
-                    "--generation", std::to_string(generation_)},
+                    "--generation", std::to_string(generation_), "--join-timeout",
+                    std::to_string(start.join_timeout_ms() / 1000)},
       .environment = {},
       .capture_output = true};
   // Cores are divided among the slots, unless the person who started this has said otherwise.
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT(concurrency-mt-unsafe): read only
-    const int threads = std::max(usable_cores() / std::max(slots, 1), 1);
+    const int threads = std::max(usable_cores() / std::max(start.slots_size(), 1), 1);
     spawn.environment.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
   }
   proto::AgentMessage event = message();

@@ -45,7 +45,7 @@ class Agent {
   void connect();
   void obey(const proto::AgentCommand& command);
   void start_workers(Generation generation, const proto::StartWorkers& start);
-  void start_worker(Rank rank, int slots);
+  void start_worker(Rank rank, const proto::StartWorkers& start);
   void watch_children();
   void worker_ended(Rank rank, const ProcessExit& exit,
                     const std::vector<std::string>& last_stderr);

@@ -15,6 +15,8 @@ using std::chrono::milliseconds;
 // No wait is longer, whatever a request says.
 constexpr milliseconds kLongestWait = std::chrono::hours{1};
 
+constexpr milliseconds kJoinSlack{10'000};
+
 TimePoint deadline_of(std::int64_t timeout_ms, TimePoint now) {
   return now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, kLongestWait);
 }
@@ -149,7 +151,11 @@ void Coordinator::send_start(const std::string& host) {
     slot->set_rank(worker.rank);
     slot->set_local_rank(worker.slot);
   }
-  if (command.has_start()) link->second->send(std::move(command));
+  if (!command.has_start()) return;
+  // The coordinator's own limit comes first: it knows best who is missing.
+  const milliseconds patience = options_.rendezvous.limits.start + kJoinSlack;
+  command.mutable_start()->set_join_timeout_ms(patience.count());
+  link->second->send(std::move(command));
 }
 
 void Coordinator::signal_workers(bool kill) {

@@ -72,8 +72,9 @@ int run_with_coordinator(const Arguments& arguments) {
   const auto coordinator = connect_to_coordinator({.address = arguments.coordinator,
                                                    .rank = arguments.rank,
                                                    .generation = arguments.generation});
-  const auto fail = [&](const std::exception& error, int code) {
-    coordinator->finish(CoordinatorClient::Outcome::kFailed, error.what());
+  using Outcome = CoordinatorClient::Outcome;
+  const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
+    coordinator->finish(outcome, error.what());
     std::fprintf(stderr, "pfc-worker: rank %d: %s\n", arguments.rank, error.what());
     return code;
   };
@@ -81,11 +82,12 @@ int run_with_coordinator(const Arguments& arguments) {
     coordinator->finish(outcome_of(train_in_generation(*coordinator, arguments)), "");
     return kCompleted;
   } catch (const CommError& error) {
-    return fail(error, kCommFailed);
+    // The peer that this one misses is the cause, not this one.
+    return fail(error, Outcome::kCommFailed, kCommFailed);
   } catch (const InputError& error) {
-    return fail(error, kBadInput);
+    return fail(error, Outcome::kFailed, kBadInput);
   } catch (const std::exception& error) {
-    return fail(error, kFailed);
+    return fail(error, Outcome::kFailed, kFailed);
   }
 }
 

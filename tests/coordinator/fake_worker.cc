@@ -89,16 +89,16 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
 
 }  // namespace
 
-// pfc-worker --coordinator ADDRESS --rank R --generation G
+// pfc-worker --coordinator ADDRESS --rank R --generation G --join-timeout SECONDS
 int main(int argc, char** argv) {
-  if (argc != 7) return 64;
+  if (argc != 9) return 64;
   const pfc::Rank rank = std::stoi(argv[4]);
   const Fate fate = read_fate();
   if (fate.what == "never_joins" && rank == fate.rank) pause();
   const auto client = pfc::connect_to_coordinator(
       {.address = argv[2], .rank = rank, .generation = std::stoll(argv[6])});
   try {
-    return work(*client, client->join(30s), fate);
+    return work(*client, client->join(std::chrono::seconds(std::stoi(argv[8]))), fate);
   } catch (const pfc::CommError& error) {
     client->finish(CoordinatorClient::Outcome::kCommFailed, error.what());
     return 1;
