@@ -10,10 +10,11 @@ namespace pfc {
 
 /// Belongs to an Ops; plans borrow it, so they must not outlive the Ops.
 struct CpuDevice {
-  explicit CpuDevice(int cpu_threads) : threads(cpu_threads) {}
+  CpuDevice(int cpu_threads, const VectorKernels& kernels)
+      : threads(cpu_threads), vector(kernels) {}
 
   Threads threads;
-  const VectorKernels& vector = best_vector_kernels();
+  const VectorKernels& vector;
   DnnlContext dnnl;
   Scratch scratch;
 };

@@ -7,8 +7,9 @@ namespace pfc {
 
 class CpuOps : public Ops {
  public:
-  /// cpu_threads: 0 means all cores that this process may use.
-  explicit CpuOps(int cpu_threads) : device_(cpu_threads) {}
+  /// cpu_threads: 0 means all cores that this process may use. Tests choose the kernels.
+  explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels())
+      : device_(cpu_threads, kernels) {}
 
   // cpu_ops.cc
   [[nodiscard]] std::string description() const override;

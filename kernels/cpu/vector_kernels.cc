@@ -1,5 +1,7 @@
 #include "kernels/cpu/vector/vector_kernels.h"
 
+#include <array>
+
 namespace pfc {
 
 namespace avx512 {
@@ -12,15 +14,16 @@ namespace baseline {
 extern const VectorKernels kTable;
 }
 
-const VectorKernels& best_vector_kernels() {
+std::span<const VectorKernels* const> runnable_vector_kernels() {
+  static constexpr std::array<const VectorKernels*, 3> kTables{&avx512::kTable, &avx2::kTable,
+                                                               &baseline::kTable};
   // The same features as in CMakeLists.txt; libgcc also asks whether the system saves the
   // registers.
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-    return avx512::kTable;
-  }
-  return has_avx2 ? avx2::kTable : baseline::kTable;
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
+                          __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return std::span(kTables).subspan(has_avx512 ? 0 : has_avx2 ? 1 : 2);
 }
 
 }  // namespace pfc

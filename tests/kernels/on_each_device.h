@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <ostream>
 #include <random>
@@ -13,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/make_ops.h"
 
 namespace pfc {
@@ -24,17 +28,25 @@ struct TestDevice {
   friend void PrintTo(const TestDevice& device, std::ostream* out) { *out << device.name; }
 };
 
-/// Every device that tests run on: the CPU with one thread and with three (more than cores: parts
-/// and tails must not hang on the machine).
+/// Every device that tests run on: the CPU with each instruction set that it can run, with one
+/// thread and with three (more than cores: parts and tails must not hang on the machine).
 inline std::vector<TestDevice> test_devices() {
-  const auto cpu = [](int threads) {
-    return [threads] { return make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = threads}); };
-  };
+  std::vector<TestDevice> devices;
+  for (const VectorKernels* kernels : runnable_vector_kernels()) {
+    std::string name;
+    std::ranges::copy_if(std::string(kernels->name), std::back_inserter(name), ::isalnum);
 #if defined(__SANITIZE_THREAD__)
-  return {{"Cpu1Thread", cpu(1)}};  // OpenMP's runtime is not instrumented: false reports
+    const int thread_counts[] = {1};  // OpenMP's runtime is not instrumented: false reports
 #else
-  return {{"Cpu1Thread", cpu(1)}, {"Cpu3Threads", cpu(3)}};
+    const int thread_counts[] = {1, 3};
 #endif
+    for (const int threads : thread_counts) {
+      devices.push_back({"Cpu" + name + "Threads" + std::to_string(threads), [threads, kernels] {
+                           return std::make_unique<CpuOps>(threads, *kernels);
+                         }});
+    }
+  }
+  return devices;
 }
 
 inline std::string device_name(const testing::TestParamInfo<TestDevice>& info) {

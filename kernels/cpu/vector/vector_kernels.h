@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/math/optimizer.h"
 
@@ -125,7 +126,8 @@ struct VectorKernels {
   void (*project_off)(const float* direction, float inverse_norm, float* gradient, std::int64_t n);
 };
 
-/// The table of the widest instruction set that this CPU (and its operating system) can run.
-const VectorKernels& best_vector_kernels();
+/// The tables that this CPU (and its operating system) can run, widest instruction set first.
+std::span<const VectorKernels* const> runnable_vector_kernels();
+inline const VectorKernels& best_vector_kernels() { return *runnable_vector_kernels().front(); }
 
 }  // namespace pfc
