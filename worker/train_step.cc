@@ -23,6 +23,7 @@ void expect_finite(bool finite, const char* what, std::int64_t step, double lr) 
 StepStats train_step(Trainer& t, std::int64_t step) {
   StepStats stats{.lr = t.lr.at(step)};
   const double scale = 1.0 / static_cast<double>(t.gradient_acc);
+  const std::int64_t first = (step - 1) * t.gradient_acc;  // micro-batch: keys the dropout mask
 
   for (std::int64_t micro = 0; micro < t.gradient_acc; ++micro) {
     StepInput in = t.phase("data_wait", [&] { return t.inputs.next(); });
@@ -33,7 +34,7 @@ StepStats train_step(Trainer& t, std::int64_t step) {
     });
 
     const Tensor emb = t.phase("forward", [&] {
-      return t.backbone.forward(t.images, /*training=*/true, step);           // [B, D]
+      return t.backbone.forward(t.images, /*training=*/true, first + micro);   // [B, D]
     });
     t.phase("all_gather", [&] {
       t.comm.all_gather(emb, t.all_embeddings);                               // [N, D]  comm 1
