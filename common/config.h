@@ -3,12 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 namespace pfc {
 
@@ -55,13 +54,13 @@ struct JobConfig {
   double warmup_epoch = 0;
   std::filesystem::path rec;  ///< folder with train.rec, train.idx, property; or a .rec file
   bool shuffle = true;
-  bool augment = true;                         ///< random horizontal flip
-  std::vector<std::string> val_targets;        ///< names (DIR/NAME.bin in rec) or paths
+  bool augment = true;                   ///< random horizontal flip
+  std::vector<std::string> val_targets;  ///< names (DIR/NAME.bin in rec) or paths
   std::filesystem::path output = "work_dirs/job";
-  std::int64_t frequent = 10;   ///< steps between log lines
-  std::int64_t verbose = 2000;  ///< steps between evaluations; 0: only at the end
-  std::int64_t save_every_steps = 0;     ///< 0: only at the end and on a stop
-  double save_every_seconds = 0;         ///< 0: off
+  std::int64_t frequent = 10;         ///< steps between log lines
+  std::int64_t verbose = 2000;        ///< steps between evaluations; 0: only at the end
+  std::int64_t save_every_steps = 0;  ///< 0: only at the end and on a stop
+  double save_every_seconds = 0;      ///< 0: off
   std::int64_t keep_checkpoints = 3;
   std::uint64_t seed = 2048;
   std::int64_t num_workers = 2;  ///< decoding threads of a worker

@@ -17,7 +17,7 @@ struct Membership {
   Rank rank = 0;
   int world_size = 1;
   Generation generation = 1;
-  int local_rank = 0;       ///< slot on this host, 0 .. local_world_size - 1
+  int local_rank = 0;        ///< slot on this host, 0 .. local_world_size - 1
   int local_world_size = 1;  ///< slots of this host
 
   friend bool operator==(const Membership&, const Membership&) = default;

@@ -2,9 +2,9 @@
 //
 // Every call enqueues on the Ops' one compute stream, in order, and returns; on a CPU it has
 // completed when it returns. Tensors are views of memory of this device. A plan is made once per
-// shape and executed many times; nothing is allocated after the plans are made. Plans and Ops belong
-// to one thread. All plans share one scratch area, which is right because the stream orders them.
-// Errors: wrong shapes throw std::logic_error; a failing device throws DeviceError.
+// shape and executed many times; nothing is allocated after the plans are made. Plans and Ops
+// belong to one thread. All plans share one scratch area, which is right because the stream orders
+// them. Errors: wrong shapes throw std::logic_error; a failing device throws DeviceError.
 #pragma once
 
 #include <cstdint>
@@ -93,13 +93,13 @@ class BatchNorm {
   struct Backward {
     Tensor dy, x, mean, variance;
     Tensor gamma, beta;
-    Tensor slope;          ///< null: no PReLU
-    Tensor sum_dz;         ///< [channels]: sum of dL/dz over rows; dbeta
-    Tensor sum_dz_xhat;    ///< [channels]: sum of dL/dz * xhat; dgamma
-    Tensor dslope;         ///< [channels], overwritten; null when slope is
+    Tensor slope;                 ///< null: no PReLU
+    Tensor sum_dz;                ///< [channels]: sum of dL/dz over rows; dbeta
+    Tensor sum_dz_xhat;           ///< [channels]: sum of dL/dz * xhat; dgamma
+    Tensor dslope;                ///< [channels], overwritten; null when slope is
     std::int64_t total_rows = 0;  ///< rows behind the sums: over all workers for sync_bn
-    Tensor add;            ///< null, or added to dx (the gradient along a residual branch)
-    Tensor dx;             ///< may alias dy or add
+    Tensor add;                   ///< null, or added to dx (the gradient along a residual branch)
+    Tensor dx;                    ///< may alias dy or add
   };
   /// First pass: fills sum_dz, sum_dz_xhat and dslope of this worker's rows.
   virtual void backward_reduce(const Backward& b) = 0;

@@ -15,11 +15,16 @@ enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat16, kInt64, kUInt8 
 
 constexpr std::size_t size_of(DType type) {
   switch (type) {
-    case DType::kFloat32: return 4;
-    case DType::kBFloat16: return 2;
-    case DType::kFloat16: return 2;
-    case DType::kInt64: return 8;
-    case DType::kUInt8: return 1;
+    case DType::kFloat32:
+      return 4;
+    case DType::kBFloat16:
+      return 2;
+    case DType::kFloat16:
+      return 2;
+    case DType::kInt64:
+      return 8;
+    case DType::kUInt8:
+      return 1;
   }
   return 0;
 }

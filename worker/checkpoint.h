@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "common/ids.h"
 #include "kernels/ops.h"
@@ -30,9 +29,9 @@ struct TrainingState {
 
 struct CheckpointInfo {
   std::filesystem::path folder;
-  std::int64_t step = 0;           ///< optimizer steps done
+  std::int64_t step = 0;  ///< optimizer steps done
   int world_size = 0;
-  std::int64_t global_batch = 0;   ///< world_size * batch_size * gradient_acc
+  std::int64_t global_batch = 0;  ///< world_size * batch_size * gradient_acc
 };
 
 /// Writes checkpoints while training goes on: begin() copies the state to host memory and returns;

@@ -55,8 +55,8 @@ class CoordinatorClient : public KeyValueStore {
   /// A newer generation has begun: this one's collectives should be given up.
   [[nodiscard]] virtual bool superseded() const = 0;
   /// Tells the end of this worker, waiting briefly for delivery: success, a checkpointed stop, or
-  /// the one line that says what went wrong. kCommFailed (a CommError) blames somebody else: it does
-  /// not hide the failure of the worker that caused it.
+  /// the one line that says what went wrong. kCommFailed (a CommError) blames somebody else: it
+  /// does not hide the failure of the worker that caused it.
   enum class Outcome { kCompleted, kStopped, kFailed, kCommFailed };
   virtual void finish(Outcome outcome, const std::string& message) = 0;
 };

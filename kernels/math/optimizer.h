@@ -29,7 +29,8 @@ struct AdamWOptions {
   float bias_correction2 = 1.f;  ///< 1 - beta2^t
 };
 
-/// Decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2, as torch.optim.AdamW).
+/// Decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2, as
+/// torch.optim.AdamW).
 PFC_HOST_DEVICE void adamw_update(const AdamWOptions& o, float g, float& w, float& m, float& v) {
   w -= o.lr * o.weight_decay * w;
   m = o.beta1 * m + (1.f - o.beta1) * g;

@@ -30,8 +30,7 @@ PFC_HOST_DEVICE Philox4 philox4x32_10(std::uint64_t key, Philox4 c) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c.x[0];
     const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c.x[2];
-    c = Philox4{{static_cast<std::uint32_t>(p1 >> 32) ^ c.x[1] ^ k0,
-                 static_cast<std::uint32_t>(p1),
+    c = Philox4{{static_cast<std::uint32_t>(p1 >> 32) ^ c.x[1] ^ k0, static_cast<std::uint32_t>(p1),
                  static_cast<std::uint32_t>(p0 >> 32) ^ c.x[3] ^ k1,
                  static_cast<std::uint32_t>(p0)}};
     k0 += 0x9E3779B9u;
@@ -44,9 +43,9 @@ PFC_HOST_DEVICE Philox4 philox4x32_10(std::uint64_t key, Philox4 c) {
 /// element, class or image (64 bits).
 PFC_HOST_DEVICE Philox4 random_words(std::uint64_t seed, Stream stream, std::uint32_t a,
                                      std::uint64_t b) {
-  return philox4x32_10(seed, Philox4{{static_cast<std::uint32_t>(b),
-                                      static_cast<std::uint32_t>(b >> 32), a,
-                                      static_cast<std::uint32_t>(stream)}});
+  return philox4x32_10(
+      seed, Philox4{{static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(b >> 32), a,
+                     static_cast<std::uint32_t>(stream)}});
 }
 
 /// Uniform in [0, 1), 24 bits: exact in float32.

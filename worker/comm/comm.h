@@ -3,8 +3,8 @@
 // Every worker calls the same collectives with the same sizes in the same order. A Comm belongs to
 // one thread at a time. Calls block until done on a CPU; on a GPU they are enqueued after `after`
 // and `wait()` on the result orders the compute stream behind them. Every wait is bounded.
-// Failure of any kind throws CommError that names the operation, the peer where it is known, and the
-// time waited; the Comm is then useless and is destroyed.
+// Failure of any kind throws CommError that names the operation, the peer where it is known, and
+// the time waited; the Comm is then useless and is destroyed.
 #pragma once
 
 #include <chrono>

@@ -40,8 +40,8 @@ struct ActiveCentres {
 
 struct HeadResult {
   double loss = 0;      ///< mean over the N samples of all workers; the same on every worker
-  Tensor d_embeddings;  ///< [N, D], this worker's part: the sum over workers is the gradient of loss.
-                        ///< Valid until the next run.
+  Tensor d_embeddings;  ///< [N, D], this worker's part: the sum over workers is the gradient of
+                        ///< loss. Valid until the next run.
 };
 
 class Head {
@@ -55,13 +55,13 @@ class Head {
                                              std::int64_t step) const = 0;
 
   struct Step {
-    Tensor all_embeddings;                    ///< [N, D], not normalised
+    Tensor all_embeddings;                     ///< [N, D], not normalised
     std::span<const std::int64_t> all_labels;  ///< [N]
     const ActiveCentres& active;
     double lr = 0.1;
-    std::int64_t update = 1;        ///< optimizer step number, from 1 (AdamW's bias correction)
-    std::int64_t micro_batch = 0;   ///< 0 .. gradient_acc - 1; centres move after the last
-    double gradient_scale = 1.0;    ///< 1 / gradient_acc: multiplies every gradient, not the loss
+    std::int64_t update = 1;       ///< optimizer step number, from 1 (AdamW's bias correction)
+    std::int64_t micro_batch = 0;  ///< 0 .. gradient_acc - 1; centres move after the last
+    double gradient_scale = 1.0;   ///< 1 / gradient_acc: multiplies every gradient, not the loss
   };
   /// One collective: row statistics. Updates the active centres in place.
   virtual HeadResult run(const Step& step) = 0;
