@@ -17,5 +17,4 @@ case $preset in
   # libgomp is not instrumented, so its barriers look like races: one OpenMP thread.
   tsan) selection=(--label-exclude 'e2e|reference'); export OMP_NUM_THREADS=1 ;;
 esac
-export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan.supp ${TSAN_OPTIONS:-}"
 ctest --preset "$preset" --parallel 2 "${selection[@]}" "$@"
