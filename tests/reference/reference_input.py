@@ -1,0 +1,54 @@
+"""What pfc-worker and the reference trainer start from: the same images, labels and weights."""
+
+import json
+import pathlib
+
+import numpy as np
+import torch
+
+import image_records
+import safetensors_io
+from backbone_reference import make_backbone
+
+
+def smooth_images(generator, classes, per_class):
+    """uint8 [n, 112, 112, 3]: a pattern of each class's own under some noise, so that a step's loss
+    depends on what earlier steps learnt."""
+    coarse = generator.random((classes, 14, 14, 3))
+    patterns = coarse.repeat(8, axis=1).repeat(8, axis=2).repeat(per_class, axis=0)
+    noise = generator.normal(0, 0.15, patterns.shape)
+    return (np.clip(0.2 + 0.6 * patterns + noise, 0, 1) * 255).astype(np.uint8)
+
+
+def interleaved(per_class, classes):
+    """An order in which each batch meets many classes."""
+    return np.arange(per_class * classes).reshape(classes, per_class).T.ravel()
+
+
+def initial_weights(network, embedding_size, classes):
+    backbone = make_backbone(network, embedding_size)
+    state = {name: value.numpy() for name, value in backbone.state_dict().items()
+             if not name.endswith("num_batches_tracked")}
+    state["centres"] = (torch.randn(classes, embedding_size) * 0.01).numpy()
+    return state
+
+
+def make(folder, job, classes, per_class, seed=0):
+    """Writes data/, init.safetensors, reference.safetensors and job.json into the folder."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(seed)
+    images = smooth_images(np.random.default_rng(seed), classes, per_class)
+    labels = np.repeat(np.arange(classes, dtype=np.int64), per_class)
+    order = interleaved(per_class, classes)
+    images, labels = images[order], labels[order]
+    weights = initial_weights(job["network"], job["embedding_size"], classes)
+    image_records.write(folder / "data", images, labels)
+    safetensors_io.save(folder / "init.safetensors", weights)
+    safetensors_io.save(folder / "reference.safetensors",
+                        {"images": images, "labels": labels, **weights})
+    job = {**job, "shuffle": False, "augment": False, "device": "cpu",
+           "rec": str(folder / "data"), "output": str(folder / "out"), "verbose": 0,
+           "init_from": str(folder / "init.safetensors")}
+    (folder / "job.json").write_text(json.dumps(job, indent=2))
+    return folder / "job.json"
