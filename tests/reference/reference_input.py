@@ -27,8 +27,7 @@ def interleaved(per_class, classes):
 
 def initial_weights(network, embedding_size, classes):
     backbone = make_backbone(network, embedding_size)
-    state = {name: value.numpy() for name, value in backbone.state_dict().items()
-             if not name.endswith("num_batches_tracked")}
+    state = {name: value.numpy() for name, value in backbone.state_dict().items()}
     state["centres"] = (torch.randn(classes, embedding_size) * 0.01).numpy()
     return state
 

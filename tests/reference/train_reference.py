@@ -74,19 +74,16 @@ def margin_loss(embeddings, labels, centres, job):
 
 
 class Trainer:
-    def __init__(self, job, tensors):
+    def __init__(self, job, tensors, dtype):
         self.job = job
+        self.dtype = dtype
         self.images = torch.from_numpy(tensors.pop("images"))
         self.labels = torch.from_numpy(tensors.pop("labels"))
-        self.centres = torch.nn.Parameter(torch.from_numpy(tensors.pop("centres")))
+        self.centres = torch.nn.Parameter(torch.from_numpy(tensors.pop("centres")).to(dtype))
         self.backbone = make_backbone(job["network"], job["embedding_size"])
-        # BatchNorm counts its batches in the state dict; safetensors files of pfc do not.
-        missing, unexpected = self.backbone.load_state_dict(
-            {name: torch.from_numpy(value) for name, value in tensors.items()}, strict=False)
-        missing = [name for name in missing if not name.endswith("num_batches_tracked")]
-        if missing or unexpected:
-            sys.exit(f"the input's tensors do not fit: missing {missing}, unexpected {unexpected}")
-        self.backbone = self.backbone.to(memory_format=torch.channels_last).train()
+        self.backbone.load_state_dict(
+            {name: torch.from_numpy(value) for name, value in tensors.items()})
+        self.backbone = self.backbone.to(dtype).to(memory_format=torch.channels_last).train()
         self.trainable = [p for p in self.backbone.parameters() if p.requires_grad]
         self.optimizer = torch.optim.SGD(self.trainable + [self.centres], lr=job["lr"],
                                          momentum=job["momentum"],
@@ -100,7 +97,7 @@ class Trainer:
         batch = self.job["batch_size"]
         first = (step - 1) % self.steps_per_epoch * batch
         x = normalised(self.images[first:first + batch])
-        x = x.contiguous(memory_format=torch.channels_last)
+        x = x.to(self.dtype).contiguous(memory_format=torch.channels_last)
         rate = learning_rate(self.job, step, self.steps_per_epoch, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -120,9 +117,11 @@ def main():
     parser.add_argument("--input", required=True)
     parser.add_argument("--metrics", default="-", help="JSON lines; - for stdout")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--double", action="store_true", help="float64: who is right?")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    trainer = Trainer(read_job(arguments.job), safetensors_io.load(arguments.input))
+    trainer = Trainer(read_job(arguments.job), safetensors_io.load(arguments.input),
+                      torch.float64 if arguments.double else torch.float32)
     out = sys.stdout if arguments.metrics == "-" else open(arguments.metrics, "w", encoding="utf-8")
     for step in range(1, trainer.last + 1):
         start = time.perf_counter()
