@@ -45,9 +45,10 @@ def measure(network, arguments, cores, folder):
                                 per_class=-(-4 * arguments.batch // arguments.classes))
     here = pathlib.Path(__file__).parent
     rounds = []
-    for _ in range(arguments.rounds):
-        run([arguments.bin / "pfc-worker", "--config", path], cores)
-        ours = measured(folder / "out" / "metrics.jsonl")
+    for number in range(arguments.rounds):
+        out = folder / f"out-{number}"
+        run([arguments.bin / "pfc-worker", "--config", path, "--set", f"output={out}"], cores)
+        ours = measured(out / "metrics.jsonl")
         run(["/usr/bin/python3", here / "train_reference.py", "--job", path, "--threads",
              len(cores), "--input", folder / "reference.safetensors",
              "--metrics", folder / "reference.jsonl"], cores)
