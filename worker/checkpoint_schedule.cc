@@ -25,21 +25,23 @@ void CheckpointSchedule::finish(std::int64_t step) {
 void CheckpointSchedule::fill(WorkerSignals& mine) {
   mine.checkpoint_on_disk = writer_.finished_step();
   if (comm_.rank() != 0 || job_.save_every_seconds <= 0) return;
-  const TimePoint last{Clock::duration(last_time_.load())};
-  mine.checkpoint = Clock::now() - last >= std::chrono::duration<double>(job_.save_every_seconds);
+  const std::int64_t newest = last_;
+  const TimePoint begun{Clock::duration(last_time_.load())};
+  const bool late = Clock::now() - begun >= std::chrono::duration<double>(job_.save_every_seconds);
+  if (late) mine.checkpoint_request = newest + 1;
 }
 
 bool CheckpointSchedule::due(std::int64_t step, const WorkerSignals& all) const {
   if (job_.save_every_steps > 0 && step % job_.save_every_steps == 0) return true;
-  // Signals are made one micro-batch ahead: the one that led to the last checkpoint is seen twice.
-  return all.checkpoint && step > last_ + 1;
+  return all.checkpoint_request == last_ + 1;  // an older request has been met
 }
 
 void CheckpointSchedule::start(std::int64_t step) {
   settle();
   begin_(step);
-  pending_ = last_ = step;
+  pending_ = step;
   last_time_ = Clock::now().time_since_epoch().count();
+  last_ = step;
 }
 
 void CheckpointSchedule::settle() {

@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// after_step() and finish() belong to the training thread; signals() to any.
+/// after_step() and finish() belong to the training thread; fill() to any.
 class CheckpointSchedule {
  public:
   /// `begin` copies the state of a step and starts its write; the writer waits and publishes. All
@@ -23,13 +23,15 @@ class CheckpointSchedule {
   CheckpointSchedule(const JobConfig& job, Begin begin, CheckpointWriter& writer, Comm& comm);
 
   /// Publishes a checkpoint whose parts are all on disk, and begins one when it is due: every
-  /// save_every_steps, or when rank 0 has signalled that save_every_seconds are over.
+  /// save_every_steps, or when rank 0 has asked for it because save_every_seconds are over.
   void after_step(std::int64_t step, const WorkerSignals& all);
 
   /// Writes and publishes a checkpoint of `step` and waits for it.
   void finish(std::int64_t step);
 
-  /// This worker's checkpoint signals. Throws StorageError when its write failed.
+  /// This worker's checkpoint signals. A request is 1 + the newest checkpoint begun when it was
+  /// made: signals travel ahead of the step, so some are still on their way when the checkpoint
+  /// that they ask for has begun. Throws StorageError when the write failed.
   void fill(WorkerSignals& mine);
 
  private:
@@ -43,7 +45,8 @@ class CheckpointSchedule {
   CheckpointWriter& writer_;
   Comm& comm_;
   std::int64_t pending_ = 0;  ///< begun and not yet published; 0: none
-  std::int64_t last_ = 0;     ///< the newest begun
+  // Read by fill(): a new last_ is there only once its time is.
+  std::atomic<std::int64_t> last_ = 0;  ///< the newest begun
   std::atomic<Clock::rep> last_time_;
 };
 

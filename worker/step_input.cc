@@ -18,7 +18,7 @@ WorkerSignals combine(std::span<const WorkerSignals> workers) {
   WorkerSignals all = workers.front();
   for (const WorkerSignals& w : workers.subspan(1)) {
     all.stop = all.stop || w.stop;
-    all.checkpoint = all.checkpoint || w.checkpoint;
+    all.checkpoint_request = std::max(all.checkpoint_request, w.checkpoint_request);
     all.checkpoint_on_disk = std::min(all.checkpoint_on_disk, w.checkpoint_on_disk);
   }
   return all;
@@ -26,7 +26,7 @@ WorkerSignals combine(std::span<const WorkerSignals> workers) {
 
 namespace {
 
-// One worker's message: [stop, checkpoint, checkpoint_on_disk, labels...], all int64.
+// One worker's message: [stop, checkpoint_request, checkpoint_on_disk, labels...], all int64.
 constexpr std::size_t kHeader = 3;
 
 class ThreadedStepInputs final : public StepInputs {
@@ -90,7 +90,7 @@ class ThreadedStepInputs final : public StepInputs {
     const WorkerSignals mine = options_.signals();
     const std::size_t words = kHeader + batch.labels.size();
     const auto workers = static_cast<std::size_t>(comm_.size());
-    message_.assign({mine.stop, mine.checkpoint, mine.checkpoint_on_disk});
+    message_.assign({mine.stop, mine.checkpoint_request, mine.checkpoint_on_disk});
     message_.insert(message_.end(), batch.labels.begin(), batch.labels.end());
     gathered_.resize(workers * words);
     const auto count = static_cast<std::int64_t>(words);
@@ -101,7 +101,7 @@ class ThreadedStepInputs final : public StepInputs {
     input.all_labels.reserve(workers * batch.labels.size());
     for (std::size_t w = 0; w < workers; ++w) {
       const std::int64_t* from = gathered_.data() + w * words;
-      signals.push_back({from[0] != 0, from[1] != 0, from[2]});
+      signals.push_back({from[0] != 0, from[1], from[2]});
       input.all_labels.insert(input.all_labels.end(), from + kHeader, from + words);
     }
     input.signals = combine(signals);

@@ -1,4 +1,5 @@
-// Runs one micro-batch ahead of the training step, on a thread of its own: takes the next batch
+// Runs ahead of the training step, on a thread of its own (one micro-batch is ready and one is in
+// the making while a third is trained on): takes the next batch
 // from the prefetcher, gathers every worker's labels, and chooses the active class centres. So
 // neither the labels' collective nor the sampling is on the critical path.
 #pragma once
@@ -19,11 +20,11 @@ namespace pfc {
 /// What a worker tells all others with each micro-batch, so that all act on it at the same step.
 struct WorkerSignals {
   bool stop = false;                    ///< checkpoint after this step and end
-  bool checkpoint = false;              ///< it is time for a checkpoint (save_every_seconds)
+  std::int64_t checkpoint_request = 0;  ///< see CheckpointSchedule::fill(); 0: none
   std::int64_t checkpoint_on_disk = 0;  ///< newest step whose part of this worker is on disk
 };
 
-/// The same signals combined over all workers: any, any, minimum.
+/// The same signals combined over all workers: any, maximum, minimum.
 WorkerSignals combine(std::span<const WorkerSignals> workers);
 
 /// Everything that one micro-batch of a training step needs.

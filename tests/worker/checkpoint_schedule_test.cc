@@ -60,11 +60,28 @@ TEST_F(CheckpointScheduleTest, WaitsForASlowCheckpointBeforeItBeginsTheNext) {
   });
 }
 
-TEST_F(CheckpointScheduleTest, BeginsOnceForASignalThatIsSeenTwice) {
+TEST_F(CheckpointScheduleTest, BeginsOnceHoweverManyRequestsAreStillOnTheirWay) {
+  job_.save_every_seconds = 1e-9;
   with_schedule([&](CheckpointSchedule& schedule) {
-    schedule.after_step(5, {.checkpoint = true});
-    schedule.after_step(6, {.checkpoint = true, .checkpoint_on_disk = 5});
-    EXPECT_EQ(writer_.told, Told({"begin 5", "publish 5"}));
+    WorkerSignals request;
+    schedule.fill(request);
+    for (std::int64_t step = 5; step < 9; ++step) schedule.after_step(step, request);
+    EXPECT_EQ(writer_.told, Told({"begin 5"}));
+    schedule.fill(request);  // made after it had begun
+    schedule.after_step(9, request);
+    EXPECT_EQ(writer_.told, Told({"begin 5", "wait", "publish 5", "begin 9"}));
+  });
+}
+
+TEST_F(CheckpointScheduleTest, ACheckpointByStepsMeetsTheRequestThatWasOnItsWay) {
+  job_.save_every_steps = 10;
+  job_.save_every_seconds = 1e-9;
+  with_schedule([&](CheckpointSchedule& schedule) {
+    WorkerSignals request;
+    schedule.fill(request);
+    schedule.after_step(10, {});
+    schedule.after_step(11, request);
+    EXPECT_EQ(writer_.told, Told({"begin 10"}));
   });
 }
 
@@ -91,7 +108,7 @@ TEST_F(CheckpointScheduleTest, SignalsByTimeFromRankZero) {
     writer_.on_disk = 7;
     WorkerSignals mine;
     schedule.fill(mine);
-    EXPECT_TRUE(mine.checkpoint);
+    EXPECT_EQ(mine.checkpoint_request, 1);
     EXPECT_EQ(mine.checkpoint_on_disk, 7);
   });
 }
