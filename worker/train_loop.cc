@@ -109,6 +109,10 @@ class StepReporter {
 };
 
 void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
+  if (s.verification_sets.empty()) return;
+  // Without sync_bn each worker has running statistics of its own batches. The model that is
+  // written is rank 0's: that one is evaluated. Training itself never reads them.
+  s.step_comm->broadcast(s.backbone->state.flat(), 0);
   const Trainer t = s.trainer();
   const EmbedBatch embed = [&](std::span<const std::uint8_t> images, std::span<float> out) {
     t.ops.copy_to_device(t.images_u8, images.data());
@@ -125,15 +129,11 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
   }
 }
 
-// Written beside and renamed, so that the file is whole whenever it is there.
 void write_model(TrainingSession& s) {
-  const std::filesystem::path path = s.job.output / "backbone.safetensors";
-  const std::filesystem::path beside = path.string() + ".tmp";
   const std::vector<HostTensor> tensors = export_state_dict(*s.ops, *s.backbone);
   std::vector<SafetensorsEntry> entries;
   for (const HostTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
-  write_safetensors(beside, entries, {{"network", s.job.network}});
-  std::filesystem::rename(beside, path);
+  write_safetensors(s.job.output / "backbone.safetensors", entries, {{"network", s.job.network}});
 }
 
 }  // namespace

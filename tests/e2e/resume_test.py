@@ -62,6 +62,14 @@ class Resume(JobTest):
             steps = [m["step"] for m in self.metrics(copy) if "loss" in m]
             self.assertEqual(steps[-1], next_step + 2)
 
+    def test_two_workers_evaluate_the_model_that_they_write(self):
+        # Without sync_bn each has running statistics of its own; the model has rank 0's.
+        keys = dict(max_steps=4, val_targets=["val"])
+        self.finished(2, self.job(**keys))
+        self.finished(1, self.job(**keys, resume=True))
+        by_two, by_one = [m["xnorm"] for m in self.metrics() if "val_target" in m]
+        self.assertLess(abs(by_two - by_one) / by_one, 1e-4)
+
     def test_an_output_folder_with_checkpoints_is_not_overwritten_by_accident(self):
         job = self.job(max_steps=1)
         self.finished(2, job)
