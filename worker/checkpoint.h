@@ -37,16 +37,17 @@ struct CheckpointInfo {
 /// Writes checkpoints while training goes on: begin() copies the state to host memory and returns;
 /// a thread writes this worker's files. The folder becomes visible (rename) when rank 0 calls
 /// publish() after every worker's part is on disk; the oldest beyond `keep` are then removed.
-/// begin() and publish() belong to the training thread, the others to any.
+/// finished_step() may be called from any thread, the others belong to the training thread.
 class CheckpointWriter {
  public:
   virtual ~CheckpointWriter() = default;
   /// Waits for an earlier write of this worker first.
   virtual void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job) = 0;
   /// The step whose part of this worker is on disk and synced; nothing yet: 0. Throws StorageError
-  /// (disk full) from the write, once; the last good checkpoint stays whole.
+  /// (disk full) from the write until wait() has thrown it: whoever asks from another thread must
+  /// not take the error away from the training thread. The last good checkpoint stays whole.
   [[nodiscard]] virtual std::int64_t finished_step() = 0;
-  virtual void wait() = 0;  ///< until this worker's part is on disk; throws as finished_step()
+  virtual void wait() = 0;  ///< until this worker's part is on disk; throws the write's error once
   /// Rank 0, when all parts of `step` are on disk: manifest with checksums, rename, prune.
   virtual void publish(std::int64_t step) = 0;
 };
@@ -59,7 +60,9 @@ struct CheckpointOptions {
 };
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options);
 
-/// The newest published checkpoint under `output` whose manifest reads; nullopt when there is none.
+/// The newest published checkpoint under `output` whose manifest reads; nullopt when there is no
+/// checkpoint. Throws InputError when there are some and none reads: nobody wants to begin anew
+/// over them unasked.
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output);
 CheckpointInfo read_manifest(const std::filesystem::path& folder);
 

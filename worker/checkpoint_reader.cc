@@ -130,7 +130,16 @@ void load_centres(const std::vector<Overlap>& overlaps, const TrainingState& sta
 }  // namespace
 
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output) {
-  return newest_below(output);
+  if (const auto newest = newest_below(output)) return newest;
+  const std::vector<format::Published> damaged = format::published(output);
+  if (damaged.empty()) return std::nullopt;
+  try {
+    (void)format::load_manifest(damaged.front().folder);
+  } catch (const InputError& e) {
+    throw InputError(std::string(e.what()) + "; no checkpoint in " + output.string() +
+                     " reads: repair one, or move them away to begin anew");
+  }
+  return newest_below(output);  // somebody has repaired it meanwhile
 }
 
 CheckpointInfo read_manifest(const std::filesystem::path& folder) {

@@ -195,7 +195,7 @@ void FolderWriter::write_part(std::int64_t step, const std::vector<HostFile>& fi
 
 std::int64_t FolderWriter::finished_step() {
   const std::lock_guard lock(mutex_);
-  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  if (error_) std::rethrow_exception(error_);
   return finished_;
 }
 

@@ -245,6 +245,17 @@ TEST_F(Checkpoint, AFullDiskNamesTheFileAndKeepsTheLastGoodOne) {
   expect_loads(1, 7);
 }
 
+TEST_F(Checkpoint, AFailedWriteSeenByOneThreadStillFailsInTheOther) {
+  Writers all = writers(1);
+  const FileSizeLimit limit(600);
+  begin(all, 0, 6);
+  const auto poll = [&] {
+    while (all[0]->finished_step() == 0) std::this_thread::yield();
+  };
+  EXPECT_THROW(poll(), StorageError);
+  EXPECT_THROW(all[0]->wait(), StorageError);
+}
+
 TEST_F(Checkpoint, AChangedByteIsFoundAndTheOneBeforeOffered) {
   Writers all = writers(2);
   save(all, 5);
@@ -282,6 +293,14 @@ TEST_F(Checkpoint, ABrokenManifestIsPassedOverForTheOneBefore) {
     EXPECT_EQ(newest_checkpoint(output_)->step, 5) << text;
     EXPECT_THAT(load_error(6), HasSubstr("step-000000006/manifest.json: ")) << text;
   }
+}
+
+TEST_F(Checkpoint, WhereNoManifestReadsNobodyBeginsAnew) {
+  Writers all = writers(1);
+  save(all, 5);
+  testing::write_file(folder(5) / "manifest.json", std::string_view("{"));
+  EXPECT_THAT(message_of<InputError>([&] { (void)newest_checkpoint(output_); }),
+              AllOf(HasSubstr("step-000000005/manifest.json: "), HasSubstr("move them away")));
 }
 
 TEST_F(Checkpoint, AnotherJobsIsRefused) {
