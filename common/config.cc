@@ -31,6 +31,12 @@ constexpr Range kBatch{
     .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
 constexpr Range kDimension{
     .low = 1, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
+constexpr Range kEpochs{.low = 0,
+                        .high = 1e6,
+                        .low_open = true,
+                        .high_open = false,
+                        .text = "a number above 0, at most 1000000"};
+constexpr Range kMilestone{.low = 1, .high = 1e6};
 constexpr Range kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
@@ -71,7 +77,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("momentum", job.momentum, kBelowOne);
   v.number("weight_decay", job.weight_decay, kNotNegative);
   v.number("clip_norm", job.clip_norm, kNotNegative);
-  v.number("num_epoch", job.num_epoch, kPositive);
+  v.number("num_epoch", job.num_epoch, kEpochs);
   v.number("max_steps", job.max_steps, kCountOrZero);
   v.number("warmup_epoch", job.warmup_epoch, kNotNegative);
   v.path("rec", job.rec);
@@ -143,7 +149,7 @@ class JobReader : public JsonReader {
     if (value == nullptr) fail(key, json(), expected);
     if (!value->is_array() || value->empty()) fail(key, *value, expected);
     for (const json& epoch : *value) {
-      const bool rising = epoch.is_number_integer() && kCount.has(epoch.get<double>()) &&
+      const bool rising = epoch.is_number_integer() && kMilestone.has(epoch.get<double>()) &&
                           (out.empty() || epoch.get<double>() > static_cast<double>(out.back()));
       if (!rising) fail(key, epoch, expected);
       out.push_back(epoch.get<std::int64_t>());

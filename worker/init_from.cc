@@ -20,6 +20,11 @@ void set_centres(const SafetensorsFile& file, const TrainingState& state) {
 }  // namespace
 
 void init_from(const std::filesystem::path& path, const TrainingState& state) {
+  if (std::filesystem::is_directory(path)) {
+    throw InputError("init_from: " + path.string() +
+                     " is a folder; expected a safetensors file, for example the " +
+                     "backbone.safetensors in it");
+  }
   const SafetensorsFile file(path);
   import_state_dict(state.ops, state.backbone, file, {kCentres});
   if (file.tensors().contains(kCentres)) set_centres(file, state);

@@ -17,7 +17,7 @@ struct StepPlan {
   std::int64_t warmup_steps = 0;
 };
 
-/// Throws InputError when the data does not fill one global batch.
+/// Throws InputError when the data does not fill one micro-batch of all workers.
 StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images);
 
 /// How many steps of this plan are done when `images_seen` images have been trained on, whatever

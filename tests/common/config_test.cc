@@ -113,13 +113,27 @@ TEST(ParseJob, SaysWhatWasFoundAndExpectedForAWrongType) {
 
 TEST(ParseJob, RefusesValuesOutOfRange) {
   for (const char* job :
-       {R"({"sample_rate": 1.01})", R"({"sample_rate": -0.1})", R"({"margin_scale": 0})",
-        R"({"batch_size": 0})", R"({"embedding_size": 0})", R"({"dropout": 1})", R"({"lr": -1})",
-        R"({"momentum": 1})", R"({"weight_decay": -1})", R"({"num_epoch": 0})", R"({"seed": -1})",
-        R"({"seed": 1e30})", R"({"gradient_acc": 0})", R"({"num_workers": 0})",
-        R"({"max_steps": 99999999999999999999})", R"({"keep_checkpoints": 0})",
-        R"({"interclass_filtering_threshold": 2})", R"({"margin_list": [0, 0.5, 0]})",
-        R"({"num_epoch": 2, "warmup_epoch": 3})"}) {
+       {R"({"sample_rate": 1.01})",
+        R"({"sample_rate": -0.1})",
+        R"({"margin_scale": 0})",
+        R"({"batch_size": 0})",
+        R"({"embedding_size": 0})",
+        R"({"dropout": 1})",
+        R"({"lr": -1})",
+        R"({"momentum": 1})",
+        R"({"weight_decay": -1})",
+        R"({"num_epoch": 0})",
+        R"({"seed": -1})",
+        R"({"seed": 1e30})",
+        R"({"gradient_acc": 0})",
+        R"({"num_workers": 0})",
+        R"({"max_steps": 99999999999999999999})",
+        R"({"keep_checkpoints": 0})",
+        R"({"interclass_filtering_threshold": 2})",
+        R"({"margin_list": [0, 0.5, 0]})",
+        R"({"num_epoch": 2, "warmup_epoch": 3})",
+        R"({"num_epoch": 1e30})",
+        R"({"lr_schedule": {"name": "multistep", "epochs": [18446744073709551615]}})"}) {
     EXPECT_THAT(refusal(job), AllOf(HasSubstr("expected"), HasSubstr("found"))) << job;
   }
   EXPECT_EQ(parse(R"({"sample_rate": 0})").sample_rate, 0.0);

@@ -41,11 +41,18 @@ void check_image_size(const BackboneOptions& o, const Named& named) {
   }
 }
 
+void check_dropout(const BackboneOptions& o, const Named& named) {
+  if (o.dropout == 0 || named.mobilefacenet_scale == 0) return;
+  throw InputError("dropout: found " + std::to_string(o.dropout) + ", but network " + o.network +
+                   " has no dropout; set it to 0 or take an iresnet");
+}
+
 }  // namespace
 
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options) {
   const Named& named = network_named(options.network);
   check_image_size(options, named);
+  check_dropout(options, named);
   NetworkBuilder net(ops, options);
   return net.build(named.mobilefacenet_scale == 0
                        ? iresnet(net, named.blocks)

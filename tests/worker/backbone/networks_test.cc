@@ -119,6 +119,9 @@ TEST_F(Networks, RefuseWhatTheyCannotBe) {
   BackboneOptions oblong = of("mbf", 48);
   oblong.width = 32;
   EXPECT_THAT(making(oblong), ThrowsMessage<InputError>(HasSubstr("square")));
+  BackboneOptions dropping = of("mbf", 48);
+  dropping.dropout = 0.5F;
+  EXPECT_THAT(making(dropping), ThrowsMessage<InputError>(HasSubstr("mbf has no dropout")));
 }
 
 }  // namespace
