@@ -6,19 +6,16 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "common/error.h"
-#include "common/key_value_store.h"
+#include "common/memory_store.h"
 #include "kernels/make_ops.h"
 #include "pfcctl/synth/jpeg_encoder.h"
 #include "worker/comm/make_comm.h"
@@ -144,31 +141,9 @@ std::string try_jpeg() {
          " images of 112 x 112 a second on one core";
 }
 
-/// The rendezvous of two threads.
-class ThreadStore : public KeyValueStore {
- public:
-  void set(const std::string& key, const std::vector<char>& value) override {
-    const std::lock_guard lock(mutex_);
-    values_[key] = value;
-    changed_.notify_all();
-  }
-  std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) override {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(key); })) {
-      throw CommError("no value for " + key + " in time");
-    }
-    return values_[key];
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::vector<char>> values_;  // guarded by mutex_
-};
-
 std::string try_collectives() {
   constexpr int kWorkers = 2;
-  ThreadStore store;
+  MemoryStore store;
   std::array<float, kWorkers> values{3, 4};
   std::array<std::string, kWorkers> failures, descriptions;
   const auto work = [&](std::size_t rank) {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/memory_store.h"
+#include "common/memory_store.h"
 #include "worker/comm/make_comm.h"
 
 namespace pfc {

@@ -1,4 +1,4 @@
-// A KeyValueStore for workers that are threads of one test.
+// A KeyValueStore for workers that are threads of one process.
 #pragma once
 
 #include <chrono>
