@@ -46,12 +46,8 @@ Optimizer::Result Optimizer::step(const Tensor& gradients, const Tensor& weights
              static_cast<float>(scale), gradients, weights, momentum());
     return result;
   }
-  AdamWOptions adamw{.lr = static_cast<float>(lr),
-                     .weight_decay = static_cast<float>(options_.weight_decay)};
-  const auto t = static_cast<double>(update);
-  adamw.bias_correction1 = static_cast<float>(1.0 - std::pow(adamw.beta1, t));
-  adamw.bias_correction2 = static_cast<float>(1.0 - std::pow(adamw.beta2, t));
-  ops_.adamw(adamw, static_cast<float>(scale), gradients, weights, momentum(), second());
+  ops_.adamw(adamw_options(lr, options_.weight_decay, update), static_cast<float>(scale), gradients,
+             weights, momentum(), second());
   return result;
 }
 

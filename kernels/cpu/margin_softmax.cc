@@ -18,23 +18,13 @@
 namespace pfc {
 namespace {
 
-constexpr double kBeta1 = 0.9;
-constexpr double kBeta2 = 0.999;
-
 /// An Update in the terms of kernels/math/optimizer.h.
 struct UpdateRule {
   UpdateRule(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update)
       : sgd{.lr = static_cast<float>(update.lr),
             .momentum = static_cast<float>(o.momentum),
             .weight_decay = static_cast<float>(o.weight_decay)},
-        adamw{.lr = static_cast<float>(update.lr),
-              .beta1 = static_cast<float>(kBeta1),
-              .beta2 = static_cast<float>(kBeta2),
-              .weight_decay = static_cast<float>(o.weight_decay)} {
-    const auto t = static_cast<double>(update.number);
-    adamw.bias_correction1 = static_cast<float>(1 - std::pow(kBeta1, t));
-    adamw.bias_correction2 = static_cast<float>(1 - std::pow(kBeta2, t));
-  }
+        adamw(adamw_options(update.lr, o.weight_decay, update.number)) {}
   SgdOptions sgd;
   AdamWOptions adamw;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "kernels/math/host_device.h"
 
@@ -28,6 +29,15 @@ struct AdamWOptions {
   float bias_correction1 = 1.f;  ///< 1 - beta1^t, t = number of updates from 1
   float bias_correction2 = 1.f;  ///< 1 - beta2^t
 };
+
+/// The options of update number `update` (from 1); betas and eps are the defaults above.
+inline AdamWOptions adamw_options(double lr, double weight_decay, std::int64_t update) {
+  AdamWOptions o{.lr = static_cast<float>(lr), .weight_decay = static_cast<float>(weight_decay)};
+  const auto t = static_cast<double>(update);
+  o.bias_correction1 = static_cast<float>(1 - std::pow(double{o.beta1}, t));
+  o.bias_correction2 = static_cast<float>(1 - std::pow(double{o.beta2}, t));
+  return o;
+}
 
 /// Decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2, as
 /// torch.optim.AdamW).
