@@ -131,8 +131,9 @@ Manifest load_manifest(const std::filesystem::path& folder) {
                     .files = files_of(m.at("files"))};
   });
   const Identity& id = manifest.identity;
+  std::int64_t images_seen = 0;
   if (id.step < 0 || id.world_size < 1 || id.global_batch < 0 || id.classes < 0 ||
-      id.embedding_size < 1) {
+      id.embedding_size < 1 || __builtin_mul_overflow(id.step, id.global_batch, &images_seen)) {
     throw InputError(path.string() + ": step, world_size or another number is out of range");
   }
   return manifest;

@@ -295,6 +295,16 @@ TEST_F(Checkpoint, ABrokenManifestIsPassedOverForTheOneBefore) {
   }
 }
 
+TEST_F(Checkpoint, AManifestWhoseNumbersCannotBeIsBroken) {
+  Writers all = writers(1);
+  save(all, 5);
+  const auto path = folder(5) / "manifest.json";
+  auto manifest = nlohmann::json::parse(std::ifstream(path));
+  manifest["step"] = std::int64_t{1} << 62;
+  testing::write_file(path, std::string_view(manifest.dump()));
+  EXPECT_THAT(load_error(5), HasSubstr("out of range"));
+}
+
 TEST_F(Checkpoint, WhereNoManifestReadsNobodyBeginsAnew) {
   Writers all = writers(1);
   save(all, 5);
