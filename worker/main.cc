@@ -1,18 +1,17 @@
 // pfc-worker: one rank of a job. With a coordinator it is told its job and its peers; alone it
 // trains with one worker.
-#include <spdlog/spdlog.h>
-
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/config.h"
 #include "common/error.h"
+#include "common/log.h"
 #include "worker/coordinator_client.h"
 #include "worker/train_loop.h"
 
@@ -119,6 +118,7 @@ int main(int argc, char** argv) {
     return kBadInput;
   }
 
+  set_up_log("pfc-worker", "info");  // stderr: stdout has the training lines alone
   // SIGTERM (an agent's or a person's): checkpoint after this step and end. SIGINT reaches the
   // whole process group of a terminal; under a coordinator it is the coordinator's to handle.
   std::signal(SIGTERM, on_signal);

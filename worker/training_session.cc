@@ -1,7 +1,5 @@
 #include "worker/training_session.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "kernels/make_ops.h"
