@@ -50,11 +50,14 @@ Prepared prepare(const SpawnOptions& options) {
     const std::string_view text(*variable);
     bool replaced = false;
     for (const auto& [name, value] : options.environment) {
-      replaced = replaced || text.starts_with(name + "=");
+      replaced = replaced || (text.starts_with(name) && text.substr(name.size()).starts_with('='));
     }
     if (!replaced) variables.emplace_back(text);
   }
-  for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
+  for (const auto& [name, value] : options.environment) {
+    std::string& variable = variables.emplace_back(name);
+    variable.append("=").append(value);
+  }
   prepared.storage.push_back(options.program.string());
   for (const std::string& argument : options.arguments) prepared.storage.push_back(argument);
   const std::size_t argument_count = prepared.storage.size();
@@ -84,7 +87,7 @@ void become(const Prepared& prepared, int parent_death_signal, pid_t parent, int
   }
   sigset_t none;
   sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigprocmask(SIG_SETMASK, &none, nullptr);  // NOLINT(concurrency-mt-unsafe): the only thread
   // Ignored signals would stay ignored across the exec; libraries ignore SIGPIPE, for one.
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD}) signal(number, SIG_DFL);
   const int null = open("/dev/null", O_RDONLY);

@@ -337,7 +337,8 @@ void Coordinator::worker_link_closed(Rank rank, WorkerLink& link) {
   if (found != workers_.end() && found->second == &link) workers_.erase(found);
 }
 
-void Coordinator::finish(const proto::FinishRequest& request, Answer<proto::FinishReply> answer) {
+void Coordinator::finish(const proto::FinishRequest& request,
+                         const Answer<proto::FinishReply>& answer) {
   WorkerState* worker = find_worker(state_, request.rank());
   if (worker == nullptr) return answer(unknown_rank(request.rank()));
   const TimePoint now = Clock::now();
@@ -349,7 +350,7 @@ void Coordinator::finish(const proto::FinishRequest& request, Answer<proto::Fini
 }
 
 void Coordinator::set_value(const proto::SetValueRequest& request,
-                            Answer<proto::SetValueReply> answer) {
+                            const Answer<proto::SetValueReply>& answer) {
   if (closed_) return answer(going_away());
   if (values_.set(request.key(), request.value())) return answer(proto::SetValueReply());
   answer(Refusal{.kind = Refusal::Kind::kInvalid,
@@ -359,7 +360,7 @@ void Coordinator::set_value(const proto::SetValueRequest& request,
 }
 
 void Coordinator::get_value(const proto::GetValueRequest& request,
-                            Answer<proto::GetValueReply> answer) {
+                            const Answer<proto::GetValueReply>& answer) {
   if (closed_) return answer(going_away());
   values_.get(request.key(), deadline_of(request.timeout_ms(), Clock::now()),
               [answer](std::variant<std::string, Refusal> result) {

@@ -76,9 +76,9 @@ class Coordinator {
   bool attach_worker(Rank rank, WorkerLink& link);  ///< false: there is no such rank
   void worker_said(const proto::WorkerMessage& message);
   void worker_link_closed(Rank rank, WorkerLink& link);
-  void finish(const proto::FinishRequest& request, Answer<proto::FinishReply> answer);
-  void set_value(const proto::SetValueRequest& request, Answer<proto::SetValueReply> answer);
-  void get_value(const proto::GetValueRequest& request, Answer<proto::GetValueReply> answer);
+  void finish(const proto::FinishRequest& request, const Answer<proto::FinishReply>& answer);
+  void set_value(const proto::SetValueRequest& request, const Answer<proto::SetValueReply>& answer);
+  void get_value(const proto::GetValueRequest& request, const Answer<proto::GetValueReply>& answer);
 
  private:
   void tick();

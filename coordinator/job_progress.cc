@@ -26,7 +26,8 @@ void JobProgress::update(const ClusterState& state, TimePoint now) {
 
 std::string progress_line(const JobProgress& progress) {
   const double total = static_cast<double>(progress.total_steps());
-  const int percent = total > 0 ? static_cast<int>(100.0 * progress.step() / total) : 0;
+  const int percent =
+      total > 0 ? static_cast<int>(100.0 * static_cast<double>(progress.step()) / total) : 0;
   char text[200];
   std::snprintf(text, sizeof(text), "step %lld/%lld (%d %%)  epoch %lld  loss %.4f  %.1f samples/s",
                 static_cast<long long>(progress.step()),
@@ -49,8 +50,8 @@ std::string duration_text(double seconds) {
   if (total < 120) return std::to_string(total) + " s";
   const long long minutes = (total + 30) / 60;
   if (minutes < 60) return std::to_string(minutes) + " min";
-  if (minutes < 24 * 60) return pair(minutes / 60, " h", minutes % 60, " min");
-  const long long days = minutes / (24 * 60);
+  if (minutes < 24LL * 60) return pair(minutes / 60, " h", minutes % 60, " min");
+  const long long days = minutes / (24LL * 60);
   return pair(days, days == 1 ? " day" : " days", minutes / 60 % 24, " h");
 }
 

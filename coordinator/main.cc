@@ -198,8 +198,8 @@ int main_or_throw(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader of our output that leaves does not end the job
-  setenv("GRPC_VERBOSITY", "NONE",
-         0);  // NOLINT(concurrency-mt-unsafe): errors come as our own line
+  // gRPC's own messages are for its authors; errors come as our one line.
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe)
   try {
     return pfc::main_or_throw(argc, argv);
   } catch (const pfc::InputError& error) {

@@ -1,13 +1,18 @@
 #include "coordinator/rendezvous.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pfc {
 namespace {
 
-Decision wait_for(std::string reason) { return {.action = Action::kWait, .reason = reason}; }
+Decision wait_for(std::string reason) {
+  return {.action = Action::kWait, .reason = std::move(reason)};
+}
 
-Decision act(Action action, std::string reason) { return {.action = action, .reason = reason}; }
+Decision act(Action action, std::string reason) {
+  return {.action = action, .reason = std::move(reason)};
+}
 
 int count_left(const ClusterState& state) {
   return static_cast<int>(std::count_if(state.workers.begin(), state.workers.end(),
