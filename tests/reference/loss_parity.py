@@ -37,9 +37,10 @@ def run(command):
 
 
 def compare(network, arguments, folder):
+    # So much weight decay that its absence would show after a few steps of a low learning rate.
     job = {"network": network, "embedding_size": 128, "batch_size": arguments.batch,
            "lr": arguments.lr, "margin_list": [1.0, 0.3, 0.0], "margin_scale": 16,
-           "weight_decay": 0.05, "warmup_epoch": 0.5, "num_epoch": 100,
+           "weight_decay": 2, "warmup_epoch": 0.5, "num_epoch": 100,
            "max_steps": arguments.steps, "num_workers": 1}
     path = reference_input.make(folder, job, classes=20, per_class=8)
     run([arguments.bin / "pfc-worker", "--config", path])
