@@ -50,7 +50,7 @@ class PhaseTimer {
     TimePoint start_;
   };
 
-  std::atomic<const char*> current_{"start"};
+  std::atomic<const char*> current_{"between phases"};
   std::vector<Sample> samples_;
 };
 

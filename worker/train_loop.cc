@@ -6,6 +6,7 @@
 
 #include "common/clock.h"
 #include "common/process_memory.h"
+#include "worker/progress_reporter.h"
 #include "worker/training_log.h"
 
 namespace pfc {
@@ -15,7 +16,8 @@ namespace {
 class StepReporter {
  public:
   StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
-      : s_(session), coordinator_(coordinator), window_start_(Clock::now()) {
+      : s_(session), window_start_(Clock::now()) {
+    if (coordinator != nullptr) progress_.emplace(*coordinator, s_.phase);
     if (s_.membership.rank == 0) log_.emplace(s_.job.output, s_.first_step - 1);
   }
 
@@ -42,7 +44,7 @@ class StepReporter {
                             .peak_resident_bytes = memory.peak_resident_bytes};
     data_wait_ += stats.data_wait_seconds;
     if (log_) log_->step(record);
-    if (coordinator_ != nullptr) coordinator_->report(progress(record));
+    if (progress_) progress_->update(progress(record));
     window_loss_ += stats.loss;
     window_samples_ += stats.samples;
     ++window_steps_;
@@ -82,7 +84,6 @@ class StepReporter {
         .step = r.step,
         .total_steps = s_.plan.last_step,
         .epoch = r.stats.epoch,
-        .phase = "step",
         .loss = r.stats.loss,
         .lr = r.stats.lr,
         .samples_per_second =
@@ -99,7 +100,7 @@ class StepReporter {
   }
 
   TrainingSession& s_;
-  CoordinatorClient* coordinator_;
+  std::optional<ProgressReporter> progress_;
   std::optional<TrainingLog> log_;
   TimePoint window_start_;
   double window_loss_ = 0;

@@ -76,7 +76,9 @@ void TrainingSession::make_model() {
 
 void TrainingSession::load_weights() {
   const std::optional<CheckpointInfo> newest = newest_checkpoint(job.output);
-  if (newest && !job.resume) {
+  // A later generation of this job goes on from what an earlier one has saved.
+  const bool resume = job.resume || membership.generation > 1;
+  if (newest && !resume) {
     throw InputError("output: " + job.output.string() + " already holds " +
                      newest->folder.filename().string() +
                      "; set \"resume\": true to go on from it, or choose another folder");
