@@ -40,14 +40,20 @@ std::vector<Bucket> make_buckets(std::int64_t elements, std::int64_t bucket_elem
   return buckets;
 }
 
+std::int64_t bucket_elements(const Tensor& gradients, const GradReducerOptions& options) {
+  const std::int64_t bytes =
+      options.bucket_bytes > 0 ? options.bucket_bytes
+                               : default_bucket_bytes(static_cast<std::int64_t>(gradients.bytes()));
+  return bytes / static_cast<std::int64_t>(sizeof(float));
+}
+
 class ThreadReducer : public GradReducer {
  public:
   ThreadReducer(Ops& ops, Comm& comm, const Tensor& gradients, const GradReducerOptions& options)
       : ops_(ops),
         comm_(comm),
         gradients_(gradients.f32()),
-        buckets_(make_buckets(gradients.elements(),
-                              options.bucket_bytes / static_cast<std::int64_t>(sizeof(float)))),
+        buckets_(make_buckets(gradients.elements(), bucket_elements(gradients, options))),
         events_(buckets_.size()),
         thread_([this] { run(); }) {}
 
@@ -157,6 +163,13 @@ void ThreadReducer::run() {
 }
 
 }  // namespace
+
+std::int64_t default_bucket_bytes(std::int64_t gradient_bytes) {
+  constexpr std::int64_t kLeast = 512 << 10;
+  constexpr std::int64_t kMost = 8 << 20;
+  constexpr std::int64_t kPage = 4096;
+  return std::clamp(gradient_bytes / 16 / kPage * kPage, kLeast, kMost);
+}
 
 double GradReducer::Timeline::busy_seconds() const {
   double seconds = 0;

@@ -11,8 +11,12 @@
 namespace pfc {
 
 struct GradReducerOptions {
-  std::int64_t bucket_bytes = 8 << 20;
+  std::int64_t bucket_bytes = 0;  ///< 0: default_bucket_bytes()
 };
+
+/// A sixteenth of the gradients, so that a small network's reduction overlaps its backward pass as
+/// well, but at least 512 KiB (latency) and at most 8 MiB (nothing is gained beyond).
+std::int64_t default_bucket_bytes(std::int64_t gradient_bytes);
 
 /// A communication thread of its own with a Comm of its own. Buckets are slices of the arena from
 /// its end to its start, the same on every worker.

@@ -169,6 +169,12 @@ TEST(ReducerOfMany, EveryRankReducesTheSameBucketsWhateverItsPace) {
   EXPECT_EQ(orders[0], orders[2]);
 }
 
+TEST(GradReducer, TakesBucketsThatFitTheNetwork) {
+  EXPECT_EQ(default_bucket_bytes(100 << 20), (100 << 20) / 16 / 4096 * 4096);
+  EXPECT_EQ(default_bucket_bytes(1 << 20), 512 << 10);
+  EXPECT_EQ(default_bucket_bytes(1LL << 30), 8 << 20);
+}
+
 TEST(GradReducerTimeline, CountsTheTimeBeforeTheWaitAsOverlapped) {
   const GradReducer::Timeline timeline{.buckets = {{.start = 0.0, .end = 1.0},
                                                    {.start = 1.0, .end = 3.0},
