@@ -1,7 +1,7 @@
 """Stopped and resumed training gives the same bits as training that never stopped."""
 
 import json
-import os
+import shutil
 import signal
 import unittest
 
@@ -55,7 +55,7 @@ class Resume(JobTest):
         # 4 steps of 8 images are 16 steps of 2, or 5 whole steps of 6.
         for workers, next_step in ((1, 17), (3, 6)):
             copy = self.folder / f"with-{workers}"
-            os.system(f"cp -r '{out}' '{copy}'")
+            shutil.copytree(out, copy)
             done = self.finished(workers, self.job(**{**keys, "max_steps": next_step + 2,
                                                       "resume": True, "output": str(copy)}))
             self.assertIn(f"next is step {next_step}", done.stdout)
