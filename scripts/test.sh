@@ -17,4 +17,5 @@ case $preset in
   # libgomp is not instrumented, so its barriers look like races: one OpenMP thread.
   tsan) selection=(--label-exclude 'e2e|reference'); export OMP_NUM_THREADS=1 ;;
 esac
+export LSAN_OPTIONS="suppressions=$PWD/tests/support/lsan.supp"
 ctest --preset "$preset" --parallel 2 "${selection[@]}" "$@"
