@@ -7,6 +7,7 @@ out=${1:-build/quickstart}
 bin=build/cpu/bin
 
 scripts/setup.sh
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # another clone finds what this one has compiled
 cmake --preset cpu
 cmake --build --preset cpu --target programs
 "$bin/pfcctl" check

@@ -8,6 +8,7 @@ preset=${1:-cpu}
 shift || true
 
 scripts/setup.sh
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # another clone finds what this one has compiled
 cmake --preset "$preset"
 cmake --build --preset "$preset"
 
