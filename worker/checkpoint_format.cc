@@ -147,7 +147,8 @@ std::vector<Published> published(const std::filesystem::path& output) {
     found.push_back({.folder = entry.path()});
     try {
       found.back().identity = load_manifest(entry.path()).identity;
-    } catch (const InputError&) {  // the one before it may be whole
+    } catch (const InputError& error) {
+      found.back().damage = error.what();  // the one before it may be whole
     }
   }
   std::ranges::sort(found, std::greater{}, [](const Published& p) {

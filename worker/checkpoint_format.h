@@ -74,7 +74,8 @@ Manifest load_manifest(const std::filesystem::path& folder);
 
 struct Published {
   std::filesystem::path folder;
-  std::optional<Identity> identity;  ///< none: the manifest is damaged
+  std::optional<Identity> identity;  ///< none: the manifest does not read, and
+  std::string damage;                ///< says why
 };
 /// Checkpoints under `output` by images seen, the newest first, damaged ones last; none when there
 /// is no such folder.

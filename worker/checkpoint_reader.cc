@@ -1,5 +1,6 @@
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -24,9 +25,8 @@ CheckpointInfo info_of(const std::filesystem::path& folder, const format::Identi
 }
 
 /// The newest whole checkpoint under `output` with fewer images seen than `limit`.
-std::optional<CheckpointInfo> newest_below(
-    const std::filesystem::path& output,
-    std::int64_t limit = std::numeric_limits<std::int64_t>::max()) {
+std::optional<CheckpointInfo> newest_below(const std::filesystem::path& output,
+                                           std::int64_t limit) {
   for (const format::Published& p : format::published(output)) {
     if (p.identity && p.identity->images_seen() < limit) return info_of(p.folder, *p.identity);
   }
@@ -130,16 +130,17 @@ void load_centres(const std::vector<Overlap>& overlaps, const TrainingState& sta
 }  // namespace
 
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output) {
-  if (const auto newest = newest_below(output)) return newest;
-  const std::vector<format::Published> damaged = format::published(output);
-  if (damaged.empty()) return std::nullopt;
-  try {
-    (void)format::load_manifest(damaged.front().folder);
-  } catch (const InputError& e) {
-    throw InputError(std::string(e.what()) + "; no checkpoint in " + output.string() +
+  const std::vector<format::Published> all = format::published(output);
+  if (all.empty()) return std::nullopt;
+  const format::Published& newest = all.front();  // damaged ones come last
+  if (!newest.identity) {
+    throw InputError(newest.damage + "; no checkpoint in " + output.string() +
                      " reads: repair one, or move them away to begin anew");
   }
-  return newest_below(output);  // somebody has repaired it meanwhile
+  for (const format::Published& p : all) {
+    if (!p.identity) spdlog::warn("{}; passed over", p.damage);
+  }
+  return info_of(newest.folder, *newest.identity);
 }
 
 CheckpointInfo read_manifest(const std::filesystem::path& folder) {
