@@ -49,6 +49,10 @@ constexpr Names<std::string_view, 7> kNetworks{{{"r18", "r18"},
                                                 {"mbf_large", "mbf_large"}}};
 constexpr Names<Precision, 3> kPrecisions{
     {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}}};
+constexpr Names<CentrePrecision, 3> kCentrePrecisions{
+    {{"fp32", CentrePrecision::kFp32},
+     {"bf16_momentum", CentrePrecision::kBf16Momentum},
+     {"bf16", CentrePrecision::kBf16}}};
 constexpr Names<MarginGradient, 2> kMarginGradients{
     {{"exact", MarginGradient::kExact}, {"straight_through", MarginGradient::kStraightThrough}}};
 constexpr Names<OptimizerKind, 2> kOptimizers{
@@ -70,6 +74,8 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("interclass_filtering_threshold", job.interclass_filtering_threshold, kFraction);
   v.number("sample_rate", job.sample_rate, kFraction);
   v.choice("precision", job.precision, kPrecisions);
+  v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
+  v.number("logits_memory", job.logits_memory, kNotNegative);
   v.number("batch_size", job.batch_size, kBatch);
   v.choice("optimizer", job.optimizer, kOptimizers);
   v.number("lr", job.lr, kNotNegative);

@@ -15,6 +15,7 @@ enum class Precision { kFp32, kBf16, kFp16 };
 enum class MarginGradient { kExact, kStraightThrough };
 enum class OptimizerKind { kSgd, kAdamW };
 enum class ScheduleKind { kPolynomial, kMultistep };
+enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 
 /// target logit = s * (cos(m1 * theta + m2) - m3).
@@ -42,6 +43,8 @@ struct JobConfig {
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   double sample_rate = 1.0;
   Precision precision = Precision::kFp32;
+  CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< how centres are kept
+  double logits_memory = 0.1;     ///< of the centres' and momentum's: for logits kept in a step
   std::int64_t batch_size = 128;  ///< per worker and micro-batch
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double lr = 0.1;

@@ -157,7 +157,8 @@ TEST(ToJson, RoundTripsEveryKey) {
     if (value.is_number_integer()) value = value.get<std::int64_t>() + 3;
   }
   changed.update(json::parse(R"({"network": "r100", "margin_list": [1.0, 0.25, 0.125],
-      "margin_gradient": "straight_through", "precision": "fp16", "optimizer": "adamw",
+      "margin_gradient": "straight_through", "precision": "fp16",
+      "centre_precision": "bf16", "optimizer": "adamw",
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5}, "rec": "d",
       "val_targets": ["v"], "output": "o", "init_from": "i", "device": "cuda"})"));
   const json defaults = to_json(JobConfig{});
