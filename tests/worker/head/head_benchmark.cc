@@ -1,87 +1,204 @@
-// One head step of one worker: N = 128, D = 512. Arguments: thousands of classes, sample rate in
-// thousandths. items_per_second counts active classes; GFLOP/s the three products that a step needs
-// (logits, both gradients), not the logits made a second time.
-#include <benchmark/benchmark.h>
-
+// head_benchmark --classes C [--rate R] [--workers W] [--threads T] ...
+//
+// Head steps over random embeddings and labels, timed: what one training step asks of the head,
+// with the collectives around it. Workers are threads of this process that talk over Gloo on
+// loopback;
+// --threads is each one's compute threads. The classes of a step are sampled before it and timed
+// apart, as in training, where that happens beside the forward pass. Prints one JSON object:
+// seconds and sample_seconds of every measured step, the first step's loss, rank 0's active classes
+// and collectives of a step, and the peak resident memory of the process.
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <future>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "common/clock.h"
+#include "common/config.h"
+#include "common/error.h"
+#include "common/memory_store.h"
+#include "common/process_memory.h"
 #include "kernels/make_ops.h"
-#include "worker/comm/comm.h"
+#include "worker/comm/make_comm.h"
 #include "worker/head/head.h"
 
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kSamples = 128;
-constexpr std::int64_t kDimension = 512;
-
-class OneWorker : public Comm {
- public:
-  [[nodiscard]] int rank() const override { return 0; }
-  [[nodiscard]] int size() const override { return 1; }
-  [[nodiscard]] std::string description() const override { return "none"; }
-  [[nodiscard]] CommCounters counters() const override { return {}; }
-  void all_gather(const Tensor& in, const Tensor& out) override {
-    std::copy_n(static_cast<const std::byte*>(in.data), in.bytes(),
-                static_cast<std::byte*>(out.data));
-  }
-  void all_reduce_sum(const Tensor&) override {}
-  void reduce_scatter_sum(const Tensor&, const Tensor&) override {}
-  void broadcast(const Tensor&, int) override {}
-  void barrier() override {}
+struct Options {
+  std::int64_t samples = 128;  // of all workers together
+  std::int64_t classes = 0;
+  std::int64_t warm_up = 1;
+  std::int64_t steps = 5;
+  int workers = 1;
+  int threads = 2;
+  nlohmann::json job = nlohmann::json::object();  // keys of a job file
 };
 
-void head_step(benchmark::State& state) {
-  const std::int64_t classes = state.range(0) * 1000;
-  const auto ops = make_ops({.choice = DeviceChoice::kCpu});
-  OneWorker comm;
-  const auto head = make_head(*ops, comm,
-                              {.classes = classes,
-                               .embedding_size = kDimension,
-                               .sample_rate = static_cast<double>(state.range(1)) / 1000});
-  std::mt19937_64 generator(1);
-  std::normal_distribution<float> normal(0, 1);
-  std::vector<float> embeddings(kSamples * kDimension);
-  for (float& x : embeddings) x = normal(generator);
-  std::vector<std::int64_t> labels(kSamples);
-  for (std::int64_t& label : labels) {
-    label = static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(classes));
-  }
-  std::int64_t step = 0;
-  std::int64_t active_classes = 0;
-  double sample_seconds = 0;
-  const auto run_step = [&] {
-    ++step;
-    const auto begin = std::chrono::steady_clock::now();
-    const ActiveCentres active = head->sample(labels, step);
-    sample_seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    head->run({.all_embeddings = Tensor(embeddings.data(), {kSamples, kDimension}),
-               .all_labels = labels,
-               .active = active,
-               .lr = 1e-3,
-               .update = step});
-    active_classes += static_cast<std::int64_t>(active.classes.size());
-  };
-  run_step();  // touches all memory for the first time
-  active_classes = 0;
-  for (auto _ : state) run_step();
-  state.SetItemsProcessed(active_classes);
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(6e-9 * kSamples * kDimension * static_cast<double>(active_classes),
-                         benchmark::Counter::kIsRate);
-  state.counters["sample_ms"] = 1e3 * sample_seconds / static_cast<double>(step);
+struct Measurements {
+  std::vector<double> seconds, sample_seconds;
+  double first_loss = 0;
+  std::int64_t active = 0;  // of the last step, as are the collectives
+  CommCounters comm;
+};
+
+double seconds_since(TimePoint begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-BENCHMARK(head_step)
-    ->ArgNames({"kclasses", "rate_permille"})
-    ->Args({200, 1000})
-    ->Args({200, 100})
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
+
+// Each worker draws the same numbers and takes its own rows of the embeddings.
+class Input {
+ public:
+  Input(const Options& options, std::int64_t dimension)
+      : embeddings_(static_cast<std::size_t>(options.samples * dimension)),
+        labels_(static_cast<std::size_t>(options.samples)),
+        label_(0, options.classes - 1) {}
+
+  void draw() {
+    for (float& x : embeddings_) x = normal_(generator_);
+    for (std::int64_t& label : labels_) label = label_(generator_);
+  }
+  [[nodiscard]] float* embeddings() { return embeddings_.data(); }
+  [[nodiscard]] const std::vector<std::int64_t>& labels() const { return labels_; }
+
+ private:
+  std::mt19937_64 generator_{1};
+  std::normal_distribution<float> normal_;
+  std::vector<float> embeddings_;  // [N, D]
+  std::vector<std::int64_t> labels_;
+  std::uniform_int_distribution<std::int64_t> label_;
+};
+
+class Worker {
+ public:
+  Worker(const Options& options, const JobConfig& job, KeyValueStore& store, int rank)
+      : options_(options),
+        dimension_(job.embedding_size),
+        ops_(make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = options.threads})),
+        comm_(
+            make_host_comm({.membership = {.rank = rank, .world_size = options.workers}}, &store)),
+        head_(make_head(*ops_, *comm_, head_options(job))),
+        all_embeddings_(static_cast<std::size_t>(options.samples * dimension_)),
+        d_embeddings_(all_embeddings_.size() / static_cast<std::size_t>(options.workers)) {}
+
+  Measurements run() {
+    Input input(options_, dimension_);
+    Measurements m;
+    for (std::int64_t step = 1; step <= options_.warm_up + options_.steps; ++step) {
+      input.draw();
+      const StepTimes times = run_step(input, step, m);
+      if (step <= options_.warm_up) continue;
+      m.seconds.push_back(times.step);
+      m.sample_seconds.push_back(times.sampling);
+    }
+    return m;
+  }
+
+ private:
+  struct StepTimes {
+    double sampling = 0, step = 0;
+  };
+
+  StepTimes run_step(Input& input, std::int64_t step, Measurements& m) {
+    const TimePoint sampling = Clock::now();
+    const ActiveCentres active = head_->sample(input.labels(), step);
+    StepTimes times{.sampling = seconds_since(sampling)};
+    const std::int64_t own = options_.samples / options_.workers;
+    const Tensor embeddings(input.embeddings() + own * dimension_ * comm_->rank(),
+                            {own, dimension_});
+    const Tensor all(all_embeddings_.data(), {options_.samples, dimension_});
+    comm_->barrier();
+    const CommCounters before = comm_->counters();
+
+    const TimePoint begin = Clock::now();
+    comm_->all_gather(embeddings, all);
+    const HeadResult result = head_->run({.all_embeddings = all,
+                                          .all_labels = input.labels(),
+                                          .active = active,
+                                          .lr = 0.1,
+                                          .update = step});
+    comm_->reduce_scatter_sum(result.d_embeddings, Tensor(d_embeddings_.data(), {own, dimension_}));
+    times.step = seconds_since(begin);
+
+    if (step == 1) m.first_loss = result.loss;
+    m.active = static_cast<std::int64_t>(active.classes.size());
+    m.comm = {.calls = comm_->counters().calls - before.calls,
+              .bytes = comm_->counters().bytes - before.bytes};
+    return times;
+  }
+
+  const Options& options_;
+  const std::int64_t dimension_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Comm> comm_;
+  std::unique_ptr<Head> head_;
+  std::vector<float> all_embeddings_;  // [N, D]
+  std::vector<float> d_embeddings_;    // [N / W, D]
+};
+
+Measurements measure(const Options& options) {
+  JobConfig job = parse_job(options.job, "options");
+  job.num_classes = options.classes;
+  if (options.samples % options.workers != 0) {
+    throw InputError("head_benchmark: --samples must be a multiple of --workers");
+  }
+  MemoryStore store;
+  std::vector<std::future<Measurements>> workers;
+  for (int rank = 0; rank < options.workers; ++rank) {
+    workers.push_back(std::async(std::launch::async,
+                                 [&, rank] { return Worker(options, job, store, rank).run(); }));
+  }
+  for (std::size_t rank = 1; rank < workers.size(); ++rank) workers[rank].get();
+  return workers.front().get();
+}
+
+Options parse(CLI::App& app, int argc, char** argv) {
+  Options o;
+  app.add_option("--samples", o.samples, "N, of all workers together")->check(CLI::PositiveNumber);
+  app.add_option("--classes", o.classes)->required()->check(CLI::PositiveNumber);
+  app.add_option("--workers", o.workers)->check(CLI::PositiveNumber);
+  app.add_option("--threads", o.threads, "of each worker")->check(CLI::PositiveNumber);
+  app.add_option("--warm-up", o.warm_up, "steps that are not measured");
+  app.add_option("--steps", o.steps)->check(CLI::PositiveNumber);
+  const auto key = [&]<typename Value>(const char* flag, const char* name, Value) {
+    app.add_option_function<Value>(flag, [&o, name](const Value& value) { o.job[name] = value; });
+  };
+  key("--dimension", "embedding_size", std::int64_t{});
+  key("--rate", "sample_rate", double{});
+  key("--precision", "precision", std::string());
+  key("--centre-precision", "centre_precision", std::string());
+  key("--logits-memory", "logits_memory", double{});
+  key("--optimizer", "optimizer", std::string());
+  app.parse(argc, argv);
+  return o;
+}
 
 }  // namespace
 }  // namespace pfc
+
+int main(int argc, char** argv) {
+  CLI::App app("Measures head steps");
+  try {
+    const pfc::Options options = pfc::parse(app, argc, argv);
+    const pfc::Measurements m = pfc::measure(options);
+    const nlohmann::ordered_json object{
+        {"seconds", m.seconds},
+        {"sample_seconds", m.sample_seconds},
+        {"loss", m.first_loss},
+        {"active_classes", m.active},
+        {"comm_calls", m.comm.calls},
+        {"comm_bytes", m.comm.bytes},
+        {"memory_bytes", pfc::process_memory().peak_resident_bytes}};
+    std::printf("%s\n", object.dump().c_str());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "head_benchmark: %s\n", error.what());
+    return 2;
+  }
+}
