@@ -48,6 +48,7 @@ StepStats train_step(Trainer& t, std::int64_t step) {
                          .micro_batch = micro,
                          .gradient_scale = scale});                           // statistics: comm 2
     });
+    expect_finite(std::isfinite(head.loss), "the loss", step, stats.lr);
     t.phase("reduce_scatter", [&] {
       t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);           // [B, D]  comm 3
     });
@@ -66,7 +67,6 @@ StepStats train_step(Trainer& t, std::int64_t step) {
     stats.signals = in.signals;
     t.inputs.recycle(std::move(in.batch));
   }
-  expect_finite(std::isfinite(stats.loss), "the loss", step, stats.lr);
 
   t.phase("gradient_wait", [&] { t.reducer.wait(); });
   stats.reduce_seconds = t.reducer.timeline().busy_seconds();

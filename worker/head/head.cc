@@ -1,5 +1,6 @@
 #include "worker/head/head.h"
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -90,6 +91,7 @@ HeadResult ShardedHead::run(const Step& step) {
   comm_.all_gather(statistics, all_statistics);  // the one collective: max, sum and target
   HeadResult result;
   result.loss = softmax_->combine(all_statistics, comm_.size());
+  if (!std::isfinite(result.loss)) return result;  // all workers hold the same loss
   backward(step);
   result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
   return result;

@@ -41,7 +41,7 @@ struct ActiveCentres {
 struct HeadResult {
   double loss = 0;      ///< mean over the N samples of all workers; the same on every worker
   Tensor d_embeddings;  ///< [N, D], this worker's part: the sum over workers is the gradient of
-                        ///< loss. Valid until the next run.
+                        ///< loss. Valid until the next run. Null when the loss is not finite.
 };
 
 class Head {
@@ -63,7 +63,8 @@ class Head {
     std::int64_t micro_batch = 0;  ///< 0 .. gradient_acc - 1; centres move after the last
     double gradient_scale = 1.0;   ///< 1 / gradient_acc: multiplies every gradient, not the loss
   };
-  /// One collective: row statistics. Updates the active centres in place.
+  /// One collective: row statistics. Updates the active centres in place; when the loss is not
+  /// finite, leaves them as they are, on every worker, so that the step can be examined.
   virtual HeadResult run(const Step& step) = 0;
 
   [[nodiscard]] virtual RowRange shard() const = 0;

@@ -32,6 +32,7 @@ class RankRun {
       const HeadResult result = run_micro_batch(static_cast<std::int64_t>(i));
       const std::lock_guard lock(mutex);
       if (comm_.rank() == 0) outcome.losses[i] = result.loss;
+      if (!result.d_embeddings) continue;  // the loss is not finite
       const float* gradient = result.d_embeddings.f32();
       for (float& sum : outcome.d_embeddings[i]) sum += *gradient++;
     }

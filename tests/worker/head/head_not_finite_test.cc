@@ -1,0 +1,80 @@
+// A number that is not finite must reach the loss, on every worker, before any centre moves: the
+// step's inputs can then be examined as they were.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/worker/head/head_job.h"
+
+namespace pfc::testing {
+namespace {
+
+constexpr std::int64_t kClasses = 300;
+constexpr std::int64_t kDimension = 24;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class HeadNotFinite : public ::testing::TestWithParam<float> {
+ protected:
+  static HeadJob job() {
+    HeadJob job;
+    job.options = {.classes = kClasses, .embedding_size = kDimension};
+    job.centres = random_matrix(kClasses, kDimension, 0.01, 7);
+    job.micro_batches = {random_batch(20, 100, kDimension, 8)};  // classes from 100 are negatives
+    return job;
+  }
+
+  static void expect_untouched(const HeadJob& job, double filter) {
+    HeadJob filtered = job;
+    filtered.options.interclass_filtering_threshold = filter;
+    for (const int workers : {1, 3}) {
+      const HeadOutcome<float> outcome = run_head(filtered, workers);
+      EXPECT_FALSE(std::isfinite(outcome.losses[0]));
+      EXPECT_EQ(std::memcmp(outcome.centres.data(), job.centres.data(),
+                            job.centres.size() * sizeof(float)),
+                0);
+      for (const float x : outcome.momentum) EXPECT_EQ(x, 0.f);
+    }
+  }
+};
+
+TEST_P(HeadNotFinite, EmbeddingMovesNothing) {
+  HeadJob broken = job();
+  broken.micro_batches[0].embeddings[5] = GetParam();
+  expect_untouched(broken, 0);
+  expect_untouched(broken, 0.1);
+}
+
+TEST_P(HeadNotFinite, CentreOfALabelMovesNothing) {
+  HeadJob broken = job();
+  const std::int64_t label = broken.micro_batches[0].labels[4];
+  broken.centres[static_cast<std::size_t>(label * kDimension + 3)] = GetParam();
+  expect_untouched(broken, 0);
+  expect_untouched(broken, 0.1);
+}
+
+TEST_P(HeadNotFinite, CentreOfANegativeMovesNothing) {
+  HeadJob broken = job();
+  broken.centres[static_cast<std::size_t>(211 * kDimension)] = GetParam();
+  expect_untouched(broken, 0);
+  expect_untouched(broken, 0.1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Values, HeadNotFinite, ::testing::Values(kNan, kInfinity, -kInfinity));
+
+TEST(HeadOfMicroBatches, NotFiniteInOneOfThemLeavesTheCentresAlone) {
+  HeadJob job;
+  job.options = {.classes = kClasses, .embedding_size = kDimension, .gradient_acc = 2};
+  job.centres = random_matrix(kClasses, kDimension, 0.01, 7);
+  job.micro_batches = {random_batch(20, 100, kDimension, 8), random_batch(20, 100, kDimension, 9)};
+  job.micro_batches[1].embeddings[0] = kNan;
+  const HeadOutcome<float> outcome = run_head(job, 2);
+  EXPECT_TRUE(std::isfinite(outcome.losses[0]));
+  EXPECT_FALSE(std::isfinite(outcome.losses[1]));
+  EXPECT_EQ(outcome.centres, job.centres);
+}
+
+}  // namespace
+}  // namespace pfc::testing
