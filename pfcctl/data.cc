@@ -53,10 +53,12 @@ void add_synth(CLI::App& data) {
       ->capture_default_str();
   verb->add_option("--val-pairs", o.val_pairs, "Pairs in val.bin; half are of one person")
       ->capture_default_str();
+  verb->add_option("--size", o.size, "Pixels a side; networks take multiples of 16")
+      ->capture_default_str();
   verb->add_option("--seed", o.seed, "The same seed draws the same data")->capture_default_str();
   verb->add_option("--threads", o.threads, "0: all cores")->capture_default_str();
   verb->footer(
-      "Writes InsightFace's RecordIO layout, 112 x 112 JPEG. Example:\n"
+      "Writes InsightFace's RecordIO layout, images as JPEG. Example:\n"
       "  pfcctl data synth --identities 200 --images-per-identity 30 --out /tmp/faces\n"
       "  pfc-coordinator --hosts localhost:2 --config job.json --set rec=/tmp/faces "
       "--set 'val_targets=[\"val\"]'");

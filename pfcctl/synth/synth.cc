@@ -17,9 +17,8 @@
 namespace pfc::synth {
 namespace {
 
-constexpr int kSide = 112;
-/// Drawn half as large again and averaged down: smooth edges.
-constexpr int kDrawnSide = 168;
+/// The size in whose pixels a camera's blur is measured.
+constexpr float kCameraSize = 112;
 
 using Jpeg = std::vector<std::byte>;
 using Progress = std::function<void(std::int64_t)>;
@@ -38,7 +37,7 @@ void write_training_set(const SynthOptions& o, const std::filesystem::path& fold
   writer.append(0, encode_record_zero(images, o.identities));
   const auto draw = [&](std::int64_t n) {
     return draw_jpeg(o.seed, static_cast<std::uint32_t>(n / o.images_per_identity),
-                     static_cast<std::uint32_t>(n % o.images_per_identity));
+                     static_cast<std::uint32_t>(n % o.images_per_identity), o.size);
   };
   const auto take = [&](std::int64_t n, const Jpeg& jpeg) {
     writer.append(n + 1, encode_image_record(n / o.images_per_identity,
@@ -52,7 +51,7 @@ void write_training_set(const SynthOptions& o, const std::filesystem::path& fold
                   encode_identity_record(images + 1 + k, first, first + o.images_per_identity));
   }
   writer.close();
-  write_property(folder / "property", {.classes = o.identities, .height = kSide, .width = kSide});
+  write_property(folder / "property", {.classes = o.identities, .height = o.size, .width = o.size});
 }
 
 void write_validation_set(const SynthOptions& o, const std::filesystem::path& path,
@@ -64,7 +63,7 @@ void write_validation_set(const SynthOptions& o, const std::filesystem::path& pa
   const auto draw = [&](std::int64_t n) {
     const Pair& pair = pairs[static_cast<std::size_t>(n / 2)];
     const ImageOf& which = n % 2 == 0 ? pair.a : pair.b;
-    return draw_jpeg(o.seed, which.identity, which.image);
+    return draw_jpeg(o.seed, which.identity, which.image, o.size);
   };
   const auto take = [&](std::int64_t n, Jpeg jpeg) {
     images.push_back(std::move(jpeg));
@@ -82,15 +81,19 @@ void check_options(const SynthOptions& o) {
   check_range("--images-per-identity", o.images_per_identity, 1, 1'000'000);
   check_range("--val-identities", o.val_identities, 2, 1'000'000);
   check_range("--val-pairs", o.val_pairs, 10, 1'000'000);
+  check_range("--size", o.size, 16, 1024);
   check_range("--threads", o.threads, 0, 1024);
 }
 
-std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint32_t i) {
+std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint32_t i, int size) {
   const Identity who = draw_identity(seed, k);
-  const Capture capture = draw_capture(seed, k, i, who);
-  const std::vector<std::uint8_t> rgb =
-      develop(render(who, capture, kDrawnSide), capture.camera, kSide);
-  return encode_jpeg(rgb, kSide, kSide, capture.camera.jpeg_quality);
+  Capture capture = draw_capture(seed, k, i, who);
+  const float scale = static_cast<float>(size) / kCameraSize;
+  capture.camera.blur *= scale;
+  capture.camera.motion *= scale;
+  const int drawn = size + size / 2;  // averaged down: smooth edges
+  const std::vector<std::uint8_t> rgb = develop(render(who, capture, drawn), capture.camera, size);
+  return encode_jpeg(rgb, size, size, capture.camera.jpeg_quality);
 }
 
 std::vector<Pair> draw_pairs(const SynthOptions& o) {

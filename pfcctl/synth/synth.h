@@ -15,6 +15,7 @@ struct SynthOptions {
   std::int64_t images_per_identity = 30;
   std::int64_t val_identities = 60;
   std::int64_t val_pairs = 600;  ///< half of one person, half of two
+  int size = 112;                ///< pixels a side; backbones take multiples of 16
   std::uint64_t seed = 1;
   int threads = 0;  ///< 0: all cores that this process may use
 };
@@ -22,8 +23,9 @@ struct SynthOptions {
 /// Throws InputError for options that make no data set.
 void check_options(const SynthOptions& options);
 
-/// Image i of identity k as JPEG bytes, 112 x 112: a pure function of its arguments.
-std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint32_t i);
+/// Image i of identity k as JPEG bytes, `size` pixels a side: a pure function of its arguments. The
+/// same photograph in every size, but for the noise of its pixels.
+std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint32_t i, int size);
 
 struct ImageOf {
   std::uint32_t identity, image;

@@ -47,6 +47,32 @@ TEST(SyntheticSet, ReadsBackAsATrainingSetWithEveryImageWhole) {
   }
 }
 
+TEST(SyntheticSet, ShowsTheSamePeopleInAnotherSize) {
+  const auto grey_of = [](int size) {  // averages over 4 x 4 parts of an image
+    const std::vector<std::byte> jpeg = draw_jpeg(5, 1, 0, size);
+    std::vector<std::uint8_t> rgb(static_cast<std::size_t>(size * size * 3));
+    ImageDecoder().decode(jpeg, {.height = size, .width = size}, rgb);
+    std::vector<double> parts(16);
+    for (int y = 0; y < size; ++y) {
+      for (int x = 0; x < size; ++x) {
+        const auto part = static_cast<std::size_t>(y * 4 / size * 4 + x * 4 / size);
+        const auto pixel = static_cast<std::size_t>(3 * (y * size + x));
+        for (std::size_t c = 0; c < 3; ++c) parts[part] += rgb[pixel + c] * 16.0 / 3 / size / size;
+      }
+    }
+    return parts;
+  };
+  EXPECT_THAT(grey_of(48), testing::Pointwise(testing::DoubleNear(6), grey_of(112)));
+
+  const TemporaryFolder folder;
+  SynthOptions options = kSmall;
+  options.size = 48;
+  write_synthetic_set(options, folder.path(), nullptr);
+  const auto set = open_dataset({.rec = folder.path()});
+  EXPECT_EQ(set->info().height, 48);
+  EXPECT_EQ(set->info().width, 48);
+}
+
 TEST(SyntheticSet, DependsOnTheSeedAndNotOnTheThreads) {
   const TemporaryFolder one, many, other;
   SynthOptions options = kSmall;
