@@ -4,7 +4,8 @@
 // A step: forward() folds this worker's logits into one RowStatistics a sample; the caller gathers
 // them from all workers; combine() makes the loss of them; backward() makes each tile again, turns
 // it into gradients, and moves those centres and their momentum in place while the tile is in
-// cache. Memory beside the table: O(N * (D + tile)) a thread; nothing that grows with classes.
+// cache. Memory beside the table: O(N * (D + tile)) a thread, and what logits_bytes allows: the
+// products of as many tiles as fit are kept from forward() to backward().
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,18 @@ struct MarginSoftmaxOptions {
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double momentum = 0.9;
   double weight_decay = 5e-4;
+  bool bf16_products = false;     ///< operands of the matrix products; sums are float32
+  std::int64_t logits_bytes = 0;  ///< for products that are kept instead of made again
+  std::uint64_t seed = 0;         ///< of stochastic rounding
 };
 
-/// One worker's class centres. Row i is class first_class + i. Views of device memory.
+/// One worker's class centres. Row i is class first_class + i. Views of device memory. float32, or
+/// bfloat16: momentum and second alone, or all three; they are then rounded stochastically, as a
+/// function of (seed, update, class, element).
 struct CentreTable {
   std::int64_t first_class = 0;
   Tensor weight;        ///< [R, D], not normalised
-  Tensor inverse_norm;  ///< [R], kept up to date by every update
+  Tensor inverse_norm;  ///< [R] float32, kept up to date by every update
   Tensor momentum;      ///< [R, D]: SGD's velocity or AdamW's m
   Tensor second;        ///< [R, D]: AdamW's v; null for SGD
 };

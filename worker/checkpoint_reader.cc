@@ -1,6 +1,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -9,8 +10,10 @@
 #include "common/safetensors.h"
 #include "common/sha256.h"
 #include "common/shard.h"
+#include "kernels/math/bfloat16.h"
 #include "worker/checkpoint.h"
 #include "worker/checkpoint_format.h"
+#include "worker/head/row_copy.h"
 
 namespace pfc {
 namespace {
@@ -105,15 +108,47 @@ std::vector<Overlap> open_overlaps(const std::filesystem::path& folder,
   return overlaps;
 }
 
+/// Rows [begin, begin + count) of a stored [rows, dimension] tensor, as float32 (a copy where they
+/// are kept as bfloat16: a job may go on with another centre_precision).
+std::vector<float> stored_rows(const SafetensorsFile::Tensor& stored, std::int64_t begin,
+                               std::int64_t count, std::int64_t dimension) {
+  std::vector<float> rows(static_cast<std::size_t>(count * dimension));
+  const auto first = static_cast<std::size_t>(begin * dimension);
+  if (stored.dtype == "F32") {
+    std::memcpy(rows.data(), stored.bytes.data() + first * sizeof(float),
+                rows.size() * sizeof(float));
+    return rows;
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    BFloat16 half;
+    std::memcpy(&half, stored.bytes.data() + (first + i) * sizeof(half), sizeof(half));
+    rows[i] = float_of(half);
+  }
+  return rows;
+}
+
+const SafetensorsFile::Tensor& checked_rows(const Overlap& overlap, const std::string& name,
+                                            std::int64_t dimension) {
+  const SafetensorsFile::Tensor& stored = overlap.file.at(name);
+  const std::vector<std::int64_t> shape{overlap.file_rows.size(), dimension};
+  if (stored.shape == shape && (stored.dtype == "F32" || stored.dtype == "BF16")) return stored;
+  throw InputError(overlap.file.path().string() + ": " + name + " has dtype " + stored.dtype +
+                   " and not the shape expected, F32 or BF16 [" + std::to_string(shape[0]) + ", " +
+                   std::to_string(dimension) + "]");
+}
+
 void load_rows(Ops& ops, const Overlap& overlap, const std::string& name, const Tensor& shard,
                std::int64_t first_row) {
+  constexpr std::int64_t kRowsAtOnce = 4096;
   const std::int64_t dimension = shard.shape[1];
-  const std::span<const float> stored =
-      overlap.file.float32(name, std::vector<std::int64_t>{overlap.file_rows.size(), dimension});
+  const SafetensorsFile::Tensor& stored = checked_rows(overlap, name, dimension);
   const RowRange& rows = overlap.rows;
-  const Tensor target(shard.f32() + (rows.begin - first_row) * dimension,
-                      Shape{rows.size(), dimension});
-  ops.copy_to_device(target, stored.data() + (rows.begin - overlap.file_rows.begin) * dimension);
+  for (std::int64_t begin = rows.begin; begin < rows.end; begin += kRowsAtOnce) {
+    const std::int64_t count = std::min(kRowsAtOnce, rows.end - begin);
+    copy_rows_to_device(
+        ops, row_range(shard, begin - first_row, count),
+        stored_rows(stored, begin - overlap.file_rows.begin, count, dimension).data());
+  }
 }
 
 void load_centres(const std::vector<Overlap>& overlaps, const TrainingState& state) {

@@ -29,8 +29,11 @@ struct HostFile {
   std::map<std::string, std::string> metadata;
 };
 
+/// As safetensors names it.
+std::string dtype_name(DType type) { return type == DType::kBFloat16 ? "BF16" : "F32"; }
+
 HostTensor host_copy(Ops& ops, const std::string& name, const Tensor& tensor) {
-  HostTensor copy{.name = name, .dtype = "F32", .shape = {}, .bytes = {}};
+  HostTensor copy{.name = name, .dtype = dtype_name(tensor.dtype), .shape = {}, .bytes = {}};
   for (int i = 0; i < tensor.shape.rank(); ++i) copy.shape.push_back(tensor.shape[i]);
   copy.bytes.resize(tensor.bytes());
   if (!copy.bytes.empty()) ops.copy_to_host(copy.bytes.data(), tensor);

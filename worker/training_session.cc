@@ -21,8 +21,8 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   open_data();
   plan = plan_steps(job, membership.world_size, job.num_image);
   ops = make_ops({.choice = job.device, .index = membership.local_rank});
-  if (job.precision != Precision::kFp32 && ops->on_host()) {
-    throw InputError("precision: a CPU trains in fp32; set \"precision\": \"fp32\"");
+  if (job.precision == Precision::kFp16 && ops->on_host()) {
+    throw InputError("precision: found fp16, but a CPU computes in fp32 or bf16");
   }
   step_comm = connect(options, "step");
   gradient_comm = connect(options, "gradients");

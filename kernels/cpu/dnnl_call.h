@@ -11,8 +11,10 @@ namespace pfc {
 
 /// The CPU engine and the one stream of an Ops. oneDNN executes in the calling thread and its pool.
 struct DnnlContext {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
+  DnnlContext() : DnnlContext(dnnl::engine(dnnl::engine::kind::cpu, 0)) {}
+  explicit DnnlContext(const dnnl::engine& e) : engine(e), stream(e) {}
+  dnnl::engine engine;
+  dnnl::stream stream;
 };
 
 /// An argument: DNNL_ARG_*, and how its memory is laid out.

@@ -10,24 +10,16 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/cpu/aligned_memory.h"
+#include "kernels/cpu/centre_rows.h"
 #include "kernels/cpu/margin_tile.h"
 #include "kernels/cpu/threads.h"
+#include "kernels/cpu/tile_products.h"
 #include "kernels/math/margin.h"
 #include "kernels/math/optimizer.h"
 
 namespace pfc {
 namespace {
-
-/// An Update in the terms of kernels/math/optimizer.h.
-struct UpdateRule {
-  UpdateRule(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update)
-      : sgd{.lr = static_cast<float>(update.lr),
-            .momentum = static_cast<float>(o.momentum),
-            .weight_decay = static_cast<float>(o.weight_decay)},
-        adamw(adamw_options(update.lr, o.weight_decay, update.number)) {}
-  SgdOptions sgd;
-  AdamWOptions adamw;
-};
 
 class CpuMarginSoftmax : public MarginSoftmax {
  public:
@@ -37,16 +29,20 @@ class CpuMarginSoftmax : public MarginSoftmax {
         table_(table),
         kernels_(best_vector_kernels()),
         threads_(omp_get_max_threads()),
-        step_{.options = options_, .table = table_, .batch = {}},
-        workers_(static_cast<std::size_t>(threads_.count()), MarginTileWorker(kernels_)) {
+        rows_(table, options.seed, kernels_),
+        products_(options.bf16_products ? make_bfloat16_tile_products()
+                                        : make_float_tile_products()),
+        step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
     check(ops.on_host(), "margin softmax: a CPU's Ops expected");
-    step_.dimension = table.weight.shape[1];
+    for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
   }
 
   void compute_inverse_norms() override {
     const std::int64_t rows = table_.weight.shape[0];
     threads_.each_range(rows, 1, table_.weight.elements(), [&](Range range) {
-      for (std::int64_t row = range.begin; row < range.end; ++row) compute_inverse_norm(row);
+      for (std::int64_t row = range.begin; row < range.end; ++row) {
+        rows_.compute_inverse_norm(table_.first_class + row);
+      }
     });
   }
 
@@ -62,21 +58,24 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void prepare(const Batch& batch);
   void check_products() const;
   void set_factors(double gradient_scale);
-  template <typename Sink>  // void(std::int64_t active_index, const float* gradient)
+  void plan_kept_tiles();
+  template <typename Sink>  // void(std::int64_t active_index, const CentreGradient&, Scratch&)
   void backward_tiles(const Tensor& d_embeddings, const Sink& sink);
   template <typename F>  // void(MarginTileWorker&, const ClassTile&)
   void each_tile_of(int part, const F& f);
-  void move_centre(std::int64_t row, const float* gradient, const UpdateRule& rule) const;
-  void compute_inverse_norm(std::int64_t row) const;
 
   Ops& ops_;
   const MarginSoftmaxOptions options_;
   const CentreTable table_;
   const VectorKernels& kernels_;
   const Threads threads_;
+  const CentreRows rows_;
+  const std::unique_ptr<TileProducts> products_;
   MarginStep step_;
   std::vector<MarginTileWorker> workers_;  // one a thread
-  std::vector<float> unit_, unit_transposed_, inverse_norm_, d_unit_;
+  AlignedMemory kept_;                     // [threads, kept_tiles_, tile, N]
+  std::int64_t kept_tiles_ = 0;            // a thread's first tiles, whose products are kept
+  std::vector<float> unit_, inverse_norm_, d_unit_;
   std::vector<Angle> angles_;
   std::vector<RowSoftmax> softmax_;  // [N]
   std::vector<float> max_, factor_;  // [N]
@@ -86,11 +85,10 @@ class CpuMarginSoftmax : public MarginSoftmax {
 void CpuMarginSoftmax::prepare(const Batch& batch) {
   const Tensor& x = batch.embeddings;
   const std::int64_t n = x.shape[0];
-  const std::int64_t d = step_.dimension;
+  const std::int64_t d = rows_.dimension();
   check(x.shape == Shape({n, d}) && n > 0, "margin softmax: embeddings must be [N, D]");
   const auto size = static_cast<std::size_t>(n * d);
   unit_.resize(size);
-  unit_transposed_.resize(size);
   d_unit_.resize(size);
   inverse_norm_.resize(static_cast<std::size_t>(n));
   max_.resize(static_cast<std::size_t>(n));
@@ -98,18 +96,27 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
   target_factor_.resize(static_cast<std::size_t>(n));
   angles_.resize(batch.positives.size());
   ops_.normalise_rows(x, Tensor(unit_.data(), {n, d}), Tensor(inverse_norm_.data(), {n}));
-  for (std::int64_t i = 0; i < n; ++i) {
-    for (std::int64_t k = 0; k < d; ++k) {
-      unit_transposed_[static_cast<std::size_t>(k * n + i)] =
-          unit_[static_cast<std::size_t>(i * d + k)];
-    }
-  }
+  products_->set_embeddings(unit_.data(), n, d, threads_.count());
   step_.batch = batch;
   step_.samples = n;
-  step_.unit = unit_.data();
-  step_.unit_transposed = unit_transposed_.data();
   step_.angles = angles_.data();
   for (MarginTileWorker& worker : workers_) worker.allocate(step_);
+  plan_kept_tiles();
+}
+
+// As many tiles as the budget allows. The sampled part differs from step to step, so memory grows
+// by a little more than is needed now.
+void CpuMarginSoftmax::plan_kept_tiles() {
+  const auto active = static_cast<std::int64_t>(step_.batch.classes.size());
+  const auto threads = static_cast<std::int64_t>(threads_.count());
+  const std::int64_t tile_bytes =
+      threads * kTileClasses * step_.samples * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t tiles = (active + kTileClasses * threads - 1) / (kTileClasses * threads);
+  kept_tiles_ = std::min(tiles, options_.logits_bytes / tile_bytes);
+  if (static_cast<std::size_t>(kept_tiles_ * tile_bytes) <= kept_.bytes()) return;
+  const std::int64_t room = std::min(tiles + tiles / 16, options_.logits_bytes / tile_bytes);
+  kept_ = {};  // first: both at once might not fit
+  kept_ = AlignedMemory(static_cast<std::size_t>(room * tile_bytes));
 }
 
 template <typename F>
@@ -119,11 +126,18 @@ void CpuMarginSoftmax::each_tile_of(int part, const F& f) {
   const Range range = part_of(active, part, threads_.count(), kTileClasses);
   const auto before = [](const Positive& p, std::int64_t index) { return p.index < index; };
   auto positive = std::lower_bound(positives.begin(), positives.end(), range.begin, before);
-  for (std::int64_t begin = range.begin; begin < range.end; begin += kTileClasses) {
+  const std::int64_t tile_size = kTileClasses * step_.samples;
+  auto* const kept = reinterpret_cast<float*>(kept_.data()) + part * kept_tiles_ * tile_size;
+  std::int64_t number = 0;
+  for (std::int64_t begin = range.begin; begin < range.end; begin += kTileClasses, ++number) {
     const std::int64_t end = std::min(begin + kTileClasses, range.end);
     const auto last = std::lower_bound(positive, positives.end(), end, before);
     f(workers_[static_cast<std::size_t>(part)],
-      ClassTile{begin, end, {positive, last}, positive - positives.begin()});
+      ClassTile{.begin = begin,
+                .end = end,
+                .positives = {positive, last},
+                .first_positive = positive - positives.begin(),
+                .kept = number < kept_tiles_ ? kept + number * tile_size : nullptr});
     positive = last;
   }
 }
@@ -191,12 +205,14 @@ void CpuMarginSoftmax::set_factors(double gradient_scale) {
 template <typename Sink>
 void CpuMarginSoftmax::backward_tiles(const Tensor& d_embeddings, const Sink& sink) {
   const std::int64_t n = step_.samples;
-  const std::int64_t d = step_.dimension;
+  const std::int64_t d = rows_.dimension();
   threads_.each_part([&](int part) {
     workers_[static_cast<std::size_t>(part)].begin_backward();
     each_tile_of(part, [&](MarginTileWorker& worker, const ClassTile& tile) {
-      const float* gradients = worker.backward(step_, tile);
-      for (std::int64_t i = 0; i < tile.size(); ++i) sink(tile.begin + i, gradients + i * d);
+      worker.backward(step_, tile);
+      for (std::int64_t i = 0; i < tile.size(); ++i) {
+        sink(tile.begin + i, worker.gradient(i), worker.scratch());
+      }
     });
   });
   check_products();
@@ -215,9 +231,13 @@ void CpuMarginSoftmax::backward(double gradient_scale, const Tensor& d_embedding
                                 const Update& update) {
   set_factors(gradient_scale);
   const UpdateRule rule(options_, update);
-  backward_tiles(d_embeddings, [&](std::int64_t i, const float* gradient) {
-    const std::int64_t c = step_.batch.classes[static_cast<std::size_t>(i)];
-    move_centre(c - table_.first_class, gradient, rule);
+  backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient,
+                                   CentreRows::Scratch& scratch) {
+    constexpr std::size_t kAhead = 4;
+    const std::span<const std::int64_t> classes = step_.batch.classes;
+    const auto k = static_cast<std::size_t>(i);
+    if (k + kAhead < classes.size()) rows_.prefetch_state(classes[k + kAhead]);
+    rows_.move(classes[k], gradient, rule, scratch);
   });
 }
 
@@ -226,46 +246,28 @@ void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& 
                                            std::span<const std::int64_t> slots) {
   check(slots.size() == step_.batch.classes.size(), "margin softmax: one slot an active class");
   set_factors(gradient_scale);
-  const std::int64_t d = step_.dimension;
-  backward_tiles(d_embeddings, [&](std::int64_t i, const float* gradient) {
-    float* sum = gradients.f32() + slots[static_cast<std::size_t>(i)] * d;
-    kernels_.add(sum, gradient, sum, d);
-  });
+  backward_tiles(d_embeddings,
+                 [&](std::int64_t i, const CentreGradient& gradient, CentreRows::Scratch&) {
+                   const auto k = static_cast<std::size_t>(i);
+                   rows_.add_gradient(step_.batch.classes[k], gradient,
+                                      gradients.f32() + slots[k] * rows_.dimension());
+                 });
 }
 
 void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
                               std::span<const std::int64_t> slots, const Tensor& gradients,
                               const Update& update) {
   const auto count = static_cast<std::int64_t>(classes.size());
-  const std::int64_t d = step_.dimension;
   const UpdateRule rule(options_, update);
-  threads_.each_range(count, 1, count * d, [&](Range range) {
+  threads_.each_part([&](int part) {
+    CentreRows::Scratch& scratch = workers_[static_cast<std::size_t>(part)].scratch();
+    const Range range = part_of(count, part, threads_.count());
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const auto k = static_cast<std::size_t>(i);
-      move_centre(classes[k] - table_.first_class, gradients.f32() + slots[k] * d, rule);
+      const float* sum = gradients.f32() + slots[k] * rows_.dimension();
+      rows_.move(classes[k], {.gradient = sum, .along = 0}, rule, scratch);
     }
   });
-}
-
-void CpuMarginSoftmax::move_centre(std::int64_t row, const float* gradient,
-                                   const UpdateRule& rule) const {
-  const std::int64_t d = step_.dimension;
-  float* weight = table_.weight.f32() + row * d;
-  float* momentum = table_.momentum.f32() + row * d;
-  if (options_.optimizer == OptimizerKind::kSgd) {
-    kernels_.sgd(rule.sgd, 1.f, gradient, weight, momentum, d);
-  } else {
-    kernels_.adamw(rule.adamw, 1.f, gradient, weight, momentum, table_.second.f32() + row * d, d);
-  }
-  compute_inverse_norm(row);
-}
-
-void CpuMarginSoftmax::compute_inverse_norm(std::int64_t row) const {
-  const float* weight = table_.weight.f32() + row * step_.dimension;
-  const double squares = kernels_.sum_of_squares(weight, step_.dimension);
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  table_.inverse_norm.f32()[row] =
-      squares == 0 ? 0.f : static_cast<float>(std::min(1 / std::sqrt(squares), kLargest));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/centre_rows.h"
+#include "kernels/cpu/tile_products.h"
 #include "kernels/cpu/vector/vector_kernels.h"
 #include "kernels/margin_softmax.h"
 #include "kernels/math/margin.h"
@@ -14,35 +16,31 @@ namespace pfc {
 /// What all threads read in a step. Borrowed.
 struct MarginStep {
   const MarginSoftmaxOptions& options;
-  const CentreTable& table;
+  const CentreRows& rows;
+  TileProducts& products;
   MarginSoftmax::Batch batch;
   std::int64_t samples = 0;
-  std::int64_t dimension = 0;
-  const float* unit = nullptr;             ///< [N, D] normalised embeddings
-  const float* unit_transposed = nullptr;  ///< [D, N]
-  Angle* angles = nullptr;                 ///< [positives]
+  Angle* angles = nullptr;  ///< [positives]
   // What combine() found, per sample; for the backward pass.
   const float* max = nullptr;
   const float* factor = nullptr;          ///< d loss / d cos = factor * exp(logit - max)
   const double* target_factor = nullptr;  ///< d loss / d target cos
 };
 
-/// Tile number `index`: active classes [begin, end) and the positives among them.
+/// Active classes [begin, end) and the positives among them.
 struct ClassTile {
   std::int64_t begin = 0, end = 0;
   std::span<const Positive> positives;
   std::int64_t first_positive = 0;  ///< of the step's positives
+  float* kept = nullptr;  ///< [kTileClasses, N]: products live here from forward to backward;
+                          ///< null: they are made again
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
-
-/// Classes a tile: products [tile, N], rows and gradients [tile, D] stay in a core's cache together
-/// with the embeddings.
-constexpr std::int64_t kTileClasses = 192;
 
 /// Belongs to one thread. Memory for one tile and for this thread's part of every sum.
 class MarginTileWorker {
  public:
-  explicit MarginTileWorker(const VectorKernels& kernels) : kernels_(kernels) {}
+  MarginTileWorker(const VectorKernels& kernels, int part) : kernels_(kernels), part_(part) {}
 
   /// Memory for steps of this size; keeps what is large enough. The only call that may throw.
   void allocate(const MarginStep& step);
@@ -53,26 +51,31 @@ class MarginTileWorker {
   [[nodiscard]] RowStatistics statistics(std::int64_t sample) const;
 
   void begin_backward();
-  /// Adds to d_unit(); returns the gradients of the tile's centres [tile, D], valid until the next
-  /// tile.
-  float* backward(const MarginStep& step, const ClassTile& tile);
+  /// Adds to d_unit() and makes the gradients of the tile's centres.
+  void backward(const MarginStep& step, const ClassTile& tile);
+  /// Of the tile's class i, until the next tile.
+  [[nodiscard]] CentreGradient gradient(std::int64_t i) const {
+    const auto k = static_cast<std::size_t>(i);
+    return {gradients_.data() + k * dimension_, along_[k]};
+  }
+  [[nodiscard]] CentreRows::Scratch& scratch() { return scratch_; }
   [[nodiscard]] const float* d_unit() const { return d_unit_.data(); }  ///< [N, D]
   [[nodiscard]] bool failed() const { return failed_; }  ///< oneDNN refused a product
 
  private:
-  void multiply(char transpose_a, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-                const float* b, float beta, float* c);
-  void make_products(const MarginStep& step, const ClassTile& tile);
+  void gather(const MarginStep& step, const ClassTile& tile);
   void add_target_gradients(const MarginStep& step, const ClassTile& tile);
   [[nodiscard]] MarginTile describe(const MarginStep& step, const ClassTile& tile);
 
   const VectorKernels& kernels_;
-  std::vector<float> products_;   // [tile, N]
-  std::vector<float> gathered_;   // [tile, D]: rows that do not follow one another
-  std::vector<float> gradients_;  // [tile, D]
-  std::vector<float> inverse_norms_;
+  const int part_;
+  std::size_t dimension_ = 0;
+  CentreRows::Scratch scratch_;
+  std::vector<float> products_;               // [tile, N]
+  std::vector<float> gradients_;              // [tile, D]
+  std::vector<float> inverse_norms_, along_;  // [tile]
   std::vector<std::int64_t> targets_;
-  const float* rows_ = nullptr;                   // [tile, D]: the table's or gathered_
+  const void* rows_ = nullptr;                    // [tile, D]: the table's or scratch_'s
   std::vector<float> max_, tile_max_, tile_sum_;  // [N]
   std::vector<double> sum_;                       // [N]
   std::vector<float> d_unit_;                     // [N, D]

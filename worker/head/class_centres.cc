@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/math/normal.h"
+#include "worker/head/row_copy.h"
 
 namespace pfc {
 namespace {
@@ -23,42 +24,49 @@ void draw_centre(std::uint64_t seed, std::int64_t c, std::int64_t dimension, flo
   }
 }
 
+DType weight_type(CentrePrecision p) {
+  return p == CentrePrecision::kBf16 ? DType::kBFloat16 : DType::kFloat32;
+}
+
+DType state_type(CentrePrecision p) {
+  return p == CentrePrecision::kFp32 ? DType::kFloat32 : DType::kBFloat16;
+}
+
 }  // namespace
 
-ClassCentres::ClassCentres(Ops& ops, RowRange shard, std::int64_t dimension,
-                           OptimizerKind optimizer, std::uint64_t seed)
-    : shard_(shard), dimension_(dimension) {
+ClassCentres::ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options)
+    : shard_(shard), options_(options) {
   const auto rows = static_cast<std::size_t>(shard.size());
-  const std::size_t bytes = rows * static_cast<std::size_t>(dimension) * sizeof(float);
-  weight_ = ops.allocate(bytes);
+  const std::size_t numbers = rows * static_cast<std::size_t>(options.dimension);
+  weight_ = ops.allocate(numbers * size_of(weight_type(options.precision)));
   inverse_norm_ = ops.allocate(rows * sizeof(float));
-  momentum_ = ops.allocate(bytes);
-  if (optimizer == OptimizerKind::kAdamW) second_ = ops.allocate(bytes);
-  initialise(ops, seed);
+  const std::size_t state_bytes = numbers * size_of(state_type(options.precision));
+  momentum_ = ops.allocate(state_bytes);
+  if (options.optimizer == OptimizerKind::kAdamW) second_ = ops.allocate(state_bytes);
+  initialise(ops);
 }
 
 CentreTable ClassCentres::table() const {
-  const Shape shape{shard_.size(), dimension_};
-  const auto view = [](Buffer& b, Shape s) { return Tensor(b.data(), DType::kFloat32, s); };
+  const Shape shape{shard_.size(), options_.dimension};
+  const DType state = state_type(options_.precision);
   return {.first_class = shard_.begin,
-          .weight = view(*weight_, shape),
-          .inverse_norm = view(*inverse_norm_, {shard_.size()}),
-          .momentum = view(*momentum_, shape),
-          .second = second_ ? view(*second_, shape) : Tensor()};
+          .weight = {weight_->data(), weight_type(options_.precision), shape},
+          .inverse_norm = {inverse_norm_->data(), DType::kFloat32, {shard_.size()}},
+          .momentum = {momentum_->data(), state, shape},
+          .second = second_ ? Tensor(second_->data(), state, shape) : Tensor()};
 }
 
-void ClassCentres::initialise(Ops& ops, std::uint64_t seed) {
-  std::vector<float> rows(
-      static_cast<std::size_t>(std::min(kRowsAtOnce, shard_.size()) * dimension_));
-  float* weight = table().weight.f32();
+void ClassCentres::initialise(Ops& ops) {
+  const std::int64_t d = options_.dimension;
+  const Tensor weight = table().weight;
+  std::vector<float> rows(static_cast<std::size_t>(std::min(kRowsAtOnce, shard_.size()) * d));
   for (std::int64_t begin = 0; begin < shard_.size(); begin += kRowsAtOnce) {
     const std::int64_t count = std::min(kRowsAtOnce, shard_.size() - begin);
 #pragma omp parallel for schedule(static)
     for (std::int64_t row = 0; row < count; ++row) {
-      draw_centre(seed, shard_.begin + begin + row, dimension_, rows.data() + row * dimension_);
+      draw_centre(options_.seed, shard_.begin + begin + row, d, rows.data() + row * d);
     }
-    ops.copy_to_device(Tensor(weight + begin * dimension_, {count, dimension_}), rows.data());
-    ops.synchronize();  // `rows` is used again
+    copy_rows_to_device(ops, row_range(weight, begin, count), rows.data());
   }
 }
 

@@ -1,14 +1,18 @@
 #include "worker/head/class_sampler.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <numeric>
 #include <string>
 
 #include "common/error.h"
-#include "kernels/math/philox.h"
+#include "kernels/sample.h"
 
 namespace pfc {
 namespace {
+
+constexpr std::int64_t kBlocksAtOnce = 1024;  // of four classes: a page of draws
 
 void check_labels(std::int64_t classes, std::span<const std::int64_t> labels) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -45,20 +49,25 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
   std::vector<std::int64_t> active;
   active.reserve(positives.size() +
                  static_cast<std::size_t>(1.02 * options.rate * static_cast<double>(shard.size())));
-  // Four classes share one Philox block: class c has word c mod 4 of block c / 4.
+  const ClassDraw draw{
+      .rate = options.rate, .seed = options.seed, .a = static_cast<std::uint32_t>(step)};
   auto positive = positives.begin();
-  for (std::int64_t block = shard.begin / 4; block * 4 < shard.end; ++block) {
-    const Philox4 words =
-        random_words(options.seed, Stream::kClassSampling, static_cast<std::uint32_t>(step),
-                     static_cast<std::uint64_t>(block));
-    const std::int64_t end = std::min(block * 4 + 4, shard.end);
-    for (std::int64_t c = std::max(block * 4, shard.begin); c < end; ++c) {
-      const bool is_positive = positive != positives.end() && *positive == c;
-      if (is_positive) ++positive;
-      const double u = uniform01(words.x[c % 4]);
-      if (is_positive || u < options.rate) active.push_back(c);
+  const std::int64_t end = (shard.end + 3) / 4;
+  std::array<std::uint8_t, kBlocksAtOnce> hits{};
+  for (std::int64_t block = shard.begin / 4; block < end; block += kBlocksAtOnce) {
+    const std::int64_t count = std::min(kBlocksAtOnce, end - block);
+    draw_classes(draw, block, std::span(hits).first(static_cast<std::size_t>(count)));
+    for (std::int64_t k = 0; k < count; ++k) {
+      for (unsigned bits = hits[static_cast<std::size_t>(k)]; bits != 0; bits &= bits - 1) {
+        const std::int64_t c = (block + k) * 4 + std::countr_zero(bits);
+        if (!shard.contains(c)) continue;  // a block at the shard's border
+        while (positive != positives.end() && *positive < c) active.push_back(*positive++);
+        if (positive != positives.end() && *positive == c) ++positive;
+        active.push_back(c);
+      }
     }
   }
+  active.insert(active.end(), positive, positives.end());
   return active;
 }
 

@@ -14,14 +14,19 @@
 namespace pfc {
 namespace {
 
-MarginSoftmaxOptions softmax_options(const HeadOptions& o) {
+MarginSoftmaxOptions softmax_options(const HeadOptions& o, const CentreTable& table) {
+  const std::size_t bytes = table.weight.bytes() + table.momentum.bytes() +
+                            (table.second ? table.second.bytes() : std::size_t{0});
   return {.margin = o.margin,
           .scale = o.scale,
           .margin_gradient = o.margin_gradient,
           .interclass_filtering_threshold = o.interclass_filtering_threshold,
           .optimizer = o.optimizer,
           .momentum = o.momentum,
-          .weight_decay = o.weight_decay};
+          .weight_decay = o.weight_decay,
+          .bf16_products = o.bf16_products,
+          .logits_bytes = static_cast<std::int64_t>(o.logits_memory * static_cast<double>(bytes)),
+          .seed = o.seed};
 }
 
 class ShardedHead : public Head {
@@ -30,9 +35,13 @@ class ShardedHead : public Head {
       : ops_(ops),
         comm_(comm),
         options_(options),
-        centres_(ops, shard_of(options.classes, comm.rank(), comm.size()), options.embedding_size,
-                 options.optimizer, options.seed),
-        softmax_(make_margin_softmax(ops, softmax_options(options), centres_.table())) {
+        centres_(ops, shard_of(options.classes, comm.rank(), comm.size()),
+                 {.dimension = options.embedding_size,
+                  .optimizer = options.optimizer,
+                  .precision = options.centre_precision,
+                  .seed = options.seed}),
+        softmax_(make_margin_softmax(ops, softmax_options(options, centres_.table()),
+                                     centres_.table())) {
     if (options.gradient_acc > 1) accumulated_.emplace(ops, options.embedding_size);
     state_changed();
   }
@@ -153,7 +162,10 @@ HeadOptions head_options(const JobConfig& job) {
           .optimizer = job.optimizer,
           .momentum = job.momentum,
           .weight_decay = job.weight_decay,
-          .gradient_acc = job.gradient_acc};
+          .gradient_acc = job.gradient_acc,
+          .centre_precision = job.centre_precision,
+          .bf16_products = job.precision == Precision::kBf16,
+          .logits_memory = job.logits_memory};
 }
 
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options) {

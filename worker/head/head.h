@@ -27,6 +27,9 @@ struct HeadOptions {
   double momentum = 0.9;
   double weight_decay = 5e-4;
   std::int64_t gradient_acc = 1;
+  CentrePrecision centre_precision = CentrePrecision::kFp32;
+  bool bf16_products = false;  ///< operands of the matrix products; sums are float32
+  double logits_memory = 0.1;  ///< of centres and momentum: for logits kept for the backward pass
 };
 
 /// What the job says about the head; classes = job.num_classes.
@@ -68,8 +71,8 @@ class Head {
   virtual HeadResult run(const Step& step) = 0;
 
   [[nodiscard]] virtual RowRange shard() const = 0;
-  /// This shard's rows, [shard().size(), D] float32, for checkpoints. `second` is AdamW's v, null
-  /// for SGD. Views of device memory.
+  /// This shard's rows, [shard().size(), D] float32 or (HeadOptions::centre_precision) bfloat16,
+  /// for checkpoints. `second` is AdamW's v, null for SGD. Views of device memory.
   struct State {
     Tensor centres, momentum, second;
   };

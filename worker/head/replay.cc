@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/safetensors.h"
 #include "worker/head/head.h"
+#include "worker/head/row_copy.h"
 
 namespace pfc {
 namespace {
@@ -104,10 +105,12 @@ void replay_head_step(Ops& ops, Comm& comm, const JobConfig& job, std::int64_t s
   const auto head = make_head(ops, comm, options);
   const Head::State state = head->state();
   const std::int64_t first = head->shard().begin * input.dimension;
-  ops.copy_to_device(state.centres, input.centres.data() + first);
-  if (!input.momentum.empty()) ops.copy_to_device(state.momentum, input.momentum.data() + first);
+  copy_rows_to_device(ops, state.centres, input.centres.data() + first);
+  if (!input.momentum.empty()) {
+    copy_rows_to_device(ops, state.momentum, input.momentum.data() + first);
+  }
   if (state.second && !input.second.empty()) {
-    ops.copy_to_device(state.second, input.second.data() + first);
+    copy_rows_to_device(ops, state.second, input.second.data() + first);
   }
   head->state_changed();
 
@@ -122,9 +125,9 @@ void replay_head_step(Ops& ops, Comm& comm, const JobConfig& job, std::int64_t s
                                        .lr = job.lr,
                                        .update = step});
   comm.all_reduce_sum(result.d_embeddings);
-  ops.copy_to_host(output.centres.data() + first, state.centres);
-  ops.copy_to_host(output.momentum.data() + first, state.momentum);
-  if (state.second) ops.copy_to_host(output.second.data() + first, state.second);
+  copy_rows_to_host(ops, output.centres.data() + first, state.centres);
+  copy_rows_to_host(ops, output.momentum.data() + first, state.momentum);
+  if (state.second) copy_rows_to_host(ops, output.second.data() + first, state.second);
   if (comm.rank() != 0) return;
   output.loss = result.loss;
   ops.copy_to_host(output.d_embeddings.data(), result.d_embeddings);

@@ -35,9 +35,19 @@ void sgd(const SgdOptions& o, float gradient_scale, const float* gradient, float
 void adamw(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
            float* m, float* v, std::int64_t n);
 
-void margin_logits(const MarginTile& t, float* products, float* max);
+void margin_logits(const MarginTile& t, const float* products, float* logits, float* max);
 void margin_exp_sums(const MarginTile& t, const float* logits, const float* max, float* sums);
-void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor);
-void project_off(const float* direction, float inverse_norm, float* gradient, std::int64_t n);
+void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
+                      float* gradients, float* along);
+
+double centre_sgd(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
+double centre_adamw(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row);
+double centre_squares(CentrePrecision precision, const void* weight, std::int64_t n);
+void add_centre_gradient(CentrePrecision precision, const CentreRow& row, float* sum);
+void to_float(const BFloat16* x, float* y, std::int64_t n);
+void to_bfloat16(const float* x, BFloat16* y, std::int64_t n);
+
+void blocks_below(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits);
+void rounding_words(const RandomBlocks& r, std::uint32_t* words);
 
 }  // namespace pfc::PFC_ISA

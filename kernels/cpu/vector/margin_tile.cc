@@ -16,21 +16,20 @@ template <typename V>
 
 }  // namespace
 
-void margin_logits(const MarginTile& t, float* products, float* max) {
+void margin_logits(const MarginTile& t, const float* products, float* logits, float* max) {
   for (std::int64_t j = 0; j < t.classes; ++j) {
-    float* row = products + j * t.samples;
+    const float* row = products + j * t.samples;
+    float* out = logits + j * t.samples;
     const float inverse = t.inverse_norm[j];
     for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
-      store<V>(row + i, filtered_cosine(t, load<V>(row + i), inverse) * t.scale);
+      store<V>(out + i, filtered_cosine(t, load<V>(row + i), inverse) * t.scale);
     });
   }
-  for (std::int64_t k = 0; k < t.targets; ++k) {
-    products[t.target[k]] = -__builtin_inff();
-  }
+  for (std::int64_t k = 0; k < t.targets; ++k) logits[t.target[k]] = -__builtin_inff();
   for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
     V largest = V{} - __builtin_inff();
     for (std::int64_t j = 0; j < t.classes; ++j) {
-      const V logit = load<V>(products + j * t.samples + i);
+      const V logit = load<V>(logits + j * t.samples + i);
       largest = logit > largest ? logit : largest;
     }
     store<V>(max + i, largest);
@@ -48,37 +47,34 @@ void margin_exp_sums(const MarginTile& t, const float* logits, const float* max,
   });
 }
 
-void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor) {
+void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
+                      float* gradients, float* along) {
+  // A target's gradient comes from elsewhere: here it counts neither in `along` nor as a factor.
+  for (std::int64_t k = 0; k < t.targets; ++k) products[t.target[k]] = 0.f;
   for (std::int64_t j = 0; j < t.classes; ++j) {
-    float* row = products + j * t.samples;
+    const float* row = products + j * t.samples;
+    float* out = gradients + j * t.samples;
     const float inverse = t.inverse_norm[j];
-    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
-      const V cosine = filtered_cosine(t, load<V>(row + i), inverse);
+    Vector lanes{};
+    float sum = 0;
+    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+      const V product = load<V>(row + i);
+      const V cosine = filtered_cosine(t, product, inverse);
       const V above = cosine * t.scale - load<V>(max + i);
       const V probability = exp_of_negative<V>(above) * load<V>(factor + i);
       // A filtered class counts in the sum, but is constant: no gradient.
-      const V gradient = load<V>(row + i) * inverse > t.threshold ? V{} : probability * inverse;
-      store<V>(row + i, gradient);
+      const V gradient = product * inverse > t.threshold ? V{} : probability * inverse;
+      store<V>(out + i, gradient);
+      if constexpr (sizeof(V) == sizeof(Vector)) {
+        lanes += gradient * product;
+      } else {
+        sum += gradient * product;
+      }
     });
+    for (std::int64_t lane = 0; lane < kWidth; ++lane) sum += lanes[lane];
+    along[j] = sum * inverse;
   }
-  for (std::int64_t k = 0; k < t.targets; ++k) products[t.target[k]] = 0.f;
-}
-
-void project_off(const float* direction, float inverse_norm, float* gradient, std::int64_t n) {
-  Vector partial{};
-  float dot = 0;
-  for_each_vector(n, [&]<typename V>(std::int64_t i) {
-    const V product = load<V>(direction + i) * inverse_norm * load<V>(gradient + i);
-    if constexpr (sizeof(V) == sizeof(Vector)) {
-      partial += product;
-    } else {
-      dot += product;
-    }
-  });
-  for (std::int64_t lane = 0; lane < kWidth; ++lane) dot += partial[lane];
-  for_each_vector(n, [&]<typename V>(std::int64_t i) {
-    store<V>(gradient + i, load<V>(gradient + i) - load<V>(direction + i) * inverse_norm * dot);
-  });
+  for (std::int64_t k = 0; k < t.targets; ++k) gradients[t.target[k]] = 0.f;
 }
 
 }  // namespace pfc::PFC_ISA

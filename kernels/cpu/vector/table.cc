@@ -26,7 +26,14 @@ const VectorKernels kTable = {
     .margin_logits = margin_logits,
     .margin_exp_sums = margin_exp_sums,
     .margin_gradients = margin_gradients,
-    .project_off = project_off,
+    .centre_sgd = centre_sgd,
+    .centre_adamw = centre_adamw,
+    .centre_squares = centre_squares,
+    .add_centre_gradient = add_centre_gradient,
+    .to_float = to_float,
+    .to_bfloat16 = to_bfloat16,
+    .blocks_below = blocks_below,
+    .rounding_words = rounding_words,
 };
 
 }  // namespace pfc::PFC_ISA

@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <span>
 
+#include "common/config.h"
+#include "kernels/math/bfloat16.h"
 #include "kernels/math/optimizer.h"
+#include "kernels/math/philox.h"
 
 namespace pfc {
 
@@ -52,6 +55,27 @@ struct MarginTile {
   float threshold;             ///< a cosine above it counts as 0; infinity: no filter
   const std::int64_t* target;  ///< [targets] elements of products that are their sample's target
   std::int64_t targets;
+};
+
+/// A class centre that is about to move. Numbers are kept as CentrePrecision says.
+struct CentreRow {
+  std::int64_t n;
+  const float* gradient;  ///< [n], not yet projected
+  float inverse_norm;     ///< of the centre
+  float along;            ///< the gradient's part along the centre, which does not move it
+  void* weight;
+  void* momentum;               ///< SGD's velocity or AdamW's m
+  void* second;                 ///< AdamW's v
+  const std::uint32_t* random;  ///< [n] bits for rounding (kernels/math/bfloat16.h)
+};
+
+/// Philox blocks first, first + 1, ... of random_words(seed, stream, a, .).
+struct RandomBlocks {
+  std::uint64_t seed;
+  Stream stream;
+  std::uint32_t a;
+  std::uint64_t first;
+  std::int64_t blocks;
 };
 
 /// c[b * c_stride + v] += broadcast[b] * vector[v] for all b < broadcasts and v < vectors, summed
@@ -115,15 +139,31 @@ struct VectorKernels {
   void (*adamw)(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
                 float* m, float* v, std::int64_t n);
 
-  /// products become logits (targets: -infinity); max [samples]: the largest of each sample.
-  void (*margin_logits)(const MarginTile& t, float* products, float* max);
+  /// logits of products (targets: -infinity; may be the same memory); max [samples]: the largest of
+  /// each sample.
+  void (*margin_logits)(const MarginTile& t, const float* products, float* logits, float* max);
   /// sums [samples] = sum over the tile's classes of exp(logit - max), where logit <= max.
   void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
-  /// products become factor * exp(logit - max) * inverse_norm (targets and filtered ones: 0).
+  /// gradients = factor * exp(logit - max) * inverse_norm (targets and filtered ones: 0): what the
+  /// sum over samples of gradient * embedding makes a centre's gradient, before normalisation
+  /// takes its part along the centre off: that part is along [classes]. Uses up the products;
+  /// gradients may be the same memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
-                           const float* factor);
-  /// gradient -= u (u . gradient), u = direction * inverse_norm.
-  void (*project_off)(const float* direction, float inverse_norm, float* gradient, std::int64_t n);
+                           const float* factor, float* gradients, float* along);
+
+  /// Moves a centre; returns its new squared length.
+  double (*centre_sgd)(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
+  double (*centre_adamw)(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row);
+  double (*centre_squares)(CentrePrecision precision, const void* weight, std::int64_t n);
+  /// sum [n] += the gradient's part across the centre.
+  void (*add_centre_gradient)(CentrePrecision precision, const CentreRow& row, float* sum);
+  void (*to_float)(const BFloat16* x, float* y, std::int64_t n);
+  void (*to_bfloat16)(const float* x, BFloat16* y, std::int64_t n);  ///< to the nearest
+
+  /// hits [blocks]: bit k says whether the upper 24 bits of word k are below limit.
+  void (*blocks_below)(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits);
+  /// words [4 * blocks], for consecutive elements of a row; blocks is a multiple of 16.
+  void (*rounding_words)(const RandomBlocks& r, std::uint32_t* words);
 };
 
 /// The tables that this CPU (and its operating system) can run, widest instruction set first.

@@ -13,7 +13,7 @@ namespace {
 class Centres : public ::testing::Test {
  protected:
   std::vector<float> initial(RowRange shard, std::int64_t dimension, std::uint64_t seed = 1) {
-    const ClassCentres centres(*ops_, shard, dimension, OptimizerKind::kSgd, seed);
+    const ClassCentres centres(*ops_, shard, {.dimension = dimension, .seed = seed});
     std::vector<float> host(static_cast<std::size_t>(shard.size() * dimension));
     ops_->copy_to_host(host.data(), centres.table().weight);
     return host;
@@ -50,8 +50,10 @@ TEST_F(Centres, StartNormallyDistributedWithDeviationOneHundredth) {
 }
 
 TEST_F(Centres, KeepASecondMomentForAdamWOnly) {
-  EXPECT_FALSE(ClassCentres(*ops_, {0, 10}, 8, OptimizerKind::kSgd, 1).table().second);
-  EXPECT_TRUE(ClassCentres(*ops_, {0, 10}, 8, OptimizerKind::kAdamW, 1).table().second);
+  EXPECT_FALSE(ClassCentres(*ops_, {0, 10}, {.dimension = 8}).table().second);
+  EXPECT_TRUE(ClassCentres(*ops_, {0, 10}, {.dimension = 8, .optimizer = OptimizerKind::kAdamW})
+                  .table()
+                  .second);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "kernels/make_ops.h"
 #include "tests/support/thread_comm.h"
+#include "worker/head/row_copy.h"
 
 namespace pfc::testing {
 namespace {
@@ -21,8 +22,8 @@ class RankRun {
         head_(make_head(*ops_, comm, job.options)) {
     if (!job.centres.empty()) {
       const RowRange shard = head_->shard();
-      ops_->copy_to_device(head_->state().centres,
-                           job.centres.data() + shard.begin * job.options.embedding_size);
+      copy_rows_to_device(*ops_, head_->state().centres,
+                          job.centres.data() + shard.begin * job.options.embedding_size);
       head_->state_changed();
     }
   }
@@ -61,7 +62,7 @@ class RankRun {
   }
 
   void copy_rows(const Tensor& from, std::vector<float>& to) const {
-    ops_->copy_to_host(to.data() + head_->shard().begin * job_.options.embedding_size, from);
+    copy_rows_to_host(*ops_, to.data() + head_->shard().begin * job_.options.embedding_size, from);
   }
 
   const HeadJob& job_;

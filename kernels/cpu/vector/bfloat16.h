@@ -1,0 +1,78 @@
+// Loads and stores of numbers kept as float32 or bfloat16 (kernels/math/bfloat16.h); arithmetic is
+// float32.
+#pragma once
+
+#include "kernels/cpu/vector/exp.h"
+#include "kernels/cpu/vector/vector.h"
+#include "kernels/math/bfloat16.h"
+
+namespace pfc::PFC_ISA {
+
+using Halves [[gnu::vector_size(PFC_VECTOR_BYTES / 2)]] = std::uint16_t;
+using Words [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint32_t;
+
+template <typename V>
+[[gnu::always_inline]] inline V load_number(const float* p) {
+  return load<V>(p);
+}
+
+template <typename V>
+[[gnu::always_inline]] inline V load_number(const BFloat16* p) {
+  if constexpr (sizeof(V) == sizeof(float)) {
+    return float_of(*p);
+  } else {
+    Halves halves;
+    __builtin_memcpy(&halves, p, sizeof(halves));
+    return reinterpret_cast<V>(__builtin_convertvector(halves, Words) << 16);
+  }
+}
+
+/// Rounds to the nearest, ties to even.
+template <typename V>
+[[gnu::always_inline]] inline void store_nearest(BFloat16* p, V value) {
+  if constexpr (sizeof(V) == sizeof(float)) {
+    *p = nearest_bfloat16(value);
+  } else {
+    const auto bits = reinterpret_cast<Words>(value);
+    const Words full = Words{} + 0x7f800000u;
+    const Words rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    const Words not_a_number = (bits & 0x007fffffu) != 0 ? bits | 0x00400000u : bits;
+    const Words kept = (bits & full) == full ? not_a_number : rounded;
+    const Halves halves = __builtin_convertvector(kept >> 16, Halves);
+    __builtin_memcpy(p, &halves, sizeof(halves));
+  }
+}
+
+/// Where rounding takes its bits: 16 of the 32 of each element, from `shift` on.
+struct RandomBits {
+  const std::uint32_t* words;
+  int shift;
+};
+
+/// Stores element i; returns what was stored. Only a bfloat16 needs random bits.
+template <typename V>
+[[gnu::always_inline]] inline V store_number(float* p, std::int64_t i, V value, RandomBits) {
+  store<V>(p + i, value);
+  return value;
+}
+
+template <typename V>
+[[gnu::always_inline]] inline V store_number(BFloat16* p, std::int64_t i, V value,
+                                             RandomBits random) {
+  if constexpr (sizeof(V) == sizeof(float)) {
+    p[i] = stochastic_bfloat16(value, (random.words[i] >> random.shift) & 0xffffu);
+    return float_of(p[i]);
+  } else {
+    const auto bits = reinterpret_cast<Words>(value);
+    Words words;
+    __builtin_memcpy(&words, random.words + i, sizeof(words));
+    const Words full = Words{} + 0x7f800000u;
+    const Words below = (words >> random.shift) & 0xffffu;
+    const Words upper = ((bits & full) == full ? bits : bits + below) >> 16;
+    const Halves halves = __builtin_convertvector(upper, Halves);
+    __builtin_memcpy(p + i, &halves, sizeof(halves));
+    return reinterpret_cast<V>(upper << 16);
+  }
+}
+
+}  // namespace pfc::PFC_ISA

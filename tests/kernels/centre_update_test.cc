@@ -1,0 +1,152 @@
+// One row of the class centres: every instruction set and every way to keep it, against the
+// optimizer's formulas.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/cpu/vector/vector_kernels.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::int64_t kDimension = 100;  // not a multiple of any vector
+
+/// A row in memory as CentrePrecision keeps it.
+class Numbers {
+ public:
+  Numbers(bool half, const std::vector<float>& values) : half_(half), floats_(values) {
+    for (float& x : floats_) {
+      halves_.push_back(nearest_bfloat16(x));
+      if (half) x = float_of(halves_.back());
+    }
+  }
+  void* data() { return half_ ? static_cast<void*>(halves_.data()) : floats_.data(); }
+  float operator[](std::size_t i) const { return half_ ? float_of(halves_[i]) : floats_[i]; }
+
+ private:
+  bool half_;
+  std::vector<float> floats_;
+  std::vector<BFloat16> halves_;
+};
+
+std::vector<float> random_row(double deviation, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal(0, deviation);
+  std::vector<float> row(kDimension);
+  for (float& x : row) x = static_cast<float>(normal(generator));
+  return row;
+}
+
+class CentreUpdate
+    : public ::testing::TestWithParam<std::tuple<const VectorKernels*, CentrePrecision>> {
+ protected:
+  CentreUpdate() {
+    std::mt19937 generator(8);
+    for (std::uint32_t& word : random_) word = generator();
+  }
+
+  CentreRow row() {
+    return {.n = kDimension,
+            .gradient = gradient_.data(),
+            .inverse_norm = 4.f,
+            .along = 0.25f,
+            .weight = weight_.data(),
+            .momentum = momentum_.data(),
+            .second = second_.data(),
+            .random = random_.data()};
+  }
+  /// The gradient's part across the centre, in float64.
+  [[nodiscard]] double across(std::size_t i) const {
+    return double{gradient_[i]} - double{weight_[i]} * 4.0 * 0.25;
+  }
+  /// `got` is `want`, up to float32 or to one of the two neighbours among the bfloat16.
+  static void expect_rounded(bool half, float got, double want) {
+    EXPECT_NEAR(double{got}, want, std::abs(want) * (half ? 1.0 / 128 : 1e-5) + 1e-7);
+  }
+
+  const VectorKernels& kernels_ = *std::get<0>(GetParam());
+  const CentrePrecision precision_ = std::get<1>(GetParam());
+  const bool half_weight_ = precision_ == CentrePrecision::kBf16;
+  const bool half_state_ = precision_ != CentrePrecision::kFp32;
+  const std::vector<float> gradient_ = random_row(0.1, 1);
+  Numbers weight_{half_weight_, random_row(0.05, 2)};
+  Numbers momentum_{half_state_, random_row(0.2, 3)};
+  Numbers second_{half_state_, std::vector<float>(kDimension, 0.02f)};
+  std::vector<std::uint32_t> random_ = std::vector<std::uint32_t>(128);
+};
+
+TEST_P(CentreUpdate, IsAStepOfSgd) {
+  const SgdOptions o{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.05f};
+  const Numbers w = weight_, v = momentum_;
+  std::vector<double> want_v(kDimension), want_w(kDimension);
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    want_v[i] = 0.9 * double{v[i]} + across(i) + 0.05 * double{w[i]};
+    want_w[i] = double{w[i]} - 0.1 * want_v[i];
+  }
+  const double squares = kernels_.centre_sgd(precision_, o, row());
+  double stored = 0;
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    expect_rounded(half_state_, momentum_[i], want_v[i]);
+    expect_rounded(half_weight_, weight_[i], want_w[i]);
+    stored += double{weight_[i]} * double{weight_[i]};
+  }
+  EXPECT_NEAR(squares, stored, 1e-5 * stored);  // of what was stored, not of what was meant
+}
+
+TEST_P(CentreUpdate, IsAStepOfAdamW) {
+  const AdamWOptions o = adamw_options(0.01, 0.1, 3);
+  const Numbers w = weight_, m = momentum_, s = second_;
+  std::vector<double> want_m(kDimension), want_s(kDimension), want_w(kDimension);
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    const double g = across(i);
+    want_m[i] = 0.9 * double{m[i]} + 0.1 * g;
+    want_s[i] = 0.999 * double{s[i]} + 0.001 * g * g;
+    const double denominator = std::sqrt(want_s[i] / (1 - std::pow(0.999, 3))) + 1e-8;
+    want_w[i] =
+        double{w[i]} * (1 - 0.01 * 0.1) - 0.01 * want_m[i] / (1 - std::pow(0.9, 3)) / denominator;
+  }
+  kernels_.centre_adamw(precision_, o, row());
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    expect_rounded(half_state_, momentum_[i], want_m[i]);
+    expect_rounded(half_state_, second_[i], want_s[i]);
+    expect_rounded(half_weight_, weight_[i], want_w[i]);
+  }
+}
+
+TEST_P(CentreUpdate, AddsTheGradientAcrossTheCentre) {
+  std::vector<float> sum(kDimension, 1.f);
+  kernels_.add_centre_gradient(precision_, row(), sum.data());
+  for (std::size_t i = 0; i < kDimension; ++i) EXPECT_NEAR(sum[i], 1 + across(i), 1e-6);
+}
+
+TEST_P(CentreUpdate, SquaresOfTinyAndHugeCentresNeitherVanishNorOverflow) {
+  for (const double length : {1e-22, 1e-3, 1e+22}) {
+    Numbers centre(half_weight_, random_row(length, 5));
+    double want = 0;
+    for (std::size_t i = 0; i < kDimension; ++i) want += double{centre[i]} * double{centre[i]};
+    EXPECT_NEAR(kernels_.centre_squares(precision_, centre.data(), kDimension), want, 1e-5 * want);
+  }
+}
+
+std::string name_of(const std::tuple<const VectorKernels*, CentrePrecision>& parameter) {
+  std::string name = std::get<0>(parameter)->name;
+  std::erase_if(name, [](char c) { return !std::isalnum(c); });
+  const CentrePrecision p = std::get<1>(parameter);
+  if (p == CentrePrecision::kFp32) return name + "Fp32";
+  return name + (p == CentrePrecision::kBf16 ? "Bf16" : "Bf16Momentum");
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, CentreUpdate,
+                         ::testing::Combine(::testing::ValuesIn(runnable_vector_kernels().begin(),
+                                                                runnable_vector_kernels().end()),
+                                            ::testing::Values(CentrePrecision::kFp32,
+                                                              CentrePrecision::kBf16Momentum,
+                                                              CentrePrecision::kBf16)),
+                         [](const auto& test) { return name_of(test.param); });
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,149 @@
+// What may change the bits of a step (bf16), what may not (kept logits), and by how much.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/cpu/tile_products.h"
+#include "kernels/math/bfloat16.h"
+#include "tests/worker/head/head_job.h"
+#include "tests/worker/head/relative_error.h"
+
+namespace pfc::testing {
+namespace {
+
+constexpr std::int64_t kDimension = 64;
+
+HeadJob job(std::int64_t classes, int steps) {
+  HeadJob job;
+  job.options = {.classes = classes, .embedding_size = kDimension, .sample_rate = 0.5, .seed = 3};
+  for (int i = 0; i < steps; ++i) {
+    job.micro_batches.push_back(
+        random_batch(24, classes, kDimension, 20 + 7 * static_cast<std::uint64_t>(i)));
+  }
+  return job;
+}
+
+void expect_equal(const HeadOutcome<float>& got, const HeadOutcome<float>& want) {
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.d_embeddings, want.d_embeddings);
+  EXPECT_EQ(got.centres, want.centres);
+  EXPECT_EQ(got.momentum, want.momentum);
+}
+
+TEST(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
+  HeadJob j = job(3001, 3);
+  j.options.interclass_filtering_threshold = 0.2;
+  j.options.logits_memory = 0;
+  const HeadOutcome<float> made_again = run_head(j, 1, 2);
+  for (const double part : {0.05, 0.1, 10.0}) {  // two tiles of eight, four, all
+    SCOPED_TRACE(part);
+    j.options.logits_memory = part;
+    expect_equal(run_head(j, 1, 2), made_again);
+  }
+}
+
+TEST(Bf16Products, StayWithinBf16OfTheReference) {
+  if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no bf16 instructions (avx512_bf16)";
+  for (const double part : {0.0, 10.0}) {
+    HeadJob j = job(1001, 1);
+    j.options.sample_rate = 1;
+    j.options.momentum = 0;
+    j.options.weight_decay = 0;
+    j.options.logits_memory = part;
+    j.centres = random_matrix(1001, kDimension, 0.01, 12);
+    const HeadOutcome<double> want = reference_head(j);
+    j.options.bf16_products = true;
+    const HeadOutcome<float> got = run_head(j, 1, 2);
+    EXPECT_NEAR(got.losses[0], want.losses[0], 1e-2 * want.losses[0]);
+    EXPECT_LT(relative_error(got.d_embeddings[0], want.d_embeddings[0]), 1e-2);
+    EXPECT_LT(relative_error(got.momentum, want.momentum), 1e-2);
+    EXPECT_NE(got.losses, run_head(job(1001, 1), 1).losses);
+  }
+}
+
+TEST(Bf16Products, AreRefusedByACpuWithoutThem) {
+  if (cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has bf16 instructions";
+  HeadJob j = job(100, 1);
+  j.options.bf16_products = true;
+  EXPECT_THROW(run_head(j, 1), InputError);
+}
+
+class CentresKeptAs : public ::testing::TestWithParam<CentrePrecision> {};
+
+TEST_P(CentresKeptAs, FollowTheFloat32CentresForManySteps) {
+  HeadJob j = job(301, 40);
+  j.lr = 0.02;
+  const HeadOutcome<float> want = run_head(j, 1, 2);
+  j.options.centre_precision = GetParam();
+  const HeadOutcome<float> got = run_head(j, 1, 2);
+  for (std::size_t i = 0; i < want.losses.size(); ++i) {
+    EXPECT_NEAR(got.losses[i], want.losses[i], 2e-2 * want.losses[i]) << i;
+  }
+  // Every step's rounding adds up to half a last bit (2^-9) of noise; noise grows as the root of
+  // their number.
+  EXPECT_LT(relative_error(got.centres, want.centres), 2 * std::sqrt(40.0) / 512);
+}
+
+// Each step is a hundredth of a bfloat16's last bit: rounded to the nearest, no centre would move.
+TEST_P(CentresKeptAs, LoseNoStepHoweverSmall) {
+  HeadJob j = job(64, 400);
+  for (MicroBatch& batch : j.micro_batches) batch = j.micro_batches[0];
+  j.options.sample_rate = 1;
+  j.options.momentum = 0;
+  j.centres = random_matrix(64, kDimension, 1, 12);
+  j.lr = 2e-3;
+  const auto moved = [&](const HeadOutcome<float>& outcome) {
+    std::vector<float> d(j.centres.size());
+    for (std::size_t i = 0; i < d.size(); ++i) {
+      d[i] = outcome.centres[i] - float_of(nearest_bfloat16(j.centres[i]));
+    }
+    return d;
+  };
+  for (float& x : j.centres) x = float_of(nearest_bfloat16(x));
+  const std::vector<float> want = moved(run_head(j, 1));
+  j.options.centre_precision = GetParam();
+  const std::vector<float> got = moved(run_head(j, 1));
+  double along = 0, squares = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    along += double{got[i]} * double{want[i]};
+    squares += double{want[i]} * double{want[i]};
+  }
+  EXPECT_GT(squares, 0);
+  EXPECT_NEAR(along / squares, 1.0, 0.1);  // on average as far, and the same way
+}
+
+TEST_P(CentresKeptAs, AreRoundedAlikeByAnyNumberOfWorkers) {
+  HeadJob j = job(301, 2);
+  j.options.centre_precision = GetParam();
+  const HeadOutcome<float> one = run_head(j, 1);
+  for (const int workers : {2, 3}) {
+    const HeadOutcome<float> many = run_head(j, workers);
+    EXPECT_NEAR(many.losses[1], one.losses[1], 1e-4 * one.losses[1]);
+    // Sums in another order differ in the last bit of a float32: one number in thousands then
+    // rounds the other way.
+    EXPECT_LT(relative_error(many.centres, one.centres), 5e-4);
+    std::size_t different = 0;
+    for (std::size_t i = 0; i < one.centres.size(); ++i) {
+      different +=
+          std::abs(many.centres[i] - one.centres[i]) > 1e-3f * std::abs(one.centres[i]) ? 1u : 0u;
+    }
+    EXPECT_LT(different, one.centres.size() / 200);
+  }
+}
+
+TEST_P(CentresKeptAs, AccumulateMicroBatchesAsOneBatch) {
+  HeadJob j = job(301, 4);
+  j.options.gradient_acc = 4;
+  const HeadOutcome<float> want = run_head(j, 1);
+  j.options.centre_precision = GetParam();
+  EXPECT_LT(relative_error(run_head(j, 1).centres, want.centres), 1e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CentresKeptAs,
+                         ::testing::Values(CentrePrecision::kBf16Momentum, CentrePrecision::kBf16),
+                         [](const auto& test) {
+                           return test.param == CentrePrecision::kBf16 ? "Bf16" : "Bf16Momentum";
+                         });
+
+}  // namespace
+}  // namespace pfc::testing
