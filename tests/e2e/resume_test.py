@@ -34,6 +34,19 @@ class Resume(JobTest):
         self.assertEqual([m["step"] for m in self.metrics(self.folder / "b") if "loss" in m],
                          list(range(1, 21)))
 
+    def test_centres_kept_as_bf16_resume_with_the_same_bits_and_also_as_fp32(self):
+        keys = dict(batch_size=2, max_steps=6, num_epoch=2, centre_precision="bf16")
+        self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
+        b = self.job("b.json", output=str(self.folder / "b"), **keys)
+        self.finished(2, b, "--set", "max_steps=3")
+        self.finished(2, b, "--set", "resume=true")
+        self.assertEqual(self.outputs("a", 6), self.outputs("b", 6))
+        self.finished(2, b, "--set", "resume=true", "--set", "max_steps=8", "--set",
+                      "centre_precision=fp32")
+        sizes = [(self.folder / f"b/step-{step:09d}/centres-00000-of-00002.safetensors").stat().st_size
+                 for step in (6, 8)]
+        self.assertGreater(sizes[1], 1.6 * sizes[0])
+
     def test_a_stop_by_signal_writes_a_checkpoint_that_resumes_with_the_same_bits(self):
         keys = dict(batch_size=2, max_steps=20, num_epoch=2)
         self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
