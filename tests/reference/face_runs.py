@@ -1,0 +1,68 @@
+"""Training runs on drawn faces for studies: the data set, one run of pfc-worker, and what it measured."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+# What the studies have in common: small images and a small network, so that a run takes minutes.
+JOB = {"network": "mbf", "embedding_size": 128, "margin_list": [1.0, 0.3, 0.0], "margin_scale": 32,
+       "batch_size": 64, "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "warmup_epoch": 0.5,
+       "verbose": 0, "keep_checkpoints": 1, "num_workers": 1, "device": "cpu"}
+
+
+def add_arguments(parser):
+    parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
+    parser.add_argument("--folder", type=pathlib.Path, required=True,
+                        help="for data and runs; what is there already is not done again")
+    parser.add_argument("--identities", type=int, default=2000)
+    parser.add_argument("--images", type=int, default=12, help="of each identity")
+    parser.add_argument("--size", type=int, default=48, help="pixels a side")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--threads", type=int, default=2)
+
+
+def run(command, threads, environment=()):
+    cores = sorted(os.sched_getaffinity(0))[:threads]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          env={**os.environ, "OMP_WAIT_POLICY": "passive", **dict(environment)},
+                          preexec_fn=lambda: os.sched_setaffinity(0, cores))
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nfailed with {done.returncode}:\n"
+                 f"{done.stdout}{done.stderr}")
+
+
+def make_set(options):
+    """train.rec, train.idx, property and val.bin, drawn once; the folder."""
+    data = options.folder / f"faces-{options.identities}x{options.images}-{options.size}"
+    if not (data / "val.bin").exists():
+        run([options.bin / "pfcctl", "data", "synth", "--identities", options.identities,
+             "--images-per-identity", options.images, "--size", options.size,
+             "--val-identities", 300, "--val-pairs", 3000, "--out", data], options.threads)
+    return data
+
+
+def train(options, name, job):
+    """One job, unless it has been done: its folder under options.folder."""
+    output = options.folder / name
+    done = output / "backbone.safetensors"  # written last
+    if not done.exists():
+        options.folder.mkdir(parents=True, exist_ok=True)
+        path = options.folder / f"{name}.json"
+        path.write_text(json.dumps({**JOB, **job, "output": str(output)}, indent=2))
+        run([options.bin / "pfc-worker", "--config", path], options.threads)
+    return output
+
+
+def records(output):
+    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+
+
+def steps(output):
+    return [entry for entry in records(output) if "loss" in entry]
+
+
+def accuracy(output):
+    """Of the last evaluation."""
+    return [entry["accuracy"] for entry in records(output) if "accuracy" in entry][-1]

@@ -1,0 +1,128 @@
+"""Does training with a part of the classes reach what training with all of them reaches?
+
+    sampling_study.py --bin build/cpu/bin --folder build/sampling-study [--rates 1 0.3 0.1]
+                      [--seeds 1 2 3] [--epochs 5] [--report table.md]
+
+Trains one job a sample rate and seed on the same drawn faces; the seed changes initial weights, the
+order of the images, flips and sampling. What is compared:
+
+  full softmax loss  of the finished model, over the same batches of the training set for every
+                     model, with all classes: the training program again, from the final backbone and
+                     centres, at sample_rate 1 and learning rate 0. The loss that a run logs while it
+                     trains is over fewer negatives the lower the rate is, and so lower by
+                     construction; it is shown, and not compared.
+  accuracy           of the last evaluation: pairs of identities that are not in the training set.
+
+The noise is what seeds do: with s the standard deviation of a run around the mean of its rate, pooled
+over the rates, two means of n runs each of the same distribution differ by more than t s sqrt(2 / n)
+once in twenty times (Student's t for the pooled degrees of freedom).
+
+Runs that are done are not repeated, so an interrupted study goes on where it was.
+"""
+
+import argparse
+import math
+import pathlib
+import statistics
+import sys
+
+import face_runs
+import safetensors_io
+
+# Two-sided 95 % of Student's t by degrees of freedom.
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26,
+           10: 2.23, 11: 2.20, 12: 2.18}
+
+
+def full_softmax_loss(options, data, name, trained):
+    """Of the model in the folder `trained`; see above."""
+    (checkpoint,) = trained.glob("step-*")
+    weights = safetensors_io.load(trained / "backbone.safetensors")
+    weights["centres"] = safetensors_io.load(
+        checkpoint / "centres-00000-of-00001.safetensors")["weight"]
+    start = options.folder / f"{name}.safetensors"
+    safetensors_io.save(start, weights)
+    judged = face_runs.train(options, f"{name}-judged", {
+        "rec": str(data), "init_from": str(start), "sample_rate": 1, "lr": 0, "warmup_epoch": 0,
+        "augment": False, "seed": 1, "num_epoch": 100, "max_steps": options.judge_steps})
+    return statistics.fmean(step["loss"] for step in face_runs.steps(judged))
+
+
+def one_run(options, data, rate, seed):
+    name = f"rate-{rate:g}-seed-{seed}-epochs-{options.epochs:g}"
+    output = face_runs.train(options, name, {
+        "rec": str(data), "val_targets": [str(data / "val.bin")], "sample_rate": rate,
+        "seed": seed, "num_epoch": options.epochs})
+    steps = face_runs.steps(output)
+    last_epoch = [step["loss"] for step in steps if step["epoch"] == steps[-1]["epoch"]]
+    result = {"training": statistics.fmean(last_epoch), "accuracy": face_runs.accuracy(output),
+              "full": full_softmax_loss(options, data, name, output)}
+    print(f"rate {rate:g}, seed {seed}: {result}", file=sys.stderr, flush=True)
+    return result
+
+
+def pooled_deviation(groups):
+    """(Standard deviation around each group's mean, degrees of freedom)."""
+    freedom = sum(len(group) - 1 for group in groups)
+    squares = sum((x - statistics.fmean(group)) ** 2 for group in groups for x in group)
+    return math.sqrt(squares / freedom), freedom
+
+
+def comparison(results, key, digits):
+    """A table of one quantity, and its noise in words."""
+    groups = {rate: [run[key] for run in runs] for rate, runs in results.items()}
+    reference = statistics.fmean(groups[max(groups)])
+    lines = ["| sample rate | mean | standard deviation | runs | mean - mean at the highest rate | |",
+             "|---|---|---|---|---|---|"]
+    bound = None
+    if all(len(group) > 1 for group in groups.values()):
+        deviation, freedom = pooled_deviation(list(groups.values()))
+        runs = min(len(group) for group in groups.values())
+        bound = STUDENT[min(freedom, max(STUDENT))] * deviation * math.sqrt(2 / runs)
+    for rate, group in groups.items():
+        difference = statistics.fmean(group) - reference
+        spread = f"{statistics.stdev(group):.{digits}f}" if len(group) > 1 else "-"
+        verdict = ""
+        if bound is not None and rate != max(groups):
+            verdict = "within noise" if abs(difference) <= bound else "BEYOND NOISE"
+        lines.append(f"| {rate:g} | {statistics.fmean(group):.{digits}f} | {spread} | "
+                     f"{', '.join(f'{x:.{digits}f}' for x in group)} | {difference:+.{digits}f} | "
+                     f"{verdict} |")
+    if bound is not None:
+        lines.append(f"\nNoise: a run deviates by {deviation:.{digits}f}; two means of {runs} runs "
+                     f"differ by up to {bound:.{digits}f} by chance.")
+    return "\n".join(lines)
+
+
+def report(options, results):
+    return "\n\n".join([
+        f"{options.identities:,} identities of {options.images} images, {options.size} x "
+        f"{options.size}; {face_runs.JOB['network']}, {options.epochs:g} epochs.",
+        "## Full softmax loss of the trained model", comparison(results, "full", 3),
+        "## Verification accuracy", comparison(results, "accuracy", 4),
+        "Training loss of the last epoch, over the sampled classes only: " + "; ".join(
+            f"{statistics.fmean(run['training'] for run in runs):.3f} at {rate:g}"
+            for rate, runs in results.items()) + "."]) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    face_runs.add_arguments(parser)
+    parser.add_argument("--rates", type=float, nargs="+", default=[1.0, 0.3, 0.1])
+    parser.add_argument("--epochs", type=float, default=5)
+    parser.add_argument("--judge-steps", type=int, default=100)
+    parser.add_argument("--report", type=pathlib.Path, help="also written to this file")
+    options = parser.parse_args()
+    data = face_runs.make_set(options)
+    results = {rate: [] for rate in options.rates}
+    for seed in options.seeds:
+        for rate in options.rates:
+            results[rate].append(one_run(options, data, rate, seed))
+    text = report(options, results)
+    print(text)
+    if options.report:
+        options.report.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
