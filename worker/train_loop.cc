@@ -1,6 +1,7 @@
 #include "worker/train_loop.h"
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -43,6 +44,7 @@ class StepReporter {
                             .resident_bytes = memory.resident_bytes,
                             .peak_resident_bytes = memory.peak_resident_bytes};
     data_wait_ += stats.data_wait_seconds;
+    for (const PhaseTimer::Sample& s : record.phases) phase_seconds_[s.phase] += s.seconds;
     if (log_) log_->step(record);
     if (progress_) progress_->update(progress(record));
     window_loss_ += stats.loss;
@@ -56,6 +58,9 @@ class StepReporter {
   }
   void message(const std::string& text) {
     if (log_) log_->message(text);
+  }
+  void end() {
+    if (!phase_seconds_.empty()) message(time_message(phase_seconds_));
   }
 
  private:
@@ -103,6 +108,7 @@ class StepReporter {
   std::optional<ProgressReporter> progress_;
   std::optional<TrainingLog> log_;
   TimePoint window_start_;
+  std::map<std::string, double> phase_seconds_;  // of all steps so far
   double window_loss_ = 0;
   double data_wait_ = 0;
   std::int64_t window_samples_ = 0;
@@ -153,6 +159,7 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
     if (step == last) break;
     if (stats.signals.stop) {
       s.phase("checkpoint", [&] { s.checkpoints->finish(step); });
+      reporter.end();
       reporter.message("stopped after step " + std::to_string(step) + ", checkpoint written");
       return TrainingEnd::kStopped;
     }
@@ -163,6 +170,7 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   if (s.first_step <= last) s.phase("checkpoint", [&] { s.checkpoints->finish(last); });
   evaluate_all(s, last, reporter);
   if (s.membership.rank == 0) write_model(s);
+  reporter.end();
   reporter.message("training is complete: " + (s.job.output / "backbone.safetensors").string());
   return TrainingEnd::kCompleted;
 }

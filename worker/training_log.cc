@@ -1,10 +1,13 @@
 #include "worker/training_log.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "common/error.h"
 
@@ -70,6 +73,22 @@ std::string speed_message(const LogWindow& w) {
   return text;
 }
 
+std::string time_message(const std::map<std::string, double>& phases) {
+  double total = 0;
+  for (const auto& [phase, seconds] : phases) total += seconds;
+  std::vector<std::pair<std::string, double>> longest_first(phases.begin(), phases.end());
+  std::stable_sort(longest_first.begin(), longest_first.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text = "where the time went:";
+  for (const auto& [phase, seconds] : longest_first) {
+    char share[32];
+    std::snprintf(share, sizeof share, " %.1f %%,", 100 * seconds / total);
+    text += " " + phase + share;
+  }
+  text.pop_back();
+  return text;
+}
+
 TrainingLog::TrainingLog(const std::filesystem::path& output, std::int64_t resumed_step)
     : output_(output) {
   std::error_code error;
@@ -91,6 +110,7 @@ void TrainingLog::message(std::string_view text) {
 void TrainingLog::step(const StepRecord& r) {
   std::map<std::string, double> phases;
   for (const PhaseTimer::Sample& s : r.phases) phases[s.phase] += s.seconds;
+  const double head_seconds = phases["head"];
   const nlohmann::ordered_json object{
       {"step", r.step},
       {"epoch", r.stats.epoch},
@@ -99,6 +119,7 @@ void TrainingLog::step(const StepRecord& r) {
       {"gradient_norm", r.stats.gradient_norm},
       {"samples_per_second", static_cast<double>(r.stats.samples) / r.step_seconds},
       {"step_seconds", r.step_seconds},
+      {"head_share", head_seconds / r.step_seconds},
       {"data_wait_seconds", r.stats.data_wait_seconds},
       {"reduce_seconds", r.stats.reduce_seconds},
       {"reduce_overlapped_seconds", r.stats.reduce_overlapped_seconds},

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,10 @@ std::string speed_message(const LogWindow& window);
 
 /// "3 hours", "12 minutes", "45 seconds": the largest unit that is not zero.
 std::string time_left(double seconds);
+
+/// "where the time went: backward 55.1 %, forward 31.0 %, head 9.2 %, ...": seconds of each phase,
+/// as parts of their sum, the longest first.
+std::string time_message(const std::map<std::string, double>& phases);
 
 struct StepRecord {
   std::int64_t step = 0;

@@ -59,6 +59,11 @@ TEST(TimeLeft, UsesTheLargestUnit) {
   EXPECT_EQ(time_left(0), "0 seconds");
 }
 
+TEST(TimeMessage, NamesTheLongestPhaseFirst) {
+  EXPECT_EQ(time_message({{"head", 0.5}, {"backward", 2.25}, {"forward", 1.25}}),
+            "where the time went: backward 56.2 %, forward 31.2 %, head 12.5 %");
+}
+
 TEST(TrainingLog, WritesOneObjectAStepWithPhasesSummed) {
   const TemporaryFolder folder;
   TrainingLog log(folder.path(), 0);
@@ -70,6 +75,7 @@ TEST(TrainingLog, WritesOneObjectAStepWithPhasesSummed) {
   EXPECT_EQ(object["step"], 2);
   EXPECT_DOUBLE_EQ(object["samples_per_second"], 128);
   EXPECT_NEAR(object["phases"]["forward"], 0.3, 1e-12);
+  EXPECT_NEAR(object["head_share"], 0.05 / object["step_seconds"].get<double>(), 1e-12);
 }
 
 TEST(TrainingLog, KeepsOnlyTheStepsThatAResumedRunWillNotRepeat) {
