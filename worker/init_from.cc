@@ -1,6 +1,7 @@
 #include "worker/init_from.h"
 
 #include "common/safetensors.h"
+#include "worker/head/row_copy.h"
 
 namespace pfc {
 namespace {
@@ -13,7 +14,7 @@ void set_centres(const SafetensorsFile& file, const TrainingState& state) {
   const std::span<const float> all =
       file.float32(kCentres, std::vector<std::int64_t>{state.classes, dimension});
   const auto first = static_cast<std::size_t>(state.head.shard().begin * dimension);
-  state.ops.copy_to_device(mine, all.data() + first);
+  copy_rows_to_device(state.ops, mine, all.data() + first);
   state.head.state_changed();
 }
 
