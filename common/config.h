@@ -80,8 +80,12 @@ struct JobConfig {
 /// wrong types and values out of range say what was found and expected. Throws InputError.
 JobConfig parse_job(const nlohmann::json& job, const std::string& origin);
 
-/// Reads DIR/job.json and applies `--set key=value` (values are JSON, or else plain strings; dots
-/// reach into objects). Relative paths stay relative to the working directory. Throws InputError.
+/// Applies each `--set key=value` to a job: values are JSON, or else plain strings; dots reach into
+/// objects. Throws InputError for a key that no job has, with the nearest.
+void apply_overrides(nlohmann::json& job, std::span<const std::string> overrides);
+
+/// Reads DIR/job.json and applies the overrides. Relative paths stay relative to the working
+/// directory. Throws InputError.
 nlohmann::json read_job_file(const std::filesystem::path& path,
                              std::span<const std::string> overrides);
 

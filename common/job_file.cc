@@ -113,13 +113,17 @@ void apply_override(json& job, const std::string& override_text) {
 
 }  // namespace
 
+void apply_overrides(json& job, std::span<const std::string> overrides) {
+  for (const std::string& override_text : overrides) apply_override(job, override_text);
+}
+
 json read_job_file(const std::filesystem::path& path, std::span<const std::string> overrides) {
   json job = parse_strict(read_text(path), path.string());
   if (!job.is_object()) {
     throw InputError(path.string() + ": expected a JSON object { \"key\": value, ... }, found " +
                      job.type_name());
   }
-  for (const std::string& override_text : overrides) apply_override(job, override_text);
+  apply_overrides(job, overrides);
   return job;
 }
 

@@ -88,7 +88,8 @@ std::string make_header(std::span<const SafetensorsEntry* const> entries,
   for (const SafetensorsEntry* e : entries) {
     std::uint64_t bytes = 0;
     check(dtype_size(e->dtype) != 0, "safetensors: unknown dtype " + e->dtype);
-    check(size_in_bytes(dtype_size(e->dtype), e->shape, bytes) && bytes == e->bytes.size(),
+    check(size_in_bytes(dtype_size(e->dtype), e->shape, bytes) &&
+              (e->pieces || bytes == e->bytes.size()),
           "safetensors: bytes of " + e->name + " do not fit its shape " + to_string(e->shape));
     check(!header.contains(e->name) && e->name != kMetadata,
           "safetensors: the name " + e->name + " is taken");
@@ -99,6 +100,17 @@ std::string make_header(std::span<const SafetensorsEntry* const> entries,
   std::string text = header.dump();
   text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
   return text;
+}
+
+void write_pieces(AtomicFile& file, const SafetensorsEntry& entry) {
+  std::uint64_t expected = 0, written = 0;
+  size_in_bytes(dtype_size(entry.dtype), entry.shape, expected);
+  entry.pieces([&](std::span<const std::byte> piece) {
+    written += piece.size();
+    file.write(piece);
+  });
+  check(written == expected, "safetensors: the pieces of " + entry.name + " do not fit its shape " +
+                                 to_string(entry.shape));
 }
 
 }  // namespace
@@ -117,7 +129,13 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(std::as_bytes(std::span(header)));
-  for (const SafetensorsEntry* e : ordered) file.write(e->bytes);
+  for (const SafetensorsEntry* e : ordered) {
+    if (e->pieces) {
+      write_pieces(file, *e);
+    } else {
+      file.write(e->bytes);
+    }
+  }
   return file.commit();
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -13,12 +14,17 @@
 
 namespace pfc {
 
+/// Takes a tensor's bytes piece by piece, in order.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+
 /// One tensor to write: bytes stay owned by the caller.
 struct SafetensorsEntry {
   std::string name;
   std::string dtype;  ///< "F32", "BF16", "F16", "I64", "U8" ...
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
+  /// Instead of `bytes`, for a tensor too large to be held in one piece: gives it to the sink.
+  std::function<void(const ByteSink&)> pieces;
 };
 
 /// Writes the file whole, syncs it, and returns its size and checksum (computed on the way). Wider

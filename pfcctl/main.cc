@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   app.parse_complete_callback([&level] { pfc::set_up_log("", level); });
   pfc::add_check_verb(app);
   pfc::add_data_verb(app);
+  pfc::add_replay_verb(app);
   pfc::add_status_verb(app);
   try {
     app.parse(argc, argv);

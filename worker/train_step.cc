@@ -1,19 +1,19 @@
 #include "worker/train_step.h"
 
 #include <cmath>
-#include <string>
 #include <utility>
 
 namespace pfc {
 namespace {
 
-// All workers hold the same loss and the same reduced gradients, so all of them stop here together.
-void expect_finite(bool finite, const char* what, std::int64_t step, double lr) {
-  if (finite) return;
-  throw InputError(std::string(what) + " is not finite at step " + std::to_string(step) +
-                   " (learning rate " + std::to_string(lr) +
-                   "): lower lr, lengthen warmup_epoch or lower clip_norm, and resume from the "
-                   "last checkpoint");
+Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t step, std::int64_t micro) {
+  return {.all_embeddings = t.all_embeddings,
+          .all_labels = in.all_labels,
+          .active = in.active,
+          .lr = t.lr.at(step),
+          .update = step,
+          .micro_batch = micro,
+          .gradient_scale = 1.0 / static_cast<double>(t.gradient_acc)};
 }
 
 }  // namespace
@@ -24,9 +24,10 @@ StepStats train_step(Trainer& t, std::int64_t step) {
   StepStats stats{.lr = t.lr.at(step)};
   const double scale = 1.0 / static_cast<double>(t.gradient_acc);
   const std::int64_t first = (step - 1) * t.gradient_acc;  // micro-batch: keys the dropout mask
+  StepInput in;
 
   for (std::int64_t micro = 0; micro < t.gradient_acc; ++micro) {
-    StepInput in = t.phase("data_wait", [&] { return t.inputs.next(); });
+    in = t.phase("data_wait", [&] { return t.inputs.next(); });
     check(in.batch != nullptr, "train_step: the data ended before the last step");
     t.phase("images", [&] {
       t.ops.copy_to_device(t.images_u8, in.batch->images.data());
@@ -40,15 +41,11 @@ StepStats train_step(Trainer& t, std::int64_t step) {
       t.comm.all_gather(emb, t.all_embeddings);                               // [N, D]  comm 1
     });
     const HeadResult head = t.phase("head", [&] {
-      return t.head.run({.all_embeddings = t.all_embeddings,
-                         .all_labels = in.all_labels,                         // [N]
-                         .active = in.active,                                 // [S, D]
-                         .lr = stats.lr,
-                         .update = step,
-                         .micro_batch = micro,
-                         .gradient_scale = scale});                           // statistics: comm 2
+      return t.head.run(head_step(t, in, step, micro));    // [N, D], [N], [S, D]; statistics: comm 2
     });
-    expect_finite(std::isfinite(head.loss), "the loss", step, stats.lr);
+    if (!std::isfinite(head.loss)) {  // the same verdict on every worker, as below
+      t.dump.stop(head_step(t, in, step, micro), {.not_finite = "the loss", .loss = head.loss});
+    }
     t.phase("reduce_scatter", [&] {
       t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);           // [B, D]  comm 3
     });
@@ -74,7 +71,11 @@ StepStats train_step(Trainer& t, std::int64_t step) {
   const Optimizer::Result update = t.phase("optimizer", [&] {
     return t.optimizer.step(t.backbone.gradients(), t.backbone.weights.flat(), stats.lr, step);
   });
-  expect_finite(update.finite, "the gradient of the backbone", step, stats.lr);
+  if (!update.finite) {
+    t.dump.stop(head_step(t, in, step, t.gradient_acc - 1),
+                {.not_finite = "the gradient of the backbone", .loss = stats.loss,
+                 .rows_moved = true, .d_embeddings = t.d_embeddings});
+  }
   stats.gradient_norm = update.gradient_norm;
   return stats;
 }

@@ -12,6 +12,7 @@
 #include "worker/lr_schedule.h"
 #include "worker/optimizer.h"
 #include "worker/phase_timer.h"
+#include "worker/step_dump.h"
 #include "worker/step_input.h"
 
 namespace pfc {
@@ -26,6 +27,7 @@ struct Trainer {
   Optimizer& optimizer;
   const LrScheduler& lr;
   StepInputs& inputs;
+  StepDump& dump;
   PhaseTimer& phase;
   std::int64_t gradient_acc = 1;
 
@@ -49,8 +51,9 @@ struct StepStats {
   WorkerSignals signals;            ///< of the last micro-batch
 };
 
-/// Step 1 .. T. Throws InputError when the loss or a gradient is not finite (the same verdict on
-/// every worker), CommError, and what the data throws.
+/// Step 1 .. T. When the loss or a gradient is not finite (the same verdict on every worker),
+/// writes what the head was given and throws InputError. Throws CommError, and what the data
+/// throws.
 StepStats train_step(Trainer& t, std::int64_t step);
 
 }  // namespace pfc

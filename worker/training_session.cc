@@ -30,6 +30,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   make_model();
   load_weights();
   make_inputs(options.stop_requested);
+  dump = std::make_unique<StepDump>(*ops, *step_comm, *head, job.output, job_json);
 }
 
 void TrainingSession::open_data() {
@@ -139,6 +140,7 @@ Trainer TrainingSession::trainer() {
       .optimizer = *optimizer,
       .lr = *lr,
       .inputs = *inputs,
+      .dump = *dump,
       .phase = phase,
       .gradient_acc = job.gradient_acc,
       .images_u8 = batch_tensor(*images_u8, DType::kUInt8),

@@ -54,6 +54,7 @@ struct TrainingSession {
   std::unique_ptr<CheckpointSchedule> checkpoints;
   std::unique_ptr<Prefetcher> prefetcher;
   std::unique_ptr<StepInputs> inputs;
+  std::unique_ptr<StepDump> dump;
   PhaseTimer phase;
   std::string start_message;  ///< where the weights came from, for the log
 

@@ -88,6 +88,29 @@ TEST_F(Safetensors, WritesTheOfficialLayout) {
   EXPECT_EQ(content(path), length_of(padded.size()) + padded + std::string("\0\0\x80\x3f", 4));
 }
 
+TEST_F(Safetensors, TakesATensorInPieces) {
+  const auto whole = folder_ / "whole.safetensors", pieces = folder_ / "pieces.safetensors";
+  const auto bytes = std::as_bytes(std::span(kFloats));
+  write_safetensors(whole, std::vector<SafetensorsEntry>{{"t", "F32", {6}, bytes, {}}});
+  const auto give = [&](const ByteSink& sink) {
+    sink(bytes.first(4));
+    sink({});
+    sink(bytes.subspan(4));
+  };
+  const WrittenFile written =
+      write_safetensors(pieces, std::vector<SafetensorsEntry>{{"t", "F32", {6}, {}, give}});
+  EXPECT_EQ(content(pieces), content(whole));
+  EXPECT_EQ(written.bytes, content(whole).size());
+}
+
+TEST_F(Safetensors, RefusesPiecesThatDoNotFillTheShape) {
+  const auto path = folder_ / "x.safetensors";
+  const auto give = [](const ByteSink& sink) { sink(std::as_bytes(std::span(kFloats))); };
+  const std::vector<SafetensorsEntry> entries = {{"t", "F32", {7}, {}, give}};
+  EXPECT_THROW(write_safetensors(path, entries), std::logic_error);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST_F(Safetensors, PutsWiderTypesFirstSoThatEveryTensorIsAligned) {
   const auto path = folder_ / "x.safetensors";
   const std::vector<SafetensorsEntry> entries = {

@@ -1,35 +1,18 @@
 // The program as a person meets it: what it prints, and its exit codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/pfcctl/run_pfcctl.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
 
 using testing::HasSubstr;
-
-struct Ran {
-  int status = -1;
-  std::string output;  ///< stdout and stderr
-};
-
-Ran pfcctl(const std::string& arguments) {
-  const std::string command = std::string(PFCCTL) + " " + arguments + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  Ran ran;
-  char buffer[4096];
-  while (const std::size_t n = fread(buffer, 1, sizeof(buffer), pipe)) ran.output.append(buffer, n);
-  const int status = pclose(pipe);
-  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return ran;
-}
 
 TEST(Pfcctl, CheckSaysWhatIsThereAndThatThisMachineCanTrain) {
   const Ran ran = pfcctl("check");
@@ -63,7 +46,7 @@ TEST(Pfcctl, MistakesGetOneLineAndExitCode2) {
   for (const char* arguments :
        {"", "chek", "data", "data synth", "data synth --out",
         "data synth --out /tmp/x --identities 0", "data synth --out /tmp/x --identities many",
-        "--log-level loud check"}) {
+        "--log-level loud check", "replay", "replay head"}) {
     const Ran ran = pfcctl(arguments);
     EXPECT_EQ(ran.status, 2) << arguments << ": " << ran.output;
     EXPECT_THAT(ran.output, testing::StartsWith("pfcctl: ")) << arguments;

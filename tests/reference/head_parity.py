@@ -1,6 +1,6 @@
 """Runs head steps in pfc and in head_reference.py from the same files and compares the results.
 
-head_parity.py --program build/cpu/tests/head_step
+head_parity.py --bin build/cpu/bin
 """
 
 import argparse
@@ -64,25 +64,30 @@ def cases():
     for (name, margin), gradient in itertools.product(margins.items(),
                                                       ("exact", "straight_through")):
         options = {"margin_list": margin, "margin_gradient": gradient}
-        yield f"{name} {gradient}", options, random_step(48, 1003, 96, 1, True), 1
-        yield f"{name} {gradient} special", options, special_step(2), 1
+        yield f"{name} {gradient}", options, random_step(48, 1003, 96, 1, True), 1, run_case
+        yield f"{name} {gradient} special", options, special_step(2), 1, run_case
     step = random_step(64, 5003, 64, 3, True)
-    yield "filter", {"interclass_filtering_threshold": 0.1}, step, 1
+    yield "filter", {"interclass_filtering_threshold": 0.1}, step, 1, run_case
     for rate, workers in ((0.3, 1), (0.3, 3), (0.1, 2), (0.0, 5)):
-        yield f"rate {rate} workers {workers}", {"sample_rate": rate}, step, workers
-    yield "adamw", {"optimizer": "adamw", "lr": 1e-3}, step, 1
-    yield "adamw sampled", {"optimizer": "adamw", "lr": 1e-3, "sample_rate": 0.2}, step, 2
-    yield "one class", {}, random_step(8, 1, 32, 4, False), 1
-    yield "seven classes", {}, random_step(8, 7, 32, 5, False), 7
+        yield f"rate {rate} workers {workers}", {"sample_rate": rate}, step, workers, run_case
+    adamw = {"optimizer": "adamw", "lr": 1e-3}
+    yield "adamw", adamw, step, 1, run_case
+    yield "adamw sampled", {**adamw, "sample_rate": 0.2}, step, 2, run_case
+    yield "parts of 3 workers", {"sample_rate": 0.3}, step, 1, run_parts_case
+    yield "parts of 3 workers on 2, adamw", {**adamw, "sample_rate": 0.1}, step, 2, run_parts_case
+    yield "one class", {}, random_step(8, 1, 32, 4, False), 1, run_case
+    yield "seven classes", {}, random_step(8, 7, 32, 5, False), 7, run_case
 
 
-def run_case(program, folder, options, tensors, workers, step=3):
-    job = {**DEFAULTS, **options}
-    source, result = folder / "in.safetensors", folder / "out.safetensors"
-    safetensors_io.save(source, tensors)
-    subprocess.run([program, "--in", source, "--out", result, "--workers", str(workers), "--step",
-                    str(step), "--job", json.dumps(job)], check=True)
-    got, want = safetensors_io.load(result), head_reference.head_step(tensors, job, step)
+def replay(pfcctl, sources, result, job, workers, step):
+    settings = [word for key, value in job.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    subprocess.run([pfcctl, "replay", "head", "--in", *sources, "--out", result, "--workers",
+                    str(workers), "--step", str(step), *settings], check=True,
+                   stdout=subprocess.DEVNULL)
+    return safetensors_io.load(result)
+
+
+def errors_of(got, want):
     errors = {}
     for name, expected in want.items():
         found = got[name].astype(np.float64)
@@ -93,14 +98,42 @@ def run_case(program, folder, options, tensors, workers, step=3):
     return errors
 
 
+def run_case(pfcctl, folder, options, tensors, workers, step=3):
+    job = {**DEFAULTS, **options}
+    source = folder / "in.safetensors"
+    safetensors_io.save(source, tensors)
+    got = replay(pfcctl, [source], folder / "out.safetensors", job, workers, step)
+    return errors_of(got, head_reference.head_step(tensors, job, step))
+
+
+def run_parts_case(pfcctl, folder, options, tensors, workers, step=3, parts=3):
+    """The active rows alone, in the parts that `parts` workers would write."""
+    job = {**DEFAULTS, **options}
+    want = head_reference.head_step(tensors, job, step)
+    table = [name for name in ("centres", "momentum", "second") if name in tensors]
+    active = head_reference.active_classes(len(tensors["centres"]), tensors["labels"],
+                                           job["sample_rate"], job["seed"], step)
+    sources = []
+    for rank, classes in enumerate(np.array_split(active, parts)):
+        sources.append(folder / f"part-{rank}.safetensors")
+        safetensors_io.save(sources[-1], {
+            "embeddings": tensors["embeddings"], "labels": tensors["labels"], "classes": classes,
+            **{name: tensors[name][classes] for name in table}})
+    del job["sample_rate"]  # the file has what was sampled
+    got = replay(pfcctl, sources, folder / "out.safetensors", job, workers, step)
+    assert np.array_equal(got["classes"], active)
+    return errors_of(got, {name: value[active] if name in table else value
+                           for name, value in want.items()})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program", required=True)
-    program = parser.parse_args().program
+    parser.add_argument("--bin", required=True)
+    pfcctl = pathlib.Path(parser.parse_args().bin) / "pfcctl"
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, options, tensors, workers in cases():
-            errors = run_case(program, pathlib.Path(folder), options, tensors, workers)
+        for name, options, tensors, workers, run in cases():
+            errors = run(pfcctl, pathlib.Path(folder), options, tensors, workers)
             bad = [key for key, error in errors.items() if not error <= LIMITS[key]]
             failed += bool(bad)
             print(f"{'FAILED' if bad else 'ok':7}{name:38}",

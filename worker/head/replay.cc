@@ -1,136 +1,203 @@
 #include "worker/head/replay.h"
 
 #include <algorithm>
-#include <cstring>
-#include <span>
+#include <cmath>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "common/error.h"
-#include "common/safetensors.h"
-#include "worker/head/head.h"
+#include "common/memory_store.h"
+#include "kernels/cpu/threads.h"
+#include "kernels/make_ops.h"
+#include "worker/comm/make_comm.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {
 namespace {
 
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(size);
+constexpr std::int64_t kRowsAtOnce = 2048;
+
+/// One worker of the step: a thread's until the step is done.
+class ReplayWorker {
+ public:
+  ReplayWorker(const HeadStepInput& input, const ReplayOptions& options, const Membership& me,
+               KeyValueStore& store)
+      : comm_(make_host_comm({.membership = me, .name = "replay"}, &store)),
+        ops_(make_ops({.choice = options.job.device,
+                       .index = 0,
+                       .cpu_threads = std::max(1, usable_cores() / options.workers)})),
+        head_(make_head(*ops_, *comm_, head_options_of(input, options.job))) {
+    const Head::State state = head_->state();
+    load(input.centres, state.centres);
+    load(input.momentum, state.momentum);
+    if (state.second) load(input.second, state.second);
+    head_->state_changed();
   }
-  return text + "]";
-}
 
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& name,
-                         const SafetensorsFile::Tensor& found, const std::string& expected) {
-  throw InputError(path.string() + ": " + name + " is " + found.dtype + " " + text_of(found.shape) +
-                   ", expected " + expected);
-}
-
-const SafetensorsFile::Tensor& matrix(const SafetensorsFile& file, const std::string& name,
-                                      const std::string& expected) {
-  const SafetensorsFile::Tensor& t = file.at(name);
-  if (t.dtype != "F32" || t.shape.size() != 2 || t.shape[0] < 1 || t.shape[1] < 1) {
-    refuse(file.path(), name, t, expected);
+  void run(const HeadStepInput& input, const ReplayOptions& options) {
+    const Shape shape{input.samples, input.dimension};
+    const auto embeddings = ops_->allocate(input.embeddings.size_bytes());
+    const Tensor x(embeddings->data(), DType::kFloat32, shape);
+    ops_->copy_to_device(x, input.embeddings.data());
+    const ActiveCentres active = head_->sample(input.labels, options.step);
+    const HeadResult result =
+        head_->run({.all_embeddings = x,
+                    .all_labels = input.labels,
+                    .active = active,
+                    .lr = options.job.lr,
+                    .update = options.step,
+                    .gradient_scale = 1.0 / static_cast<double>(options.job.gradient_acc)});
+    loss_ = result.loss;
+    d_embeddings_.assign(input.embeddings.size(), std::numeric_limits<float>::quiet_NaN());
+    if (!result.d_embeddings) return;  // the same on every worker
+    ops_->copy_to_host(d_embeddings_.data(), result.d_embeddings);
+    comm_->all_reduce_sum(Tensor(d_embeddings_.data(), shape));
   }
-  return t;
+
+  [[nodiscard]] double loss() const { return loss_; }
+  [[nodiscard]] const std::vector<float>& d_embeddings() const { return d_embeddings_; }
+  [[nodiscard]] Head::State state() { return head_->state(); }
+  [[nodiscard]] Ops& ops() { return *ops_; }
+
+ private:
+  static HeadOptions head_options_of(const HeadStepInput& input, const JobConfig& job) {
+    HeadOptions options = head_options(job);
+    options.classes = input.rows;
+    options.embedding_size = input.dimension;
+    options.gradient_acc = 1;
+    if (!input.classes.empty()) options.sample_rate = 1;  // these rows were the sample
+    return options;
+  }
+
+  void load(const RowTable& from, const Tensor& to) {
+    const RowRange shard = head_->shard();
+    from.each_stretch(shard, [&](std::span<const float> values, std::int64_t first) {
+      const std::int64_t begin = first - shard.begin;
+      const auto count = static_cast<std::int64_t>(values.size()) / from.columns;
+      copy_rows_to_device(*ops_, row_range(to, begin, count), values.data());
+    });
+  }
+
+  std::unique_ptr<Comm> comm_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Head> head_;
+  double loss_ = 0;
+  std::vector<float> d_embeddings_;  // [N, D], summed over workers
+};
+
+using Workers = std::vector<std::unique_ptr<ReplayWorker>>;
+
+/// Runs `body(rank)` on a thread a rank. Of the errors, one that is no complaint about a peer.
+void on_threads(int workers, const std::function<void(int)>& body) {
+  std::vector<std::exception_ptr> causes(static_cast<std::size_t>(workers)), complaints(causes);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < workers; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto i = static_cast<std::size_t>(rank);
+      try {
+        body(rank);
+      } catch (const CommError&) {
+        complaints[i] = std::current_exception();
+      } catch (...) {
+        causes[i] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto* errors : {&causes, &complaints}) {
+    for (const std::exception_ptr& error : *errors) {
+      if (error) std::rethrow_exception(error);
+    }
+  }
 }
 
-std::vector<float> floats(const SafetensorsFile& file, const std::string& name,
-                          const std::vector<std::int64_t>& shape) {
-  const std::span<const float> values = file.float32(name, shape);
-  return {values.begin(), values.end()};
+Workers run_workers(const HeadStepInput& input, const ReplayOptions& options) {
+  MemoryStore store;
+  Workers workers(static_cast<std::size_t>(options.workers));
+  on_threads(options.workers, [&](int rank) {
+    // Made here and dropped here when it fails: then its peers see its connections close.
+    auto worker = std::make_unique<ReplayWorker>(
+        input, options, Membership{.rank = rank, .world_size = options.workers}, store);
+    worker->run(input, options);
+    workers[static_cast<std::size_t>(rank)] = std::move(worker);
+  });
+  return workers;
 }
 
-template <typename T>
-SafetensorsEntry entry(const std::string& name, const std::vector<T>& values,
-                       std::vector<std::int64_t> shape) {
+SafetensorsEntry entry(const std::string& name, std::vector<std::int64_t> shape,
+                       std::span<const std::byte> bytes, const std::string& dtype = "F32") {
+  return {.name = name, .dtype = dtype, .shape = std::move(shape), .bytes = bytes, .pieces = {}};
+}
+
+/// A table of the heads' state, worker after worker; `health` sees what is written.
+SafetensorsEntry table_entry(const std::string& name, Workers& workers, Tensor Head::State::*member,
+                             RowHealth& health) {
+  std::int64_t rows = 0;
+  for (const auto& worker : workers) rows += (worker->state().*member).shape[0];
+  const auto pieces = [&workers, member, &health](const ByteSink& sink) {
+    std::vector<float> block(static_cast<std::size_t>(kRowsAtOnce * health.columns()));
+    for (const auto& worker : workers) {
+      const Tensor table = worker->state().*member;
+      for (std::int64_t begin = 0; begin < table.shape[0]; begin += kRowsAtOnce) {
+        const std::int64_t count = std::min(kRowsAtOnce, table.shape[0] - begin);
+        const auto values =
+            std::span(block).first(static_cast<std::size_t>(count * health.columns()));
+        copy_rows_to_host(worker->ops(), values.data(), row_range(table, begin, count));
+        health.add(values);
+        sink(std::as_bytes(values));
+      }
+    }
+  };
   return {.name = name,
           .dtype = "F32",
-          .shape = std::move(shape),
-          .bytes = std::as_bytes(std::span(values))};
+          .shape = {rows, health.columns()},
+          .bytes = {},
+          .pieces = pieces};
 }
 
 }  // namespace
 
-HeadStepInput read_head_step(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
-  const auto& embeddings = matrix(file, "embeddings", "F32 [N, D]");
-  const std::int64_t d = embeddings.shape[1];
-  const auto& centres = matrix(file, "centres", "F32 [C, " + std::to_string(d) + "]");
-  HeadStepInput in{.samples = embeddings.shape[0], .classes = centres.shape[0], .dimension = d};
-  in.embeddings = floats(file, "embeddings", {in.samples, d});
-  in.centres = floats(file, "centres", {in.classes, d});
-  const auto& labels = file.at("labels");
-  if (labels.dtype != "I64" || labels.shape != std::vector<std::int64_t>{in.samples}) {
-    refuse(path, "labels", labels, "I64 " + text_of({in.samples}));
-  }
-  in.labels.resize(static_cast<std::size_t>(in.samples));
-  std::memcpy(in.labels.data(), labels.bytes.data(), labels.bytes.size());
-  if (file.tensors().contains("momentum")) {
-    in.momentum = floats(file, "momentum", {in.classes, d});
-  }
-  if (file.tensors().contains("second")) in.second = floats(file, "second", {in.classes, d});
-  return in;
+void check_replay(const HeadStepInput& input, const ReplayOptions& options) {
+  check(options.workers >= 1 && options.step >= 1, "replay: workers and steps count from 1");
+  if (input.rows >= options.workers) return;
+  throw InputError(input.path().string() + ": centres has " + std::to_string(input.rows) +
+                   " rows, fewer than the " + std::to_string(options.workers) +
+                   " workers that would share them: lower --workers");
 }
 
-HeadStepOutput make_head_step_output(const HeadStepInput& input, const JobConfig& job) {
-  HeadStepOutput output;
-  output.d_embeddings.resize(input.embeddings.size());
-  output.centres.resize(input.centres.size());
-  output.momentum.resize(input.centres.size());
-  if (job.optimizer == OptimizerKind::kAdamW) output.second.resize(input.centres.size());
-  return output;
-}
+ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& options,
+                              const std::filesystem::path& out) {
+  check_replay(input, options);
+  Workers workers = run_workers(input, options);
 
-void write_head_step(const std::filesystem::path& path, const HeadStepInput& input,
-                     const HeadStepOutput& output) {
-  const std::vector<float> loss{static_cast<float>(output.loss)};
-  const std::vector<std::int64_t> table{input.classes, input.dimension};
+  const std::int64_t d = input.dimension;
+  ReplayResult result{.loss = workers[0]->loss(),
+                      .d_embeddings = RowHealth(d),
+                      .centres = RowHealth(d),
+                      .momentum = RowHealth(d),
+                      .second = RowHealth(d)};
+  const std::vector<float> loss{static_cast<float>(result.loss)};
+  const std::vector<float>& gradients = workers[0]->d_embeddings();
+  result.d_embeddings.add(gradients);
   std::vector<SafetensorsEntry> entries{
-      entry("loss", loss, {1}),
-      entry("d_embeddings", output.d_embeddings, {input.samples, input.dimension}),
-      entry("centres", output.centres, table), entry("momentum", output.momentum, table)};
-  if (!output.second.empty()) entries.push_back(entry("second", output.second, table));
-  write_safetensors(path, entries);
-}
-
-void replay_head_step(Ops& ops, Comm& comm, const JobConfig& job, std::int64_t step,
-                      const HeadStepInput& input, HeadStepOutput& output) {
-  HeadOptions options = head_options(job);
-  options.classes = input.classes;
-  options.embedding_size = input.dimension;
-  options.gradient_acc = 1;
-  const auto head = make_head(ops, comm, options);
-  const Head::State state = head->state();
-  const std::int64_t first = head->shard().begin * input.dimension;
-  copy_rows_to_device(ops, state.centres, input.centres.data() + first);
-  if (!input.momentum.empty()) {
-    copy_rows_to_device(ops, state.momentum, input.momentum.data() + first);
+      entry("loss", {1}, std::as_bytes(std::span(loss))),
+      entry("d_embeddings", {input.samples, d}, std::as_bytes(std::span(gradients))),
+      table_entry("centres", workers, &Head::State::centres, result.centres),
+      table_entry("momentum", workers, &Head::State::momentum, result.momentum)};
+  if (workers[0]->state().second) {
+    entries.push_back(table_entry("second", workers, &Head::State::second, result.second));
   }
-  if (state.second && !input.second.empty()) {
-    copy_rows_to_device(ops, state.second, input.second.data() + first);
+  if (!input.classes.empty()) {
+    entries.push_back(
+        entry("classes", {input.rows}, std::as_bytes(std::span(input.classes)), "I64"));
   }
-  head->state_changed();
-
-  const Shape shape{input.samples, input.dimension};
-  const auto embeddings = ops.allocate(input.embeddings.size() * sizeof(float));
-  const Tensor x(embeddings->data(), DType::kFloat32, shape);
-  ops.copy_to_device(x, input.embeddings.data());
-  const ActiveCentres active = head->sample(input.labels, step);
-  const HeadResult result = head->run({.all_embeddings = x,
-                                       .all_labels = input.labels,
-                                       .active = active,
-                                       .lr = job.lr,
-                                       .update = step});
-  comm.all_reduce_sum(result.d_embeddings);
-  copy_rows_to_host(ops, output.centres.data() + first, state.centres);
-  copy_rows_to_host(ops, output.momentum.data() + first, state.momentum);
-  if (state.second) copy_rows_to_host(ops, output.second.data() + first, state.second);
-  if (comm.rank() != 0) return;
-  output.loss = result.loss;
-  ops.copy_to_host(output.d_embeddings.data(), result.d_embeddings);
+  write_safetensors(out, entries);
+  return result;
 }
 
 }  // namespace pfc

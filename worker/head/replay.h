@@ -3,44 +3,33 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <vector>
 
 #include "common/config.h"
-#include "kernels/ops.h"
-#include "worker/comm/comm.h"
+#include "worker/head/row_health.h"
+#include "worker/head/step_file.h"
 
 namespace pfc {
 
-/// What a head step reads: a safetensors file with `embeddings` [N, D] F32, `labels` [N] I64,
-/// `centres` [C, D] F32 and, where they are not zeros, `momentum` [C, D] F32 (SGD's velocity or
-/// AdamW's m) and `second` [C, D] F32 (AdamW's v).
-struct HeadStepInput {
-  std::int64_t samples = 0, classes = 0, dimension = 0;
-  std::vector<float> embeddings;
-  std::vector<std::int64_t> labels;
-  std::vector<float> centres;
-  std::vector<float> momentum, second;  ///< empty: zeros
+struct ReplayOptions {
+  JobConfig job;          ///< margin, sampling and optimizer; lr is that of the step
+  std::int64_t step = 1;  ///< optimizer step: keys the sampling, counts AdamW's updates
+  int workers = 1;        ///< threads of this process, each with its shard of the rows
 };
 
-/// Throws InputError that names file and tensor, with the shape found and expected.
-HeadStepInput read_head_step(const std::filesystem::path& path);
-
-/// What it gives: written as `loss` [1], `d_embeddings` [N, D], `centres`, `momentum` and, for
-/// AdamW, `second` [C, D] after the update, all F32.
-struct HeadStepOutput {
+struct ReplayResult {
   double loss = 0;
-  std::vector<float> d_embeddings, centres, momentum, second;
+  RowHealth d_embeddings, centres, momentum, second;  ///< second has no rows for SGD
 };
 
-/// Memory for the output of all workers.
-HeadStepOutput make_head_step_output(const HeadStepInput& input, const JobConfig& job);
-void write_head_step(const std::filesystem::path& path, const HeadStepInput& input,
-                     const HeadStepOutput& output);
+/// Throws InputError when there are fewer rows than workers.
+void check_replay(const HeadStepInput& input, const ReplayOptions& options);
 
-/// Optimizer step `step` (from 1) as this worker does it, with the job's margin, sampling and
-/// optimizer options; learning rate job.lr. Writes its own centres into `output`, and rank 0 loss
-/// and d_embeddings: the workers of `comm` may be threads that share one output.
-void replay_head_step(Ops& ops, Comm& comm, const JobConfig& job, std::int64_t step,
-                      const HeadStepInput& input, HeadStepOutput& output);
+/// Writes `loss` [1], `d_embeddings` [N, D] and, after the update, `centres`, `momentum` and for
+/// AdamW `second` [R, D], all F32, and `classes` where the input has it; all rows of such an input
+/// are active. Gradients are times 1 / gradient_acc, as those of one micro-batch; the centres move
+/// by them alone. When the loss is not finite nothing moves, and d_embeddings are NaN. Throws what
+/// check_replay() throws, InputError when the device is not here, and StorageError.
+ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& options,
+                              const std::filesystem::path& out);
 
 }  // namespace pfc

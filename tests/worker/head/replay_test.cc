@@ -1,89 +1,187 @@
+// From step to file to step: what a worker writes is enough to do its step again.
 #include "worker/head/replay.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
-#include <string>
 
 #include "common/error.h"
-#include "common/safetensors.h"
 #include "kernels/make_ops.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_comm.h"
+#include "tests/worker/head/head_job.h"
+#include "tests/worker/head/relative_error.h"
 
 namespace pfc::testing {
 namespace {
 
+using std::filesystem::path;
 using ::testing::HasSubstr;
+
+constexpr std::int64_t kSamples = 12, kClasses = 500, kDimension = 16;
+
+std::vector<float> values_of(const SafetensorsFile& file, const std::string& name) {
+  const auto values = file.float32(name, file.at(name).shape);
+  return {values.begin(), values.end()};
+}
 
 class HeadReplay : public ::testing::Test {
  protected:
-  void write(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape) {
-    std::int64_t elements = 1;
-    for (const std::int64_t size : shape) elements *= size;
-    bytes_[name].resize(static_cast<std::size_t>(elements) * (dtype == "I64" ? 8 : 4));
-    entries_.push_back({name, dtype, std::move(shape), bytes_[name]});
-  }
-  [[nodiscard]] std::string refusal() {
-    write_safetensors(path_, entries_);
-    return message_of<InputError>([&] { static_cast<void>(read_head_step(path_)); });
+  HeadReplay() {
+    job_.margin_scale = 16;
+    job_.sample_rate = 0.2;
+    job_.lr = 0.05;
   }
 
-  TemporaryFolder folder_;
-  const std::filesystem::path path_ = folder_.path() / "step.safetensors";
-  std::map<std::string, std::vector<std::byte>> bytes_;
-  std::vector<SafetensorsEntry> entries_;
+  /// Takes a few steps with `workers`; each writes its part of the last before taking it.
+  void train(int workers, std::int64_t steps = 3) {
+    std::filesystem::remove_all(parts_);
+    std::filesystem::create_directory(parts_);
+    HeadOptions options = head_options(job_);
+    options.classes = kClasses;
+    options.embedding_size = kDimension;
+    run_ranks(workers, [&](Comm& comm) {
+      const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+      const auto head = make_head(*ops, comm, options);
+      for (std::int64_t i = 1; i <= steps; ++i) take_step(*ops, comm, *head, i, i == steps);
+    });
+    step_ = steps;
+  }
+
+  [[nodiscard]] HeadStepInput parts() const { return read_head_step(std::vector{parts_}); }
+  ReplayResult replay(int workers) {
+    return replay_head_step(parts(), {.job = job_, .step = step_, .workers = workers}, out_);
+  }
+
+  JobConfig job_;
+  MicroBatch batch_ = random_batch(kSamples, kClasses, kDimension, 3);
+  double loss_ = 0;  // of the last step, as trained
+  const TemporaryFolder folder_;
+  const path parts_ = folder_ / "parts", out_ = folder_ / "out.safetensors";
+  std::int64_t step_ = 0;
+
+ private:
+  void take_step(Ops& ops, Comm& comm, Head& head, std::int64_t number, bool last) {
+    std::vector<float> embeddings = batch_.embeddings;
+    const ActiveCentres active = head.sample(batch_.labels, number);
+    const Head::Step step{.all_embeddings = Tensor(embeddings.data(), {kSamples, kDimension}),
+                          .all_labels = batch_.labels,
+                          .active = active,
+                          .lr = job_.lr,
+                          .update = number};
+    if (last) {
+      write_head_step_part(parts_ / ("part-" + std::to_string(comm.rank()) + ".safetensors"), ops,
+                           head,
+                           {.step = step,
+                            .job = to_json(job_),
+                            .rank = comm.rank(),
+                            .world_size = comm.size(),
+                            .not_finite = "the loss"});
+    }
+    const HeadResult result = head.run(step);
+    if (last && comm.rank() == 0) loss_ = result.loss;
+  }
 };
 
-TEST_F(HeadReplay, NamesAMissingTensor) {
-  write("embeddings", "F32", {3, 8});
-  write("labels", "I64", {3});
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("step.safetensors"), HasSubstr("centres")));
+TEST_F(HeadReplay, OfThePartsOfAllWorkersGivesTheLossOfTheJob) {
+  for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    job_.optimizer = optimizer;
+    train(3);
+    EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
+    EXPECT_NEAR(replay(4).loss, loss_, 1e-6 * loss_);
+  }
 }
 
-TEST_F(HeadReplay, NamesATensorOfAWrongShapeOrType) {
-  write("embeddings", "F32", {3, 8});
-  write("centres", "F32", {10, 7});
-  write("labels", "I64", {3});
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("centres"), HasSubstr("[10, 7]"), HasSubstr("[10, 8]")));
-  entries_.clear();
-  write("embeddings", "F32", {3, 8});
-  write("centres", "F32", {10, 8});
-  write("labels", "F32", {3});
-  EXPECT_THAT(refusal(), HasSubstr("labels is F32 [3], expected I64 [3]"));
+TEST_F(HeadReplay, MovesTheRowsAsTheJobWouldHave) {
+  job_.optimizer = OptimizerKind::kAdamW;
+  train(3);
+  replay(2);
+  const HeadStepInput before = parts();
+  ASSERT_GT(before.rows, 50);
+  ASSERT_LT(before.rows, 200);
+
+  train(1, 4);  // the next step's part holds the rows after this one
+  const HeadStepInput next = parts();
+  const SafetensorsFile after(out_);
+  std::size_t compared = 0;
+  for (const char* name : {"centres", "momentum", "second"}) {
+    const std::vector<float> replayed = values_of(after, name);
+    const std::vector<float> trained = values_of(next.files[0], name);
+    for (std::size_t i = 0; i < before.classes.size(); ++i) {
+      const auto found = std::ranges::find(next.classes, before.classes[i]);
+      if (found == next.classes.end()) continue;
+      const auto row = static_cast<std::size_t>(found - next.classes.begin());
+      const auto rows_of = [&](const std::vector<float>& table, std::size_t at) {
+        const float* begin = table.data() + at * kDimension;
+        return std::vector<float>(begin, begin + kDimension);
+      };
+      EXPECT_LT(relative_error(rows_of(replayed, i), rows_of(trained, row)), 1e-4) << name;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 30u);
 }
 
 TEST_F(HeadReplay, WritesTheSameStepForAnyNumberOfWorkers) {
-  const HeadStepInput input{.samples = 2,
-                            .classes = 5,
-                            .dimension = 2,
-                            .embeddings = {1, 0, 0.5f, 2},
-                            .labels = {4, 1},
-                            .centres = {1, 2, -1, 1, 0.5f, 0.25f, 3, -1, 1, 0},
-                            .momentum = std::vector<float>(10, 0.1f),
-                            .second = {}};
-  const JobConfig job;
-  const auto centres_of = [&](int workers) {
-    HeadStepOutput output = make_head_step_output(input, job);
-    run_ranks(workers, [&](Comm& comm) {
-      const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
-      replay_head_step(*ops, comm, job, 1, input, output);
-    });
-    write_head_step(path_, input, output);
-    const SafetensorsFile file(path_);
-    EXPECT_EQ(file.at("loss").shape, std::vector<std::int64_t>{1});
-    EXPECT_EQ(file.at("d_embeddings").shape, (std::vector<std::int64_t>{2, 2}));
-    EXPECT_EQ(file.at("momentum").shape, (std::vector<std::int64_t>{5, 2}));
-    return output.centres;
-  };
-  const std::vector<float> one = centres_of(1);
-  const std::vector<float> three = centres_of(3);
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    EXPECT_NEAR(three[i], one[i], 1e-6);
-    EXPECT_NE(one[i], input.centres[i]);
+  train(2);
+  replay(1);
+  const SafetensorsFile one(out_);
+  EXPECT_EQ(one.at("loss").shape, std::vector<std::int64_t>{1});
+  EXPECT_EQ(one.at("d_embeddings").shape, (std::vector<std::int64_t>{kSamples, kDimension}));
+  EXPECT_EQ(one.at("classes").dtype, "I64");
+  std::map<std::string, std::vector<float>> want;
+  for (const char* name : {"loss", "d_embeddings", "centres", "momentum"}) {
+    want[name] = values_of(one, name);
   }
+  EXPECT_FALSE(one.tensors().contains("second"));
+  replay(3);
+  const SafetensorsFile three(out_);
+  for (const auto& [name, values] : want) {
+    EXPECT_LT(relative_error(values_of(three, name), values), 1e-5) << name;
+  }
+}
+
+TEST_F(HeadReplay, ScalesGradientsAsThoseOfAMicroBatch) {
+  train(1);
+  const double whole = replay(1).d_embeddings.norm();
+  job_.gradient_acc = 4;
+  EXPECT_NEAR(replay(1).d_embeddings.norm(), whole / 4, 1e-6 * whole);
+}
+
+TEST_F(HeadReplay, OfALossThatIsNotFiniteMovesNothingAndSaysWhere) {
+  batch_.embeddings[5 * kDimension + 2] = std::numeric_limits<float>::quiet_NaN();
+  train(2, 1);
+  EXPECT_FALSE(std::isfinite(loss_));
+  const ReplayResult result = replay(2);
+  EXPECT_TRUE(std::isnan(result.loss));
+  EXPECT_EQ(result.d_embeddings.not_finite(), kSamples * kDimension);
+  EXPECT_EQ(result.centres.not_finite(), 0);
+  const SafetensorsFile after(out_);
+  const std::vector<float> rows = values_of(after, "centres");
+  std::size_t at = 0;
+  parts().centres.each_stretch({0, parts().rows}, [&](std::span<const float> before, auto) {
+    for (const float x : before) EXPECT_EQ(rows[at++], x);
+  });
+}
+
+TEST_F(HeadReplay, NeedsARowAWorker) {
+  job_.sample_rate = 0;
+  batch_.labels.assign(kSamples, 7);
+  train(1);
+  EXPECT_THAT(message_of<InputError>([&] { replay(2); }),
+              AllOf(HasSubstr("1 rows"), HasSubstr("2 workers")));
+}
+
+TEST_F(HeadReplay, NamesAFileThatItCannotWrite) {
+  train(1);
+  const ReplayOptions options{.job = job_};
+  EXPECT_THAT(message_of<StorageError>(
+                  [&] { replay_head_step(parts(), options, folder_ / "no" / "out.safetensors"); }),
+              HasSubstr("out.safetensors"));
 }
 
 }  // namespace

@@ -1,0 +1,150 @@
+// pfcctl replay: one step again, from the file that a worker left when it went wrong.
+#include "worker/head/replay.h"
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+using std::filesystem::path;
+
+struct ReplayFlags {
+  std::vector<path> in;
+  path out;
+  std::vector<std::string> overrides;
+  std::int64_t step = 0;  ///< 0: as the file says
+  int workers = 1;
+};
+
+void check_out(const ReplayFlags& flags, const HeadStepInput& input) {
+  const path folder = flags.out.has_parent_path() ? flags.out.parent_path() : path(".");
+  if (!std::filesystem::is_directory(folder)) {
+    throw InputError("--out " + flags.out.string() + ": there is no folder " + folder.string());
+  }
+  std::error_code absent;
+  for (const SafetensorsFile& file : input.files) {
+    if (std::filesystem::equivalent(file.path(), flags.out, absent)) {
+      throw InputError("--out " + flags.out.string() + ": this is a file of --in");
+    }
+  }
+}
+
+ReplayOptions options_of(const ReplayFlags& flags, const HeadStepInput& input) {
+  nlohmann::json keys = input.job;
+  const JobConfig recorded = parse_job(keys, input.path().string() + ": metadata job");
+  apply_overrides(keys, flags.overrides);
+  const JobConfig job = parse_job(keys, "--set");
+  if (!input.classes.empty() && job.sample_rate != recorded.sample_rate) {
+    throw InputError("--set sample_rate: " + input.path().string() +
+                     " holds the rows that were sampled and no others; leave it as it is");
+  }
+  return {.job = job, .step = flags.step > 0 ? flags.step : input.step, .workers = flags.workers};
+}
+
+std::string bad_rows(const RowHealth& health, const char* row_name,
+                     const std::vector<std::int64_t>& classes) {
+  if (health.not_finite() == 0) return "-";
+  const std::int64_t row = health.first_bad_row();
+  std::string text =
+      std::to_string(health.not_finite()) + ", first in " + row_name + " " + std::to_string(row);
+  if (!classes.empty())
+    text += " (class " + std::to_string(classes[static_cast<std::size_t>(row)]) + ")";
+  return text;
+}
+
+void show_head() {
+  std::printf("%-20s %-18s %-40s %s\n", "", "shape", "not finite", "length of rows");
+}
+
+void show(const char* name, const RowHealth& health, const char* row_name,
+          const std::vector<std::int64_t>& classes = {}) {
+  const std::string shape =
+      std::to_string(health.rows()) + " x " + std::to_string(health.columns());
+  std::printf("%-20s %-18s %-40s ", name, shape.c_str(),
+              bad_rows(health, row_name, classes).c_str());
+  if (std::isfinite(health.shortest())) {
+    std::printf("%.4g .. %.4g\n", health.shortest(), health.longest());
+  } else {
+    std::printf("-\n");
+  }
+}
+
+void show(const char* name, const RowTable& table, const char* row_name,
+          const std::vector<std::int64_t>& classes = {}) {
+  if (table.pieces.empty()) return;
+  RowHealth health(table.columns);
+  for (const std::span<const float> piece : table.pieces) health.add(piece);
+  show(name, health, row_name, classes);
+}
+
+void show_input(const HeadStepInput& input, const ReplayOptions& options) {
+  std::printf("step %lld, lr %g, %d worker%s", static_cast<long long>(options.step), options.job.lr,
+              options.workers, options.workers == 1 ? "" : "s");
+  std::printf(input.story.empty() ? "\n" : "; %s\n", input.story.c_str());
+  show_head();
+  show("embeddings", RowTable{input.dimension, {input.embeddings}}, "sample");
+  show("centres", input.centres, "row", input.classes);
+  show("momentum", input.momentum, "row", input.classes);
+  show("second", input.second, "row", input.classes);
+  show("job's d_embeddings", input.job_d_embeddings, "sample");
+}
+
+void show_result(const ReplayResult& result, const HeadStepInput& input) {
+  std::printf("\nafter the step: loss %.9g, |d_embeddings| %.6g\n", std::abs(result.loss),
+              result.d_embeddings.norm());
+  if (!std::isfinite(result.loss)) std::printf("nothing has moved, as the loss is not finite\n");
+  show_head();
+  show("d_embeddings", result.d_embeddings, "sample");
+  show("centres", result.centres, "row", input.classes);
+  show("momentum", result.momentum, "row", input.classes);
+  if (result.second.rows() > 0) show("second", result.second, "row", input.classes);
+}
+
+void run_head(const ReplayFlags& flags) {
+  const HeadStepInput input = read_head_step(flags.in);
+  check_out(flags, input);
+  const ReplayOptions options = options_of(flags, input);
+  check_replay(input, options);
+  show_input(input, options);
+  std::fflush(stdout);  // the step may take a while
+  show_result(replay_head_step(input, options, flags.out), input);
+}
+
+void add_head(CLI::App& replay) {
+  const auto flags = std::make_shared<ReplayFlags>();  // owned by the verb's callback
+  CLI::App* verb = replay.add_subcommand("head", "One step of the sharded margin softmax");
+  verb->add_option("--in", flags->in, "The step's file, or the folder with all workers' parts")
+      ->required();
+  verb->add_option("--out", flags->out, "File for loss, d_embeddings and the moved centres")
+      ->required();
+  verb->add_option("--workers", flags->workers, "Workers to share the rows, as threads here")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  verb->add_option("--set", flags->overrides, "key=value of the job file; repeatable");
+  verb->add_option("--step", flags->step, "Optimizer step; without it, as the file says")
+      ->check(CLI::PositiveNumber);
+  verb->footer(
+      "Says what in the file is not finite, runs the step, and writes what it gives\n"
+      "(docs/replay.md). Examples:\n"
+      "  pfcctl replay head --in out/not-finite-step-000000012 --out /tmp/after.safetensors\n"
+      "  pfcctl replay head --in x.safetensors --out y.safetensors --set lr=0.01 --workers 2");
+  verb->callback([flags] { run_head(*flags); });
+}
+
+}  // namespace
+
+void add_replay_verb(CLI::App& pfcctl) {
+  CLI::App* replay = pfcctl.add_subcommand("replay", "Runs a step again from its file");
+  replay->require_subcommand(1);
+  add_head(*replay);
+}
+
+}  // namespace pfc

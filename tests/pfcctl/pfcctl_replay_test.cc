@@ -1,0 +1,140 @@
+// pfcctl replay head as a person meets it. What a step gives is tested in tests/worker/head and
+// tests/reference.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/safetensors.h"
+#include "tests/pfcctl/run_pfcctl.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class PfcctlReplay : public testing::Test {
+ protected:
+  PfcctlReplay() {
+    for (std::size_t i = 0; i < embeddings_.size(); ++i) {
+      embeddings_[i] = std::sin(static_cast<float>(i));
+    }
+    for (std::size_t i = 0; i < centres_.size(); ++i) {
+      centres_[i] = std::cos(static_cast<float>(i));
+    }
+  }
+
+  /// Three samples, five classes; only rows of classes_ when there are some.
+  void write(const std::map<std::string, std::string>& metadata = {}) const {
+    std::vector<SafetensorsEntry> entries{
+        {"embeddings", "F32", {3, 4}, std::as_bytes(std::span(embeddings_)), {}},
+        {"labels", "I64", {3}, std::as_bytes(std::span(labels_)), {}},
+        {"centres", "F32", {5, 4}, std::as_bytes(std::span(centres_)), {}}};
+    if (!classes_.empty()) {
+      entries.push_back({"classes", "I64", {5}, std::as_bytes(std::span(classes_)), {}});
+    }
+    write_safetensors(in_, entries, metadata);
+  }
+
+  [[nodiscard]] Ran replay(const std::string& more = "") const {
+    return pfcctl("replay head --in " + in_.string() + " --out " + out_.string() + " " + more);
+  }
+
+  /// One line with these words, exit code 2, nothing written.
+  void expect_refused(const std::string& arguments, const std::string& words) const {
+    const Ran ran = pfcctl("replay head " + arguments);
+    EXPECT_EQ(ran.status, 2) << arguments << ": " << ran.output;
+    EXPECT_THAT(ran.output, AllOf(StartsWith("pfcctl: "), HasSubstr(words)));
+    EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1) << ran.output;
+    EXPECT_FALSE(std::filesystem::exists(out_));
+  }
+  void expect_setting_refused(const std::string& setting, const std::string& words) const {
+    expect_refused("--in " + in_.string() + " --out " + out_.string() + " " + setting, words);
+  }
+
+  const TemporaryFolder folder_;
+  const std::filesystem::path in_ = folder_ / "in.safetensors", out_ = folder_ / "out.safetensors";
+  std::vector<float> embeddings_ = std::vector<float>(12), centres_ = std::vector<float>(20);
+  std::vector<std::int64_t> labels_{4, 0, 4}, classes_;
+};
+
+TEST_F(PfcctlReplay, SaysWhatItReadAndWhatCameOut) {
+  write();
+  const Ran ran = replay("--workers 2 --step 7 --set lr=0.25");
+  EXPECT_EQ(ran.status, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("step 7, lr 0.25, 2 workers"));
+  EXPECT_THAT(ran.output, HasSubstr("3 x 4"));
+  EXPECT_THAT(ran.output, HasSubstr("loss "));
+  EXPECT_THAT(ran.output, HasSubstr("|d_embeddings| "));
+  const SafetensorsFile out(out_);
+  for (const char* name : {"loss", "d_embeddings", "centres", "momentum"}) {
+    EXPECT_TRUE(out.tensors().contains(name)) << name;
+  }
+}
+
+TEST_F(PfcctlReplay, NamesTheRowThatIsNotFinite) {
+  centres_[9] = std::numeric_limits<float>::quiet_NaN();
+  embeddings_[4] = std::numeric_limits<float>::infinity();
+  labels_ = {400, 100, 400};
+  classes_ = {100, 200, 300, 400, 500};
+  write({{"not_finite", "the loss"}, {"loss", "nan"}, {"rows", "before the update"}});
+  const Ran ran = replay();
+  EXPECT_EQ(ran.status, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("in the job the loss was not finite (loss nan)"));
+  EXPECT_THAT(ran.output, HasSubstr("1, first in sample 1"));
+  EXPECT_THAT(ran.output, HasSubstr("1, first in row 2 (class 300)"));
+  EXPECT_THAT(ran.output, HasSubstr("loss nan"));
+}
+
+TEST_F(PfcctlReplay, RefusesSettingsThatMakeNoSense) {
+  write();
+  expect_setting_refused("--set sample_rate=1.5", "sample_rate: expected a number from 0 to 1");
+  expect_setting_refused("--set sample_rate=-0.1", "sample_rate: expected a number from 0 to 1");
+  expect_setting_refused("--set margin_scale=0", "margin_scale: expected a number above 0");
+  expect_setting_refused("--set margin_scale=-64", "margin_scale: expected a number above 0");
+  expect_setting_refused("--set margin_list=[1,0.5]", "three numbers");
+  expect_setting_refused("--set margin_scal=8", "did you mean \"margin_scale\"?");
+  expect_setting_refused("--set lr", "expected key=value");
+  expect_setting_refused("--workers 6", "5 rows, fewer than the 6 workers");
+  expect_setting_refused("--workers 0", "--workers");
+  expect_setting_refused("--step 0", "--step");
+}
+
+TEST_F(PfcctlReplay, KeepsTheSampleOfAFileThatHoldsNoOtherRows) {
+  classes_ = {0, 2, 3, 4, 8};
+  write({{"job", R"({"sample_rate": 0.1})"}});
+  expect_setting_refused("--set sample_rate=0.5", "rows that were sampled");
+  EXPECT_EQ(replay("--set sample_rate=0.1").status, 0);
+}
+
+TEST_F(PfcctlReplay, NamesAJobOfTheFileThatItCannotTake) {
+  write({{"job", R"({"sample_rate": 7})"}});
+  expect_setting_refused("", "in.safetensors: metadata job: sample_rate");
+}
+
+TEST_F(PfcctlReplay, RefusesPathsThatAreNotThere) {
+  write();
+  const std::string in = "--in " + in_.string(), nowhere = (folder_ / "nowhere").string();
+  expect_refused("--in " + nowhere + " --out " + out_.string(), nowhere);
+  expect_refused(in + " --out " + nowhere + "/y.safetensors", "there is no folder " + nowhere);
+  const Ran ran = pfcctl("replay head " + in + " --out " + in_.string());
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_THAT(ran.output, HasSubstr("this is a file of --in"));
+}
+
+TEST_F(PfcctlReplay, RefusesALabelThatNoRowOwns) {
+  labels_[1] = 5;
+  write();
+  expect_setting_refused("", "label 5 of sample 1");
+}
+
+}  // namespace
+}  // namespace pfc

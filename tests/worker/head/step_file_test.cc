@@ -1,0 +1,201 @@
+#include "worker/head/step_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc::testing {
+namespace {
+
+using std::filesystem::path;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Writes step files of zeros, but for labels and classes, and reads them.
+class HeadStepFile : public ::testing::Test {
+ protected:
+  void floats(const std::string& name, std::vector<std::int64_t> shape, float value = 0) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : shape) elements *= size;
+    const std::vector<float> values(static_cast<std::size_t>(elements), value);
+    tensor(name, "F32", std::move(shape), std::as_bytes(std::span(values)));
+  }
+  void integers(const std::string& name, const std::vector<std::int64_t>& values) {
+    tensor(name, "I64", {static_cast<std::int64_t>(values.size())},
+           std::as_bytes(std::span(values)));
+  }
+  /// What has been said of the file so far.
+  path write(const std::string& name = "step.safetensors") {
+    write_safetensors(folder_ / name, entries_, metadata_);
+    entries_.clear();
+    bytes_.clear();
+    metadata_.clear();
+    return folder_ / name;
+  }
+  /// A part of a step of three samples of classes 4, 9 and 4.
+  path part(const std::string& name, const std::vector<std::int64_t>& classes, float centre = 0) {
+    floats("embeddings", {3, 8});
+    integers("labels", {4, 9, 4});
+    floats("centres", {static_cast<std::int64_t>(classes.size()), 8}, centre);
+    integers("classes", classes);
+    return write(name);
+  }
+
+  static std::string refusal(const std::vector<path>& paths) {
+    return message_of<InputError>([&] { static_cast<void>(read_head_step(paths)); });
+  }
+
+  const TemporaryFolder folder_;
+  std::map<std::string, std::string> metadata_;
+
+ private:
+  void tensor(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape,
+              std::span<const std::byte> bytes) {
+    bytes_[name] = {bytes.begin(), bytes.end()};
+    entries_.push_back({name, dtype, std::move(shape), bytes_[name], {}});
+  }
+  std::map<std::string, std::vector<std::byte>> bytes_;
+  std::vector<SafetensorsEntry> entries_;
+};
+
+TEST_F(HeadStepFile, NamesAMissingTensor) {
+  floats("embeddings", {3, 8});
+  integers("labels", {0, 1, 2});
+  EXPECT_THAT(refusal({write()}), AllOf(HasSubstr("step.safetensors"), HasSubstr("'centres'")));
+  floats("embeddings", {3, 8});
+  floats("centres", {3, 8});
+  EXPECT_THAT(refusal({write()}), AllOf(HasSubstr("step.safetensors"), HasSubstr("'labels'")));
+}
+
+TEST_F(HeadStepFile, NamesATensorOfAWrongShapeOrType) {
+  floats("embeddings", {3, 8});
+  floats("centres", {10, 7});
+  integers("labels", {0, 1, 2});
+  EXPECT_THAT(refusal({write()}), HasSubstr("centres is F32 [10, 7], expected F32 [C, 8]"));
+  floats("embeddings", {3, 8});
+  floats("centres", {10, 8});
+  floats("labels", {3});
+  EXPECT_THAT(refusal({write()}), HasSubstr("labels is F32 [3], expected I64 [3]"));
+  floats("embeddings", {3, 8});
+  floats("centres", {10, 8});
+  integers("labels", {0, 1});
+  EXPECT_THAT(refusal({write()}), HasSubstr("labels is I64 [2], expected I64 [3]"));
+  floats("embeddings", {3, 8});
+  floats("centres", {10, 8});
+  floats("momentum", {9, 8});
+  integers("labels", {0, 1, 2});
+  EXPECT_THAT(refusal({write()}),
+              AllOf(HasSubstr("momentum"), HasSubstr("[9, 8]"), HasSubstr("[10, 8]")));
+  floats("embeddings", {0, 8});
+  EXPECT_THAT(refusal({write()}), HasSubstr("embeddings is F32 [0, 8], expected F32 [N, D]"));
+}
+
+TEST_F(HeadStepFile, NamesALabelThatNoRowOwns) {
+  for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{10}}) {
+    floats("embeddings", {3, 8});
+    floats("centres", {10, 8});
+    integers("labels", {0, label, 2});
+    EXPECT_THAT(refusal({write()}),
+                AllOf(HasSubstr("label " + std::to_string(label) + " of sample 1"),
+                      HasSubstr("10 classes, from 0")));
+  }
+  EXPECT_THAT(refusal({part("x.safetensors", {3, 4, 5, 7})}),
+              AllOf(HasSubstr("label 9 of sample 1"), HasSubstr("4 classes that classes names")));
+  EXPECT_THAT(refusal({part("x.safetensors", {})}), HasSubstr("label 4 of sample 0"));
+}
+
+TEST_F(HeadStepFile, MergesThePartsOfAllWorkersInTheOrderOfTheirClasses) {
+  const path second = part("b.safetensors", {7, 9}, 2);
+  const path none = part("c.safetensors", {});
+  const path first = part("a.safetensors", {1, 4, 5}, 1);
+  const HeadStepInput by_name = read_head_step(std::vector{second, none, first});
+  const HeadStepInput by_folder = read_head_step(std::vector{folder_.path()});
+  for (const HeadStepInput* in : {&by_name, &by_folder}) {
+    EXPECT_EQ(in->samples, 3);
+    EXPECT_EQ(in->rows, 5);
+    EXPECT_EQ(in->dimension, 8);
+    EXPECT_THAT(in->classes, ElementsAre(1, 4, 5, 7, 9));
+    EXPECT_THAT(in->labels, ElementsAre(1, 4, 1));
+    std::vector<std::pair<std::int64_t, float>> stretches;
+    in->centres.each_stretch({2, 5}, [&](std::span<const float> values, std::int64_t row) {
+      stretches.emplace_back(row, values[0]);
+    });
+    EXPECT_THAT(stretches, ElementsAre(std::pair(2, 1.f), std::pair(3, 2.f)));
+    EXPECT_TRUE(in->momentum.pieces.empty());
+  }
+}
+
+TEST_F(HeadStepFile, TakesClassesInRisingOrderOnly) {
+  EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 9})}),
+              HasSubstr("classes[2] is 9, expected more than 9"));
+  EXPECT_THAT(refusal({part("x.safetensors", {4, 9}), part("y.safetensors", {6, 12})}),
+              AllOf(HasSubstr("class 6"), HasSubstr("class 9")));
+}
+
+TEST_F(HeadStepFile, RefusesPartsOfDifferentSteps) {
+  const path one = part("one.safetensors", {4, 9});
+  floats("embeddings", {3, 8}, 0.5f);
+  integers("labels", {4, 9, 4});
+  floats("centres", {1, 8});
+  integers("classes", {20});
+  EXPECT_THAT(refusal({one, write("two.safetensors")}),
+              AllOf(HasSubstr("two.safetensors: embeddings"), HasSubstr("one.safetensors")));
+}
+
+TEST_F(HeadStepFile, NamesTheRankWhosePartIsMissing) {
+  metadata_ = {{step_file::kRank, "0"}, {step_file::kWorldSize, "2"}};
+  const path zero = part("zero.safetensors", {4, 9});
+  EXPECT_THAT(refusal({zero}), AllOf(HasSubstr("zero.safetensors"), HasSubstr("rank 1"),
+                                     HasSubstr("missing"), HasSubstr("folder")));
+  EXPECT_THAT(refusal({zero, zero}), AllOf(HasSubstr("rank 0"), HasSubstr("given twice")));
+  metadata_ = {{step_file::kRank, "1"}, {step_file::kWorldSize, "3"}};
+  EXPECT_THAT(refusal({zero, part("one.safetensors", {12})}), HasSubstr("not parts of one step"));
+}
+
+TEST_F(HeadStepFile, RefusesAWholeTableBesideOthers) {
+  floats("embeddings", {3, 8});
+  integers("labels", {4, 9, 4});
+  floats("centres", {10, 8});
+  const path whole = write("whole.safetensors");
+  EXPECT_THAT(refusal({whole, part("part.safetensors", {4, 9})}),
+              AllOf(HasSubstr("whole.safetensors"), HasSubstr("classes")));
+}
+
+TEST_F(HeadStepFile, TellsWhatTheJobSaid) {
+  metadata_ = {{step_file::kJob, R"({"lr": 0.1, "margin_scale": 16})"},
+               {step_file::kLr, "0.025"},
+               {step_file::kStep, "12"},
+               {step_file::kNotFinite, "the loss"},
+               {step_file::kLoss, "nan"},
+               {step_file::kRows, step_file::kBefore}};
+  const HeadStepInput in = read_head_step(std::vector{part("x.safetensors", {4, 9})});
+  EXPECT_EQ(in.job, nlohmann::json({{"lr", 0.025}, {"margin_scale", 16}}));
+  EXPECT_EQ(in.step, 12);
+  EXPECT_THAT(in.story, AllOf(HasSubstr("the loss"), HasSubstr("nan"), HasSubstr("before")));
+}
+
+TEST_F(HeadStepFile, RefusesMetadataThatItCannotRead) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {step_file::kJob, "[1]"},  {step_file::kJob, "{"},   {step_file::kStep, "twelve"},
+      {step_file::kStep, "1.5"}, {step_file::kLr, "fast"}, {step_file::kRank, "[]"}};
+  for (const auto& [key, value] : wrong) {
+    metadata_ = {{key, value}};
+    EXPECT_THAT(refusal({part("x.safetensors", {4, 9})}),
+                HasSubstr(std::string("x.safetensors: metadata ") + key));
+  }
+}
+
+TEST_F(HeadStepFile, NamesAFolderWithoutFiles) {
+  EXPECT_THAT(refusal({folder_.path()}),
+              AllOf(HasSubstr(folder_.path().string()), HasSubstr("no *.safetensors")));
+  EXPECT_THAT(refusal({folder_ / "nothing"}), HasSubstr("nothing"));
+}
+
+}  // namespace
+}  // namespace pfc::testing

@@ -1,0 +1,81 @@
+// The file of one head step (docs/replay.md): what a worker writes when a step goes wrong, and what
+// `pfcctl replay head` reads.
+//
+//   embeddings [N, D] F32, labels [N] I64    of all workers
+//   centres [R, D] F32
+//   momentum, second [R, D] F32              optional; missing: zeros
+//   classes [R] I64                          optional: the class of each row, rising, the active
+//                                            rows and no others; missing: row c is class c
+//   d_embeddings [B, D] F32                  optional: what the job made of its part of the batch
+//
+// A job's own file says more in its metadata, all optional: see step_file below.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/safetensors.h"
+#include "worker/head/head.h"
+#include "worker/head/row_table.h"
+
+namespace pfc {
+
+/// Keys of the metadata.
+namespace step_file {
+inline constexpr const char* kJob = "job";    ///< the job file's keys, as JSON
+inline constexpr const char* kStep = "step";  ///< of the optimizer, from 1
+inline constexpr const char* kMicroBatch = "micro_batch";
+inline constexpr const char* kLr = "lr";  ///< of this step
+inline constexpr const char* kRank = "rank";
+inline constexpr const char* kWorldSize = "world_size";
+inline constexpr const char* kNotFinite = "not_finite";  ///< "the loss"
+inline constexpr const char* kLoss = "loss";
+inline constexpr const char* kRows = "rows";  ///< kBefore or kAfter
+inline constexpr const char* kBefore = "before the update";
+inline constexpr const char* kAfter = "after the update";
+}  // namespace step_file
+
+/// What a worker's file holds beside its active rows as they are now.
+struct HeadStepPart {
+  const Head::Step& step;
+  const nlohmann::json& job;
+  Rank rank = 0;
+  int world_size = 1;
+  std::string not_finite;
+  double loss = 0;
+  bool rows_moved = false;  ///< the rows are those after the step's update
+  Tensor d_embeddings;      ///< [B, D] of this worker's samples; null: not made
+};
+
+/// Needs little memory, however many rows there are. Throws StorageError.
+void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& head,
+                          const HeadStepPart& part);
+
+/// A step, of one file or merged from the parts of all workers.
+struct HeadStepInput {
+  std::vector<SafetensorsFile> files;  ///< memory-mapped; the views below are of them
+  std::int64_t samples = 0, rows = 0, dimension = 0;
+  std::span<const float> embeddings;   ///< [N, D]
+  std::vector<std::int64_t> labels;    ///< [N], as rows of the tables
+  std::vector<std::int64_t> classes;   ///< [R]; empty: row c is class c
+  RowTable centres, momentum, second;  ///< [R, D]; momentum, second without pieces: zeros
+  RowTable job_d_embeddings;           ///< [N, D]; without pieces: the file has none
+  nlohmann::json job = nlohmann::json::object();  ///< keys of the job, lr that of the step
+  std::int64_t step = 1;
+  std::string story;  ///< what the job said of the step, one line; empty: nothing
+
+  /// The file, or the first of several.
+  [[nodiscard]] const std::filesystem::path& path() const { return files.front().path(); }
+};
+
+/// Reads files, and all *.safetensors of folders. Throws InputError that names file and tensor,
+/// what was found and what was expected; also for a label that no row owns, and for parts that are
+/// missing, of different steps, or hold the same class.
+HeadStepInput read_head_step(std::span<const std::filesystem::path> paths);
+
+}  // namespace pfc

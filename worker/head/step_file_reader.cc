@@ -1,0 +1,273 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "common/error.h"
+#include "worker/head/step_file.h"
+
+namespace pfc {
+namespace {
+
+using std::filesystem::path;
+using Shape64 = std::vector<std::int64_t>;
+
+/// One file, its tensors checked by themselves.
+struct Part {
+  SafetensorsFile file;
+  std::int64_t samples = 0, rows = 0, dimension = 0;
+  std::span<const float> embeddings, centres, momentum, second, d_embeddings;
+  std::span<const std::int64_t> labels, classes;
+  bool all_classes = true;                 // no tensor `classes`
+  std::int64_t rank = -1, world_size = 0;  // of the metadata
+
+  [[nodiscard]] std::string name() const { return file.path().string(); }
+  [[nodiscard]] bool has(const std::string& tensor) const {
+    return file.tensors().contains(tensor);
+  }
+};
+
+std::vector<path> files_of(std::span<const path> paths) {
+  std::vector<path> files;
+  for (const path& p : paths) {
+    if (!std::filesystem::is_directory(p)) {
+      files.push_back(p);
+      continue;
+    }
+    const std::size_t before = files.size();
+    for (const auto& entry : std::filesystem::directory_iterator(p)) {
+      if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+    }
+    if (files.size() == before) {
+      throw InputError(p.string() + ": no *.safetensors in this folder");
+    }
+  }
+  return files;
+}
+
+std::string text_of(const Shape64& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(size);
+  }
+  return text + "]";
+}
+
+[[noreturn]] void refuse(const SafetensorsFile& file, const std::string& name,
+                         const std::string& expected) {
+  const SafetensorsFile::Tensor& found = file.at(name);
+  throw InputError(file.path().string() + ": " + name + " is " + found.dtype + " " +
+                   text_of(found.shape) + ", expected " + expected);
+}
+
+/// Shape of a float32 matrix with at least `least` rows and one column.
+const Shape64& matrix_shape(const SafetensorsFile& file, const std::string& name,
+                            std::int64_t least, const std::string& expected) {
+  const SafetensorsFile::Tensor& t = file.at(name);
+  const bool fits =
+      t.dtype == "F32" && t.shape.size() == 2 && t.shape[0] >= least && t.shape[1] >= 1;
+  if (!fits) refuse(file, name, expected);
+  return t.shape;
+}
+
+std::span<const std::int64_t> integers(const SafetensorsFile& file, const std::string& name,
+                                       std::int64_t count) {
+  const SafetensorsFile::Tensor& t = file.at(name);
+  if (t.dtype != "I64" || t.shape != Shape64{count}) {
+    refuse(file, name, "I64 " + text_of({count}));
+  }
+  return {reinterpret_cast<const std::int64_t*>(t.bytes.data()), static_cast<std::size_t>(count)};
+}
+
+/// A number of the metadata; `otherwise` where there is none.
+nlohmann::json number(const SafetensorsFile& file, const char* key, nlohmann::json otherwise) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) return otherwise;
+  nlohmann::json value = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  if (!value.is_number() || (otherwise.is_number_integer() && !value.is_number_integer())) {
+    throw InputError(file.path().string() + ": metadata " + key + " is '" +
+                     found->second.substr(0, 40) + "', expected a number");
+  }
+  return value;
+}
+
+void check_rising(const Part& part) {
+  for (std::size_t i = 0; i < part.classes.size(); ++i) {
+    const std::int64_t before = i == 0 ? -1 : part.classes[i - 1];
+    if (part.classes[i] > before) continue;
+    throw InputError(part.name() + ": classes[" + std::to_string(i) + "] is " +
+                     std::to_string(part.classes[i]) + ", expected more than " +
+                     std::to_string(before));
+  }
+}
+
+Part open_part(const path& from) {
+  Part part{.file = SafetensorsFile(from)};
+  const SafetensorsFile& file = part.file;
+  const Shape64& x = matrix_shape(file, "embeddings", 1, "F32 [N, D]");
+  part.samples = x[0];
+  part.dimension = x[1];
+  part.embeddings = file.float32("embeddings", x);
+  part.labels = integers(file, "labels", part.samples);
+  part.all_classes = !part.has("classes");
+  const std::string d = std::to_string(part.dimension) + "]";
+  const Shape64& w = matrix_shape(file, "centres", part.all_classes ? 1 : 0, "F32 [C, " + d);
+  if (w[1] != part.dimension) refuse(file, "centres", "F32 [C, " + d);
+  part.rows = w[0];
+  part.centres = file.float32("centres", w);
+  if (part.has("momentum")) part.momentum = file.float32("momentum", w);
+  if (part.has("second")) part.second = file.float32("second", w);
+  if (!part.all_classes) part.classes = integers(file, "classes", part.rows);
+  if (part.has("d_embeddings")) {
+    const Shape64& g = matrix_shape(file, "d_embeddings", 1, "F32 [B, " + d);
+    part.d_embeddings = file.float32("d_embeddings", Shape64{g[0], part.dimension});
+  }
+  check_rising(part);
+  part.rank = number(file, step_file::kRank, -1).get<std::int64_t>();
+  part.world_size = number(file, step_file::kWorldSize, 0).get<std::int64_t>();
+  return part;
+}
+
+/// Of two files: their tensors `name` hold the same, bit for bit (a NaN equals itself).
+void expect_same(const Part& a, const Part& b, const char* name) {
+  const auto& one = a.file.at(name);
+  const auto& other = b.file.at(name);
+  if (one.shape == other.shape && std::ranges::equal(one.bytes, other.bytes)) return;
+  throw InputError(b.name() + ": " + name + " are not those of " + a.name() +
+                   ": not parts of one step");
+}
+
+void check_complete(std::span<const Part> parts) {
+  const std::int64_t workers = parts.front().world_size;
+  for (const Part& part : parts) {
+    if (part.world_size != workers) {
+      throw InputError(part.name() + ": written by " + std::to_string(part.world_size) +
+                       " workers, " + parts.front().name() + " by " + std::to_string(workers) +
+                       ": not parts of one step; move the older ones away");
+    }
+  }
+  for (std::int64_t rank = 0; rank < workers; ++rank) {
+    const auto of_rank = [&](const Part& part) { return part.rank == rank; };
+    const auto found = std::ranges::count_if(parts, of_rank);
+    if (found == 1) continue;
+    throw InputError(parts.front().name() + ": one of " + std::to_string(workers) +
+                     " parts of a step; that of rank " + std::to_string(rank) + " is " +
+                     (found == 0 ? "missing" : "given twice") +
+                     ": give --in the folder with all parts");
+  }
+}
+
+void check_parts(std::span<const Part> parts) {
+  for (const Part& part : parts) {
+    if (parts.size() > 1 && part.all_classes) {
+      throw InputError(part.name() + ": has no tensor classes, so it is no part of a step; " +
+                       "give --in this file alone");
+    }
+    expect_same(parts.front(), part, "embeddings");
+    expect_same(parts.front(), part, "labels");
+  }
+  check_complete(parts);
+}
+
+/// Those with rows must have the tensor, or none of them.
+RowTable merge(std::span<const Part> parts, std::span<const float> Part::*member,
+               const char* name) {
+  RowTable table{.columns = parts.front().dimension, .pieces = {}};
+  const Part* without = nullptr;
+  for (const Part& part : parts) {
+    if (part.rows == 0) continue;
+    if (!part.has(name)) {
+      without = &part;
+    } else {
+      table.pieces.push_back(part.*member);
+    }
+  }
+  if (without != nullptr && !table.pieces.empty()) {
+    throw InputError(without->name() + ": has no tensor " + name + ", but other parts have");
+  }
+  return table;
+}
+
+void merge_classes(std::span<const Part> parts, HeadStepInput& in) {
+  for (const Part& part : parts) {
+    if (!in.classes.empty() && !part.classes.empty() && part.classes[0] <= in.classes.back()) {
+      throw InputError(part.name() + ": has class " + std::to_string(part.classes[0]) +
+                       ", and another part has class " + std::to_string(in.classes.back()) +
+                       ": parts of one step hold different ranges of classes");
+    }
+    in.classes.insert(in.classes.end(), part.classes.begin(), part.classes.end());
+  }
+}
+
+/// The row of a class; -1: none.
+std::int64_t row_of(std::int64_t c, const HeadStepInput& in, bool all_classes) {
+  if (all_classes) return c >= 0 && c < in.rows ? c : -1;
+  const auto found = std::ranges::lower_bound(in.classes, c);
+  return found != in.classes.end() && *found == c ? found - in.classes.begin() : -1;
+}
+
+void set_labels(const Part& part, HeadStepInput& in) {
+  for (std::size_t i = 0; i < part.labels.size(); ++i) {
+    const std::int64_t row = row_of(part.labels[i], in, part.all_classes);
+    if (row < 0) {
+      throw InputError(part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
+                       std::to_string(i) + " has no row in centres: expected one of the " +
+                       std::to_string(in.rows) +
+                       (part.all_classes ? " classes, from 0" : " classes that classes names"));
+    }
+    in.labels.push_back(row);
+  }
+}
+
+void read_metadata(const SafetensorsFile& file, HeadStepInput& in) {
+  const std::map<std::string, std::string>& metadata = file.metadata();
+  if (const auto job = metadata.find(step_file::kJob); job != metadata.end()) {
+    in.job = nlohmann::json::parse(job->second, nullptr, /*allow_exceptions=*/false);
+    if (!in.job.is_object()) {
+      throw InputError(file.path().string() + ": metadata job is no JSON object");
+    }
+  }
+  if (metadata.contains(step_file::kLr)) in.job["lr"] = number(file, step_file::kLr, 0.0);
+  in.step = number(file, step_file::kStep, 1).get<std::int64_t>();
+  const auto text = [&](const char* key) {
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? "unknown" : found->second;
+  };
+  if (metadata.contains(step_file::kNotFinite)) {
+    in.story = "in the job " + text(step_file::kNotFinite) + " was not finite (loss " +
+               text(step_file::kLoss) + "); the rows are from " + text(step_file::kRows);
+  }
+}
+
+}  // namespace
+
+HeadStepInput read_head_step(std::span<const path> paths) {
+  std::vector<Part> parts;
+  for (const path& file : files_of(paths)) parts.push_back(open_part(file));
+  check(!parts.empty(), "read_head_step: no paths");
+  std::ranges::sort(parts, {}, [](const Part& part) {
+    return std::tuple(part.rank, part.classes.empty() ? -1 : part.classes[0], part.name());
+  });
+  check_parts(parts);
+
+  const Part& first = parts.front();
+  HeadStepInput in{.samples = first.samples, .dimension = first.dimension};
+  in.embeddings = first.embeddings;
+  in.centres = merge(parts, &Part::centres, "centres");
+  in.momentum = merge(parts, &Part::momentum, "momentum");
+  in.second = merge(parts, &Part::second, "second");
+  for (const Part& part : parts) in.rows += part.rows;
+  merge_classes(parts, in);
+  set_labels(first, in);
+  if (std::ranges::all_of(parts, [](const Part& p) { return p.has("d_embeddings"); })) {
+    in.job_d_embeddings.columns = in.dimension;
+    for (const Part& part : parts) in.job_d_embeddings.pieces.push_back(part.d_embeddings);
+  }
+  read_metadata(first.file, in);
+  for (Part& part : parts) in.files.push_back(std::move(part.file));
+  return in;
+}
+
+}  // namespace pfc

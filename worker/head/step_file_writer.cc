@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "worker/head/row_copy.h"
+#include "worker/head/step_file.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::int64_t kRowsAtOnce = 2048;  // 4 MiB at D = 512
+
+/// The rows of these classes, at most kRowsAtOnce; neighbours in one copy.
+std::span<const float> read_active(Ops& ops, const Tensor& table, std::int64_t first_class,
+                                   std::span<const std::int64_t> classes, std::span<float> block) {
+  const auto d = static_cast<std::size_t>(table.shape[1]);
+  std::size_t done = 0;
+  while (done < classes.size()) {
+    std::size_t end = done + 1;
+    while (end < classes.size() && classes[end] == classes[end - 1] + 1) ++end;
+    const Tensor rows =
+        row_range(table, classes[done] - first_class, static_cast<std::int64_t>(end - done));
+    copy_rows_to_host(ops, block.data() + done * d, rows);
+    done = end;
+  }
+  return block.first(done * d);
+}
+
+SafetensorsEntry active_rows(const std::string& name, Ops& ops, const Tensor& table,
+                             std::int64_t first_class, std::span<const std::int64_t> classes) {
+  const std::int64_t d = table.shape[1];
+  const auto pieces = [&ops, table, first_class, classes, d](const ByteSink& sink) {
+    std::vector<float> block(static_cast<std::size_t>(kRowsAtOnce * d));
+    for (std::size_t begin = 0; begin < classes.size(); begin += kRowsAtOnce) {
+      const auto some =
+          classes.subspan(begin, std::min<std::size_t>(kRowsAtOnce, classes.size() - begin));
+      sink(std::as_bytes(read_active(ops, table, first_class, some, block)));
+    }
+  };
+  return {.name = name,
+          .dtype = "F32",
+          .shape = {static_cast<std::int64_t>(classes.size()), d},
+          .bytes = {},
+          .pieces = pieces};
+}
+
+std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
+  if (!tensor) return {};
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+  ops.copy_to_host(values.data(), tensor);
+  return values;
+}
+
+SafetensorsEntry matrix(const std::string& name, const std::vector<float>& values,
+                        const Tensor& tensor) {
+  return {.name = name,
+          .dtype = "F32",
+          .shape = {tensor.shape[0], tensor.shape[1]},
+          .bytes = std::as_bytes(std::span(values)),
+          .pieces = {}};
+}
+
+SafetensorsEntry integers(const std::string& name, std::span<const std::int64_t> values) {
+  return {.name = name,
+          .dtype = "I64",
+          .shape = {static_cast<std::int64_t>(values.size())},
+          .bytes = std::as_bytes(values),
+          .pieces = {}};
+}
+
+/// In the shortest form that reads back exactly; JSON has no word for what is not finite.
+std::string text_of(double x) {
+  if (std::isnan(x)) return "nan";
+  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
+  return nlohmann::json(x).dump();
+}
+
+std::map<std::string, std::string> metadata_of(const HeadStepPart& part) {
+  return {{step_file::kJob, part.job.dump()},
+          {step_file::kStep, std::to_string(part.step.update)},
+          {step_file::kMicroBatch, std::to_string(part.step.micro_batch)},
+          {step_file::kLr, text_of(part.step.lr)},
+          {step_file::kRank, std::to_string(part.rank)},
+          {step_file::kWorldSize, std::to_string(part.world_size)},
+          {step_file::kNotFinite, part.not_finite},
+          {step_file::kLoss, text_of(part.loss)},
+          {step_file::kRows, part.rows_moved ? step_file::kAfter : step_file::kBefore}};
+}
+
+}  // namespace
+
+void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& head,
+                          const HeadStepPart& part) {
+  const std::span<const std::int64_t> classes = part.step.active.classes;
+  const std::int64_t first = head.shard().begin;
+  const Head::State state = head.state();
+  const std::vector<float> embeddings = on_host(ops, part.step.all_embeddings);
+  const std::vector<float> gradients = on_host(ops, part.d_embeddings);
+
+  std::vector<SafetensorsEntry> entries{
+      matrix("embeddings", embeddings, part.step.all_embeddings),
+      integers("labels", part.step.all_labels), integers("classes", classes),
+      active_rows("centres", ops, state.centres, first, classes),
+      active_rows("momentum", ops, state.momentum, first, classes)};
+  if (state.second) {
+    entries.push_back(active_rows("second", ops, state.second, first, classes));
+  }
+  if (part.d_embeddings) entries.push_back(matrix("d_embeddings", gradients, part.d_embeddings));
+  write_safetensors(path, entries, metadata_of(part));
+}
+
+}  // namespace pfc

@@ -1,0 +1,42 @@
+// How a job ends whose loss or gradient is not finite: with what the head was given on disk, so
+// that the step can be examined (docs/replay.md).
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/ids.h"
+#include "worker/comm/comm.h"
+#include "worker/head/head.h"
+
+namespace pfc {
+
+/// Borrows ops, comm and head.
+class StepDump {
+ public:
+  StepDump(Ops& ops, Comm& comm, Head& head, std::filesystem::path output, nlohmann::json job)
+      : ops_(ops), comm_(comm), head_(head), output_(std::move(output)), job_(std::move(job)) {}
+
+  struct Verdict {
+    std::string not_finite;  ///< "the loss"
+    double loss = 0;
+    bool rows_moved = false;  ///< the head has updated its rows in this step
+    Tensor d_embeddings;      ///< [B, D]; null: not made
+  };
+  /// All workers call it at the same place with the same verdict. Each writes its part to
+  /// OUTPUT/not-finite-step-%09d/head-%05d-of-%05d.safetensors; when all have, throws InputError
+  /// that names verdict, step, learning rate and file, or says why it could not be written.
+  [[noreturn]] void stop(const Head::Step& step, const Verdict& verdict);
+
+ private:
+  std::string write(const Head::Step& step, const Verdict& verdict);
+
+  Ops& ops_;
+  Comm& comm_;
+  Head& head_;
+  const std::filesystem::path output_;
+  const nlohmann::json job_;
+};
+
+}  // namespace pfc
