@@ -31,6 +31,8 @@ constexpr Range kBatch{
     .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
 constexpr Range kDimension{
     .low = 1, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
+constexpr Range kTableSize{
+    .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
 constexpr Range kEpochs{.low = 0,
                         .high = 1e6,
                         .low_open = true,
@@ -103,8 +105,8 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("gradient_acc", job.gradient_acc, kBatch);
   v.flag("sync_bn", job.sync_bn);
   v.choice("device", job.device, kDevices);
-  v.number("num_classes", job.num_classes, kCountOrZero);
-  v.number("num_image", job.num_image, kCountOrZero);
+  v.number("num_classes", job.num_classes, kTableSize);
+  v.number("num_image", job.num_image, kTableSize);
 }
 
 /// A JsonReader that also knows the shapes that only jobs have.
