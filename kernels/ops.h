@@ -145,6 +145,8 @@ class Ops {
 
   virtual std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) = 0;
   virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) = 0;
+  /// Of the area that all plans made so far share.
+  [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 
   /// images uint8 [B, H, W, 3] -> y float32 = x / 127.5 - 1.
   virtual void normalise_images(const Tensor& images, const Tensor& y) = 0;

@@ -23,6 +23,7 @@ class CpuOps : public Ops {
   void synchronize() override {}
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
+  [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
 
   // elementwise.cc
   void normalise_images(const Tensor& images, const Tensor& y) override;

@@ -44,6 +44,9 @@ class ActivationPlan {
   void use(const Tensor& tensor);
   [[nodiscard]] bool made(const Tensor& tensor) const { return storage_.contains(&tensor); }
 
+  /// Of the buffer that allocate() would make now.
+  [[nodiscard]] std::int64_t bytes() const { return place(lifetimes_).bytes; }
+
   /// Ends the rehearsal. The tensors' data lies in the returned buffer.
   std::unique_ptr<Buffer> allocate(Ops& ops);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/config.h"
 #include "common/safetensors.h"
 #include "kernels/ops.h"
 #include "worker/comm/comm.h"
@@ -50,6 +51,9 @@ struct BackboneOptions {
   int rank = 0;             ///< for dropout's mask
 };
 
+/// What the job says about the backbone, for images of this size. The caller adds sync_bn and rank.
+BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std::int64_t width);
+
 class Backbone {
  public:
   virtual ~Backbone() = default;
@@ -78,6 +82,19 @@ class Backbone {
 /// Weights are initialised as the reference does, by a counter-based generator: a function of seed.
 /// Throws InputError for an unknown network.
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options);
+
+/// Device memory of a backbone that trains, or not, in bytes.
+struct BackboneMemory {
+  std::size_t weights = 0;      ///< trainable parameters
+  std::size_t state = 0;        ///< running statistics
+  std::size_t gradients = 0;    ///< 0 without training
+  std::size_t activations = 0;  ///< and their gradients
+};
+
+/// What make_backbone(ops, options) would allocate, to the byte, without allocating it. The
+/// network's plans are made, so that ops.scratch_bytes() is then what it would be too. Of sync_bn
+/// only the size is asked. Throws as make_backbone.
+BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options);
 
 /// Every parameter and state tensor in PyTorch's names, layouts and dtypes (num_batches_tracked is
 /// I64): what backbone.safetensors holds. Copies to host memory.

@@ -47,16 +47,37 @@ void check_dropout(const BackboneOptions& o, const Named& named) {
                    " has no dropout; set it to 0 or take an iresnet");
 }
 
-}  // namespace
-
-std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options) {
+/// Returns its embeddings.
+Variable* write_down(NetworkBuilder& net) {
+  const BackboneOptions& options = net.options();
   const Named& named = network_named(options.network);
   check_image_size(options, named);
   check_dropout(options, named);
+  return named.mobilefacenet_scale == 0
+             ? iresnet(net, named.blocks)
+             : mobilefacenet(net, named.blocks, named.mobilefacenet_scale);
+}
+
+}  // namespace
+
+BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std::int64_t width) {
+  return {.network = job.network,
+          .batch = job.batch_size,
+          .embedding_size = job.embedding_size,
+          .height = height,
+          .width = width,
+          .dropout = static_cast<float>(job.dropout),
+          .seed = job.seed};
+}
+
+std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options) {
   NetworkBuilder net(ops, options);
-  return net.build(named.mobilefacenet_scale == 0
-                       ? iresnet(net, named.blocks)
-                       : mobilefacenet(net, named.blocks, named.mobilefacenet_scale));
+  return net.build(write_down(net));
+}
+
+BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options) {
+  NetworkBuilder net(ops, options);
+  return net.measure(write_down(net));
 }
 
 }  // namespace pfc

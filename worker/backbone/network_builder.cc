@@ -153,8 +153,17 @@ Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const Lin
 
 std::unique_ptr<Backbone> NetworkBuilder::build(Variable* embeddings) {
   bind_parameters();
-  plan_activations(embeddings);
+  network_->activations_ = rehearse(embeddings).allocate(ops_);
   return std::move(network_);
+}
+
+BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
+  const auto floats = [](std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(float); };
+  const std::size_t weights = floats(network_->weights.count);
+  return {.weights = weights,
+          .state = floats(network_->state.count),
+          .gradients = options_.training ? weights : 0,
+          .activations = static_cast<std::size_t>(rehearse(embeddings).bytes())};
 }
 
 Variable* NetworkBuilder::new_activation(Shape shape) {
@@ -202,7 +211,7 @@ void NetworkBuilder::bind_parameters() {
   }
 }
 
-void NetworkBuilder::plan_activations(Variable* embeddings) {
+ActivationPlan NetworkBuilder::rehearse(Variable* embeddings) {
   Network& n = *network_;
   n.embeddings_ = embeddings;
   ActivationPlan plan;
@@ -222,7 +231,7 @@ void NetworkBuilder::plan_activations(Variable* embeddings) {
     // The caller may read the embeddings until the next forward pass.
     plan.use(embeddings->data);
   }
-  n.activations_ = plan.allocate(ops_);
+  return plan;
 }
 
 }  // namespace pfc

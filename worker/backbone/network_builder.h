@@ -53,6 +53,8 @@ class NetworkBuilder {
 
   /// Plans and allocates all memory, and initialises the weights. Ends the builder.
   std::unique_ptr<Backbone> build(Variable* embeddings);
+  /// What build() would allocate. Ends the builder.
+  BackboneMemory measure(Variable* embeddings);
 
  private:
   class Network;
@@ -62,7 +64,7 @@ class NetworkBuilder {
   Variable* new_vector(Arena& arena, const std::string& name, std::int64_t n, float initial);
   void add_layer(std::unique_ptr<Layer> layer);
   void bind_parameters();
-  void plan_activations(Variable* embeddings);
+  ActivationPlan rehearse(Variable* embeddings);
 
   struct NewParameter {
     Arena* arena;

@@ -44,13 +44,22 @@ void transpose(std::span<const float> from, std::span<float> to, std::size_t out
 HostTensor export_parameter(Ops& ops, const Parameter& p, const Tensor& flat,
                             const std::string& prefix) {
   HostTensor out{.name = prefix + p.name, .dtype = "F32", .shape = p.torch_shape, .bytes = {}};
-  std::vector<float> ours(static_cast<std::size_t>(p.count));
-  ops.copy_to_host(ours.data(), parameter_view(p, flat));
-  std::vector<float> theirs(ours.size());
+  const auto count = static_cast<std::size_t>(p.count);
+  out.bytes.resize(count * sizeof(float));
+  const Tensor view = parameter_view(p, flat);
+  if (p.layout == ParameterLayout::kPlain) {
+    ops.copy_to_host(out.bytes.data(), view);
+    return out;
+  }
+  std::vector<float> copy;  // of a device's memory; the host's is read as it lies
+  if (!ops.on_host()) {
+    copy.resize(count);
+    ops.copy_to_host(copy.data(), view);
+  }
+  const std::span<const float> ours(ops.on_host() ? view.f32() : copy.data(), count);
+  const std::span theirs(reinterpret_cast<float*>(out.bytes.data()), count);
   const Transposition t = transposition_of(p);
   transpose(ours, theirs, t.outer, t.places, t.channels);
-  const auto bytes = std::as_bytes(std::span(theirs));
-  out.bytes.assign(bytes.begin(), bytes.end());
   return out;
 }
 

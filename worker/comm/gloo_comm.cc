@@ -54,6 +54,16 @@ void sum_in_order(std::span<const float* const> inputs, float* out, std::int64_t
   }
 }
 
+constexpr std::int64_t kDepth = 2;  // pieces a peer in scratch: one arrives while one is summed
+
+// Large enough for full speed, small enough that sums overlap transfers and that two pieces a peer
+// are not much memory.
+std::int64_t piece_floats(int world_size) {
+  const std::int64_t bytes =
+      std::clamp<std::int64_t>((32 << 20) / (world_size - 1), 64 << 10, 1 << 20);
+  return bytes / static_cast<std::int64_t>(sizeof(float));
+}
+
 class GlooComm : public Comm {
  public:
   GlooComm(const CommOptions& options, KeyValueStore& store)
@@ -115,14 +125,6 @@ class GlooComm : public Comm {
   // Below it the messages' latency counts, not their size: all workers sum everything.
   static constexpr std::size_t kSmall = 32 << 10;
 
-  static std::int64_t piece_floats(int world_size) {
-    // Large enough for full speed, small enough that sums overlap transfers and that two pieces a
-    // peer are not much memory.
-    const std::int64_t bytes =
-        std::clamp<std::int64_t>((32 << 20) / (world_size - 1), 64 << 10, 1 << 20);
-    return bytes / static_cast<std::int64_t>(sizeof(float));
-  }
-
   [[nodiscard]] std::size_t world() const { return static_cast<std::size_t>(size()); }
   void count(std::size_t bytes) {
     ++counters_.calls;
@@ -178,7 +180,6 @@ void GlooComm::reduce_small(Exchange& exchange, std::span<float> data) {
 
 Inboxes GlooComm::reduce_own_slice(Exchange& exchange, Outbox& outbox, std::span<const float> data,
                                    float* out, const std::function<void(RowRange)>& summed) {
-  constexpr std::int64_t kDepth = 2;  // pieces a peer in scratch: one arrives while one is summed
   const auto total = static_cast<std::int64_t>(data.size());
   const RowRange own = shard_of(total, rank(), size());
   const Pieces own_pieces(own, piece_);
@@ -298,6 +299,10 @@ void GlooComm::broadcast(const Tensor& in_out, int root) {
 }
 
 }  // namespace
+
+std::size_t gloo_comm_bytes(int world_size) {
+  return bytes_of(kDepth * piece_floats(world_size) * (world_size - 1));
+}
 
 std::unique_ptr<Comm> make_gloo_comm(const CommOptions& options, KeyValueStore& store) {
   return std::make_unique<GlooComm>(options, store);

@@ -14,4 +14,7 @@ namespace pfc {
 /// reduce-scatter and twice that in an all-reduce, which is the least there is. Throws CommError.
 std::unique_ptr<Comm> make_gloo_comm(const CommOptions& options, KeyValueStore& store);
 
+/// What it keeps for parts of sums, as they arrive: pieces from every peer.
+std::size_t gloo_comm_bytes(int world_size);
+
 }  // namespace pfc

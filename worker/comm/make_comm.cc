@@ -11,4 +11,8 @@ std::unique_ptr<Comm> make_host_comm(const CommOptions& options, KeyValueStore* 
   return make_gloo_comm(options, *store);
 }
 
+std::size_t host_comm_bytes(int world_size) {
+  return world_size == 1 ? 0 : gloo_comm_bytes(world_size);
+}
+
 }  // namespace pfc

@@ -24,4 +24,7 @@ struct CommOptions {
 /// SIGPIPE is ignored in this process from then on, unless it is handled already.
 std::unique_ptr<Comm> make_host_comm(const CommOptions& options, KeyValueStore* store);
 
+/// Memory that such a Comm keeps for sums on their way; one that only gathers needs none.
+std::size_t host_comm_bytes(int world_size);
+
 }  // namespace pfc

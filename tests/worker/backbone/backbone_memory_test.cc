@@ -1,0 +1,63 @@
+// What backbone_memory says and what make_backbone does.
+#include <gtest/gtest.h>
+
+#include "tests/support/counting_ops.h"
+#include "tests/support/thread_comm.h"
+#include "worker/backbone/backbone.h"
+
+namespace pfc {
+namespace {
+
+using testing::CountingOps;
+
+std::size_t sum(const BackboneMemory& m) {
+  return m.weights + m.state + m.gradients + m.activations;
+}
+
+void expect_what_is_allocated(const BackboneOptions& options) {
+  CountingOps planned(1), made(1);
+  const BackboneMemory memory = backbone_memory(planned, options);
+  EXPECT_EQ(planned.allocated, 0u);
+  const auto backbone = make_backbone(made, options);
+  EXPECT_EQ(sum(memory), made.allocated);
+  EXPECT_EQ(memory.activations, backbone->activation_bytes());
+  EXPECT_EQ(planned.scratch_bytes(), made.scratch_bytes());
+  EXPECT_GT(planned.scratch_bytes(), 0u);
+}
+
+TEST(BackboneMemory, IsToTheByteWhatTheBackboneAllocates) {
+  for (const char* network : {"mbf", "r18"}) {
+    for (const bool training : {true, false}) {
+      expect_what_is_allocated(
+          {.network = network, .batch = 3, .height = 32, .width = 32, .training = training});
+    }
+  }
+}
+
+TEST(BackboneMemory, CountsTheStatisticsOfAllWorkers) {
+  const BackboneOptions alone{.network = "mbf", .batch = 2, .height = 32, .width = 32};
+  testing::run_ranks(2, [&](Comm& comm) {
+    BackboneOptions together = alone;
+    together.sync_bn = &comm;
+    if (comm.rank() != 0) return;
+    expect_what_is_allocated(together);
+  });
+}
+
+TEST(BackboneMemory, OfImagesThatFillNoMachineIsCountedToo) {
+  CountingOps ops(1);
+  const BackboneMemory huge = backbone_memory(ops, {.network = "r18", .batch = 1 << 20});
+  const BackboneMemory small = backbone_memory(ops, {.network = "r18", .batch = 1 << 10});
+  EXPECT_GT(huge.activations, std::size_t{30} << 40);
+  EXPECT_NEAR(static_cast<double>(huge.activations) / static_cast<double>(small.activations), 1024,
+              1);
+  EXPECT_EQ(ops.allocated, 0u);
+}
+
+TEST(BackboneMemory, OfANetworkThatThereIsNotIsRefused) {
+  CountingOps ops(1);
+  EXPECT_THROW(backbone_memory(ops, {.network = "r19"}), InputError);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,105 @@
+#include "worker/head/head_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "common/shard.h"
+#include "tests/support/counting_ops.h"
+#include "tests/support/thread_comm.h"
+#include "tests/worker/head/head_job.h"
+
+namespace pfc {
+namespace {
+
+using testing::CountingOps;
+
+HeadMemoryOptions million() {
+  return {.head = {.classes = 1'000'000, .embedding_size = 512}, .samples = 128, .threads = 2};
+}
+
+TEST(HeadMemory, OfTheTableIsWhatTheHeadAllocates) {
+  for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    const HeadOptions head{.classes = 1003, .embedding_size = 24, .optimizer = optimizer};
+    testing::run_ranks(3, [&](Comm& comm) {
+      CountingOps ops(1);
+      const auto made = make_head(ops, comm, head);
+      if (comm.rank() != 0) return;  // 335 rows, the others have 334
+      const HeadMemory m = head_memory({.head = head, .world_size = 3, .samples = 6});
+      EXPECT_EQ(m.centres + m.momentum + m.second + m.inverse_norms, ops.allocated);
+      EXPECT_EQ(m.centres, 335u * 24 * 4);
+    });
+  }
+}
+
+TEST(HeadMemory, OfGradientsSumsUpToWhatAStepAllocates) {
+  const HeadOptions head{.classes = 500, .embedding_size = 16, .gradient_acc = 2};
+  testing::run_ranks(1, [&](Comm& comm) {
+    CountingOps ops(1);
+    const auto made = make_head(ops, comm, head);
+    const std::size_t before = ops.allocated;
+    auto batch = testing::random_batch(8, 500, 16, 1);
+    const ActiveCentres active = made->sample(batch.labels, 1);
+    made->run({.all_embeddings = Tensor(batch.embeddings.data(), {8, 16}),
+               .all_labels = batch.labels,
+               .active = active});
+    const HeadMemory m = head_memory({.head = head, .samples = 8});
+    const std::size_t exchanged =
+        8 * 16 * 4 + 2 * 8 * sizeof(double) * 3;  // d_embeddings, statistics
+    EXPECT_EQ(m.gradients, ops.allocated - before - exchanged);
+  });
+}
+
+TEST(HeadMemory, HalvesWithCentrePrecision) {
+  HeadMemoryOptions o = million();
+  const HeadMemory full = head_memory(o);
+  EXPECT_EQ(full.centres, 1'000'000u * 512 * 4);
+  EXPECT_EQ(full.momentum, full.centres);
+  o.head.centre_precision = CentrePrecision::kBf16Momentum;
+  EXPECT_EQ(head_memory(o).centres, full.centres);
+  EXPECT_EQ(head_memory(o).momentum, full.momentum / 2);
+  o.head.centre_precision = CentrePrecision::kBf16;
+  EXPECT_EQ(head_memory(o).centres, full.centres / 2);
+  EXPECT_EQ(head_memory(o).momentum, full.momentum / 2);
+}
+
+TEST(HeadMemory, OfKeptLogitsIsTheirBudgetOrAllOfThem) {
+  HeadMemoryOptions o = million();
+  o.head.logits_memory = 0;
+  EXPECT_EQ(head_memory(o).logits, 0u);
+  o.head.logits_memory = 0.1;
+  EXPECT_EQ(head_memory(o).logits, 1'000'000u * 512 * 8 / 10);  // less than 128 x 1,000,000 x 4
+  o.samples = 64;
+  EXPECT_EQ(head_memory(o).logits, 64u * 1'000'000 * 4);
+  o.head.sample_rate = 0.01;
+  EXPECT_EQ(head_memory(o).logits, 64u * (10'000 + 64) * 4);
+}
+
+TEST(HeadMemory, OfActiveRowsGrowsWithSamplingAndSamplesUpToTheShard) {
+  HeadMemoryOptions o = million();
+  o.head.sample_rate = 0;
+  EXPECT_EQ(head_memory(o).active, 3u * 8 * 128);
+  o.head.sample_rate = 0.25;
+  EXPECT_EQ(head_memory(o).active, 3u * 8 * (250'000 + 128));
+  o.head.sample_rate = 1;
+  EXPECT_EQ(head_memory(o).active, 3u * 8 * 1'000'000);
+}
+
+TEST(HeadMemory, OfSummedGradientsIsThereForSeveralMicroBatchesOnly) {
+  HeadMemoryOptions o = million();
+  EXPECT_EQ(head_memory(o).gradients, 0u);
+  o.head.gradient_acc = 4;
+  o.head.sample_rate = 0.1;
+  const std::uint64_t rows = 100'000 + 4 * 128;
+  EXPECT_EQ(head_memory(o).gradients, (rows + rows / 16) * 512 * 4);
+}
+
+TEST(HeadMemory, OfBuffersDoesNotGrowWithClasses) {
+  HeadMemoryOptions o = million();
+  const std::uint64_t buffers = head_memory(o).buffers;
+  o.head.classes *= 10;
+  EXPECT_EQ(head_memory(o).buffers, buffers);
+  o.threads = 4;
+  EXPECT_GT(head_memory(o).buffers, buffers);
+}
+
+}  // namespace
+}  // namespace pfc
