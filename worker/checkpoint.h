@@ -34,15 +34,23 @@ struct CheckpointInfo {
   std::int64_t global_batch = 0;  ///< world_size * batch_size * gradient_acc
 };
 
-/// Writes checkpoints while training goes on: begin() copies the state to host memory and returns;
-/// a thread writes this worker's files. The folder becomes visible (rename) when rank 0 calls
-/// publish() after every worker's part is on disk; the oldest beyond `keep` are then removed.
-/// finished_step() may be called from any thread, the others belong to the training thread.
+/// How begin() writes.
+enum class CheckpointMode {
+  kCopy,  ///< copies the state to host memory and returns; a thread writes while training goes on
+  kInPlace,  ///< writes the state itself and returns when this worker's part is on disk: training
+             ///< waits. Host memory for one file of the backbone; for centres only off the host
+};
+
+/// Writes checkpoints. The folder becomes visible (rename) when rank 0 calls publish() after every
+/// worker's part is on disk; the oldest beyond `keep` are then removed. finished_step() may be
+/// called from any thread, the others belong to the training thread.
 class CheckpointWriter {
  public:
   virtual ~CheckpointWriter() = default;
-  /// Waits for an earlier write of this worker first.
-  virtual void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job) = 0;
+  /// Waits for an earlier write of this worker first. What goes wrong with this one is thrown by
+  /// wait() and finished_step(), in either mode.
+  virtual void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
+                     CheckpointMode mode) = 0;
   /// The step whose part of this worker is on disk and synced; nothing yet: 0. Throws StorageError
   /// (disk full) from the write until wait() has thrown it: whoever asks from another thread must
   /// not take the error away from the training thread. The last good checkpoint stays whole.

@@ -14,11 +14,11 @@ CheckpointSchedule::CheckpointSchedule(const JobConfig& job, Begin begin, Checkp
 
 void CheckpointSchedule::after_step(std::int64_t step, const WorkerSignals& all) {
   if (pending_ != 0 && all.checkpoint_on_disk >= pending_) publish();
-  if (due(step, all)) start(step);
+  if (due(step, all)) start(step, false);
 }
 
 void CheckpointSchedule::finish(std::int64_t step) {
-  if (last_ != step) start(step);
+  if (last_ != step) start(step, true);
   settle();
 }
 
@@ -36,9 +36,9 @@ bool CheckpointSchedule::due(std::int64_t step, const WorkerSignals& all) const 
   return all.checkpoint_request == last_ + 1;  // an older request has been met
 }
 
-void CheckpointSchedule::start(std::int64_t step) {
+void CheckpointSchedule::start(std::int64_t step, bool last) {
   settle();
-  begin_(step);
+  begin_(step, last);
   pending_ = step;
   last_time_ = Clock::now().time_since_epoch().count();
   last_ = step;

@@ -17,16 +17,16 @@ namespace pfc {
 /// after_step() and finish() belong to the training thread; fill() to any.
 class CheckpointSchedule {
  public:
-  /// `begin` copies the state of a step and starts its write; the writer waits and publishes. All
-  /// borrowed; `comm` is the training thread's.
-  using Begin = std::function<void(std::int64_t step)>;
+  /// `begin` starts the write of a step's state; `last`: training does not go on, so that it need
+  /// not be copied. The writer waits and publishes. All borrowed; `comm` is the training thread's.
+  using Begin = std::function<void(std::int64_t step, bool last)>;
   CheckpointSchedule(const JobConfig& job, Begin begin, CheckpointWriter& writer, Comm& comm);
 
   /// Publishes a checkpoint whose parts are all on disk, and begins one when it is due: every
   /// save_every_steps, or when rank 0 has asked for it because save_every_seconds are over.
   void after_step(std::int64_t step, const WorkerSignals& all);
 
-  /// Writes and publishes a checkpoint of `step` and waits for it.
+  /// Writes and publishes a checkpoint of `step`, the last, and waits for it.
   void finish(std::int64_t step);
 
   /// This worker's checkpoint signals. A request is 1 + the newest checkpoint begun when it was
@@ -36,7 +36,7 @@ class CheckpointSchedule {
 
  private:
   [[nodiscard]] bool due(std::int64_t step, const WorkerSignals& all) const;
-  void start(std::int64_t step);
+  void start(std::int64_t step, bool last);
   void settle();  ///< waits until the pending checkpoint is published
   void publish();
 

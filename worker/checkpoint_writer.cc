@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -22,64 +24,98 @@ namespace {
 
 namespace format = checkpoint_format;
 
-/// One file to write, copied to host memory.
-struct HostFile {
+/// One file to write.
+struct FileContent {
   std::string name;
-  std::vector<HostTensor> tensors;
-  std::map<std::string, std::string> metadata;
+  std::vector<SafetensorsEntry> entries = {};  ///< of `copies`, or of the state itself
+  std::vector<HostTensor> copies = {};
+  std::map<std::string, std::string> metadata = {};
+
+  void add(HostTensor copy) {
+    entries.push_back({copy.name, copy.dtype, copy.shape, copy.bytes});
+    copies.push_back(std::move(copy));  // the bytes stay where they are
+  }
+  void add(std::vector<HostTensor> all) {
+    for (HostTensor& copy : all) add(std::move(copy));
+  }
 };
 
-/// As safetensors names it.
-std::string dtype_name(DType type) { return type == DType::kBFloat16 ? "BF16" : "F32"; }
+/// Makes a file's content from the state, now.
+using MakeFile = std::function<FileContent()>;
 
-HostTensor host_copy(Ops& ops, const std::string& name, const Tensor& tensor) {
-  HostTensor copy{.name = name, .dtype = dtype_name(tensor.dtype), .shape = {}, .bytes = {}};
-  for (int i = 0; i < tensor.shape.rank(); ++i) copy.shape.push_back(tensor.shape[i]);
-  copy.bytes.resize(tensor.bytes());
-  if (!copy.bytes.empty()) ops.copy_to_host(copy.bytes.data(), tensor);
-  return copy;
+/// As safetensors names it.
+std::string dtype_name(DType type) { return type == DType::kBFloat16 ? "BF16" : "F32";
 }
 
-HostFile centres_file(const TrainingState& state, const Membership& me) {
+void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tensor& tensor,
+                CheckpointMode mode) {
+  std::vector<std::int64_t> shape;
+  for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
+  const std::string dtype = dtype_name(tensor.dtype);
+  if (mode == CheckpointMode::kInPlace && ops.on_host()) {
+    const auto* const bytes = static_cast<const std::byte*>(tensor.data);
+    file.entries.push_back({name, dtype, std::move(shape), {bytes, tensor.bytes()}});
+    return;
+  }
+  HostTensor copy{.name = name, .dtype = dtype, .shape = std::move(shape), .bytes = {}};
+  copy.bytes.resize(tensor.bytes());
+  if (!copy.bytes.empty()) ops.copy_to_host(copy.bytes.data(), tensor);
+  file.add(std::move(copy));
+}
+
+FileContent centres_file(const TrainingState& state, const Membership& me, CheckpointMode mode) {
   const Head::State head = state.head.state();
   const RowRange rows = state.head.shard();
-  HostFile file{.name = format::centres_name(me.rank, me.world_size),
-                .tensors = {},
-                .metadata = {{"first_class", std::to_string(rows.begin)},
-                             {"end_class", std::to_string(rows.end)}}};
-  file.tensors.push_back(host_copy(state.ops, format::kWeight, head.centres));
-  file.tensors.push_back(host_copy(state.ops, format::kMomentum, head.momentum));
-  if (head.second) file.tensors.push_back(host_copy(state.ops, format::kSecond, head.second));
+  FileContent file{.name = format::centres_name(me.rank, me.world_size),
+                   .metadata = {{"first_class", std::to_string(rows.begin)},
+                                {"end_class", std::to_string(rows.end)}}};
+  add_tensor(file, state.ops, format::kWeight, head.centres, mode);
+  add_tensor(file, state.ops, format::kMomentum, head.momentum, mode);
+  if (head.second) add_tensor(file, state.ops, format::kSecond, head.second, mode);
   return file;
 }
 
-HostFile optimizer_file(const TrainingState& state) {
+FileContent backbone_file(const TrainingState& state) {
+  FileContent file{.name = format::kBackbone};
+  file.add(export_state_dict(state.ops, state.backbone));
+  return file;
+}
+
+FileContent optimizer_file(const TrainingState& state) {
   const Arena& weights = state.backbone.weights;
-  HostFile file{.name = format::kBackboneOptimizer, .tensors = {}, .metadata = {}};
-  file.tensors =
-      export_flat(state.ops, weights, state.optimizer.momentum(), format::kMomentumPrefix);
+  FileContent file{.name = format::kBackboneOptimizer};
+  file.add(export_flat(state.ops, weights, state.optimizer.momentum(), format::kMomentumPrefix));
   if (const Tensor second = state.optimizer.second()) {
-    for (HostTensor& t : export_flat(state.ops, weights, second, format::kSecondPrefix)) {
-      file.tensors.push_back(std::move(t));
-    }
+    file.add(export_flat(state.ops, weights, second, format::kSecondPrefix));
   }
   return file;
 }
 
-std::vector<HostFile> copy_to_host(const TrainingState& state, const Membership& me) {
-  std::vector<HostFile> files;
-  files.push_back(centres_file(state, me));
+/// This worker's files. `state` is borrowed by what is returned.
+std::vector<MakeFile> files_of(const TrainingState& state, const Membership& me,
+                               CheckpointMode mode) {
+  std::vector<MakeFile> files;
+  files.emplace_back([&state, &me, mode] { return centres_file(state, me, mode); });
   if (me.rank == 0) {  // every worker has the same backbone
-    files.push_back({format::kBackbone, export_state_dict(state.ops, state.backbone), {}});
-    files.push_back(optimizer_file(state));
+    files.emplace_back([&state] { return backbone_file(state); });
+    files.emplace_back([&state] { return optimizer_file(state); });
   }
   return files;
 }
 
-format::File write(const std::filesystem::path& folder, const HostFile& file) {
-  std::vector<SafetensorsEntry> entries;
-  for (const HostTensor& t : file.tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
-  const WrittenFile written = write_safetensors(folder / file.name, entries, file.metadata);
+/// The same files, made now; each is let go of when it has been asked for.
+std::vector<MakeFile> made(const std::vector<MakeFile>& files) {
+  std::vector<MakeFile> done;
+  for (const MakeFile& make : files) {
+    // Shared only because std::function wants to be copied.
+    auto content = std::make_shared<FileContent>(make());
+    done.emplace_back([content] { return std::move(*content); });
+  }
+  return done;
+}
+
+format::File write(const std::filesystem::path& folder, const FileContent& file) {
+  const WrittenFile written = write_safetensors(folder / file.name, file.entries, file.metadata);
   return {.name = file.name, .bytes = written.bytes, .sha256 = written.sha256};
 }
 
@@ -119,7 +155,8 @@ class FolderWriter : public CheckpointWriter {
     if (thread_.joinable()) thread_.join();
   }
 
-  void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job) override;
+  void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
+             CheckpointMode mode) override;
   std::int64_t finished_step() override;
   void wait() override;
   void publish(std::int64_t step) override;
@@ -129,7 +166,8 @@ class FolderWriter : public CheckpointWriter {
     return options_.output / format::temporary_name(step, options_.membership.generation);
   }
   void remove_stale_folders() const;
-  void write_part(std::int64_t step, const std::vector<HostFile>& files) const;
+  void run(std::int64_t step, const std::vector<MakeFile>& files);
+  void write_part(std::int64_t step, const std::vector<MakeFile>& files) const;
   [[nodiscard]] std::vector<format::File> gather_parts(const std::filesystem::path& folder) const;
   void prune(std::int64_t published) const;
 
@@ -153,7 +191,8 @@ void FolderWriter::remove_stale_folders() const {
   }
 }
 
-void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job) {
+void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
+                         CheckpointMode mode) {
   wait();
   if (thread_.joinable()) thread_.join();
   identity_ = {.step = step,
@@ -166,27 +205,31 @@ void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nl
     const std::lock_guard lock(mutex_);
     writing_ = true;
   }
-  thread_ = std::thread([this, step, files = copy_to_host(state, options_.membership)] {
-    std::exception_ptr error;
-    try {
-      write_part(step, files);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    const std::lock_guard lock(mutex_);
-    writing_ = false;
-    if (!error) finished_ = step;
-    error_ = std::move(error);
-    idle_.notify_all();
-  });
+  const std::vector<MakeFile> files = files_of(state, options_.membership, mode);
+  if (mode == CheckpointMode::kInPlace) return run(step, files);
+  thread_ = std::thread([this, step, copies = made(files)] { run(step, copies); });
 }
 
-void FolderWriter::write_part(std::int64_t step, const std::vector<HostFile>& files) const {
+void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
+  std::exception_ptr error;
+  try {
+    write_part(step, files);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::lock_guard lock(mutex_);
+  writing_ = false;
+  if (!error) finished_ = step;
+  error_ = std::move(error);
+  idle_.notify_all();
+}
+
+void FolderWriter::write_part(std::int64_t step, const std::vector<MakeFile>& files) const {
   const std::filesystem::path folder = temporary(step);
   std::vector<format::File> written;
   try {
     storage([&] { return std::filesystem::create_directories(folder); });
-    for (const HostFile& file : files) written.push_back(write(folder, file));
+    for (const MakeFile& make : files) written.push_back(write(folder, make()));
     format::write_part(folder, options_.membership.rank, written);
   } catch (const StorageError&) {  // give back the space: others may need it to end well
     std::error_code ignored;

@@ -12,7 +12,7 @@ namespace {
 /// Remembers what it was told, in words.
 class RecordingWriter final : public CheckpointWriter {
  public:
-  void begin(const TrainingState&, std::int64_t, const nlohmann::json&) override {}
+  void begin(const TrainingState&, std::int64_t, const nlohmann::json&, CheckpointMode) override {}
   std::int64_t finished_step() override { return on_disk; }
   void wait() override { told.emplace_back("wait"); }
   void publish(std::int64_t step) override { told.push_back("publish " + std::to_string(step)); }
@@ -28,8 +28,8 @@ class CheckpointScheduleTest : public ::testing::Test {
   template <typename Body>
   void with_schedule(Body body) {
     testing::run_ranks(1, [&](Comm& comm) {
-      const auto begin = [this](std::int64_t step) {
-        writer_.told.push_back("begin " + std::to_string(step));
+      const auto begin = [this](std::int64_t step, bool last) {
+        writer_.told.push_back((last ? "last " : "begin ") + std::to_string(step));
       };
       CheckpointSchedule schedule(job_, begin, writer_, comm);
       body(schedule);
@@ -89,7 +89,7 @@ TEST_F(CheckpointScheduleTest, FinishesWithAPublishedCheckpointOfTheLastStep) {
   job_.save_every_steps = 10;
   with_schedule([&](CheckpointSchedule& schedule) {
     schedule.finish(17);
-    EXPECT_EQ(writer_.told, Told({"begin 17", "wait", "publish 17"}));
+    EXPECT_EQ(writer_.told, Told({"last 17", "wait", "publish 17"}));
   });
 }
 

@@ -5,13 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "common/error.h"
+#include "tests/support/counting_ops.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/files.h"
@@ -44,16 +47,18 @@ class Checkpoint : public ::testing::Test {
   }
 
   /// Every worker writes the state of `step`; then rank 0 publishes it.
-  static void save(Writers& all, std::int64_t step, const WorldOptions& options = {}) {
+  static void save(Writers& all, std::int64_t step, const WorldOptions& options = {},
+                   CheckpointMode mode = CheckpointMode::kCopy) {
     const int world_size = static_cast<int>(all.size());
-    for (int rank = 0; rank < world_size; ++rank) begin(all, rank, step, options);
+    for (int rank = 0; rank < world_size; ++rank) begin(all, rank, step, options, mode);
     for (auto& writer : all) writer->wait();
     all[0]->publish(step);
   }
-  static void begin(Writers& all, int rank, std::int64_t step, const WorldOptions& options = {}) {
+  static void begin(Writers& all, int rank, std::int64_t step, const WorldOptions& options = {},
+                    CheckpointMode mode = CheckpointMode::kCopy) {
     SmallWorker worker(rank, static_cast<int>(all.size()), options);
     worker.fill(static_cast<int>(step));
-    all[static_cast<std::size_t>(rank)]->begin(worker.state(), step, worker.job());
+    all[static_cast<std::size_t>(rank)]->begin(worker.state(), step, worker.job(), mode);
   }
 
   /// Loads the newest into every worker of a world; expects the state of `step`.
@@ -148,12 +153,57 @@ TEST_F(Checkpoint, TheStateMayChangeOnceBeginReturns) {
   Writers all = writers(1);
   SmallWorker worker(0, 1);
   worker.fill(5);
-  all[0]->begin(worker.state(), 5, worker.job());
+  all[0]->begin(worker.state(), 5, worker.job(), CheckpointMode::kCopy);
   worker.fill(6);
   all[0]->wait();
   EXPECT_EQ(all[0]->finished_step(), 5);
   all[0]->publish(5);
   expect_loads(1, 5);
+}
+
+TEST_F(Checkpoint, WrittenInPlaceIsOnDiskWhenBeginReturns) {
+  Writers all = writers(1);
+  SmallWorker worker(0, 1);
+  worker.fill(5);
+  all[0]->begin(worker.state(), 5, worker.job(), CheckpointMode::kInPlace);
+  EXPECT_EQ(all[0]->finished_step(), 5);
+  worker.fill(6);
+  all[0]->publish(5);
+  expect_loads(1, 5);
+}
+
+TEST_F(Checkpoint, WrittenInPlaceHasTheBytesOfACopy) {
+  const WorldOptions adamw{.optimizer = OptimizerKind::kAdamW};
+  std::map<std::string, std::vector<std::byte>> files[2];
+  for (const CheckpointMode mode : {CheckpointMode::kCopy, CheckpointMode::kInPlace}) {
+    Writers all = writers(3);
+    save(all, 5, adamw, mode);
+    for (const auto& e : std::filesystem::directory_iterator(folder(5))) {
+      files[mode == CheckpointMode::kCopy ? 0 : 1][e.path().filename().string()] =
+          testing::read_file(e.path());
+    }
+    expect_loads(2, 5, adamw);
+    std::filesystem::remove_all(output_);
+  }
+  EXPECT_EQ(files[0].size(), 6u);
+  EXPECT_EQ(files[0], files[1]);
+}
+
+TEST_F(Checkpoint, WrittenInPlaceCopiesNoCentres) {
+  const WorldOptions large{.classes = 1000};
+  SmallWorker worker(0, 1, large);
+  testing::CountingOps ops(1);
+  const auto copies_of_centres = [&](CheckpointMode mode) {
+    const TrainingState s = worker.state();
+    ops.copied.clear();
+    Writers all = writers(1);
+    all[0]->begin({ops, s.backbone, s.optimizer, s.head, s.classes, s.network}, 5, worker.job(),
+                  mode);
+    all[0]->wait();
+    return std::ranges::count(ops.copied, 1000u * 6 * sizeof(float));
+  };
+  EXPECT_EQ(copies_of_centres(CheckpointMode::kCopy), 2);  // and momentum
+  EXPECT_EQ(copies_of_centres(CheckpointMode::kInPlace), 0);
 }
 
 TEST_F(Checkpoint, IsNotThereBeforeItIsPublished) {
@@ -232,9 +282,9 @@ TEST_F(Checkpoint, AStragglerOfAnOldGenerationDoesNotMixIn) {
 TEST_F(Checkpoint, AFullDiskNamesTheFileAndKeepsTheLastGoodOne) {
   Writers all = writers(1);
   save(all, 5);
-  {
+  for (const CheckpointMode mode : {CheckpointMode::kCopy, CheckpointMode::kInPlace}) {
     const FileSizeLimit limit(600);
-    begin(all, 0, 6);
+    begin(all, 0, 6, {}, mode);
     EXPECT_THAT(message_of<StorageError>([&] { all[0]->wait(); }),
                 AllOf(HasSubstr(".step-000000006.g1.tmp/"), HasSubstr("File too large")));
   }
