@@ -19,7 +19,7 @@ int fail(const char* what, int status) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Checks, data tools and status for pfc", "pfcctl");
+  CLI::App app("Checks, plans, data tools and status for pfc", "pfcctl");
   app.require_subcommand(1);
   app.set_version_flag("--version", pfc::version());
   app.get_formatter()->column_width(34);
@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   app.parse_complete_callback([&level] { pfc::set_up_log("", level); });
   pfc::add_check_verb(app);
   pfc::add_data_verb(app);
+  pfc::add_plan_verb(app);
   pfc::add_replay_verb(app);
   pfc::add_status_verb(app);
   try {

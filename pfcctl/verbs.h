@@ -13,6 +13,7 @@ struct ExitStatus {
 
 void add_check_verb(CLI::App& pfcctl);
 void add_data_verb(CLI::App& pfcctl);
+void add_plan_verb(CLI::App& pfcctl);
 void add_replay_verb(CLI::App& pfcctl);
 void add_status_verb(CLI::App& pfcctl);
 

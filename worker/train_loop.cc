@@ -7,6 +7,7 @@
 
 #include "common/clock.h"
 #include "common/process_memory.h"
+#include "worker/memory_advice.h"
 #include "worker/progress_reporter.h"
 #include "worker/training_log.h"
 
@@ -30,6 +31,7 @@ class StepReporter {
                   std::to_string(s_.membership.world_size) + " workers x batch " +
                   std::to_string(job.batch_size) + "; " + s_.ops->description() + "; " +
                   s_.step_comm->description());
+    log_->message(memory_message(s_.memory));
     log_->message(s_.start_message + "; " + std::to_string(s_.plan.last_step) + " steps, " +
                   std::to_string(s_.plan.warmup_steps) + " of warm-up");
   }

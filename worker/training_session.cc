@@ -1,10 +1,13 @@
 #include "worker/training_session.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/threads.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
 #include "worker/init_from.h"
+#include "worker/memory_advice.h"
 
 namespace pfc {
 namespace {
@@ -18,15 +21,19 @@ std::unique_ptr<Comm> connect(const SessionOptions& o, const char* name) {
 
 TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)
     : job(config), membership(options.membership) {
+  // Before it meets its peers, so that no worker of this host has allocated anything yet.
+  const MemoryThere there = memory_of_this_host(membership.local_world_size);
   open_data();
-  plan = plan_steps(job, membership.world_size, job.num_image);
   ops = make_ops({.choice = job.device, .index = membership.local_rank});
   if (job.precision == Precision::kFp16 && ops->on_host()) {
     throw InputError("precision: found fp16, but a CPU computes in fp32 or bf16");
   }
+  memory = expect_to_fit(planned(), there);
+  plan = plan_steps(job, membership.world_size, job.num_image);
   step_comm = connect(options, "step");
   gradient_comm = connect(options, "gradients");
   input_comm = connect(options, "inputs");
+  agree_on_checkpoints();
   make_model();
   load_weights();
   make_inputs(options.stop_requested);
@@ -44,16 +51,28 @@ void TrainingSession::open_data() {
   }
 }
 
+PlannedJob TrainingSession::planned() const {
+  return {.job = job,
+          .world_size = membership.world_size,
+          .threads = usable_cores(),
+          .data = planned_data(*dataset, verification_sets)};
+}
+
+// Where one worker must write in place all do: its peers would only wait for it in a collective,
+// whose patience is limited.
+void TrainingSession::agree_on_checkpoints() {
+  std::uint8_t mine = memory.checkpoints_in_place ? 1 : 0;
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(membership.world_size));
+  input_comm->all_gather(Tensor(&mine, DType::kUInt8, {1}),
+                         Tensor(all.data(), DType::kUInt8, {membership.world_size}));
+  memory.checkpoints_in_place = std::ranges::count(all, 1) > 0;
+}
+
 void TrainingSession::make_model() {
-  backbone = make_backbone(*ops, {.network = job.network,
-                                  .batch = job.batch_size,
-                                  .embedding_size = job.embedding_size,
-                                  .height = dataset->info().height,
-                                  .width = dataset->info().width,
-                                  .dropout = static_cast<float>(job.dropout),
-                                  .seed = job.seed,
-                                  .sync_bn = job.sync_bn ? step_comm.get() : nullptr,
-                                  .rank = membership.rank});
+  BackboneOptions options = backbone_options(job, dataset->info().height, dataset->info().width);
+  options.sync_bn = job.sync_bn ? step_comm.get() : nullptr;
+  options.rank = membership.rank;
+  backbone = make_backbone(*ops, options);
   head = make_head(*ops, *step_comm, head_options(job));
   optimizer = std::make_unique<Optimizer>(*ops,
                                           OptimizerOptions{.kind = job.optimizer,
@@ -107,8 +126,13 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                    .keep = job.keep_checkpoints,
                                    .global_batch = plan.global_batch});
   checkpoints = std::make_unique<CheckpointSchedule>(
-      job, [this](std::int64_t step) { writer->begin(state(), step, job_json); }, *writer,
-      *step_comm);
+      job,
+      [this](std::int64_t step, bool last) {
+        const bool in_place = last || memory.checkpoints_in_place;
+        writer->begin(state(), step, job_json,
+                      in_place ? CheckpointMode::kInPlace : CheckpointMode::kCopy);
+      },
+      *writer, *step_comm);
   prefetcher = make_prefetcher(*dataset, {.batch_size = job.batch_size,
                                           .rank = membership.rank,
                                           .world_size = membership.world_size,

@@ -17,6 +17,7 @@
 #include "worker/data/dataset.h"
 #include "worker/data/prefetcher.h"
 #include "worker/evaluation/evaluation.h"
+#include "worker/memory_plan.h"
 #include "worker/step_plan.h"
 #include "worker/train_step.h"
 
@@ -37,6 +38,7 @@ struct TrainingSession {
   nlohmann::json job_json;
   Membership membership;
   std::unique_ptr<Ops> ops;
+  MemoryPlan memory;                    ///< of this worker
   std::unique_ptr<Comm> step_comm;      ///< the step's three collectives
   std::unique_ptr<Comm> gradient_comm;  ///< the reducer's thread
   std::unique_ptr<Comm> input_comm;     ///< the inputs' thread
@@ -63,6 +65,8 @@ struct TrainingSession {
 
  private:
   void open_data();
+  [[nodiscard]] PlannedJob planned() const;
+  void agree_on_checkpoints();
   void make_model();
   void load_weights();
   void make_inputs(const std::function<bool()>& stop_requested);

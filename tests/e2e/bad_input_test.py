@@ -7,7 +7,7 @@ import socket
 import struct
 import unittest
 
-from support import BIN, JobTest, run
+from support import BIN, JobTest, plain_set, run
 
 
 class BadInput(JobTest):
@@ -87,6 +87,17 @@ class BadInput(JobTest):
 
     def test_data_smaller_than_a_batch(self):
         self.fails("80 images", "batch_size", batch_size=100)
+
+    def test_a_batch_that_does_not_fit_into_memory(self):
+        done = self.fails("memory: a worker needs", "activations", "set batch_size to",
+                          batch_size=1_000_000)
+        self.assertNotIn("SIGKILL", done.stderr)
+
+    def test_classes_that_do_not_fit_into_memory(self):
+        rec = plain_set(self.data, self.folder / "plain", 20)  # it does not say how many there are
+        done = self.fails("memory: a worker needs", "class centres", "classes would fit", workers=2,
+                          rec=str(rec), num_classes=16_000_000, embedding_size=65_536)
+        self.assertNotIn("SIGKILL", done.stderr)
 
     def test_a_checkpoint_with_a_wrong_checksum_offers_the_one_before(self):
         job = self.job(max_steps=2, save_every_steps=1)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -44,7 +45,7 @@ TEST(Pfcctl, CheckFailsWithTheReasonWhereNothingTemporaryCanBeWritten) {
 
 TEST(Pfcctl, MistakesGetOneLineAndExitCode2) {
   for (const char* arguments :
-       {"", "chek", "data", "data synth", "data synth --out",
+       {"", "chek", "data", "data synth", "data synth --out", "plan",
         "data synth --out /tmp/x --identities 0", "data synth --out /tmp/x --identities many",
         "--log-level loud check", "replay", "replay head"}) {
     const Ran ran = pfcctl(arguments);
@@ -70,6 +71,58 @@ TEST(Pfcctl, DataSynthWritesASet) {
   EXPECT_EQ(ran.status, 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("4 images of 2 identities"));
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "set" / "val.bin"));
+}
+
+/// A job file and what pfcctl plan says of it.
+class PfcctlPlan : public testing::Test {
+ protected:
+  [[nodiscard]] Ran plan(const std::string& arguments) const {
+    const auto path = folder_.path() / "job.json";
+    std::ofstream(path) << R"({"network": "mbf", "batch_size": 8, "rec": "/nowhere"})";
+    return pfcctl("plan --config " + path.string() + " " + arguments);
+  }
+
+ private:
+  const TemporaryFolder folder_;
+};
+
+TEST_F(PfcctlPlan, AddsUpTheParts) {
+  const Ran ran = plan("--set num_classes=100000 --workers 4 --device-memory 80GB --json");
+  EXPECT_EQ(ran.status, 0) << ran.output;
+  const auto json = nlohmann::json::parse(ran.output);
+  std::uint64_t sum = 0;
+  for (const auto& part : json["parts"]) {
+    sum += part["bytes"].get<std::uint64_t>();
+    if (part["name"] != "class centres") continue;
+    EXPECT_EQ(part["bytes"], 25'000 * 512 * 4);
+  }
+  EXPECT_EQ(json["total_bytes"], sum);
+  EXPECT_EQ(json["available_bytes"], 80'000'000'000);
+  EXPECT_GT(json["largest_num_classes"], 10'000'000);
+  EXPECT_GT(json["largest_batch_size"], 1000);
+}
+
+TEST_F(PfcctlPlan, FailsWhereTheJobDoesNotFit) {
+  const Ran ran = plan("--set num_classes=100000000 --device-memory 80GB");
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_THAT(ran.output, HasSubstr("it does not fit: a worker needs 38"));
+  EXPECT_THAT(ran.output, HasSubstr("take 8 workers, each with as much memory"));
+}
+
+TEST_F(PfcctlPlan, NamesWhatIsMissingOrWrongInOneLine) {
+  for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
+           {"", "/nowhere is not on this machine"},
+           {"--set num_classes=10 --workers 11", "--workers: 11 workers would share 10 classes"},
+           {"--set num_classes=10 --workers 0", "--workers"},
+           {"--set num_classes=10 --workers-per-host 2", "--workers-per-host: found 2"},
+           {"--set num_classes=10 --device-memory much", "--device-memory: found \"much\""},
+           {"--set num_classes=10 --set device=cuda", "CUDA"}}) {
+    const Ran ran = plan(arguments);
+    EXPECT_EQ(ran.status, 2) << arguments << ": " << ran.output;
+    EXPECT_THAT(ran.output, testing::StartsWith("pfcctl: "));
+    EXPECT_THAT(ran.output, HasSubstr(words));
+    EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1) << ran.output;
+  }
 }
 
 }  // namespace

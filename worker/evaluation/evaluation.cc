@@ -149,6 +149,7 @@ VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedB
 
   const auto d = static_cast<std::size_t>(options.embedding_size);
   std::array<std::vector<float>, 2> sides;  // first and second image of each pair: [n, D]
+  for (auto& side : sides) side.reserve(set.same.size() * d);
   double norms = 0;
   for (std::size_t image = 0; image < set.images.size(); ++image) {
     const auto row = std::span(rows).subspan(image * (d + 1), d + 1);

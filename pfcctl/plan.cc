@@ -1,0 +1,164 @@
+#include "pfcctl/plan.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "common/byte_size.h"
+#include "common/config.h"
+#include "common/error.h"
+#include "kernels/cpu/threads.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+struct Flags {
+  std::string config;
+  std::vector<std::string> overrides;
+  int workers = 1;
+  int workers_per_host = 0;  // 0: all
+  std::string device_memory;
+  bool json = false;
+};
+
+/// What the data set and verification sets say, and job.num_classes filled in from it. Without a
+/// data set here the job must name the classes, and what else is not known counts nothing.
+PlannedData read_data(JobConfig& job) {
+  std::error_code ignored;
+  if (!job.rec.empty() && std::filesystem::exists(job.rec, ignored)) {
+    const auto dataset =
+        open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
+    job.num_classes = dataset->info().classes;
+    std::vector<VerificationSet> sets;
+    for (const std::string& target : job.val_targets) {
+      sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
+    }
+    return planned_data(*dataset, sets);
+  }
+  if (job.num_classes == 0) {
+    throw InputError(
+        (job.rec.empty() ? std::string("rec is not given")
+                         : "rec: " + job.rec.string() + " is not on this machine") +
+        ": the plan needs the number of classes; give it with --set num_classes=1000000");
+  }
+  return {.images = job.num_image};
+}
+
+PlanReport make_report(const Flags& flags) {
+  PlanReport report{
+      .planned = {.job = parse_job(read_job_file(flags.config, flags.overrides), flags.config),
+                  .world_size = flags.workers},
+      .plan = {},
+      .there = {},
+      .largest = {},
+      .advice = {}};
+  PlannedJob& planned = report.planned;
+  const int on_host = flags.workers_per_host == 0 ? flags.workers : flags.workers_per_host;
+  if (on_host > flags.workers) {
+    throw InputError(fmt::format("--workers-per-host: found {}, expected at most the {} --workers",
+                                 on_host, flags.workers));
+  }
+  planned.threads = std::max(1, usable_cores() / on_host);  // as pfc-agent shares the cores out
+  planned.data = read_data(planned.job);
+  if (planned.job.num_classes < planned.world_size) {
+    throw InputError(fmt::format("--workers: {} workers would share {} classes: take fewer workers",
+                                 planned.world_size, planned.job.num_classes));
+  }
+  report.there =
+      flags.device_memory.empty()
+          ? memory_of_this_host(on_host)
+          : MemoryThere{parse_byte_size(flags.device_memory, "--device-memory"), "--device-memory"};
+  const PlannedBackbone backbone = plan_backbone(planned);
+  report.plan = plan_memory(planned, backbone, report.there.bytes);
+  report.largest = largest_that_fits(planned, backbone, report.there.bytes);
+  if (!report.plan.fits()) report.advice = advice(planned, backbone, report.there);
+  return report;
+}
+
+std::string row(const std::string& name, std::uint64_t bytes, const std::string& detail) {
+  const std::string line = fmt::format("  {:<30} {:>9}   {}", name, byte_size_text(bytes), detail);
+  return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+}
+
+std::string largest_text(const char* key, std::int64_t value) {
+  return value == 0 ? fmt::format("no {} fits, all else equal\n", key)
+                    : fmt::format("largest {} that fits, all else equal: {}\n", key, value);
+}
+
+void run_plan(const Flags& flags) {
+  const PlanReport report = make_report(flags);
+  std::fputs((flags.json ? plan_json(report) : plan_text(report)).c_str(), stdout);
+  if (!report.plan.fits()) throw ExitStatus{1};
+}
+
+}  // namespace
+
+std::string plan_text(const PlanReport& r) {
+  const JobConfig& job = r.planned.job;
+  std::string text = fmt::format("{}, {} classes, {} workers x batch {}; each needs\n", job.network,
+                                 job.num_classes, r.planned.world_size, job.batch_size);
+  for (const MemoryPart& part : r.plan.parts) text += row(part.name, part.bytes, part.detail);
+  text += row("in all", r.plan.total(), "");
+  text += row("there is", r.there.bytes, r.there.where);
+  if (r.plan.checkpoints_in_place) {
+    text += fmt::format(
+        "a copy of {} for checkpoints would not fit: training waits while they are "
+        "written\n",
+        byte_size_text(r.plan.checkpoint_copy));
+  }
+  text += r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n";
+  return text + largest_text("num_classes", r.largest.num_classes) +
+         largest_text("batch_size", r.largest.batch_size);
+}
+
+std::string plan_json(const PlanReport& r) {
+  using nlohmann::ordered_json;
+  ordered_json parts = ordered_json::array();
+  for (const MemoryPart& part : r.plan.parts) {
+    parts.push_back({{"name", part.name}, {"bytes", part.bytes}, {"detail", part.detail}});
+  }
+  const ordered_json json{{"workers", r.planned.world_size},
+                          {"num_classes", r.planned.job.num_classes},
+                          {"batch_size", r.planned.job.batch_size},
+                          {"parts", parts},
+                          {"total_bytes", r.plan.total()},
+                          {"available_bytes", r.there.bytes},
+                          {"available_where", r.there.where},
+                          {"fits", r.plan.fits()},
+                          {"checkpoints_in_place", r.plan.checkpoints_in_place},
+                          {"largest_num_classes", r.largest.num_classes},
+                          {"largest_batch_size", r.largest.batch_size},
+                          {"advice", r.advice}};
+  return json.dump(2) + "\n";
+}
+
+void add_plan_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand(
+      "plan", "The memory that a worker of a job will need; fails when there is less");
+  const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
+  verb->add_option("--config", flags->config, "Job file (docs/configuration.md)")->required();
+  verb->add_option("--set", flags->overrides, "key=value, overrides the job file; repeatable");
+  verb->add_option("--workers", flags->workers, "Workers of the job")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--workers-per-host", flags->workers_per_host,
+                   "Workers that share this host's memory and cores; without it, all")
+      ->check(CLI::Range(1, 1 << 20));
+  verb->add_option("--device-memory", flags->device_memory,
+                   "What each worker has (80GB, 80GiB, 512MB); without it, this machine's");
+  verb->add_flag("--json", flags->json, "As JSON, for programs");
+  verb->footer(
+      "Examples:\n"
+      "  pfcctl plan --config job.json --workers 2\n"
+      "  pfcctl plan --config job.json --workers 8 --device-memory 80GB --set batch_size=256");
+  verb->callback([flags] { run_plan(*flags); });
+}
+
+}  // namespace pfc

@@ -1,0 +1,25 @@
+// pfcctl plan: the memory that a worker of a job will need.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "worker/memory_advice.h"
+
+namespace pfc {
+
+/// Everything that is told about one job's memory.
+struct PlanReport {
+  PlannedJob planned;
+  MemoryPlan plan;
+  MemoryThere there;
+  LargestThatFits largest;
+  std::string advice;  ///< empty where the job fits
+};
+
+/// For people: the parts as a table, their sum, whether it fits, and what would.
+std::string plan_text(const PlanReport& report);
+/// The same as a JSON object on several lines.
+std::string plan_json(const PlanReport& report);
+
+}  // namespace pfc

@@ -1,0 +1,90 @@
+"""The plan of a job's memory is what the job then takes. With --table: prints docs/memory.md's table."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+from support import BIN, JobTest, plain_set, run
+
+MIB = 1 << 20
+# network, batch, workers, classes, sample rate; --table measures all of them.
+CASES = [
+    ("mbf", 8, 1, 1_000, 1), ("mbf", 32, 1, 1_000, 1), ("mbf", 64, 1, 100_000, 1),
+    ("mbf", 8, 2, 1_000, 1), ("mbf", 32, 2, 200_000, 0.1), ("mbf", 32, 1, 500_000, 0.1),
+    ("mbf", 8, 1, 2_000_000, 0.1), ("mbf", 32, 1, 2_000_000, 1), ("mbf", 64, 2, 2_000_000, 0.1),
+    ("r18", 8, 1, 1_000, 1), ("r18", 32, 1, 100_000, 0.1), ("r18", 64, 1, 1_000, 1),
+    ("r18", 16, 2, 1_000_000, 1), ("r18", 64, 2, 10_000, 1),
+    ("r50", 8, 1, 1_000, 1), ("r50", 64, 1, 10_000, 1), ("r50", 32, 1, 1_000_000, 0.1),
+    ("r50", 16, 1, 2_000_000, 1), ("r50", 16, 2, 100_000, 0.1), ("r50", 32, 2, 1_000_000, 1),
+]
+
+
+class Memory(JobTest):
+    def keys(self, network, batch, classes, rate, **more):
+        rec = self.shared / "plain"
+        if not rec.exists():
+            plain_set(self.data, rec, 256)
+        return {"network": network, "batch_size": batch, "num_classes": classes,
+                "sample_rate": rate, "embedding_size": 512, "rec": str(rec), "max_steps": 3, **more}
+
+    def plan(self, job, workers, *more):
+        done = run(BIN / "pfcctl", "plan", "--config", job, "--workers", workers, "--json", *more)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        return json.loads(done.stdout)
+
+    def peak(self, job, workers):
+        """The peak resident memory of the largest worker, in bytes."""
+        process = subprocess.Popen(self.coordinator(workers, job), env=self.environment,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        output = process.stdout.read()
+        process.stdout.close()
+        # What wait4 tells covers the agent and its workers, too: they were all waited for.
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0, output)
+        return used.ru_maxrss * 1024
+
+    def compare(self, workers, keys):
+        job = self.job(**keys)
+        planned = self.plan(job, workers)["total_bytes"]
+        peak = self.peak(job, workers)
+        shutil.rmtree(self.folder / "out")
+        return planned, peak
+
+    def test_plan_and_measured_peak_differ_by_less_than_a_tenth(self):
+        for network, batch, workers, classes, rate in (("mbf", 8, 1, 1_000, 1),
+                                                       ("mbf", 8, 2, 200_000, 0.1),
+                                                       ("r18", 8, 1, 50_000, 1)):
+            with self.subTest(network=network, batch=batch, workers=workers, classes=classes):
+                planned, peak = self.compare(workers, self.keys(network, batch, classes, rate))
+                self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
+
+    def test_a_copy_for_checkpoints_is_planned_and_taken(self):
+        keys = self.keys("mbf", 8, 200_000, 0.1, save_every_steps=1)
+        planned, peak = self.compare(1, keys)
+        self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
+
+
+def print_table(cases):
+    test = Memory()
+    Memory.setUpClass()
+    print("| network | batch | workers | classes | sample rate | planned, MiB | peak, MiB | difference |")
+    print("|---|---|---|---|---|---|---|---|")
+    for network, batch, workers, classes, rate in cases:
+        test.setUp()
+        planned, peak = test.compare(workers, test.keys(network, batch, classes, rate))
+        print(f"| {network} | {batch} | {workers} | {classes:,} | {rate} | {planned / MIB:,.0f} | "
+              f"{peak / MIB:,.0f} | {(planned - peak) / peak:+.1%} |", flush=True)
+        test.tearDown()
+    Memory.tearDownClass()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--table"]:
+        print_table(CASES[int(sys.argv[2]) if len(sys.argv) > 2 else 0:
+                          int(sys.argv[3]) if len(sys.argv) > 3 else None])
+    else:
+        unittest.main()

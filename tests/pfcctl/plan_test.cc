@@ -1,0 +1,66 @@
+#include "pfcctl/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace pfc {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+PlanReport report() {
+  return {.planned = {.job = {.network = "r50", .batch_size = 64, .num_classes = 1'000'000},
+                      .world_size = 2},
+          .plan = {.parts = {{"class centres", std::uint64_t{3} << 30, "many"},
+                             {"activations", std::uint64_t{1} << 29, ""}},
+                   .available = std::uint64_t{4} << 30},
+          .there = {std::uint64_t{4} << 30, "half of it"},
+          .largest = {.num_classes = 2'000'000, .batch_size = 70},
+          .advice = ""};
+}
+
+TEST(Plan, IsATableWithItsSumAndAVerdict) {
+  EXPECT_EQ(plan_text(report()),
+            "r50, 1000000 classes, 2 workers x batch 64; each needs\n"
+            "  class centres                   3.00 GiB   many\n"
+            "  activations                      512 MiB\n"
+            "  in all                          3.50 GiB\n"
+            "  there is                        4.00 GiB   half of it\n"
+            "it fits\n"
+            "largest num_classes that fits, all else equal: 2000000\n"
+            "largest batch_size that fits, all else equal: 70\n");
+}
+
+TEST(Plan, SaysWhatToChangeWhereAJobDoesNotFit) {
+  PlanReport r = report();
+  r.plan.available = 1;
+  r.largest.batch_size = 0;
+  r.advice = "take two";
+  EXPECT_THAT(plan_text(r), HasSubstr("it does not fit: take two\n"));
+  EXPECT_THAT(plan_text(r), HasSubstr("no batch_size fits, all else equal\n"));
+  EXPECT_THAT(plan_text(r), Not(HasSubstr("it fits")));
+}
+
+TEST(Plan, SaysWhereTrainingWaitsForCheckpoints) {
+  PlanReport r = report();
+  r.plan.checkpoints_in_place = true;
+  r.plan.checkpoint_copy = std::uint64_t{3} << 30;
+  EXPECT_THAT(plan_text(r), HasSubstr("a copy of 3.00 GiB for checkpoints would not fit"));
+}
+
+TEST(Plan, TellsProgramsTheSame) {
+  const auto json = nlohmann::json::parse(plan_json(report()));
+  EXPECT_EQ(json["parts"][1]["name"], "activations");
+  EXPECT_EQ(json["parts"][1]["bytes"], 1 << 29);
+  EXPECT_EQ(json["total_bytes"], (std::uint64_t{3} << 30) + (1 << 29));
+  EXPECT_EQ(json["available_bytes"], std::uint64_t{4} << 30);
+  EXPECT_EQ(json["fits"], true);
+  EXPECT_EQ(json["largest_num_classes"], 2'000'000);
+  EXPECT_EQ(json["largest_batch_size"], 70);
+}
+
+}  // namespace
+}  // namespace pfc
