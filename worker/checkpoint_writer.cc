@@ -44,8 +44,7 @@ struct FileContent {
 using MakeFile = std::function<FileContent()>;
 
 /// As safetensors names it.
-std::string dtype_name(DType type) { return type == DType::kBFloat16 ? "BF16" : "F32";
-}
+std::string dtype_name(DType type) { return type == DType::kBFloat16 ? "BF16" : "F32"; }
 
 void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tensor& tensor,
                 CheckpointMode mode) {

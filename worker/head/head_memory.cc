@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/shard.h"
+#include "kernels/cpu/tile_products.h"
 #include "kernels/math/margin.h"
 #include "kernels/math/row_statistics.h"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr std::int64_t kFloat = sizeof(float);
 constexpr std::int64_t kDouble = sizeof(double);
 constexpr std::int64_t kIndex = sizeof(std::int64_t);
-constexpr std::int64_t kTileClasses = 192;  // as in kernels/cpu/margin_tile.h
+constexpr std::int64_t kHalf = 2;  // bfloat16
 
 // The step has one set of active rows, the next one is ready, and one is in the making.
 constexpr std::int64_t kActiveSets = 3;
@@ -23,19 +24,29 @@ std::int64_t active_rows(const HeadMemoryOptions& o, std::int64_t rows) {
   return std::min(rows, static_cast<std::int64_t>(std::ceil(sampled)) + o.samples);
 }
 
+/// Whole tiles of all threads, as many as the budget allows: kernels/cpu/margin_softmax.cc.
 std::int64_t logits_bytes(const HeadMemoryOptions& o, std::int64_t active, std::int64_t tables) {
-  const double budget = o.head.logits_memory * static_cast<double>(tables);
-  const double all = static_cast<double>(active) * static_cast<double>(o.samples) * kFloat;
-  return static_cast<std::int64_t>(std::min(budget, all));
+  constexpr double kMost = 1e18;
+  const auto budget = static_cast<std::int64_t>(
+      std::min(kMost, o.head.logits_memory * static_cast<double>(tables)));
+  const std::int64_t classes = kTileClasses * o.threads;
+  const std::int64_t tile = classes * o.samples * kFloat;
+  return std::min((active + classes - 1) / classes, budget / tile) * tile;
 }
 
-/// What kernels/cpu/margin_softmax.cc keeps for a batch, and margin_tile.cc for each thread.
-std::int64_t softmax_bytes(std::int64_t n, std::int64_t d, std::int64_t threads) {
-  const auto row = static_cast<std::int64_t>(3 * kFloat + kDouble + sizeof(RowSoftmax) +
-                                             sizeof(Angle) + 3 * d * kFloat);
-  const std::int64_t thread_row = (kTileClasses + 3 + d) * kFloat + kDouble + kIndex;
+/// What margin_softmax.cc and the products keep for a batch, and margin_tile.cc for each thread.
+std::int64_t softmax_bytes(const HeadMemoryOptions& o) {
+  const std::int64_t n = o.samples;
+  const std::int64_t d = o.head.embedding_size;
+  const bool halves = o.head.bf16_products;
+  const std::int64_t copies = halves ? 3 * kHalf : kFloat;  // of unit, as the products read them
+  const auto row =
+      static_cast<std::int64_t>(3 * kFloat + kDouble + sizeof(RowSoftmax) + sizeof(Angle)) +
+      d * (2 * kFloat + copies);
+  const std::int64_t factors = halves ? kTileClasses * kHalf : 0;
+  const std::int64_t thread_row = (kTileClasses + 3 + d) * kFloat + factors + kDouble + kIndex;
   const std::int64_t thread = n * thread_row + 2 * kTileClasses * d * kFloat;
-  return n * row + threads * thread;
+  return n * row + o.threads * thread;
 }
 
 }  // namespace
@@ -47,10 +58,11 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   const std::int64_t d = o.head.embedding_size;
   const std::int64_t table = rows * d;
   const CentrePrecision precision = o.head.centre_precision;
-  const std::int64_t centre_bytes = precision == CentrePrecision::kBf16 ? 2 : kFloat;
-  const std::int64_t momentum_bytes = precision == CentrePrecision::kFp32 ? kFloat : 2;
+  const std::int64_t centre_bytes = precision == CentrePrecision::kBf16 ? kHalf : kFloat;
+  const std::int64_t momentum_bytes = precision == CentrePrecision::kFp32 ? kFloat : kHalf;
   const bool adamw = o.head.optimizer == OptimizerKind::kAdamW;
 
+  const std::int64_t tables = table * (centre_bytes + momentum_bytes * (adamw ? 2 : 1));
   const auto bytes = [](std::int64_t b) { return static_cast<std::uint64_t>(b); };
   HeadMemory m;
   m.centres = bytes(table * centre_bytes);
@@ -61,10 +73,9 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   // Every micro-batch adds the rows of its samples; the sampled ones are those of the first.
   const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * n);
   if (o.head.gradient_acc > 1) m.gradients = bytes((summed + summed / 16) * d * kFloat);
-  m.logits = bytes(logits_bytes(o, active, table * (centre_bytes + momentum_bytes)));
-  m.buffers =
-      bytes(softmax_bytes(n, d, o.threads) + n * d * kFloat +  // gradients of the embeddings
-            (o.world_size + 1) * n * static_cast<std::int64_t>(sizeof(RowStatistics)));
+  m.logits = bytes(logits_bytes(o, active, tables));
+  m.buffers = bytes(softmax_bytes(o) + n * d * kFloat +  // gradients of the embeddings
+                    (o.world_size + 1) * n * static_cast<std::int64_t>(sizeof(RowStatistics)));
   return m;
 }
 

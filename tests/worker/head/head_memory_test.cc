@@ -65,12 +65,13 @@ TEST(HeadMemory, OfKeptLogitsIsTheirBudgetOrAllOfThem) {
   HeadMemoryOptions o = million();
   o.head.logits_memory = 0;
   EXPECT_EQ(head_memory(o).logits, 0u);
-  o.head.logits_memory = 0.1;
-  EXPECT_EQ(head_memory(o).logits, 1'000'000u * 512 * 8 / 10);  // less than 128 x 1,000,000 x 4
+  o.head.logits_memory = 0.1;  // less than 128 x 1,000,000 x 4
+  const std::uint64_t tile = 2u * 192 * 128 * 4;
+  EXPECT_EQ(head_memory(o).logits, 1'000'000u * 512 * 8 / 10 / tile * tile);
   o.samples = 64;
-  EXPECT_EQ(head_memory(o).logits, 64u * 1'000'000 * 4);
+  EXPECT_EQ(head_memory(o).logits, 64u * 2605 * 2 * 192 * 4);  // tiles of 384 classes
   o.head.sample_rate = 0.01;
-  EXPECT_EQ(head_memory(o).logits, 64u * (10'000 + 64) * 4);
+  EXPECT_EQ(head_memory(o).logits, 64u * 27 * 2 * 192 * 4);
 }
 
 TEST(HeadMemory, OfActiveRowsGrowsWithSamplingAndSamplesUpToTheShard) {
