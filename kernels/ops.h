@@ -161,7 +161,6 @@ class Ops {
 
   virtual void gemm(const Gemm& g) = 0;
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& y) = 0;  ///< y may alias
-  virtual void scale(const Tensor& x, float factor) = 0;
   virtual void add_bias(const Tensor& y, const Tensor& bias) = 0;  ///< y [rows, n] += bias [n]
   /// sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
   virtual void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) = 0;

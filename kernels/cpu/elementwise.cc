@@ -29,13 +29,6 @@ void CpuOps::add(const Tensor& a, const Tensor& b, const Tensor& y) {
   });
 }
 
-void CpuOps::scale(const Tensor& x, float factor) {
-  float* const values = x.f32();
-  device_.threads.each_range(x.elements(), kLine, x.elements(), [&](const Range& r) {
-    device_.vector.scale(values + r.begin, factor, r.size());
-  });
-}
-
 void CpuOps::add_bias(const Tensor& y, const Tensor& bias) {
   const std::int64_t n = bias.elements();
   check(n > 0 && y.elements() % n == 0, "add_bias: y is not [rows, size of bias]");

@@ -14,11 +14,6 @@ void add(const float* a, const float* b, float* y, std::int64_t n) {
                          PFC_INLINE_LAMBDA { store(y + i, load<V>(a + i) + load<V>(b + i)); });
 }
 
-void scale(float* x, float factor, std::int64_t n) {
-  for_each_vector(n, [&]<typename V>(std::int64_t i)
-                         PFC_INLINE_LAMBDA { store<V>(x + i, load<V>(x + i) * factor); });
-}
-
 void add_bias(float* y, const float* bias, std::int64_t rows, std::int64_t n) {
   for (std::int64_t row = 0; row < rows; ++row) add(y + row * n, bias, y + row * n, n);
 }

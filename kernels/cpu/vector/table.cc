@@ -14,7 +14,6 @@ const VectorKernels kTable = {
     .grouped_weight_gradient = grouped_weight_gradient,
     .normalise_images = normalise_images,
     .add = add,
-    .scale = scale,
     .add_bias = add_bias,
     .add_columns = add_columns,
     .normalise_rows = normalise_rows,

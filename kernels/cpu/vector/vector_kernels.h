@@ -121,7 +121,6 @@ struct VectorKernels {
 
   void (*normalise_images)(const std::uint8_t* x, float* y, std::int64_t n);
   void (*add)(const float* a, const float* b, float* y, std::int64_t n);
-  void (*scale)(float* x, float factor, std::int64_t n);
   void (*add_bias)(float* y, const float* bias, std::int64_t rows, std::int64_t n);
   /// sums [width] += x[r * stride + i] over rows r.
   void (*add_columns)(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
