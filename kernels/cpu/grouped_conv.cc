@@ -1,6 +1,7 @@
 #include "kernels/cpu/grouped_conv.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pfc {
 namespace {
@@ -27,6 +28,23 @@ void for_each_weight(const Conv2dShape& s, const F& f) {
   }
 }
 
+// The shape as the vector kernels take it; where the data lie is still to be said.
+GroupedConv described(const Conv2dShape& s) {
+  return {.in_h = s.in_h,
+          .in_w = s.in_w,
+          .out_h = s.out_h(),
+          .out_w = s.out_w(),
+          .channels = s.in_c,
+          .kernel = s.kernel,
+          .stride = s.stride,
+          .pad = s.pad,
+          .pairs = s.in_c / s.groups == 2,
+          .x = nullptr,
+          .weights = nullptr,
+          .y = nullptr,
+          .gradients = nullptr};
+}
+
 }  // namespace
 
 bool GroupedConvolution::supports(const Conv2dShape& s) {
@@ -43,7 +61,7 @@ float* GroupedConvolution::weight_scratch() const {
   return reinterpret_cast<float*>(device_.scratch.data());
 }
 
-void GroupedConvolution::run(GroupedConv g) const {
+void GroupedConvolution::run(const GroupedConv& g) const {
   device_.threads.each_range(
       shape_.batch * g.out_h, 1, shape_.x_shape().elements(),
       [&](const Range& rows) { device_.vector.grouped_forward(g, rows.begin, rows.end); });
@@ -55,19 +73,11 @@ void GroupedConvolution::forward(const float* x, const float* w, float* y) const
   for_each_weight(s, [&](std::int64_t i, std::int64_t o, std::int64_t tap, std::int64_t j) {
     weights[position(o, tap, j, per_group_, s.in_c, false)] = w[i];
   });
-  run({.in_h = s.in_h,
-       .in_w = s.in_w,
-       .out_h = s.out_h(),
-       .out_w = s.out_w(),
-       .channels = s.in_c,
-       .kernel = s.kernel,
-       .stride = s.stride,
-       .pad = s.pad,
-       .pairs = per_group_ == 2,
-       .x = x,
-       .weights = weights,
-       .y = y,
-       .gradients = nullptr});
+  GroupedConv g = described(s);
+  g.x = x;
+  g.weights = weights;
+  g.y = y;
+  run(g);
 }
 
 void GroupedConvolution::backward_data(const float* dy, const float* w, float* dx) const {
@@ -80,19 +90,14 @@ void GroupedConvolution::backward_data(const float* dy, const float* w, float* d
   for_each_weight(s, [&](std::int64_t i, std::int64_t o, std::int64_t tap, std::int64_t j) {
     weights[position(o, last_tap - tap, j, per_group_, s.in_c, true)] = w[i];
   });
-  run({.in_h = s.out_h(),
-       .in_w = s.out_w(),
-       .out_h = s.in_h,
-       .out_w = s.in_w,
-       .channels = s.in_c,
-       .kernel = s.kernel,
-       .stride = 1,
-       .pad = s.kernel - 1 - s.pad,
-       .pairs = per_group_ == 2,
-       .x = dy,
-       .weights = weights,
-       .y = dx,
-       .gradients = nullptr});
+  GroupedConv g = described(s);
+  std::swap(g.in_h, g.out_h);
+  std::swap(g.in_w, g.out_w);
+  g.pad = s.kernel - 1 - s.pad;
+  g.x = dy;
+  g.weights = weights;
+  g.y = dx;
+  run(g);
 }
 
 void GroupedConvolution::backward_weights(const float* x, const float* dy, float* dw,
@@ -101,19 +106,10 @@ void GroupedConvolution::backward_weights(const float* x, const float* dy, float
   check(s.kernel == 3 || s.kernel == 7, "GroupedConvolution: backward_weights of another kernel");
   float* const gradients = weight_scratch();
   std::fill(gradients, gradients + s.w_shape().elements(), 0.f);
-  const GroupedConv g{.in_h = s.in_h,
-                      .in_w = s.in_w,
-                      .out_h = s.out_h(),
-                      .out_w = s.out_w(),
-                      .channels = s.in_c,
-                      .kernel = s.kernel,
-                      .stride = s.stride,
-                      .pad = s.pad,
-                      .pairs = per_group_ == 2,
-                      .x = x,
-                      .weights = nullptr,
-                      .y = const_cast<float*>(dy),
-                      .gradients = gradients};
+  GroupedConv g = described(s);
+  g.x = x;
+  g.y = const_cast<float*>(dy);  // only read
+  g.gradients = gradients;
   // By channels: no thread adds to another's sums, and the bits do not hang on their number.
   device_.threads.each_range(s.in_c, 16, s.x_shape().elements(), [&](const Range& channels) {
     device_.vector.grouped_weight_gradient(g, s.batch * s.out_h(), channels.begin, channels.size());

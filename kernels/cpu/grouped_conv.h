@@ -23,7 +23,7 @@ class GroupedConvolution {
 
  private:
   [[nodiscard]] float* weight_scratch() const;
-  void run(GroupedConv g) const;
+  void run(const GroupedConv& g) const;
 
   CpuDevice& device_;
   Conv2dShape shape_;
