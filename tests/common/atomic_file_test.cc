@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
 
@@ -16,21 +17,13 @@ namespace pfc {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::message_of;
 
 std::string content(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
-}
-
-std::string error_of(const auto& act) {
-  try {
-    act();
-  } catch (const StorageError& e) {
-    return e.what();
-  }
-  return "no StorageError";
 }
 
 TEST(Sha256, AgreesWithThePublishedExamples) {  // FIPS 180-4, "abc" and the empty message
@@ -68,7 +61,7 @@ TEST(AtomicFile, FullDiskNamesFileAndReasonAndKeepsTheOldFile) {
   TemporaryFolder folder;
   const auto path = folder / "file";
   write_file_atomically(path, "old");
-  const std::string message = error_of([&] {
+  const std::string message = message_of<StorageError>([&] {
     const FileSizeLimit limit(4096);
     AtomicFile file(path);
     file.write(std::vector<std::byte>(10'000));
@@ -81,7 +74,7 @@ TEST(AtomicFile, FullDiskNamesFileAndReasonAndKeepsTheOldFile) {
 
 TEST(AtomicFile, MissingFolderIsNamed) {
   TemporaryFolder folder;
-  EXPECT_THAT(error_of([&] { write_file_atomically(folder / "no/file", "x"); }),
+  EXPECT_THAT(message_of<StorageError>([&] { write_file_atomically(folder / "no/file", "x"); }),
               HasSubstr("no/file: cannot create after 0 bytes: No such file or directory"));
 }
 

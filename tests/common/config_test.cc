@@ -10,24 +10,19 @@
 
 #include "common/config_keys.h"
 #include "common/error.h"
+#include "tests/support/error_message.h"
 
 namespace pfc {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 JobConfig parse(const char* text) { return parse_job(json::parse(text), "job.json"); }
 
-/// The error of a job that must be refused; empty when it is taken.
 std::string refusal(const char* text) {
-  try {
-    parse(text);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return {};
+  return testing::message_of<InputError>([&] { parse(text); });
 }
 
 TEST(ParseJob, FillsWhatIsNotGivenWithDefaults) {
@@ -53,12 +48,12 @@ TEST(ParseJob, TakesAWholeJob) {
   EXPECT_EQ(job.optimizer, OptimizerKind::kAdamW);
   EXPECT_EQ(job.num_epoch, 2.5);
   EXPECT_EQ(job.rec, "/data/x");
-  EXPECT_THAT(job.val_targets, testing::ElementsAre("lfw", "a/b.bin"));
+  EXPECT_THAT(job.val_targets, ::testing::ElementsAre("lfw", "a/b.bin"));
   EXPECT_TRUE(job.resume);
   EXPECT_EQ(job.device, DeviceChoice::kCpu);
   EXPECT_EQ(job.seed, ~std::uint64_t{0});
   EXPECT_EQ(job.lr_schedule.kind, ScheduleKind::kMultistep);
-  EXPECT_THAT(job.lr_schedule.epochs, testing::ElementsAre(10, 16));
+  EXPECT_THAT(job.lr_schedule.epochs, ::testing::ElementsAre(10, 16));
   EXPECT_EQ(job.lr_schedule.gamma, 0.1);
 }
 
@@ -144,9 +139,9 @@ TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
   const std::string error = refusal(R"({"network": "a\nb\u0000c"})");
   EXPECT_EQ(error.find('\n'), std::string::npos);
   EXPECT_THAT(refusal(("{\"network\": \"" + std::string(5000, 'x') + "\"}").c_str()),
-              testing::SizeIs(testing::Lt(250u)));
+              ::testing::SizeIs(::testing::Lt(250u)));
   EXPECT_THAT(refusal(("{\"" + std::string(5000, 'x') + "\": 1}").c_str()),
-              testing::SizeIs(testing::Lt(250u)));
+              ::testing::SizeIs(::testing::Lt(250u)));
 }
 
 TEST(ToJson, RoundTripsEveryKey) {

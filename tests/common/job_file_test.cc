@@ -7,19 +7,20 @@
 
 #include "common/config.h"
 #include "common/error.h"
+#include "tests/support/error_message.h"
 
 namespace pfc {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
-class ReadJobFile : public testing::Test {
+class ReadJobFile : public ::testing::Test {
  protected:
   ReadJobFile() {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) /
+    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(::testing::TempDir()) /
               ("job_file_" + std::string(test->name()) + "_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
     path_ = folder_ / "job.json";
@@ -33,12 +34,7 @@ class ReadJobFile : public testing::Test {
   }
 
   [[nodiscard]] std::string refusal(const std::vector<std::string>& overrides = {}) const {
-    try {
-      read(overrides);
-    } catch (const InputError& e) {
-      return e.what();
-    }
-    return {};
+    return testing::message_of<InputError>([&] { read(overrides); });
   }
 
   std::filesystem::path folder_, path_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/error.h"
+#include "tests/support/error_message.h"
 
 namespace pfc {
 namespace {
@@ -44,14 +45,9 @@ TEST(StepPlan, EndsEarlyWithoutChangingTheScheduleUnderMaxSteps) {
 }
 
 TEST(StepPlan, NamesDataThatDoesNotFillABatch) {
-  try {
-    plan_steps(job(64, 1), 2, 100);
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(),
-                 "the data has 100 images, fewer than one batch of 128 (2 workers x batch_size "
-                 "64): lower batch_size");
-  }
+  EXPECT_EQ(testing::message_of<InputError>([] { plan_steps(job(64, 1), 2, 100); }),
+            "the data has 100 images, fewer than one batch of 128 (2 workers x batch_size 64): "
+            "lower batch_size");
 }
 
 TEST(StepPlan, GoesOnByImagesSeenWhenTheGlobalBatchChanges) {
