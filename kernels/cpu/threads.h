@@ -37,8 +37,8 @@ class Threads {
   /// Calls f(part) for part = 0 .. count - 1, side by side. f must not throw.
   template <typename F>
   void each_part(const F& f) const {
-#pragma omp parallel for schedule(static, 1) num_threads(count_) if (count_ > 1)
-    for (int part = 0; part < count_; ++part) f(part);
+    if (count_ == 1) return f(0);
+    side_by_side([](const void* of, int part) { (*static_cast<const F*>(of))(part); }, &f);
   }
 
   /// Calls f(Range) for parts of [0, n) side by side; in one piece where a fork would cost more
@@ -53,6 +53,9 @@ class Threads {
   }
 
  private:
+  using Call = void (*)(const void* f, int part);
+  void side_by_side(Call call, const void* f) const;  // fork_openmp.cc, fork_std_thread.cc
+
   static constexpr std::int64_t kSerialWork = 16384;  // floats: about 2 us, a fork's cost
   int count_;
 };

@@ -35,12 +35,7 @@ inline std::vector<TestDevice> test_devices() {
   for (const VectorKernels* kernels : runnable_vector_kernels()) {
     std::string name;
     std::ranges::copy_if(std::string(kernels->name), std::back_inserter(name), ::isalnum);
-#if defined(__SANITIZE_THREAD__)
-    const int thread_counts[] = {1};  // OpenMP's runtime is not instrumented: false reports
-#else
-    const int thread_counts[] = {1, 3};
-#endif
-    for (const int threads : thread_counts) {
+    for (const int threads : {1, 3}) {
       devices.push_back({"Cpu" + name + "Threads" + std::to_string(threads), [threads, kernels] {
                            return std::make_unique<CpuOps>(threads, *kernels);
                          }});
