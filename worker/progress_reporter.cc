@@ -6,7 +6,11 @@ namespace pfc {
 
 ProgressReporter::ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase,
                                    std::chrono::milliseconds tick)
-    : client_(client), phase_(phase), tick_(tick), thread_([this] { watch(); }) {}
+    : client_(client),
+      phase_(phase),
+      tick_(tick),
+      last_{.phase = phase.current()},
+      thread_(&ProgressReporter::watch, this) {}
 
 ProgressReporter::~ProgressReporter() {
   {
