@@ -16,6 +16,11 @@ Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t step, s
           .gradient_scale = 1.0 / static_cast<double>(t.gradient_acc)};
 }
 
+/// Throws. All workers hold the same loss and the same reduced gradients, so all stop together.
+void stop(Trainer& t, const Head::Step& step, const StepDump::Verdict& verdict) {
+  t.phase("dump", [&] { t.dump.stop(step, verdict); });
+}
+
 }  // namespace
 
 // Shapes stand at the right margin.
@@ -43,8 +48,8 @@ StepStats train_step(Trainer& t, std::int64_t step) {
     const HeadResult head = t.phase("head", [&] {
       return t.head.run(head_step(t, in, step, micro));    // [N, D], [N], [S, D]; statistics: comm 2
     });
-    if (!std::isfinite(head.loss)) {  // the same verdict on every worker, as below
-      t.dump.stop(head_step(t, in, step, micro), {.not_finite = "the loss", .loss = head.loss});
+    if (!std::isfinite(head.loss)) {
+      stop(t, head_step(t, in, step, micro), {.not_finite = "the loss", .loss = head.loss});
     }
     t.phase("reduce_scatter", [&] {
       t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);           // [B, D]  comm 3
@@ -72,9 +77,9 @@ StepStats train_step(Trainer& t, std::int64_t step) {
     return t.optimizer.step(t.backbone.gradients(), t.backbone.weights.flat(), stats.lr, step);
   });
   if (!update.finite) {
-    t.dump.stop(head_step(t, in, step, t.gradient_acc - 1),
-                {.not_finite = "the gradient of the backbone", .loss = stats.loss,
-                 .rows_moved = true, .d_embeddings = t.d_embeddings});
+    stop(t, head_step(t, in, step, t.gradient_acc - 1),
+         {.not_finite = "the gradient of the backbone", .loss = stats.loss, .rows_moved = true,
+          .d_embeddings = t.d_embeddings});
   }
   stats.gradient_norm = update.gradient_norm;
   return stats;

@@ -190,6 +190,21 @@ RowTable merge(std::span<const Part> parts, std::span<const float> Part::*member
   return table;
 }
 
+/// Each worker's part of the batch, in the order of ranks; all or none.
+RowTable merge_gradients(std::span<const Part> parts) {
+  RowTable table{.columns = parts.front().dimension, .pieces = {}};
+  std::int64_t rows = 0;
+  for (const Part& part : parts) {
+    if (!part.has("d_embeddings")) return {.columns = table.columns, .pieces = {}};
+    table.pieces.push_back(part.d_embeddings);
+    rows += static_cast<std::int64_t>(part.d_embeddings.size()) / table.columns;
+  }
+  if (rows == parts.front().samples) return table;
+  throw InputError(parts.front().name() + ": d_embeddings of all parts have " +
+                   std::to_string(rows) + " rows, expected one for each of the " +
+                   std::to_string(parts.front().samples) + " embeddings");
+}
+
 void merge_classes(std::span<const Part> parts, HeadStepInput& in) {
   for (const Part& part : parts) {
     if (!in.classes.empty() && !part.classes.empty() && part.classes[0] <= in.classes.back()) {
@@ -261,10 +276,7 @@ HeadStepInput read_head_step(std::span<const path> paths) {
   for (const Part& part : parts) in.rows += part.rows;
   merge_classes(parts, in);
   set_labels(first, in);
-  if (std::ranges::all_of(parts, [](const Part& p) { return p.has("d_embeddings"); })) {
-    in.job_d_embeddings.columns = in.dimension;
-    for (const Part& part : parts) in.job_d_embeddings.pieces.push_back(part.d_embeddings);
-  }
+  in.job_d_embeddings = merge_gradients(parts);
   read_metadata(first.file, in);
   for (Part& part : parts) in.files.push_back(std::move(part.file));
   return in;

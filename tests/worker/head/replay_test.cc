@@ -96,6 +96,14 @@ TEST_F(HeadReplay, OfThePartsOfAllWorkersGivesTheLossOfTheJob) {
   }
 }
 
+TEST_F(HeadReplay, OfRowsKeptInBf16GivesTheLossOfTheJobInAnyPrecision) {
+  job_.centre_precision = CentrePrecision::kBf16;
+  train(2);
+  EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
+  job_.centre_precision = CentrePrecision::kFp32;
+  EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
+}
+
 TEST_F(HeadReplay, MovesTheRowsAsTheJobWouldHave) {
   job_.optimizer = OptimizerKind::kAdamW;
   train(3);

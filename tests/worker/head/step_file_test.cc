@@ -158,6 +158,19 @@ TEST_F(HeadStepFile, NamesTheRankWhosePartIsMissing) {
   EXPECT_THAT(refusal({zero, part("one.safetensors", {12})}), HasSubstr("not parts of one step"));
 }
 
+TEST_F(HeadStepFile, TakesTheJobsGradientsOfTheWholeBatchOnly) {
+  floats("embeddings", {3, 8});
+  integers("labels", {0, 1, 2});
+  floats("centres", {10, 8});
+  floats("d_embeddings", {3, 8}, 0.5f);
+  EXPECT_EQ(read_head_step(std::vector{write()}).job_d_embeddings.pieces.at(0)[23], 0.5f);
+  floats("embeddings", {3, 8});
+  integers("labels", {0, 1, 2});
+  floats("centres", {10, 8});
+  floats("d_embeddings", {2, 8});
+  EXPECT_THAT(refusal({write()}), AllOf(HasSubstr("d_embeddings"), HasSubstr("2 rows")));
+}
+
 TEST_F(HeadStepFile, RefusesAWholeTableBesideOthers) {
   floats("embeddings", {3, 8});
   integers("labels", {4, 9, 4});
