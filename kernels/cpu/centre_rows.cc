@@ -7,8 +7,6 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kRandomGroup = 64;  // elements that share 16 Philox blocks
-
 CentrePrecision precision_of(const CentreTable& t) {
   const bool half_weight = t.weight.dtype == DType::kBFloat16;
   const bool half_momentum = t.momentum.dtype == DType::kBFloat16;
@@ -44,7 +42,6 @@ void CentreRows::allocate(Scratch& scratch, DType type, std::int64_t classes) co
   const std::size_t rows = d * static_cast<std::size_t>(classes);
   type == DType::kFloat32 ? scratch.floats.resize(rows) : scratch.halves.resize(rows);
   scratch.row.resize(d);
-  scratch.random.resize((d + kRandomGroup - 1) / kRandomGroup * kRandomGroup);
 }
 
 std::byte* CentreRows::address(const Tensor& t, std::int64_t c) const {
@@ -106,7 +103,7 @@ CentreRow CentreRows::describe(std::int64_t c, const CentreGradient& g) const {
           .weight = address(table_.weight, c),
           .momentum = address(table_.momentum, c),
           .second = table_.second ? address(table_.second, c) : nullptr,
-          .random = nullptr};
+          .key = {}};
 }
 
 void CentreRows::prefetch_state(std::int64_t c) const {
@@ -114,18 +111,9 @@ void CentreRows::prefetch_state(std::int64_t c) const {
   if (table_.second) prefetch(address(table_.second, c), row_bytes(table_.second));
 }
 
-void CentreRows::move(std::int64_t c, const CentreGradient& g, const UpdateRule& rule,
-                      Scratch& scratch) const {
+void CentreRows::move(std::int64_t c, const CentreGradient& g, const UpdateRule& rule) const {
   CentreRow row = describe(c, g);
-  if (precision_ != CentrePrecision::kFp32) {
-    kernels_.rounding_words({.seed = seed_,
-                             .stream = Stream::kStochasticRounding,
-                             .a = static_cast<std::uint32_t>(rule.number),
-                             .first = first_rounding_block(c),
-                             .blocks = static_cast<std::int64_t>(scratch.random.size()) / 4},
-                            scratch.random.data());
-    row.random = scratch.random.data();
-  }
+  if (precision_ != CentrePrecision::kFp32) row.key = rounding_key(seed_, rule.number, c);
   set_inverse_norm(c, rule.optimizer == OptimizerKind::kSgd
                           ? kernels_.centre_sgd(precision_, rule.sgd, row)
                           : kernels_.centre_adamw(precision_, rule.adamw, row));

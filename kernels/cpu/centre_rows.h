@@ -42,10 +42,9 @@ class CentreRows {
 
   /// A thread's own memory.
   struct Scratch {
-    std::vector<float> floats;          // [tile, D]
-    std::vector<BFloat16> halves;       // [tile, D]
-    std::vector<float> row;             // [D]
-    std::vector<std::uint32_t> random;  // [D], rounded up
+    std::vector<float> floats;     // [tile, D]
+    std::vector<BFloat16> halves;  // [tile, D]
+    std::vector<float> row;        // [D]
   };
   /// Everything that calls with this scratch will need, for tiles of `classes` rows of `type`.
   void allocate(Scratch& scratch, DType type, std::int64_t classes) const;
@@ -57,11 +56,10 @@ class CentreRows {
   /// One row as float32: the table's own, or a copy in scratch.row.
   const float* row(std::int64_t c, Scratch& scratch) const;
 
-  /// Asks for what move() will read and gather() did not: rows lie anywhere in a table of gigabytes,
-  /// where no hardware prefetcher follows.
+  /// Asks for what move() will read and gather() did not: rows lie anywhere in a table of
+  /// gigabytes, where no hardware prefetcher follows.
   void prefetch_state(std::int64_t c) const;
-  void move(std::int64_t c, const CentreGradient& g, const UpdateRule& rule,
-            Scratch& scratch) const;
+  void move(std::int64_t c, const CentreGradient& g, const UpdateRule& rule) const;
   /// sum [D] += the gradient across the centre.
   void add_gradient(std::int64_t c, const CentreGradient& g, float* sum) const;
   void compute_inverse_norm(std::int64_t c) const;

@@ -11,6 +11,8 @@ class CpuOps : public Ops {
   explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels())
       : device_(cpu_threads, kernels) {}
 
+  [[nodiscard]] const Threads& threads() const { return device_.threads; }
+
   // cpu_ops.cc
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] bool on_host() const override { return true; }

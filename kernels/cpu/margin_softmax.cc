@@ -3,8 +3,6 @@
 // GEMM to its update. Parts are fixed and their sums are added in order: the same bits every time.
 #include "kernels/cpu/margin_softmax.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,6 +10,7 @@
 
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/centre_rows.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/margin_tile.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/cpu/tile_products.h"
@@ -23,17 +22,16 @@ namespace {
 
 class CpuMarginSoftmax : public MarginSoftmax {
  public:
-  CpuMarginSoftmax(Ops& ops, const MarginSoftmaxOptions& options, const CentreTable& table)
+  CpuMarginSoftmax(CpuOps& ops, const MarginSoftmaxOptions& options, const CentreTable& table)
       : ops_(ops),
         options_(options),
         table_(table),
         kernels_(best_vector_kernels()),
-        threads_(omp_get_max_threads()),
+        threads_(ops.threads()),
         rows_(table, options.seed, kernels_),
         products_(options.bf16_products ? make_bfloat16_tile_products()
                                         : make_float_tile_products()),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
-    check(ops.on_host(), "margin softmax: a CPU's Ops expected");
     for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
   }
 
@@ -59,12 +57,12 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void check_products() const;
   void set_factors(double gradient_scale);
   void plan_kept_tiles();
-  template <typename Sink>  // void(std::int64_t active_index, const CentreGradient&, Scratch&)
+  template <typename Sink>  // void(std::int64_t active_index, const CentreGradient&)
   void backward_tiles(const Tensor& d_embeddings, const Sink& sink);
   template <typename F>  // void(MarginTileWorker&, const ClassTile&)
   void each_tile_of(int part, const F& f);
 
-  Ops& ops_;
+  CpuOps& ops_;
   const MarginSoftmaxOptions options_;
   const CentreTable table_;
   const VectorKernels& kernels_;
@@ -211,7 +209,7 @@ void CpuMarginSoftmax::backward_tiles(const Tensor& d_embeddings, const Sink& si
     each_tile_of(part, [&](MarginTileWorker& worker, const ClassTile& tile) {
       worker.backward(step_, tile);
       for (std::int64_t i = 0; i < tile.size(); ++i) {
-        sink(tile.begin + i, worker.gradient(i), worker.scratch());
+        sink(tile.begin + i, worker.gradient(i));
       }
     });
   });
@@ -231,13 +229,12 @@ void CpuMarginSoftmax::backward(double gradient_scale, const Tensor& d_embedding
                                 const Update& update) {
   set_factors(gradient_scale);
   const UpdateRule rule(options_, update);
-  backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient,
-                                   CentreRows::Scratch& scratch) {
+  backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient) {
     constexpr std::size_t kAhead = 4;
     const std::span<const std::int64_t> classes = step_.batch.classes;
     const auto k = static_cast<std::size_t>(i);
     if (k + kAhead < classes.size()) rows_.prefetch_state(classes[k + kAhead]);
-    rows_.move(classes[k], gradient, rule, scratch);
+    rows_.move(classes[k], gradient, rule);
   });
 }
 
@@ -246,12 +243,11 @@ void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& 
                                            std::span<const std::int64_t> slots) {
   check(slots.size() == step_.batch.classes.size(), "margin softmax: one slot an active class");
   set_factors(gradient_scale);
-  backward_tiles(d_embeddings,
-                 [&](std::int64_t i, const CentreGradient& gradient, CentreRows::Scratch&) {
-                   const auto k = static_cast<std::size_t>(i);
-                   rows_.add_gradient(step_.batch.classes[k], gradient,
-                                      gradients.f32() + slots[k] * rows_.dimension());
-                 });
+  backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient) {
+    const auto k = static_cast<std::size_t>(i);
+    rows_.add_gradient(step_.batch.classes[k], gradient,
+                       gradients.f32() + slots[k] * rows_.dimension());
+  });
 }
 
 void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
@@ -260,12 +256,11 @@ void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
   const auto count = static_cast<std::int64_t>(classes.size());
   const UpdateRule rule(options_, update);
   threads_.each_part([&](int part) {
-    CentreRows::Scratch& scratch = workers_[static_cast<std::size_t>(part)].scratch();
     const Range range = part_of(count, part, threads_.count());
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const auto k = static_cast<std::size_t>(i);
       const float* sum = gradients.f32() + slots[k] * rows_.dimension();
-      rows_.move(classes[k], {.gradient = sum, .along = 0}, rule, scratch);
+      rows_.move(classes[k], {.gradient = sum, .along = 0}, rule);
     }
   });
 }
@@ -275,7 +270,9 @@ void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
 std::unique_ptr<MarginSoftmax> make_cpu_margin_softmax(Ops& ops,
                                                        const MarginSoftmaxOptions& options,
                                                        const CentreTable& table) {
-  return std::make_unique<CpuMarginSoftmax>(ops, options, table);
+  auto* const cpu = dynamic_cast<CpuOps*>(&ops);
+  check(cpu != nullptr, "margin softmax: a CPU's Ops expected");
+  return std::make_unique<CpuMarginSoftmax>(*cpu, options, table);
 }
 
 }  // namespace pfc

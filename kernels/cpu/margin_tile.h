@@ -58,7 +58,6 @@ class MarginTileWorker {
     const auto k = static_cast<std::size_t>(i);
     return {gradients_.data() + k * dimension_, along_[k]};
   }
-  [[nodiscard]] CentreRows::Scratch& scratch() { return scratch_; }
   [[nodiscard]] const float* d_unit() const { return d_unit_.data(); }  ///< [N, D]
   [[nodiscard]] bool failed() const { return failed_; }  ///< oneDNN refused a product
 

@@ -47,30 +47,28 @@ PFC_HOST_DEVICE BFloat16 stochastic_bfloat16(float x, std::uint32_t random) {
   return static_cast<BFloat16>((bits + random) >> 16);
 }
 
-/// Where the random bits of an element of a class centre's row come from: word `word` of Philox
-/// block `block` of the row. 64 elements share 16 blocks, interleaved so that a vector of any width
-/// up to 16 takes consecutive elements from one word.
-struct RoundingWord {
-  std::int64_t block;
-  int word;
+/// What the random bits of one class centre come from in one optimizer step: one Philox block a
+/// row, the same for any number of workers.
+struct RoundingKey {
+  std::uint32_t a, b;
 };
-PFC_HOST_DEVICE RoundingWord rounding_word(std::int64_t element) {
-  return {element / 64 * 16 + element % 16, static_cast<int>(element % 64 / 16)};
+PFC_HOST_DEVICE RoundingKey rounding_key(std::uint64_t seed, std::int64_t update, std::int64_t c) {
+  const Philox4 words =
+      random_words(seed, Stream::kStochasticRounding, static_cast<std::uint32_t>(update),
+                   static_cast<std::uint64_t>(c));
+  return {words.x[0], words.x[1]};
 }
 
-/// Block 0 of class `c`. A row has fewer than 2^16 blocks: embedding_size is at most 65536.
-PFC_HOST_DEVICE std::uint64_t first_rounding_block(std::int64_t c) {
-  return static_cast<std::uint64_t>(c) << 16;
-}
-
-/// The 32 random bits for an element of class `c` in optimizer step `update`: the lower half rounds
-/// the centre, the upper half its momentum. The same for any number of workers.
-PFC_HOST_DEVICE std::uint32_t rounding_bits(std::uint64_t seed, std::int64_t update, std::int64_t c,
-                                            std::int64_t element) {
-  const RoundingWord at = rounding_word(element);
-  const std::uint64_t block = first_rounding_block(c) + static_cast<std::uint64_t>(at.block);
-  return random_words(seed, Stream::kStochasticRounding, static_cast<std::uint32_t>(update), block)
-      .x[at.word];
+/// 32 bits for element `element` of the row: the lower half rounds the centre, the upper half its
+/// momentum. MurmurHash3's finalizer (Appleby), every input bit of which flips each output bit with
+/// a probability near 1/2: rounding needs no more, at a fifth of Philox's cost.
+/// Word is std::uint32_t or a vector of them.
+template <typename Word>
+PFC_HOST_DEVICE Word rounding_bits(const RoundingKey& key, Word element) {
+  Word h = (element * 0x9E3779B9u) ^ key.a;
+  h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
+  h = ((h ^ (h >> 13)) + key.b) * 0xC2B2AE35u;
+  return h ^ (h >> 16);
 }
 
 }  // namespace pfc

@@ -69,6 +69,33 @@ TEST(BFloat16, StochasticRoundingHasTheNumberAsItsMean) {
   }
 }
 
+// Every bit is set half of the time, over elements, classes and steps alike, and no two bits of a
+// word agree more often than by chance.
+TEST(RoundingBits, AreUniformAndIndependent) {
+  constexpr int kElements = 512, kRows = 64;
+  std::vector<std::uint32_t> words;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    const RoundingKey key = rounding_key(2048, 1 + row % 8, row / 8);
+    for (std::uint32_t i = 0; i < kElements; ++i) words.push_back(rounding_bits(key, i));
+  }
+  const double n = kElements * kRows;
+  const double tolerance = 5 * std::sqrt(0.25 / n);  // five standard deviations
+  for (int bit = 0; bit < 32; ++bit) {
+    for (int other = 0; other < bit; ++other) {
+      double set = 0, agree = 0, agree_with_next = 0;
+      for (std::size_t i = 0; i < words.size(); ++i) {
+        const std::uint32_t next = words[(i + 1) % words.size()];
+        set += (words[i] >> bit) & 1u;
+        agree += ~((words[i] >> bit) ^ (words[i] >> other)) & 1u;
+        agree_with_next += ~((words[i] >> bit) ^ (next >> other)) & 1u;
+      }
+      EXPECT_NEAR(set / n, 0.5, tolerance) << bit;
+      EXPECT_NEAR(agree / n, 0.5, tolerance) << bit << ' ' << other;
+      EXPECT_NEAR(agree_with_next / n, 0.5, tolerance) << bit << ' ' << other;
+    }
+  }
+}
+
 class EachInstructionSet : public ::testing::TestWithParam<const VectorKernels*> {};
 
 TEST_P(EachInstructionSet, RoundsAndWidensAsTheFormulas) {
@@ -101,20 +128,6 @@ TEST_P(EachInstructionSet, DrawsTheWordsOfTheScalarGenerator) {
         ASSERT_EQ((hits[i] >> k) & 1u, (words.x[k] >> 8) < limit ? 1u : 0u) << i << ' ' << k;
       }
     }
-  }
-}
-
-TEST_P(EachInstructionSet, DrawsTheRoundingBitsOfEveryElement) {
-  constexpr std::int64_t kClass = 70000000123, kDimension = 192;
-  std::vector<std::uint32_t> words(kDimension);
-  GetParam()->rounding_words({.seed = 9,
-                              .stream = Stream::kStochasticRounding,
-                              .a = 77,
-                              .first = first_rounding_block(kClass),
-                              .blocks = kDimension / 4},
-                             words.data());
-  for (std::int64_t i = 0; i < kDimension; ++i) {
-    ASSERT_EQ(words[static_cast<std::size_t>(i)], rounding_bits(9, 77, kClass, i)) << i;
   }
 }
 

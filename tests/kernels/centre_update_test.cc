@@ -44,11 +44,6 @@ std::vector<float> random_row(double deviation, unsigned seed) {
 class CentreUpdate
     : public ::testing::TestWithParam<std::tuple<const VectorKernels*, CentrePrecision>> {
  protected:
-  CentreUpdate() {
-    std::mt19937 generator(8);
-    for (std::uint32_t& word : random_) word = generator();
-  }
-
   CentreRow row() {
     return {.n = kDimension,
             .gradient = gradient_.data(),
@@ -57,7 +52,7 @@ class CentreUpdate
             .weight = weight_.data(),
             .momentum = momentum_.data(),
             .second = second_.data(),
-            .random = random_.data()};
+            .key = {0x12345678u, 0x9abcdef0u}};
   }
   /// The gradient's part across the centre, in float64.
   [[nodiscard]] double across(std::size_t i) const {
@@ -76,7 +71,6 @@ class CentreUpdate
   Numbers weight_{half_weight_, random_row(0.05, 2)};
   Numbers momentum_{half_state_, random_row(0.2, 3)};
   Numbers second_{half_state_, std::vector<float>(kDimension, 0.02f)};
-  std::vector<std::uint32_t> random_ = std::vector<std::uint32_t>(128);
 };
 
 TEST_P(CentreUpdate, IsAStepOfSgd) {

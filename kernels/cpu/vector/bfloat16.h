@@ -43,34 +43,39 @@ template <typename V>
   }
 }
 
-/// Where rounding takes its bits: 16 of the 32 of each element, from `shift` on.
-struct RandomBits {
-  const std::uint32_t* words;
-  int shift;
-};
-
-/// Stores element i; returns what was stored. Only a bfloat16 needs random bits.
+/// The random bits of V's elements from i on.
 template <typename V>
-[[gnu::always_inline]] inline V store_number(float* p, std::int64_t i, V value, RandomBits) {
-  store<V>(p + i, value);
+[[gnu::always_inline]] inline auto random_bits(const RoundingKey& key, std::int64_t i) {
+  const auto first = static_cast<std::uint32_t>(i);
+  if constexpr (sizeof(V) == sizeof(float)) {
+    return rounding_bits(key, first);
+  } else {
+    Words elements{};
+    for (std::int64_t lane = 0; lane < kWidth; ++lane) {
+      elements[lane] = static_cast<std::uint32_t>(lane);
+    }
+    return rounding_bits(key, elements + first);
+  }
+}
+
+/// Stores a number and returns what was stored. A bfloat16 is rounded by the lower 16 of the bits.
+template <typename V, typename Bits>
+[[gnu::always_inline]] inline V store_number(float* p, V value, Bits) {
+  store<V>(p, value);
   return value;
 }
 
-template <typename V>
-[[gnu::always_inline]] inline V store_number(BFloat16* p, std::int64_t i, V value,
-                                             RandomBits random) {
+template <typename V, typename Bits>
+[[gnu::always_inline]] inline V store_number(BFloat16* p, V value, Bits random) {
   if constexpr (sizeof(V) == sizeof(float)) {
-    p[i] = stochastic_bfloat16(value, (random.words[i] >> random.shift) & 0xffffu);
-    return float_of(p[i]);
+    *p = stochastic_bfloat16(value, random & 0xffffu);
+    return float_of(*p);
   } else {
     const auto bits = reinterpret_cast<Words>(value);
-    Words words;
-    __builtin_memcpy(&words, random.words + i, sizeof(words));
     const Words full = Words{} + 0x7f800000u;
-    const Words below = (words >> random.shift) & 0xffffu;
-    const Words upper = ((bits & full) == full ? bits : bits + below) >> 16;
+    const Words upper = ((bits & full) == full ? bits : bits + (random & 0xffffu)) >> 16;
     const Halves halves = __builtin_convertvector(upper, Halves);
-    __builtin_memcpy(p + i, &halves, sizeof(halves));
+    __builtin_memcpy(p, &halves, sizeof(halves));
     return reinterpret_cast<V>(upper << 16);
   }
 }

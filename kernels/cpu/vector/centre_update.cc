@@ -7,9 +7,6 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-constexpr int kWeightBits = 0;     // of an element's random word: rounds the centre
-constexpr int kMomentumBits = 16;  // rounds the momentum, and AdamW's second moment
-
 template <typename V>
 [[gnu::always_inline]] inline float lane_sum(V v) {
   if constexpr (sizeof(V) == sizeof(float)) {
@@ -71,8 +68,9 @@ double sgd_row(const SgdOptions& o, const CentreRow& row) {
     const V g = across<V>(row, i, w) + o.weight_decay * w;
     const V v = o.momentum * load_number<V>(momentum + i) + g;
     // The momentum that is kept is rounded; the step is made with the one that is not.
-    store_number<V>(momentum, i, v, {row.random, kMomentumBits});
-    return store_number<V>(weight, i, w - o.lr * v, {row.random, kWeightBits});
+    const auto random = random_bits<V>(row.key, i);
+    store_number<V>(momentum + i, v, random >> 16);
+    return store_number<V>(weight + i, w - o.lr * v, random);
   });
 }
 
@@ -98,11 +96,11 @@ double adamw_row(const AdamWOptions& o, const CentreRow& row) {
     const V g = across<V>(row, i, w);
     const V m = o.beta1 * load_number<V>(momentum + i) + (1.f - o.beta1) * g;
     const V v = o.beta2 * load_number<V>(second + i) + (1.f - o.beta2) * g * g;
-    store_number<V>(momentum, i, m, {row.random, kMomentumBits});
-    store_number<V>(second, i, v, {row.random, kMomentumBits});
+    const auto random = random_bits<V>(row.key, i);
+    store_number<V>(momentum + i, m, random >> 16);
+    store_number<V>(second + i, v, random >> 16);
     const V denominator = square_root<V>(v / o.bias_correction2) + o.eps;
-    return store_number<V>(weight, i, w * decay - step * m / denominator,
-                           {row.random, kWeightBits});
+    return store_number<V>(weight + i, w * decay - step * m / denominator, random);
   });
 }
 

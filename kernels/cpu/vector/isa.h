@@ -47,6 +47,5 @@ void to_float(const BFloat16* x, float* y, std::int64_t n);
 void to_bfloat16(const float* x, BFloat16* y, std::int64_t n);
 
 void blocks_below(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits);
-void rounding_words(const RandomBlocks& r, std::uint32_t* words);
 
 }  // namespace pfc::PFC_ISA

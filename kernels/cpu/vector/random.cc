@@ -4,12 +4,6 @@
 #include "kernels/cpu/vector/philox.h"
 
 namespace pfc::PFC_ISA {
-namespace {
-
-constexpr int kInterleaved = 16;  // blocks that share 64 elements (kernels/math/bfloat16.h)
-static_assert(kInterleaved % kWidth == 0);
-
-}  // namespace
 
 void blocks_below(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits) {
   std::int64_t i = 0;
@@ -23,19 +17,6 @@ void blocks_below(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits
     const std::int64_t lanes = r.blocks - i < kWidth ? r.blocks - i : kWidth;
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       hits[i + lane] = static_cast<std::uint8_t>(bits[lane]);
-    }
-  }
-}
-
-void rounding_words(const RandomBlocks& r, std::uint32_t* words) {
-  for (std::int64_t i = 0; i < r.blocks; i += kInterleaved) {
-    std::uint32_t* const group = words + i * 4;
-    for (int lane = 0; lane < kInterleaved; lane += static_cast<int>(kWidth)) {
-      const PhiloxVectors v =
-          random_vectors(r.seed, r.stream, r.a, r.first + static_cast<std::uint64_t>(i + lane));
-      for (int k = 0; k < 4; ++k) {
-        __builtin_memcpy(group + k * kInterleaved + lane, &v.x[k], sizeof(UInt));
-      }
     }
   }
 }

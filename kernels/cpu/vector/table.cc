@@ -32,7 +32,6 @@ const VectorKernels kTable = {
     .to_float = to_float,
     .to_bfloat16 = to_bfloat16,
     .blocks_below = blocks_below,
-    .rounding_words = rounding_words,
 };
 
 }  // namespace pfc::PFC_ISA

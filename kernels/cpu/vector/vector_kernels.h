@@ -64,9 +64,9 @@ struct CentreRow {
   float inverse_norm;     ///< of the centre
   float along;            ///< the gradient's part along the centre, which does not move it
   void* weight;
-  void* momentum;               ///< SGD's velocity or AdamW's m
-  void* second;                 ///< AdamW's v
-  const std::uint32_t* random;  ///< [n] bits for rounding (kernels/math/bfloat16.h)
+  void* momentum;   ///< SGD's velocity or AdamW's m
+  void* second;     ///< AdamW's v
+  RoundingKey key;  ///< of what is kept as bfloat16
 };
 
 /// Philox blocks first, first + 1, ... of random_words(seed, stream, a, .).
@@ -161,8 +161,6 @@ struct VectorKernels {
 
   /// hits [blocks]: bit k says whether the upper 24 bits of word k are below limit.
   void (*blocks_below)(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits);
-  /// words [4 * blocks], for consecutive elements of a row; blocks is a multiple of 16.
-  void (*rounding_words)(const RandomBlocks& r, std::uint32_t* words);
 };
 
 /// The tables that this CPU (and its operating system) can run, widest instruction set first.
