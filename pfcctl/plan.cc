@@ -102,8 +102,10 @@ void run_plan(const Flags& flags) {
 
 std::string plan_text(const PlanReport& r) {
   const JobConfig& job = r.planned.job;
-  std::string text = fmt::format("{}, {} classes, {} workers x batch {}; each needs\n", job.network,
-                                 job.num_classes, r.planned.world_size, job.batch_size);
+  const int workers = r.planned.world_size;
+  std::string text =
+      fmt::format("{}, {} classes, {} worker{} x batch {}. A worker needs\n", job.network,
+                  job.num_classes, workers, workers == 1 ? "" : "s", job.batch_size);
   for (const MemoryPart& part : r.plan.parts) text += row(part.name, part.bytes, part.detail);
   text += row("in all", r.plan.total(), "");
   text += row("there is", r.there.bytes, r.there.where);

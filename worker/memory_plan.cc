@@ -36,6 +36,10 @@ class WorldSize : public Comm {
   const int size_;
 };
 
+std::string counted(std::int64_t n, const char* what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
 /// Sizes that many parts are made of; all in bytes but for the counts.
 struct Sizes {
   explicit Sizes(const PlannedJob& p)
@@ -50,19 +54,21 @@ struct Sizes {
   std::uint64_t embeddings;  ///< of a batch
 };
 
+// Those that the prefetcher runs ahead, and one each that is ready, in the making and trained on.
+constexpr std::uint64_t kBatches = PrefetcherOptions{}.depth + 3;
+
 /// The reducer's buckets are slices of the gradients: only the transport needs memory, for the
 /// step's and for the gradients' sums.
 std::uint64_t communication(const PlannedJob& p, const Sizes& s) {
   return 2 * host_comm_bytes(p.world_size) + (Sizes::u(p.world_size) + 1) * s.embeddings;
 }
 
-/// Decoded batches: those that the prefetcher runs ahead, and one each that is ready, in the making
-/// and trained on; the images as bytes and as floats; where each record of the data set begins.
+/// Decoded batches; the images trained on as bytes and as floats; where each record of the data set
+/// begins.
 std::uint64_t input_batches(const PlannedJob& p, const Sizes& s) {
-  const auto batches = static_cast<std::uint64_t>(PrefetcherOptions{}.depth) + 3;
   const std::uint64_t labels = 8 * sizeof(std::int64_t) * s.samples;
   const std::uint64_t index = 2 * sizeof(std::int64_t) * Sizes::u(p.data.images);
-  return batches * s.pixels + s.pixels * (1 + sizeof(float)) + labels + index;
+  return kBatches * s.pixels + s.pixels * (1 + sizeof(float)) + labels + index;
 }
 
 /// Embeddings of the largest verification set: this worker's, all workers', and once more sorted
@@ -109,7 +115,7 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   list.add("centres' summed gradients", m.gradients,
            fmt::format("gradient_acc {}", p.job.gradient_acc));
   list.add("head buffers", m.buffers,
-           fmt::format("{} samples of {} workers", Sizes(p).samples, p.world_size));
+           fmt::format("{} samples of {}", Sizes(p).samples, counted(p.world_size, "worker")));
 }
 
 void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list) {
@@ -120,7 +126,7 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
   list.add(
       "activations", b.memory.activations,
       fmt::format("batch_size {}, {} x {} pixels", p.job.batch_size, p.data.height, p.data.width));
-  list.add("kernels' scratch", b.scratch, fmt::format("{} threads", p.threads));
+  list.add("kernels' scratch", b.scratch, counted(p.threads, "thread"));
 }
 
 }  // namespace
@@ -169,8 +175,9 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
   PartList list;
   add_head(p, head, list);
   add_backbone(p, backbone, list);
-  list.add("communication", communication(p, sizes), fmt::format("{} workers", p.world_size));
-  list.add("input batches", input_batches(p, sizes), fmt::format("{} images", p.data.images));
+  list.add("communication", communication(p, sizes), counted(p.world_size, "worker"));
+  list.add("input batches", input_batches(p, sizes),
+           fmt::format("{} batches, an index of {}", kBatches, counted(p.data.images, "image")));
   list.add("verification sets", p.data.verification_bytes, "encoded images");
   // One file is in memory at a time, in PyTorch's layout; evaluation is over before it.
   const std::uint64_t file = std::max(b.weights + b.state, optimizer_bytes(p, b));

@@ -10,15 +10,22 @@ import unittest
 from support import BIN, JobTest, plain_set, run
 
 MIB = 1 << 20
-# network, batch, workers, classes, sample rate; --table measures all of them.
+# network, batch, workers, classes, sample rate, other keys; --table measures all of them.
 CASES = [
-    ("mbf", 8, 1, 1_000, 1), ("mbf", 32, 1, 1_000, 1), ("mbf", 64, 1, 100_000, 1),
-    ("mbf", 8, 2, 1_000, 1), ("mbf", 32, 2, 200_000, 0.1), ("mbf", 32, 1, 500_000, 0.1),
-    ("mbf", 8, 1, 2_000_000, 0.1), ("mbf", 32, 1, 2_000_000, 1), ("mbf", 64, 2, 2_000_000, 0.1),
-    ("r18", 8, 1, 1_000, 1), ("r18", 32, 1, 100_000, 0.1), ("r18", 64, 1, 1_000, 1),
-    ("r18", 16, 2, 1_000_000, 1), ("r18", 64, 2, 10_000, 1),
-    ("r50", 8, 1, 1_000, 1), ("r50", 64, 1, 10_000, 1), ("r50", 32, 1, 1_000_000, 0.1),
-    ("r50", 16, 1, 2_000_000, 1), ("r50", 16, 2, 100_000, 0.1), ("r50", 32, 2, 1_000_000, 1),
+    ("mbf", 8, 1, 1_000, 1, {}), ("mbf", 32, 1, 1_000, 1, {}), ("mbf", 64, 1, 100_000, 1, {}),
+    ("mbf", 8, 2, 1_000, 1, {}), ("mbf", 32, 2, 200_000, 0.1, {}),
+    ("mbf", 32, 1, 500_000, 0.1, {}), ("mbf", 8, 1, 2_000_000, 0.1, {}),
+    ("mbf", 32, 1, 2_000_000, 1, {}), ("mbf", 64, 2, 2_000_000, 0.1, {}),
+    ("r18", 8, 1, 1_000, 1, {}), ("r18", 32, 1, 100_000, 0.1, {}), ("r18", 64, 1, 1_000, 1, {}),
+    ("r18", 16, 2, 1_000_000, 1, {}), ("r18", 64, 2, 10_000, 1, {}),
+    ("r50", 8, 1, 1_000, 1, {}), ("r50", 64, 1, 10_000, 1, {}), ("r50", 32, 1, 1_000_000, 0.1, {}),
+    ("r50", 16, 1, 2_000_000, 1, {}), ("r50", 16, 2, 100_000, 0.1, {}),
+    ("r50", 32, 2, 1_000_000, 1, {}),
+    ("mbf", 32, 1, 1_000_000, 0.1, {"centre_precision": "bf16"}),
+    ("mbf", 32, 1, 1_000_000, 1, {"centre_precision": "bf16_momentum"}),
+    ("mbf", 8, 2, 500_000, 1, {"optimizer": "adamw"}),
+    ("mbf", 8, 1, 500_000, 0.1, {"gradient_acc": 2}),
+    ("mbf", 8, 1, 500_000, 0.1, {"save_every_steps": 1}),
 ]
 
 
@@ -71,20 +78,19 @@ class Memory(JobTest):
 def print_table(cases):
     test = Memory()
     Memory.setUpClass()
-    print("| network | batch | workers | classes | sample rate | planned, MiB | peak, MiB | difference |")
-    print("|---|---|---|---|---|---|---|---|")
-    for network, batch, workers, classes, rate in cases:
+    for network, batch, workers, classes, rate, more in cases:
         test.setUp()
-        planned, peak = test.compare(workers, test.keys(network, batch, classes, rate))
-        print(f"| {network} | {batch} | {workers} | {classes:,} | {rate} | {planned / MIB:,.0f} | "
-              f"{peak / MIB:,.0f} | {(planned - peak) / peak:+.1%} |", flush=True)
+        planned, peak = test.compare(workers, test.keys(network, batch, classes, rate, **more))
+        other = ", ".join(f"{key} {value}" for key, value in more.items())
+        print(f"| {network} | {batch} | {workers} | {classes:,} | {rate} | {other} | "
+              f"{planned / MIB:,.0f} | {peak / MIB:,.0f} | {(planned - peak) / peak:+.1%} |",
+              flush=True)
         test.tearDown()
     Memory.tearDownClass()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--table"]:
-        print_table(CASES[int(sys.argv[2]) if len(sys.argv) > 2 else 0:
-                          int(sys.argv[3]) if len(sys.argv) > 3 else None])
+    if sys.argv[1:2] == ["--table"]:  # and, if wanted, which cases: first and one past the last
+        print_table(CASES[slice(*(int(word) for word in sys.argv[2:4]))] if sys.argv[2:] else CASES)
     else:
         unittest.main()

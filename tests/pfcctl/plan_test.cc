@@ -24,7 +24,7 @@ PlanReport report() {
 
 TEST(Plan, IsATableWithItsSumAndAVerdict) {
   EXPECT_EQ(plan_text(report()),
-            "r50, 1000000 classes, 2 workers x batch 64; each needs\n"
+            "r50, 1000000 classes, 2 workers x batch 64. A worker needs\n"
             "  class centres                   3.00 GiB   many\n"
             "  activations                      512 MiB\n"
             "  in all                          3.50 GiB\n"
