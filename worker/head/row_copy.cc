@@ -38,7 +38,8 @@ void copy_rows_to_device(Ops& ops, const Tensor& rows, const float* host) {
   std::vector<BFloat16> piece;
   each_piece(rows, [&](const Tensor& t, std::int64_t first) {
     piece.resize(static_cast<std::size_t>(t.elements()));
-    std::transform(host + first, host + first + t.elements(), piece.begin(), nearest_bfloat16);
+    std::transform(host + first, host + first + t.elements(), piece.begin(),
+                   [](float x) { return nearest_bfloat16(x); });  // a pointer cannot be inlined
     ops.copy_to_device(t, piece.data());
     ops.synchronize();
   });
@@ -50,7 +51,8 @@ void copy_rows_to_host(Ops& ops, float* host, const Tensor& rows) {
   each_piece(rows, [&](const Tensor& t, std::int64_t first) {
     piece.resize(static_cast<std::size_t>(t.elements()));
     ops.copy_to_host(piece.data(), t);
-    std::transform(piece.begin(), piece.end(), host + first, float_of);
+    std::transform(piece.begin(), piece.end(), host + first,
+                   [](BFloat16 b) { return float_of(b); });
   });
 }
 
