@@ -139,7 +139,7 @@ class BadInput(JobTest):
         self.fails("CUDA", device="cuda")
 
     def test_half_precision_on_a_cpu(self):
-        self.fails("precision", precision="bf16", device="cpu")
+        self.fails("precision", precision="fp16", device="cpu")
 
     def test_an_alone_worker_names_bad_input_too(self):
         done = run(BIN / "pfc-worker", "--config", self.job(lr=-1), env=self.environment)
