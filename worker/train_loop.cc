@@ -1,5 +1,6 @@
 #include "worker/train_loop.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -20,7 +21,10 @@ class StepReporter {
   StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
       : s_(session), window_start_(Clock::now()) {
     if (coordinator != nullptr) progress_.emplace(*coordinator, s_.phase);
-    if (s_.membership.rank == 0) log_.emplace(s_.job.output, s_.first_step - 1);
+    if (s_.membership.rank != 0) return;
+    log_.emplace(TrainingLogOptions{.output = s_.job.output,
+                                    .global_batch = s_.plan.global_batch,
+                                    .resumed_images = s_.resumed_images});
   }
 
   void start() {
@@ -170,7 +174,7 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   }
 
   if (s.first_step <= last) s.phase("checkpoint", [&] { s.checkpoints->finish(last); });
-  evaluate_all(s, last, reporter);
+  evaluate_all(s, std::max(last, s.first_step - 1), reporter);  // resumed beyond it: nothing to do
   if (s.membership.rank == 0) write_model(s);
   reporter.end();
   reporter.message("training is complete: " + (s.job.output / "backbone.safetensors").string());

@@ -14,15 +14,17 @@
 namespace pfc {
 namespace {
 
-// Drops the lines of steps that will be done again, and a last line that was cut off.
-void keep_until(const std::filesystem::path& metrics, std::int64_t step) {
+// Drops the lines of images that will be seen again, and a last line that was cut off. Not by step:
+// an earlier run may have had another global batch.
+void keep_until(const std::filesystem::path& metrics, std::int64_t images) {
   std::ifstream in(metrics);
   if (!in) return;
   const std::filesystem::path kept = metrics.string() + ".tmp";
   std::ofstream out(kept, std::ios::trunc);
   for (std::string line; std::getline(in, line);) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (object.is_object() && object.value("step", step + 1) <= step) out << line << '\n';
+    if (object.is_object() && object.value("images_seen", std::int64_t{0}) <= images)
+      out << line << '\n';
   }
   out.close();
   if (!out) throw StorageError("cannot write " + kept.string() + ": is the disk full?");
@@ -89,14 +91,15 @@ std::string time_message(const std::map<std::string, double>& phases) {
   return text;
 }
 
-TrainingLog::TrainingLog(const std::filesystem::path& output, std::int64_t resumed_step)
-    : output_(output) {
+TrainingLog::TrainingLog(TrainingLogOptions options) : options_(std::move(options)) {
+  const std::filesystem::path& output = options_.output;
+  const bool resumed = options_.resumed_images > 0;
   std::error_code error;
   std::filesystem::create_directories(output, error);
   if (error) throw StorageError("cannot make folder " + output.string() + ": " + error.message());
-  if (resumed_step > 0) keep_until(output / "metrics.jsonl", resumed_step);
-  log_ = open_log(output / "training.log", resumed_step > 0);
-  metrics_ = open_log(output / "metrics.jsonl", resumed_step > 0);
+  if (resumed) keep_until(output / "metrics.jsonl", options_.resumed_images);
+  log_ = open_log(output / "training.log", resumed);
+  metrics_ = open_log(output / "metrics.jsonl", resumed);
 }
 
 void TrainingLog::message(std::string_view text) {
@@ -113,6 +116,7 @@ void TrainingLog::step(const StepRecord& r) {
   const double head_seconds = phases["head"];
   const nlohmann::ordered_json object{
       {"step", r.step},
+      {"images_seen", r.step * options_.global_batch},
       {"epoch", r.stats.epoch},
       {"loss", r.stats.loss},
       {"lr", r.stats.lr},
@@ -141,6 +145,7 @@ void TrainingLog::evaluation(std::int64_t step, const VerificationResult& r) {
   std::snprintf(text, sizeof text, "Accuracy-Flip: %.5f+-%.5f", r.accuracy, r.deviation);
   message(prefix + text);
   const nlohmann::ordered_json object{{"step", step},
+                                      {"images_seen", step * options_.global_batch},
                                       {"val_target", r.name},
                                       {"accuracy", r.accuracy},
                                       {"accuracy_deviation", r.deviation},
@@ -154,8 +159,8 @@ void TrainingLog::evaluation(std::int64_t step, const VerificationResult& r) {
 
 void TrainingLog::check_written() {
   if (log_ && metrics_) return;
-  throw StorageError("cannot write to training.log or metrics.jsonl in " + output_.string() +
-                     ": is the disk full?");
+  throw StorageError("cannot write to training.log or metrics.jsonl in " +
+                     options_.output.string() + ": is the disk full?");
 }
 
 }  // namespace pfc

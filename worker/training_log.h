@@ -50,12 +50,18 @@ struct StepRecord {
   std::uint64_t peak_resident_bytes = 0;
 };
 
+struct TrainingLogOptions {
+  std::filesystem::path output;
+  std::int64_t global_batch = 0;    ///< images of a step
+  std::int64_t resumed_images = 0;  ///< seen when the checkpoint was written; 0: a fresh run
+};
+
 /// Writes training.log and metrics.jsonl in the output folder, and stdout. Only rank 0 has one.
 class TrainingLog {
  public:
-  /// Keeps what an earlier run wrote up to `resumed_step`, so that no step stands twice in
-  /// metrics.jsonl; a fresh run (0) starts empty files. Throws StorageError.
-  TrainingLog(const std::filesystem::path& output, std::int64_t resumed_step);
+  /// Keeps what an earlier run wrote of the images that the checkpoint has seen, so that none is
+  /// told of twice in metrics.jsonl; a fresh run starts empty files. Throws StorageError.
+  explicit TrainingLog(TrainingLogOptions options);
 
   void message(std::string_view text);  ///< one line to training.log and stdout
   void step(const StepRecord& record);  ///< one object to metrics.jsonl
@@ -64,7 +70,7 @@ class TrainingLog {
  private:
   void check_written();
 
-  std::filesystem::path output_;
+  const TrainingLogOptions options_;
   std::ofstream log_;
   std::ofstream metrics_;
 };

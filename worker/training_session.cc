@@ -105,8 +105,8 @@ void TrainingSession::load_weights() {
   }
   if (newest) {
     const CheckpointInfo info = load_checkpoint(newest->folder, state());
-    const std::int64_t done = steps_done(plan, info.step * info.global_batch);
-    first_step = done + 1;
+    resumed_images = info.step * info.global_batch;
+    first_step = steps_done(plan, resumed_images) + 1;
     start_message = "resumed from " + info.folder.string() + " (step " + std::to_string(info.step) +
                     " of " + std::to_string(info.world_size) + " workers): next is step " +
                     std::to_string(first_step);

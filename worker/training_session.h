@@ -46,6 +46,7 @@ struct TrainingSession {
   std::vector<VerificationSet> verification_sets;
   StepPlan plan;
   std::int64_t first_step = 1;
+  std::int64_t resumed_images = 0;  ///< seen by the checkpoint that this goes on from; 0: none
   std::unique_ptr<Backbone> backbone;
   std::unique_ptr<Head> head;
   std::unique_ptr<Optimizer> optimizer;

@@ -72,8 +72,9 @@ class Resume(JobTest):
             done = self.finished(workers, self.job(**{**keys, "max_steps": next_step + 2,
                                                       "resume": True, "output": str(copy)}))
             self.assertIn(f"next is step {next_step}", done.stdout)
-            steps = [m["step"] for m in self.metrics(copy) if "loss" in m]
-            self.assertEqual(steps[-1], next_step + 2)
+            images = [m["images_seen"] for m in self.metrics(copy) if "loss" in m]
+            self.assertEqual(images[:4], [8, 16, 24, 32])
+            self.assertEqual(images[4:], [2 * workers * s for s in range(next_step, next_step + 3)])
 
     def test_two_workers_evaluate_the_model_that_they_write(self):
         # Without sync_bn each has running statistics of its own; the model has rank 0's.

@@ -66,7 +66,7 @@ TEST(TimeMessage, NamesTheLongestPhaseFirst) {
 
 TEST(TrainingLog, WritesOneObjectAStepWithPhasesSummed) {
   const TemporaryFolder folder;
-  TrainingLog log(folder.path(), 0);
+  TrainingLog log({.output = folder.path(), .global_batch = 64});
   log.step(record(1));
   log.step(record(2));
   const auto lines = lines_of(folder / "metrics.jsonl");
@@ -81,11 +81,11 @@ TEST(TrainingLog, WritesOneObjectAStepWithPhasesSummed) {
 TEST(TrainingLog, KeepsOnlyTheStepsThatAResumedRunWillNotRepeat) {
   const TemporaryFolder folder;
   {
-    TrainingLog log(folder.path(), 0);
+    TrainingLog log({.output = folder.path(), .global_batch = 64});
     for (int step = 1; step <= 5; ++step) log.step(record(step));
   }
   std::ofstream(folder / "metrics.jsonl", std::ios::app) << R"({"step":6,"lo)";  // killed here
-  TrainingLog log(folder.path(), 3);
+  TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 3 * 64});
   log.step(record(4));
   const auto lines = lines_of(folder / "metrics.jsonl");
   ASSERT_EQ(lines.size(), 4U);
@@ -94,8 +94,34 @@ TEST(TrainingLog, KeepsOnlyTheStepsThatAResumedRunWillNotRepeat) {
   }
 }
 
+TEST(TrainingLog, GoesOnByImagesSeenWhenTheGlobalBatchChanges) {
+  const TemporaryFolder folder;
+  const auto images_seen = [&] {
+    std::vector<std::int64_t> images;
+    for (const std::string& line : lines_of(folder / "metrics.jsonl")) {
+      images.push_back(nlohmann::json::parse(line)["images_seen"]);
+    }
+    return images;
+  };
+  {
+    TrainingLog log({.output = folder.path(), .global_batch = 8});
+    for (int step = 1; step <= 6; ++step) log.step(record(step));
+    log.evaluation(6, {.name = "lfw"});
+  }
+  {  // from the checkpoint of step 4, with fewer workers: 16 steps of theirs
+    TrainingLog log({.output = folder.path(), .global_batch = 2, .resumed_images = 32});
+    log.step(record(17));
+    log.step(record(18));
+    EXPECT_EQ(images_seen(), (std::vector<std::int64_t>{8, 16, 24, 32, 34, 36}));
+  }
+  // From the same one, with more: 2 whole steps of theirs, the third of which sees 8 images again.
+  TrainingLog log({.output = folder.path(), .global_batch = 12, .resumed_images = 32});
+  log.step(record(3));
+  EXPECT_EQ(images_seen(), (std::vector<std::int64_t>{8, 16, 24, 32, 36}));
+}
+
 TEST(TrainingLog, NamesAFolderThatCannotBeMade) {
-  EXPECT_THROW(TrainingLog("/proc/no/such", 0), StorageError);
+  EXPECT_THROW(TrainingLog({.output = "/proc/no/such"}), StorageError);
 }
 
 }  // namespace
