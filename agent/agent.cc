@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <cstdlib>
 #include <random>
+#include <sstream>
 #include <utility>
 
 #include "agent/machine.h"
@@ -17,6 +18,13 @@ namespace {
 std::string random_id() {
   std::random_device random;
   return std::to_string((std::uint64_t{random()} << 32) | random());
+}
+
+/// As pfc-worker takes durations: "70", "2.5".
+std::string in_seconds(std::int64_t milliseconds) {
+  std::ostringstream text;
+  text << static_cast<double>(milliseconds) / 1000;
+  return text.str();
 }
 
 /// Asking again would give the same answer.
@@ -97,7 +105,8 @@ void Agent::start_worker(Rank rank, const proto::StartWorkers& start) {
       .program = options_.worker_program,
       .arguments = {"--coordinator", options_.coordinator, "--rank", std::to_string(rank),
                     "--generation", std::to_string(generation_), "--join-timeout",
-                    std::to_string(start.join_timeout_ms() / 1000)},
+                    in_seconds(start.join_timeout_ms()), "--collective-timeout",
+                    in_seconds(start.collective_timeout_ms())},
       .environment = {},
       .capture_output = true};
   // Cores are divided among the slots, unless the person who started this has said otherwise.

@@ -155,6 +155,7 @@ void Coordinator::send_start(const std::string& host) {
   // The coordinator's own limit comes first: it knows best who is missing.
   const milliseconds patience = options_.rendezvous.limits.start + kJoinSlack;
   command.mutable_start()->set_join_timeout_ms(patience.count());
+  command.mutable_start()->set_collective_timeout_ms(options_.collective_timeout.count());
   link->second->send(std::move(command));
 }
 

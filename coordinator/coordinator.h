@@ -38,6 +38,7 @@ struct CoordinatorOptions {
   std::vector<HostSpec> hosts;
   std::string job_json;  ///< every worker gets it when it joins
   RendezvousConfig rendezvous;
+  std::chrono::milliseconds collective_timeout{300'000};  ///< told to the workers
   std::chrono::milliseconds tick{100};
 };
 

@@ -37,6 +37,7 @@ struct Options {
   int port = 7450;
   int http_port = 7451;
   double start_timeout = 60;
+  double collective_timeout = 300;
   double stop_timeout = 60;
   std::filesystem::path state_dir = default_state_folder();
 };
@@ -61,8 +62,13 @@ void declare(CLI::App& app, Options& options) {
       ->check(any_port)
       ->capture_default_str();
   app.add_option("--start-timeout", options.start_timeout,
-                 "Seconds for hosts to register, and for workers to join; or 90s, 2min")
+                 "Seconds for hosts to register, and for workers to join and connect; or 90s, 2min")
       ->transform(duration)
+      ->capture_default_str();
+  app.add_option("--collective-timeout", options.collective_timeout,
+                 "Seconds that a worker waits for the others in one collective before it fails")
+      ->transform(duration)
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--stop-timeout", options.stop_timeout,
                  "Seconds for workers to checkpoint and end after SIGINT or SIGTERM")
@@ -145,6 +151,7 @@ int run(const Options& options) {
   CoordinatorOptions settings{.hosts = hosts, .job_json = job.dump(), .rendezvous = {}};
   settings.rendezvous.limits.start = seconds(options.start_timeout);
   settings.rendezvous.stop = seconds(options.stop_timeout);
+  settings.collective_timeout = seconds(options.collective_timeout);
   Coordinator coordinator(loop, settings, terminal, [&](const Verdict& end) {
     verdict = end;
     loop.stop();

@@ -26,7 +26,12 @@ struct Arguments {
   int rank = 0;
   Generation generation = 1;
   double join_timeout = 60;
+  double collective_timeout = 300;
 };
+
+std::chrono::milliseconds seconds(double value) {
+  return std::chrono::milliseconds{static_cast<std::int64_t>(value * 1000)};
+}
 
 // Exit codes: what the agent and a shell see.
 constexpr int kCompleted = 0;
@@ -54,13 +59,13 @@ void train_alone(const Arguments& arguments) {
 
 // Joins a generation and trains in it.
 TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments& arguments) {
-  const auto timeout = std::chrono::duration<double>(arguments.join_timeout);
-  const JoinResult joined =
-      coordinator.join(std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+  const JoinResult joined = coordinator.join(seconds(arguments.join_timeout));
   const JobConfig job = parse_job(nlohmann::json::parse(joined.job_json), "the coordinator's job");
   TrainingSession session(job, {.membership = joined.membership,
                                 .store = &coordinator,
                                 .peer_address = joined.peer_address,
+                                .connect_timeout = seconds(arguments.join_timeout),
+                                .collective_timeout = seconds(arguments.collective_timeout),
                                 .stop_requested = [&coordinator] {
                                   return g_stop_signal.load() || coordinator.stop_requested();
                                 }});
@@ -110,7 +115,12 @@ int main(int argc, char** argv) {
   coordinator->excludes(config);
   app.add_option("--rank", arguments.rank, "rank in the generation")->needs(coordinator);
   app.add_option("--generation", arguments.generation, "generation to join")->needs(coordinator);
-  app.add_option("--join-timeout", arguments.join_timeout, "seconds to wait for the other workers")
+  app.add_option("--join-timeout", arguments.join_timeout,
+                 "seconds to wait for the other workers to join and to connect")
+      ->capture_default_str();
+  app.add_option("--collective-timeout", arguments.collective_timeout,
+                 "seconds to wait for the other workers in one collective")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (arguments.config.empty() && arguments.coordinator.empty()) {

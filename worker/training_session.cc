@@ -13,7 +13,11 @@ namespace pfc {
 namespace {
 
 std::unique_ptr<Comm> connect(const SessionOptions& o, const char* name) {
-  return make_host_comm({.membership = o.membership, .name = name, .address = o.peer_address},
+  return make_host_comm({.membership = o.membership,
+                         .name = name,
+                         .address = o.peer_address,
+                         .connect_timeout = o.connect_timeout,
+                         .timeout = o.collective_timeout},
                         o.store);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,8 +26,10 @@ namespace pfc {
 
 struct SessionOptions {
   Membership membership;
-  KeyValueStore* store = nullptr;        ///< null: a worker alone
-  std::string peer_address;              ///< this host as its peers see it
+  KeyValueStore* store = nullptr;  ///< null: a worker alone
+  std::string peer_address;        ///< this host as its peers see it
+  std::chrono::milliseconds connect_timeout{60'000};
+  std::chrono::milliseconds collective_timeout{300'000};
   std::function<bool()> stop_requested;  ///< thread-safe
 };
 

@@ -78,9 +78,10 @@ TEST_F(AgentOfAHost, StartsAWorkerPerSlotInAGroupOfItsOwnWithItsShareOfTheCores)
   EXPECT_EQ(agent.problem(), "");
   const std::string threads = std::to_string(std::max(usable_cores() / 2, 1));
   for (const std::string rank : {"0", "1"}) {
-    const std::string expected = "--coordinator " + coordinator.address() + " --rank " + rank +
-                                 " --generation 1 --join-timeout 30 OMP=" + threads +
-                                 " group=own\n";
+    const std::string expected =
+        "--coordinator " + coordinator.address() + " --rank " + rank +
+        " --generation 1 --join-timeout 30 --collective-timeout 300 OMP=" + threads +
+        " group=own\n";
     EXPECT_THAT(coordinator.output(), HasSubstr((rank == "0" ? "\n" : "\n[rank 1] ") + expected));
   }
 }

@@ -135,6 +135,17 @@ TEST_F(Cluster, BadInputThatAWorkerFindsExitsAsBadInput) {
   EXPECT_THAT(ran.last_line(), HasSubstr("train.rec: no such file"));
 }
 
+TEST_F(Cluster, WorkersAreToldHowLongACollectiveMayTake) {
+  EXPECT_THAT(runs("complete").out, HasSubstr("[rank 1] collective timeout 300\n"));
+  EXPECT_THAT(runs("complete", {"--collective-timeout", "1.5min"}).out,
+              HasSubstr("[rank 1] collective timeout 90\n"));
+  EXPECT_THAT(runs("complete", {"--collective-timeout", "500ms"}).out,
+              HasSubstr("[rank 1] collective timeout 0.5\n"));
+  const Ran refused = runs("complete", {"--collective-timeout", "0"});
+  EXPECT_EQ(refused.exit.code, 2);
+  EXPECT_THAT(refused.last_line(), HasSubstr("--collective-timeout"));
+}
+
 TEST_F(Cluster, AWorkerThatNeverJoinsIsNamedAfterTheStartTimeout) {
   const Ran ran = runs("never_joins:1", {"--start-timeout", "1s"});
   EXPECT_EQ(ran.exit.code, 3);

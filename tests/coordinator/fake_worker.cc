@@ -90,8 +90,10 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
 }  // namespace
 
 // pfc-worker --coordinator ADDRESS --rank R --generation G --join-timeout SECONDS
+//   --collective-timeout SECONDS
 int main(int argc, char** argv) {
-  if (argc != 9) return 64;
+  if (argc != 11) return 64;
+  std::cout << "collective timeout " << argv[10] << std::endl;
   const pfc::Rank rank = std::stoi(argv[4]);
   const Fate fate = read_fate();
   if (fate.what == "never_joins" && rank == fate.rank) pause();

@@ -41,6 +41,18 @@ class Failure(JobTest):
             time.sleep(0.2)
         self.assertEqual(self.processes(), [])
 
+    def test_a_stuck_worker_is_named_after_the_collective_timeout(self):
+        process = self.start(2, self.job(num_epoch=100), "--collective-timeout", "5s")
+        self.read_until(process, "Global Step: 2")
+        stopped = time.monotonic()
+        os.kill(self.workers()[1], signal.SIGSTOP)
+        lines = self.end_of(process)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertLess(time.monotonic() - stopped, 60)
+        for word in ("rank 1", "silent for"):
+            self.assertIn(word, lines[-1])
+        self.assertEqual(self.processes(), [])
+
     def test_an_nan_loss_stops_every_rank_with_one_line(self):
         done = self.train(2, self.job(lr=1e30, num_epoch=100, clip_norm=0))
         self.assert_one_line(done, "not finite at step", "learning rate")
