@@ -53,7 +53,9 @@ class CheckpointWriter {
                      CheckpointMode mode) = 0;
   /// The step whose part of this worker is on disk and synced; nothing yet: 0. Throws StorageError
   /// (disk full) from the write until wait() has thrown it: whoever asks from another thread must
-  /// not take the error away from the training thread. The last good checkpoint stays whole.
+  /// not take the error away from the training thread. The last good checkpoint stays whole; what
+  /// was written of the failed one goes with the writers, when the job ends. CommError where rank 0
+  /// has ended already.
   [[nodiscard]] virtual std::int64_t finished_step() = 0;
   virtual void wait() = 0;  ///< until this worker's part is on disk; throws the write's error once
   /// Rank 0, when all parts of `step` are on disk: manifest with checksums, rename, prune.

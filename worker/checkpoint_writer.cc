@@ -150,8 +150,12 @@ class FolderWriter : public CheckpointWriter {
   explicit FolderWriter(const CheckpointOptions& options) : options_(options) {
     if (options_.membership.rank == 0) remove_stale_folders();
   }
+  /// Rank 0 takes away what was not published, the others' parts too: the job ends without it.
   ~FolderWriter() override {
     if (thread_.joinable()) thread_.join();
+    if (options_.membership.rank != 0 || identity_.step == published_) return;
+    std::error_code ignored;
+    std::filesystem::remove_all(temporary(identity_.step), ignored);
   }
 
   void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
@@ -171,8 +175,9 @@ class FolderWriter : public CheckpointWriter {
   void prune(std::int64_t published) const;
 
   const CheckpointOptions options_;
-  std::thread thread_;         // the training thread's
-  format::Identity identity_;  // the training thread's: of the last begin()
+  std::thread thread_;          // the training thread's
+  format::Identity identity_;   // the training thread's: of the last begin()
+  std::int64_t published_ = 0;  // the training thread's
 
   std::mutex mutex_;
   std::condition_variable idle_;
@@ -226,12 +231,15 @@ void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
 void FolderWriter::write_part(std::int64_t step, const std::vector<MakeFile>& files) const {
   const std::filesystem::path folder = temporary(step);
   std::vector<format::File> written;
+  storage([&] { return std::filesystem::create_directories(folder); });
   try {
-    storage([&] { return std::filesystem::create_directories(folder); });
     for (const MakeFile& make : files) written.push_back(write(folder, make()));
     format::write_part(folder, options_.membership.rank, written);
   } catch (const StorageError&) {  // give back the space: others may need it to end well
     std::error_code ignored;
+    if (options_.membership.rank != 0 && !std::filesystem::exists(folder, ignored)) {
+      throw CommError(folder.string() + " is gone: rank 0 has given this checkpoint up");
+    }
     for (const format::File& file : written) std::filesystem::remove(folder / file.name, ignored);
     std::filesystem::remove(folder, ignored);  // the last worker's succeeds
     throw;
@@ -273,6 +281,7 @@ void FolderWriter::publish(std::int64_t step) {
     }
     sync_folder(folder);
     move_folder(folder, options_.output / format::folder_name(step));
+    published_ = step;
     prune(step);
   });
 }

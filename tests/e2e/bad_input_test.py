@@ -122,6 +122,7 @@ class BadInput(JobTest):
             self.assert_one_line(done, str(small), "space")
             kept = [p.parent.name for p in (small / "out").glob("step-*/manifest.json")]
             self.assertEqual(kept, ["step-000000001"])
+            self.assertEqual(list((small / "out").glob(".step-*")), [], "parts were left behind")
             self.assertFalse((small / "out" / "backbone.safetensors").exists())
         finally:
             run("umount", small)

@@ -295,6 +295,52 @@ TEST_F(Checkpoint, AFullDiskNamesTheFileAndKeepsTheLastGoodOne) {
   expect_loads(1, 7);
 }
 
+TEST_F(Checkpoint, PartsOfAFailedOneGoWithTheJob) {
+  Writers all = writers(3);
+  save(all, 5);
+  begin(all, 0, 6);
+  begin(all, 2, 6);
+  all[0]->wait();
+  all[2]->wait();
+  {
+    const FileSizeLimit limit(100);
+    begin(all, 1, 6);
+    EXPECT_THROW(all[1]->wait(), StorageError);
+  }
+  EXPECT_EQ(entries().size(), 2u);  // nobody but rank 0 may take away a part that is finished
+  all.clear();
+  EXPECT_THAT(entries(), ElementsAre("step-000000005"));
+  expect_loads(3, 5);
+}
+
+/// Loses the folder while it is written to, as when rank 0 ends.
+class HeadThatLosesTheFolder : public SmallHead {
+ public:
+  explicit HeadThatLosesTheFolder(std::filesystem::path folder)
+      : SmallHead({0, 4}, 6, false), folder_(std::move(folder)) {}
+  [[nodiscard]] State state() override {
+    std::filesystem::remove_all(folder_);
+    return SmallHead::state();
+  }
+
+ private:
+  const std::filesystem::path folder_;
+};
+
+TEST_F(Checkpoint, GivenUpByRankZeroIsNotThisWorkersFailure) {
+  Writers all = writers(2);
+  SmallWorker worker(1, 2);
+  HeadThatLosesTheFolder head(output_ / ".step-000000006.g1.tmp");
+  TrainingState state{.ops = *worker.ops,
+                      .backbone = worker.backbone,
+                      .optimizer = worker.optimizer,
+                      .head = head,
+                      .classes = worker.options.classes,
+                      .network = "small"};
+  all[1]->begin(state, 6, worker.job(), CheckpointMode::kInPlace);
+  EXPECT_THAT(message_of<CommError>([&] { all[1]->wait(); }), HasSubstr("rank 0 has given"));
+}
+
 TEST_F(Checkpoint, AFailedWriteSeenByOneThreadStillFailsInTheOther) {
   Writers all = writers(1);
   const FileSizeLimit limit(600);
