@@ -1,0 +1,81 @@
+// A library with the entry points of NVIDIA's driver that discovery uses, for machines without one.
+// Compile definitions say what it finds: FAKE_VERSION, FAKE_INIT (cuInit's result), FAKE_GPUS.
+#include <cstddef>
+#include <cstdio>
+
+namespace {
+
+// As in cuda.h.
+constexpr int kSuccess = 0;
+constexpr int kInvalidValue = 1;
+constexpr int kNotInitialised = 3;
+constexpr int kInvalidDevice = 101;
+constexpr int kSystemNotReady = 802;
+
+bool initialised = false;
+
+/// The driver hands out devices that are not their ordinals; nor shall a caller believe it.
+constexpr int kDeviceOffset = 40;
+
+int check_device(int device) {
+  if (!initialised) return kNotInitialised;
+  return device >= kDeviceOffset && device < kDeviceOffset + FAKE_GPUS ? kSuccess : kInvalidDevice;
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuDriverGetVersion(int* version) {
+  *version = FAKE_VERSION;
+  return kSuccess;
+}
+
+int cuInit(unsigned flags) {
+  if (flags != 0) return kInvalidValue;
+  initialised = FAKE_INIT == kSuccess;
+  return FAKE_INIT;
+}
+
+int cuGetErrorName(int error, const char** name) {
+  if (error != kSystemNotReady) return kInvalidValue;  // as a driver older than the error
+  *name = "CUDA_ERROR_SYSTEM_NOT_READY";
+  return kSuccess;
+}
+
+int cuDeviceGetCount(int* count) {
+  if (!initialised) return kNotInitialised;
+  *count = FAKE_GPUS;
+  return kSuccess;
+}
+
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal + kDeviceOffset;
+  return check_device(*device);
+}
+
+int cuDeviceGetName(char* name, int length, int device) {
+  // \x1b: a terminal must not get it.
+  std::snprintf(name, static_cast<std::size_t>(length), "Fake GPU %c\x1b",
+                'A' + device - kDeviceOffset);
+  return check_device(device);
+}
+
+int cuDeviceTotalMem_v2(std::size_t* bytes, int device) {
+  *bytes = std::size_t{1 + static_cast<unsigned>(device - kDeviceOffset)} << 34;
+  return check_device(device);
+}
+
+int cuDeviceGetPCIBusId(char* id, int length, int device) {
+  std::snprintf(id, static_cast<std::size_t>(length), "0000:%02X:00.0",
+                0x1B + device - kDeviceOffset);
+  return check_device(device);
+}
+
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  if (attribute != 75 && attribute != 76) return kInvalidValue;
+  *value = attribute == 75 ? 9 : 1;
+  return check_device(device);
+}
+
+}  // extern "C"
