@@ -100,6 +100,9 @@ void Agent::start_workers(Generation generation, const proto::StartWorkers& star
   }
 }
 
+// CUDA_VISIBLE_DEVICES is left as the person who started this has set it: every worker sees all of
+// them and takes the one of its local rank, so that a GPU has one number in all messages, and NCCL
+// can reach its peers' memory directly. A worker makes a context on its own GPU alone.
 void Agent::start_worker(Rank rank, const proto::StartWorkers& start) {
   SpawnOptions spawn{
       .program = options_.worker_program,
@@ -196,7 +199,11 @@ proto::AgentMessage Agent::registration() const {
   registration->set_agent_id(id_);
   registration->set_version(version());
   registration->set_cores(usable_cores());
-  for (std::string& device : list_devices()) registration->add_devices(std::move(device));
+  for (std::string& device : list_devices(options_.gpus.gpus)) {
+    registration->add_devices(std::move(device));
+  }
+  registration->set_gpus(static_cast<int>(options_.gpus.gpus.size()));
+  registration->set_no_gpu(options_.gpus.problem);
   return first;
 }
 

@@ -12,6 +12,7 @@
 
 #include "agent/outbox.h"
 #include "agent/worker_process.h"
+#include "common/gpus.h"
 #include "common/ids.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/reconnecting_stream.h"
@@ -22,6 +23,7 @@ struct AgentOptions {
   std::string coordinator;                     ///< host:port
   std::string host;                            ///< this host's name in the coordinator's --hosts
   std::filesystem::path worker_program;        ///< the only program that it ever starts
+  GpuSearch gpus;                              ///< what its workers can compute on
   std::chrono::milliseconds patience{60'000};  ///< without a coordinator
   std::chrono::milliseconds grace{5'000};      ///< from SIGTERM to SIGKILL when it ends
 };

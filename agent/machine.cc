@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <thread>
+
+#include "common/version.h"
 
 namespace pfc {
 
@@ -20,8 +23,17 @@ int usable_cores() {
   return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
 }
 
-std::vector<std::string> list_devices() {
-  return {"cpu (" + std::to_string(usable_cores()) + " cores)"};
+GpuSearch usable_gpus() {
+  if (std::string_view(cuda_version()).empty()) {
+    return {.gpus = {}, .problem = "pfc-worker was built without CUDA"};
+  }
+  return find_gpus();
+}
+
+std::vector<std::string> list_devices(const std::vector<Gpu>& gpus) {
+  std::vector<std::string> devices{"cpu (" + std::to_string(usable_cores()) + " cores)"};
+  for (const Gpu& gpu : gpus) devices.push_back(describe(gpu));
+  return devices;
 }
 
 }  // namespace pfc

@@ -67,6 +67,7 @@ int main_or_throw(int argc, char** argv) {
     throw InputError(std::string(error.what()) + "; pfc-agent --help tells more");
   }
   check_address(options.coordinator);
+  options.gpus = usable_gpus();
   options.patience = std::chrono::milliseconds{static_cast<std::int64_t>(patience * 1000)};
   return run(options);
 }

@@ -44,6 +44,8 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
+constexpr int kMostSlots = 1'024;  // an agent that says more is not believed
+
 bool our_doing(const ClusterState& state) { return state.terminated_at || state.killed_at; }
 
 }  // namespace
@@ -90,6 +92,19 @@ std::string missing_hosts(const ClusterState& state) {
     if (!host.registered) names += (names.empty() ? "" : ", ") + host.name;
   }
   return names;
+}
+
+void host_registered(HostState& host, const proto::AgentRegistration& registration,
+                     DeviceChoice device, TimePoint now) {
+  host.registered = true;
+  host.agent_id = registration.agent_id();
+  host.cores = registration.cores();
+  host.devices.assign(registration.devices().begin(), registration.devices().end());
+  host.no_gpu = registration.gpus() > 0 ? "" : one_line(registration.no_gpu());
+  if (registration.gpus() <= 0 && host.no_gpu.empty()) host.no_gpu = "no GPU";
+  host.last_heard = now;
+  if (host.slots > 0) return;
+  host.slots = device == DeviceChoice::kCpu ? 1 : std::clamp(registration.gpus(), 1, kMostSlots);
 }
 
 void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,

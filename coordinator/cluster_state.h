@@ -8,6 +8,7 @@
 
 #include "common/child_process.h"
 #include "common/clock.h"
+#include "common/config.h"
 #include "common/ids.h"
 #include "proto/coordinator.pb.h"
 
@@ -15,13 +16,14 @@ namespace pfc {
 
 struct HostState {
   std::string name;
-  int slots = 0;
+  int slots = 0;  ///< 0: as many as it has GPUs; known when it has registered
   bool local = false;
   bool registered = false;  ///< an agent holds (or held, within its lease) the host
   std::string agent_id;
   std::string address;  ///< as its peers reach it
   int cores = 0;
   std::vector<std::string> devices;
+  std::string no_gpu;  ///< why its workers have no GPU; empty: they have
   TimePoint last_heard;
 };
 
@@ -89,6 +91,10 @@ std::string name_of(const WorkerState& worker);
 std::string missing_workers(const ClusterState& state);
 std::string missing_hosts(const ClusterState& state);
 
+/// A host's agent has told what the host has. Slots that were not given become one a GPU, and one
+/// where there is none or the job wants none (device "cpu").
+void host_registered(HostState& host, const proto::AgentRegistration& registration,
+                     DeviceChoice device, TimePoint now);
 /// A worker's process has ended: keeps how, and adds a failure unless it had reported its end. What
 /// happens after SIGTERM or SIGKILL was our doing, and no failure.
 void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,

@@ -25,6 +25,16 @@ Refusal going_away() {
   return {.kind = Refusal::Kind::kUnavailable, .message = "the coordinator is ending"};
 }
 
+/// How many workers a host gets that was given without a number, and why.
+std::string slots_text(const HostState& host, DeviceChoice device) {
+  const std::string workers =
+      std::to_string(host.slots) + (host.slots == 1 ? " worker" : " workers");
+  const std::string why = device == DeviceChoice::kCpu ? "device \"cpu\""
+                          : host.no_gpu.empty()        ? "one a GPU"
+                                                       : host.no_gpu;
+  return "host " + host.name + ": " + workers + " (" + why + ")";
+}
+
 Refusal unknown_rank(Rank rank) {
   return {.kind = Refusal::Kind::kInvalid, .message = "there is no rank " + std::to_string(rank)};
 }
@@ -217,12 +227,10 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     old->second->close({.kind = Refusal::Kind::kUnavailable, .message = "replaced"});
   }
   agents_[host->name] = &link;
-  host->registered = true;
-  host->agent_id = registration.agent_id();
   host->address = reachable_address(*host, peer);
-  host->cores = registration.cores();
-  host->devices.assign(registration.devices().begin(), registration.devices().end());
-  host->last_heard = Clock::now();
+  const bool count_gpus = host->slots == 0;
+  host_registered(*host, registration, options_.rendezvous.device, Clock::now());
+  if (count_gpus) terminal_.note(slots_text(*host, options_.rendezvous.device));
   proto::AgentCommand welcome;
   welcome.set_generation(state_.generation);
   welcome.mutable_registered()->set_host(host->name);

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxName = 253;  // of a DNS name
 
 [[noreturn]] void refuse(std::string_view text, const std::string& problem) {
   throw InputError("--hosts '" + std::string(text) + "': " + problem +
-                   "; expected NAME:SLOTS[,NAME:SLOTS...], for example localhost:2");
+                   "; expected NAME[:SLOTS][,NAME[:SLOTS]...], for example localhost:2");
 }
 
 bool valid_name(std::string_view name) {
@@ -37,11 +37,11 @@ HostSpec parse_host(std::string_view text, std::string_view entry) {
   const std::string quoted = "'" + std::string(entry) + "'";
   if (entry.empty()) refuse(text, "an entry is empty");
   const std::size_t colon = entry.rfind(':');
-  if (colon == std::string_view::npos) refuse(text, quoted + " has no number of slots");
   const std::string_view name = entry.substr(0, colon);
-  const std::string_view number = entry.substr(colon + 1);
   if (name.empty()) refuse(text, quoted + " has no host name");
   if (!valid_name(name)) refuse(text, quoted + " is no host name or IPv4 address");
+  if (colon == std::string_view::npos) return {.name = std::string(name)};
+  const std::string_view number = entry.substr(colon + 1);
   if (number.empty()) refuse(text, quoted + " has no number of slots");
   int slots = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), slots);

@@ -9,14 +9,14 @@ namespace pfc {
 
 struct HostSpec {
   std::string name;
-  int slots = 0;       ///< workers on it, at least 1
+  int slots = 0;       ///< workers on it; 0: as many as it has GPUs
   bool local = false;  ///< this machine: the coordinator starts its agent itself
 
   friend bool operator==(const HostSpec&, const HostSpec&) = default;
 };
 
-/// Parses NAME:SLOTS[,NAME:SLOTS...]. Throws InputError that names the entry, what is wrong with it
-/// and what was expected; two names of this machine are the same host twice.
+/// Parses NAME[:SLOTS][,NAME[:SLOTS]...]. Throws InputError that names the entry, what is wrong
+/// with it and what was expected; two names of this machine are the same host twice.
 std::vector<HostSpec> parse_hosts(std::string_view text);
 
 /// Whether it is localhost, this machine's name, or an address of one of its interfaces.

@@ -31,7 +31,7 @@ constexpr int kStartFailed = 3;
 constexpr int kSignalBase = 128;
 
 struct Options {
-  std::string hosts;
+  std::string hosts = "localhost";
   std::filesystem::path config;
   std::vector<std::string> overrides;
   int port = 7450;
@@ -50,8 +50,11 @@ void declare(CLI::App& app, Options& options) {
   const std::map<std::string, double> units{{"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}};
   const auto duration = CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::UNIT_OPTIONAL, "TIME");
   const auto any_port = CLI::Range(0, 65'535);
-  app.add_option("--hosts", options.hosts, "NAME:SLOTS[,NAME:SLOTS...]: workers on each host")
-      ->required();
+  app.add_option(
+         "--hosts", options.hosts,
+         "NAME[:SLOTS][,NAME[:SLOTS]...]: workers on each host; one a GPU where no number is "
+         "given, or one where there is no GPU")
+      ->capture_default_str();
   app.add_option("--config", options.config, "The job file (JSON)")->required();
   app.add_option("--set", options.overrides, "key=value: replaces a key of the job file")
       ->allow_extra_args(false);
@@ -137,7 +140,8 @@ int exit_code(const Verdict& verdict, std::optional<int> signal) {
 int run(const Options& options) {
   const std::vector<HostSpec> hosts = parse_hosts(options.hosts);
   const nlohmann::json job = read_job_file(options.config, options.overrides);
-  parse_job(job, options.config.string());  // refused here, before anything has started
+  // A bad job is refused here, before anything has started.
+  const DeviceChoice device = parse_job(job, options.config.string()).device;
 
   const auto remote =
       std::find_if(hosts.begin(), hosts.end(), [](const HostSpec& host) { return !host.local; });
@@ -150,6 +154,7 @@ int run(const Options& options) {
   std::optional<Verdict> verdict;
   CoordinatorOptions settings{.hosts = hosts, .job_json = job.dump(), .rendezvous = {}};
   settings.rendezvous.limits.start = seconds(options.start_timeout);
+  settings.rendezvous.device = device;
   settings.rendezvous.stop = seconds(options.stop_timeout);
   settings.collective_timeout = seconds(options.collective_timeout);
   Coordinator coordinator(loop, settings, terminal, [&](const Verdict& end) {

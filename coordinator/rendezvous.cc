@@ -72,7 +72,27 @@ Decision end_after_stop(const ClusterState& state, const RendezvousConfig& confi
   return end_by_force(state, config, now);
 }
 
-Decision gather_hosts(const ClusterState& state) {
+/// A job that must have GPUs, and the host that has none.
+std::optional<Failure> host_without_gpu(const ClusterState& state, DeviceChoice device,
+                                        TimePoint now) {
+  if (device != DeviceChoice::kCuda) return {};
+  for (const HostState& host : state.hosts) {
+    if (!host.registered || host.no_gpu.empty()) continue;
+    return Failure{.kind = Failure::Kind::kCrash,
+                   .rank = {},
+                   .cause = "host " + host.name + ": device: found \"cuda\", but " + host.no_gpu,
+                   .at_start = true,
+                   .at = now};
+  }
+  return {};
+}
+
+Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  if (auto lacking = host_without_gpu(state, config.device, now)) {
+    Decision fail = act(Action::kFail, lacking->cause);
+    fail.failures.push_back(std::move(*lacking));
+    return fail;
+  }
   const std::string missing = missing_hosts(state);
   if (!missing.empty()) return wait_for("waiting for " + missing + " to register");
   Decision start = act(Action::kStartGeneration, "all hosts are here");
@@ -107,7 +127,7 @@ Decision decide(const ClusterState& state, const RendezvousConfig& config, TimeP
     return fail;
   }
   // Before the first generation.
-  if (state.generation == 0) return gather_hosts(state);
+  if (state.generation == 0) return gather_hosts(state, config, now);
   return watch_training(state);
 }
 

@@ -13,6 +13,7 @@ namespace pfc {
 
 struct RendezvousConfig {
   HealthLimits limits;
+  DeviceChoice device = DeviceChoice::kAuto;   ///< the job's
   std::chrono::milliseconds grace{5'000};      ///< for peers to notice a failure by themselves
   std::chrono::milliseconds stop{60'000};      ///< for workers to checkpoint and end
   std::chrono::milliseconds terminate{5'000};  ///< between SIGTERM and SIGKILL

@@ -8,7 +8,6 @@
 
 #include "kernels/cpu/threads.h"
 #include "kernels/cpu/vector/vector_kernels.h"
-#include "kernels/cuda/cuda_device.h"
 
 namespace pfc {
 namespace {
@@ -28,6 +27,8 @@ std::string memory_gib() {
   return std::to_string((bytes + (std::uint64_t{1} << 29)) >> 30) + " GiB";
 }
 
+}  // namespace
+
 DeviceInfo cpu_device() {
   const int cores = usable_cores();
   return {.kind = "CPU",
@@ -35,14 +36,6 @@ DeviceInfo cpu_device() {
           .detail = cpu_model() + ", " + std::to_string(cores) +
                     (cores == 1 ? " usable core, " : " usable cores, ") +
                     best_vector_kernels().name + ", " + memory_gib() + " memory"};
-}
-
-}  // namespace
-
-std::vector<DeviceInfo> devices() {
-  std::vector<DeviceInfo> all{cpu_device()};
-  for (DeviceInfo& gpu : cuda_devices()) all.push_back(std::move(gpu));
-  return all;
 }
 
 std::vector<LibraryInfo> kernel_libraries() {

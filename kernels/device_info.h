@@ -1,4 +1,4 @@
-// What this build and this machine have to compute with: for `pfcctl check`.
+// What this machine has to compute with: for `pfcctl check`.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace pfc {
 
 struct DeviceInfo {
-  std::string kind;        ///< "CPU" or "CUDA"
+  std::string kind;        ///< "CPU", "cuda:0", "NCCL"
   bool available = false;  ///< can a job run on it?
   std::string detail;      ///< model, cores, instruction set and memory; or why it is not available
 };
@@ -17,8 +17,7 @@ struct LibraryInfo {
   std::string version;
 };
 
-/// The CPU first, then every GPU, or one entry that says why there is none.
-std::vector<DeviceInfo> devices();
+DeviceInfo cpu_device();
 
 /// The libraries behind the kernels, as found at run time.
 std::vector<LibraryInfo> kernel_libraries();

@@ -7,6 +7,7 @@
 
 #include "common/version.h"
 #include "kernels/device_info.h"
+#include "pfcctl/check_gpus.h"
 #include "pfcctl/check_machine.h"
 #include "pfcctl/library_versions.h"
 #include "pfcctl/verbs.h"
@@ -32,9 +33,9 @@ struct Report {
 
 Report make_report() {
   Report report;
-  report.devices = devices();
-  report.collectives = {{.kind = "Gloo", .available = true, .detail = "CPU, over TCP"},
-                        {.kind = "NCCL", .available = false, .detail = "built without CUDA"}};
+  report.devices = gpu_devices();
+  report.devices.insert(report.devices.begin(), cpu_device());
+  report.collectives = {{.kind = "Gloo", .available = true, .detail = "CPU, over TCP"}, nccl()};
   report.decoders = {{.kind = "JPEG", .available = true, .detail = "libjpeg-turbo"},
                      {.kind = "PNG", .available = true, .detail = "libpng"}};
   report.libraries = library_versions();

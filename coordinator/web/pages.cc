@@ -69,7 +69,7 @@ std::string workers_table(const proto::StatusReply& status) {
 std::string hosts_table(const proto::StatusReply& status) {
   std::string html = "<table>\n" + row({"host", "slots", "agent", "address", "cores"}, "th");
   for (const proto::HostStatus& host : status.hosts()) {
-    html += row({host.name(), std::to_string(host.slots()),
+    html += row({host.name(), host.slots() == 0 ? "one a GPU" : std::to_string(host.slots()),
                  host.registered() ? "registered" : "not here yet", host.address(),
                  std::to_string(host.cores())},
                 "td");

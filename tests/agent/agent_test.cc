@@ -17,6 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using testing::RunningCoordinator;
@@ -84,6 +85,35 @@ TEST_F(AgentOfAHost, StartsAWorkerPerSlotInAGroupOfItsOwnWithItsShareOfTheCores)
         " group=own\n";
     EXPECT_THAT(coordinator.output(), HasSubstr((rank == "0" ? "\n" : "\n[rank 1] ") + expected));
   }
+}
+
+TEST_F(AgentOfAHost, TellsItsGpusAndGetsAWorkerForEach) {
+  workers_do("exit 3");
+  AgentOptions with_gpus = options("");
+  with_gpus.gpus.gpus = {{.index = 0, .name = "Fake A", .memory_bytes = 80ULL << 30},
+                         {.index = 1, .name = "Fake B", .memory_bytes = 40ULL << 30}};
+  RunningCoordinator coordinator({{.name = "a"}});
+  with_gpus.coordinator = coordinator.address();
+  RunningAgent agent(with_gpus);
+  coordinator.verdict();
+  const proto::HostStatus host = coordinator.status().hosts(0);
+  coordinator.shut_down();
+  EXPECT_THAT(host.devices(), ElementsAre(HasSubstr("cpu ("), "cuda:0 Fake A (80.0 GiB)",
+                                          "cuda:1 Fake B (40.0 GiB)"));
+  EXPECT_EQ(host.slots(), 2);
+  EXPECT_THAT(coordinator.output(), HasSubstr("host a: 2 workers (one a GPU)"));
+}
+
+TEST_F(AgentOfAHost, TellsWhyItHasNoGpu) {
+  workers_do("exit 3");
+  AgentOptions without_gpus = options("");
+  without_gpus.gpus.problem = "no CUDA driver: install one";
+  RunningCoordinator coordinator({{.name = "a"}});
+  without_gpus.coordinator = coordinator.address();
+  RunningAgent agent(without_gpus);
+  coordinator.verdict();
+  coordinator.shut_down();
+  EXPECT_THAT(coordinator.output(), HasSubstr("host a: 1 worker (no CUDA driver: install one)"));
 }
 
 TEST_F(AgentOfAHost, TellsTheLastWordsOfAWorker) {

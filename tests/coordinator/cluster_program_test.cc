@@ -47,12 +47,12 @@ class Cluster : public ::testing::Test {
                                        const std::vector<std::string>& more = {}) {
     std::string command =
         "exec \"$0\" \"$@\" >" + (folder / "out").string() + " 2>" + (folder / "err").string();
-    SpawnOptions options{
-        .program = "/bin/sh",
-        .arguments = {"-c", command, CLUSTER_FOLDER "/pfc-coordinator", "--hosts", "localhost:2",
-                      "--config", (folder / "job.json").string(), "--port", "0", "--http-port", "0",
-                      "--state-dir", (folder / "state").string()},
-        .environment = {{"FAKE_WORKER", fate}, {"PFC_TEST_MARK", mark()}}};
+    SpawnOptions options{.program = "/bin/sh",
+                         .arguments = {"-c", command, CLUSTER_FOLDER "/pfc-coordinator", "--config",
+                                       (folder / "job.json").string(), "--port", "0", "--http-port",
+                                       "0", "--state-dir", (folder / "state").string()},
+                         .environment = {{"FAKE_WORKER", fate}, {"PFC_TEST_MARK", mark()}}};
+    options.arguments.insert(options.arguments.end(), hosts.begin(), hosts.end());
     options.arguments.insert(options.arguments.end(), more.begin(), more.end());
     return std::make_unique<ChildProcess>(options);
   }
@@ -91,6 +91,7 @@ class Cluster : public ::testing::Test {
   }
 
   TemporaryFolder folder;
+  std::vector<std::string> hosts{"--hosts", "localhost:2"};
 };
 
 TEST_F(Cluster, AJobThatAllRanksCompleteExitsWithZero) {
@@ -101,6 +102,13 @@ TEST_F(Cluster, AJobThatAllRanksCompleteExitsWithZero) {
                              HasSubstr("[rank 1] world size 2")));
   EXPECT_THAT(processes_left(), IsEmpty());
   EXPECT_FALSE(fs::exists(folder / "state" / "coordinator.json"));
+}
+
+TEST_F(Cluster, WithoutHostsThisMachineTrainsAndTheNumberOfItsWorkersIsExplained) {
+  hosts.clear();
+  const Ran ran = runs("complete");
+  EXPECT_EQ(ran.exit, ProcessExit{}) << ran.err;
+  EXPECT_THAT(ran.err, ::testing::ContainsRegex("host localhost: [0-9]+ workers? \\([a-zA-Z]"));
 }
 
 TEST_F(Cluster, CoresAreDividedAmongTheSlots) {

@@ -24,6 +24,12 @@ TEST(Hosts, AreReadInTheOrderGiven) {
   EXPECT_EQ(hosts[2], (HostSpec{.name = "203.0.113.5", .slots = 1, .local = false}));
 }
 
+TEST(Hosts, WithoutANumberHaveAsManySlotsAsGpus) {
+  const auto hosts = parse_hosts("localhost,203.0.113.5:1");
+  ASSERT_EQ(hosts.size(), 2U);
+  EXPECT_EQ(hosts[0], (HostSpec{.name = "localhost", .slots = 0, .local = true}));
+}
+
 TEST(Hosts, LoopbackAddressesAreThisMachine) {
   EXPECT_TRUE(is_this_machine("localhost"));
   EXPECT_TRUE(is_this_machine("127.0.0.1"));
@@ -42,8 +48,7 @@ TEST(Hosts, AnEmptyEntryIsRefused) {
 
 TEST(Hosts, AMissingNameIsRefused) { EXPECT_THAT(refusal(":2"), HasSubstr("no host name")); }
 
-TEST(Hosts, AMissingNumberIsRefused) {
-  EXPECT_THAT(refusal("a"), HasSubstr("'a' has no number of slots"));
+TEST(Hosts, AMissingNumberAfterAColonIsRefused) {
   EXPECT_THAT(refusal("a:"), HasSubstr("'a:' has no number of slots"));
 }
 

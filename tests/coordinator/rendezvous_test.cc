@@ -8,8 +8,10 @@ namespace pfc {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 class Rendezvous : public ::testing::Test {
  protected:
@@ -19,10 +21,19 @@ class Rendezvous : public ::testing::Test {
     state.address = "10.0.0.1:7450";
   }
 
-  void registers(const std::string& name) {
-    HostState& host = *find_host(state, name);
-    host.registered = true;
-    host.last_heard = now;
+  /// With so many GPUs.
+  void registers(const std::string& name, int gpus = 1) {
+    proto::AgentRegistration registration;
+    registration.set_gpus(gpus);
+    if (gpus == 0) registration.set_no_gpu("no CUDA driver: install one");
+    host_registered(*find_host(state, name), registration, config.device, now);
+  }
+
+  /// Of each host, once all are there.
+  std::vector<int> slots() {
+    std::vector<int> slots;
+    for (const HostState& host : state.hosts) slots.push_back(host.slots);
+    return slots;
   }
 
   /// Asks, and does what is decided, as the coordinator does.
@@ -123,6 +134,55 @@ TEST_F(Rendezvous, StartsTheFirstGenerationWhenAllHostsAreHere) {
   EXPECT_EQ(decision.action, Action::kStartGeneration);
   EXPECT_EQ(decision.members, assign_ranks(state.hosts));
   EXPECT_EQ(state.generation, 1);
+}
+
+TEST_F(Rendezvous, SlotsThatWereNotGivenAreOneAGpuAndOneWhereThereIsNone) {
+  expect_hosts({{"a", 0}, {"b", 0}, {"c", 2}});
+  registers("a", 3);
+  registers("b", 0);
+  registers("c", 3);
+  EXPECT_THAT(slots(), ElementsAre(3, 1, 2));
+  EXPECT_THAT(tick().members, SizeIs(6));
+}
+
+TEST_F(Rendezvous, SlotsThatWereNotGivenAreOneForAJobOnCpus) {
+  config.device = DeviceChoice::kCpu;
+  expect_hosts({{"a", 0}});
+  registers("a", 8);
+  EXPECT_THAT(slots(), ElementsAre(1));
+}
+
+TEST_F(Rendezvous, AnAgentThatRegistersAgainDoesNotChangeItsSlots) {
+  expect_hosts({{"a", 0}});
+  registers("a", 2);
+  registers("a", 1);
+  EXPECT_THAT(slots(), ElementsAre(2));
+}
+
+TEST_F(Rendezvous, AnAgentIsNotBelievedAnyNumberOfGpus) {
+  expect_hosts({{"a", 0}, {"b", 0}});
+  registers("a", 2'000'000'000);
+  registers("b", -1);
+  EXPECT_THAT(slots(), ElementsAre(1024, 1));
+}
+
+TEST_F(Rendezvous, AJobForGpusEndsAtAHostWithoutThemBeforeAWorkerStarts) {
+  config.device = DeviceChoice::kCuda;
+  expect_hosts({{"a", 1}, {"b", 1}, {"c", 1}});
+  registers("a", 1);
+  EXPECT_EQ(tick().reason, "waiting for b, c to register");
+  registers("b", 0);
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_TRUE(verdict(state).at_start);
+  EXPECT_EQ(verdict(state).message,
+            "job failed: host b: device: found \"cuda\", but no CUDA driver: install one");
+}
+
+TEST_F(Rendezvous, AJobForAnyDeviceStartsWhereThereIsNoGpu) {
+  expect_hosts({{"a", 2}});
+  registers("a", 0);
+  EXPECT_EQ(tick().action, Action::kStartGeneration);
 }
 
 TEST_F(Rendezvous, AHostThatNeverRegistersEndsTheJobWithTheCommandToRunThere) {

@@ -29,7 +29,7 @@ class BadInput(JobTest):
     def test_hosts(self):
         for hosts, words in (("", ("--hosts",)), ("localhost:0", ("localhost", "slot")),
                              ("localhost:1,localhost:2", ("localhost", "twice")),
-                             ("localhost:x", ("localhost:x",)), ("localhost", ("localhost",))):
+                             ("localhost:x", ("localhost:x",)), ("localhost:", ("localhost:",))):
             with self.subTest(hosts=hosts):
                 done = run(BIN / "pfc-coordinator", "--hosts", hosts, "--config", self.job(),
                            "--port", 0, "--http-port", 0, env=self.environment)

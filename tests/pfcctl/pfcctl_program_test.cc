@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/version.h"
 #include "tests/pfcctl/run_pfcctl.h"
 #include "tests/support/temporary_folder.h"
 
@@ -33,6 +34,38 @@ TEST(Pfcctl, CheckSpeaksJsonToPrograms) {
     EXPECT_THAT(version.get<std::string>(), testing::MatchesRegex("[0-9]+[.][0-9]+.*")) << library;
   }
   for (const auto& trial : report["trials"]) EXPECT_EQ(trial["ok"], true) << trial;
+}
+
+/// The devices and collectives that pfcctl check finds where these libraries are found first.
+nlohmann::json check_with_driver(const std::string& driver) {
+  setenv("LD_LIBRARY_PATH", (std::string(PFC_FAKE_DRIVERS "/") + driver).c_str(), 1);
+  const Ran ran = pfcctl("check --json");
+  unsetenv("LD_LIBRARY_PATH");
+  return nlohmann::json::parse(ran.output);
+}
+
+TEST(Pfcctl, CheckListsEveryGpuAndTheVersionOfNccl) {
+  const auto report = check_with_driver("two_gpus");
+  ASSERT_EQ(report["devices"].size(), 3U);
+  EXPECT_EQ(report["devices"][1]["name"], "cuda:0");
+  EXPECT_THAT(report["devices"][2]["detail"].get<std::string>(),
+              HasSubstr("Fake GPU B?, 32.0 GiB, compute capability 9.1, PCI 0000:1C:00.0"));
+  EXPECT_THAT(report["collectives"][1]["detail"].get<std::string>(), HasSubstr("2.28.9"));
+  // A build without CUDA says so, and does not promise to use them.
+  const bool built = *cuda_version() != '\0';
+  for (const auto& entry : {report["devices"][1], report["collectives"][1]}) {
+    EXPECT_EQ(entry["available"], built);
+    EXPECT_EQ(entry["detail"].get<std::string>().find("built without CUDA; ") == 0, !built);
+  }
+}
+
+TEST(Pfcctl, CheckSaysWhyThereIsNoGpu) {
+  const auto report = check_with_driver("too_old");
+  ASSERT_EQ(report["devices"].size(), 2U);
+  EXPECT_EQ(report["devices"][1]["name"], "CUDA");
+  EXPECT_EQ(report["devices"][1]["available"], false);
+  EXPECT_THAT(report["devices"][1]["detail"].get<std::string>(),
+              HasSubstr("found CUDA 12.8, expected 13.0"));
 }
 
 TEST(Pfcctl, CheckFailsWithTheReasonWhereNothingTemporaryCanBeWritten) {
