@@ -25,9 +25,9 @@ if(PFC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(pfc_flags INTERFACE)
-target_compile_options(pfc_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
-  -Woverloaded-virtual -Wno-missing-field-initializers
-  $<$<BOOL:${PFC_WERROR}>:-Werror>)
+target_compile_options(pfc_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;
+  -Wnon-virtual-dtor;-Woverloaded-virtual;-Wno-missing-field-initializers>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${PFC_WERROR}>>:-Werror>)
 target_include_directories(pfc_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(PFC_SANITIZE)
   add_compile_options(-fsanitize=${PFC_SANITIZE} -fno-omit-frame-pointer)

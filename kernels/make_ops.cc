@@ -13,12 +13,23 @@ bool has_cuda() {
   return std::any_of(gpus.begin(), gpus.end(), [](const DeviceInfo& d) { return d.available; });
 }
 
+DType activation_type(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return DType::kBFloat16;
+    case Precision::kFp16:
+      return DType::kFloat16;
+    default:
+      return DType::kFloat32;
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Ops> make_ops(const DeviceOptions& options) {
   const bool cuda = options.choice == DeviceChoice::kCuda ||
                     (options.choice == DeviceChoice::kAuto && has_cuda());
-  if (cuda) return make_cuda_ops(options.index);
+  if (cuda) return make_cuda_ops(options.index, activation_type(options.precision));
   return std::make_unique<CpuOps>(options.cpu_threads);
 }
 

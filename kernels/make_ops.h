@@ -13,6 +13,7 @@ struct DeviceOptions {
   DeviceChoice choice = DeviceChoice::kAuto;  ///< auto: CUDA where built and present, else CPU
   int index = 0;                              ///< which GPU: the local rank
   int cpu_threads = 0;                        ///< 0: all cores that this process may use
+  Precision precision = Precision::kFp32;     ///< of a GPU's activations
 };
 
 /// Throws InputError when the device that was asked for is not there, and says why in one line.

@@ -51,7 +51,8 @@ struct Conv2dShape {
   [[nodiscard]] Shape y_shape() const { return {batch, out_h(), out_w(), out_c}; }
 };
 
-/// A convolution without bias. The weights may have changed since the last call.
+/// A convolution without bias. The weights may have changed since the last call. All of
+/// activation_type(), but dw: float32.
 class Conv2d {
  public:
   virtual ~Conv2d() = default;
@@ -72,7 +73,8 @@ struct BatchNormShape {
 /// Batch norm, then optionally PReLU or a residual sum, in one pass:
 ///   z = gamma * (x - mean) / sqrt(variance + eps) + beta;  y = prelu(z, slope) + residual.
 /// Statistics are an own step, so that sync_bn can combine them over workers in between, and so
-/// that evaluation can pass running ones. Everything but x, y is float32 [channels].
+/// that evaluation can pass running ones. x, y, residual, dy, dx and add are of one type, float32 or
+/// activation_type(); all else is float32 [channels].
 class BatchNorm {
  public:
   virtual ~BatchNorm() = default;
@@ -107,7 +109,8 @@ class BatchNorm {
   virtual void backward_apply(const Backward& b) = 0;
 };
 
-/// c [m, n] = alpha * op(a) op(b) + beta * c; row-major; op(a) is [m, k], op(b) is [k, n].
+/// c [m, n] = alpha * op(a) op(b) + beta * c; row-major; op(a) is [m, k], op(b) is [k, n]. a and b
+/// are of one type, float32 or activation_type(); c is of the same or float32.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;  ///< a is stored [k, m]
@@ -134,12 +137,17 @@ class Ops {
   /// For a person: "CPU (oneDNN 2.6.3, 2 threads, AVX-512)".
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual bool on_host() const = 0;  ///< may host code touch the memory?
+  /// Of activations, and of the copies of weights that convolutions and linear layers read: float32,
+  /// or on a GPU bfloat16 or float16. Everything else is float32.
+  [[nodiscard]] virtual DType activation_type() const = 0;
 
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
   virtual void copy_to_device(const Tensor& device, const void* host) = 0;
   virtual void copy_to_host(void* host, const Tensor& device) = 0;  ///< waits
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
-  virtual void fill(const Tensor& t, float value) = 0;
+  virtual void fill(const Tensor& t, float value) = 0;  ///< float32
+  /// Between float32 and activation_type(), rounding to the nearest; a copy where both are the same.
+  virtual void convert(const Tensor& from, const Tensor& to) = 0;
   virtual std::unique_ptr<Event> record() = 0;
   virtual void synchronize() = 0;
 
@@ -148,7 +156,7 @@ class Ops {
   /// Of the area that all plans made so far share.
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 
-  /// images uint8 [B, H, W, 3] -> y float32 = x / 127.5 - 1.
+  /// images uint8 [B, H, W, 3] -> y = x / 127.5 - 1, of activation_type().
   virtual void normalise_images(const Tensor& images, const Tensor& y) = 0;
   /// running = (1 - momentum) * running + momentum * value, for mean and unbiased variance.
   struct RunningStatistics {
@@ -160,7 +168,8 @@ class Ops {
   virtual void update_running_statistics(const RunningStatistics& r) = 0;
 
   virtual void gemm(const Gemm& g) = 0;
-  virtual void add(const Tensor& a, const Tensor& b, const Tensor& y) = 0;  ///< y may alias
+  /// y may alias. All of one type, float32 or activation_type(); so in dropout().
+  virtual void add(const Tensor& a, const Tensor& b, const Tensor& y) = 0;
   virtual void add_bias(const Tensor& y, const Tensor& bias) = 0;  ///< y [rows, n] += bias [n]
   /// sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
   virtual void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) = 0;

@@ -16,11 +16,13 @@ class CpuOps : public Ops {
   // cpu_ops.cc
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] bool on_host() const override { return true; }
+  [[nodiscard]] DType activation_type() const override { return DType::kFloat32; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
   void copy_to_device(const Tensor& device, const void* host) override;
   void copy_to_host(void* host, const Tensor& device) override;
   void copy(const Tensor& from, const Tensor& to) override;
   void fill(const Tensor& t, float value) override;
+  void convert(const Tensor& from, const Tensor& to) override { copy(from, to); }
   std::unique_ptr<Event> record() override;
   void synchronize() override {}
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;

@@ -12,7 +12,8 @@ namespace pfc {
 /// Every GPU of this machine; or one entry that says why there is none.
 std::vector<DeviceInfo> cuda_devices();
 
-/// index: which GPU. Throws InputError that says in one line why it cannot be had.
-std::unique_ptr<Ops> make_cuda_ops(int index);
+/// index: which GPU; activations: float32, bfloat16 or float16. Throws InputError that says in one
+/// line why it cannot be had.
+std::unique_ptr<Ops> make_cuda_ops(int index, DType activations);
 
 }  // namespace pfc

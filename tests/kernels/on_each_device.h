@@ -3,12 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <ostream>
 #include <random>
@@ -16,51 +13,51 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/cpu_ops.h"
-#include "kernels/make_ops.h"
+#include "kernels/ops.h"
 
 namespace pfc {
 
 struct TestDevice {
   std::string name;
   std::function<std::unique_ptr<Ops>()> make;
+  std::string why_not;  ///< not empty: tests are reported as not run, with this reason
 
   friend void PrintTo(const TestDevice& device, std::ostream* out) { *out << device.name; }
 };
 
-/// Every device that tests run on: the CPU with each instruction set that it can run, with one
-/// thread and with three (more than cores: parts and tails must not hang on the machine).
-inline std::vector<TestDevice> test_devices() {
-  std::vector<TestDevice> devices;
-  for (const VectorKernels* kernels : runnable_vector_kernels()) {
-    std::string name;
-    std::ranges::copy_if(std::string(kernels->name), std::back_inserter(name), ::isalnum);
-    for (const int threads : {1, 3}) {
-      devices.push_back({"Cpu" + name + "Threads" + std::to_string(threads), [threads, kernels] {
-                           return std::make_unique<CpuOps>(threads, *kernels);
-                         }});
-    }
-  }
-  return devices;
-}
+/// Every device that the binary's tests run on. kernels_test: the CPU with each instruction set that
+/// it can run, with one thread and with three (more than cores: parts and tails must not hang on the
+/// machine), and the emulated GPU. kernels_gpu_test: the machine's GPU.
+std::vector<TestDevice> test_devices();
 
 inline std::string device_name(const testing::TestParamInfo<TestDevice>& info) {
   return info.param.name;
 }
 
-/// A tensor that owns its memory and is filled from the host.
+/// A tensor that owns its memory and is filled from the host; of another type than float32 by
+/// rounding.
 class DeviceTensor {
  public:
-  DeviceTensor(Ops& ops, Shape shape)
+  DeviceTensor(Ops& ops, Shape shape, DType type = DType::kFloat32)
       : ops_(&ops),
-        buffer_(ops.allocate(static_cast<std::size_t>(shape.elements()) * sizeof(float))),
-        view_(reinterpret_cast<float*>(buffer_->data()), shape) {}
-  DeviceTensor(Ops& ops, Shape shape, std::span<const float> values) : DeviceTensor(ops, shape) {
+        buffer_(ops.allocate(static_cast<std::size_t>(shape.elements()) * size_of(type))),
+        view_(buffer_->data(), type, shape) {}
+  DeviceTensor(Ops& ops, Shape shape, std::span<const float> values, DType type = DType::kFloat32)
+      : DeviceTensor(ops, shape, type) {
     check(static_cast<std::int64_t>(values.size()) == shape.elements(), "DeviceTensor: size");
-    ops.copy_to_device(view_, values.data());
+    if (type == DType::kFloat32) {
+      ops.copy_to_device(view_, values.data());
+    } else {
+      ops.convert(DeviceTensor(ops, shape, values), view_);
+    }
   }
   operator const Tensor&() const { return view_; }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] std::vector<float> values() const {
+    if (view_.dtype != DType::kFloat32) {
+      const DeviceTensor floats(*ops_, view_.shape);
+      ops_->convert(view_, floats);
+      return floats.values();
+    }
     std::vector<float> host(static_cast<std::size_t>(view_.elements()));
     ops_->copy_to_host(host.data(), view_);
     return host;
@@ -74,10 +71,22 @@ class DeviceTensor {
 
 class OnEachDevice : public testing::TestWithParam<TestDevice> {
  protected:
-  OnEachDevice() : ops_(GetParam().make()) {}
+  void SetUp() override {
+    if (!GetParam().why_not.empty()) GTEST_SKIP() << GetParam().why_not;
+    ops_ = GetParam().make();
+  }
 
   DeviceTensor tensor(Shape shape) { return {*ops_, shape}; }
   DeviceTensor tensor(Shape shape, std::span<const float> values) { return {*ops_, shape, values}; }
+  /// Of the device's activation type.
+  DeviceTensor activations(Shape shape) { return {*ops_, shape, ops_->activation_type()}; }
+  DeviceTensor activations(Shape shape, std::span<const float> values) {
+    return {*ops_, shape, values, ops_->activation_type()};
+  }
+  /// Of results in the activation type, against a reference that was given the same rounded inputs.
+  [[nodiscard]] double tolerance() const {
+    return ops_->activation_type() == DType::kFloat32 ? 1e-5 : 1e-2;
+  }
   /// Normal deviates times `deviation` plus `mean`, as kept on the host too.
   std::vector<float> random(std::int64_t n, float mean = 0.f, float deviation = 1.f) {
     std::normal_distribution<float> normal(mean, deviation);

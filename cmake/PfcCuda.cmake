@@ -1,0 +1,69 @@
+# The CUDA side: pfc_cuda where CUDA is built, pfc_cuda_absent in its place elsewhere, and
+# pfc_cuda_emulated (tests/support/simt) for tests. A program or test says which it links with
+#   pfc_link_cuda(pfc-worker)        CUDA where it is built
+#   pfc_link_cuda(x_test emulated)
+# and without either gets pfc_cuda_absent: coordinator, agent and pfcctl never link CUDA.
+set(PFC_CUDA AUTO CACHE STRING "Build the CUDA side: AUTO (where nvcc, cuDNN and NCCL are), ON or OFF")
+set_property(CACHE PFC_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+if(PFC_CUDA)
+  find_program(PFC_NVCC nvcc HINTS ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin)
+  cmake_path(GET PFC_NVCC PARENT_PATH cuda_bin)
+  cmake_path(GET cuda_bin PARENT_PATH PFC_CUDA_ROOT)
+  find_path(PFC_CUDNN_INCLUDE cudnn.h HINTS ${PFC_CUDA_ROOT}/include)
+  find_path(PFC_NCCL_INCLUDE nccl.h HINTS ${PFC_CUDA_ROOT}/include)
+  foreach(library cudart cublasLt cudnn nccl)
+    find_library(PFC_${library}_LIBRARY NAMES ${library} lib${library}.so.9 lib${library}.so.2
+      lib${library}.so.13 HINTS ${PFC_CUDA_ROOT}/lib64 ${PFC_CUDA_ROOT}/lib)
+  endforeach()
+  set(PFC_WITH_CUDA ON)
+  foreach(found PFC_NVCC PFC_CUDNN_INCLUDE PFC_NCCL_INCLUDE PFC_cudart_LIBRARY
+      PFC_cublasLt_LIBRARY PFC_cudnn_LIBRARY PFC_nccl_LIBRARY)
+    if(NOT ${found})
+      set(PFC_WITH_CUDA OFF)
+      list(APPEND missing ${found})
+    endif()
+  endforeach()
+  if(NOT PFC_WITH_CUDA AND NOT PFC_CUDA STREQUAL AUTO)
+    message(FATAL_ERROR "PFC_CUDA is ${PFC_CUDA}, but not found: ${missing}. Install the CUDA 13 "
+      "toolkit, cuDNN 9 and NCCL 2, set CUDA_HOME, or configure with -DPFC_CUDA=OFF.")
+  endif()
+endif()
+
+if(PFC_WITH_CUDA)
+  # 80 A100, 86 RTX 30, 89 L4 and RTX 40, 90 H100 and H200, 100 B200.
+  set(PFC_CUDA_ARCHITECTURES "80;86;89;90;100" CACHE STRING "GPU architectures to build for")
+  set(CMAKE_CUDA_COMPILER ${PFC_NVCC})
+  set(CMAKE_CUDA_ARCHITECTURES ${PFC_CUDA_ARCHITECTURES})
+  enable_language(CUDA)
+  # CMake 3.25 does not know that nvcc 12 and later take C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  if(PFC_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${PFC_CCACHE})
+  endif()
+  add_library(pfc_cuda_flags INTERFACE)
+  target_compile_options(pfc_cuda_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo>
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${PFC_WERROR}>>:-Werror=all-warnings>)
+  target_include_directories(pfc_cuda_flags SYSTEM INTERFACE ${PFC_CUDA_ROOT}/include
+    ${PFC_CUDNN_INCLUDE} ${PFC_NCCL_INCLUDE})
+endif()
+if(PFC_WITH_CUDA)
+  message(STATUS "CUDA: ${PFC_NVCC}, architectures ${PFC_CUDA_ARCHITECTURES}")
+else()
+  message(STATUS "CUDA: not built")
+endif()
+
+function(pfc_link_cuda target)
+  if("emulated" IN_LIST ARGN)
+    set_target_properties(${target} PROPERTIES PFC_CUDA_SIDE emulated)
+  elseif(PFC_WITH_CUDA)
+    set_target_properties(${target} PROPERTIES PFC_CUDA_SIDE real)
+  endif()
+endfunction()
+
+# What a library that calls into the CUDA side depends on: the choice of whoever links it.
+set(side "$<TARGET_PROPERTY:PFC_CUDA_SIDE>")
+set(pfc_cuda_side "$<IF:$<STREQUAL:${side},emulated>,pfc_cuda_emulated,\
+$<IF:$<STREQUAL:${side},real>,pfc_cuda,pfc_cuda_absent>>")

@@ -1,0 +1,99 @@
+#include "kernels/cuda/cuda_ops.h"
+
+#include <cstring>
+
+#include "kernels/cuda/cuda_device.h"
+
+namespace pfc {
+
+CudaOps::CudaOps(int index, DType activations) : device_(index, activations) {}
+
+std::string CudaOps::description() const {
+  const cudaDeviceProp& p = device_.properties;
+  const char* const type = device_.activations == DType::kFloat32    ? "fp32"
+                           : device_.activations == DType::kBFloat16 ? "bf16"
+                                                                     : "fp16";
+  return "CUDA (GPU " + std::to_string(device_.index) + ": " + p.name + ", sm_" +
+         std::to_string(p.major) + std::to_string(p.minor) + ", " +
+         std::to_string(p.totalGlobalMem >> 30) + " GiB, " + type + ")";
+}
+
+std::unique_ptr<Buffer> CudaOps::allocate(std::size_t bytes) {
+  auto buffer = std::make_unique<CudaBuffer>(bytes);
+  if (bytes > 0) {
+    cuda_check(cudaMemsetAsync(buffer->data(), 0, bytes, device_.compute.get()), "zeroing memory");
+  }
+  return buffer;
+}
+
+void CudaOps::copy_to_device(const Tensor& device, const void* host) {
+  cuda_check(cudaMemcpyAsync(device.data, host, device.bytes(), cudaMemcpyHostToDevice,
+                             device_.compute.get()),
+             "a copy to the GPU");
+}
+
+void CudaOps::copy_to_host(void* host, const Tensor& device) {
+  cuda_check(cudaMemcpyAsync(host, device.data, device.bytes(), cudaMemcpyDeviceToHost,
+                             device_.compute.get()),
+             "a copy to the host");
+  device_.compute.synchronize();
+}
+
+void CudaOps::copy(const Tensor& from, const Tensor& to) {
+  check(from.dtype == to.dtype && from.elements() == to.elements(), "copy: different tensors");
+  cuda_check(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDeviceToDevice,
+                             device_.compute.get()),
+             "a copy on the GPU");
+}
+
+std::unique_ptr<Event> CudaOps::record() {
+  auto event = std::make_unique<CudaEvent>();
+  event->record(device_.compute.get());
+  return event;
+}
+
+std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& /*shape*/) {
+  throw DeviceError("CUDA: convolutions are not built yet");
+}
+
+std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& /*shape*/) {
+  throw DeviceError("CUDA: batch norm is not built yet");
+}
+
+void CudaOps::gemm(const Gemm& /*g*/) { throw DeviceError("CUDA: gemm is not built yet"); }
+
+std::vector<DeviceInfo> cuda_devices() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    return {{.kind = "CUDA", .available = false, .detail = cudaGetErrorString(error)}};
+  }
+  std::vector<DeviceInfo> devices;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp p{};
+    cuda_check(cudaGetDeviceProperties(&p, i), "cudaGetDeviceProperties");
+    devices.push_back({.kind = "CUDA",
+                       .available = true,
+                       .detail = "GPU " + std::to_string(i) + ": " + p.name + ", " +
+                                 std::to_string(p.totalGlobalMem >> 30) + " GiB"});
+  }
+  return devices;
+}
+
+std::unique_ptr<Ops> make_cuda_ops(int index, DType activations) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    throw InputError(std::string("device: found \"cuda\", but no GPU can be used: ") +
+                     cudaGetErrorString(error) +
+                     "; see `pfcctl check`, or take \"cpu\" or \"auto\"");
+  }
+  if (index >= count) {
+    throw InputError("device: this is worker " + std::to_string(index) + " of its host, which has " +
+                     std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
+                     "; start at most one worker a GPU");
+  }
+  return std::make_unique<CudaOps>(index, activations);
+}
+
+}  // namespace pfc

@@ -1,0 +1,27 @@
+#include "kernels/cuda/device.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kAnswerBytes = 256;
+
+cudaDeviceProp make_current(int index) {
+  cuda_check(cudaSetDevice(index), "cudaSetDevice");
+  cudaDeviceProp properties{};
+  cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return properties;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int gpu, DType type)
+    : index(gpu), activations(type), properties(make_current(gpu)), answers(kAnswerBytes) {}
+
+void CudaDevice::fetch(const void* from, std::size_t bytes) {
+  check(bytes <= answers.bytes(), "CudaDevice: a large answer");
+  cuda_check(cudaMemcpyAsync(answers.as<void>(), from, bytes, cudaMemcpyDeviceToHost, compute.get()),
+             "a copy to the host");
+  compute.synchronize();
+}
+
+}  // namespace pfc

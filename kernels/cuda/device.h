@@ -1,0 +1,34 @@
+// One GPU as the kernels' host side sees it. One worker owns it; everything on it belongs to the
+// worker's training thread, but for what waits for events.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/tensor.h"
+
+namespace pfc {
+
+struct CudaDevice {
+  /// Makes it the calling thread's current device. `activations`: float32, bfloat16 or float16.
+  CudaDevice(int index, DType activations);
+
+  const int index;
+  const DType activations;
+  const cudaDeviceProp properties;
+  CudaStream compute;
+  CudaScratch scratch;   ///< of the compute stream
+  PinnedMemory answers;  ///< what host code waits for: a sum, a verdict; 256 bytes
+
+  [[nodiscard]] LaunchShape grid_for(std::int64_t items) const {
+    return pfc::grid_for(items, properties.multiProcessorCount);
+  }
+  /// Copies from the device into `answers` and waits: the one way in which the host reads results.
+  void fetch(const void* from, std::size_t bytes);
+};
+
+}  // namespace pfc

@@ -1,0 +1,54 @@
+// A fiber on a stack of its own, with what AddressSanitizer must be told of every switch.
+#pragma once
+
+#include <boost/context/fiber.hpp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace pfc::simt {
+
+/// 16-byte aligned memory; used again by one fiber after the other.
+class FiberStack {
+ public:
+  static constexpr std::size_t kBytes = std::size_t{64} << 10;
+  FiberStack() : memory_(new (std::align_val_t{4096}) std::byte[kBytes]) {}
+  [[nodiscard]] std::byte* bottom() const { return memory_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { operator delete[](p, std::align_val_t{4096}); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+};
+
+/// Runs a function in parts: resume() goes on until it calls suspend() or returns. Destroyed before
+/// its end, it unwinds the function's stack.
+class Fiber {
+ public:
+  Fiber(const FiberStack& stack, std::function<void()> body);
+  Fiber(const Fiber&) = delete;
+  ~Fiber();
+
+  /// Rethrows what the function threw.
+  void resume();
+  /// From inside the function only.
+  void suspend();
+  [[nodiscard]] bool ended() const { return ended_; }
+
+ private:
+  void enter();  // the fiber's side of a switch to it
+  void leave();  // the fiber's side of a switch back
+
+  const FiberStack& stack_;
+  std::function<void()> body_;
+  boost::context::fiber own_;
+  boost::context::fiber caller_;
+  std::exception_ptr error_;
+  bool ended_ = false;
+  void* own_fake_stack_ = nullptr;  // AddressSanitizer's
+  const void* caller_bottom_ = nullptr;
+  std::size_t caller_bytes_ = 0;
+};
+
+}  // namespace pfc::simt

@@ -1,0 +1,256 @@
+// The host calls of the emulated CUDA runtime.
+
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/support/simt/memory.h"
+#include "tests/support/simt/streams.h"
+
+namespace pfc::simt {
+
+struct StreamHandle {
+  std::shared_ptr<Stream> stream = std::make_shared<Stream>();
+};
+struct EventHandle {
+  Event event;
+};
+struct GraphHandle {
+  Graph graph;
+};
+
+namespace {
+
+// Every stream there is: freeing memory waits for all, as on a GPU.
+struct AllStreams {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Stream>> streams;
+};
+
+AllStreams& all_streams() {
+  static AllStreams all;
+  return all;
+}
+
+void synchronize_all() {
+  std::vector<std::shared_ptr<Stream>> streams;
+  {
+    AllStreams& all = all_streams();
+    const std::lock_guard lock(all.mutex);
+    for (const std::weak_ptr<Stream>& stream : all.streams) {
+      if (std::shared_ptr<Stream> there = stream.lock()) streams.push_back(std::move(there));
+    }
+  }
+  for (const std::shared_ptr<Stream>& stream : streams) stream->synchronize();
+}
+
+Stream& of(cudaStream_t handle) {
+  if (handle == nullptr) throw std::logic_error("simt: the default stream is used");
+  return *handle->stream;
+}
+
+}  // namespace
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  of(stream).enqueue(std::move(work));
+}
+
+cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::function<void()> body) {
+  constexpr unsigned kMostThreads = 1024;
+  constexpr unsigned kMostBlocksYZ = 65535;
+  const dim3& grid = config.gridDim;
+  const dim3& block = config.blockDim;
+  const auto count = [](const dim3& d) { return std::uint64_t{d.x} * d.y * d.z; };
+  if (count(grid) == 0 || count(block) == 0 || count(block) > kMostThreads || block.z > 64 ||
+      grid.x > 0x7fffffffu || grid.y > kMostBlocksYZ || grid.z > kMostBlocksYZ) {
+    return cudaErrorInvalidValue;
+  }
+  const Launch launch{.grid = {grid.x, grid.y, grid.z},
+                      .block = {block.x, block.y, block.z},
+                      .shared_bytes = config.dynamicSmemBytes};
+  enqueue(config.stream, [launch, body = std::move(body)] { run(launch, body); });
+  return cudaSuccess;
+}
+
+}  // namespace pfc::simt
+
+using namespace pfc::simt;  // NOLINT: what follows are C functions at global scope
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    default:
+      return "cudaErrorUnknown";
+  }
+}
+const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return cudaErrorInvalidDevice;
+  *properties = {};
+  std::snprintf(properties->name, sizeof(properties->name), "Emulated GPU");
+  properties->totalGlobalMem = device_memory().total;
+  properties->sharedMemPerBlockOptin = 227 << 10;
+  properties->multiProcessorCount = 2;  // few: loops over a grid go round more than once
+  properties->l2CacheSize = 1 << 20;
+  properties->major = 9;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const DeviceMemory memory = device_memory();
+  *free = memory.free;
+  *total = memory.total;
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  *memory = allocate_device(bytes);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  synchronize_all();
+  if (memory != nullptr) free_device(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
+  *memory = allocate_pinned(bytes);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  synchronize_all();
+  if (memory != nullptr) free_pinned(memory);
+  return cudaSuccess;
+}
+
+// From pageable memory a GPU's driver copies to a place of its own before it returns, and into
+// pageable memory it has copied when it returns; only pinned memory is touched later.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  const bool from_device = is_device(from);
+  const bool to_device = is_device(to);
+  if (bytes == 0) return cudaSuccess;
+  if ((kind == cudaMemcpyHostToDevice && (from_device || !to_device)) ||
+      (kind == cudaMemcpyDeviceToHost && (!from_device || to_device)) ||
+      (kind == cudaMemcpyDeviceToDevice && (!from_device || !to_device))) {
+    return cudaErrorInvalidValue;
+  }
+  if (!from_device && !is_pinned(from)) {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    enqueue(stream, [to, staged = std::vector<std::byte>(begin, begin + bytes)] {
+      std::memcpy(to, staged.data(), staged.size());
+    });
+    return cudaSuccess;
+  }
+  enqueue(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
+  if (!to_device && !is_pinned(to)) of(stream).synchronize();
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  enqueue(stream, [to, value, bytes] { std::memset(to, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+  *stream = new StreamHandle;
+  AllStreams& all = all_streams();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.streams, [](const auto& s) { return s.expired(); });
+  all.streams.push_back((*stream)->stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  of(stream).synchronize();
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  of(stream).synchronize();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  event->event.make_wait(of(stream));
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  of(stream).begin_capture();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = new GraphHandle{of(stream).end_capture()};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  *event = new EventHandle;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (stream == nullptr) throw std::logic_error("simt: the default stream is used");
+  event->event.record(stream->stream);
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  event->event.synchronize();
+  return cudaSuccess;
+}
+// Who asks again and again must see the work go on: asking runs it.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const bool done = event->event.done();
+  if (!done) event->event.synchronize();
+  return done ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  start->event.synchronize();
+  end->event.synchronize();
+  *milliseconds = 1.f;  // time means nothing here
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long /*flags*/) {
+  *exec = new GraphHandle{graph->graph};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  for (const Work& work : exec->graph) enqueue(stream, work);
+  return cudaSuccess;
+}
