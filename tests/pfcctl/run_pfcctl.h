@@ -1,9 +1,12 @@
 // The program as a person meets it: what it prints, and its exit code.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <initializer_list>
 #include <string>
 
 namespace pfc {
@@ -22,6 +25,21 @@ inline Ran pfcctl(const std::string& arguments) {
   const int status = pclose(pipe);
   ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return ran;
+}
+
+/// It succeeded, and printed each of the texts.
+inline void expect_tells(const Ran& ran, std::initializer_list<const char*> texts) {
+  EXPECT_EQ(ran.status, 0) << ran.output;
+  for (const char* text : texts) EXPECT_THAT(ran.output, ::testing::HasSubstr(text));
+}
+
+/// It ended as for bad input: one line with these words, and exit code 2.
+inline void expect_refused(const std::string& arguments, const std::string& words) {
+  const Ran ran = pfcctl(arguments);
+  EXPECT_EQ(ran.status, 2) << arguments << ": " << ran.output;
+  EXPECT_THAT(ran.output, ::testing::StartsWith("pfcctl: ")) << arguments;
+  EXPECT_THAT(ran.output, ::testing::HasSubstr(words)) << arguments;
+  EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1) << ran.output;
 }
 
 }  // namespace pfc

@@ -104,28 +104,27 @@ double adamw_row(const AdamWOptions& o, const CentreRow& row) {
   });
 }
 
-}  // namespace
-
-double centre_sgd(CentrePrecision precision, const SgdOptions& o, const CentreRow& row) {
+/// update.operator()<Weight, Momentum>() with the types that a precision means.
+template <typename Update>
+double with_types(CentrePrecision precision, const Update& update) {
   switch (precision) {
     case CentrePrecision::kFp32:
-      return sgd_row<float, float>(o, row);
+      return update.template operator()<float, float>();
     case CentrePrecision::kBf16Momentum:
-      return sgd_row<float, BFloat16>(o, row);
+      return update.template operator()<float, BFloat16>();
     default:
-      return sgd_row<BFloat16, BFloat16>(o, row);
+      return update.template operator()<BFloat16, BFloat16>();
   }
 }
 
+}  // namespace
+
+double centre_sgd(CentrePrecision precision, const SgdOptions& o, const CentreRow& row) {
+  return with_types(precision, [&]<typename W, typename M> { return sgd_row<W, M>(o, row); });
+}
+
 double centre_adamw(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row) {
-  switch (precision) {
-    case CentrePrecision::kFp32:
-      return adamw_row<float, float>(o, row);
-    case CentrePrecision::kBf16Momentum:
-      return adamw_row<float, BFloat16>(o, row);
-    default:
-      return adamw_row<BFloat16, BFloat16>(o, row);
-  }
+  return with_types(precision, [&]<typename W, typename M> { return adamw_row<W, M>(o, row); });
 }
 
 double centre_squares(CentrePrecision precision, const void* weight, std::int64_t n) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "tests/support/error_message.h"
 
 namespace pfc {
 namespace {
@@ -93,13 +94,10 @@ TEST_F(ClassSampler, DrawsAnewForEveryStepAndSeed) {
 }
 
 TEST_F(ClassSampler, NamesALabelThatNoWorkerOwns) {
-  const auto message = [&](std::int64_t label) -> std::string {
-    try {
+  const auto message = [&](std::int64_t label) {
+    return testing::message_of<InputError>([&] {
       static_cast<void>(sample(0.5, 0, 2, {1, 2, label}));
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   EXPECT_THAT(message(100'003), ::testing::HasSubstr("label 100003 of sample 2"));
   EXPECT_THAT(message(-1), ::testing::HasSubstr("outside 0 .. 100002 (100003 classes)"));
