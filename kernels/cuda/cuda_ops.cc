@@ -6,7 +6,10 @@
 
 namespace pfc {
 
-CudaOps::CudaOps(int index, DType activations) : device_(index, activations) {}
+CudaOps::CudaOps(int index, DType activations)
+    : device_(index, activations), cublas_(device_.name(), device_.tf32) {
+  device_.scratch.reserve(CublasLt::kWorkspaceBytes);  // not in the first step that multiplies
+}
 
 std::string CudaOps::description() const {
   const cudaDeviceProp& p = device_.properties;
@@ -60,8 +63,6 @@ std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& /*shape*/) 
   throw DeviceError("CUDA: batch norm is not built yet");
 }
 
-void CudaOps::gemm(const Gemm& /*g*/) { throw DeviceError("CUDA: gemm is not built yet"); }
-
 std::vector<DeviceInfo> cuda_devices() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -89,9 +90,9 @@ std::unique_ptr<Ops> make_cuda_ops(int index, DType activations) {
                      "; see `pfcctl check`, or take \"cpu\" or \"auto\"");
   }
   if (index >= count) {
-    throw InputError("device: this is worker " + std::to_string(index) + " of its host, which has " +
-                     std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
-                     "; start at most one worker a GPU");
+    throw InputError("device: this is worker " + std::to_string(index) +
+                     " of its host, which has " + std::to_string(count) +
+                     (count == 1 ? " GPU" : " GPUs") + "; start at most one worker a GPU");
   }
   return std::make_unique<CudaOps>(index, activations);
 }

@@ -3,6 +3,7 @@
 // over many numbers in float64 or by pairs.
 #pragma once
 
+#include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/device.h"
 #include "kernels/ops.h"
 
@@ -56,6 +57,7 @@ class CudaOps : public Ops {
 
  private:
   CudaDevice device_;
+  CublasLt cublas_;
 };
 
 }  // namespace pfc

@@ -14,13 +14,22 @@ cudaDeviceProp make_current(int index) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int gpu, DType type)
-    : index(gpu), activations(type), properties(make_current(gpu)), answers(kAnswerBytes) {}
+CudaDevice::CudaDevice(int gpu, DType type, bool use_tf32)
+    : index(gpu),
+      activations(type),
+      tf32(use_tf32),
+      properties(make_current(gpu)),
+      answers(kAnswerBytes) {}
+
+std::string CudaDevice::name() const {
+  return "GPU " + std::to_string(index) + " (" + properties.name + ")";
+}
 
 void CudaDevice::fetch(const void* from, std::size_t bytes) {
   check(bytes <= answers.bytes(), "CudaDevice: a large answer");
-  cuda_check(cudaMemcpyAsync(answers.as<void>(), from, bytes, cudaMemcpyDeviceToHost, compute.get()),
-             "a copy to the host");
+  cuda_check(
+      cudaMemcpyAsync(answers.as<void>(), from, bytes, cudaMemcpyDeviceToHost, compute.get()),
+      "a copy to the host");
   compute.synchronize();
 }
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/memory.h"
@@ -15,15 +16,18 @@ namespace pfc {
 
 struct CudaDevice {
   /// Makes it the calling thread's current device. `activations`: float32, bfloat16 or float16.
-  CudaDevice(int index, DType activations);
+  CudaDevice(int index, DType activations, bool tf32 = false);
 
   const int index;
   const DType activations;
+  const bool tf32;  ///< may products of float32 round their inputs to 10 bits of mantissa?
   const cudaDeviceProp properties;
   CudaStream compute;
   CudaScratch scratch;   ///< of the compute stream
   PinnedMemory answers;  ///< what host code waits for: a sum, a verdict; 256 bytes
 
+  /// For error messages: "GPU 0 (NVIDIA H100)".
+  [[nodiscard]] std::string name() const;
   [[nodiscard]] LaunchShape grid_for(std::int64_t items) const {
     return pfc::grid_for(items, properties.multiProcessorCount);
   }

@@ -7,51 +7,70 @@
 namespace pfc {
 namespace {
 
+struct Case {
+  std::int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;
+  float alpha = 1.f, beta = 0.f;
+};
+
 class MatrixProduct : public OnEachDevice {
  protected:
-  void agrees_with_float64(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a,
-                           bool transpose_b, float alpha, float beta) {
-    const std::vector<float> a = random(m * k), b = random(k * n), c = random(m * n);
+  void agrees_with_float64(const Case& x, DType in, DType out, double tolerance) {
+    // From the device: as rounded there.
+    const DeviceTensor dev_a(*ops_, {x.m, x.k}, random(x.m * x.k), in);
+    const DeviceTensor dev_b(*ops_, {x.k, x.n}, random(x.k * x.n), in);
+    const DeviceTensor dev_c(*ops_, {x.m, x.n}, random(x.m * x.n), out);
+    const std::vector<float> a = dev_a.values(), b = dev_b.values(), c = dev_c.values();
     std::vector<double> expected;
-    for (std::int64_t i = 0; i < m; ++i) {
-      for (std::int64_t j = 0; j < n; ++j) {
+    for (std::int64_t i = 0; i < x.m; ++i) {
+      for (std::int64_t j = 0; j < x.n; ++j) {
         double sum = 0;
-        for (std::int64_t l = 0; l < k; ++l) {
-          const auto ai = static_cast<std::size_t>(transpose_a ? l * m + i : i * k + l);
-          const auto bi = static_cast<std::size_t>(transpose_b ? j * k + l : l * n + j);
+        for (std::int64_t l = 0; l < x.k; ++l) {
+          const auto ai = static_cast<std::size_t>(x.transpose_a ? l * x.m + i : i * x.k + l);
+          const auto bi = static_cast<std::size_t>(x.transpose_b ? j * x.k + l : l * x.n + j);
           sum += static_cast<double>(a[ai]) * static_cast<double>(b[bi]);
         }
-        expected.push_back(static_cast<double>(alpha) * sum +
-                           static_cast<double>(beta) *
-                               static_cast<double>(c[static_cast<std::size_t>(i * n + j)]));
+        expected.push_back(static_cast<double>(x.alpha) * sum +
+                           static_cast<double>(x.beta) *
+                               static_cast<double>(c[static_cast<std::size_t>(i * x.n + j)]));
       }
     }
-    const DeviceTensor dev_a = tensor({m, k}, a), dev_b = tensor({k, n}, b),
-                       dev_c = tensor({m, n}, c);
-    ops_->gemm({.m = m,
-                .n = n,
-                .k = k,
-                .transpose_a = transpose_a,
-                .transpose_b = transpose_b,
-                .alpha = alpha,
+    ops_->gemm({.m = x.m,
+                .n = x.n,
+                .k = x.k,
+                .transpose_a = x.transpose_a,
+                .transpose_b = x.transpose_b,
+                .alpha = x.alpha,
                 .a = dev_a,
                 .b = dev_b,
-                .beta = beta,
+                .beta = x.beta,
                 .c = dev_c});
-    EXPECT_LT(relative_error(dev_c.values(), expected), 2e-6)
-        << m << " " << n << " " << k << " " << transpose_a << transpose_b;
+    EXPECT_LT(relative_error(dev_c.values(), expected), tolerance)
+        << x.m << " " << x.n << " " << x.k << " " << x.transpose_a << x.transpose_b;
+  }
+
+  void all_cases_agree(DType in, DType out, double tolerance) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) {
+        agrees_with_float64({1, 1, 1, ta, tb}, in, out, tolerance);
+        agrees_with_float64({7, 13, 5, ta, tb, -0.5f, 1.f}, in, out, tolerance);
+        agrees_with_float64({32, 65, 129, ta, tb, 2.f, 0.25f}, in, out, tolerance);
+        agrees_with_float64({33, 16, 700, ta, tb}, in, out, tolerance);
+      }
+    }
   }
 };
 
 TEST_P(MatrixProduct, AgreesWithFloat64) {
-  for (const bool transpose_a : {false, true}) {
-    for (const bool transpose_b : {false, true}) {
-      agrees_with_float64(1, 1, 1, transpose_a, transpose_b, 1.f, 0.f);
-      agrees_with_float64(7, 13, 5, transpose_a, transpose_b, -0.5f, 1.f);
-      agrees_with_float64(32, 65, 129, transpose_a, transpose_b, 2.f, 0.25f);
-      agrees_with_float64(33, 16, 700, transpose_a, transpose_b, 1.f, 0.f);
-    }
-  }
+  all_cases_agree(DType::kFloat32, DType::kFloat32, 2e-6);
+}
+
+TEST_P(MatrixProduct, OfActivationsAgreesWithFloat64) {
+  all_cases_agree(ops_->activation_type(), ops_->activation_type(), tolerance());
+}
+
+TEST_P(MatrixProduct, OfActivationsIsSummedInFloat32) {
+  all_cases_agree(ops_->activation_type(), DType::kFloat32, 2e-6);
 }
 
 TEST_P(MatrixProduct, WithBetaZeroDoesNotReadTheResult) {
