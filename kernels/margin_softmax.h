@@ -15,6 +15,7 @@
 #include "common/config.h"
 #include "kernels/math/row_statistics.h"
 #include "kernels/ops.h"
+#include "kernels/update_history.h"
 
 namespace pfc {
 
@@ -34,12 +35,22 @@ struct MarginSoftmaxOptions {
 /// One worker's class centres. Row i is class first_class + i. Views of device memory. float32, or
 /// bfloat16: momentum and second alone, or all three; they are then rounded stochastically, as a
 /// function of (seed, update, class, element).
+///
+/// SGD moves every row in every update, those that are not active by momentum and weight decay
+/// alone, but touches active ones only: a row is as it was after the `updated`-th update of the
+/// history, and catches up when it is next used (kernels/math/missed_updates.h). AdamW is not
+/// linear in its state: a row that is not active stays as it is (as with torch.optim.SparseAdam),
+/// no update comes into the history, and no row has missed any.
 struct CentreTable {
   std::int64_t first_class = 0;
   Tensor weight;        ///< [R, D], not normalised
-  Tensor inverse_norm;  ///< [R] float32, kept up to date by every update
+  Tensor inverse_norm;  ///< [R] float32, of the row as it is kept; every update writes it
   Tensor momentum;      ///< [R, D]: SGD's velocity or AdamW's m
   Tensor second;        ///< [R, D]: AdamW's v; null for SGD
+  /// [R], in host memory on every device, as the active classes are: how many updates a row has
+  /// seen.
+  std::span<std::int32_t> updated;
+  UpdateHistory* history = nullptr;
 };
 
 /// A sample whose class is one of the active ones here.
@@ -60,7 +71,8 @@ class MarginSoftmax {
     std::span<const std::int64_t> classes;  ///< [S], global, sorted; S may be 0
     std::span<const Positive> positives;    ///< sorted by index; a sample at most once
   };
-  /// statistics: RowStatistics [N] as bytes (kUInt8). `batch` is kept, borrowed, for backward().
+  /// Of the centres as after all updates so far. statistics: RowStatistics [N] as bytes (kUInt8).
+  /// `batch` is kept, borrowed, for backward().
   virtual void forward(const Batch& batch, const Tensor& statistics) = 0;
 
   /// statistics: [workers, N], in rank order, the same on every worker. Returns the mean loss;
@@ -73,7 +85,8 @@ class MarginSoftmax {
     std::int64_t number = 1;  ///< from 1: AdamW's bias correction
   };
   /// d_embeddings [N, D], overwritten: the gradient of the mean loss through this worker's classes,
-  /// times gradient_scale. Moves the active centres by theirs. Once after each combine().
+  /// times gradient_scale. Moves the active centres by theirs, and adds the update to the history.
+  /// Once after each combine().
   virtual void backward(double gradient_scale, const Tensor& d_embeddings,
                         const Update& update) = 0;
 
@@ -82,9 +95,13 @@ class MarginSoftmax {
   virtual void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
                                    const Tensor& gradients,
                                    std::span<const std::int64_t> slots) = 0;
-  /// Moves centre classes[i] by gradients[slots[i]].
+  /// Moves centre classes[i] by gradients[slots[i]], and adds the update to the history.
   virtual void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
                       const Tensor& gradients, const Update& update) = 0;
+
+  /// Brings the rows of these classes (sorted) up to date in the table, as if they were about to be
+  /// read by others.
+  virtual void settle(std::span<const std::int64_t> classes) = 0;
 };
 
 /// The one place that chooses a device for it. `ops` and the table's memory are borrowed.

@@ -51,6 +51,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
                            const Tensor& gradients, std::span<const std::int64_t> slots) override;
   void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
               const Tensor& gradients, const Update& update) override;
+  void settle(std::span<const std::int64_t>) override {}  // no row misses an update yet
 
  private:
   void prepare(const Batch& batch);
