@@ -1,8 +1,10 @@
 #include "tests/support/simt/block.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -70,6 +72,10 @@ class Block {
 };
 
 thread_local Block* current = nullptr;
+
+constexpr int kFewMultiprocessors = 2;  // few: loops over a grid go round more than once
+std::atomic<int> multiprocessors = kFewMultiprocessors;
+std::atomic<std::uint64_t> run_at_each_end = std::numeric_limits<std::uint64_t>::max();
 
 std::string text(const Index3& i) {
   return std::to_string(i.x) + "," + std::to_string(i.y) + "," + std::to_string(i.z);
@@ -171,15 +177,26 @@ const Thread* Block::someone(Waits waits) const {
 
 }  // namespace
 
+OnlyOuterBlocks::OnlyOuterBlocks(std::uint64_t at_each_end) { run_at_each_end = at_each_end; }
+OnlyOuterBlocks::~OnlyOuterBlocks() { run_at_each_end = std::numeric_limits<std::uint64_t>::max(); }
+
+Multiprocessors::Multiprocessors(int count) { multiprocessors = count; }
+Multiprocessors::~Multiprocessors() { multiprocessors = kFewMultiprocessors; }
+int Multiprocessors::count() { return multiprocessors; }
+
 void run(const Launch& launch, const std::function<void()>& body) {
   const Index3& grid = launch.grid;
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
   if (blocks == 0) {
-    throw std::logic_error(std::string(launch.kernel) + ": a grid without blocks cannot be launched");
+    throw std::logic_error(std::string(launch.kernel) +
+                           ": a grid without blocks cannot be launched");
   }
   // Backwards: nobody may count on block 0 being first.
+  const std::uint64_t kept = run_at_each_end;
   for (std::uint64_t i = blocks; i-- > 0;) {
-    const Index3 index{static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
+    if (i >= kept && blocks - 1 - i >= kept) continue;
+    const Index3 index{static_cast<unsigned>(i % grid.x),
+                       static_cast<unsigned>(i / grid.x % grid.y),
                        static_cast<unsigned>(i / grid.x / grid.y)};
     Block block(launch, index, static_cast<std::uint32_t>(i + 1));
     Block* const outer = std::exchange(current, &block);

@@ -25,6 +25,24 @@ struct Launch {
   std::size_t shared_bytes = 0;
 };
 
+/// While it lives, a launch of more blocks runs only this many first and this many last ones. With
+/// SparseMemory: what a kernel does beyond 2^31 elements, in the time of a few blocks.
+class OnlyOuterBlocks {
+ public:
+  explicit OnlyOuterBlocks(std::uint64_t at_each_end);
+  OnlyOuterBlocks(const OnlyOuterBlocks&) = delete;
+  ~OnlyOuterBlocks();
+};
+
+/// While it lives, GPUs that are opened have so many multiprocessors; else 2.
+class Multiprocessors {
+ public:
+  explicit Multiprocessors(int count);
+  Multiprocessors(const Multiprocessors&) = delete;
+  ~Multiprocessors();
+  static int count();
+};
+
 /// Runs body() once for every thread of every block. Blocks come one after the other, in an order
 /// that is not that of their numbers.
 void run(const Launch& launch, const std::function<void()>& body);

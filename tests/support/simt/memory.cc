@@ -1,5 +1,7 @@
 #include "tests/support/simt/memory.h"
 
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -19,6 +21,7 @@ namespace pfc::simt {
 namespace {
 
 constexpr std::size_t kGuard = 256;  // bytes on either side; also the alignment
+constexpr std::size_t kPage = 4096;
 constexpr unsigned char kGuardByte = 0xa5;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
@@ -30,7 +33,7 @@ class Allocations {
     const std::lock_guard lock(mutex_);
     if (used_ + bytes > limit_) return nullptr;
     const std::size_t whole = kGuard + rounded(bytes) + kGuard;
-    auto* const raw = static_cast<unsigned char*>(::operator new(whole, std::align_val_t{kGuard}));
+    auto* const raw = static_cast<unsigned char*>(::operator new (whole, std::align_val_t{kGuard}));
     std::memset(raw, kGuardByte, whole);
     unsigned char* const memory = raw + kGuard;
     std::memset(memory, 0xff, bytes);
@@ -53,7 +56,7 @@ class Allocations {
     used_ -= bytes;
     ASAN_UNPOISON_MEMORY_REGION(raw, whole);
     const bool clean = guard_is_clean(raw, memory) && guard_is_clean(memory + bytes, raw + whole);
-    ::operator delete(raw, std::align_val_t{kGuard});
+    ::operator delete (raw, std::align_val_t{kGuard});
     if (!clean) {
       throw std::logic_error("simt: a kernel wrote outside of an allocation of " +
                              std::to_string(bytes) + " bytes");
@@ -67,6 +70,15 @@ class Allocations {
     if (found == sizes_.begin()) return false;
     --found;
     return p < found->first + found->second;
+  }
+
+  void add(void* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    sizes_[static_cast<unsigned char*>(memory)] = bytes;
+  }
+  void remove(void* memory) {
+    const std::lock_guard lock(mutex_);
+    sizes_.erase(static_cast<unsigned char*>(memory));
   }
 
   DeviceMemory memory() {
@@ -101,6 +113,22 @@ Allocations& pinned() {
 }
 
 }  // namespace
+
+SparseMemory::SparseMemory(std::size_t bytes) {
+  const std::size_t pages = (bytes + kPage - 1) / kPage * kPage;
+  mapped_ = kPage + pages + kPage;
+  void* const raw =
+      mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) throw std::bad_alloc();
+  data_ = static_cast<std::byte*>(raw) + kPage;
+  if (mprotect(data_, pages, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+  device().add(data_, bytes);
+}
+
+SparseMemory::~SparseMemory() {
+  device().remove(data_);
+  munmap(static_cast<std::byte*>(data_) - kPage, mapped_);
+}
 
 void* allocate_device(std::size_t bytes) { return device().allocate(bytes); }
 void free_device(void* memory) { device().release(memory); }

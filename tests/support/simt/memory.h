@@ -16,6 +16,21 @@ void* allocate_pinned(std::size_t bytes);
 void free_pinned(void* memory);
 bool is_pinned(const void* address);
 
+/// Device memory of any size, full of zeros, of which only pages that are written take room: for
+/// offsets beyond 2^31. A touch right before or behind it ends the test.
+class SparseMemory {
+ public:
+  explicit SparseMemory(std::size_t bytes);
+  SparseMemory(const SparseMemory&) = delete;
+  ~SparseMemory();
+  /// Page-aligned.
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  std::size_t mapped_ = 0;
+  void* data_ = nullptr;
+};
+
 struct DeviceMemory {
   std::size_t free = 0, total = 0;
 };

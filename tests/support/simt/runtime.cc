@@ -112,7 +112,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::snprintf(properties->name, sizeof(properties->name), "Emulated GPU");
   properties->totalGlobalMem = device_memory().total;
   properties->sharedMemPerBlockOptin = 227 << 10;
-  properties->multiProcessorCount = 2;  // few: loops over a grid go round more than once
+  properties->multiProcessorCount = Multiprocessors::count();
   properties->l2CacheSize = 1 << 20;
   properties->major = 9;
   return cudaSuccess;
