@@ -106,7 +106,7 @@ class Driver {
 };
 
 std::string none_visible(int version) {
-  const std::string problem = "no GPU: the CUDA " + version_text(version) + " driver sees none";
+  std::string problem = "no GPU: the CUDA " + version_text(version) + " driver sees none";
   // NOLINTNEXTLINE(concurrency-mt-unsafe): read only
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) return problem;
@@ -123,6 +123,7 @@ std::vector<Gpu> ask(const Driver& driver) {
   const int count = driver.count();
   if (count == 0) throw DeviceError(none_visible(version));
   std::vector<Gpu> gpus;
+  gpus.reserve(static_cast<std::size_t>(count));
   for (int index = 0; index < count; ++index) gpus.push_back(driver.gpu(index));
   return gpus;
 }

@@ -275,7 +275,9 @@ void SafetensorsFile::Impl::check_coverage(
 // Other writers may leave tensors at odd addresses; a span of float must not begin there.
 void SafetensorsFile::Impl::align(Tensor& tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
-  if (tensor.bytes.empty() || address % dtype_size(tensor.dtype) == 0) return;
+  const std::size_t element = dtype_size(tensor.dtype);
+  check(element != 0, "safetensors: aligned before its dtype was checked");
+  if (tensor.bytes.empty() || address % element == 0) return;
   tensor.bytes = aligned_copies.emplace_back(tensor.bytes.begin(), tensor.bytes.end());
 }
 

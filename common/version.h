@@ -6,7 +6,8 @@ namespace pfc {
 /// "0.1.0": the version in the top CMakeLists.txt.
 const char* version();
 
-/// "13.0": the CUDA that this build's pfc-worker computes with; empty: it was built without CUDA.
+/// "13.0.88": the CUDA that this build's pfc-worker computes with; empty: it was built without
+/// CUDA.
 const char* cuda_version();
 
 }  // namespace pfc

@@ -44,8 +44,8 @@ struct Conv2dShape {
   int pad = 0;
   std::int64_t groups = 1;  ///< in_c: depthwise
 
-  [[nodiscard]] std::int64_t out_h() const { return (in_h + 2 * pad - kernel) / stride + 1; }
-  [[nodiscard]] std::int64_t out_w() const { return (in_w + 2 * pad - kernel) / stride + 1; }
+  [[nodiscard]] std::int64_t out_h() const { return (in_h + 2L * pad - kernel) / stride + 1; }
+  [[nodiscard]] std::int64_t out_w() const { return (in_w + 2L * pad - kernel) / stride + 1; }
   [[nodiscard]] Shape x_shape() const { return {batch, in_h, in_w, in_c}; }
   [[nodiscard]] Shape w_shape() const { return {out_c, kernel, kernel, in_c / groups}; }
   [[nodiscard]] Shape y_shape() const { return {batch, out_h(), out_w(), out_c}; }

@@ -18,7 +18,6 @@ constexpr std::size_t size_of(DType type) {
     case DType::kFloat32:
       return 4;
     case DType::kBFloat16:
-      return 2;
     case DType::kFloat16:
       return 2;
     case DType::kInt64:

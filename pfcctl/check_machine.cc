@@ -52,9 +52,10 @@ struct DeviceArray {
 /// Small integers, so that sums are exact in any order: a convolution must then be exact too.
 std::vector<float> small_integers(std::int64_t n, std::int64_t modulus) {
   std::vector<float> values(static_cast<std::size_t>(n));
+  const std::int64_t middle = modulus / 2;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto mixed = static_cast<std::int64_t>((i * 2654435761u) >> 7);
-    values[i] = static_cast<float>(mixed % modulus - modulus / 2);
+    values[i] = static_cast<float>(mixed % modulus - middle);
   }
   return values;
 }
@@ -90,7 +91,7 @@ std::string try_convolution(Ops& ops) {
     const auto at = static_cast<std::int64_t>(i);
     const std::int64_t pixel = at / s.out_c;
     const float exact =
-        convolved(s, x, w, pixel / (14 * 14), pixel / 14 % 14, pixel % 14, at % s.out_c);
+        convolved(s, x, w, pixel / 14 / 14, pixel / 14 % 14, pixel % 14, at % s.out_c);
     expect(y[i] == exact,
            "wrong result: " + std::to_string(y[i]) + " instead of " + std::to_string(exact));
   }
@@ -174,7 +175,7 @@ std::string try_memory() {
   while (file >> key >> kib && std::getline(file, unit) && key != "MemAvailable:") {
   }
   expect(key == "MemAvailable:", "cannot read MemAvailable from /proc/meminfo");
-  const std::string found = std::to_string(kib >> 10) + " MiB available";
+  std::string found = std::to_string(kib >> 10) + " MiB available";
   // mbf at batch 32 takes about this much; less swaps or dies in the first step.
   constexpr std::uint64_t kLeastMib = 1024;
   expect((kib >> 10) >= kLeastMib, found + "; the smallest job needs 1024 MiB");

@@ -34,7 +34,7 @@ void run_synth(const SynthFlags& flags) {
   std::printf(
       "%s: %lld images of %lld identities; val.bin: %lld pairs of %lld other identities "
       "(%.1f s)\n",
-      flags.out.c_str(), static_cast<long long>(o.identities * o.images_per_identity),
+      flags.out.c_str(), static_cast<long long>(o.identities) * o.images_per_identity,
       static_cast<long long>(o.identities), static_cast<long long>(o.val_pairs),
       static_cast<long long>(o.val_identities), seconds.count());
 }

@@ -37,6 +37,7 @@ PlannedData read_data(JobConfig& job) {
         open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
     job.num_classes = dataset->info().classes;
     std::vector<VerificationSet> sets;
+    sets.reserve(job.val_targets.size());
     for (const std::string& target : job.val_targets) {
       sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
     }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks layout, and with "tidy" also runs clang-tidy (minutes; needs a configured build/cpu).
+# Checks layout, and with "tidy" also runs clang-tidy on the sources or on those given. It takes
+# half a minute a file, and needs a build/cpu that has been built (for the protocol's headers).
 #   scripts/lint.sh [tidy [FILE...]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,4 +9,5 @@ git ls-files '*.h' '*.cc' | xargs clang-format --dry-run -Werror
 shift
 files=("$@")
 ((${#files[@]})) || mapfile -t files < <(git ls-files '*.cc' ':!tests')
-printf '%s\n' "${files[@]}" | xargs -P 2 -n 1 clang-tidy -p build/cpu --quiet
+# 16: older ones do not know std::source_location of libstdc++ 12.
+printf '%s\n' "${files[@]}" | xargs -P 2 -n 1 clang-tidy-16 -p build/cpu --quiet

@@ -5,7 +5,8 @@ set -euo pipefail
 
 packages=(
   # build
-  g++ cmake ninja-build ccache pkg-config clang-format clang-tidy
+  g++ cmake ninja-build ccache pkg-config clang-format
+  clang-tidy-16 libomp-16-dev
   # libraries
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libboost-context-dev libboost-filesystem-dev nlohmann-json3-dev prometheus-cpp-dev

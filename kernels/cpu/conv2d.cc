@@ -58,7 +58,7 @@ GradientPass choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
     return gradient_pass(std::make_shared<StemWeightGradient>(device, s));
   }
   // It divides the output channels among the threads: with fewer than four each, loads dominate.
-  if (s.groups == 1 && s.out_c >= 4 * device.threads.count()) {
+  if (s.groups == 1 && s.out_c >= 4L * device.threads.count()) {
     return gradient_pass(std::make_shared<DenseWeightGradient>(device, s));
   }
   // Depthwise too where the kernel covers the image: oneDNN is thirty times slower there.
@@ -114,7 +114,7 @@ std::unique_ptr<Conv2d> make_conv2d(CpuDevice& device, const Conv2dShape& shape)
         "conv2d: sizes must be positive");
   check(shape.in_c % shape.groups == 0 && shape.out_c % shape.groups == 0,
         "conv2d: groups must divide the channels");
-  check(shape.in_h + 2 * shape.pad >= shape.kernel && shape.in_w + 2 * shape.pad >= shape.kernel,
+  check(shape.in_h + 2L * shape.pad >= shape.kernel && shape.in_w + 2L * shape.pad >= shape.kernel,
         "conv2d: the kernel is larger than the padded image");
   return std::make_unique<CpuConv2d>(device, shape);
 }

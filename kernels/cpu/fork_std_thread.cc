@@ -11,6 +11,7 @@ namespace pfc {
 
 void Threads::side_by_side(Call call, const void* f) const {
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<std::size_t>(count_));
   for (int part = 0; part < count_; ++part) {
     threads.emplace_back([=] {
       omp_set_num_threads(1);  // oneDNN does not fork again inside a part

@@ -58,7 +58,7 @@ void for_each_tap(const Conv2dShape& s, const Range& all, const float* x, const 
 void DenseWeightGradient::execute(const float* x, const float* dy, float* dw,
                                   bool accumulate) const {
   const Conv2dShape& s = shape_;
-  const std::int64_t row_size = s.kernel * s.kernel * s.in_c;  // of one output channel in dw
+  const std::int64_t row_size = s.in_c * s.kernel * s.kernel;  // of one output channel in dw
   device_.threads.each_part([&](int part) {
     const Range outputs = part_of(s.out_c, part, device_.threads.count());
     if (outputs.size() == 0) return;
