@@ -73,8 +73,8 @@ struct BatchNormShape {
 /// Batch norm, then optionally PReLU or a residual sum, in one pass:
 ///   z = gamma * (x - mean) / sqrt(variance + eps) + beta;  y = prelu(z, slope) + residual.
 /// Statistics are an own step, so that sync_bn can combine them over workers in between, and so
-/// that evaluation can pass running ones. x, y, residual, dy, dx and add are of one type, float32 or
-/// activation_type(); all else is float32 [channels].
+/// that evaluation can pass running ones. x, y, residual, dy, dx and add are of one type, float32
+/// or activation_type(); all else is float32 [channels].
 class BatchNorm {
  public:
   virtual ~BatchNorm() = default;
@@ -137,8 +137,8 @@ class Ops {
   /// For a person: "CPU (oneDNN 2.6.3, 2 threads, AVX-512)".
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual bool on_host() const = 0;  ///< may host code touch the memory?
-  /// Of activations, and of the copies of weights that convolutions and linear layers read: float32,
-  /// or on a GPU bfloat16 or float16. Everything else is float32.
+  /// Of activations, and of the copies of weights that convolutions and linear layers read:
+  /// float32, or on a GPU bfloat16 or float16. Everything else is float32.
   [[nodiscard]] virtual DType activation_type() const = 0;
 
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
@@ -146,7 +146,8 @@ class Ops {
   virtual void copy_to_host(void* host, const Tensor& device) = 0;  ///< waits
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
   virtual void fill(const Tensor& t, float value) = 0;  ///< float32
-  /// Between float32 and activation_type(), rounding to the nearest; a copy where both are the same.
+  /// Between float32 and activation_type(), rounding to the nearest; a copy where both are the
+  /// same.
   virtual void convert(const Tensor& from, const Tensor& to) = 0;
   virtual std::unique_ptr<Event> record() = 0;
   virtual void synchronize() = 0;
@@ -170,6 +171,8 @@ class Ops {
   virtual void gemm(const Gemm& g) = 0;
   /// y may alias. All of one type, float32 or activation_type(); so in dropout().
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& y) = 0;
+  /// y = factor * x; float32.
+  virtual void scale(const Tensor& x, float factor, const Tensor& y) = 0;
   virtual void add_bias(const Tensor& y, const Tensor& bias) = 0;  ///< y [rows, n] += bias [n]
   /// sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
   virtual void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) = 0;

@@ -13,6 +13,7 @@
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
 #include "worker/head/head.h"
+#include "worker/loss_scale.h"
 #include "worker/optimizer.h"
 
 namespace pfc {
@@ -23,6 +24,7 @@ struct TrainingState {
   Backbone& backbone;
   Optimizer& optimizer;
   Head& head;
+  LossScale& loss_scale;
   std::int64_t classes = 0;
   std::string network;  ///< as the job names it; a checkpoint of another one is refused
 };

@@ -59,6 +59,11 @@ auto read_json(const std::filesystem::path& path, Read read) {
   }
 }
 
+LossScale::State loss_scale_of(const json& manifest) {
+  const json& scale = manifest.at("loss_scale");
+  return {scale.at("value").get<double>(), scale.at("finite_updates").get<std::int64_t>()};
+}
+
 }  // namespace
 
 std::string folder_name(std::int64_t step) { return kPrefix + digits(step, 9); }
@@ -99,15 +104,18 @@ const File& Manifest::file(const std::filesystem::path& folder, const std::strin
 
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
   const Identity& id = manifest.identity;
-  const json text = {{"format", "pfc checkpoint"},
-                     {"version", kVersion},
-                     {"step", id.step},
-                     {"world_size", id.world_size},
-                     {"global_batch", id.global_batch},
-                     {"classes", id.classes},
-                     {"embedding_size", id.embedding_size},
-                     {"job", id.job},
-                     {"files", to_json(manifest.files)}};
+  const json text = {
+      {"format", "pfc checkpoint"},
+      {"version", kVersion},
+      {"step", id.step},
+      {"world_size", id.world_size},
+      {"global_batch", id.global_batch},
+      {"classes", id.classes},
+      {"embedding_size", id.embedding_size},
+      {"loss_scale",
+       {{"value", id.loss_scale.value}, {"finite_updates", id.loss_scale.finite_updates}}},
+      {"job", id.job},
+      {"files", to_json(manifest.files)}};
   write_file_atomically(folder / kManifest, text.dump(2) + "\n");
 }
 
@@ -127,6 +135,7 @@ Manifest load_manifest(const std::filesystem::path& folder) {
                                  .global_batch = m.at("global_batch").get<std::int64_t>(),
                                  .classes = m.at("classes").get<std::int64_t>(),
                                  .embedding_size = m.at("embedding_size").get<std::int64_t>(),
+                                 .loss_scale = loss_scale_of(m),
                                  .job = m.at("job")},
                     .files = files_of(m.at("files"))};
   });

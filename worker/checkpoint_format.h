@@ -18,6 +18,7 @@
 
 #include "common/ids.h"
 #include "worker/checkpoint.h"
+#include "worker/loss_scale.h"
 
 namespace pfc::checkpoint_format {
 
@@ -53,6 +54,7 @@ struct Identity {
   std::int64_t global_batch = 0;
   std::int64_t classes = 0;
   std::int64_t embedding_size = 0;
+  LossScale::State loss_scale;
   nlohmann::json job;
 
   /// What tells checkpoints' ages: steps count differently when the global batch has changed.

@@ -198,6 +198,7 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const Traini
     import_flat(state.ops, weights, second, optimizer, format::kSecondPrefix);
   }
   load_centres(overlaps, state);
+  state.loss_scale.restore(manifest.identity.loss_scale);
   return info_of(folder, manifest.identity);
 }
 

@@ -204,6 +204,7 @@ void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nl
                .global_batch = options_.global_batch,
                .classes = state.classes,
                .embedding_size = state.head.state().centres.shape[1],
+               .loss_scale = state.loss_scale.state(),
                .job = job};
   {
     const std::lock_guard lock(mutex_);

@@ -120,6 +120,7 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
 
 void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list) {
   list.add("backbone weights", b.memory.weights + b.memory.state, p.job.network);
+  list.add("backbone weights' copy", b.memory.operands, "in the activations' type");
   list.add("backbone gradients", b.memory.gradients, "");
   list.add("backbone optimizer", optimizer_bytes(p, b.memory),
            p.job.optimizer == OptimizerKind::kAdamW ? "AdamW: two moments" : "SGD: momentum");
@@ -146,7 +147,8 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
   WorldSize world(p.world_size);
   BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
   options.sync_bn = p.job.sync_bn ? &world : nullptr;
-  const auto ops = make_ops({.choice = p.job.device, .cpu_threads = p.threads});
+  const auto ops =
+      make_ops({.choice = p.job.device, .cpu_threads = p.threads, .precision = p.job.precision});
   PlannedBackbone planned{.memory = backbone_memory(*ops, options)};
   planned.scratch = ops->scratch_bytes();
   return planned;

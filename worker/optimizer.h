@@ -26,8 +26,12 @@ class Optimizer {
     double gradient_norm = 0;  ///< before clipping; 0 when clipping is off
     bool finite = true;        ///< false: nothing was updated
   };
-  /// update: optimizer step number, from 1.
-  Result step(const Tensor& gradients, const Tensor& weights, double lr, std::int64_t update);
+  struct Update {
+    double lr = 0.1;
+    std::int64_t number = 1;  ///< from 1: AdamW's bias correction
+    double loss_scale = 1;    ///< gradients carry it; the result's norm does not
+  };
+  Result step(const Tensor& gradients, const Tensor& weights, const Update& update);
 
   [[nodiscard]] Tensor momentum() const;  ///< SGD's velocity or AdamW's m, [count]
   [[nodiscard]] Tensor second() const;    ///< AdamW's v; null for SGD

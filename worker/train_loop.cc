@@ -81,7 +81,8 @@ class StepReporter {
            .lr = record.stats.lr,
            .epoch = record.stats.epoch,
            .step = record.step,
-           .loss_scale = std::nullopt,
+           .loss_scale =
+               s_.loss_scale.is_dynamic() ? std::optional(record.stats.loss_scale) : std::nullopt,
            .seconds_left = step_seconds * steps_left}));
     }
     window_loss_ = 0;

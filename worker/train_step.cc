@@ -56,9 +56,11 @@ StepStats train_step(Trainer& t, std::int64_t step) {
     });
     const bool last = micro + 1 == t.gradient_acc;
     t.phase("backward", [&] {
-      t.backbone.backward(t.d_embeddings, /*accumulate=*/micro > 0, [&](std::int64_t offset) {
-        if (last) t.reducer.ready(offset);  // the all-reduce overlaps the rest of the pass
-      });
+      const auto loss_scale = static_cast<float>(t.loss_scale.value());
+      t.backbone.backward(t.d_embeddings, {.accumulate = micro > 0, .gradient_scale = loss_scale},
+                          [&](std::int64_t offset) {
+                            if (last) t.reducer.ready(offset);  // overlaps the rest of the pass
+                          });
     });
 
     stats.loss += head.loss * scale;
@@ -74,14 +76,18 @@ StepStats train_step(Trainer& t, std::int64_t step) {
   stats.reduce_seconds = t.reducer.timeline().busy_seconds();
   stats.reduce_overlapped_seconds = t.reducer.timeline().overlapped_seconds();
   const Optimizer::Result update = t.phase("optimizer", [&] {
-    return t.optimizer.step(t.backbone.gradients(), t.backbone.weights.flat(), stats.lr, step);
+    return t.optimizer.step(
+        t.backbone.gradients(), t.backbone.weights.flat(),
+        {.lr = stats.lr, .number = step, .loss_scale = t.loss_scale.value()});
   });
-  if (!update.finite) {
+  if (!update.finite && !t.loss_scale.can_shrink()) {
     stop(t, head_step(t, in, step, t.gradient_acc - 1),
          {.not_finite = "the gradient of the backbone", .loss = stats.loss, .rows_moved = true,
           .d_embeddings = t.d_embeddings});
   }
   stats.gradient_norm = update.gradient_norm;
+  stats.loss_scale = t.loss_scale.value();
+  t.loss_scale.update(update.finite);  // not finite: all workers left their weights as they were
   return stats;
 }
 // clang-format on

@@ -9,6 +9,7 @@
 #include "worker/comm/comm.h"
 #include "worker/grad_reducer.h"
 #include "worker/head/head.h"
+#include "worker/loss_scale.h"
 #include "worker/lr_schedule.h"
 #include "worker/optimizer.h"
 #include "worker/phase_timer.h"
@@ -25,6 +26,7 @@ struct Trainer {
   Head& head;
   GradReducer& reducer;
   Optimizer& optimizer;
+  LossScale& loss_scale;
   const LrScheduler& lr;
   StepInputs& inputs;
   StepDump& dump;
@@ -33,7 +35,7 @@ struct Trainer {
 
   // Fixed buffers, B images a worker, N = W * B.
   Tensor images_u8;       ///< [B, H, W, 3] uint8
-  Tensor images;          ///< [B, H, W, 3]
+  Tensor images;          ///< [B, H, W, 3] of the activations' type
   Tensor all_embeddings;  ///< [N, D]
   Tensor d_embeddings;    ///< [B, D]
 };
@@ -41,7 +43,9 @@ struct Trainer {
 struct StepStats {
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
   double lr = 0;
-  double gradient_norm = 0;  ///< of the backbone, before clipping; 0 when clipping is off
+  double gradient_norm = 0;  ///< of the backbone, before clipping; 0 when clipping is off. Not
+                             ///< finite: the loss scale was too large, the update was skipped
+  double loss_scale = 1;     ///< of this step
   double data_wait_seconds = 0;
   double reduce_seconds = 0;             ///< the gradients' all-reduce, on its thread
   double reduce_overlapped_seconds = 0;  ///< the part of it that ran while backward did

@@ -28,7 +28,8 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   // Before it meets its peers, so that no worker of this host has allocated anything yet.
   const MemoryThere there = memory_of_this_host(membership.local_world_size);
   open_data();
-  ops = make_ops({.choice = job.device, .index = membership.local_rank});
+  ops =
+      make_ops({.choice = job.device, .index = membership.local_rank, .precision = job.precision});
   if (job.precision == Precision::kFp16 && ops->on_host()) {
     throw InputError("precision: found fp16, but a CPU computes in fp32 or bf16");
   }
@@ -84,6 +85,7 @@ void TrainingSession::make_model() {
                                                            .weight_decay = job.weight_decay,
                                                            .clip_norm = job.clip_norm},
                                           backbone->weights.count);
+  if (ops->activation_type() == DType::kFloat16) loss_scale = LossScale::dynamic();
   lr = std::make_unique<LrScheduler>(job.lr_schedule, job.lr, plan.warmup_steps, plan.total_steps,
                                      plan.steps_per_epoch);
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
@@ -93,7 +95,7 @@ void TrainingSession::make_model() {
   const auto embedding_bytes =
       static_cast<std::size_t>(job.batch_size * job.embedding_size) * sizeof(float);
   images_u8 = ops->allocate(pixels);
-  images = ops->allocate(pixels * sizeof(float));
+  images = ops->allocate(pixels * size_of(ops->activation_type()));
   all_embeddings = ops->allocate(embedding_bytes * static_cast<std::size_t>(membership.world_size));
   d_embeddings = ops->allocate(embedding_bytes);
 }
@@ -166,13 +168,14 @@ Trainer TrainingSession::trainer() {
       .head = *head,
       .reducer = *reducer,
       .optimizer = *optimizer,
+      .loss_scale = loss_scale,
       .lr = *lr,
       .inputs = *inputs,
       .dump = *dump,
       .phase = phase,
       .gradient_acc = job.gradient_acc,
       .images_u8 = batch_tensor(*images_u8, DType::kUInt8),
-      .images = batch_tensor(*images, DType::kFloat32),
+      .images = batch_tensor(*images, ops->activation_type()),
       .all_embeddings = {all_embeddings->data(), DType::kFloat32, {membership.world_size * b, d}},
       .d_embeddings = {d_embeddings->data(), DType::kFloat32, {b, d}}};
 }
@@ -182,6 +185,7 @@ TrainingState TrainingSession::state() {
           .backbone = *backbone,
           .optimizer = *optimizer,
           .head = *head,
+          .loss_scale = loss_scale,
           .classes = job.num_classes,
           .network = job.network};
 }

@@ -53,6 +53,7 @@ struct TrainingSession {
   std::unique_ptr<Backbone> backbone;
   std::unique_ptr<Head> head;
   std::unique_ptr<Optimizer> optimizer;
+  LossScale loss_scale = LossScale::none();
   std::unique_ptr<LrScheduler> lr;
   std::unique_ptr<Buffer> images_u8, images, all_embeddings, d_embeddings;
   std::unique_ptr<GradReducer> reducer;

@@ -32,6 +32,7 @@ class CpuOps : public Ops {
   // elementwise.cc
   void normalise_images(const Tensor& images, const Tensor& y) override;
   void add(const Tensor& a, const Tensor& b, const Tensor& y) override;
+  void scale(const Tensor& x, float factor, const Tensor& y) override;
   void add_bias(const Tensor& y, const Tensor& bias) override;
   void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
   void update_running_statistics(const RunningStatistics& r) override;

@@ -29,6 +29,15 @@ void CpuOps::add(const Tensor& a, const Tensor& b, const Tensor& y) {
   });
 }
 
+void CpuOps::scale(const Tensor& x, float factor, const Tensor& y) {
+  const std::int64_t n = x.elements();
+  const float* const from = x.f32();
+  float* const to = float_argument(y, n, "scale: shape of y");
+  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+    for (std::int64_t i = r.begin; i < r.end; ++i) to[i] = factor * from[i];
+  });
+}
+
 void CpuOps::add_bias(const Tensor& y, const Tensor& bias) {
   const std::int64_t n = bias.elements();
   check(n > 0 && y.elements() % n == 0, "add_bias: y is not [rows, size of bias]");

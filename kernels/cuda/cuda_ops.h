@@ -34,6 +34,7 @@ class CudaOps : public Ops {
   void convert(const Tensor& from, const Tensor& to) override;
   void normalise_images(const Tensor& images, const Tensor& y) override;
   void add(const Tensor& a, const Tensor& b, const Tensor& y) override;
+  void scale(const Tensor& x, float factor, const Tensor& y) override;
   void add_bias(const Tensor& y, const Tensor& bias) override;
   void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
   void update_running_statistics(const RunningStatistics& r) override;

@@ -15,9 +15,8 @@ __global__ void dropout_kernel(std::int64_t n, DropoutOptions o, const T* x, T* 
   const float kept = 1.f / (1.f - o.probability);
   for (std::int64_t g = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; g < groups;
        g += stride) {
-    const Philox4 words =
-        random_words(o.seed, Stream::kDropout, o.step,
-                     o.first_element / 4 + static_cast<std::uint64_t>(g));
+    const Philox4 words = random_words(o.seed, Stream::kDropout, o.step,
+                                       o.first_element / 4 + static_cast<std::uint64_t>(g));
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const std::int64_t i = g * 4 + k - before;

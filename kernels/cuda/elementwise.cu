@@ -46,6 +46,10 @@ struct Same {
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
+struct Times {
+  float factor;
+  __device__ float operator()(float x) const { return factor * x; }
+};
 struct Pixel {
   __device__ float operator()(float x) const { return x / 127.5f - 1.f; }
 };
@@ -86,8 +90,7 @@ __global__ void running_statistics_kernel(std::int64_t n, float momentum, float 
   const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (c >= n) return;
   running_mean[c] = (1.f - momentum) * running_mean[c] + momentum * mean[c];
-  running_variance[c] =
-      (1.f - momentum) * running_variance[c] + momentum * (variance[c] * unbias);
+  running_variance[c] = (1.f - momentum) * running_variance[c] + momentum * (variance[c] * unbias);
 }
 
 }  // namespace
@@ -124,6 +127,11 @@ void CudaOps::add(const Tensor& a, const Tensor& b, const Tensor& y) {
     map("add", device_, y.elements(), Sum{}, static_cast<Pointer>(y.data),
         static_cast<const Element*>(a.data), static_cast<const Element*>(b.data));
   });
+}
+
+void CudaOps::scale(const Tensor& x, float factor, const Tensor& y) {
+  check(x.elements() == y.elements(), "scale: shapes");
+  map("scale", device_, y.elements(), Times{factor}, y.f32(), static_cast<const float*>(x.f32()));
 }
 
 void CudaOps::add_bias(const Tensor& y, const Tensor& bias) {

@@ -44,8 +44,8 @@ __global__ void normalise_rows_backward_kernel(std::int64_t rows, std::int64_t d
   along = warp_sum(along);
   const auto inverse = static_cast<double>(inverse_norm[row]);
   for (std::int64_t i = lane; i < d; i += kWarp) {
-    const double across = static_cast<double>(dy[row * d + i]) -
-                          static_cast<double>(y[row * d + i]) * along;
+    const double across =
+        static_cast<double>(dy[row * d + i]) - static_cast<double>(y[row * d + i]) * along;
     dx[row * d + i] = static_cast<float>(across * inverse);
   }
 }

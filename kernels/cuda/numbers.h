@@ -72,7 +72,8 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T>& pack) {
 /// May packs be moved here? Null counts as yes.
 inline bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-/// Calls f with a null pointer of the element type that `type` says: float, __nv_bfloat16 or __half.
+/// Calls f with a null pointer of the element type that `type` says: float, __nv_bfloat16 or
+/// __half.
 template <typename F>
 void with_element_type(DType type, const F& f) {
   switch (type) {

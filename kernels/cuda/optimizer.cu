@@ -86,11 +86,10 @@ void update(const char* name, const CudaDevice& device, Update formula, float sc
   check(gradient.elements() == n && a.elements() == n && (!b || b.elements() == n),
         "optimizer: tensors of different sizes");
   float* const second = b ? b.f32() : nullptr;
-  const bool packs = aligned(gradient.data) && aligned(weight.data) && aligned(a.data) &&
-                     aligned(second);
-  launch(name, device.grid_for(packs ? n / 4 + 1 : n), device.compute.get(),
-         update_kernel<Update>, formula, n, packs, scale, gradient.f32(), weight.f32(), a.f32(),
-         second);
+  const bool packs =
+      aligned(gradient.data) && aligned(weight.data) && aligned(a.data) && aligned(second);
+  launch(name, device.grid_for(packs ? n / 4 + 1 : n), device.compute.get(), update_kernel<Update>,
+         formula, n, packs, scale, gradient.f32(), weight.f32(), a.f32(), second);
 }
 
 }  // namespace

@@ -12,7 +12,9 @@ namespace pfc {
 
 class CudaStream {
  public:
-  CudaStream() { cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream"); }
+  CudaStream() {
+    cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
+  }
   CudaStream(const CudaStream&) = delete;
   ~CudaStream() { static_cast<void>(cudaStreamDestroy(stream_)); }
 

@@ -25,9 +25,9 @@ struct TestDevice {
   friend void PrintTo(const TestDevice& device, std::ostream* out) { *out << device.name; }
 };
 
-/// Every device that the binary's tests run on. kernels_test: the CPU with each instruction set that
-/// it can run, with one thread and with three (more than cores: parts and tails must not hang on the
-/// machine), and the emulated GPU. kernels_gpu_test: the machine's GPU.
+/// Every device that the binary's tests run on. kernels_test: the CPU with each instruction set
+/// that it can run, with one thread and with three (more than cores: parts and tails must not hang
+/// on the machine), and the emulated GPU. kernels_gpu_test: the machine's GPU.
 std::vector<TestDevice> test_devices();
 
 inline std::string device_name(const testing::TestParamInfo<TestDevice>& info) {

@@ -197,8 +197,8 @@ TEST_F(Checkpoint, WrittenInPlaceCopiesNoCentres) {
     const TrainingState s = worker.state();
     ops.copied.clear();
     Writers all = writers(1);
-    all[0]->begin({ops, s.backbone, s.optimizer, s.head, s.classes, s.network}, 5, worker.job(),
-                  mode);
+    all[0]->begin({ops, s.backbone, s.optimizer, s.head, s.loss_scale, s.classes, s.network}, 5,
+                  worker.job(), mode);
     all[0]->wait();
     return std::ranges::count(ops.copied, 1000u * 6 * sizeof(float));
   };
@@ -335,6 +335,7 @@ TEST_F(Checkpoint, GivenUpByRankZeroIsNotThisWorkersFailure) {
                       .backbone = worker.backbone,
                       .optimizer = worker.optimizer,
                       .head = head,
+                      .loss_scale = worker.loss_scale,
                       .classes = worker.options.classes,
                       .network = "small"};
   all[1]->begin(state, 6, worker.job(), CheckpointMode::kInPlace);

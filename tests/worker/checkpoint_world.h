@@ -35,7 +35,7 @@ class SmallBackbone : public Backbone {
     state.buffer = ops.allocate(16 * sizeof(float));
   }
   Tensor forward(const Tensor&, bool, std::int64_t) override { return {}; }
-  void backward(const Tensor&, bool, const GradientsReady&) override {}
+  void backward(const Tensor&, const BackwardOptions&, const GradientsReady&) override {}
   [[nodiscard]] double flops_per_image() const override { return 0; }
   [[nodiscard]] std::size_t activation_bytes() const override { return 0; }
 };
@@ -91,6 +91,7 @@ struct SmallWorker {
             .backbone = backbone,
             .optimizer = optimizer,
             .head = head,
+            .loss_scale = loss_scale,
             .classes = options.classes,
             .network = "small"};
   }
@@ -140,6 +141,7 @@ struct SmallWorker {
   SmallBackbone backbone;
   Optimizer optimizer;
   SmallHead head;
+  LossScale loss_scale = LossScale::none();
 };
 
 }  // namespace pfc

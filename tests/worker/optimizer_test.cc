@@ -25,7 +25,7 @@ class OptimizerStep : public ::testing::Test {
       std::vector<float> g;
       for (int i = 1; i <= 6; ++i) g.push_back(static_cast<float>(std::sin(s * i) * s * 0.3));
       const double lr = (sgd ? 0.1 : 0.01) * (1 - s / 40.0);
-      last_ = optimizer.step(flat(g), flat(w), lr, s);
+      last_ = optimizer.step(flat(g), flat(w), {.lr = lr, .number = s});
     }
     return w;
   }
@@ -72,7 +72,7 @@ TEST_F(OptimizerStep, NothingMovesWhenAGradientIsNotFinite) {
         Optimizer optimizer(*ops_, {.kind = kind, .clip_norm = clip}, 3);
         std::vector<float> w = {1, 2, 3};
         std::vector<float> g = {0.1f, bad, 0.3f};
-        EXPECT_FALSE(optimizer.step(flat(g), flat(w), 0.1, 1).finite);
+        EXPECT_FALSE(optimizer.step(flat(g), flat(w), {.lr = 0.1}).finite);
         EXPECT_EQ(w, (std::vector<float>{1, 2, 3}));
         EXPECT_EQ(optimizer.momentum().f32()[0], 0);
       }
@@ -84,17 +84,31 @@ TEST_F(OptimizerStep, HugeFiniteGradientsAreClippedNotRejected) {
   Optimizer optimizer(*ops_, {.momentum = 0, .weight_decay = 0, .clip_norm = 5}, 2);
   std::vector<float> w = {0, 0};
   std::vector<float> g = {3e30f, 4e30f};  // their squares are beyond float32
-  const auto result = optimizer.step(flat(g), flat(w), 1, 1);
+  const auto result = optimizer.step(flat(g), flat(w), {.lr = 1});
   EXPECT_TRUE(result.finite);
   EXPECT_NEAR(result.gradient_norm, 5e30, 1e24);
   EXPECT_NEAR(w[0], -3, 1e-5);
   EXPECT_NEAR(w[1], -4, 1e-5);
 }
 
+TEST_F(OptimizerStep, UndoesTheLossScale) {
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    for (const double clip : {0.0, 0.1, 5.0}) {
+      Optimizer plain(*ops_, {.kind = kind, .clip_norm = clip}, 3);
+      Optimizer scaled(*ops_, {.kind = kind, .clip_norm = clip}, 3);
+      std::vector<float> w = {1, 2, 3}, v = w, g = {0.1f, -0.2f, 0.3f}, h = g;
+      for (float& x : h) x *= 1024;
+      const double norm = plain.step(flat(g), flat(w), {.lr = 0.1}).gradient_norm;
+      EXPECT_EQ(scaled.step(flat(h), flat(v), {.lr = 0.1, .loss_scale = 1024}).gradient_norm, norm);
+      for (std::size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(v[i], w[i], 1e-6);
+    }
+  }
+}
+
 TEST_F(OptimizerStep, AZeroGradientIsFine) {
   Optimizer optimizer(*ops_, {.weight_decay = 0}, 2);
   std::vector<float> w = {1, 2}, g = {0, 0};
-  EXPECT_TRUE(optimizer.step(flat(g), flat(w), 0.1, 1).finite);
+  EXPECT_TRUE(optimizer.step(flat(g), flat(w), {.lr = 0.1}).finite);
   EXPECT_EQ(w, (std::vector<float>{1, 2}));
 }
 

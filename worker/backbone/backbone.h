@@ -58,16 +58,20 @@ class Backbone {
  public:
   virtual ~Backbone() = default;
 
-  /// images float32 [B, H, W, 3] -> embeddings [B, D], valid until the next forward. `training`
-  /// uses batch statistics and updates running ones; otherwise running ones are used. `step` keys
-  /// the dropout mask.
+  /// images [B, H, W, 3] of the Ops' activation type -> embeddings float32 [B, D], valid until the
+  /// next forward. `training` uses batch statistics and updates running ones; otherwise running
+  /// ones are used. `step` keys the dropout mask.
   virtual Tensor forward(const Tensor& images, bool training, std::int64_t step) = 0;
 
   /// Once after each training forward, whose activations it uses up. Calls ready(offset) as the
   /// pass goes back through the layers: all gradients from `offset` to the end of the arena are
   /// final. The last call has offset 0. Gradients are overwritten, or added to when `accumulate`.
   using GradientsReady = std::function<void(std::int64_t offset)>;
-  virtual void backward(const Tensor& d_embeddings, bool accumulate,
+  struct BackwardOptions {
+    bool accumulate = false;
+    float gradient_scale = 1.f;  ///< multiplies d_embeddings: the loss scale of float16
+  };
+  virtual void backward(const Tensor& d_embeddings, const BackwardOptions& options,
                         const GradientsReady& ready) = 0;
 
   Arena weights;  ///< trainable; weight decay applies to every one
@@ -86,6 +90,7 @@ std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options
 /// Device memory of a backbone that trains, or not, in bytes.
 struct BackboneMemory {
   std::size_t weights = 0;      ///< trainable parameters
+  std::size_t operands = 0;     ///< their copy in the activations' type; 0 for float32
   std::size_t state = 0;        ///< running statistics
   std::size_t gradients = 0;    ///< 0 without training
   std::size_t activations = 0;  ///< and their gradients

@@ -13,10 +13,12 @@ namespace pfc {
 struct Variable {
   Tensor data;
   Tensor gradient;             ///< of a parameter: null when it is not trained
+  Tensor operand;              ///< of a parameter: what products read, data itself or its copy in
+                               ///< the activations' type, made anew before each forward pass
   bool needs_gradient = true;  ///< false: the images
 
   Variable() = default;
-  explicit Variable(Shape shape) : data(nullptr, shape), gradient(nullptr, shape) {}
+  Variable(Shape shape, DType type) : data(nullptr, type, shape), gradient(nullptr, type, shape) {}
 };
 
 struct ForwardPass {

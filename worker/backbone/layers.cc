@@ -9,7 +9,7 @@ ConvLayer::ConvLayer(Ops& ops, const Conv2dShape& shape, Variable& x, Variable& 
       x_(x),
       weight_(weight),
       y_(y),
-      dx_part_(nullptr, shape.x_shape()) {}
+      dx_part_(nullptr, x.data.dtype, shape.x_shape()) {}
 
 void ConvLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
   plan.use(x_.data);
@@ -29,17 +29,17 @@ void ConvLayer::plan_backward(ActivationPlan& plan) {
 }
 
 void ConvLayer::forward(const ForwardPass& /*pass*/) {
-  conv_->forward(x_.data, weight_.data, y_.data);
+  conv_->forward(x_.data, weight_.operand, y_.data);
 }
 
 void ConvLayer::backward(bool accumulate) {
   conv_->backward_weights(x_.data, y_.gradient, weight_.gradient, accumulate);
   if (!x_.needs_gradient) return;
   if (dx_part_) {
-    conv_->backward_data(y_.gradient, weight_.data, dx_part_);
+    conv_->backward_data(y_.gradient, weight_.operand, dx_part_);
     ops_.add(x_.gradient, dx_part_, x_.gradient);
   } else {
-    conv_->backward_data(y_.gradient, weight_.data, x_.gradient);
+    conv_->backward_data(y_.gradient, weight_.operand, x_.gradient);
   }
 }
 
@@ -54,11 +54,18 @@ LinearLayer::LinearLayer(Ops& ops, Variable& x, Variable& weight, Variable* bias
       weight_(weight),
       bias_(bias),
       y_(y),
+      dy_operand_(nullptr, x.data.dtype, y.data.shape),
       rows_(x.data.shape[0]),
       in_(x.data.elements() / rows_),
       out_(y.data.shape[1]) {}
 
-Tensor LinearLayer::flattened(const Tensor& x) const { return {x.f32(), {rows_, in_}}; }
+Tensor LinearLayer::flattened(const Tensor& x) const { return {x.data, x.dtype, {rows_, in_}}; }
+
+Tensor LinearLayer::dy_as_operand() {
+  if (dy_operand_.dtype == y_.gradient.dtype) return y_.gradient;
+  ops_.convert(y_.gradient, dy_operand_);
+  return dy_operand_;
+}
 
 void LinearLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
   plan.use(x_.data);
@@ -68,6 +75,7 @@ void LinearLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
 void LinearLayer::plan_backward(ActivationPlan& plan) {
   plan.use(x_.data);
   plan.use(y_.gradient);
+  if (dy_operand_.dtype != y_.gradient.dtype) plan.make(dy_operand_);
   plan.make(x_.gradient);
 }
 
@@ -77,17 +85,18 @@ void LinearLayer::forward(const ForwardPass& /*pass*/) {
              .k = in_,
              .transpose_b = true,
              .a = flattened(x_.data),
-             .b = weight_.data,
+             .b = weight_.operand,
              .c = y_.data});
   if (bias_ != nullptr) ops_.add_bias(y_.data, bias_->data);
 }
 
 void LinearLayer::backward(bool accumulate) {
+  const Tensor dy = dy_as_operand();
   ops_.gemm({.m = out_,
              .n = in_,
              .k = rows_,
              .transpose_a = true,
-             .a = y_.gradient,
+             .a = dy,
              .b = flattened(x_.data),
              .beta = accumulate ? 1.f : 0.f,
              .c = weight_.gradient});
@@ -95,8 +104,8 @@ void LinearLayer::backward(bool accumulate) {
   ops_.gemm({.m = rows_,
              .n = in_,
              .k = out_,
-             .a = y_.gradient,
-             .b = weight_.data,
+             .a = dy,
+             .b = weight_.operand,
              .c = flattened(x_.gradient)});
 }
 

@@ -29,7 +29,8 @@ class ConvLayer : public Layer {
   Tensor dx_part_;  // this layer's share of x's gradient where another reader has made one
 };
 
-/// y [B, n] = x [B, k] weight^T [k, n] + bias. x may be [B, H, W, C]: flattened as it lies.
+/// y [B, n] = x [B, k] weight^T [k, n] + bias. x may be [B, H, W, C]: flattened as it lies. y is
+/// float32 whatever the activations are: it becomes the embedding, and the head works in float32.
 class LinearLayer : public Layer {
  public:
   LinearLayer(Ops& ops, Variable& x, Variable& weight, Variable* bias, Variable& y);
@@ -42,12 +43,14 @@ class LinearLayer : public Layer {
 
  private:
   [[nodiscard]] Tensor flattened(const Tensor& x) const;
+  [[nodiscard]] Tensor dy_as_operand();
 
   Ops& ops_;
   Variable& x_;
   Variable& weight_;
   Variable* bias_;  // null: none
   Variable& y_;
+  Tensor dy_operand_;  // y's gradient in x's type, where that is not float32
   const std::int64_t rows_, in_, out_;
 };
 

@@ -14,6 +14,7 @@ class NetworkBuilder::Network : public Backbone {
   Tensor forward(const Tensor& images, bool training, std::int64_t step) override {
     check(images.shape == images_->data.shape, "backbone: images of another shape than planned");
     check(trainable_ || !training, "backbone: built without training");
+    if (operands_) ops_.convert(weights.flat(), operands());
     ops_.copy(images, images_->data);
     for (const LayerEntry& entry : layers_)
       entry.layer->forward({.training = training, .step = step});
@@ -22,14 +23,15 @@ class NetworkBuilder::Network : public Backbone {
     return embeddings_->data;
   }
 
-  void backward(const Tensor& d_embeddings, bool accumulate, const GradientsReady& ready) override {
+  void backward(const Tensor& d_embeddings, const BackwardOptions& o,
+                const GradientsReady& ready) override {
     check(has_activations_, "backbone: backward without a training forward right before it");
     has_activations_ = false;
     check(d_embeddings.shape == embeddings_->data.shape, "backbone: d_embeddings of another shape");
-    ops_.copy(d_embeddings, embeddings_->gradient);
+    ops_.scale(d_embeddings, o.gradient_scale, embeddings_->gradient);
     std::int64_t final_from = weights.count;
     for (auto entry = layers_.rbegin(); entry != layers_.rend(); ++entry) {
-      entry->layer->backward(accumulate);
+      entry->layer->backward(o.accumulate);
       if (entry->first_weight == final_from) continue;  // a layer without weights
       final_from = entry->first_weight;
       ready(final_from);
@@ -52,6 +54,11 @@ class NetworkBuilder::Network : public Backbone {
     std::int64_t first_weight;  // weights from here on belong to this layer or to later ones
   };
 
+  /// The weights in the activations' type, as they lie in the arena.
+  [[nodiscard]] Tensor operands() const {
+    return {operands_->data(), ops_.activation_type(), {weights.count}};
+  }
+
   Ops& ops_;
   bool trainable_ = false;
   bool has_activations_ = false;    // of a training forward, for one backward
@@ -59,6 +66,7 @@ class NetworkBuilder::Network : public Backbone {
   std::vector<LayerEntry> layers_;
   Variable* images_ = nullptr;
   Variable* embeddings_ = nullptr;
+  std::unique_ptr<Buffer> operands_;  // null: activations are float32, as the weights are
   std::unique_ptr<Buffer> activations_;
 };
 
@@ -70,7 +78,8 @@ NetworkBuilder::NetworkBuilder(Ops& ops, const BackboneOptions& options)
 NetworkBuilder::~NetworkBuilder() = default;
 
 Variable* NetworkBuilder::images() {
-  Variable* const images = new_activation({options_.batch, options_.height, options_.width, 3});
+  Variable* const images =
+      new_activation({options_.batch, options_.height, options_.width, 3}, ops_.activation_type());
   images->needs_gradient = false;
   network_->images_ = images;
   return images;
@@ -93,7 +102,7 @@ Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvO
                      .torch_shape = {o.out_c, shape.in_c / o.groups, o.kernel, o.kernel},
                      .layout = ParameterLayout::kConvolution},
                     o.initial);
-  Variable* const y = new_activation(shape.y_shape());
+  Variable* const y = new_activation(shape.y_shape(), x->data.dtype);
   add_layer(std::make_unique<ConvLayer>(ops_, shape, *x, *weight, *y));
   return y;
 }
@@ -111,7 +120,7 @@ Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
   if (!fusion.prelu.empty()) {
     v.slope = new_vector(weights, fusion.prelu + ".weight", channels, 0.25f);
   }
-  v.y = new_activation(x->data.shape);
+  v.y = new_activation(x->data.shape, x->data.dtype);
   auto layer = std::make_unique<BatchNormLayer>(ops_, v, options_.sync_bn);
   if (const auto maker = normalised_.find(x); maker != normalised_.end()) {
     maker->second->feed_statistics_to(*layer);
@@ -146,7 +155,7 @@ Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const Lin
     bias = new_parameter(network_->weights, {.name = name + ".bias", .torch_shape = {o.out}},
                          o.initial);
   }
-  Variable* const y = new_activation({in[0], o.out});
+  Variable* const y = new_activation({in[0], o.out}, DType::kFloat32);
   add_layer(std::make_unique<LinearLayer>(ops_, *x, *weight, bias, *y));
   return y;
 }
@@ -161,13 +170,14 @@ BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
   const auto floats = [](std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(float); };
   const std::size_t weights = floats(network_->weights.count);
   return {.weights = weights,
+          .operands = operand_bytes(),
           .state = floats(network_->state.count),
           .gradients = options_.training ? weights : 0,
           .activations = static_cast<std::size_t>(rehearse(embeddings).bytes())};
 }
 
-Variable* NetworkBuilder::new_activation(Shape shape) {
-  return &network_->variables_.emplace_back(shape);
+Variable* NetworkBuilder::new_activation(Shape shape, DType type) {
+  return &network_->variables_.emplace_back(shape, type);
 }
 
 Variable* NetworkBuilder::new_parameter(Arena& arena, Parameter parameter, const Initial& initial) {
@@ -189,6 +199,12 @@ void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer) {
   weights_end_ = network_->weights.count;
 }
 
+std::size_t NetworkBuilder::operand_bytes() const {
+  const DType type = ops_.activation_type();
+  if (type == DType::kFloat32) return 0;
+  return static_cast<std::size_t>(network_->weights.count) * size_of(type);
+}
+
 void NetworkBuilder::bind_parameters() {
   Network& n = *network_;
   for (Arena* arena : {&n.weights, &n.state}) {
@@ -197,11 +213,14 @@ void NetworkBuilder::bind_parameters() {
   if (options_.training) {
     n.gradient_buffer = ops_.allocate(static_cast<std::size_t>(n.weights.count) * sizeof(float));
   }
+  if (operand_bytes() > 0) n.operands_ = ops_.allocate(operand_bytes());
   std::vector<float> values;
   std::uint32_t number = 0;
   for (const NewParameter& p : parameters_) {
     const Parameter& parameter = p.arena->parameters[p.index];
     p.variable->data = parameter_view(parameter, p.arena->flat());
+    const bool copied = n.operands_ && p.arena == &n.weights;
+    p.variable->operand = copied ? parameter_view(parameter, n.operands()) : p.variable->data;
     if (options_.training && p.arena == &n.weights) {
       p.variable->gradient = parameter_view(parameter, n.gradients());
     }

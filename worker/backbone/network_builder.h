@@ -59,10 +59,11 @@ class NetworkBuilder {
  private:
   class Network;
 
-  Variable* new_activation(Shape shape);
+  Variable* new_activation(Shape shape, DType type);
   Variable* new_parameter(Arena& arena, Parameter parameter, const Initial& initial);
   Variable* new_vector(Arena& arena, const std::string& name, std::int64_t n, float initial);
   void add_layer(std::unique_ptr<Layer> layer);
+  [[nodiscard]] std::size_t operand_bytes() const;
   void bind_parameters();
   ActivationPlan rehearse(Variable* embeddings);
 

@@ -11,7 +11,7 @@ namespace {
 using testing::CountingOps;
 
 std::size_t sum(const BackboneMemory& m) {
-  return m.weights + m.state + m.gradients + m.activations;
+  return m.weights + m.operands + m.state + m.gradients + m.activations;
 }
 
 void expect_what_is_allocated(const BackboneOptions& options) {

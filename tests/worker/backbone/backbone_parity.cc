@@ -59,7 +59,7 @@ std::vector<HostTensor> run(Ops& ops, const std::string& network, const Safetens
   std::vector<HostTensor> out;
   out.push_back(to_host(ops, "eval.embeddings", backbone->forward(x, false, 0)));
   out.push_back(to_host(ops, "train.embeddings", backbone->forward(x, true, 0)));
-  backbone->backward(d_embeddings.tensor, false, [](std::int64_t) {});
+  backbone->backward(d_embeddings.tensor, {}, [](std::int64_t) {});
   for (HostTensor& t : export_flat(ops, backbone->weights, backbone->gradients(), "gradient.")) {
     out.push_back(std::move(t));
   }

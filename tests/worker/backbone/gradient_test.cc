@@ -41,7 +41,7 @@ class Gradient : public ::testing::Test {
 
   void backward(bool accumulate = false) {
     const testing::OwnedTensor d(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
-    net_->backward(d.tensor, accumulate, [](std::int64_t) {});
+    net_->backward(d.tensor, {.accumulate = accumulate}, [](std::int64_t) {});
   }
 
   /// The loss's slope along `direction` in one parameter.
@@ -144,7 +144,7 @@ TEST_F(Gradient, OffsetsOfFinalGradientsDescendToZero) {
   std::vector<std::int64_t> offsets;
   std::vector<std::vector<float>> seen;  // the gradients when they were called final
   const testing::OwnedTensor d(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
-  net_->backward(d.tensor, false, [&](std::int64_t offset) {
+  net_->backward(d.tensor, {}, [&](std::int64_t offset) {
     offsets.push_back(offset);
     seen.push_back(testing::host(*ops_, net_->gradients()));
   });

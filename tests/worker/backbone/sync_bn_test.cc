@@ -19,7 +19,7 @@ Result run(const BackboneOptions& options, const std::vector<float>& images,
   const testing::OwnedTensor d(*ops, {options.batch, options.embedding_size}, d_embeddings);
   Result result;
   result.embeddings = testing::host(*ops, net->forward(x.tensor, true, 0));
-  net->backward(d.tensor, false, [](std::int64_t) {});
+  net->backward(d.tensor, {}, [](std::int64_t) {});
   result.gradients = testing::host(*ops, net->gradients());
   result.state = testing::host(*ops, net->state.flat());
   return result;

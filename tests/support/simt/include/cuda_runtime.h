@@ -219,7 +219,9 @@ inline unsigned __ballot_sync(unsigned mask, bool predicate) {
   for (unsigned i = 0; i < 32; ++i) votes |= static_cast<unsigned>(all[i]) << i;
   return votes;
 }
-inline bool __any_sync(unsigned mask, bool predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline bool __any_sync(unsigned mask, bool predicate) {
+  return __ballot_sync(mask, predicate) != 0;
+}
 
 // Fibers of one host thread: no other comes between.
 template <typename T>
