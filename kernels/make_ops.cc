@@ -29,7 +29,8 @@ DType activation_type(Precision precision) {
 std::unique_ptr<Ops> make_ops(const DeviceOptions& options) {
   const bool cuda = options.choice == DeviceChoice::kCuda ||
                     (options.choice == DeviceChoice::kAuto && has_cuda());
-  if (cuda) return make_cuda_ops(options.index, activation_type(options.precision));
+  if (cuda)
+    return make_cuda_ops(options.index, activation_type(options.precision), default_cache_folder());
   return std::make_unique<CpuOps>(options.cpu_threads);
 }
 

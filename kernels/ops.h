@@ -49,6 +49,15 @@ struct Conv2dShape {
   [[nodiscard]] Shape x_shape() const { return {batch, in_h, in_w, in_c}; }
   [[nodiscard]] Shape w_shape() const { return {out_c, kernel, kernel, in_c / groups}; }
   [[nodiscard]] Shape y_shape() const { return {batch, out_h(), out_w(), out_c}; }
+
+  /// Throws std::logic_error for a shape without output, or groups that do not divide.
+  void check_valid() const {
+    check(batch > 0 && in_c > 0 && out_c > 0 && kernel > 0 && stride > 0 && pad >= 0 && groups > 0,
+          "conv2d: sizes must be positive");
+    check(in_c % groups == 0 && out_c % groups == 0, "conv2d: groups must divide the channels");
+    check(in_h + 2L * pad >= kernel && in_w + 2L * pad >= kernel,
+          "conv2d: the kernel is larger than the padded image");
+  }
 };
 
 /// A convolution without bias. The weights may have changed since the last call. All of

@@ -109,13 +109,7 @@ class CpuConv2d : public Conv2d {
 }  // namespace
 
 std::unique_ptr<Conv2d> make_conv2d(CpuDevice& device, const Conv2dShape& shape) {
-  check(shape.batch > 0 && shape.in_c > 0 && shape.out_c > 0 && shape.kernel > 0 &&
-            shape.stride > 0 && shape.pad >= 0 && shape.groups > 0,
-        "conv2d: sizes must be positive");
-  check(shape.in_c % shape.groups == 0 && shape.out_c % shape.groups == 0,
-        "conv2d: groups must divide the channels");
-  check(shape.in_h + 2L * shape.pad >= shape.kernel && shape.in_w + 2L * shape.pad >= shape.kernel,
-        "conv2d: the kernel is larger than the padded image");
+  shape.check_valid();
   return std::make_unique<CpuConv2d>(device, shape);
 }
 

@@ -6,8 +6,11 @@
 
 namespace pfc {
 
-CudaOps::CudaOps(int index, DType activations)
-    : device_(index, activations), cublas_(device_.name(), device_.tf32) {
+CudaOps::CudaOps(int index, DType activations, const std::filesystem::path& cache)
+    : device_(index, activations),
+      cublas_(device_.name(), device_.tf32),
+      cudnn_(device_.name(), device_.compute.get()),
+      algorithms_(cache, device_.properties.name, Cudnn::version()) {
   device_.scratch.reserve(CublasLt::kWorkspaceBytes);  // not in the first step that multiplies
 }
 
@@ -55,8 +58,8 @@ std::unique_ptr<Event> CudaOps::record() {
   return event;
 }
 
-std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& /*shape*/) {
-  throw DeviceError("CUDA: convolutions are not built yet");
+std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& shape) {
+  return make_conv2d({device_, cudnn_, algorithms_}, shape);
 }
 
 std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& /*shape*/) {
@@ -81,7 +84,8 @@ std::vector<DeviceInfo> cuda_devices() {
   return devices;
 }
 
-std::unique_ptr<Ops> make_cuda_ops(int index, DType activations) {
+std::unique_ptr<Ops> make_cuda_ops(int index, DType activations,
+                                   const std::filesystem::path& cache) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
@@ -94,7 +98,7 @@ std::unique_ptr<Ops> make_cuda_ops(int index, DType activations) {
                      " of its host, which has " + std::to_string(count) +
                      (count == 1 ? " GPU" : " GPUs") + "; start at most one worker a GPU");
   }
-  return std::make_unique<CudaOps>(index, activations);
+  return std::make_unique<CudaOps>(index, activations, cache);
 }
 
 }  // namespace pfc

@@ -3,6 +3,7 @@
 // over many numbers in float64 or by pairs.
 #pragma once
 
+#include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/device.h"
 #include "kernels/ops.h"
@@ -11,7 +12,8 @@ namespace pfc {
 
 class CudaOps : public Ops {
  public:
-  CudaOps(int index, DType activations);
+  /// cache: where the choice of convolution algorithms is kept (algorithm_cache.h).
+  CudaOps(int index, DType activations, const std::filesystem::path& cache = {});
 
   [[nodiscard]] CudaDevice& device() { return device_; }
 
@@ -59,6 +61,8 @@ class CudaOps : public Ops {
  private:
   CudaDevice device_;
   CublasLt cublas_;
+  Cudnn cudnn_;
+  AlgorithmCache algorithms_;
 };
 
 }  // namespace pfc

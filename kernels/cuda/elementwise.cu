@@ -1,6 +1,7 @@
 // One pass over memory each: bound by bytes.
 
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"
 
@@ -94,6 +95,19 @@ __global__ void running_statistics_kernel(std::int64_t n, float momentum, float 
 }
 
 }  // namespace
+
+void add_as_float32(CudaDevice& device, const Tensor& from, const Tensor& to, bool accumulate) {
+  check(from.elements() == to.elements(), "add_as_float32: tensors of different sizes");
+  with_element_type(from.dtype, [&](auto* type) {
+    const auto* const x = static_cast<const std::remove_pointer_t<decltype(type)>*>(from.data);
+    if (accumulate) {
+      map("add_as_float32", device, to.elements(), Sum{}, to.f32(), x,
+          static_cast<const float*>(to.f32()));
+    } else {
+      map("add_as_float32", device, to.elements(), Same{}, to.f32(), x);
+    }
+  });
+}
 
 void CudaOps::fill(const Tensor& t, float value) {
   map("fill", device_, t.elements(), Constant{value}, t.f32());

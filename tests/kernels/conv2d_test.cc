@@ -57,28 +57,27 @@ class Convolution : public OnEachDevice {
                  std::to_string(s.in_c) + " out_c " + std::to_string(s.out_c) + " kernel " +
                  std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + " groups " +
                  std::to_string(s.groups));
-    const std::vector<float> x = random(s.x_shape().elements());
-    const std::vector<float> w = random(s.w_shape().elements());
-    const std::vector<float> dy = random(s.y_shape().elements());
+    const DeviceTensor dev_x = activations(s.x_shape(), random(s.x_shape().elements())),
+                       dev_w = activations(s.w_shape(), random(s.w_shape().elements())),
+                       dev_dy = activations(s.y_shape(), random(s.y_shape().elements()));
+    // From the device: as rounded there.
+    const std::vector<float> x = dev_x.values(), w = dev_w.values(), dy = dev_dy.values();
     const Reference expected = direct_convolution(s, x, w, dy);
-
-    const DeviceTensor dev_x = tensor(s.x_shape(), x), dev_w = tensor(s.w_shape(), w),
-                       dev_dy = tensor(s.y_shape(), dy);
     // Results start as garbage: they must be overwritten.
-    const DeviceTensor y = tensor(s.y_shape(), dy), dx = tensor(s.x_shape(), x),
+    const DeviceTensor y = activations(s.y_shape(), dy), dx = activations(s.x_shape(), x),
                        dw = tensor(s.w_shape(), w);
     const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
     conv->forward(dev_x, dev_w, y);
-    EXPECT_LT(relative_error(y.values(), expected.y), 1e-5);
+    EXPECT_LT(relative_error(y.values(), expected.y), tolerance());
     conv->backward_data(dev_dy, dev_w, dx);
-    EXPECT_LT(relative_error(dx.values(), expected.dx), 1e-5);
+    EXPECT_LT(relative_error(dx.values(), expected.dx), tolerance());
     conv->backward_weights(dev_x, dev_dy, dw, false);
-    EXPECT_LT(relative_error(dw.values(), expected.dw), 1e-5);
+    EXPECT_LT(relative_error(dw.values(), expected.dw), tolerance());
 
     conv->backward_weights(dev_x, dev_dy, dw, true);
     std::vector<double> twice = expected.dw;
     for (double& v : twice) v *= 2;
-    EXPECT_LT(relative_error(dw.values(), twice), 1e-5);
+    EXPECT_LT(relative_error(dw.values(), twice), tolerance());
   }
 };
 
@@ -209,12 +208,12 @@ TEST_P(Convolution, OfOddShapesAgreesWithFloat64) {
 
 TEST_P(Convolution, UsesTheWeightsOfEachCall) {
   const Conv2dShape s{.batch = 1, .in_h = 4, .in_w = 4, .in_c = 16, .out_c = 16};
-  const DeviceTensor x = tensor(s.x_shape(), random(s.x_shape().elements()));
-  const DeviceTensor w = tensor(s.w_shape(), random(s.w_shape().elements()));
-  const DeviceTensor y = tensor(s.y_shape());
+  const DeviceTensor x = activations(s.x_shape(), random(s.x_shape().elements()));
+  const DeviceTensor w = activations(s.w_shape(), random(s.w_shape().elements()));
+  const DeviceTensor y = activations(s.y_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
   conv->forward(x, w, y);
-  ops_->fill(w, 0.f);
+  ops_->copy(activations(s.w_shape()), w);
   conv->forward(x, w, y);
   for (const float v : y.values()) EXPECT_EQ(v, 0.f);
 }
@@ -222,9 +221,9 @@ TEST_P(Convolution, UsesTheWeightsOfEachCall) {
 TEST_P(Convolution, OfTwoPlansDoNotDisturbEachOther) {
   const Conv2dShape small{
       .batch = 2, .in_h = 6, .in_w = 6, .in_c = 16, .out_c = 16, .kernel = 3, .pad = 1};
-  const DeviceTensor x = tensor(small.x_shape(), random(small.x_shape().elements()));
-  const DeviceTensor w = tensor(small.w_shape(), random(small.w_shape().elements()));
-  const DeviceTensor before = tensor(small.y_shape()), after = tensor(small.y_shape());
+  const DeviceTensor x = activations(small.x_shape(), random(small.x_shape().elements()));
+  const DeviceTensor w = activations(small.w_shape(), random(small.w_shape().elements()));
+  const DeviceTensor before = activations(small.y_shape()), after = activations(small.y_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(small);
   conv->forward(x, w, before);
   // A larger plan moves the shared scratch.
@@ -237,8 +236,8 @@ TEST_P(Convolution, OfTwoPlansDoNotDisturbEachOther) {
 TEST_P(Convolution, GivesTheSameBitsEveryTime) {
   const Conv2dShape s{
       .batch = 4, .in_h = 14, .in_w = 14, .in_c = 64, .out_c = 64, .kernel = 3, .pad = 1};
-  const DeviceTensor x = tensor(s.x_shape(), random(s.x_shape().elements()));
-  const DeviceTensor dy = tensor(s.y_shape(), random(s.y_shape().elements()));
+  const DeviceTensor x = activations(s.x_shape(), random(s.x_shape().elements()));
+  const DeviceTensor dy = activations(s.y_shape(), random(s.y_shape().elements()));
   const DeviceTensor first = tensor(s.w_shape()), second = tensor(s.w_shape());
   ops_->conv2d(s)->backward_weights(x, dy, first, false);
   ops_->conv2d(s)->backward_weights(x, dy, second, false);
@@ -248,7 +247,8 @@ TEST_P(Convolution, GivesTheSameBitsEveryTime) {
 TEST_P(Convolution, RefusesWrongShapes) {
   const Conv2dShape s{.batch = 1, .in_h = 4, .in_w = 4, .in_c = 16, .out_c = 16};
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
-  const DeviceTensor x = tensor(s.x_shape()), w = tensor(s.w_shape()), y = tensor({1, 4, 4, 15});
+  const DeviceTensor x = activations(s.x_shape()), w = activations(s.w_shape()),
+                     y = activations({1, 4, 4, 15});
   EXPECT_THROW(conv->forward(x, w, y), std::logic_error);
   EXPECT_THROW(ops_->conv2d({.in_c = 3, .out_c = 4, .groups = 2}), std::logic_error);
   EXPECT_THROW(ops_->conv2d({.in_h = 2, .in_w = 2, .kernel = 7}), std::logic_error);

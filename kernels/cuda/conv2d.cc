@@ -1,0 +1,278 @@
+#include "kernels/cuda/conv2d.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/cuda/convolution_passes.h"
+#include "kernels/cuda/elementwise.h"
+
+namespace pfc {
+namespace {
+
+// Of r50 at batch 256, the largest workspace that is worth its memory is well below this.
+constexpr std::size_t kMostWorkspace = std::size_t{512} << 20;
+constexpr std::size_t kAlignment = 256;  // as cudaMalloc's
+
+std::size_t aligned_up(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// For a person, and the key of the algorithm cache.
+std::string text(const Conv2dShape& s, const CudaDevice& device) {
+  const char* const type = device.activations == DType::kBFloat16  ? "bf16"
+                           : device.activations == DType::kFloat16 ? "fp16"
+                           : device.tf32                           ? "tf32"
+                                                                   : "fp32";
+  return "convolution " + std::to_string(s.batch) + "x" + std::to_string(s.in_h) + "x" +
+         std::to_string(s.in_w) + "x" + std::to_string(s.in_c) + " to " + std::to_string(s.out_c) +
+         " kernel " + std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + " pad " +
+         std::to_string(s.pad) + " groups " + std::to_string(s.groups) + " " + type;
+}
+
+cudnnMathType_t math_of(const CudaDevice& device) {
+  if (device.activations != DType::kFloat32) return CUDNN_TENSOR_OP_MATH;
+  return device.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;  // the default rounds to TF32
+}
+
+// What algorithms are timed on; zeros.
+class TimingMemory {
+ public:
+  TimingMemory(const Conv2dShape& s, const CudaDevice& device, std::size_t workspace_bytes)
+      : x_(bytes_of(s.x_shape(), device)),
+        w_(bytes_of(s.w_shape(), device)),
+        y_(bytes_of(s.y_shape(), device)),
+        workspace_(workspace_bytes) {
+    for (CudaBuffer* buffer : {&x_, &w_, &y_}) {
+      cuda_check(cudaMemsetAsync(buffer->data(), 0, buffer->bytes(), device.compute.get()),
+                 "zeroing memory");
+    }
+  }
+  [[nodiscard]] ConvolutionMemory memory() {
+    return {.x = x_.data(),
+            .w = w_.data(),
+            .y = y_.data(),
+            .workspace = workspace_.data(),
+            .workspace_bytes = workspace_.bytes()};
+  }
+
+ private:
+  static std::size_t bytes_of(const Shape& shape, const CudaDevice& device) {
+    return static_cast<std::size_t>(shape.elements()) * size_of(device.activations);
+  }
+  CudaBuffer x_, w_, y_, workspace_;
+};
+
+/// One of the three passes of a shape, with its algorithm.
+template <typename Pass>
+class Convolution {
+ public:
+  Convolution(const ConvolutionContext& context, const Conv2dShape& shape,
+              const ConvolutionDescriptors& descriptors)
+      : context_(context),
+        descriptors_(descriptors),
+        what_(text(shape, context.device) + ", " + Pass::kName) {
+    make_descriptor(shape);
+    if (!take_kept()) choose(shape);
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
+
+  void run(ConvolutionMemory memory, float beta) const {
+    memory.workspace_bytes = workspace_bytes_;
+    memory.workspace = workspace_bytes_ == 0 ? nullptr : context_.device.scratch.data();
+    require(
+        Pass::run(context_.cudnn.get(), descriptors_, descriptor_.get(), algorithm_, memory, beta),
+        "the pass");
+  }
+
+ private:
+  using Algorithm = typename Pass::Algorithm;
+  using Result = typename Pass::Result;
+
+  void require(cudnnStatus_t status, const char* call) const {
+    context_.cudnn.require(status, call, what_);
+  }
+
+  void make_descriptor(const Conv2dShape& s) {
+    cudnnConvolutionDescriptor_t made = nullptr;
+    require(cudnnCreateConvolutionDescriptor(&made), "cudnnCreateConvolutionDescriptor");
+    descriptor_.reset(made);
+    require(cudnnSetConvolution2dDescriptor(made, s.pad, s.pad, s.stride, s.stride, 1, 1,
+                                            CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+            "cudnnSetConvolution2dDescriptor");
+    require(cudnnSetConvolutionGroupCount(made, static_cast<int>(s.groups)),
+            "cudnnSetConvolutionGroupCount");
+    set_math(math_of(context_.device));
+  }
+
+  void set_math(cudnnMathType_t math) {
+    require(cudnnSetConvolutionMathType(descriptor_.get(), math), "cudnnSetConvolutionMathType");
+  }
+
+  // Nothing where cuDNN does not have the algorithm for this shape.
+  [[nodiscard]] std::size_t workspace_of(Algorithm algorithm, bool* there) const {
+    std::size_t bytes = 0;
+    *there = Pass::workspace(context_.cudnn.get(), descriptors_, descriptor_.get(), algorithm,
+                             &bytes) == CUDNN_STATUS_SUCCESS &&
+             bytes <= kMostWorkspace;
+    return *there ? bytes : 0;
+  }
+
+  bool take(const AlgorithmChoice& choice) {
+    if (choice.algorithm < 0 || choice.algorithm >= Pass::kAlgorithms) return false;
+    algorithm_ = static_cast<Algorithm>(choice.algorithm);
+    set_math(static_cast<cudnnMathType_t>(choice.math));
+    bool there = false;
+    workspace_bytes_ = workspace_of(algorithm_, &there);
+    return there;
+  }
+
+  bool take_kept() {
+    const std::optional<AlgorithmChoice> kept = context_.algorithms.find(what_);
+    if (!kept) return false;
+    if (take(*kept)) return true;
+    context_.algorithms.forget(what_);
+    set_math(math_of(context_.device));
+    return false;
+  }
+
+  void choose(const Conv2dShape& shape) {
+    std::array<Result, Pass::kAlgorithms * 4> results{};  // each with several math types
+    const int count = context_.algorithms.on_disk() ? time(shape, results) : guess(results);
+    // Sorted by cuDNN, the fastest first.
+    const auto end = results.begin() + count;
+    const auto best = std::find_if(results.begin(), end, [&](const Result& r) {
+      return r.status == CUDNN_STATUS_SUCCESS && r.determinism == CUDNN_DETERMINISTIC &&
+             r.memory <= kMostWorkspace && math_allowed(r.mathType);
+    });
+    const AlgorithmChoice fastest =
+        best == end ? AlgorithmChoice{}
+                    : context_.algorithms.keep(
+                          what_, {static_cast<int>(best->algo), static_cast<int>(best->mathType)});
+    if (best == end || !take(fastest)) {
+      throw DeviceError("CUDA: cuDNN " + Cudnn::version() + " has no deterministic algorithm for " +
+                        what_ + " within 512 MiB of workspace");
+    }
+  }
+
+  // cuDNN must not round float32 to TF32 where nobody asked for it.
+  [[nodiscard]] bool math_allowed(cudnnMathType_t math) const {
+    return math_of(context_.device) != CUDNN_FMA_MATH || math == CUDNN_FMA_MATH;
+  }
+
+  template <typename Results>
+  int guess(Results& results) const {
+    int count = 0;
+    require(Pass::guess(context_.cudnn.get(), descriptors_, descriptor_.get(),
+                        static_cast<int>(results.size()), &count, results.data()),
+            "a guess at the algorithm");
+    return count;
+  }
+
+  template <typename Results>
+  int time(const Conv2dShape& shape, Results& results) const {
+    std::size_t workspace = 0;
+    for (int i = 0; i < Pass::kAlgorithms; ++i) {
+      bool there = false;
+      workspace = std::max(workspace, workspace_of(static_cast<Algorithm>(i), &there));
+    }
+    TimingMemory memory(shape, context_.device, workspace);
+    int count = 0;
+    require(Pass::time(context_.cudnn.get(), descriptors_, descriptor_.get(), memory.memory(),
+                       static_cast<int>(results.size()), &count, results.data()),
+            "timing the algorithms");
+    return count;
+  }
+
+  const ConvolutionContext context_;
+  const ConvolutionDescriptors& descriptors_;
+  const std::string what_;
+  CudnnConvolution descriptor_;
+  Algorithm algorithm_{};
+  std::size_t workspace_bytes_ = 0;
+};
+
+class CudnnConv2d : public Conv2d {
+ public:
+  CudnnConv2d(const ConvolutionContext& context, const Conv2dShape& shape)
+      : device_(context.device),
+        shape_(shape),
+        descriptors_(descriptors_of(context, shape)),
+        forward_(context, shape, descriptors_),
+        backward_data_(context, shape, descriptors_),
+        backward_weights_(context, shape, descriptors_) {
+    device_.scratch.reserve(std::max(
+        {forward_.workspace_bytes(), backward_data_.workspace_bytes(), dw_offset() + dw_bytes()}));
+  }
+
+  void forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
+    forward_.run({.x = input(x), .w = weights(w), .y = output(y)}, 0.f);
+  }
+  void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
+    backward_data_.run({.x = input(dx), .w = weights(w), .y = output(dy)}, 0.f);
+  }
+  void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
+                        bool accumulate) override {
+    check(dw.elements() == shape_.w_shape().elements() && dw.dtype == DType::kFloat32,
+          "conv2d: shape or type of dw");
+    if (device_.activations == DType::kFloat32) {
+      backward_weights_.run({.x = input(x), .w = dw.data, .y = output(dy)}, accumulate ? 1.f : 0.f);
+      return;
+    }
+    // cuDNN writes dw of its inputs' type only.
+    const Tensor narrow(device_.scratch.data() + dw_offset(), device_.activations,
+                        shape_.w_shape());
+    backward_weights_.run({.x = input(x), .w = narrow.data, .y = output(dy)}, 0.f);
+    add_as_float32(device_, narrow, dw, accumulate);
+  }
+
+ private:
+  static ConvolutionDescriptors descriptors_of(const ConvolutionContext& context,
+                                               const Conv2dShape& s) {
+    const std::string what = text(s, context.device);
+    const DType type = context.device.activations;
+    return {.x = context.cudnn.tensor(type, s.x_shape(), what),
+            .y = context.cudnn.tensor(type, s.y_shape(), what),
+            .w = context.cudnn.filter(type, s.w_shape(), what)};
+  }
+
+  [[nodiscard]] std::size_t dw_offset() const {
+    return aligned_up(backward_weights_.workspace_bytes());
+  }
+  [[nodiscard]] std::size_t dw_bytes() const {
+    return device_.activations == DType::kFloat32
+               ? 0
+               : static_cast<std::size_t>(shape_.w_shape().elements()) *
+                     size_of(device_.activations);
+  }
+  [[nodiscard]] void* input(const Tensor& t) const {
+    return checked(t, shape_.x_shape(), "conv2d: shape or type of x");
+  }
+  [[nodiscard]] void* weights(const Tensor& t) const {
+    return checked(t, shape_.w_shape(), "conv2d: shape or type of w");
+  }
+  [[nodiscard]] void* output(const Tensor& t) const {
+    return checked(t, shape_.y_shape(), "conv2d: shape or type of y");
+  }
+  [[nodiscard]] void* checked(const Tensor& t, const Shape& shape, std::string_view what) const {
+    check(t.elements() == shape.elements() && t.dtype == device_.activations, what);
+    return t.data;
+  }
+
+  CudaDevice& device_;
+  const Conv2dShape shape_;
+  const ConvolutionDescriptors descriptors_;
+  const Convolution<ForwardPass> forward_;
+  const Convolution<BackwardDataPass> backward_data_;
+  const Convolution<BackwardWeightsPass> backward_weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<Conv2d> make_conv2d(const ConvolutionContext& context, const Conv2dShape& shape) {
+  shape.check_valid();
+  return std::make_unique<CudnnConv2d>(context, shape);
+}
+
+}  // namespace pfc

@@ -1,0 +1,27 @@
+// Convolutions through cuDNN, NHWC.
+#pragma once
+
+#include <memory>
+
+#include "kernels/cuda/algorithm_cache.h"
+#include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/device.h"
+#include "kernels/ops.h"
+
+namespace pfc {
+
+/// What the convolutions of a device share; lives as long as they.
+struct ConvolutionContext {
+  CudaDevice& device;
+  Cudnn& cudnn;
+  AlgorithmCache& algorithms;
+};
+
+/// Each pass takes the fastest algorithm that gives the same bits every time and needs at most 512
+/// MiB of workspace. Which one that is has been timed once a kind of GPU, and is kept in
+/// `algorithms`; where that keeps nothing on disk, the next run would choose otherwise, so it is
+/// cuDNN's guess that is taken. Throws std::logic_error for a shape without output, InputError for
+/// a tensor that is too large for cuDNN, DeviceError when no algorithm can be had.
+std::unique_ptr<Conv2d> make_conv2d(const ConvolutionContext& context, const Conv2dShape& shape);
+
+}  // namespace pfc
