@@ -52,10 +52,9 @@ struct DeviceArray {
 /// Small integers, so that sums are exact in any order: a convolution must then be exact too.
 std::vector<float> small_integers(std::int64_t n, std::int64_t modulus) {
   std::vector<float> values(static_cast<std::size_t>(n));
-  const std::int64_t middle = modulus / 2;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto mixed = static_cast<std::int64_t>((i * 2654435761u) >> 7);
-    values[i] = static_cast<float>(mixed % modulus - middle);
+    values[i] = static_cast<float>(mixed % modulus - modulus / 2);
   }
   return values;
 }

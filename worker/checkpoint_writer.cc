@@ -49,6 +49,7 @@ std::string dtype_name(DType type) { return type == DType::kBFloat16 ? "BF16" : 
 void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tensor& tensor,
                 CheckpointMode mode) {
   std::vector<std::int64_t> shape;
+  shape.reserve(static_cast<std::size_t>(tensor.shape.rank()));
   for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
   const std::string dtype = dtype_name(tensor.dtype);
   if (mode == CheckpointMode::kInPlace && ops.on_host()) {

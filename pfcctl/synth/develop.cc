@@ -138,6 +138,7 @@ std::vector<std::uint8_t> develop(Picture picture, const Camera& camera, int siz
       std::uint32_t channel = 0;
       for (const float value : {v.x, v.y, v.z}) {
         const float noisy = value + camera.noise * grain(x, y, camera.noise_seed + channel++);
+        // NOLINTNEXTLINE(bugprone-incorrect-roundings): it is never negative
         bytes.push_back(static_cast<std::uint8_t>(255 * clamp01(noisy) + 0.5f));
       }
     }

@@ -126,7 +126,8 @@ void draw_band(const Scene& s, Raster& raster, Material material, const Inner& i
 void draw_glasses(const Scene& s, Raster& raster) {
   const Wear& wear = s.capture.wear;
   const int style = s.who.glasses_style;
-  const float rx = style == 1 ? 24 : 26, ry = style == 0 ? 15 : style == 1 ? 21 : 18;
+  const float rx = style == 1 ? 24.f : 26.f;
+  const float ry = style == 0 ? 15.f : style == 1 ? 21.f : 18.f;
   const float power = style == 1 ? 1.f : 0.6f;  // round, or rather square
   const float thick = style == 2 ? 1.6f : 2.6f;
   const float z = s.shape.face_point(0, 0).z + 5;

@@ -59,6 +59,7 @@ void write_validation_set(const SynthOptions& o, const std::filesystem::path& pa
   const std::vector<Pair> pairs = draw_pairs(o);
   std::vector<Jpeg> images;
   std::vector<bool> same;
+  same.reserve(pairs.size());
   for (const Pair& pair : pairs) same.push_back(pair.same);
   const auto draw = [&](std::int64_t n) {
     const Pair& pair = pairs[static_cast<std::size_t>(n / 2)];

@@ -115,6 +115,7 @@ void check_no_unknown_tensor(const Backbone& backbone, const SafetensorsFile& fi
 std::vector<HostTensor> export_flat(Ops& ops, const Arena& arena, const Tensor& flat,
                                     const std::string& prefix) {
   std::vector<HostTensor> out;
+  out.reserve(arena.parameters.size());
   for (const Parameter& p : arena.parameters) out.push_back(export_parameter(ops, p, flat, prefix));
   return out;
 }

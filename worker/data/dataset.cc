@@ -33,7 +33,7 @@ fs::path find_rec(const fs::path& rec) {
   if (!fs::is_directory(rec, ignored)) {
     throw InputError(fmt::format("{}: not found; {}", rec.string(), kExpected));
   }
-  const fs::path train = rec / "train.rec";
+  fs::path train = rec / "train.rec";
   if (fs::is_regular_file(train, ignored)) return train;
   std::vector<std::string> others;
   for (const auto& entry : fs::directory_iterator(rec, ignored)) {

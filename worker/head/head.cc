@@ -43,7 +43,7 @@ class ShardedHead : public Head {
         softmax_(make_margin_softmax(ops, softmax_options(options, centres_.table()),
                                      centres_.table())) {
     if (options.gradient_acc > 1) accumulated_.emplace(ops, options.embedding_size);
-    state_changed();
+    ShardedHead::state_changed();
   }
 
   [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t> all_labels,

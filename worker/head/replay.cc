@@ -96,6 +96,7 @@ using Workers = std::vector<std::unique_ptr<ReplayWorker>>;
 void on_threads(int workers, const std::function<void(int)>& body) {
   std::vector<std::exception_ptr> causes(static_cast<std::size_t>(workers)), complaints(causes);
   std::vector<std::thread> threads;
+  threads.reserve(causes.size());
   for (int rank = 0; rank < workers; ++rank) {
     threads.emplace_back([&, rank] {
       const auto i = static_cast<std::size_t>(rank);
