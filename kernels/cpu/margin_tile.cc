@@ -116,10 +116,8 @@ void MarginTileWorker::add_target_gradients(const MarginStep& step, const ClassT
     float* dx = d_unit_.data() + p.sample * d;
     float* dw = gradients_.data() + (p.index - tile.begin) * d;
     for (std::int64_t i = 0; i < d; ++i) {
-      const double unit_x = x[i] * angle.inverse_a;
-      const double unit_w = w[i] * angle.inverse_b;
-      dx[i] += static_cast<float>(factor * (unit_w - angle.cos * unit_x));
-      dw[i] += static_cast<float>(factor * (unit_x - angle.cos * unit_w) * angle.inverse_b);
+      dx[i] += static_cast<float>(factor * across_a(angle, x[i], w[i]));
+      dw[i] += static_cast<float>(factor * across_b(angle, x[i], w[i]) * angle.inverse_b);
     }
   }
 }

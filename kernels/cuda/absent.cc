@@ -2,6 +2,7 @@
 
 #include "common/error.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/margin_softmax.h"
 
 namespace pfc {
 
@@ -17,6 +18,12 @@ std::unique_ptr<Ops> make_cuda_ops(int /*index*/, DType /*activations*/,
       "device: found \"cuda\", but this program was built without CUDA; use \"cpu\" or \"auto\", "
       "or "
       "build the cuda preset");
+}
+
+std::unique_ptr<MarginSoftmax> make_cuda_margin_softmax(Ops& ops,
+                                                        const MarginSoftmaxOptions& /*options*/,
+                                                        const CentreTable& /*table*/) {
+  throw DeviceError(ops.description() + ": the margin softmax for GPUs is not in this program");
 }
 
 }  // namespace pfc

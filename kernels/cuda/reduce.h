@@ -20,6 +20,16 @@ __device__ __forceinline__ T warp_sum(T x) {
   return x;
 }
 
+template <typename T>
+__device__ __forceinline__ T warp_max(T x) {
+#pragma unroll
+  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    const T other = __shfl_xor_sync(kWholeWarp, x, lanes);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
 /// Of a block of `Threads` threads in one dimension; every thread gets the sum. The block meets at
 /// barriers before and behind, so it may be called again at once.
 template <unsigned Threads, typename T>

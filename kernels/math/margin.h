@@ -24,24 +24,45 @@ struct Angle {
   double inverse_b = 0;
 };
 
-PFC_HOST_DEVICE Angle angle_between(const float* a, const float* b, std::int64_t n) {
+/// What one pass over two vectors finds.
+struct InnerProducts {
   double aa = 0, bb = 0, ab = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    aa += double{a[i]} * double{a[i]};
-    bb += double{b[i]} * double{b[i]};
-    ab += double{a[i]} * double{b[i]};
-  }
+};
+PFC_HOST_DEVICE void add_element(InnerProducts& p, double a, double b) {
+  p.aa += a * a;
+  p.bb += b * b;
+  p.ab += a * b;
+}
+
+/// All but the sine, which a second pass finds: sin^2 is the sum of across_a(angle, a[i], b[i])^2.
+PFC_HOST_DEVICE Angle angle_without_sine(const InnerProducts& p) {
   Angle angle;
-  if (aa == 0 || bb == 0) return angle;
-  angle.inverse_a = 1 / std::sqrt(aa);
-  angle.inverse_b = 1 / std::sqrt(bb);
-  angle.cos = ab * angle.inverse_a * angle.inverse_b;
-  double across = 0;
+  if (p.aa == 0 || p.bb == 0) return angle;
+  angle.inverse_a = 1 / std::sqrt(p.aa);
+  angle.inverse_b = 1 / std::sqrt(p.bb);
+  angle.cos = p.ab * angle.inverse_a * angle.inverse_b;
+  return angle;
+}
+
+/// An element of the part of b/|b| across a, and of the part of a/|a| across b.
+PFC_HOST_DEVICE double across_a(const Angle& angle, double a, double b) {
+  return b * angle.inverse_b - angle.cos * (a * angle.inverse_a);
+}
+PFC_HOST_DEVICE double across_b(const Angle& angle, double a, double b) {
+  return a * angle.inverse_a - angle.cos * (b * angle.inverse_b);
+}
+
+PFC_HOST_DEVICE Angle angle_between(const float* a, const float* b, std::int64_t n) {
+  InnerProducts products;
+  for (std::int64_t i = 0; i < n; ++i) add_element(products, a[i], b[i]);
+  Angle angle = angle_without_sine(products);
+  if (angle.inverse_a == 0) return angle;
+  double squares = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    const double part = b[i] * angle.inverse_b - angle.cos * (a[i] * angle.inverse_a);
-    across += part * part;
+    const double part = across_a(angle, a[i], b[i]);
+    squares += part * part;
   }
-  angle.sin = std::sqrt(across);
+  angle.sin = std::sqrt(squares);
   return angle;
 }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <mutex>
 #include <random>
 
 #include "kernels/make_ops.h"
+#include "tests/support/staged_comm.h"
 #include "tests/support/thread_comm.h"
 #include "worker/head/row_copy.h"
 
@@ -17,9 +19,9 @@ class RankRun {
  public:
   RankRun(const HeadJob& job, Comm& comm, int threads)
       : job_(job),
-        comm_(comm),
-        ops_(make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = threads})),
-        head_(make_head(*ops_, comm, job.options)) {
+        ops_(job.device.make(threads)),
+        comm_(*ops_, comm),
+        head_(make_head(*ops_, comm_, job.options)) {
     if (!job.centres.empty()) {
       const RowRange shard = head_->shard();
       copy_rows_to_device(*ops_, head_->state().centres,
@@ -34,8 +36,10 @@ class RankRun {
       const std::lock_guard lock(mutex);
       if (comm_.rank() == 0) outcome.losses[i] = result.loss;
       if (!result.d_embeddings) continue;  // the loss is not finite
-      const float* gradient = result.d_embeddings.f32();
-      for (float& sum : outcome.d_embeddings[i]) sum += *gradient++;
+      std::vector<float> gradient(outcome.d_embeddings[i].size());
+      ops_->copy_to_host(gradient.data(), result.d_embeddings);
+      std::ranges::transform(gradient, outcome.d_embeddings[i], outcome.d_embeddings[i].begin(),
+                             std::plus<>());
     }
     const Head::State state = head_->state();
     copy_rows(state.centres, outcome.centres);
@@ -49,16 +53,17 @@ class RankRun {
     const std::int64_t acc = job_.options.gradient_acc;
     const std::int64_t update = i / acc + 1;
     const ActiveCentres active = head_->sample(batch.labels, update);
-    std::vector<float> embeddings = batch.embeddings;
     const auto n = static_cast<std::int64_t>(batch.labels.size());
-    return head_->run(
-        {.all_embeddings = Tensor(embeddings.data(), {n, job_.options.embedding_size}),
-         .all_labels = batch.labels,
-         .active = active,
-         .lr = job_.lr,
-         .update = update,
-         .micro_batch = i % acc,
-         .gradient_scale = 1.0 / static_cast<double>(acc)});
+    const auto memory = ops_->allocate(batch.embeddings.size() * sizeof(float));
+    const Tensor embeddings(memory->data(), DType::kFloat32, {n, job_.options.embedding_size});
+    ops_->copy_to_device(embeddings, batch.embeddings.data());
+    return head_->run({.all_embeddings = embeddings,
+                       .all_labels = batch.labels,
+                       .active = active,
+                       .lr = job_.lr,
+                       .update = update,
+                       .micro_batch = i % acc,
+                       .gradient_scale = 1.0 / static_cast<double>(acc)});
   }
 
   void copy_rows(const Tensor& from, std::vector<float>& to) const {
@@ -66,12 +71,18 @@ class RankRun {
   }
 
   const HeadJob& job_;
-  Comm& comm_;
-  std::unique_ptr<Ops> ops_;
+  const std::unique_ptr<Ops> ops_;
+  StagedComm comm_;
   std::unique_ptr<Head> head_;
 };
 
 }  // namespace
+
+HeadDevice cpu_head_device() {
+  return {"Cpu", [](int threads) {
+            return make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = threads});
+          }};
+}
 
 HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads) {
   const auto size = static_cast<std::size_t>(job.options.classes * job.options.embedding_size);

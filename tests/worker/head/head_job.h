@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/head/head_devices.h"
 #include "worker/head/head.h"
 
 namespace pfc::testing {
@@ -20,6 +21,7 @@ struct HeadJob {
   std::vector<float> centres;             ///< [C, D]; empty: as the head initialises them
   std::vector<MicroBatch> micro_batches;  ///< gradient_acc of them make one update
   double lr = 0.1;
+  HeadDevice device = cpu_head_device();
 };
 
 template <typename Real>
@@ -29,8 +31,8 @@ struct HeadOutcome {
   std::vector<Real> centres, momentum, second;  ///< [C, D] after the last update
 };
 
-/// Runs the job on `world_size` ranks, each a thread with one compute thread (`threads` for one
-/// rank).
+/// Runs the job on `world_size` ranks, each a thread with its own Ops of job.device: on a CPU with
+/// `threads` compute threads.
 HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads = 1);
 
 /// The same from the formulas, in float64 and with everything materialised.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -21,24 +22,33 @@ struct Case {
   Margin margin;
   MarginGradient gradient;
   double threshold;
+  HeadDevice device;
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
-std::vector<Case> all_cases() {
+std::vector<Case> cases_on(const HeadDevice& device) {
   const std::vector<std::pair<std::string, Margin>> margins = {{"ArcFace", {1, 0.5, 0}},
                                                                {"CosFace", {1, 0, 0.4}},
                                                                {"Combined", {1, 0.3, 0.2}},
                                                                {"SphereFace", {1.35, 0, 0}},
                                                                {"NoMargin", {1, 0, 0}}};
   std::vector<Case> cases;
-  for (const auto& [name, margin] : margins) {
+  for (const auto& [margin_name, margin] : margins) {
     for (const double threshold : {0.0, 0.1}) {
+      const std::string name = device.name + margin_name;
       const std::string suffix = threshold > 0 ? "Filtered" : "";
-      cases.push_back({name + suffix, margin, MarginGradient::kExact, threshold});
-      cases.push_back(
-          {name + "StraightThrough" + suffix, margin, MarginGradient::kStraightThrough, threshold});
+      cases.push_back({name + suffix, margin, MarginGradient::kExact, threshold, device});
+      cases.push_back({name + "StraightThrough" + suffix, margin, MarginGradient::kStraightThrough,
+                       threshold, device});
     }
   }
+  return cases;
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const HeadDevice& device : head_devices())
+    std::ranges::copy(cases_on(device), std::back_inserter(cases));
   return cases;
 }
 
@@ -56,6 +66,7 @@ class HeadAgainstReference : public ::testing::TestWithParam<Case> {
                    .weight_decay = 0};
     job.micro_batches = {random_batch(samples, classes, kDimension, 11)};
     job.centres = random_matrix(classes, kDimension, 0.01, 12);
+    job.device = GetParam().device;
     return job;
   }
 
@@ -132,7 +143,7 @@ TEST_P(HeadAgainstReference, AgreesOnLengthsFrom1em20To1ep20) {
 INSTANTIATE_TEST_SUITE_P(Margins, HeadAgainstReference, ::testing::ValuesIn(all_cases()),
                          [](const auto& test) { return test.param.name; });
 
-class HeadUpdates : public ::testing::Test {
+class HeadUpdates : public ::testing::TestWithParam<HeadDevice> {
  protected:
   static HeadJob job(OptimizerKind optimizer, double rate, std::int64_t micro_batches,
                      std::int64_t gradient_acc) {
@@ -151,6 +162,7 @@ class HeadUpdates : public ::testing::Test {
           random_batch(20, 500, kDimension, static_cast<std::uint64_t>(100 + i)));
     }
     job.centres = random_matrix(500, kDimension, 0.1, 13);
+    job.device = GetParam();
     return job;
   }
 
@@ -167,22 +179,22 @@ class HeadUpdates : public ::testing::Test {
   }
 };
 
-TEST_F(HeadUpdates, SgdMovesOnlyActiveCentresOverSeveralSteps) {
+TEST_P(HeadUpdates, SgdMovesOnlyActiveCentresOverSeveralSteps) {
   for (const double rate : {1.0, 0.3, 0.0}) expect_agreement(job(OptimizerKind::kSgd, rate, 4, 1));
 }
 
-TEST_F(HeadUpdates, AdamWMovesOnlyActiveCentresOverSeveralSteps) {
+TEST_P(HeadUpdates, AdamWMovesOnlyActiveCentresOverSeveralSteps) {
   for (const double rate : {1.0, 0.3}) expect_agreement(job(OptimizerKind::kAdamW, rate, 4, 1));
 }
 
-TEST_F(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
+TEST_P(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
   for (const double rate : {1.0, 0.3, 0.0}) {
     expect_agreement(job(OptimizerKind::kSgd, rate, 6, 3));
     expect_agreement(job(OptimizerKind::kAdamW, rate, 4, 2));
   }
 }
 
-TEST_F(HeadUpdates, CentresThatAreNotActiveKeepTheirBits) {
+TEST_P(HeadUpdates, CentresThatAreNotActiveKeepTheirBits) {
   const HeadJob positives_only = job(OptimizerKind::kSgd, 0.0, 1, 1);
   const HeadOutcome<float> got = run_head(positives_only, 1);
   const std::vector<std::int64_t>& labels = positives_only.micro_batches[0].labels;
@@ -193,6 +205,9 @@ TEST_F(HeadUpdates, CentresThatAreNotActiveKeepTheirBits) {
     EXPECT_EQ(got.momentum[begin] != 0.f, active) << c;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, HeadUpdates, ::testing::ValuesIn(head_devices()),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace pfc::testing

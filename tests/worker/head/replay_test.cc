@@ -32,6 +32,7 @@ std::vector<float> values_of(const SafetensorsFile& file, const std::string& nam
 class HeadReplay : public ::testing::Test {
  protected:
   HeadReplay() {
+    job_.device = DeviceChoice::kCpu;  // the emulated GPU is there too
     job_.margin_scale = 16;
     job_.sample_rate = 0.2;
     job_.lr = 0.05;
