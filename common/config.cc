@@ -77,6 +77,8 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("sample_rate", job.sample_rate, kFraction);
   v.choice("precision", job.precision, kPrecisions);
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
+  v.flag("tf32", job.tf32);
+  v.flag("cuda_graphs", job.cuda_graphs);
   v.number("logits_memory", job.logits_memory, kNotNegative);
   v.number("batch_size", job.batch_size, kBatch);
   v.choice("optimizer", job.optimizer, kOptimizers);

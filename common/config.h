@@ -44,6 +44,8 @@ struct JobConfig {
   double sample_rate = 1.0;
   Precision precision = Precision::kFp32;
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< how centres are kept
+  bool tf32 = false;              ///< may a GPU's float32 products round their inputs to TF32?
+  bool cuda_graphs = true;        ///< launch what is the same in every step as CUDA graphs
   double logits_memory = 0.1;     ///< of the centres' and momentum's: for logits kept in a step
   std::int64_t batch_size = 128;  ///< per worker and micro-batch
   OptimizerKind optimizer = OptimizerKind::kSgd;

@@ -29,8 +29,13 @@ DType activation_type(Precision precision) {
 std::unique_ptr<Ops> make_ops(const DeviceOptions& options) {
   const bool cuda = options.choice == DeviceChoice::kCuda ||
                     (options.choice == DeviceChoice::kAuto && has_cuda());
-  if (cuda)
-    return make_cuda_ops(options.index, activation_type(options.precision), default_cache_folder());
+  if (cuda) {
+    return make_cuda_ops({.index = options.index,
+                          .activations = activation_type(options.precision),
+                          .tf32 = options.tf32,
+                          .graphs = options.cuda_graphs,
+                          .cache = default_cache_folder()});
+  }
   return std::make_unique<CpuOps>(options.cpu_threads);
 }
 

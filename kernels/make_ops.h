@@ -14,6 +14,8 @@ struct DeviceOptions {
   int index = 0;                              ///< which GPU: the local rank
   int cpu_threads = 0;                        ///< 0: all cores that this process may use
   Precision precision = Precision::kFp32;     ///< of a GPU's activations
+  bool tf32 = false;                          ///< see CudaOptions
+  bool cuda_graphs = true;
 };
 
 /// Throws InputError when the device that was asked for is not there, and says why in one line.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,13 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual void wait() = 0;
+};
+
+/// Calls that are the same every time, on the same memory.
+class RepeatedWork {
+ public:
+  virtual ~RepeatedWork() = default;
+  virtual void run() = 0;  ///< enqueues
 };
 
 /// Activations NHWC; weights OHWI: [out_c, kernel, kernel, in_c / groups].
@@ -159,6 +167,9 @@ class Ops {
   /// same.
   virtual void convert(const Tensor& from, const Tensor& to) = 0;
   virtual std::unique_ptr<Event> record() = 0;
+  /// `enqueue` calls ops of this device only, waits for nothing, and may be called or not in each
+  /// run: a GPU records it once as a graph (DeviceOptions::graphs) and launches that.
+  virtual std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) = 0;
   virtual void synchronize() = 0;
 
   virtual std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) = 0;

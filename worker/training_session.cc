@@ -28,8 +28,11 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   // Before it meets its peers, so that no worker of this host has allocated anything yet.
   const MemoryThere there = memory_of_this_host(membership.local_world_size);
   open_data();
-  ops =
-      make_ops({.choice = job.device, .index = membership.local_rank, .precision = job.precision});
+  ops = make_ops({.choice = job.device,
+                  .index = membership.local_rank,
+                  .precision = job.precision,
+                  .tf32 = job.tf32,
+                  .cuda_graphs = job.cuda_graphs});
   if (job.precision == Precision::kFp16 && ops->on_host()) {
     throw InputError("precision: found fp16, but a CPU computes in fp32 or bf16");
   }

@@ -24,6 +24,7 @@ class CpuOps : public Ops {
   void fill(const Tensor& t, float value) override;
   void convert(const Tensor& from, const Tensor& to) override { copy(from, to); }
   std::unique_ptr<Event> record() override;
+  std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) override;
   void synchronize() override {}
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;

@@ -12,8 +12,7 @@ std::vector<DeviceInfo> cuda_devices() {
 
 std::filesystem::path default_cache_folder() { return {}; }
 
-std::unique_ptr<Ops> make_cuda_ops(int /*index*/, DType /*activations*/,
-                                   const std::filesystem::path& /*cache*/) {
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& /*options*/) {
   throw InputError(
       "device: found \"cuda\", but this program was built without CUDA; use \"cpu\" or \"auto\", "
       "or "

@@ -13,11 +13,17 @@ namespace pfc {
 /// Every GPU of this machine; or one entry that says why there is none.
 std::vector<DeviceInfo> cuda_devices();
 
-/// index: which GPU; activations: float32, bfloat16 or float16. Throws InputError that says in one
-/// line why it cannot be had. cache: a folder where what was measured about this kind of GPU is
-/// kept between runs; empty: nowhere.
-std::unique_ptr<Ops> make_cuda_ops(int index, DType activations,
-                                   const std::filesystem::path& cache = {});
+struct CudaOptions {
+  int index = 0;                        ///< which GPU
+  DType activations = DType::kFloat32;  ///< or bfloat16, float16
+  bool tf32 = false;                    ///< may products of float32 round their inputs to TF32?
+  bool graphs = true;                   ///< launch repeated work as CUDA graphs
+  std::filesystem::path cache = {};     ///< a folder where what was measured about this kind of GPU
+                                        ///< is kept between runs; empty: nowhere
+};
+
+/// Throws InputError that says in one line why the GPU cannot be had.
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options);
 
 /// $XDG_CACHE_HOME/pfc or ~/.cache/pfc; empty where neither variable is set.
 std::filesystem::path default_cache_folder();

@@ -2,15 +2,17 @@
 
 #include <cstring>
 
+#include "kernels/called_work.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/graph.h"
 
 namespace pfc {
 
-CudaOps::CudaOps(int index, DType activations, const std::filesystem::path& cache)
-    : device_(index, activations),
+CudaOps::CudaOps(const CudaOptions& options)
+    : device_(options),
       cublas_(device_.name(), device_.tf32),
       cudnn_(device_.name(), device_.compute.get()),
-      algorithms_(cache, device_.properties.name, Cudnn::version()) {
+      algorithms_(options.cache, device_.properties.name, Cudnn::version()) {
   device_.scratch.reserve(CublasLt::kWorkspaceBytes);  // not in the first step that multiplies
 }
 
@@ -52,6 +54,11 @@ void CudaOps::copy(const Tensor& from, const Tensor& to) {
              "a copy on the GPU");
 }
 
+std::unique_ptr<RepeatedWork> CudaOps::repeat(std::function<void()> enqueue) {
+  if (device_.graphs) return std::make_unique<CudaGraphWork>(device_, std::move(enqueue));
+  return std::make_unique<CalledWork>(std::move(enqueue));
+}
+
 std::unique_ptr<Event> CudaOps::record() {
   auto event = std::make_unique<CudaEvent>();
   event->record(device_.compute.get());
@@ -84,8 +91,7 @@ std::vector<DeviceInfo> cuda_devices() {
   return devices;
 }
 
-std::unique_ptr<Ops> make_cuda_ops(int index, DType activations,
-                                   const std::filesystem::path& cache) {
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
@@ -93,12 +99,12 @@ std::unique_ptr<Ops> make_cuda_ops(int index, DType activations,
                      cudaGetErrorString(error) +
                      "; see `pfcctl check`, or take \"cpu\" or \"auto\"");
   }
-  if (index >= count) {
-    throw InputError("device: this is worker " + std::to_string(index) +
+  if (options.index >= count) {
+    throw InputError("device: this is worker " + std::to_string(options.index) +
                      " of its host, which has " + std::to_string(count) +
                      (count == 1 ? " GPU" : " GPUs") + "; start at most one worker a GPU");
   }
-  return std::make_unique<CudaOps>(index, activations, cache);
+  return std::make_unique<CudaOps>(options);
 }
 
 }  // namespace pfc

@@ -12,8 +12,7 @@ namespace pfc {
 
 class CudaOps : public Ops {
  public:
-  /// cache: where the choice of convolution algorithms is kept (algorithm_cache.h).
-  CudaOps(int index, DType activations, const std::filesystem::path& cache = {});
+  explicit CudaOps(const CudaOptions& options);
 
   [[nodiscard]] CudaDevice& device() { return device_; }
 
@@ -26,6 +25,7 @@ class CudaOps : public Ops {
   void copy_to_host(void* host, const Tensor& device) override;
   void copy(const Tensor& from, const Tensor& to) override;
   std::unique_ptr<Event> record() override;
+  std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) override;
   void synchronize() override { device_.compute.synchronize(); }
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;

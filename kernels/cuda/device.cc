@@ -14,11 +14,12 @@ cudaDeviceProp make_current(int index) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int gpu, DType type, bool use_tf32)
-    : index(gpu),
-      activations(type),
-      tf32(use_tf32),
-      properties(make_current(gpu)),
+CudaDevice::CudaDevice(const CudaOptions& options)
+    : index(options.index),
+      activations(options.activations),
+      tf32(options.tf32),
+      graphs(options.graphs),
+      properties(make_current(options.index)),
       answers(kAnswerBytes) {}
 
 std::string CudaDevice::name() const {

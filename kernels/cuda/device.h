@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
@@ -15,12 +16,13 @@
 namespace pfc {
 
 struct CudaDevice {
-  /// Makes it the calling thread's current device. `activations`: float32, bfloat16 or float16.
-  CudaDevice(int index, DType activations, bool tf32 = false);
+  /// Makes it the calling thread's current device.
+  explicit CudaDevice(const CudaOptions& options);
 
   const int index;
   const DType activations;
-  const bool tf32;  ///< may products of float32 round their inputs to 10 bits of mantissa?
+  const bool tf32;
+  const bool graphs;
   const cudaDeviceProp properties;
   CudaStream compute;
   CudaScratch scratch;   ///< of the compute stream

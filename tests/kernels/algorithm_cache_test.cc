@@ -29,7 +29,8 @@ class ConvolutionAlgorithms : public testing::Test {
   // Makes one plan in a new run; how many passes were timed for it.
   [[nodiscard]] int timed_by_a_run(const std::filesystem::path& cache) const {
     const int before = simt::timed_convolutions();
-    const std::unique_ptr<Ops> ops = make_cuda_ops(0, DType::kBFloat16, cache);
+    const std::unique_ptr<Ops> ops =
+        make_cuda_ops({.activations = DType::kBFloat16, .cache = cache});
     const std::unique_ptr<Conv2d> plan = ops->conv2d({.in_h = 5, .in_w = 5, .in_c = 8, .out_c = 8});
     return simt::timed_convolutions() - before;
   }

@@ -38,7 +38,7 @@ class LargeTensors : public testing::Test {
   // Enough blocks that each goes round a grid's loop once.
   simt::Multiprocessors many_{1 << 18};
   simt::OnlyOuterBlocks outer_{2};
-  std::unique_ptr<Ops> ops_ = make_cuda_ops(0, DType::kBFloat16);
+  std::unique_ptr<Ops> ops_ = make_cuda_ops({.activations = DType::kBFloat16});
 };
 
 TEST_F(LargeTensors, AreAddedToTheirLastElement) {

@@ -20,9 +20,11 @@ std::vector<TestDevice> test_devices() {
     }
   }
   if (!cuda_devices().front().available) return devices;  // no emulation under ThreadSanitizer
-  devices.push_back({"EmulatedGpu", [] { return make_cuda_ops(0, DType::kFloat32); }, {}});
-  devices.push_back({"EmulatedGpuBf16", [] { return make_cuda_ops(0, DType::kBFloat16); }, {}});
-  devices.push_back({"EmulatedGpuFp16", [] { return make_cuda_ops(0, DType::kFloat16); }, {}});
+  devices.push_back({"EmulatedGpu", [] { return make_cuda_ops({}); }, {}});
+  devices.push_back(
+      {"EmulatedGpuBf16", [] { return make_cuda_ops({.activations = DType::kBFloat16}); }, {}});
+  devices.push_back(
+      {"EmulatedGpuFp16", [] { return make_cuda_ops({.activations = DType::kFloat16}); }, {}});
   return devices;
 }
 

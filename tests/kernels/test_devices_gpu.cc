@@ -6,9 +6,9 @@ namespace pfc {
 std::vector<TestDevice> test_devices() {
   const DeviceInfo gpu = cuda_devices().front();
   const std::string why_not = gpu.available ? "" : "no GPU: " + gpu.detail;
-  return {{"Gpu", [] { return make_cuda_ops(0, DType::kFloat32); }, why_not},
-          {"GpuBf16", [] { return make_cuda_ops(0, DType::kBFloat16); }, why_not},
-          {"GpuFp16", [] { return make_cuda_ops(0, DType::kFloat16); }, why_not}};
+  return {{"Gpu", [] { return make_cuda_ops({}); }, why_not},
+          {"GpuBf16", [] { return make_cuda_ops({.activations = DType::kBFloat16}); }, why_not},
+          {"GpuFp16", [] { return make_cuda_ops({.activations = DType::kFloat16}); }, why_not}};
 }
 
 }  // namespace pfc

@@ -31,6 +31,7 @@ class BatchNormLayer : public Layer {
   /// This layer's output is what `next` normalises: compute its statistics on the way.
   void feed_statistics_to(BatchNormLayer& next);
 
+  [[nodiscard]] bool repeatable() const override { return sync_ == nullptr; }
   void plan_forward(ActivationPlan& plan, bool training) override;
   void plan_backward(ActivationPlan& plan) override;
   void forward(const ForwardPass& pass) override;

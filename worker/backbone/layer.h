@@ -43,6 +43,10 @@ class Layer {
   /// Parameter gradients are overwritten, or added to when `accumulate`.
   virtual void backward(bool accumulate) = 0;
 
+  /// Whether forward and backward enqueue the same ops in every training pass, on this device
+  /// alone.
+  [[nodiscard]] virtual bool repeatable() const { return true; }
+
   /// Forward, for the whole batch, multiply and add as two; only what grows with in_c * out_c.
   [[nodiscard]] virtual double flops() const { return 0; }
 };

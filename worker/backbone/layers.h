@@ -61,6 +61,7 @@ class DropoutLayer : public Layer {
   /// Every element of `options` but the step.
   DropoutLayer(Ops& ops, const DropoutOptions& options, Variable& x);
 
+  [[nodiscard]] bool repeatable() const override { return false; }  // a new mask in every step
   void plan_forward(ActivationPlan& plan, bool training) override;
   void plan_backward(ActivationPlan& plan) override;
   void forward(const ForwardPass& pass) override;

@@ -2,9 +2,16 @@
 
 #include <utility>
 
+#include "worker/backbone/layer_segments.h"
 #include "worker/backbone/layers.h"
 
 namespace pfc {
+namespace {
+
+// As many as the gradient reducer has buckets (default_bucket_bytes()).
+constexpr std::int64_t kStretches = 16;
+
+}  // namespace
 
 /// A chain of layers over planned memory.
 class NetworkBuilder::Network : public Backbone {
@@ -16,8 +23,12 @@ class NetworkBuilder::Network : public Backbone {
     check(trainable_ || !training, "backbone: built without training");
     if (operands_) ops_.convert(weights.flat(), operands());
     ops_.copy(images, images_->data);
-    for (const LayerEntry& entry : layers_)
-      entry.layer->forward({.training = training, .step = step});
+    const ForwardPass pass{.training = training, .step = step};
+    for (Stretch& s : stretches_) {
+      run(s, training ? &s.forward : nullptr, [this, segment = s.segment, pass] {
+        for (std::size_t i = segment.begin; i < segment.end; ++i) layers_[i].layer->forward(pass);
+      });
+    }
     if (training) ++batches_tracked;
     has_activations_ = training;
     return embeddings_->data;
@@ -30,10 +41,16 @@ class NetworkBuilder::Network : public Backbone {
     check(d_embeddings.shape == embeddings_->data.shape, "backbone: d_embeddings of another shape");
     ops_.scale(d_embeddings, o.gradient_scale, embeddings_->gradient);
     std::int64_t final_from = weights.count;
-    for (auto entry = layers_.rbegin(); entry != layers_.rend(); ++entry) {
-      entry->layer->backward(o.accumulate);
-      if (entry->first_weight == final_from) continue;  // a layer without weights
-      final_from = entry->first_weight;
+    for (auto s = stretches_.rbegin(); s != stretches_.rend(); ++s) {
+      run(*s, &(o.accumulate ? s->accumulating_backward : s->backward),
+          [this, segment = s->segment, accumulate = o.accumulate] {
+            for (std::size_t i = segment.end; i-- > segment.begin;) {
+              layers_[i].layer->backward(accumulate);
+            }
+          });
+      const std::int64_t first_weight = layers_[s->segment.begin].first_weight;
+      if (first_weight == final_from) continue;  // layers without weights
+      final_from = first_weight;
       ready(final_from);
     }
   }
@@ -54,6 +71,32 @@ class NetworkBuilder::Network : public Backbone {
     std::int64_t first_weight;  // weights from here on belong to this layer or to later ones
   };
 
+  struct Stretch {
+    Segment segment;
+    // Made in the first pass of each kind.
+    std::unique_ptr<RepeatedWork> forward, backward, accumulating_backward;
+  };
+
+  /// `work`: null, or where the repeated work is kept.
+  template <typename Enqueue>
+  void run(const Stretch& stretch, std::unique_ptr<RepeatedWork>* work, Enqueue enqueue) {
+    if (work == nullptr || !stretch.segment.repeatable) return enqueue();
+    if (*work == nullptr) *work = ops_.repeat(std::move(enqueue));
+    (*work)->run();
+  }
+
+  void cut_into_stretches() {
+    std::vector<LayerTraits> traits;
+    for (const LayerEntry& entry : layers_) {
+      traits.push_back({entry.layer->repeatable(), entry.first_weight});
+    }
+    // On a host there is nothing to gain from long ones, and gradients are told of earlier.
+    const std::int64_t weights_each = ops_.on_host() ? 0 : weights.count / kStretches;
+    for (const Segment& segment : segments_of(traits, weights.count, weights_each)) {
+      stretches_.push_back({.segment = segment});
+    }
+  }
+
   /// The weights in the activations' type, as they lie in the arena.
   [[nodiscard]] Tensor operands() const {
     return {operands_->data(), ops_.activation_type(), {weights.count}};
@@ -64,6 +107,7 @@ class NetworkBuilder::Network : public Backbone {
   bool has_activations_ = false;    // of a training forward, for one backward
   std::deque<Variable> variables_;  // a deque: their addresses are constant
   std::vector<LayerEntry> layers_;
+  std::vector<Stretch> stretches_;
   Variable* images_ = nullptr;
   Variable* embeddings_ = nullptr;
   std::unique_ptr<Buffer> operands_;  // null: activations are float32, as the weights are
@@ -163,6 +207,7 @@ Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const Lin
 std::unique_ptr<Backbone> NetworkBuilder::build(Variable* embeddings) {
   bind_parameters();
   network_->activations_ = rehearse(embeddings).allocate(ops_);
+  network_->cut_into_stretches();
   return std::move(network_);
 }
 

@@ -43,7 +43,7 @@ class BackboneOnGpu : public ::testing::TestWithParam<Precise> {
 
 TEST_P(BackboneOnGpu, AgreesWithTheCpu) {
   if (!cuda_devices().front().available) GTEST_SKIP() << cuda_devices().front().detail;
-  const auto gpu = make_cuda_ops(0, GetParam().type);
+  const auto gpu = make_cuda_ops({.activations = GetParam().type});
   const auto cpu = testing::cpu_ops();
   const std::vector<float> images = testing::random_images(testing::small_options(3));
   const Pass expected = run(*cpu, images, 1.f);
