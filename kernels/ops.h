@@ -159,6 +159,14 @@ class Ops {
   [[nodiscard]] virtual DType activation_type() const = 0;
 
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
+  /// Before anything large is allocated: takes that much of a GPU's memory at once, and allocate()
+  /// cuts from it. DeviceError where there is less. Nothing on a CPU.
+  virtual void reserve(std::size_t bytes) = 0;
+  /// Of a GPU of its own; all zero on a CPU, whose memory other programs and workers share.
+  struct DeviceMemory {
+    std::size_t free = 0, total = 0;
+  };
+  [[nodiscard]] virtual DeviceMemory memory() const = 0;
   virtual void copy_to_device(const Tensor& device, const void* host) = 0;
   virtual void copy_to_host(void* host, const Tensor& device) = 0;  ///< waits
   virtual void copy(const Tensor& from, const Tensor& to) = 0;

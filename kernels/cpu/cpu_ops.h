@@ -18,6 +18,8 @@ class CpuOps : public Ops {
   [[nodiscard]] bool on_host() const override { return true; }
   [[nodiscard]] DType activation_type() const override { return DType::kFloat32; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
+  void reserve(std::size_t /*bytes*/) override {}
+  [[nodiscard]] DeviceMemory memory() const override { return {}; }
   void copy_to_device(const Tensor& device, const void* host) override;
   void copy_to_host(void* host, const Tensor& device) override;
   void copy(const Tensor& from, const Tensor& to) override;

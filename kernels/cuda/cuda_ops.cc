@@ -27,11 +27,18 @@ std::string CudaOps::description() const {
 }
 
 std::unique_ptr<Buffer> CudaOps::allocate(std::size_t bytes) {
-  auto buffer = std::make_unique<CudaBuffer>(bytes);
+  std::unique_ptr<Buffer> buffer = arena_ ? arena_->allocate(bytes) : nullptr;
+  if (buffer == nullptr) buffer = std::make_unique<CudaBuffer>(bytes);  // more than was planned
   if (bytes > 0) {
     cuda_check(cudaMemsetAsync(buffer->data(), 0, bytes, device_.compute.get()), "zeroing memory");
   }
   return buffer;
+}
+
+Ops::DeviceMemory CudaOps::memory() const {
+  DeviceMemory memory;
+  cuda_check(cudaMemGetInfo(&memory.free, &memory.total), "cudaMemGetInfo");
+  return memory;
 }
 
 void CudaOps::copy_to_device(const Tensor& device, const void* host) {

@@ -3,6 +3,7 @@
 // over many numbers in float64 or by pairs.
 #pragma once
 
+#include "kernels/cuda/arena.h"
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/device.h"
@@ -21,6 +22,8 @@ class CudaOps : public Ops {
   [[nodiscard]] bool on_host() const override { return false; }
   [[nodiscard]] DType activation_type() const override { return device_.activations; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
+  void reserve(std::size_t bytes) override { arena_ = std::make_shared<CudaArena>(bytes); }
+  [[nodiscard]] DeviceMemory memory() const override;
   void copy_to_device(const Tensor& device, const void* host) override;
   void copy_to_host(void* host, const Tensor& device) override;
   void copy(const Tensor& from, const Tensor& to) override;
@@ -60,6 +63,7 @@ class CudaOps : public Ops {
 
  private:
   CudaDevice device_;
+  std::shared_ptr<CudaArena> arena_;  // null: buffers are allocated one by one; shared with them
   CublasLt cublas_;
   Cudnn cudnn_;
   AlgorithmCache algorithms_;
