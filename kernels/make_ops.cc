@@ -13,6 +13,8 @@ bool has_cuda() {
   return std::any_of(gpus.begin(), gpus.end(), [](const DeviceInfo& d) { return d.available; });
 }
 
+}  // namespace
+
 DType activation_type(Precision precision) {
   switch (precision) {
     case Precision::kBf16:
@@ -23,8 +25,6 @@ DType activation_type(Precision precision) {
       return DType::kFloat32;
   }
 }
-
-}  // namespace
 
 std::unique_ptr<Ops> make_ops(const DeviceOptions& options) {
   const bool cuda = options.choice == DeviceChoice::kCuda ||

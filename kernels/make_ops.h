@@ -18,6 +18,9 @@ struct DeviceOptions {
   bool cuda_graphs = true;
 };
 
+/// Of a GPU's activations.
+DType activation_type(Precision precision);
+
 /// Throws InputError when the device that was asked for is not there, and says why in one line.
 std::unique_ptr<Ops> make_ops(const DeviceOptions& options);
 

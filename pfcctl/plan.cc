@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "common/byte_size.h"
 #include "common/config.h"
 #include "common/error.h"
+#include "common/gpus.h"
 #include "kernels/cpu/threads.h"
 #include "pfcctl/verbs.h"
 
@@ -52,6 +54,23 @@ PlannedData read_data(JobConfig& job) {
   return {.images = job.num_image};
 }
 
+/// Whether the job would run on GPUs here, and what a worker of it would have.
+MemoryThere memory_there(const Flags& flags, PlannedJob& planned, int workers_on_host) {
+  const DeviceChoice device = planned.job.device;
+  const GpuSearch search = device == DeviceChoice::kCpu ? GpuSearch{} : find_gpus();
+  planned.gpu = device == DeviceChoice::kCuda || !search.gpus.empty();
+  if (!flags.device_memory.empty()) {
+    return {parse_byte_size(flags.device_memory, "--device-memory"), "--device-memory"};
+  }
+  if (!planned.gpu) return memory_of_this_host(workers_on_host);
+  if (search.gpus.empty()) {
+    throw InputError("device is \"cuda\", but " + search.problem +
+                     "; say what a GPU has with --device-memory 80GB");
+  }
+  const auto least = std::ranges::min_element(search.gpus, {}, &Gpu::memory_bytes);
+  return {least->memory_bytes, "memory of " + least->name};
+}
+
 PlanReport make_report(const Flags& flags) {
   PlanReport report{
       .planned = {.job = parse_job(read_job_file(flags.config, flags.overrides), flags.config),
@@ -72,10 +91,7 @@ PlanReport make_report(const Flags& flags) {
     throw InputError(fmt::format("--workers: {} workers would share {} classes: take fewer workers",
                                  planned.world_size, planned.job.num_classes));
   }
-  report.there =
-      flags.device_memory.empty()
-          ? memory_of_this_host(on_host)
-          : MemoryThere{parse_byte_size(flags.device_memory, "--device-memory"), "--device-memory"};
+  report.there = memory_there(flags, planned, on_host);
   const PlannedBackbone backbone = plan_backbone(planned);
   report.plan = plan_memory(planned, backbone, report.there.bytes);
   report.largest = largest_that_fits(planned, backbone, report.there.bytes);
@@ -104,9 +120,9 @@ void run_plan(const Flags& flags) {
 std::string plan_text(const PlanReport& r) {
   const JobConfig& job = r.planned.job;
   const int workers = r.planned.world_size;
-  std::string text =
-      fmt::format("{}, {} classes, {} worker{} x batch {}. A worker needs\n", job.network,
-                  job.num_classes, workers, workers == 1 ? "" : "s", job.batch_size);
+  std::string text = fmt::format("{}, {} classes, {} worker{} x batch {}. A worker needs{}\n",
+                                 job.network, job.num_classes, workers, workers == 1 ? "" : "s",
+                                 job.batch_size, r.planned.gpu ? " of GPU memory" : "");
   for (const MemoryPart& part : r.plan.parts) text += row(part.name, part.bytes, part.detail);
   text += row("in all", r.plan.total(), "");
   text += row("there is", r.there.bytes, r.there.where);
@@ -128,6 +144,7 @@ std::string plan_json(const PlanReport& r) {
     parts.push_back({{"name", part.name}, {"bytes", part.bytes}, {"detail", part.detail}});
   }
   const ordered_json json{{"workers", r.planned.world_size},
+                          {"device", r.planned.gpu ? "cuda" : "cpu"},
                           {"num_classes", r.planned.job.num_classes},
                           {"batch_size", r.planned.job.batch_size},
                           {"parts", parts},

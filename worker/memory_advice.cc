@@ -126,6 +126,12 @@ MemoryThere memory_of_this_host(int workers) {
   return {.bytes = share + process_memory().resident_bytes, .where = of + host.limit};
 }
 
+MemoryThere memory_of_gpu(const Ops& ops) {
+  const Ops::DeviceMemory memory = ops.memory();
+  return {.bytes = memory.free + ops.scratch_bytes(),
+          .where = fmt::format("free of the GPU's {}", byte_size_text(memory.total))};
+}
+
 LargestThatFits largest_that_fits(const PlannedJob& p, const PlannedBackbone& backbone,
                                   std::uint64_t available) {
   return {.num_classes = largest_classes(p, backbone, available),

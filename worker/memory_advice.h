@@ -18,6 +18,9 @@ struct MemoryThere {
 /// To be asked before any of them has allocated.
 MemoryThere memory_of_this_host(int workers_of_this_host);
 
+/// A worker's own GPU, as its Ops sees it; what this process holds of it already counts as there.
+MemoryThere memory_of_gpu(const Ops& ops);
+
 /// The largest value of one key with which the job fits, all else equal; 0: not even the smallest.
 struct LargestThatFits {
   std::int64_t num_classes = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/shard.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
 #include "worker/data/prefetcher.h"
@@ -16,6 +17,25 @@ namespace {
 // The program, its libraries, the code that oneDNN generates, stacks, and what the allocator keeps:
 // measured, within a few MiB the same for every job (docs/memory.md).
 constexpr std::uint64_t kProcess = 40 << 20;
+
+// Of a GPU: CUDA's context, the code of cuDNN's, cuBLASLt's and NCCL's kernels, NCCL's buffers. A
+// guess from what others report; to be measured where there is a GPU.
+constexpr std::uint64_t kGpuProcess = std::uint64_t{1} << 30;
+// The most that a convolution is allowed (kernels/cuda/conv2d.cc), as the fastest ones take it all.
+constexpr std::uint64_t kGpuScratch = std::uint64_t{512} << 20;
+
+constexpr const char* kProcessName = "process";
+constexpr const char* kScratchName = "kernels' scratch";
+
+// Makes plans of which only the size is asked, for activations of a GPU's type.
+class SizingOps : public CpuOps {
+ public:
+  explicit SizingOps(DType activations) : CpuOps(1), activations_(activations) {}
+  [[nodiscard]] DType activation_type() const override { return activations_; }
+
+ private:
+  const DType activations_;
+};
 
 // A Comm of which only the size is asked.
 class WorldSize : public Comm {
@@ -127,7 +147,22 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
   list.add(
       "activations", b.memory.activations,
       fmt::format("batch_size {}, {} x {} pixels", p.job.batch_size, p.data.height, p.data.width));
-  list.add("kernels' scratch", b.scratch, counted(p.threads, "thread"));
+  list.add(kScratchName, b.scratch, counted(p.threads, "thread"));
+}
+
+/// What a GPU holds beside head and backbone; batches that are on their way, verification sets and
+/// files to be written are the host's.
+MemoryPlan gpu_plan(const PlannedJob& p, const Sizes& s, PartList list, std::uint64_t copy,
+                    std::uint64_t available) {
+  list.add("communication", (Sizes::u(p.world_size) + 1) * s.embeddings,
+           counted(p.world_size, "worker"));
+  list.add("images", s.pixels * (1 + size_of(activation_type(p.job.precision))), "of one batch");
+  list.add(kProcessName, kGpuProcess, "CUDA's context and libraries, a guess");
+  MemoryPlan plan{.parts = std::move(list.parts), .available = available};
+  if (!saves_while_training(p.job)) return plan;
+  plan.checkpoint_copy = copy;
+  plan.checkpoints_in_place = p.host_bytes > 0 && copy > p.host_bytes;
+  return plan;
 }
 
 }  // namespace
@@ -147,8 +182,11 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
   WorldSize world(p.world_size);
   BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
   options.sync_bn = p.job.sync_bn ? &world : nullptr;
-  const auto ops =
-      make_ops({.choice = p.job.device, .cpu_threads = p.threads, .precision = p.job.precision});
+  if (p.gpu) {
+    SizingOps sizes(activation_type(p.job.precision));
+    return {.memory = backbone_memory(sizes, options), .scratch = kGpuScratch};
+  }
+  const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = p.threads});
   PlannedBackbone planned{.memory = backbone_memory(*ops, options)};
   planned.scratch = ops->scratch_bytes();
   return planned;
@@ -166,6 +204,10 @@ const MemoryPart& MemoryPlan::part(const std::string& name) const {
   return *found;
 }
 
+std::uint64_t reserved_bytes(const MemoryPlan& plan) {
+  return plan.total() - plan.part(kProcessName).bytes - plan.part(kScratchName).bytes;
+}
+
 MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
                        std::uint64_t available) {
   const Sizes sizes(p);
@@ -173,10 +215,14 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
   const HeadMemory head = head_memory({.head = head_options(p.job),
                                        .world_size = p.world_size,
                                        .samples = static_cast<std::int64_t>(sizes.samples),
-                                       .threads = p.threads});
+                                       .threads = p.threads,
+                                       .gpu = p.gpu});
   PartList list;
   add_head(p, head, list);
   add_backbone(p, backbone, list);
+  const std::uint64_t copy =
+      head.centres + head.momentum + head.second + b.weights + b.state + optimizer_bytes(p, b);
+  if (p.gpu) return gpu_plan(p, sizes, std::move(list), copy, available);
   list.add("communication", communication(p, sizes), counted(p.world_size, "worker"));
   list.add("input batches", input_batches(p, sizes),
            fmt::format("{} batches, an index of {}", kBatches, counted(p.data.images, "image")));
@@ -186,12 +232,11 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
   const std::uint64_t evaluating = evaluation(p, sizes);
   list.add("between steps", std::max(file, evaluating),
            file > evaluating ? "a file of the model to be written" : "evaluation's embeddings");
-  list.add("process", kProcess, "program, libraries, generated code");
+  list.add(kProcessName, kProcess, "program, libraries, generated code");
 
   MemoryPlan plan{.parts = std::move(list.parts), .available = available};
   if (!saves_while_training(p.job)) return plan;
-  plan.checkpoint_copy =
-      head.centres + head.momentum + head.second + b.weights + b.state + optimizer_bytes(p, b);
+  plan.checkpoint_copy = copy;
   plan.parts.push_back({"checkpoint copy", plan.checkpoint_copy, "written while training goes on"});
   if (plan.fits()) return plan;
   plan.parts.pop_back();

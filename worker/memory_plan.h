@@ -28,6 +28,8 @@ struct PlannedJob {
   int world_size = 1;
   int threads = 1;  ///< of this worker
   PlannedData data;
+  bool gpu = false;  ///< the memory that is planned is that of a GPU; otherwise the host's
+  std::uint64_t host_bytes = 0;  ///< with a GPU: what copies for checkpoints may take of the host
 };
 
 /// What a backbone takes, with the area that its kernels share for intermediate results.
@@ -58,6 +60,9 @@ struct MemoryPlan {
   /// The part of that name; a programmer's error when there is none.
   [[nodiscard]] const MemoryPart& part(const std::string& name) const;
 };
+
+/// Of a GPU's plan: what the worker's buffers are cut from (Ops::reserve).
+std::uint64_t reserved_bytes(const MemoryPlan& plan);
 
 /// Pure. Of rank 0, which needs the most: its shard is the largest, and it writes the model.
 MemoryPlan plan_memory(const PlannedJob& planned, const PlannedBackbone& backbone,

@@ -36,7 +36,9 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   if (job.precision == Precision::kFp16 && ops->on_host()) {
     throw InputError("precision: found fp16, but a CPU computes in fp32 or bf16");
   }
-  memory = expect_to_fit(planned(), there);
+  host_bytes = there.bytes;
+  memory = expect_to_fit(planned(), ops->on_host() ? there : memory_of_gpu(*ops));
+  ops->reserve(reserved_bytes(memory));
   plan = plan_steps(job, membership.world_size, job.num_image);
   step_comm = connect(options, "step");
   gradient_comm = connect(options, "gradients");
@@ -63,7 +65,9 @@ PlannedJob TrainingSession::planned() const {
   return {.job = job,
           .world_size = membership.world_size,
           .threads = usable_cores(),
-          .data = planned_data(*dataset, verification_sets)};
+          .data = planned_data(*dataset, verification_sets),
+          .gpu = !ops->on_host(),
+          .host_bytes = host_bytes};
 }
 
 // Where one worker must write in place all do: its peers would only wait for it in a collective,

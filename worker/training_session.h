@@ -53,6 +53,7 @@ struct TrainingSession {
   std::unique_ptr<Backbone> backbone;
   std::unique_ptr<Head> head;
   std::unique_ptr<Optimizer> optimizer;
+  std::uint64_t host_bytes = 0;  ///< of memory that there was at the start
   LossScale loss_scale = LossScale::none();
   std::unique_ptr<LrScheduler> lr;
   std::unique_ptr<Buffer> images_u8, images, all_embeddings, d_embeddings;

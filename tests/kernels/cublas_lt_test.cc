@@ -79,7 +79,7 @@ class CublasLtProduct : public testing::Test {
   static constexpr std::size_t kElements = 16 * kWidth, kBytes = kElements * sizeof(float);
   std::mt19937_64 generator_{7};
   std::vector<float> host_ = std::vector<float>(kElements);
-  CudaDevice device_{0, DType::kFloat32};
+  CudaDevice device_{CudaOptions{}};
   CudaBuffer a_{kBytes}, b_{kBytes}, c_{kBytes};
 };
 

@@ -114,6 +114,52 @@ TEST_F(MemoryPlanTest, HasTheLargerOfEvaluationAndOfTheModelsFile) {
               2e6);
 }
 
+TEST_F(MemoryPlanTest, OfAGpuHoldsWhatIsOnIt) {
+  planned_.gpu = true;
+  planned_.data.verification_bytes = 5 * kMiB;
+  for (const char* on_host : {"between steps", "verification sets", "input batches"}) {
+    EXPECT_FALSE(has(plan(), on_host)) << on_host;
+  }
+  EXPECT_EQ(reserved_bytes(plan()),
+            plan().total() - plan().part("process").bytes - plan().part("kernels' scratch").bytes);
+  EXPECT_TRUE(has(plan(), "images"));
+}
+
+TEST_F(MemoryPlanTest, OfAGpuCopiesCheckpointsToTheHostWhereTheyFit) {
+  planned_.gpu = true;
+  planned_.job.save_every_steps = 10;
+  EXPECT_FALSE(has(plan(), "checkpoint copy"));
+  planned_.host_bytes = plan().checkpoint_copy;
+  EXPECT_FALSE(plan().checkpoints_in_place);
+  --planned_.host_bytes;
+  EXPECT_TRUE(plan().checkpoints_in_place);
+}
+
+TEST(PlannedGpu, KeepsActivationsInTheJobsPrecision) {
+  PlannedJob planned{.job = {.network = "mbf", .batch_size = 4, .num_classes = 1000}, .gpu = true};
+  const BackboneMemory fp32 = plan_backbone(planned).memory;
+  planned.job.precision = Precision::kBf16;
+  const BackboneMemory bf16 = plan_backbone(planned).memory;
+  EXPECT_EQ(bf16.weights, fp32.weights);
+  EXPECT_EQ(fp32.operands, 0u);
+  EXPECT_EQ(bf16.operands, bf16.weights / 2);
+  const auto ratio = static_cast<double>(bf16.activations) / static_cast<double>(fp32.activations);
+  EXPECT_GT(ratio, 0.5);  // statistics and embeddings stay float32
+  EXPECT_LT(ratio, 0.55);
+}
+
+TEST(PlannedGpu, Of80GBTrains29MillionClasses) {
+  const PlannedJob planned{.job = {.network = "r50",
+                                   .sample_rate = 0.1,
+                                   .precision = Precision::kBf16,
+                                   .centre_precision = CentrePrecision::kBf16,
+                                   .batch_size = 128,
+                                   .num_classes = 29'000'000},
+                           .gpu = true};
+  const MemoryPlan plan = plan_memory(planned, plan_backbone(planned), 80'000'000'000);
+  EXPECT_TRUE(plan.fits()) << plan.total();
+}
+
 TEST(PlannedBackbone, IsWhatTheJobsNetworkTakes) {
   PlannedJob planned{.job = {.network = "mbf", .batch_size = 2, .num_classes = 10},
                      .data = {.height = 32, .width = 32}};

@@ -5,6 +5,7 @@
 
 #include "common/shard.h"
 #include "kernels/cpu/tile_products.h"
+#include "kernels/cuda/margin_plan.h"
 #include "kernels/math/margin.h"
 #include "kernels/math/row_statistics.h"
 
@@ -24,14 +25,27 @@ std::int64_t active_rows(const HeadMemoryOptions& o, std::int64_t rows) {
   return std::min(rows, static_cast<std::int64_t>(std::ceil(sampled)) + o.samples);
 }
 
+/// For logits that are kept from forward to backward.
+std::int64_t budget(const HeadMemoryOptions& o, std::int64_t tables) {
+  constexpr double kMost = 1e18;
+  return static_cast<std::int64_t>(
+      std::min(kMost, o.head.logits_memory * static_cast<double>(tables)));
+}
+
+/// As on a large GPU of today: what the tiles take is little beside the rest on any.
+MarginPlanOptions gpu_tiles(const HeadMemoryOptions& o) {
+  return {.samples = o.samples,
+          .dimension = o.head.embedding_size,
+          .bf16_products = o.head.bf16_products,
+          .l2_bytes = std::int64_t{50} << 20,  // H100
+          .multiprocessors = 132};
+}
+
 /// Whole tiles of all threads, as many as the budget allows: kernels/cpu/margin_softmax.cc.
 std::int64_t logits_bytes(const HeadMemoryOptions& o, std::int64_t active, std::int64_t tables) {
-  constexpr double kMost = 1e18;
-  const auto budget = static_cast<std::int64_t>(
-      std::min(kMost, o.head.logits_memory * static_cast<double>(tables)));
   const std::int64_t classes = kTileClasses * o.threads;
   const std::int64_t tile = classes * o.samples * kFloat;
-  return std::min((active + classes - 1) / classes, budget / tile) * tile;
+  return std::min((active + classes - 1) / classes, budget(o, tables) / tile) * tile;
 }
 
 /// What margin_softmax.cc and the products keep for a batch, and margin_tile.cc for each thread.
@@ -73,9 +87,16 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   // Every micro-batch adds the rows of its samples; the sampled ones are those of the first.
   const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * n);
   if (o.head.gradient_acc > 1) m.gradients = bytes((summed + summed / 16) * d * kFloat);
+  // Gradients of the embeddings, statistics of this worker and of all.
+  const std::int64_t exchanged =
+      n * d * kFloat + (o.world_size + 1) * n * static_cast<std::int64_t>(sizeof(RowStatistics));
+  if (o.gpu) {
+    m.active = 0;
+    m.buffers = bytes(exchanged + margin_device_bytes(gpu_tiles(o), active, budget(o, tables)));
+    return m;
+  }
   m.logits = bytes(logits_bytes(o, active, tables));
-  m.buffers = bytes(softmax_bytes(o) + n * d * kFloat +  // gradients of the embeddings
-                    (o.world_size + 1) * n * static_cast<std::int64_t>(sizeof(RowStatistics)));
+  m.buffers = bytes(softmax_bytes(o) + exchanged);
   return m;
 }
 

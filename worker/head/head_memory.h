@@ -24,6 +24,7 @@ struct HeadMemoryOptions {
   int world_size = 1;
   std::int64_t samples = 1;  ///< N, of all workers
   int threads = 1;           ///< of this worker
+  bool gpu = false;          ///< active rows are then counted with the buffers
 };
 
 /// Of rank 0, whose shard is the largest. Exact but for the active rows, which are counted as many

@@ -9,7 +9,7 @@ const std::vector<LayerTraits> kLayers = {
     {true, 0}, {true, 10}, {true, 30}, {true, 30}, {true, 60}};
 
 TEST(LayerSegments, HoldAllLayersInOrder) {
-  EXPECT_EQ(segments_of(kLayers, 100, 40), (std::vector<Segment>{{0, 2}, {2, 4}, {4, 5}}));
+  EXPECT_EQ(segments_of(kLayers, 100, 40), (std::vector<Segment>{{0, 1}, {1, 4}, {4, 5}}));
   EXPECT_EQ(segments_of(kLayers, 100, 1000), (std::vector<Segment>{{0, 5}}));
   EXPECT_TRUE(segments_of({}, 0, 10).empty());
 }

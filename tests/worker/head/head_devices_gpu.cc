@@ -5,7 +5,7 @@ namespace pfc::testing {
 
 std::vector<HeadDevice> head_devices() {
   const DeviceInfo gpu = cuda_devices().front();
-  return {{"Gpu", [](int /*threads*/) { return make_cuda_ops(0, DType::kFloat32); },
+  return {{"Gpu", [](int /*threads*/) { return make_cuda_ops({}); },
            gpu.available ? "" : "no GPU: " + gpu.detail}};
 }
 
