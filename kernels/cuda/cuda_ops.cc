@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/called_work.h"
+#include "kernels/cuda/batch_norm.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/graph.h"
 
@@ -76,8 +77,8 @@ std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& shape) {
   return make_conv2d({device_, cudnn_, algorithms_}, shape);
 }
 
-std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& /*shape*/) {
-  throw DeviceError("CUDA: batch norm is not built yet");
+std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& shape) {
+  return make_batch_norm(device_, shape);
 }
 
 std::vector<DeviceInfo> cuda_devices() {

@@ -29,6 +29,16 @@ void launch(const char* name, const LaunchShape& shape, cudaStream_t stream,
   cuda_check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name);
 }
 
+/// How many blocks of a kernel a multiprocessor holds at once; at least one.
+template <typename... Parameters>
+int resident_blocks(void (*kernel)(Parameters...), unsigned threads) {
+  int blocks = 0;
+  cuda_check(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, static_cast<int>(threads), 0),
+      "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  return std::max(blocks, 1);
+}
+
 constexpr unsigned kThreads = 256;  ///< of a block, where a kernel has no reason for another number
 
 /// For a loop over `items` with a stride of the whole grid: a few blocks a multiprocessor, so that

@@ -139,6 +139,14 @@ cudaError_t cudaFuncSetAttribute(Kernel* /*kernel*/, cudaFuncAttribute /*attribu
   return cudaSuccess;
 }
 
+template <typename Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* /*kernel*/,
+                                                          int /*threads*/,
+                                                          std::size_t /*shared_bytes*/) {
+  *blocks = 3;
+  return cudaSuccess;
+}
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
