@@ -61,10 +61,13 @@ struct MarginPlan {
   }
 };
 
-/// Of a list of active classes, its positives and samples, on the GPU and again in pinned memory.
+/// Of the lists of a step on the GPU, and twice in pinned memory: targets and positives, active
+/// rows and what they have missed. At most: lists that say nothing are not sent. How rows catch up
+/// takes 16 bytes more for every different number of missed updates.
 std::int64_t margin_list_bytes(std::int64_t samples, std::int64_t active);
 
-/// All device memory beside the table for steps of `active` classes, gradient accumulation aside.
+/// All device memory beside the table for steps of `active` classes; gradient accumulation takes
+/// another list, and its sums are the caller's.
 std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active,
                                  std::int64_t logits_bytes);
 

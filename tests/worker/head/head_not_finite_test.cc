@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "tests/worker/head/head_job.h"
 
@@ -16,10 +17,12 @@ constexpr std::int64_t kDimension = 24;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-class HeadNotFinite : public ::testing::TestWithParam<float> {
+class HeadNotFinite : public ::testing::TestWithParam<std::tuple<HeadDevice, float>> {
  protected:
+  [[nodiscard]] static float value() { return std::get<1>(GetParam()); }
   static HeadJob job() {
     HeadJob job;
+    job.device = std::get<0>(GetParam());
     job.options = {.classes = kClasses, .embedding_size = kDimension};
     job.centres = random_matrix(kClasses, kDimension, 0.01, 7);
     job.micro_batches = {random_batch(20, 100, kDimension, 8)};  // classes from 100 are negatives
@@ -42,7 +45,7 @@ class HeadNotFinite : public ::testing::TestWithParam<float> {
 
 TEST_P(HeadNotFinite, EmbeddingMovesNothing) {
   HeadJob broken = job();
-  broken.micro_batches[0].embeddings[5] = GetParam();
+  broken.micro_batches[0].embeddings[5] = value();
   expect_untouched(broken, 0);
   expect_untouched(broken, 0.1);
 }
@@ -50,22 +53,33 @@ TEST_P(HeadNotFinite, EmbeddingMovesNothing) {
 TEST_P(HeadNotFinite, CentreOfALabelMovesNothing) {
   HeadJob broken = job();
   const std::int64_t label = broken.micro_batches[0].labels[4];
-  broken.centres[static_cast<std::size_t>(label * kDimension + 3)] = GetParam();
+  broken.centres[static_cast<std::size_t>(label * kDimension + 3)] = value();
   expect_untouched(broken, 0);
   expect_untouched(broken, 0.1);
 }
 
 TEST_P(HeadNotFinite, CentreOfANegativeMovesNothing) {
   HeadJob broken = job();
-  broken.centres[static_cast<std::size_t>(211 * kDimension)] = GetParam();
+  broken.centres[static_cast<std::size_t>(211 * kDimension)] = value();
   expect_untouched(broken, 0);
   expect_untouched(broken, 0.1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Values, HeadNotFinite, ::testing::Values(kNan, kInfinity, -kInfinity));
+INSTANTIATE_TEST_SUITE_P(Values, HeadNotFinite,
+                         ::testing::Combine(::testing::ValuesIn(head_devices()),
+                                            ::testing::Values(kNan, kInfinity, -kInfinity)),
+                         [](const auto& test) {
+                           const float value = std::get<1>(test.param);
+                           return std::get<0>(test.param).name + (std::isnan(value) ? "Nan"
+                                                                  : value > 0       ? "Infinity"
+                                                                              : "MinusInfinity");
+                         });
 
-TEST(HeadOfMicroBatches, NotFiniteInOneOfThemLeavesTheCentresAlone) {
+class HeadOfMicroBatches : public ::testing::TestWithParam<HeadDevice> {};
+
+TEST_P(HeadOfMicroBatches, NotFiniteInOneOfThemLeavesTheCentresAlone) {
   HeadJob job;
+  job.device = GetParam();
   job.options = {.classes = kClasses, .embedding_size = kDimension, .gradient_acc = 2};
   job.centres = random_matrix(kClasses, kDimension, 0.01, 7);
   job.micro_batches = {random_batch(20, 100, kDimension, 8), random_batch(20, 100, kDimension, 9)};
@@ -75,6 +89,9 @@ TEST(HeadOfMicroBatches, NotFiniteInOneOfThemLeavesTheCentresAlone) {
   EXPECT_FALSE(std::isfinite(outcome.losses[1]));
   EXPECT_EQ(outcome.centres, job.centres);
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, HeadOfMicroBatches, ::testing::ValuesIn(head_devices()),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace pfc::testing

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <tuple>
 
 #include "kernels/cpu/tile_products.h"
 #include "kernels/math/bfloat16.h"
@@ -13,8 +15,9 @@ namespace {
 
 constexpr std::int64_t kDimension = 64;
 
-HeadJob job(std::int64_t classes, int steps) {
+HeadJob job(const HeadDevice& device, std::int64_t classes, int steps) {
   HeadJob job;
+  job.device = device;
   job.options = {.classes = classes, .embedding_size = kDimension, .sample_rate = 0.5, .seed = 3};
   for (int i = 0; i < steps; ++i) {
     job.micro_batches.push_back(
@@ -30,8 +33,12 @@ void expect_equal(const HeadOutcome<float>& got, const HeadOutcome<float>& want)
   EXPECT_EQ(got.momentum, want.momentum);
 }
 
-TEST(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
-  HeadJob j = job(3001, 3);
+std::string name_of(const ::testing::TestParamInfo<HeadDevice>& test) { return test.param.name; }
+
+class KeptLogits : public ::testing::TestWithParam<HeadDevice> {};
+
+TEST_P(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
+  HeadJob j = job(GetParam(), 3001, 3);
   j.options.interclass_filtering_threshold = 0.2;
   j.options.logits_memory = 0;
   const HeadOutcome<float> made_again = run_head(j, 1, 2);
@@ -42,10 +49,16 @@ TEST(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
   }
 }
 
-TEST(Bf16Products, StayWithinBf16OfTheReference) {
-  if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no bf16 instructions (avx512_bf16)";
+INSTANTIATE_TEST_SUITE_P(Devices, KeptLogits, ::testing::ValuesIn(head_devices()), name_of);
+
+class Bf16Products : public ::testing::TestWithParam<HeadDevice> {};
+
+TEST_P(Bf16Products, StayWithinBf16OfTheReference) {
+  if (GetParam().make(1)->on_host() && !cpu_has_bfloat16()) {
+    GTEST_SKIP() << "this CPU has no bf16 instructions (avx512_bf16)";
+  }
   for (const double part : {0.0, 10.0}) {
-    HeadJob j = job(1001, 1);
+    HeadJob j = job(GetParam(), 1001, 1);
     j.options.sample_rate = 1;
     j.options.momentum = 0;
     j.options.weight_decay = 0;
@@ -57,24 +70,30 @@ TEST(Bf16Products, StayWithinBf16OfTheReference) {
     EXPECT_NEAR(got.losses[0], want.losses[0], 1e-2 * want.losses[0]);
     EXPECT_LT(relative_error(got.d_embeddings[0], want.d_embeddings[0]), 1e-2);
     EXPECT_LT(relative_error(got.momentum, want.momentum), 1e-2);
-    EXPECT_NE(got.losses, run_head(job(1001, 1), 1).losses);
+    EXPECT_NE(got.losses, run_head(job(GetParam(), 1001, 1), 1).losses);
   }
 }
 
-TEST(Bf16Products, AreRefusedByACpuWithoutThem) {
+INSTANTIATE_TEST_SUITE_P(Devices, Bf16Products, ::testing::ValuesIn(head_devices()), name_of);
+
+TEST(Bf16ProductsOfACpu, AreRefusedWithoutInstructionsForThem) {
   if (cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has bf16 instructions";
-  HeadJob j = job(100, 1);
+  HeadJob j = job(cpu_head_device(), 100, 1);
   j.options.bf16_products = true;
   EXPECT_THROW(run_head(j, 1), InputError);
 }
 
-class CentresKeptAs : public ::testing::TestWithParam<CentrePrecision> {};
+class CentresKeptAs : public ::testing::TestWithParam<std::tuple<HeadDevice, CentrePrecision>> {
+ protected:
+  const HeadDevice device_ = std::get<0>(GetParam());
+  const CentrePrecision precision_ = std::get<1>(GetParam());
+};
 
 TEST_P(CentresKeptAs, FollowTheFloat32CentresForManySteps) {
-  HeadJob j = job(301, 40);
+  HeadJob j = job(device_, 301, 40);
   j.lr = 0.02;
   const HeadOutcome<float> want = run_head(j, 1, 2);
-  j.options.centre_precision = GetParam();
+  j.options.centre_precision = precision_;
   const HeadOutcome<float> got = run_head(j, 1, 2);
   for (std::size_t i = 0; i < want.losses.size(); ++i) {
     EXPECT_NEAR(got.losses[i], want.losses[i], 2e-2 * want.losses[i]) << i;
@@ -86,7 +105,7 @@ TEST_P(CentresKeptAs, FollowTheFloat32CentresForManySteps) {
 
 // Each step is a hundredth of a bfloat16's last bit: rounded to the nearest, no centre would move.
 TEST_P(CentresKeptAs, LoseNoStepHoweverSmall) {
-  HeadJob j = job(64, 400);
+  HeadJob j = job(device_, 64, 100);
   for (MicroBatch& batch : j.micro_batches) batch = j.micro_batches[0];
   j.options.sample_rate = 1;
   j.options.momentum = 0;
@@ -101,7 +120,7 @@ TEST_P(CentresKeptAs, LoseNoStepHoweverSmall) {
   };
   for (float& x : j.centres) x = float_of(nearest_bfloat16(x));
   const std::vector<float> want = moved(run_head(j, 1));
-  j.options.centre_precision = GetParam();
+  j.options.centre_precision = precision_;
   const std::vector<float> got = moved(run_head(j, 1));
   double along = 0, squares = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -113,8 +132,8 @@ TEST_P(CentresKeptAs, LoseNoStepHoweverSmall) {
 }
 
 TEST_P(CentresKeptAs, AreRoundedAlikeByAnyNumberOfWorkers) {
-  HeadJob j = job(301, 2);
-  j.options.centre_precision = GetParam();
+  HeadJob j = job(device_, 301, 2);
+  j.options.centre_precision = precision_;
   const HeadOutcome<float> one = run_head(j, 1);
   for (const int workers : {2, 3}) {
     const HeadOutcome<float> many = run_head(j, workers);
@@ -132,18 +151,21 @@ TEST_P(CentresKeptAs, AreRoundedAlikeByAnyNumberOfWorkers) {
 }
 
 TEST_P(CentresKeptAs, AccumulateMicroBatchesAsOneBatch) {
-  HeadJob j = job(301, 4);
+  HeadJob j = job(device_, 301, 4);
   j.options.gradient_acc = 4;
   const HeadOutcome<float> want = run_head(j, 1);
-  j.options.centre_precision = GetParam();
+  j.options.centre_precision = precision_;
   EXPECT_LT(relative_error(run_head(j, 1).centres, want.centres), 1e-2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, CentresKeptAs,
-                         ::testing::Values(CentrePrecision::kBf16Momentum, CentrePrecision::kBf16),
-                         [](const auto& test) {
-                           return test.param == CentrePrecision::kBf16 ? "Bf16" : "Bf16Momentum";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Precisions, CentresKeptAs,
+    ::testing::Combine(::testing::ValuesIn(head_devices()),
+                       ::testing::Values(CentrePrecision::kBf16Momentum, CentrePrecision::kBf16)),
+    [](const auto& test) {
+      return std::get<0>(test.param).name +
+             (std::get<1>(test.param) == CentrePrecision::kBf16 ? "Bf16" : "Bf16Momentum");
+    });
 
 }  // namespace
 }  // namespace pfc::testing

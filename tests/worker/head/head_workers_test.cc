@@ -4,9 +4,12 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <tuple>
 
 #include "kernels/make_ops.h"
 #include "tests/support/error_message.h"
+#include "tests/support/staged_comm.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/head/head_job.h"
 #include "tests/worker/head/relative_error.h"
@@ -17,8 +20,9 @@ namespace {
 constexpr std::int64_t kDimension = 32;
 constexpr std::int64_t kClasses = 1009;  // prime: no number of workers divides it
 
-HeadJob job(double rate, OptimizerKind optimizer = OptimizerKind::kSgd) {
+HeadJob job(double rate, const HeadDevice& device, OptimizerKind optimizer = OptimizerKind::kSgd) {
   HeadJob job;
+  job.device = device;
   job.options = {.classes = kClasses,
                  .embedding_size = kDimension,
                  .sample_rate = rate,
@@ -41,71 +45,88 @@ void expect_same(const HeadOutcome<float>& got, const HeadOutcome<float>& want) 
   EXPECT_LT(relative_error(got.second, want.second), 1e-5);
 }
 
-class HeadOnWorkers : public ::testing::TestWithParam<int> {};
+class HeadOnWorkers : public ::testing::TestWithParam<std::tuple<HeadDevice, int>> {
+ protected:
+  const HeadDevice device_ = std::get<0>(GetParam());
+  const int workers_ = std::get<1>(GetParam());
+};
 
 TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesAtEverySampleRate) {
   for (const double rate : {1.0, 0.1, 0.0}) {
     SCOPED_TRACE(rate);
-    expect_same(run_head(job(rate), GetParam()), run_head(job(rate), 1));
+    expect_same(run_head(job(rate, device_), workers_), run_head(job(rate, device_), 1));
   }
 }
 
 TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesWithAdamWAndMicroBatches) {
-  HeadJob accumulated = job(0.1, OptimizerKind::kAdamW);
+  HeadJob accumulated = job(0.1, device_, OptimizerKind::kAdamW);
   accumulated.options.gradient_acc = 3;
-  expect_same(run_head(accumulated, GetParam()), run_head(accumulated, 1));
+  expect_same(run_head(accumulated, workers_), run_head(accumulated, 1));
 }
 
 TEST_P(HeadOnWorkers, ManyShardsWithoutAPositiveTakePart) {
-  HeadJob one_class = job(0.0);
+  HeadJob one_class = job(0.0, device_);
   for (MicroBatch& batch : one_class.micro_batches) {
     for (std::size_t i = 0; i < batch.labels.size(); ++i) {
       batch.labels[i] = 500 + static_cast<std::int64_t>(i % 3);
     }
   }
-  expect_same(run_head(one_class, GetParam()), run_head(one_class, 1));
+  expect_same(run_head(one_class, workers_), run_head(one_class, 1));
 }
 
 TEST_P(HeadOnWorkers, EveryShardMayHoldALabelAndAlmostNothingElse) {
-  HeadJob tiny = job(1.0);
+  HeadJob tiny = job(1.0, device_);
   tiny.options.classes = 5;
   for (MicroBatch& batch : tiny.micro_batches) {
     for (std::size_t i = 0; i < batch.labels.size(); ++i) {
       batch.labels[i] = static_cast<std::int64_t>(i % 5);
     }
   }
-  expect_same(run_head(tiny, GetParam()), run_head(tiny, 1));
+  expect_same(run_head(tiny, workers_), run_head(tiny, 1));
 }
 
 TEST_P(HeadOnWorkers, NeedsOneCollectiveAStep) {
-  HeadJob j = job(1.0);
-  run_ranks(GetParam(), [&](Comm& comm) {
-    const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
-    const auto head = make_head(*ops, comm, j.options);
-    MicroBatch batch = j.micro_batches[0];
+  HeadJob j = job(1.0, device_);
+  run_ranks(workers_, [&](Comm& comm) {
+    const auto ops = device_.make(1);
+    StagedComm staged(*ops, comm);
+    const auto head = make_head(*ops, staged, j.options);
+    const MicroBatch& batch = j.micro_batches[0];
+    const auto memory = ops->allocate(batch.embeddings.size() * sizeof(float));
+    const Tensor embeddings(memory->data(), DType::kFloat32, {30, kDimension});
+    ops->copy_to_device(embeddings, batch.embeddings.data());
     const ActiveCentres active = head->sample(batch.labels, 1);
-    head->run({.all_embeddings = Tensor(batch.embeddings.data(), {30, kDimension}),
-               .all_labels = batch.labels,
-               .active = active});
+    head->run({.all_embeddings = embeddings, .all_labels = batch.labels, .active = active});
     EXPECT_EQ(comm.counters().calls, 1u);
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Workers, HeadOnWorkers, ::testing::Values(2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Workers, HeadOnWorkers,
+                         ::testing::Combine(::testing::ValuesIn(head_devices()),
+                                            ::testing::Values(2, 3, 5)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "s" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
 
-TEST(Head, RunsTheSameStepToTheSameBits) {
-  const HeadOutcome<float> first = run_head(job(0.3), 1, 2);
-  const HeadOutcome<float> second = run_head(job(0.3), 1, 2);
+class HeadStep : public ::testing::TestWithParam<HeadDevice> {};
+
+TEST_P(HeadStep, RunsTheSameStepToTheSameBits) {
+  const HeadOutcome<float> first = run_head(job(0.3, GetParam()), 1, 2);
+  const HeadOutcome<float> second = run_head(job(0.3, GetParam()), 1, 2);
   EXPECT_EQ(first.losses, second.losses);
   EXPECT_EQ(first.d_embeddings, second.d_embeddings);
   EXPECT_EQ(first.centres, second.centres);
 }
 
-TEST(Head, TellsOfEmbeddingsThatAreNotFiniteInTheLoss) {
-  HeadJob broken = job(1.0);
+TEST_P(HeadStep, TellsOfEmbeddingsThatAreNotFiniteInTheLoss) {
+  HeadJob broken = job(1.0, GetParam());
   broken.micro_batches[0].embeddings[5] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(run_head(broken, 2).losses[0]));
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, HeadStep, ::testing::ValuesIn(head_devices()),
+                         [](const auto& test) { return test.param.name; });
 
 class HeadRefuses : public ::testing::Test {
  protected:
