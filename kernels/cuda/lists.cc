@@ -10,8 +10,7 @@ void CudaLists::begin(std::int64_t bytes) {
   room_ = bytes + bytes / 16;  // sampled lists differ in length from step to step
   const auto size = static_cast<std::size_t>(room_);
   turns_[1 - turn_].copied.wait();
-  on_device_.reset();  // waits for the kernels that read it
-  on_device_ = std::make_unique<CudaBuffer>(size);
+  on_device_.reserve(size);
   for (Turn& t : turns_) t.memory = std::make_unique<PinnedMemory>(size);
 }
 
@@ -24,11 +23,10 @@ std::int64_t CudaLists::take(std::int64_t bytes) {
 
 void CudaLists::send() {
   if (used_ == 0) return;
-  const cudaStream_t stream = device_.compute.get();
-  cuda_check(cudaMemcpyAsync(on_device_->data(), next().memory->as<void>(),
-                             static_cast<std::size_t>(used_), cudaMemcpyHostToDevice, stream),
+  cuda_check(cudaMemcpyAsync(on_device_.data(), next().memory->as<void>(),
+                             static_cast<std::size_t>(used_), cudaMemcpyHostToDevice, stream_),
              "a copy to the GPU");
-  next().copied.record(stream);
+  next().copied.record(stream_);
 }
 
 }  // namespace pfc

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/growing_buffer.h"
 
 namespace pfc {
 
@@ -14,8 +15,8 @@ namespace pfc {
 /// still have to run. Memory grows only. One host thread.
 class CudaLists {
  public:
-  /// device is borrowed; copies are enqueued on its compute stream.
-  explicit CudaLists(const CudaDevice& device) : device_(device) {}
+  /// ops is borrowed; copies are enqueued on its compute stream.
+  explicit CudaLists(CudaOps& ops) : stream_(ops.device().compute.get()), on_device_(ops) {}
 
   template <typename T>
   struct List {
@@ -29,7 +30,7 @@ class CudaLists {
   List<T> add(std::int64_t n) {
     const std::int64_t offset = take(n * static_cast<std::int64_t>(sizeof(T)));
     return {reinterpret_cast<T*>(next().memory->as<std::byte>() + offset),
-            reinterpret_cast<const T*>(on_device_->data() + offset)};
+            reinterpret_cast<const T*>(on_device_.data() + offset)};
   }
   /// After they were written: enqueues the copy.
   void send();
@@ -46,8 +47,8 @@ class CudaLists {
   std::int64_t take(std::int64_t bytes);
   Turn& next() { return turns_[turn_]; }
 
-  const CudaDevice& device_;
-  std::unique_ptr<CudaBuffer> on_device_;
+  const cudaStream_t stream_;
+  GrowingBuffer on_device_;
   Turn turns_[2];
   std::size_t turn_ = 0;
   std::int64_t room_ = 0, used_ = 0;

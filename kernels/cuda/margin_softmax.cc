@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/centre_rows.h"
 #include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/growing_buffer.h"
 #include "kernels/cuda/lists.h"
 #include "kernels/cuda/margin_plan.h"
 #include "kernels/cuda/margin_samples.h"
@@ -35,8 +36,10 @@ class CudaMarginSoftmax : public MarginSoftmax {
         table_(table),
         operand_type_(options.bf16_products ? DType::kBFloat16 : DType::kFloat32),
         rows_(device_, table, options),
-        batch_lists_(device_),
-        move_lists_(device_) {}
+        batch_lists_(ops),
+        move_lists_(ops),
+        memory_(ops),
+        kept_(ops) {}
 
   void compute_inverse_norms() override {
     rows_.compute_inverse_norms();
@@ -87,8 +90,8 @@ class CudaMarginSoftmax : public MarginSoftmax {
   CudaLists batch_lists_, move_lists_;
   CatchUpPlan catch_ups_;
   std::int32_t all_seen_ = -1;  // every row has seen this many updates; -1: unknown
-  CudaScratch memory_;          // laid out as the plan says
-  CudaScratch kept_;            // [kept_tiles_, tile, padded N]: products of the first tiles
+  GrowingBuffer memory_;        // laid out as the plan says
+  GrowingBuffer kept_;          // [kept_tiles_, tile, padded N]: products of the first tiles
   std::int64_t kept_tiles_ = 0;
 
   // Of the step.

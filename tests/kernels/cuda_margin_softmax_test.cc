@@ -118,7 +118,7 @@ class CudaMarginSoftmax : public testing::Test {
   }
 
   MarginSoftmaxOptions options_{.scale = 16};
-  const std::unique_ptr<Ops> ops_ = make_cuda_ops(0, DType::kFloat32);
+  const std::unique_ptr<Ops> ops_ = make_cuda_ops({});
 };
 
 constexpr std::int64_t kMany = 29'000'000;  // x 512: 14.8e9 numbers
