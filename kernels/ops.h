@@ -33,6 +33,18 @@ class Event {
   virtual void wait() = 0;
 };
 
+/// Copies to the device beside the compute stream. One thread, any.
+class CopyQueue {
+ public:
+  virtual ~CopyQueue() = default;
+  /// Host memory that copies may read while the host goes on.
+  virtual std::unique_ptr<Buffer> allocate_pinned(std::size_t bytes) = 0;
+  /// Enqueues and returns; `pinned` is of allocate_pinned().
+  virtual void copy_to_device(const Tensor& device, const void* pinned) = 0;
+  virtual void wait_for(const Event& event) = 0;  ///< later copies wait, not the host
+  virtual std::unique_ptr<Event> record() = 0;
+};
+
 /// Calls that are the same every time, on the same memory.
 class RepeatedWork {
  public:
@@ -175,6 +187,9 @@ class Ops {
   /// same.
   virtual void convert(const Tensor& from, const Tensor& to) = 0;
   virtual std::unique_ptr<Event> record() = 0;
+  virtual void wait_for(const Event& event) = 0;  ///< the compute stream waits, not the host
+  /// Null on a CPU: there is nowhere to copy to.
+  virtual std::unique_ptr<CopyQueue> copy_queue() = 0;
   /// `enqueue` calls ops of this device only, waits for nothing, and may be called or not in each
   /// run: a GPU records it once as a graph (DeviceOptions::graphs) and launches that.
   virtual std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) = 0;

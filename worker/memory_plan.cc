@@ -156,7 +156,7 @@ MemoryPlan gpu_plan(const PlannedJob& p, const Sizes& s, PartList list, std::uin
                     std::uint64_t available) {
   list.add("communication", (Sizes::u(p.world_size) + 1) * s.embeddings,
            counted(p.world_size, "worker"));
-  list.add("images", s.pixels * (1 + size_of(activation_type(p.job.precision))), "of one batch");
+  list.add("images", s.pixels * (3 + size_of(activation_type(p.job.precision))), "three as bytes");
   list.add(kProcessName, kGpuProcess, "CUDA's context and libraries, a guess");
   MemoryPlan plan{.parts = std::move(list.parts), .available = available};
   if (!saves_while_training(p.job)) return plan;

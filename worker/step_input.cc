@@ -43,6 +43,7 @@ class ThreadedStepInputs final : public StepInputs {
       closed_ = true;
     }
     changed_.notify_all();
+    if (options_.upload != nullptr) options_.upload->close();
     thread_.join();
   }
 
@@ -81,7 +82,9 @@ class ThreadedStepInputs final : public StepInputs {
   StepInput make() {
     StepInput input;
     input.batch = prefetcher_.next();
-    if (input.batch != nullptr) exchange(input);
+    if (input.batch == nullptr) return input;
+    exchange(input);
+    if (options_.upload != nullptr) options_.upload->put(*input.batch);
     return input;
   }
 

@@ -14,6 +14,7 @@
 #include "worker/data/batch.h"
 #include "worker/data/prefetcher.h"
 #include "worker/head/head.h"
+#include "worker/image_upload.h"
 
 namespace pfc {
 
@@ -47,6 +48,7 @@ class StepInputs {
 };
 
 struct StepInputsOptions {
+  ImageUpload* upload = nullptr;  ///< gets the images of every batch. Borrowed; null: nobody does
   std::int64_t classes = 0;
   std::int64_t gradient_acc = 1;
   /// Asked on the thread for each micro-batch; must be thread-safe.

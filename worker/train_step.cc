@@ -35,8 +35,8 @@ StepStats train_step(Trainer& t, std::int64_t step) {
     in = t.phase("data_wait", [&] { return t.inputs.next(); });
     check(in.batch != nullptr, "train_step: the data ended before the last step");
     t.phase("images", [&] {
-      t.ops.copy_to_device(t.images_u8, in.batch->images.data());
-      t.ops.normalise_images(t.images_u8, t.images);                          // [B, H, W, 3]
+      t.ops.normalise_images(t.upload.take(*in.batch), t.images);              // [B, H, W, 3]
+      t.upload.release();
     });
 
     const Tensor emb = t.phase("forward", [&] {

@@ -29,12 +29,13 @@ struct Trainer {
   LossScale& loss_scale;
   const LrScheduler& lr;
   StepInputs& inputs;
+  ImageUpload& upload;
   StepDump& dump;
   PhaseTimer& phase;
   std::int64_t gradient_acc = 1;
 
   // Fixed buffers, B images a worker, N = W * B.
-  Tensor images_u8;       ///< [B, H, W, 3] uint8
+  Tensor images_u8;       ///< [B, H, W, 3] uint8, of an evaluation
   Tensor images;          ///< [B, H, W, 3] of the activations' type
   Tensor all_embeddings;  ///< [N, D]
   Tensor d_embeddings;    ///< [B, D]

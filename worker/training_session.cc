@@ -160,9 +160,13 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
     checkpoints->fill(mine);
     return mine;
   };
-  inputs = make_step_inputs(
-      *prefetcher, *input_comm, *head,
-      {.classes = job.num_classes, .gradient_acc = job.gradient_acc, .signals = signals});
+  upload = std::make_unique<ImageUpload>(
+      *ops, Shape{job.batch_size, dataset->info().height, dataset->info().width, 3});
+  inputs = make_step_inputs(*prefetcher, *input_comm, *head,
+                            {.upload = upload.get(),
+                             .classes = job.num_classes,
+                             .gradient_acc = job.gradient_acc,
+                             .signals = signals});
 }
 
 Trainer TrainingSession::trainer() {
@@ -178,6 +182,7 @@ Trainer TrainingSession::trainer() {
       .loss_scale = loss_scale,
       .lr = *lr,
       .inputs = *inputs,
+      .upload = *upload,
       .dump = *dump,
       .phase = phase,
       .gradient_acc = job.gradient_acc,

@@ -61,6 +61,7 @@ struct TrainingSession {
   std::unique_ptr<CheckpointWriter> writer;
   std::unique_ptr<CheckpointSchedule> checkpoints;
   std::unique_ptr<Prefetcher> prefetcher;
+  std::unique_ptr<ImageUpload> upload;
   std::unique_ptr<StepInputs> inputs;
   std::unique_ptr<StepDump> dump;
   PhaseTimer phase;

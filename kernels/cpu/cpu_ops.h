@@ -26,6 +26,8 @@ class CpuOps : public Ops {
   void fill(const Tensor& t, float value) override;
   void convert(const Tensor& from, const Tensor& to) override { copy(from, to); }
   std::unique_ptr<Event> record() override;
+  void wait_for(const Event& /*event*/) override {}
+  std::unique_ptr<CopyQueue> copy_queue() override { return nullptr; }
   std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) override;
   void synchronize() override {}
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;

@@ -2,8 +2,10 @@
 
 #include <cstring>
 
+#include "common/gpus.h"
 #include "kernels/called_work.h"
 #include "kernels/cuda/batch_norm.h"
+#include "kernels/cuda/copy_queue.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/graph.h"
 
@@ -62,6 +64,14 @@ void CudaOps::copy(const Tensor& from, const Tensor& to) {
              "a copy on the GPU");
 }
 
+void CudaOps::wait_for(const Event& event) {
+  dynamic_cast<const CudaEvent&>(event).make_wait(device_.compute.get());
+}
+
+std::unique_ptr<CopyQueue> CudaOps::copy_queue() {
+  return std::make_unique<CudaCopyQueue>(device_);
+}
+
 std::unique_ptr<RepeatedWork> CudaOps::repeat(std::function<void()> enqueue) {
   if (device_.graphs) return std::make_unique<CudaGraphWork>(device_, std::move(enqueue));
   return std::make_unique<CalledWork>(std::move(enqueue));
@@ -103,9 +113,11 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
-    throw InputError(std::string("device: found \"cuda\", but no GPU can be used: ") +
-                     cudaGetErrorString(error) +
-                     "; see `pfcctl check`, or take \"cpu\" or \"auto\"");
+    // The driver tells causes apart that the runtime does not.
+    const std::string problem = find_gpus().problem;
+    throw InputError("device: found \"cuda\", but " +
+                     (problem.empty() ? cudaGetErrorString(error) : problem) +
+                     "; or take \"cpu\" or \"auto\"");
   }
   if (options.index >= count) {
     throw InputError("device: this is worker " + std::to_string(options.index) +

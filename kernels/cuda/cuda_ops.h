@@ -28,6 +28,8 @@ class CudaOps : public Ops {
   void copy_to_host(void* host, const Tensor& device) override;
   void copy(const Tensor& from, const Tensor& to) override;
   std::unique_ptr<Event> record() override;
+  void wait_for(const Event& event) override;
+  std::unique_ptr<CopyQueue> copy_queue() override;
   std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) override;
   void synchronize() override { device_.compute.synchronize(); }
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
