@@ -4,7 +4,7 @@
 #   scripts/lint.sh [tidy [FILE...]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-git ls-files '*.h' '*.cc' | xargs clang-format --dry-run -Werror
+git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format --dry-run -Werror
 [[ ${1:-} == tidy ]] || exit 0
 shift
 files=("$@")
