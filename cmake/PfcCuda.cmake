@@ -63,6 +63,17 @@ function(pfc_link_cuda target)
   endif()
 endfunction()
 
+# pfc_gpu_test(kernels_gpu SOURCES ... DEPENDS ...): a test that needs a GPU, where CUDA is built. It
+# must report itself as not run where there is no GPU.
+function(pfc_gpu_test name)
+  if(NOT PFC_WITH_CUDA OR NOT PFC_BUILD_TESTS)
+    return()
+  endif()
+  pfc_test(${name} ${ARGN} LABELS gpu)
+  pfc_link_cuda(${name}_test)
+  add_dependencies(gpu_tests ${name}_test)
+endfunction()
+
 # What a library that calls into the CUDA side depends on: the choice of whoever links it.
 set(side "$<TARGET_PROPERTY:PFC_CUDA_SIDE>")
 set(pfc_cuda_side "$<IF:$<STREQUAL:${side},emulated>,pfc_cuda_emulated,\
