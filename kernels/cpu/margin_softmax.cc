@@ -82,6 +82,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
 };
 
 void CpuMarginSoftmax::prepare(const Batch& batch) {
+  threads_.apply();  // where one thread works, no team tells oneDNN so
   const Tensor& x = batch.embeddings;
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
