@@ -78,3 +78,5 @@ endfunction()
 set(side "$<TARGET_PROPERTY:PFC_CUDA_SIDE>")
 set(pfc_cuda_side "$<IF:$<STREQUAL:${side},emulated>,pfc_cuda_emulated,\
 $<IF:$<STREQUAL:${side},real>,pfc_cuda,pfc_cuda_absent>>")
+set(pfc_worker_cuda_side "$<IF:$<STREQUAL:${side},emulated>,pfc_worker_cuda_emulated,\
+$<IF:$<STREQUAL:${side},real>,pfc_worker_cuda,pfc_worker_cuda_absent>>")

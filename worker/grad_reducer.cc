@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "worker/cuda_grad_reducer.h"
+#include "worker/grad_buckets.h"
 
 namespace pfc {
 namespace {
@@ -22,38 +24,13 @@ class NoReducer : public GradReducer {
   const Timeline timeline_;
 };
 
-/// A slice of the gradients, [offset, offset + count) elements.
-struct Bucket {
-  std::int64_t offset = 0;
-  std::int64_t count = 0;
-};
-
-/// Counted from the end, where gradients are ready first. So the last one, whose reduction nothing
-/// hides any more, is the one that may be small.
-std::vector<Bucket> make_buckets(std::int64_t elements, std::int64_t bucket_elements) {
-  check(bucket_elements > 0, "GradReducer: a bucket holds no element");
-  std::vector<Bucket> buckets;
-  for (std::int64_t end = elements; end > 0; end -= buckets.back().count) {
-    const std::int64_t count = std::min(end, bucket_elements);
-    buckets.push_back({end - count, count});
-  }
-  return buckets;
-}
-
-std::int64_t bucket_elements(const Tensor& gradients, const GradReducerOptions& options) {
-  const std::int64_t bytes =
-      options.bucket_bytes > 0 ? options.bucket_bytes
-                               : default_bucket_bytes(static_cast<std::int64_t>(gradients.bytes()));
-  return bytes / static_cast<std::int64_t>(sizeof(float));
-}
-
 class ThreadReducer : public GradReducer {
  public:
   ThreadReducer(Ops& ops, Comm& comm, const Tensor& gradients, const GradReducerOptions& options)
       : ops_(ops),
         comm_(comm),
         gradients_(gradients.f32()),
-        buckets_(make_buckets(gradients.elements(), bucket_elements(gradients, options))),
+        buckets_(make_grad_buckets(gradients, options)),
         events_(buckets_.size()),
         thread_([this] { run(); }) {}
 
@@ -73,8 +50,8 @@ class ThreadReducer : public GradReducer {
  private:
   void run();
   /// The next bucket to reduce, once it is ready; nullptr when the reducer ends.
-  const Bucket* next();
-  void reduce(const Bucket& bucket);
+  const GradBucket* next();
+  void reduce(const GradBucket& bucket);
   [[nodiscard]] double now() const {
     return std::chrono::duration<double>(Clock::now() - step_start_).count();
   }
@@ -82,7 +59,7 @@ class ThreadReducer : public GradReducer {
   Ops& ops_;
   Comm& comm_;  // the thread's
   float* const gradients_;
-  const std::vector<Bucket> buckets_;  // in the order of their reduction
+  const std::vector<GradBucket> buckets_;  // in the order of their reduction
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -124,13 +101,13 @@ void ThreadReducer::wait() {
   ready_ = done_ = 0;
 }
 
-const Bucket* ThreadReducer::next() {
+const GradBucket* ThreadReducer::next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return ended_ || done_ < ready_; });
   return ended_ ? nullptr : &buckets_[done_];
 }
 
-void ThreadReducer::reduce(const Bucket& bucket) {
+void ThreadReducer::reduce(const GradBucket& bucket) {
   std::unique_ptr<Event> event;
   Span span{.offset = bucket.offset, .count = bucket.count};
   {
@@ -150,7 +127,7 @@ void ThreadReducer::reduce(const Bucket& bucket) {
 void ThreadReducer::run() {
   std::exception_ptr error;
   try {
-    while (const Bucket* bucket = next()) {
+    while (const GradBucket* bucket = next()) {
       reduce(*bucket);
       changed_.notify_all();
     }
@@ -163,13 +140,6 @@ void ThreadReducer::run() {
 }
 
 }  // namespace
-
-std::int64_t default_bucket_bytes(std::int64_t gradient_bytes) {
-  constexpr std::int64_t kLeast = 512 << 10;
-  constexpr std::int64_t kMost = 8 << 20;
-  constexpr std::int64_t kPage = 4096;
-  return std::clamp(gradient_bytes / 16 / kPage * kPage, kLeast, kMost);
-}
 
 double GradReducer::Timeline::busy_seconds() const {
   double seconds = 0;
@@ -186,6 +156,7 @@ double GradReducer::Timeline::overlapped_seconds() const {
 std::unique_ptr<GradReducer> make_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                const GradReducerOptions& options) {
   if (comm.size() == 1) return std::make_unique<NoReducer>();
+  if (!ops.on_host()) return make_cuda_grad_reducer(ops, comm, gradients, options);
   return std::make_unique<ThreadReducer>(ops, comm, gradients, options);
 }
 

@@ -27,8 +27,12 @@ class CudaStream {
 
 class CudaEvent : public Event {
  public:
-  /// Without a time: cheaper to record.
-  CudaEvent() { cuda_check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "an event"); }
+  enum class Time { kNo, kYes };  ///< without a time it is cheaper to record
+
+  explicit CudaEvent(Time time = Time::kNo) {
+    const unsigned flags = time == Time::kNo ? cudaEventDisableTiming : 0;
+    cuda_check(cudaEventCreateWithFlags(&event_, flags), "an event");
+  }
   CudaEvent(const CudaEvent&) = delete;
   ~CudaEvent() override { static_cast<void>(cudaEventDestroy(event_)); }
 

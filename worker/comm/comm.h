@@ -1,10 +1,10 @@
 // Collectives over the workers of one generation. NCCL on GPUs, Gloo on CPUs, none for one worker.
 //
 // Every worker calls the same collectives with the same sizes in the same order. A Comm belongs to
-// one thread at a time. Calls block until done on a CPU; on a GPU they are enqueued after `after`
-// and `wait()` on the result orders the compute stream behind them. Every wait is bounded.
-// Failure of any kind throws CommError that names the operation, the peer where it is known, and
-// the time waited; the Comm is then useless and is destroyed.
+// one thread at a time. On a CPU a call blocks until it is done. On a GPU it enqueues, in the order
+// of the compute stream or of a stream of its own (make_comm.h), and returns; only barrier()
+// blocks. Every wait is bounded. Failure of any kind throws CommError that names the operation, the
+// peer where it is known, and the time waited; the Comm is then useless and is destroyed.
 #pragma once
 
 #include <chrono>
@@ -43,6 +43,11 @@ class Comm {
   /// Copies root's bytes to all.
   virtual void broadcast(const Tensor& in_out, int root) = 0;
   virtual void barrier() = 0;
+
+  /// On a GPU a collective fails after its call has returned, and frees the stream: what the host
+  /// then fetches is garbage. So this is called after the host has waited for results that depend
+  /// on collectives, before it believes them. On a CPU nothing fails so late.
+  virtual void throw_if_failed() {}
 };
 
 }  // namespace pfc

@@ -7,6 +7,8 @@ namespace {
 
 class SelfComm : public Comm {
  public:
+  explicit SelfComm(Ops* ops) : ops_(ops) {}
+
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 1; }
   [[nodiscard]] std::string description() const override { return "none (one worker)"; }
@@ -19,7 +21,10 @@ class SelfComm : public Comm {
     check(root == 0, "broadcast: the root is no rank");
     count(in_out.bytes());
   }
-  void barrier() override { count(0); }
+  void barrier() override {
+    count(0);
+    if (ops_ != nullptr) ops_->synchronize();
+  }
 
  private:
   void count(std::size_t bytes) {
@@ -29,14 +34,21 @@ class SelfComm : public Comm {
   void copy(const Tensor& in, const Tensor& out) {
     check(in.bytes() == out.bytes(), "collective of one worker: in and out differ in size");
     count(in.bytes());
-    if (in.bytes() > 0 && in.data != out.data) std::memcpy(out.data, in.data, in.bytes());
+    if (in.bytes() == 0 || in.data == out.data) return;
+    if (ops_ == nullptr) {
+      std::memcpy(out.data, in.data, in.bytes());
+    } else {
+      const Shape bytes{static_cast<std::int64_t>(in.bytes())};
+      ops_->copy({in.data, DType::kUInt8, bytes}, {out.data, DType::kUInt8, bytes});
+    }
   }
 
+  Ops* const ops_;
   CommCounters counters_;
 };
 
 }  // namespace
 
-std::unique_ptr<Comm> make_self_comm() { return std::make_unique<SelfComm>(); }
+std::unique_ptr<Comm> make_self_comm(Ops* ops) { return std::make_unique<SelfComm>(ops); }
 
 }  // namespace pfc

@@ -2,7 +2,7 @@
 
 #include <cuda_runtime.h>
 
-#include <chrono>
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <stdexcept>
@@ -25,10 +25,17 @@ struct GraphHandle {
 
 namespace {
 
-// Every stream there is: freeing memory waits for all, as on a GPU.
+std::atomic<int> device_count = 1;
+thread_local int current_device = 0;
+
+// Every stream there is: freeing memory waits for all of the current device, as on a GPU.
 struct AllStreams {
+  struct Entry {
+    int device;
+    std::weak_ptr<Stream> stream;
+  };
   std::mutex mutex;
-  std::vector<std::weak_ptr<Stream>> streams;
+  std::vector<Entry> streams;
 };
 
 AllStreams& all_streams() {
@@ -41,8 +48,9 @@ void synchronize_all() {
   {
     AllStreams& all = all_streams();
     const std::lock_guard lock(all.mutex);
-    for (const std::weak_ptr<Stream>& stream : all.streams) {
-      if (std::shared_ptr<Stream> there = stream.lock()) streams.push_back(std::move(there));
+    for (const AllStreams::Entry& entry : all.streams) {
+      if (entry.device != current_device) continue;
+      if (std::shared_ptr<Stream> there = entry.stream.lock()) streams.push_back(std::move(there));
     }
   }
   for (const std::shared_ptr<Stream>& stream : streams) stream->synchronize();
@@ -54,6 +62,8 @@ Stream& of(cudaStream_t handle) {
 }
 
 }  // namespace
+
+void set_device_count(int count) { device_count = count; }
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   of(stream).enqueue(std::move(work));
@@ -100,12 +110,20 @@ const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(erro
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = device_count;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count) return cudaErrorInvalidDevice;
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return cudaErrorInvalidDevice;
+  if (device < 0 || device >= device_count) return cudaErrorInvalidDevice;
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "Emulated GPU");
   properties->totalGlobalMem = device_memory().total;
@@ -179,8 +197,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) 
   *stream = new StreamHandle;
   AllStreams& all = all_streams();
   const std::lock_guard lock(all.mutex);
-  std::erase_if(all.streams, [](const auto& s) { return s.expired(); });
-  all.streams.push_back((*stream)->stream);
+  std::erase_if(all.streams, [](const auto& s) { return s.stream.expired(); });
+  all.streams.push_back({current_device, (*stream)->stream});
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -222,11 +240,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   event->event.synchronize();
   return cudaSuccess;
 }
-// Who asks again and again must see the work go on: asking runs it.
+// Asking does not run the work: a thread that only watches must not make memory look written that
+// nobody has waited for.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const bool done = event->event.done();
-  if (!done) event->event.synchronize();
-  return done ? cudaSuccess : cudaErrorNotReady;
+  return event->event.done() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   start->event.synchronize();

@@ -1,21 +1,19 @@
-// Every collective, for world sizes that do and do not divide the data, with inputs whose sums are
-// exact in float32.
+// Every collective on every transport, for world sizes that do and do not divide the data, with
+// inputs whose sums are exact in float32.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 #include <vector>
 
 #include "tests/worker/comm/ranks.h"
 
 namespace pfc {
 namespace {
-
-Tensor tensor(std::vector<float>& values) {
-  return {values.data(), Shape{static_cast<std::int64_t>(values.size())}};
-}
 
 /// A small whole number that depends on rank and place.
 float input(int rank, std::size_t i) {
@@ -34,72 +32,81 @@ float sum_of_inputs(int world_size, std::size_t i) {
   return sum;
 }
 
-class Collectives : public ::testing::TestWithParam<int> {
+class Collectives : public ::testing::TestWithParam<std::tuple<Transport, int>> {
  protected:
-  const int world_size_ = GetParam();
+  void on_ranks(const std::function<void(RankOnDevice)>& work) {
+    on_devices(std::get<0>(GetParam()), world_size_, work);
+  }
+
+  const int world_size_ = std::get<1>(GetParam());
   const std::vector<std::size_t> sizes_ = {0, 1, 2, 7, 1000, 65'537, 700'001};
 };
 
 TEST_P(Collectives, AllGatherLiesInRankOrder) {
-  on_comms(world_size_, [&](Comm& comm) {
+  on_ranks([&](RankOnDevice r) {
     for (const std::size_t n : sizes_) {
-      std::vector<float> in = input(comm.rank(), 0, n);
-      std::vector<float> out(n * static_cast<std::size_t>(world_size_), -1.f);
-      comm.all_gather(tensor(in), tensor(out));
-      for (int r = 0; r < world_size_; ++r) {
-        const auto block = out.begin() + r * static_cast<std::ptrdiff_t>(n);
+      const Floats in(r.ops, input(r.comm.rank(), 0, n));
+      const Floats out(r.ops, std::vector<float>(n * static_cast<std::size_t>(world_size_), -1.f));
+      r.comm.all_gather(in, out);
+      const std::vector<float> values = out.values();
+      for (int from = 0; from < world_size_; ++from) {
+        const auto block = values.begin() + from * static_cast<std::ptrdiff_t>(n);
         ASSERT_EQ(std::vector<float>(block, block + static_cast<std::ptrdiff_t>(n)),
-                  input(r, 0, n));
+                  input(from, 0, n));
       }
     }
   });
 }
 
 TEST_P(Collectives, AllGatherTakesAnyType) {
-  on_comms(world_size_, [&](Comm& comm) {
-    std::int64_t label = (1ll << 40) + comm.rank();
-    std::vector<std::int64_t> labels(static_cast<std::size_t>(world_size_));
-    comm.all_gather(Tensor(&label, DType::kInt64, Shape{1}),
-                    Tensor(labels.data(), DType::kInt64, Shape{world_size_}));
-    for (int r = 0; r < world_size_; ++r) {
-      ASSERT_EQ(labels[static_cast<std::size_t>(r)], (1ll << 40) + r);
+  on_ranks([&](RankOnDevice r) {
+    using Labels = OnDevice<std::int64_t>;
+    const Labels label(r.ops, {(1ll << 40) + r.comm.rank()}, DType::kInt64);
+    const Labels labels(r.ops, std::vector<std::int64_t>(static_cast<std::size_t>(world_size_)),
+                        DType::kInt64);
+    r.comm.all_gather(label, labels);
+    for (int from = 0; from < world_size_; ++from) {
+      ASSERT_EQ(labels.values()[static_cast<std::size_t>(from)], (1ll << 40) + from);
     }
   });
 }
 
 TEST_P(Collectives, AllReduceSums) {
-  on_comms(world_size_, [&](Comm& comm) {
+  on_ranks([&](RankOnDevice r) {
     for (const std::size_t n : sizes_) {
-      std::vector<float> values = input(comm.rank(), 0, n);
-      comm.all_reduce_sum(tensor(values));
+      const Floats floats(r.ops, input(r.comm.rank(), 0, n));
+      r.comm.all_reduce_sum(floats);
+      const std::vector<float> values = floats.values();
       for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(values[i], sum_of_inputs(world_size_, i)) << i;
     }
   });
 }
 
 TEST_P(Collectives, ReduceScatterGivesEachItsPart) {
-  on_comms(world_size_, [&](Comm& comm) {
+  on_ranks([&](RankOnDevice r) {
     for (const std::size_t n : sizes_) {
-      std::vector<float> in = input(comm.rank(), 0, n * static_cast<std::size_t>(world_size_));
-      const std::vector<float> in_before = in;
-      std::vector<float> out(n);
-      comm.reduce_scatter_sum(tensor(in), tensor(out));
+      const std::vector<float> before =
+          input(r.comm.rank(), 0, n * static_cast<std::size_t>(world_size_));
+      const Floats in(r.ops, before);
+      const Floats out(r.ops, std::vector<float>(n));
+      r.comm.reduce_scatter_sum(in, out);
+      const std::vector<float> values = out.values();
       for (std::size_t i = 0; i < n; ++i) {
-        const std::size_t place = n * static_cast<std::size_t>(comm.rank()) + i;
-        ASSERT_EQ(out[i], sum_of_inputs(world_size_, place)) << i;
+        const std::size_t place = n * static_cast<std::size_t>(r.comm.rank()) + i;
+        ASSERT_EQ(values[i], sum_of_inputs(world_size_, place)) << i;
       }
-      ASSERT_EQ(in, in_before);
+      ASSERT_EQ(in.values(), before);
     }
   });
 }
 
 TEST_P(Collectives, BroadcastCopiesEachRootsBytes) {
-  on_comms(world_size_, [&](Comm& comm) {
+  on_ranks([&](RankOnDevice r) {
     for (const std::size_t n : sizes_) {
       for (int root = 0; root < world_size_; ++root) {
-        std::vector<float> values = input(comm.rank(), 0, n);
-        comm.broadcast(tensor(values), root);
-        ASSERT_EQ(values, input(root, 0, n));
+        const Floats floats(r.ops, input(r.comm.rank(), 0, n));
+        r.comm.broadcast(floats, root);
+        ASSERT_EQ(floats.values(), input(root, 0, n));
       }
     }
   });
@@ -107,14 +114,56 @@ TEST_P(Collectives, BroadcastCopiesEachRootsBytes) {
 
 TEST_P(Collectives, BarrierHoldsUntilAllHaveCome) {
   std::atomic<int> arrived = 0;
-  on_comms(world_size_, [&](Comm& comm) {
+  on_ranks([&](RankOnDevice r) {
     for (int round = 1; round <= 20; ++round) {
       ++arrived;
-      comm.barrier();
+      r.comm.barrier();
       ASSERT_GE(arrived.load(), round * world_size_);
     }
   });
 }
+
+TEST_P(Collectives, CountsCallsAndBytes) {
+  on_ranks([&](RankOnDevice r) {
+    const Floats floats(r.ops, std::vector<float>(10));
+    r.comm.all_reduce_sum(floats);
+    r.comm.broadcast(floats, 0);
+    r.comm.barrier();
+    EXPECT_EQ(r.comm.counters().calls, 3u);
+    EXPECT_EQ(r.comm.counters().bytes, 80u);
+  });
+}
+
+TEST_P(Collectives, ManyMayBeUnderWayBeforeTheHostWaits) {
+  on_ranks([&](RankOnDevice r) {
+    const std::vector<float> mine = input(r.comm.rank(), 0, 1000);
+    const Floats gathered(r.ops, std::vector<float>(1000 * static_cast<std::size_t>(world_size_)));
+    const Floats part(r.ops, std::vector<float>(1000));
+    const Floats floats(r.ops, mine);
+    for (int round = 0; round < 30; ++round) {
+      r.comm.all_gather(floats, gathered);        // what each brings ...
+      r.comm.reduce_scatter_sum(gathered, part);  // ... comes back to it, once from every rank
+      r.ops.copy(part, floats);
+      r.comm.broadcast(floats, round % world_size_);
+    }
+    r.comm.throw_if_failed();
+    ASSERT_FALSE(std::ranges::any_of(floats.values(), [](float x) { return std::isnan(x); }));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(WorldSizes, Collectives,
+                         ::testing::Combine(::testing::ValuesIn(transports()),
+                                            ::testing::Values(1, 2, 3, 5)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "W" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
+
+/// Gloo's alone: NCCL chooses its own order.
+class Gloo : public ::testing::TestWithParam<int> {
+ protected:
+  const int world_size_ = GetParam();
+};
 
 /// Values whose sum depends on the order.
 std::vector<float> delicate_input(int rank, std::size_t count) {
@@ -126,39 +175,32 @@ std::vector<float> delicate_input(int rank, std::size_t count) {
 }
 
 // So they have the same bits on every rank and in every run, however they travel.
-TEST_P(Collectives, SumsGoInRankOrder) {
+TEST_P(Gloo, SumsGoInRankOrder) {
   constexpr std::size_t kCount = 60 * 5000;  // every world size divides it
   std::vector<float> expected = delicate_input(0, kCount);
   for (int r = 1; r < world_size_; ++r) {
     const std::vector<float> next = delicate_input(r, kCount);
     for (std::size_t i = 0; i < kCount; ++i) expected[i] += next[i];
   }
-  on_comms(world_size_, [&](Comm& comm) {
-    std::vector<float> large = delicate_input(comm.rank(), kCount);
-    std::vector<float> small(large.begin(), large.begin() + 1000);
-    std::vector<float> part(kCount / static_cast<std::size_t>(world_size_));
-    comm.reduce_scatter_sum(tensor(large), tensor(part));
-    comm.all_reduce_sum(tensor(large));
-    comm.all_reduce_sum(tensor(small));
-    const float* own = expected.data() + part.size() * static_cast<std::size_t>(comm.rank());
-    EXPECT_EQ(std::memcmp(part.data(), own, part.size() * sizeof(float)), 0);
-    EXPECT_EQ(std::memcmp(large.data(), expected.data(), kCount * sizeof(float)), 0);
-    EXPECT_EQ(std::memcmp(small.data(), expected.data(), small.size() * sizeof(float)), 0);
+  on_devices(gloo(), world_size_, [&](RankOnDevice r) {
+    const std::vector<float> mine = delicate_input(r.comm.rank(), kCount);
+    const Floats large(r.ops, mine);
+    const Floats small(r.ops, std::vector<float>(mine.begin(), mine.begin() + 1000));
+    const Floats part(r.ops, std::vector<float>(kCount / static_cast<std::size_t>(world_size_)));
+    r.comm.reduce_scatter_sum(large, part);
+    r.comm.all_reduce_sum(large);
+    r.comm.all_reduce_sum(small);
+    const auto expect_bits = [](const std::vector<float>& found, const float* expected_bits) {
+      EXPECT_EQ(std::memcmp(found.data(), expected_bits, found.size() * sizeof(float)), 0);
+    };
+    expect_bits(part.values(),
+                expected.data() + part.values().size() * static_cast<std::size_t>(r.comm.rank()));
+    expect_bits(large.values(), expected.data());
+    expect_bits(small.values(), expected.data());
   });
 }
 
-TEST_P(Collectives, CountsCallsAndBytes) {
-  on_comms(world_size_, [&](Comm& comm) {
-    std::vector<float> values(10);
-    comm.all_reduce_sum(tensor(values));
-    comm.broadcast(tensor(values), 0);
-    comm.barrier();
-    EXPECT_EQ(comm.counters().calls, 3u);
-    EXPECT_EQ(comm.counters().bytes, 80u);
-  });
-}
-
-TEST_P(Collectives, SeveralCommsWorkSideBySideInThreadsOfAProcess) {
+TEST_P(Gloo, SeveralCommsWorkSideBySideInThreadsOfAProcess) {
   MemoryStore store;
   on_threads(world_size_, [&](int rank) {
     const auto train = make_host_comm(options_of(rank, world_size_, "train"), &store);
@@ -166,7 +208,8 @@ TEST_P(Collectives, SeveralCommsWorkSideBySideInThreadsOfAProcess) {
     on_threads(2, [&](int which) {
       for (int round = 0; round < 20; ++round) {
         std::vector<float> values = input(rank, 0, which == 0 ? 50 : 50'000);
-        (which == 0 ? train : reduce)->all_reduce_sum(tensor(values));
+        const Shape shape{static_cast<std::int64_t>(values.size())};
+        (which == 0 ? train : reduce)->all_reduce_sum({values.data(), shape});
         for (std::size_t i = 0; i < values.size(); ++i) {
           ASSERT_EQ(values[i], sum_of_inputs(world_size_, i));
         }
@@ -175,7 +218,7 @@ TEST_P(Collectives, SeveralCommsWorkSideBySideInThreadsOfAProcess) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(WorldSizes, Collectives, ::testing::Values(1, 2, 3, 5),
+INSTANTIATE_TEST_SUITE_P(WorldSizes, Gloo, ::testing::Values(1, 2, 3, 5),
                          [](const auto& w) { return "W" + std::to_string(w.param); });
 
 TEST(CollectivesOfOne, NeedNoStore) {
@@ -185,9 +228,9 @@ TEST(CollectivesOfOne, NeedNoStore) {
 }
 
 TEST(GlooComm, DescribesItsTransport) {
-  on_comms(2, [](Comm& comm) {
-    EXPECT_EQ(comm.description(), "Gloo (TCP, 127.0.0.1)");
-    comm.barrier();  // who leaves before its peer has connected fails it
+  on_devices(gloo(), 2, [](RankOnDevice r) {
+    EXPECT_EQ(r.comm.description(), "Gloo (TCP, 127.0.0.1)");
+    r.comm.barrier();  // who leaves before its peer has connected fails it
   });
 }
 

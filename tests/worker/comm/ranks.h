@@ -1,13 +1,16 @@
-// Ranks as threads of one process, connected over loopback.
+// Ranks as threads of one process, connected over loopback, or each with an emulated GPU.
 #pragma once
 
 #include <exception>
 #include <functional>
+#include <memory>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/memory_store.h"
+#include "kernels/ops.h"
 #include "worker/comm/make_comm.h"
 
 namespace pfc {
@@ -40,12 +43,58 @@ inline void on_threads(int world_size, const std::function<void(int rank)>& work
   }
 }
 
-inline void on_comms(int world_size, const std::function<void(Comm&)>& work) {
+/// A kind of device, and with it what its workers communicate through.
+struct Transport {
+  std::string name;
+  std::function<std::unique_ptr<Ops>(int rank)> make_ops;
+
+  friend void PrintTo(const Transport& transport, std::ostream* out) { *out << transport.name; }
+};
+
+/// Gloo, and NCCL where there is an emulation of it.
+std::vector<Transport> transports();
+const Transport& gloo();
+
+/// One rank on its thread, and its device.
+struct RankOnDevice {
+  Ops& ops;
+  Comm& comm;  ///< the step's
+  Comm& gradients;
+};
+
+inline void on_devices(const Transport& transport, int world_size,
+                       const std::function<void(RankOnDevice)>& work) {
   MemoryStore store;
   on_threads(world_size, [&](int rank) {
-    const auto comm = make_host_comm(options_of(rank, world_size), &store);
-    work(*comm);
+    const auto ops = transport.make_ops(rank);
+    const DeviceComms comms = make_device_comms(*ops, options_of(rank, world_size), &store);
+    work({*ops, *comms.step, *comms.gradients});
   });
 }
+
+/// Values in a device's memory, and what collectives see of them.
+template <typename T>
+class OnDevice {
+ public:
+  OnDevice(Ops& ops, const std::vector<T>& values, DType type = DType::kFloat32)
+      : ops_(ops),
+        buffer_(ops.allocate(values.size() * sizeof(T))),
+        view_(buffer_->data(), type, Shape{static_cast<std::int64_t>(values.size())}) {
+    check(size_of(type) == sizeof(T), "OnDevice: type");
+    if (!values.empty()) ops.copy_to_device(view_, values.data());
+  }
+  operator const Tensor&() const { return view_; }  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] std::vector<T> values() const {
+    std::vector<T> host(static_cast<std::size_t>(view_.elements()));
+    if (!host.empty()) ops_.copy_to_host(host.data(), view_);
+    return host;
+  }
+
+ private:
+  Ops& ops_;
+  std::unique_ptr<Buffer> buffer_;
+  Tensor view_;
+};
+using Floats = OnDevice<float>;
 
 }  // namespace pfc

@@ -98,6 +98,7 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
@@ -128,6 +129,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 namespace pfc::simt {
+/// One at first. They are alike, and share one memory.
+void set_device_count(int count);
 /// How fakes of other libraries enqueue their work.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::function<void()> body);

@@ -1,0 +1,402 @@
+// Collectives between threads: each rank's stream brings a copy of its input to the meeting of that
+// number, waits there for all others, and computes its own result in the order of ranks.
+#include <nccl.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/simt/memory.h"
+#include "tests/support/simt/nccl_faults.h"
+
+namespace pfc::simt {
+namespace {
+
+constexpr int kPollsOfACall = 3;
+constexpr std::chrono::seconds kPatience{100};  // of a test that hangs
+
+enum class Kind { kGather, kReduce, kScatter, kBroadcast };
+
+/// What one rank asked for.
+struct Call {
+  Kind kind = Kind::kGather;
+  const void* send = nullptr;
+  std::byte* receive = nullptr;
+  std::size_t send_bytes = 0;
+  int root = 0;
+};
+
+struct Meeting {
+  std::map<int, std::vector<std::byte>> inputs;  // by rank, of those that have come
+  Call first;
+  std::size_t left = 0;
+};
+
+/// What the ranks of one communicator share.
+struct Clique {
+  int ranks = 0;
+  int joined = 0;
+  std::map<std::uint64_t, Meeting> meetings;
+  std::vector<NcclHandle*> members;
+};
+
+struct Faults {
+  bool connects_nobody = false;
+  bool abort_hangs = false;
+  bool peers_hear = true;
+  std::string message;
+  int aborts_behind_others = 0;
+};
+
+struct World {
+  std::mutex mutex;
+  std::condition_variable changed;
+  // Guarded by mutex:
+  std::map<std::string, std::shared_ptr<Clique>> cliques;  // by unique id
+  std::list<NcclHandle*> handles;
+  Faults faults;
+  std::uint64_t ids = 0;
+};
+
+World& world() {
+  static World the;
+  return the;
+}
+
+thread_local int group_depth = 0;
+thread_local std::vector<NcclHandle*> group_aborts;
+
+}  // namespace
+
+/// All guarded by the world's mutex.
+struct NcclHandle {
+  std::shared_ptr<Clique> clique;
+  int rank = 0;
+  int device = 0;
+  int polls = kPollsOfACall;     // until the call under way is done
+  std::function<void()> launch;  // what is done then
+  bool connected = false;
+  ncclResult_t error = ncclSuccess;
+  std::string message;
+  std::uint64_t calls = 0;
+  // Shared with the works in streams, which may outlive the handle.
+  struct Waiting {
+    bool aborted = false;
+    int in_meetings = 0;
+  };
+  std::shared_ptr<Waiting> state = std::make_shared<Waiting>();
+};
+
+namespace {
+
+std::vector<std::byte> sum_of(const Meeting& meeting, std::size_t begin, std::size_t bytes) {
+  std::vector<std::byte> sum(bytes);
+  bool first = true;
+  for (const auto& [rank, input] : meeting.inputs) {
+    for (std::size_t i = 0; i < bytes; i += sizeof(float)) {
+      float a = 0, b = 0;
+      std::memcpy(&a, sum.data() + i, sizeof(a));
+      std::memcpy(&b, input.data() + begin + i, sizeof(b));
+      a = first ? b : a + b;
+      std::memcpy(sum.data() + i, &a, sizeof(a));
+    }
+    first = false;
+  }
+  return sum;
+}
+
+void give_result(const Meeting& meeting, const Call& call, int rank) {
+  const auto bytes = call.send_bytes;
+  if (call.kind == Kind::kGather) {
+    std::byte* to = call.receive;
+    for (const auto& [from, input] : meeting.inputs) {
+      std::memcpy(to, input.data(), bytes);
+      to += bytes;
+    }
+  } else if (call.kind == Kind::kBroadcast) {
+    std::memcpy(call.receive, meeting.inputs.at(call.root).data(), bytes);
+  } else {
+    const std::size_t part = call.kind == Kind::kReduce ? bytes : bytes / meeting.inputs.size();
+    const std::size_t begin =
+        call.kind == Kind::kReduce ? 0 : part * static_cast<std::size_t>(rank);
+    const std::vector<std::byte> sum = sum_of(meeting, begin, part);
+    std::memcpy(call.receive, sum.data(), part);
+  }
+}
+
+/// The work in the stream. Ranks that ask for different things never finish, as with NCCL.
+void take_part(const std::shared_ptr<Clique>& clique,
+               const std::shared_ptr<NcclHandle::Waiting>& state, int rank, std::uint64_t number,
+               const Call& call) {
+  World& w = world();
+  std::unique_lock lock(w.mutex);
+  if (state->aborted) return;
+  Meeting& meeting = clique->meetings[number];
+  if (meeting.inputs.empty()) meeting.first = call;
+  const bool same = meeting.first.kind == call.kind && meeting.first.send_bytes == call.send_bytes;
+  if (same) {
+    const auto* const begin = static_cast<const std::byte*>(call.send);
+    meeting.inputs[rank].assign(begin, begin + call.send_bytes);
+  }
+  ++state->in_meetings;
+  w.changed.notify_all();
+  const auto all_here = [&] {
+    return same && meeting.inputs.size() == static_cast<std::size_t>(clique->ranks);
+  };
+  const bool in_time =
+      w.changed.wait_for(lock, kPatience, [&] { return state->aborted || all_here(); });
+  --state->in_meetings;
+  w.changed.notify_all();
+  if (!in_time) throw std::logic_error("simt: nobody has ended a stuck collective");
+  if (state->aborted) return;
+  give_result(meeting, call, rank);
+  if (++meeting.left == meeting.inputs.size()) clique->meetings.erase(number);
+}
+
+ncclResult_t begin(ncclComm_t comm, const Call& call, cudaStream_t stream) {
+  if (!is_device(call.send) || !is_device(call.receive)) return ncclInvalidArgument;
+  const std::lock_guard lock(world().mutex);
+  if (comm->error != ncclSuccess) return comm->error;
+  if (comm->polls > 0) return ncclInvalidUsage;  // the call before is still under way
+  comm->polls = kPollsOfACall;
+  comm->launch = [=, clique = comm->clique, state = comm->state, rank = comm->rank,
+                  number = comm->calls++] {
+    enqueue(stream, [=] { take_part(clique, state, rank, number, call); });
+  };
+  return ncclInProgress;
+}
+
+std::size_t size_of(ncclDataType_t type) { return type == ncclUint8 ? 1 : sizeof(float); }
+
+void fail(NcclHandle& handle, ncclResult_t error, const std::string& message) {
+  handle.error = error;
+  handle.message = message;
+}
+
+// Asks the device to quit, then frees: which waits for whatever else runs on the same GPU.
+void abort_all(const std::vector<NcclHandle*>& doomed) {
+  World& w = world();
+  std::unique_lock lock(w.mutex);
+  for (NcclHandle* handle : doomed) {
+    handle->state->aborted = true;
+    std::erase(handle->clique->members, handle);
+    w.handles.remove(handle);
+    for (NcclHandle* peer : handle->clique->members) {
+      if (w.faults.peers_hear && peer->error == ncclSuccess && handle->connected) {
+        fail(*peer, ncclRemoteError, "connection closed by remote peer");
+      }
+    }
+  }
+  w.changed.notify_all();
+  for (const NcclHandle* handle : doomed) {
+    for (const NcclHandle* other : w.handles) {
+      if (other->device == handle->device && other->state->in_meetings > 0) {
+        ++w.faults.aborts_behind_others;
+      }
+    }
+  }
+  w.changed.wait_for(lock, kPatience, [&] { return !w.faults.abort_hangs; });
+  for (NcclHandle* handle : doomed) delete handle;
+}
+
+}  // namespace
+
+void nccl_connects_nobody(const std::string& message) {
+  const std::lock_guard lock(world().mutex);
+  world().faults.connects_nobody = true;
+  world().faults.message = message;
+}
+
+void nccl_loses_network(int rank, const std::string& message) {
+  const std::lock_guard lock(world().mutex);
+  for (NcclHandle* handle : world().handles) {
+    if (handle->rank == rank) fail(*handle, ncclSystemError, message);
+  }
+}
+
+void nccl_peers_hear_of_aborts(bool hear) {
+  const std::lock_guard lock(world().mutex);
+  world().faults.peers_hear = hear;
+}
+
+void nccl_abort_hangs() {
+  const std::lock_guard lock(world().mutex);
+  world().faults.abort_hangs = true;
+}
+
+void clear_nccl_faults() {
+  const std::lock_guard lock(world().mutex);
+  world().faults = {};
+  world().changed.notify_all();
+}
+
+int nccl_aborts_behind_others() {
+  const std::lock_guard lock(world().mutex);
+  return world().faults.aborts_behind_others;
+}
+
+}  // namespace pfc::simt
+
+using namespace pfc::simt;  // NOLINT: what follows are C functions at global scope
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    default:
+      return "unknown result code";
+  }
+}
+
+const char* ncclGetLastError(ncclComm_t comm) {
+  const std::lock_guard lock(world().mutex);
+  if (comm->error == ncclSuccess) return world().faults.message.c_str();
+  return comm->message.c_str();
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const std::lock_guard lock(world().mutex);
+  std::memset(id->internal, 0, sizeof(id->internal));
+  const std::uint64_t number = ++world().ids;
+  std::memcpy(id->internal + 8, &number, sizeof(number));  // zeros before it: not a C string
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  if (config->blocking != 0) return ncclInvalidArgument;
+  int device = 0;
+  cudaGetDevice(&device);
+  const std::lock_guard lock(world().mutex);
+  auto& clique = world().cliques[std::string(id.internal, sizeof(id.internal))];
+  if (!clique) clique = std::make_shared<Clique>(Clique{.ranks = ranks});
+  for (const NcclHandle* other : clique->members) {
+    // NCCL refuses two ranks on a GPU.
+    if (other->device == device || other->rank == rank) return ncclInvalidUsage;
+  }
+  auto* const handle = new NcclHandle{.clique = clique, .rank = rank, .device = device};
+  clique->members.push_back(handle);
+  ++clique->joined;
+  world().handles.push_back(handle);
+  *comm = handle;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  std::function<void()> launch;
+  {
+    const std::lock_guard lock(world().mutex);
+    *error = comm->error;
+    if (comm->error != ncclSuccess) return ncclSuccess;
+    if (!comm->connected) {
+      if (comm->clique->joined == comm->clique->ranks && !world().faults.connects_nobody) {
+        comm->connected = --comm->polls == 0;
+      }
+      *error = comm->connected ? ncclSuccess : ncclInProgress;
+      return ncclSuccess;
+    }
+    if (comm->polls == 0) return ncclSuccess;
+    *error = ncclInProgress;
+    if (--comm->polls > 0) return ncclSuccess;
+    *error = ncclSuccess;
+    launch = std::exchange(comm->launch, nullptr);
+  }
+  if (launch) launch();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const std::lock_guard lock(world().mutex);
+  if (comm->error != ncclSuccess) return comm->error;
+  comm->polls = kPollsOfACall;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const std::lock_guard lock(world().mutex);
+  if (comm->polls > 0) return ncclInvalidUsage;
+  std::erase(comm->clique->members, comm);
+  world().handles.remove(comm);
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  if (group_depth > 0) {
+    group_aborts.push_back(comm);
+  } else {
+    abort_all({comm});
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  if (--group_depth == 0) abort_all(std::exchange(group_aborts, {}));
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t send_count,
+                           ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+  return begin(comm,
+               {.kind = Kind::kGather,
+                .send = send,
+                .receive = static_cast<std::byte*>(receive),
+                .send_bytes = send_count * size_of(type)},
+               stream);
+}
+
+ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t /*op*/, ncclComm_t comm, cudaStream_t stream) {
+  return begin(comm,
+               {.kind = Kind::kReduce,
+                .send = send,
+                .receive = static_cast<std::byte*>(receive),
+                .send_bytes = count * size_of(type)},
+               stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t receive_count,
+                               ncclDataType_t type, ncclRedOp_t /*op*/, ncclComm_t comm,
+                               cudaStream_t stream) {
+  return begin(
+      comm,
+      {.kind = Kind::kScatter,
+       .send = send,
+       .receive = static_cast<std::byte*>(receive),
+       .send_bytes = receive_count * size_of(type) * static_cast<std::size_t>(comm->clique->ranks)},
+      stream);
+}
+
+ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
+  return begin(comm,
+               {.kind = Kind::kBroadcast,
+                .send = send,
+                .receive = static_cast<std::byte*>(receive),
+                .send_bytes = count * size_of(type),
+                .root = root},
+               stream);
+}

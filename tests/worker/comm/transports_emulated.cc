@@ -1,0 +1,21 @@
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/make_ops.h"
+#include "tests/worker/comm/ranks.h"
+
+namespace pfc {
+
+const Transport& gloo() {
+  static const Transport gloo{
+      "Gloo", [](int) { return make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1}); }};
+  return gloo;
+}
+
+std::vector<Transport> transports() {
+  constexpr int kMostRanks = 8;
+  simt::set_device_count(kMostRanks);  // one a rank: NCCL takes no two of a GPU
+  return {gloo(), {"EmulatedNccl", [](int rank) { return make_cuda_ops(rank, DType::kFloat32); }}};
+}
+
+}  // namespace pfc

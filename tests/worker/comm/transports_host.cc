@@ -1,0 +1,14 @@
+#include "kernels/make_ops.h"
+#include "tests/worker/comm/ranks.h"
+
+namespace pfc {
+
+const Transport& gloo() {
+  static const Transport gloo{
+      "Gloo", [](int) { return make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1}); }};
+  return gloo;
+}
+
+std::vector<Transport> transports() { return {gloo()}; }
+
+}  // namespace pfc
