@@ -139,7 +139,7 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
                                   .embedding_size = s.job.embedding_size};
   for (const VerificationSet& set : s.verification_sets) {
     reporter.evaluation(
-        step, s.phase("evaluate", [&] { return evaluate(set, *s.step_comm, embed, options); }));
+        step, s.phase("evaluate", [&] { return evaluate(set, s.host_comm(), embed, options); }));
   }
 }
 

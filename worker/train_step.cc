@@ -48,6 +48,7 @@ StepStats train_step(Trainer& t, std::int64_t step) {
     const HeadResult head = t.phase("head", [&] {
       return t.head.run(head_step(t, in, step, micro));    // [N, D], [N], [S, D]; statistics: comm 2
     });
+    t.comm.throw_if_failed();  // before the loss is believed
     if (!std::isfinite(head.loss)) {
       stop(t, head_step(t, in, step, micro), {.not_finite = "the loss", .loss = head.loss});
     }
@@ -80,6 +81,7 @@ StepStats train_step(Trainer& t, std::int64_t step) {
         t.backbone.gradients(), t.backbone.weights.flat(),
         {.lr = stats.lr, .number = step, .loss_scale = t.loss_scale.value()});
   });
+  t.comm.throw_if_failed();  // before the norm is: on a GPU for the gradients' Comm as well
   if (!update.finite && !t.loss_scale.can_shrink()) {
     stop(t, head_step(t, in, step, t.gradient_acc - 1),
          {.not_finite = "the gradient of the backbone", .loss = stats.loss, .rows_moved = true,

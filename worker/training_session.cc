@@ -12,13 +12,12 @@
 namespace pfc {
 namespace {
 
-std::unique_ptr<Comm> connect(const SessionOptions& o, const char* name) {
-  return make_host_comm({.membership = o.membership,
-                         .name = name,
-                         .address = o.peer_address,
-                         .connect_timeout = o.connect_timeout,
-                         .timeout = o.collective_timeout},
-                        o.store);
+CommOptions comm_options(const SessionOptions& o, const char* name) {
+  return {.membership = o.membership,
+          .name = name,
+          .address = o.peer_address,
+          .connect_timeout = o.connect_timeout,
+          .timeout = o.collective_timeout};
 }
 
 }  // namespace
@@ -40,14 +39,21 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   memory = expect_to_fit(planned(), ops->on_host() ? there : memory_of_gpu(*ops));
   ops->reserve(reserved_bytes(memory));
   plan = plan_steps(job, membership.world_size, job.num_image);
-  step_comm = connect(options, "step");
-  gradient_comm = connect(options, "gradients");
-  input_comm = connect(options, "inputs");
+  connect(options);
   agree_on_checkpoints();
   make_model();
   load_weights();
   make_inputs(options.stop_requested);
-  dump = std::make_unique<StepDump>(*ops, *step_comm, *head, job.output, job_json);
+  dump = std::make_unique<StepDump>(*ops, host_comm(), *head, job.output, job_json);
+}
+
+void TrainingSession::connect(const SessionOptions& options) {
+  DeviceComms comms = make_device_comms(*ops, comm_options(options, ""), options.store);
+  step_comm = std::move(comms.step);
+  gradient_comm = std::move(comms.gradients);
+  input_comm = make_host_comm(comm_options(options, "inputs"), options.store);
+  if (ops->on_host()) return;
+  gpu_host_comm = make_host_comm(comm_options(options, "host"), options.store);
 }
 
 void TrainingSession::open_data() {
@@ -145,7 +151,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
         writer->begin(state(), step, job_json,
                       in_place ? CheckpointMode::kInPlace : CheckpointMode::kCopy);
       },
-      *writer, *step_comm);
+      *writer, host_comm());
   prefetcher = make_prefetcher(*dataset, {.batch_size = job.batch_size,
                                           .rank = membership.rank,
                                           .world_size = membership.world_size,

@@ -42,9 +42,10 @@ struct TrainingSession {
   Membership membership;
   std::unique_ptr<Ops> ops;
   MemoryPlan memory;                    ///< of this worker
-  std::unique_ptr<Comm> step_comm;      ///< the step's three collectives
-  std::unique_ptr<Comm> gradient_comm;  ///< the reducer's thread
-  std::unique_ptr<Comm> input_comm;     ///< the inputs' thread
+  std::unique_ptr<Comm> step_comm;      ///< the step's three collectives; the device's memory
+  std::unique_ptr<Comm> gradient_comm;  ///< the reducer's; the device's memory
+  std::unique_ptr<Comm> input_comm;     ///< the inputs' thread's; host memory
+  std::unique_ptr<Comm> gpu_host_comm;  ///< on a GPU: what host_comm() gives
   std::unique_ptr<Dataset> dataset;
   std::vector<VerificationSet> verification_sets;
   StepPlan plan;
@@ -67,10 +68,13 @@ struct TrainingSession {
   PhaseTimer phase;
   std::string start_message;  ///< where the weights came from, for the log
 
+  /// Between steps: barriers, and host memory.
+  [[nodiscard]] Comm& host_comm() { return gpu_host_comm ? *gpu_host_comm : *step_comm; }
   [[nodiscard]] Trainer trainer();
   [[nodiscard]] TrainingState state();
 
  private:
+  void connect(const SessionOptions& options);
   void open_data();
   [[nodiscard]] PlannedJob planned() const;
   void agree_on_checkpoints();
