@@ -15,7 +15,7 @@ const Transport& gloo() {
 std::vector<Transport> transports() {
   constexpr int kMostRanks = 8;
   simt::set_device_count(kMostRanks);  // one a rank: NCCL takes no two of a GPU
-  return {gloo(), {"EmulatedNccl", [](int rank) { return make_cuda_ops(rank, DType::kFloat32); }}};
+  return {gloo(), {"EmulatedNccl", [](int rank) { return make_cuda_ops({.index = rank}); }}};
 }
 
 }  // namespace pfc
