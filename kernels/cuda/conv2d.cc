@@ -1,17 +1,21 @@
 #include "kernels/cuda/conv2d.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "common/byte_size.h"
 #include "kernels/cuda/convolution_passes.h"
 #include "kernels/cuda/elementwise.h"
 
 namespace pfc {
 namespace {
 
-// Of r50 at batch 256, the largest workspace that is worth its memory is well below this.
-constexpr std::size_t kMostWorkspace = std::size_t{512} << 20;
+// With dw in the inputs' type beside it, a plan takes less than the 512 MiB that a job's memory
+// plan allows for (worker/memory_plan.cc).
+constexpr std::size_t kMostWorkspace = std::size_t{496} << 20;
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc's
 
 std::size_t aligned_up(std::size_t bytes) {
@@ -47,6 +51,10 @@ class TimingMemory {
       cuda_check(cudaMemsetAsync(buffer->data(), 0, buffer->bytes(), device.compute.get()),
                  "zeroing memory");
     }
+  }
+  static std::size_t bytes(const Conv2dShape& s, const CudaDevice& device) {
+    return bytes_of(s.x_shape(), device) + bytes_of(s.w_shape(), device) +
+           bytes_of(s.y_shape(), device);
   }
   [[nodiscard]] ConvolutionMemory memory() {
     return {.x = x_.data(),
@@ -89,6 +97,7 @@ class Convolution {
  private:
   using Algorithm = typename Pass::Algorithm;
   using Result = typename Pass::Result;
+  using Results = std::array<Result, Pass::kAlgorithms * 4>;  // each with several math types
 
   void require(cudnnStatus_t status, const char* call) const {
     context_.cudnn.require(status, call, what_);
@@ -138,21 +147,26 @@ class Convolution {
   }
 
   void choose(const Conv2dShape& shape) {
-    std::array<Result, Pass::kAlgorithms * 4> results{};  // each with several math types
-    const int count = context_.algorithms.on_disk() ? time(shape, results) : guess(results);
+    Results results{};
+    int count = 0;
+    const bool timed = context_.algorithms.on_disk() && time(shape, results, &count);
+    if (!timed) {
+      require(Pass::guess(context_.cudnn.get(), descriptors_, descriptor_.get(),
+                          static_cast<int>(results.size()), &count, results.data()),
+              "a guess at the algorithm");
+    }
     // Sorted by cuDNN, the fastest first.
     const auto end = results.begin() + count;
     const auto best = std::find_if(results.begin(), end, [&](const Result& r) {
       return r.status == CUDNN_STATUS_SUCCESS && r.determinism == CUDNN_DETERMINISTIC &&
              r.memory <= kMostWorkspace && math_allowed(r.mathType);
     });
-    const AlgorithmChoice fastest =
-        best == end ? AlgorithmChoice{}
-                    : context_.algorithms.keep(
-                          what_, {static_cast<int>(best->algo), static_cast<int>(best->mathType)});
+    AlgorithmChoice fastest;
+    if (best != end) fastest = {static_cast<int>(best->algo), static_cast<int>(best->mathType)};
+    if (best != end && timed) fastest = context_.algorithms.keep(what_, fastest);
     if (best == end || !take(fastest)) {
       throw DeviceError("CUDA: cuDNN " + Cudnn::version() + " has no deterministic algorithm for " +
-                        what_ + " within 512 MiB of workspace");
+                        what_ + " within 496 MiB of workspace");
     }
   }
 
@@ -161,28 +175,28 @@ class Convolution {
     return math_of(context_.device) != CUDNN_FMA_MATH || math == CUDNN_FMA_MATH;
   }
 
-  template <typename Results>
-  int guess(Results& results) const {
-    int count = 0;
-    require(Pass::guess(context_.cudnn.get(), descriptors_, descriptor_.get(),
-                        static_cast<int>(results.size()), &count, results.data()),
-            "a guess at the algorithm");
-    return count;
-  }
-
-  template <typename Results>
-  int time(const Conv2dShape& shape, Results& results) const {
+  /// False where there is no room to time in.
+  bool time(const Conv2dShape& shape, Results& results, int* count) const {
     std::size_t workspace = 0;
     for (int i = 0; i < Pass::kAlgorithms; ++i) {
       bool there = false;
       workspace = std::max(workspace, workspace_of(static_cast<Algorithm>(i), &there));
     }
+    std::size_t free = 0, total = 0;
+    cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    const std::size_t needed = TimingMemory::bytes(shape, context_.device) + workspace;
+    if (needed > free) {
+      spdlog::warn(
+          "{}: {} of GPU memory free, {} needed to time its algorithms; cuDNN's guess is "
+          "taken, which may be slower",
+          what_, byte_size_text(free), byte_size_text(needed));
+      return false;
+    }
     TimingMemory memory(shape, context_.device, workspace);
-    int count = 0;
     require(Pass::time(context_.cudnn.get(), descriptors_, descriptor_.get(), memory.memory(),
-                       static_cast<int>(results.size()), &count, results.data()),
+                       static_cast<int>(results.size()), count, results.data()),
             "timing the algorithms");
-    return count;
+    return true;
   }
 
   const ConvolutionContext context_;

@@ -7,6 +7,7 @@
 #include "kernels/cuda/batch_norm.h"
 #include "kernels/cuda/copy_queue.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/depthwise.h"
 #include "kernels/cuda/graph.h"
 
 namespace pfc {
@@ -84,6 +85,7 @@ std::unique_ptr<Event> CudaOps::record() {
 }
 
 std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& shape) {
+  if (depthwise_supports(shape)) return make_depthwise_conv2d(device_, shape);
   return make_conv2d({device_, cudnn_, algorithms_}, shape);
 }
 

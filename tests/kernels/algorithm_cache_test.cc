@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "kernels/cuda/cuda_device.h"
+#include "tests/support/simt/memory.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {
@@ -89,6 +90,21 @@ TEST_F(ConvolutionAlgorithms, AreTimedOnceAKindOfGpu) {
 
 TEST_F(ConvolutionAlgorithms, AreNotTimedWhereTheNextRunWouldChooseOthers) {
   EXPECT_EQ(timed_by_a_run({}), 0);
+}
+
+TEST_F(ConvolutionAlgorithms, AreGuessedAndNotKeptWhereThereIsNoRoomToTimeThem) {
+  const std::size_t before = simt::device_memory().total;
+  simt::set_device_memory(std::size_t{40} << 20);
+  {
+    const std::unique_ptr<Ops> ops =
+        make_cuda_ops({.activations = DType::kBFloat16, .cache = folder_.path() / "pfc"});
+    const int timed = simt::timed_convolutions();
+    EXPECT_NE(ops->conv2d({.batch = 8, .in_h = 112, .in_w = 112, .in_c = 64, .out_c = 64}),
+              nullptr);
+    EXPECT_EQ(simt::timed_convolutions(), timed);
+  }
+  simt::set_device_memory(before);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "pfc"));
 }
 
 TEST_F(ConvolutionAlgorithms, ThatAreFastButNotDeterministicAreNotTaken) {

@@ -151,6 +151,26 @@ TEST_P(Convolution, OfDepthwiseAgreesWithFloat64) {
   }
 }
 
+TEST_P(Convolution, OfOddDepthwiseAgreesWithFloat64) {
+  struct Odd {
+    int kernel, stride, pad;
+    std::int64_t h, w, channels;
+  };
+  for (const Odd& o : {Odd{3, 1, 0, 5, 8, 16}, Odd{3, 1, 2, 4, 3, 8}, Odd{3, 3, 1, 11, 7, 24},
+                       Odd{3, 2, 0, 6, 9, 5}, Odd{5, 1, 2, 9, 6, 16}, Odd{5, 2, 1, 8, 11, 264},
+                       Odd{7, 1, 3, 9, 9, 8}, Odd{7, 2, 3, 10, 12, 3}, Odd{3, 1, 3, 3, 4, 8}}) {
+    agrees_with_float64({.batch = 2,
+                         .in_h = o.h,
+                         .in_w = o.w,
+                         .in_c = o.channels,
+                         .out_c = o.channels,
+                         .kernel = o.kernel,
+                         .stride = o.stride,
+                         .pad = o.pad,
+                         .groups = o.channels});
+  }
+}
+
 TEST_P(Convolution, OfWholeImageDepthwiseAgreesWithFloat64) {
   agrees_with_float64(
       {.batch = 3, .in_h = 7, .in_w = 7, .in_c = 128, .out_c = 128, .kernel = 7, .groups = 128});

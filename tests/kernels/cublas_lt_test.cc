@@ -37,18 +37,23 @@ class CublasLtProduct : public testing::Test {
     return reinterpret_cast<float*>(buffer.data()) + first;
   }
 
-  // The largest error of a product of matrices that begin `first` elements into wider ones.
-  double error_from(CublasLt& cublas, std::int64_t first) {
+  // How many elements into wider matrices those of a product begin.
+  struct First {
+    std::int64_t a = 0, b = 0, c = 0;
+  };
+
+  // The largest error of such a product, over all that the wider result holds.
+  double error_from(CublasLt& cublas, const First& first) {
     upload(c_);
     cublas.multiply({.m = kM,
                      .n = kN,
                      .k = kK,
                      .transpose_b = true,
-                     .a = at(a_, first),
+                     .a = at(a_, first.a),
                      .a_stride = kWidth,
-                     .b = at(b_, first),
+                     .b = at(b_, first.b),
                      .b_stride = kWidth,
-                     .c = at(c_, first),
+                     .c = at(c_, first.c),
                      .c_stride = kWidth},
                     device_.scratch.data(), device_.compute.get());
     std::vector<float> found(host_.size());
@@ -61,10 +66,10 @@ class CublasLtProduct : public testing::Test {
       for (std::int64_t j = 0; j < kN; ++j) {
         double sum = 0;
         for (std::int64_t k = 0; k < kK; ++k) {
-          sum += static_cast<double>(host_[index(first + i * kWidth + k)]) *
-                 static_cast<double>(host_[index(first + j * kWidth + k)]);
+          sum += static_cast<double>(host_[index(first.a + i * kWidth + k)]) *
+                 static_cast<double>(host_[index(first.b + j * kWidth + k)]);
         }
-        expected[index(first + i * kWidth + j)] = sum;
+        expected[index(first.c + i * kWidth + j)] = sum;
       }
     }
     double most = 0;
@@ -85,17 +90,20 @@ class CublasLtProduct : public testing::Test {
 
 TEST_F(CublasLtProduct, OfPartsOfWiderMatricesTouchesNothingElse) {
   CublasLt cublas("GPU 0", false);
-  EXPECT_LT(error_from(cublas, 0), 1e-5);
+  EXPECT_LT(error_from(cublas, {}), 1e-5);
 }
 
 TEST_F(CublasLtProduct, ChoosesAnewForAnotherAlignment) {
   CublasLt cublas("GPU 0", false);
-  for (const std::int64_t first : {0, 1, 2, 4, 3, 8, 0}) EXPECT_LT(error_from(cublas, first), 1e-5);
+  for (const First& first : {First{0, 0, 0}, First{1, 1, 1}, First{4, 0, 0}, First{0, 1, 0},
+                             First{0, 0, 2}, First{8, 1, 4}, First{0, 0, 0}}) {
+    EXPECT_LT(error_from(cublas, first), 1e-5) << first.a << " " << first.b << " " << first.c;
+  }
 }
 
 TEST_F(CublasLtProduct, WithTf32RoundsItsInputs) {
   CublasLt cublas("GPU 0", true);
-  const double error = error_from(cublas, 0);
+  const double error = error_from(cublas, {});
   EXPECT_LT(error, 1e-2);
   EXPECT_GT(error, 1e-5);
 }
