@@ -42,13 +42,19 @@ class StepReporter {
 
   void step(std::int64_t step, const StepStats& stats, double seconds) {
     const ProcessMemory memory = process_memory();
+    // Asking takes the driver a while, and all of it is reserved before the first step.
+    if (gpu_memory_bytes_ == 0 || step % s_.job.frequent == 0) {
+      const Ops::DeviceMemory gpu = s_.ops->memory();
+      gpu_memory_bytes_ = gpu.total - gpu.free;
+    }
     const StepRecord record{.step = step,
                             .stats = stats,
                             .step_seconds = seconds,
                             .phases = s_.phase.take(),
                             .comm = s_.step_comm->counters(),
                             .resident_bytes = memory.resident_bytes,
-                            .peak_resident_bytes = memory.peak_resident_bytes};
+                            .peak_resident_bytes = memory.peak_resident_bytes,
+                            .gpu_memory_bytes = gpu_memory_bytes_};
     data_wait_ += stats.data_wait_seconds;
     for (const PhaseTimer::Sample& s : record.phases) phase_seconds_[s.phase] += s.seconds;
     if (log_) log_->step(record);
@@ -120,6 +126,7 @@ class StepReporter {
   double data_wait_ = 0;
   std::int64_t window_samples_ = 0;
   std::int64_t window_steps_ = 0;
+  std::uint64_t gpu_memory_bytes_ = 0;
 };
 
 void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {

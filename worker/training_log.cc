@@ -132,6 +132,7 @@ void TrainingLog::step(const StepRecord& r) {
       {"comm_bytes", r.comm.bytes},
       {"resident_bytes", r.resident_bytes},
       {"memory_bytes", r.peak_resident_bytes},
+      {"gpu_memory_bytes", r.gpu_memory_bytes},
       {"phases", phases}};
   metrics_ << object.dump() << std::endl;
   check_written();

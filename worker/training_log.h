@@ -48,6 +48,7 @@ struct StepRecord {
   CommCounters comm;  ///< of the training collectives since the start
   std::uint64_t resident_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;
+  std::uint64_t gpu_memory_bytes = 0;  ///< in use of rank 0's GPU, by whomever; 0 on a CPU
 };
 
 struct TrainingLogOptions {

@@ -24,7 +24,8 @@ StepRecord record(std::int64_t step) {
   return {.step = step,
           .stats = {.loss = 2.5, .lr = 0.1, .samples = 64},
           .step_seconds = 0.5,
-          .phases = {{"forward", 0.1}, {"forward", 0.2}, {"head", 0.05}}};
+          .phases = {{"forward", 0.1}, {"forward", 0.2}, {"head", 0.05}},
+          .gpu_memory_bytes = 5'000'000'000};
 }
 
 TEST(TrainingLine, IsThatOfTheReferenceLogger) {
@@ -74,6 +75,7 @@ TEST(TrainingLog, WritesOneObjectAStepWithPhasesSummed) {
   const auto object = nlohmann::json::parse(lines[1]);
   EXPECT_EQ(object["step"], 2);
   EXPECT_DOUBLE_EQ(object["samples_per_second"], 128);
+  EXPECT_EQ(object["gpu_memory_bytes"], 5'000'000'000);
   EXPECT_NEAR(object["phases"]["forward"], 0.3, 1e-12);
   EXPECT_NEAR(object["head_share"], 0.05 / object["step_seconds"].get<double>(), 1e-12);
 }
