@@ -2,7 +2,7 @@
 does it, to be measured beside pfc's head (bench_head.py).
 
     head_torch.py --classes 1000000 [--rate 0.1] [--update dense] [--samples 128] [--dimension 512]
-                  [--threads 2] [--warm-up 1] [--steps 2]
+                  [--threads 2] [--warm-up 1] [--steps 2] [--device cuda --precision fp16]
 
 Modelled on PartialFC_V2, CombinedMarginLoss and train_v2.py of arcface_torch (ArcFace, float32, SGD),
 with the same tensors and the same passes over them: the centres are one parameter; a step with
@@ -17,24 +17,27 @@ one worker, copies to a device, and the backbone. What --update chooses for samp
          for the step, and are written back after it. Less work and memory, what arcface_torch gave up.
 
 Prints one JSON object: seconds of every measured step, seconds of sampling (part of the step), first
-loss, peak resident memory in bytes.
+loss, peak resident memory in bytes; on a GPU also what the GPU has no longer free, and the peaks of
+PyTorch's allocator. `--precision` fp16 or bf16 is that of the one product, as PartialFC_V2's autocast;
+logits and centres stay in float32. Where the GPU's memory does not suffice, the object is
+{"out_of_memory": true}.
 """
 
 import argparse
 import json
 import math
-import resource
-import time
 
 import torch
 from torch.nn import functional
+
+import torch_run
 
 SCALE, MARGIN = 64.0, 0.5
 
 
 def arcface_logits(cosine, labels):
     """[N, S] scaled logits, the margin put in place and outside autograd: straight through."""
-    each = torch.arange(len(labels))
+    each = torch.arange(len(labels), device=labels.device)
     with torch.no_grad():
         cosine.arccos_()
         cosine[each, labels] += MARGIN
@@ -43,10 +46,12 @@ def arcface_logits(cosine, labels):
 
 
 class PartialFc(torch.nn.Module):
-    def __init__(self, classes, dimension, rate):
+    def __init__(self, options):
         super().__init__()
-        self.sampled = int(rate * classes)
-        self.weight = torch.nn.Parameter(torch.normal(0, 0.01, (classes, dimension)))
+        self.amp = torch_run.AMP[options.precision]
+        self.sampled = int(options.rate * options.classes)
+        weight = torch.empty(options.classes, options.dimension, device=options.device)
+        self.weight = torch.nn.Parameter(weight.normal_(0, 0.01))
 
     def sample(self, labels):
         """The step's classes, sorted, and the labels as positions among them."""
@@ -54,15 +59,18 @@ class PartialFc(torch.nn.Module):
             positive = torch.unique(labels)
             if self.sampled < len(positive):
                 return positive, torch.searchsorted(positive, labels)
-            order = torch.rand(len(self.weight))
+            order = torch.rand(len(self.weight), device=self.weight.device)
             order[positive] = 2.0
             index = torch.topk(order, self.sampled)[1].sort()[0]
             return index, torch.searchsorted(index, labels)
 
-    @staticmethod
-    def loss(embeddings, weight, labels):
-        cosine = functional.linear(functional.normalize(embeddings), functional.normalize(weight))
-        return functional.cross_entropy(arcface_logits(cosine.clamp(-1, 1), labels), labels)
+    def loss(self, embeddings, weight, labels):
+        with torch.autocast(weight.device.type, dtype=self.amp or torch.bfloat16,
+                            enabled=self.amp is not None):
+            cosine = functional.linear(functional.normalize(embeddings),
+                                       functional.normalize(weight))
+        cosine = cosine.float().clamp(-1, 1)
+        return functional.cross_entropy(arcface_logits(cosine, labels), labels)
 
 
 def sgd(parameter):
@@ -73,7 +81,8 @@ class FullStep:
     """Every class takes part."""
 
     def __init__(self, module):
-        self.module, self.optimizer, self.sample_seconds = module, sgd(module.weight), []
+        self.module, self.optimizer = module, sgd(module.weight)
+        self.sampling = torch_run.Stopwatch(module.weight.device)  # marks: begin, end, begin, ...
 
     def __call__(self, embeddings, labels):
         weight, labels = self.active(labels)
@@ -91,9 +100,9 @@ class DenseStep(FullStep):
     """Rows are selected under autograd; gradient and optimizer are those of the whole table."""
 
     def active(self, labels):
-        begin = time.perf_counter()
+        self.sampling.mark()
         index, labels = self.module.sample(labels)
-        self.sample_seconds.append(time.perf_counter() - begin)
+        self.sampling.mark()
         return self.module.weight[index], labels
 
 
@@ -105,9 +114,9 @@ class RowsStep(FullStep):
         self.momentum = torch.zeros_like(module.weight)
 
     def __call__(self, embeddings, labels):
-        begin = time.perf_counter()
+        self.sampling.mark()
         index, labels = self.module.sample(labels)
-        self.sample_seconds.append(time.perf_counter() - begin)
+        self.sampling.mark()
         table = self.module.weight.data
         rows = torch.nn.Parameter(table[index])
         optimizer = sgd(rows)
@@ -121,10 +130,29 @@ class RowsStep(FullStep):
 
 
 def make_step(options):
-    module = PartialFc(options.classes, options.dimension, options.rate)
+    module = PartialFc(options)
+    module.loss = torch_run.compiled(module.loss, options)
     if options.rate >= 1:
         return FullStep(module)
     return {"dense": DenseStep, "rows": RowsStep}[options.update](module)
+
+
+def measure(options, device):
+    step, watch, losses = make_step(options), torch_run.Stopwatch(device), []
+    for _ in range(options.warm_up + options.steps):
+        embeddings = torch.randn(options.samples, options.dimension, device=device,
+                                 requires_grad=True)
+        labels = torch.randint(options.classes, (options.samples,), device=device)
+        watch.mark()
+        losses.append(step(embeddings, labels))
+        watch.mark()
+        assert math.isfinite(losses[-1]) and embeddings.grad is not None
+    return {
+        "seconds": watch.seconds()[::2][options.warm_up:],
+        "sample_seconds": step.sampling.seconds()[::2][options.warm_up:],
+        "loss": losses[0],
+        **torch_run.peak_memory(device),
+    }
 
 
 def main():
@@ -134,27 +162,20 @@ def main():
     parser.add_argument("--classes", type=int, required=True)
     parser.add_argument("--rate", type=float, default=1.0)
     parser.add_argument("--update", choices=("dense", "rows"), default="dense")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", choices=torch_run.AMP, default="fp32")
     parser.add_argument("--warm-up", type=int, default=1)
     parser.add_argument("--steps", type=int, default=2)
+    torch_run.add_arguments(parser)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    device = torch_run.start(options)
     torch.manual_seed(1)
-    step = make_step(options)
-    seconds, losses = [], []
-    for _ in range(options.warm_up + options.steps):
-        embeddings = torch.randn(options.samples, options.dimension, requires_grad=True)
-        labels = torch.randint(options.classes, (options.samples,))
-        begin = time.perf_counter()
-        losses.append(step(embeddings, labels))
-        seconds.append(time.perf_counter() - begin)
-        assert math.isfinite(losses[-1]) and embeddings.grad is not None
-    print(json.dumps({
-        "seconds": seconds[options.warm_up:],
-        "sample_seconds": step.sample_seconds[options.warm_up:],
-        "loss": losses[0],
-        "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-    }))
+    try:
+        result = measure(options, device)
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        result = {"out_of_memory": True}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

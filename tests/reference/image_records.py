@@ -1,12 +1,20 @@
-"""Writes a training set in InsightFace's RecordIO layout with numpy alone: PNG images, which keep
-every pixel, so that two programs that read the set see the same numbers.
+"""Training sets in InsightFace's RecordIO layout.
+
+Writes them with numpy alone: PNG images, which keep every pixel, so that two programs that read the
+set see the same numbers. Reads those of others too, for which it needs Pillow.
 """
 
+import concurrent.futures
+import io
 import pathlib
 import struct
+import sys
 import zlib
 
+import numpy as np
+
 MAGIC = 0xCED7230A
+HEADER = struct.Struct("<IfQQ")  # flag, label, id, id2; then `flag` float32 labels
 
 
 def png(image):
@@ -50,3 +58,54 @@ def write(folder, images, labels):
             offset += rec.write(record(payload))
     _, height, width, _ = images.shape
     (folder / "property").write_text(f"{classes},{height},{width}\n")
+
+
+def payload_at(data, offset):
+    """Of the record there. Parts of a split one are joined by the magic word that split it."""
+    payload, part = b"", 1
+    while part in (1, 2):
+        magic, length = struct.unpack_from("<II", data, offset)
+        assert magic == MAGIC, f"no record at {offset}"
+        part, length = length >> 29, length & (1 << 29) - 1
+        joint = struct.pack("<I", MAGIC) if part in (2, 3) else b""
+        payload += joint + data[offset + 8:offset + 8 + length]
+        offset += 8 + (length + 3) // 4 * 4
+    return payload
+
+
+def decode(image):
+    """Bytes of a JPEG or PNG file -> RGB uint8 [H, W, 3]."""
+    from PIL import Image  # here: who only writes does not need it
+    return np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
+
+
+def decode_all(images):
+    """Bytes of n images of one size -> uint8 [n, H, W, 3]."""
+    try:
+        import PIL  # noqa: F401
+    except ModuleNotFoundError:
+        sys.exit(f"{sys.executable} has no Pillow, which decodes the images: install it (python3-pil)")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return np.stack(list(pool.map(decode, images)))
+
+
+def read(folder):
+    """uint8 [n, H, W, 3] and int64 [n] of train.rec, in the order of train.idx; where record 0 says
+    which records are images (InsightFace's own sets), only those."""
+    folder = pathlib.Path(folder)
+    data = (folder / "train.rec").read_bytes()
+    lines = (line.split() for line in (folder / "train.idx").read_text().splitlines())
+    offsets = {int(key): int(offset) for key, offset in lines}
+    first = payload_at(data, offsets[0]) if 0 in offsets else b""
+    if first and HEADER.unpack_from(first)[0] == 2:
+        end = int(struct.unpack_from("<f", first, HEADER.size)[0])
+        offsets = {key: offset for key, offset in offsets.items() if 0 < key < end}
+    images, labels = [], []
+    for offset in offsets.values():
+        payload = payload_at(data, offset)
+        flag, label, _, _ = HEADER.unpack_from(payload)
+        if flag > 0:
+            label, = struct.unpack_from("<f", payload, HEADER.size)
+        images.append(payload[HEADER.size + 4 * flag:])
+        labels.append(int(label))
+    return decode_all(images), np.asarray(labels, dtype=np.int64)

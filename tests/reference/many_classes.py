@@ -2,6 +2,7 @@
 
     many_classes.py --bin build/cpu/bin --folder build/many-classes [--classes 10000000] [--rate 0.01]
                     [--centre-precision bf16] [--workers 2] [--steps 5] [--checkpoint]
+                    [--device cuda --precision bf16]
 
 The images are a few drawn faces; each of their identities becomes one of the classes, spread evenly
 over all, so that every worker owns some. The other classes are never a label: negatives, as most are
@@ -42,8 +43,9 @@ def payloads(path):
 
 def spread_labels(source, target, classes):
     """The images of a set whose labels are 0, 1, 2, ... with labels 0 .. classes - 1 apart from each
-    other. Without record 0: every record is an image. Float32 labels are exact up to 2^24."""
-    assert classes <= 2**24
+    other. Without record 0: every record is an image. Labels are float32, which has every integer up
+    to 2^24 and every even one up to 2^25."""
+    assert classes <= 2**25
     known, height, width = map(int, (source / "property").read_text().split(","))
     target.mkdir(parents=True, exist_ok=True)
     offset, key = 0, 0
@@ -53,6 +55,8 @@ def spread_labels(source, target, classes):
             if flag != 0:  # not an image
                 continue
             spread = int(label) * (classes - 1) // max(1, known - 1)
+            if classes > 2**24:
+                spread -= spread % 2
             idx.write(f"{key}\t{offset}\n")
             offset += rec.write(record(HEADER.pack(0, spread, key, 0) + payload[HEADER.size:]))
             key += 1
@@ -135,6 +139,7 @@ def train(options, data):
     metrics.unlink(missing_ok=True)
     job = {**JOB, "rec": str(data), "output": str(output), "embedding_size": 512,
            "batch_size": options.batch, "sample_rate": options.rate, "lr": 0.01, "frequent": 1,
+           "device": options.device, "precision": options.precision,
            "centre_precision": options.centre_precision, "num_epoch": 1000,
            "max_steps": options.steps if options.checkpoint else 1_000_000}
     path = options.folder / "job.json"
@@ -171,6 +176,8 @@ def report(options, watch, steps):
     print(f"\nPeak resident memory of the workers: {each} GB, {sum(watch.workers.values()):.2f} GB "
           f"together; most in use on the machine: {watch.machine:.2f} GB. Median of the steps after "
           f"the first: {statistics.median(s['step_seconds'] for s in steps[1:]):.3f} s.")
+    if options.device == "cuda":
+        print(f"\nIn use of rank 0's GPU: {steps[-1]['gpu_memory_bytes'] / 2**30:.2f} GiB.")
 
 
 def main():
@@ -184,6 +191,8 @@ def main():
     parser.add_argument("--batch", type=int, default=32, help="of each worker")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--checkpoint", action="store_true")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", default="fp32")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     report(options, *train(options, make_set(options)))

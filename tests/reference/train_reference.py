@@ -1,12 +1,19 @@
 """The reference trainer: one process of PyTorch that does what pfc-worker does alone, step by step.
 
     train_reference.py --job job.json --input input.safetensors [--metrics metrics.jsonl]
+                       [--data FOLDER] [--val NAME.bin ...]
+                       [--device cuda] [--precision fp16] [--layout nchw] [--compile MODE]
 
 The input file holds `images` U8 [n, 112, 112, 3], `labels` I64 [n], `centres` F32 [C, D] and the
-backbone's state dict under its own names. Images are taken in the order of the file, without
-shuffling or flipping. The job file is pfc's; a key that this trainer does not follow is refused.
-Every step gives one JSON object with pfc's names: step, loss, lr, step_seconds, samples_per_second,
-memory_bytes (the process's peak).
+backbone's state dict under its own names; with --data, images and labels are those of a folder in
+RecordIO layout. The order of shuffled images and the flips are this trainer's own, drawn from the
+job's seed. The job file is pfc's; a key that this trainer does not follow is refused. Every step gives
+one JSON object with pfc's names: step, loss, lr, step_seconds, samples_per_second, memory_bytes (the
+process's peak) and on a GPU gpu_memory_bytes; then every verification set one: val_target, accuracy.
+
+On a GPU images lie there as bytes from the start, and nothing waits for a step's loss, both in the
+reference's favour. `--precision` is that of autocast (bf16, fp16 with a GradScaler); weights, loss and
+optimizer are float32.
 
 Semantics: ArcFace, CosFace and combined margins with the exact gradient; every class takes part; the
 loss is the mean over the batch; the backbone's gradient is clipped, the centres' is not; SGD with
@@ -16,40 +23,49 @@ momentum and weight decay on everything trainable; polynomial learning rate afte
 import argparse
 import json
 import math
-import resource
+import pathlib
 import sys
-import time
 
 import torch
 from torch.nn import functional
 
+import image_records
 import safetensors_io
+import torch_run
+import verification
 from backbone_reference import make_backbone, normalised
 
 # What pfc takes for a key that the job leaves out (docs/configuration.md).
 DEFAULTS = {
     "network": "r50", "embedding_size": 512, "margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0,
     "batch_size": 128, "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "clip_norm": 5.0,
-    "num_epoch": 20, "max_steps": 0, "warmup_epoch": 0,
+    "num_epoch": 20, "max_steps": 0, "warmup_epoch": 0, "shuffle": True, "augment": True,
+    "seed": 2048,
 }
 # Keys that this trainer can do in one way only, and keys that do not change the arithmetic.
 FIXED = {
     "margin_gradient": "exact", "interclass_filtering_threshold": 0, "sample_rate": 1,
-    "precision": "fp32", "optimizer": "sgd", "lr_schedule": "polynomial", "dropout": 0,
-    "shuffle": False, "augment": False, "gradient_acc": 1, "resume": False, "device": "cpu",
+    "optimizer": "sgd", "lr_schedule": "polynomial", "dropout": 0, "gradient_acc": 1,
+    "resume": False,
 }
 IGNORED = {"rec", "output", "init_from", "frequent", "verbose", "val_targets", "num_workers",
-           "save_every_steps", "save_every_seconds", "keep_checkpoints", "seed", "sync_bn",
-           "num_classes", "num_image"}
+           "save_every_steps", "save_every_seconds", "keep_checkpoints", "sync_bn", "num_classes",
+           "num_image", "cuda_graphs"}
+# Keys that the command line says in this trainer's own words.
+HERE = {"precision": "fp32", "device": "cpu", "tf32": False}
 
 
-def read_job(path):
+def read_job(path, here):
+    """`here`: what the command line says of the keys of HERE."""
     with open(path, encoding="utf-8") as file:
         given = json.load(file)
     for key, value in given.items():
+        if key in HERE and here["device"] == "cpu" and value != HERE[key]:
+            sys.exit(f"{path}: {key}: on a CPU the reference knows {HERE[key]!r} only, "
+                     f"found {value!r}")
         if key in FIXED and value != FIXED[key]:
             sys.exit(f"{path}: {key}: the reference knows {FIXED[key]!r} only, found {value!r}")
-        if key not in FIXED and key not in DEFAULTS and key not in IGNORED:
+        if not any(key in known for known in (FIXED, DEFAULTS, IGNORED, HERE)):
             sys.exit(f"{path}: {key}: the reference does not follow this key")
     return {**DEFAULTS, **given}
 
@@ -65,7 +81,7 @@ def learning_rate(job, step, steps_per_epoch, total):
 def margin_loss(embeddings, labels, centres, job):
     m1, m2, m3 = job["margin_list"]
     cosine = functional.linear(functional.normalize(embeddings), functional.normalize(centres))
-    cosine = cosine.clamp(-1, 1)
+    cosine = cosine.to(centres.dtype).clamp(-1, 1)  # of what autocast has rounded
     target = cosine.gather(1, labels[:, None])
     # Inside (-1, 1) this is the exact gradient; at the ends acos has none, and tests stay away.
     with_margin = torch.cos(m1 * torch.acos(target) + m2) - m3
@@ -73,64 +89,147 @@ def margin_loss(embeddings, labels, centres, job):
     return functional.cross_entropy(logits, labels)
 
 
-class Trainer:
-    def __init__(self, job, tensors, dtype):
+class Model(torch.nn.Module):
+    """Backbone and class centres; the loss of a batch."""
+
+    def __init__(self, job, tensors, arguments):
+        super().__init__()
         self.job = job
-        self.dtype = dtype
-        self.images = torch.from_numpy(tensors.pop("images"))
-        self.labels = torch.from_numpy(tensors.pop("labels"))
-        self.centres = torch.nn.Parameter(torch.from_numpy(tensors.pop("centres")).to(dtype))
+        self.dtype = torch.float64 if arguments.double else torch.float32
+        self.layout = (torch.contiguous_format if arguments.layout == "nchw"
+                       else torch.channels_last)
+        centres = torch.from_numpy(tensors.pop("centres"))
+        self.centres = torch.nn.Parameter(centres.to(arguments.device, self.dtype))
         self.backbone = make_backbone(job["network"], job["embedding_size"])
         self.backbone.load_state_dict(
             {name: torch.from_numpy(value) for name, value in tensors.items()})
-        self.backbone = self.backbone.to(dtype).to(memory_format=torch.channels_last).train()
-        self.trainable = [p for p in self.backbone.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.SGD(self.trainable + [self.centres], lr=job["lr"],
+        self.backbone = self.backbone.to(arguments.device, self.dtype)
+        self.backbone = self.backbone.to(memory_format=self.layout).train()
+
+    def input(self, images):
+        """uint8 [B, H, W, 3] -> what the backbone takes."""
+        return normalised(images).to(self.dtype).contiguous(memory_format=self.layout)
+
+    def forward(self, images, labels):
+        return margin_loss(self.backbone(self.input(images)), labels, self.centres, self.job)
+
+
+class Trainer:
+    def __init__(self, job, tensors, arguments):
+        self.job = job
+        self.device = torch_run.start(arguments)
+        self.images = torch.from_numpy(tensors.pop("images")).to(self.device)
+        self.labels = torch.from_numpy(tensors.pop("labels")).to(self.device)
+        self.amp = torch_run.AMP[arguments.precision]
+        self.scaler = torch.cuda.amp.GradScaler() if arguments.precision == "fp16" else None
+        self.model = Model(job, tensors, arguments)
+        self.loss = torch_run.compiled(self.model, arguments)
+        self.trainable = [p for p in self.model.backbone.parameters() if p.requires_grad]
+        fused = {"fused": True} if arguments.compile and arguments.device == "cuda" else {}
+        self.optimizer = torch.optim.SGD(self.trainable + [self.model.centres], lr=job["lr"],
                                          momentum=job["momentum"],
-                                         weight_decay=job["weight_decay"])
+                                         weight_decay=job["weight_decay"], **fused)
         self.steps_per_epoch = len(self.images) // job["batch_size"]
         self.total = math.floor(self.steps_per_epoch * job["num_epoch"])
         self.last = min(self.total, job["max_steps"] or self.total)
+        self.random = torch.Generator().manual_seed(job["seed"])
+        self.order = torch.arange(len(self.images), device=self.device)
+
+    def batch(self, step):
+        """uint8 [B, H, W, 3], int64 [B]."""
+        number = (step - 1) % self.steps_per_epoch
+        if number == 0 and self.job["shuffle"]:
+            order = torch.randperm(len(self.images), generator=self.random)
+            self.order = order.to(self.device)
+        size = self.job["batch_size"]
+        chosen = self.order[number * size:(number + 1) * size]
+        images = self.images[chosen]
+        if self.job["augment"]:
+            flip = (torch.rand(size, generator=self.random) < 0.5).to(self.device)
+            images = torch.where(flip[:, None, None, None], images.flip(2), images)
+        return images, self.labels[chosen]
 
     def step(self, step):
-        """One optimizer step, counted from 1; returns (loss, learning rate)."""
-        batch = self.job["batch_size"]
-        first = (step - 1) % self.steps_per_epoch * batch
-        x = normalised(self.images[first:first + batch])
-        x = x.to(self.dtype).contiguous(memory_format=torch.channels_last)
+        """One optimizer step, counted from 1; returns (loss, on the device, and learning rate)."""
+        images, labels = self.batch(step)
         rate = learning_rate(self.job, step, self.steps_per_epoch, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        loss = margin_loss(self.backbone(x), self.labels[first:first + batch], self.centres,
-                           self.job)
+        with self.autocast():
+            loss = self.loss(images, labels)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        (self.scaler.scale(loss) if self.scaler else loss).backward()
+        if self.scaler:
+            self.scaler.unscale_(self.optimizer)
         if self.job["clip_norm"] > 0:
             torch.nn.utils.clip_grad_norm_(self.trainable, self.job["clip_norm"])
-        self.optimizer.step()
-        return loss.item(), rate
+        if self.scaler:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
+        return loss.detach(), rate
+
+    def autocast(self):
+        return torch.autocast(self.device.type, dtype=self.amp or torch.bfloat16,
+                              enabled=self.amp is not None)
+
+    def embed(self, images):
+        """uint8 [n, H, W, 3], numpy -> float32 [n, D], numpy, of the images and their mirror images."""
+        self.model.backbone.eval()
+        parts = []
+        with torch.no_grad(), self.autocast():
+            for part in torch.from_numpy(images).split(256):
+                part = part.to(self.device)
+                parts.append(sum(self.model.backbone(self.model.input(x)).float()
+                                 for x in (part, part.flip(2))).cpu())
+        self.model.backbone.train()
+        return torch.cat(parts).numpy()
 
 
-def main():
+def train(trainer):
+    """All steps, as pfc writes them, at the end: no step waits for the loss of another."""
+    watch, done = torch_run.Stopwatch(trainer.device), []
+    watch.mark()
+    for step in range(1, trainer.last + 1):
+        loss, rate = trainer.step(step)
+        done.append((loss.clone(), rate))  # a compiled step may reuse the loss's memory
+        watch.mark()
+    memory = torch_run.peak_memory(trainer.device)
+    for step, (seconds, (loss, rate)) in enumerate(zip(watch.seconds(), done), start=1):
+        yield {"step": step, "loss": loss.item(), "lr": rate, "step_seconds": seconds,
+               "samples_per_second": trainer.job["batch_size"] / seconds, **memory}
+
+
+def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--job", required=True)
     parser.add_argument("--input", required=True)
+    parser.add_argument("--data", type=pathlib.Path, help="folder with train.rec and train.idx")
+    parser.add_argument("--val", type=pathlib.Path, nargs="*", default=[], metavar="NAME.bin",
+                        help="verification sets, judged at the end")
     parser.add_argument("--metrics", default="-", help="JSON lines; - for stdout")
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--double", action="store_true", help="float64: who is right?")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    trainer = Trainer(read_job(arguments.job), safetensors_io.load(arguments.input),
-                      torch.float64 if arguments.double else torch.float32)
+    parser.add_argument("--precision", choices=torch_run.AMP, default="fp32")
+    parser.add_argument("--layout", choices=("channels_last", "nchw"), default="channels_last")
+    torch_run.add_arguments(parser)
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse()
+    job = read_job(arguments.job, vars(arguments))
+    tensors = safetensors_io.load(arguments.input)
+    if arguments.data:
+        tensors["images"], tensors["labels"] = image_records.read(arguments.data)
+    trainer = Trainer(job, tensors, arguments)
     out = sys.stdout if arguments.metrics == "-" else open(arguments.metrics, "w", encoding="utf-8")
-    for step in range(1, trainer.last + 1):
-        start = time.perf_counter()
-        loss, rate = trainer.step(step)
-        seconds = time.perf_counter() - start
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"step": step, "loss": loss, "lr": rate, "step_seconds": seconds,
-                          "samples_per_second": trainer.job["batch_size"] / seconds,
-                          "memory_bytes": peak}), file=out, flush=True)
+    for entry in train(trainer):
+        print(json.dumps(entry), file=out)
+    for path in arguments.val:
+        images, same = verification.read(path)
+        right = verification.accuracy(trainer.embed(images), same)
+        print(json.dumps({"val_target": path.stem, "accuracy": right}), file=out, flush=True)
 
 
 if __name__ == "__main__":

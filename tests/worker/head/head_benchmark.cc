@@ -1,12 +1,13 @@
-// head_benchmark --classes C [--rate R] [--workers W] [--threads T] ...
+// head_benchmark --classes C [--rate R] [--workers W] [--threads T] [--device cuda] ...
 //
 // Head steps over random embeddings and labels, timed: what one training step asks of the head,
 // with the collectives around it. Workers are threads of this process that talk over Gloo on
-// loopback;
-// --threads is each one's compute threads. The classes of a step are sampled before it and timed
-// apart, as in training, where that happens beside the forward pass. Prints one JSON object:
-// seconds and sample_seconds of every measured step, the first step's loss, rank 0's active classes
-// and collectives of a step, and the peak resident memory of the process.
+// loopback, or with --device cuda have a GPU each and talk over NCCL; --threads is each one's
+// compute threads on a CPU. The classes of a step are sampled before it and timed apart, as in
+// training, where that happens beside the forward pass; embeddings lie on the device before it.
+// Prints one JSON object: seconds and sample_seconds of every measured step, the first step's loss,
+// rank 0's active classes and collectives of a step, the peak resident memory of the process, and
+// what is not free of rank 0's GPU after the last step (0 on a CPU).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -36,7 +37,7 @@ struct Options {
   std::int64_t steps = 5;
   int workers = 1;
   int threads = 2;
-  nlohmann::json job = nlohmann::json::object();  // keys of a job file
+  nlohmann::json job = {{"device", "cpu"}};  // keys of a job file
 };
 
 struct Measurements {
@@ -44,6 +45,7 @@ struct Measurements {
   double first_loss = 0;
   std::int64_t active = 0;  // of the last step, as are the collectives
   CommCounters comm;
+  std::size_t gpu_memory = 0;
 };
 
 double seconds_since(TimePoint begin) {
@@ -78,12 +80,19 @@ class Worker {
   Worker(const Options& options, const JobConfig& job, KeyValueStore& store, int rank)
       : options_(options),
         dimension_(job.embedding_size),
-        ops_(make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = options.threads})),
-        comm_(
-            make_host_comm({.membership = {.rank = rank, .world_size = options.workers}}, &store)),
-        head_(make_head(*ops_, *comm_, head_options(job))),
-        all_embeddings_(static_cast<std::size_t>(options.samples * dimension_)),
-        d_embeddings_(all_embeddings_.size() / static_cast<std::size_t>(options.workers)) {}
+        own_(options.samples / options.workers),
+        ops_(make_ops({.choice = job.device,
+                       .index = rank,
+                       .cpu_threads = options.threads,
+                       .precision = job.precision,
+                       .tf32 = job.tf32})),
+        comms_(make_device_comms(
+            *ops_, {.membership = {.rank = rank, .world_size = options.workers}}, &store)),
+        comm_(*comms_.step),
+        head_(make_head(*ops_, comm_, head_options(job))),
+        embeddings_(ops_->allocate(bytes(own_))),
+        all_embeddings_(ops_->allocate(bytes(options.samples))),
+        d_embeddings_(ops_->allocate(bytes(own_))) {}
 
   Measurements run() {
     Input input(options_, dimension_);
@@ -95,6 +104,8 @@ class Worker {
       m.seconds.push_back(times.step);
       m.sample_seconds.push_back(times.sampling);
     }
+    const Ops::DeviceMemory gpu = ops_->memory();
+    m.gpu_memory = gpu.total - gpu.free;
     return m;
   }
 
@@ -107,37 +118,46 @@ class Worker {
     const TimePoint sampling = Clock::now();
     const ActiveCentres active = head_->sample(input.labels(), step);
     StepTimes times{.sampling = seconds_since(sampling)};
-    const std::int64_t own = options_.samples / options_.workers;
-    const Tensor embeddings(input.embeddings() + own * dimension_ * comm_->rank(),
-                            {own, dimension_});
-    const Tensor all(all_embeddings_.data(), {options_.samples, dimension_});
-    comm_->barrier();
-    const CommCounters before = comm_->counters();
+    const Tensor embeddings(embeddings_->data(), DType::kFloat32, {own_, dimension_});
+    const Tensor all(all_embeddings_->data(), DType::kFloat32, {options_.samples, dimension_});
+    const Tensor d_embeddings(d_embeddings_->data(), DType::kFloat32, {own_, dimension_});
+    ops_->copy_to_device(embeddings, input.embeddings() + own_ * dimension_ * comm_.rank());
+    ops_->synchronize();
+    comm_.barrier();
+    const CommCounters before = comm_.counters();
 
     const TimePoint begin = Clock::now();
-    comm_->all_gather(embeddings, all);
+    comm_.all_gather(embeddings, all);
     const HeadResult result = head_->run({.all_embeddings = all,
                                           .all_labels = input.labels(),
                                           .active = active,
                                           .lr = 0.1,
                                           .update = step});
-    comm_->reduce_scatter_sum(result.d_embeddings, Tensor(d_embeddings_.data(), {own, dimension_}));
+    comm_.reduce_scatter_sum(result.d_embeddings, d_embeddings);
+    ops_->synchronize();
     times.step = seconds_since(begin);
 
     if (step == 1) m.first_loss = result.loss;
     m.active = static_cast<std::int64_t>(active.classes.size());
-    m.comm = {.calls = comm_->counters().calls - before.calls,
-              .bytes = comm_->counters().bytes - before.bytes};
+    m.comm = {.calls = comm_.counters().calls - before.calls,
+              .bytes = comm_.counters().bytes - before.bytes};
     return times;
+  }
+
+  [[nodiscard]] std::size_t bytes(std::int64_t rows) const {
+    return static_cast<std::size_t>(rows * dimension_) * sizeof(float);
   }
 
   const Options& options_;
   const std::int64_t dimension_;
+  const std::int64_t own_;  // samples of this worker
   std::unique_ptr<Ops> ops_;
-  std::unique_ptr<Comm> comm_;
+  DeviceComms comms_;
+  Comm& comm_;
   std::unique_ptr<Head> head_;
-  std::vector<float> all_embeddings_;  // [N, D]
-  std::vector<float> d_embeddings_;    // [N / W, D]
+  std::unique_ptr<Buffer> embeddings_;      // [N / W, D]
+  std::unique_ptr<Buffer> all_embeddings_;  // [N, D]
+  std::unique_ptr<Buffer> d_embeddings_;    // [N / W, D]
 };
 
 Measurements measure(const Options& options) {
@@ -169,6 +189,7 @@ Options parse(CLI::App& app, int argc, char** argv) {
   };
   key("--dimension", "embedding_size", std::int64_t{});
   key("--rate", "sample_rate", double{});
+  key("--device", "device", std::string());
   key("--precision", "precision", std::string());
   key("--centre-precision", "centre_precision", std::string());
   key("--logits-memory", "logits_memory", double{});
@@ -185,14 +206,14 @@ int main(int argc, char** argv) {
   try {
     const pfc::Options options = pfc::parse(app, argc, argv);
     const pfc::Measurements m = pfc::measure(options);
-    const nlohmann::ordered_json object{
-        {"seconds", m.seconds},
-        {"sample_seconds", m.sample_seconds},
-        {"loss", m.first_loss},
-        {"active_classes", m.active},
-        {"comm_calls", m.comm.calls},
-        {"comm_bytes", m.comm.bytes},
-        {"memory_bytes", pfc::process_memory().peak_resident_bytes}};
+    const nlohmann::ordered_json object{{"seconds", m.seconds},
+                                        {"sample_seconds", m.sample_seconds},
+                                        {"loss", m.first_loss},
+                                        {"active_classes", m.active},
+                                        {"comm_calls", m.comm.calls},
+                                        {"comm_bytes", m.comm.bytes},
+                                        {"memory_bytes", pfc::process_memory().peak_resident_bytes},
+                                        {"gpu_memory_bytes", m.gpu_memory}};
     std::printf("%s\n", object.dump().c_str());
     return 0;
   } catch (const CLI::ParseError& error) {

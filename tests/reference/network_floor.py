@@ -1,0 +1,31 @@
+"""What a training step of a backbone cannot do without, by a count over its layers.
+
+FLOPs: every product of a convolution or linear layer three times, for its output, its input's gradient
+and its weights' gradient. Bytes: the input and the output of each of these products once, in 16 bits;
+batch norm, PReLU and the residual sums are counted as fused into them, weights as nothing.
+"""
+
+import torch
+
+from backbone_reference import make_backbone
+
+VALUE_BYTES = 2
+
+
+def floor(network, embedding_size=512):
+    """FLOPs and bytes of one sample."""
+    backbone = make_backbone(network, embedding_size).eval()
+    flops, values = 0, 0
+
+    def count(module, inputs, output):
+        nonlocal flops, values
+        weights = module.weight[0].numel()  # of one output value
+        flops += 3 * 2 * output.numel() * weights
+        values += 3 * (inputs[0].numel() + output.numel())
+
+    for module in backbone.modules():
+        if isinstance(module, (torch.nn.Conv2d, torch.nn.Linear)):
+            module.register_forward_hook(count)
+    with torch.no_grad():
+        backbone(torch.zeros(1, 3, 112, 112))
+    return flops, values * VALUE_BYTES
