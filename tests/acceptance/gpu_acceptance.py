@@ -1,0 +1,123 @@
+"""Proves and measures the CUDA side on a machine with a GPU, and writes docs/benchmarks/GPU.md.
+
+    scripts/gpu_acceptance.sh [--only tests,step] [--minutes 9] [--bin FOLDER]
+
+Parts: build (the `cuda` preset), tests (every GPU test), sanitizer (compute-sanitizer on a short set),
+train (real faces of PFC_TEST_DATA/lfw112, or drawn ones, against PyTorch), step and head (benchmarks
+against PyTorch). Each consists of cases with a time limit of their own; one that fails stops no other.
+What a case came to at this commit is kept: with --minutes the run ends in time, and the same command
+goes on from there; --again does anew what is asked for.
+
+Exit code: 0 all that was asked for has passed; 1 something failed, which the last lines name; 4 nothing
+failed, but something has not run; 3 no GPU: nothing has run; 2 wrong arguments.
+"""
+
+import argparse
+import pathlib
+import sys
+import time
+
+import gpus
+import report
+import results
+from cases import BATCHES, CLASSES, NETWORKS, PARTS, ROOT, Plan
+
+FAILED, NO_GPU, NOT_ALL_RUN = 1, 3, 4
+SHORTEST = 20  # seconds: with less left no case is started
+
+
+def parts(text):
+    named = text.split(",")
+    unknown = [part for part in named if part not in PARTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(PARTS)}")
+    return named
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="gpu_acceptance.sh", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", type=parts, default=list(PARTS), metavar="PART,...")
+    parser.add_argument("--bin", type=pathlib.Path, metavar="FOLDER",
+                        help="programs that were built elsewhere; nothing is built then")
+    parser.add_argument("--python", help="with a torch that sees a GPU (default: the first of "
+                                         "python3 and /usr/bin/python3 that has one)")
+    parser.add_argument("--minutes", type=float, help="end after so many, and go on at the next call")
+    parser.add_argument("--again", action="store_true", help="repeat what has been done already")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands; needs no GPU")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "acceptance",
+                        help="folder for results and data (build/acceptance)")
+    parser.add_argument("--report", type=pathlib.Path, help="default: docs/benchmarks/GPU.md")
+    parser.add_argument("--train-network", default="r50", choices=("r18", "r50"))
+    parser.add_argument("--networks", nargs="+", default=NETWORKS, help="of step")
+    parser.add_argument("--batches", nargs="+", type=int, default=BATCHES, help="of step")
+    parser.add_argument("--classes", nargs="+", type=int, default=CLASSES, help="of head")
+    parser.add_argument("--compile", default="default",
+                        help="torch.compile's mode in step, or off; max-autotune takes minutes")
+    return parser.parse_args()
+
+
+def dry_run(options):
+    try:
+        found = gpus.find_gpus()
+    except gpus.NoGpu:
+        found = [gpus.Gpu("none", 0, "9.0")]
+    plan = Plan(found, options.work, options)
+    for part in options.only:
+        for case in plan.cases(part):
+            note = f"   # not now: {case.missing}" if case.missing else ""
+            print(f"{case.part} {case.name}: {results.shown(case.command)}{note}")
+
+
+def run_all(options, plan, store):
+    """The results of all cases of the chosen parts, those of earlier calls too."""
+    deadline = time.monotonic() + 60 * (options.minutes or 1e6)
+    done = []
+    for part in options.only:
+        for case in plan.cases(part):
+            known = None if options.again or part == "build" else store.load(case)
+            done.append(known or run_one(case, deadline - time.monotonic()))
+            store.save(done[-1])
+    return done
+
+
+def run_one(case, left):
+    """left: seconds that this call still has."""
+    if left < SHORTEST:
+        return results.Result(case.part, case.name, "not run: no time was left")
+    print(f"{case.part} {case.name} ...", flush=True)
+    result = results.run(case, left)
+    print(f"{case.part} {case.name}: {result.verdict} ({result.seconds:.0f} s)", flush=True)
+    return result
+
+
+def verdict(done):
+    for result in done:
+        if result.kind != "passed":
+            print(f"gpu_acceptance: {result.part} {result.name}: {result.verdict}", file=sys.stderr)
+    kinds = {result.kind for result in done}
+    return FAILED if "failed" in kinds else NOT_ALL_RUN if "not run" in kinds else 0
+
+
+def main():
+    options = parse()
+    if options.dry_run:
+        return dry_run(options)
+    try:
+        found = gpus.find_gpus()
+    except gpus.NoGpu as problem:
+        print(f"gpu_acceptance: no GPU: {problem}. Not run: {', '.join(options.only)}",
+              file=sys.stderr)
+        return NO_GPU
+    options.work = options.work.resolve() / found[0].slug
+    plan = Plan(found, options.work, options)
+    store = results.Store(options.work / "results")
+    done = run_all(options, plan, store)
+    page = options.report or ROOT / "docs" / "benchmarks" / f"{found[0].slug}.md"
+    report.write(page, found, plan.python, store.all())
+    print(f"written: {page}")
+    return verdict(done)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

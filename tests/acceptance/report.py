@@ -1,0 +1,80 @@
+"""The page in docs/benchmarks that says what a GPU was found to do."""
+
+import datetime
+import subprocess
+
+import gpus
+import results
+from cases import PARTS, TABLES
+
+
+def versions(python):
+    code = ("import torch; print(torch.__version__, '(CUDA', torch.version.cuda, 'cuDNN', "
+            "torch.backends.cudnn.version(), end=')')")
+    try:
+        said = subprocess.run([python, "-c", code], capture_output=True, text=True)
+    except OSError:
+        return "none"
+    return said.stdout if said.returncode == 0 else "none"
+
+
+def machine(found, python):
+    gpu = found[0]
+    rows = {"GPU": f"{len(found)} x {gpu.name}, {gpu.memory_bytes / 2**30:.1f} GiB, "
+                   f"compute capability {gpu.capability}",
+            **gpus.facts(), "PyTorch": versions(python), "commit": results.commit(),
+            "date": datetime.date.today().isoformat()}
+    return ["| | |", "|---|---|"] + [f"| {name} | {value} |" for name, value in rows.items()]
+
+
+def overview(done):
+    """One row a part: what did not run has not passed."""
+    lines = ["| part | passed | failed | not run | seconds |", "|---|---|---|---|---|"]
+    for part in PARTS:
+        own = [result for result in done if result.part == part]
+        counts = [sum(r.kind == kind for r in own) for kind in ("passed", "failed", "not run")]
+        if own:
+            lines.append(f"| {part} | {' | '.join(map(str, counts))} | "
+                         f"{sum(r.seconds for r in own):.0f} |")
+    return lines
+
+
+def merged(tables):
+    """Tables with the same two lines of header as one; other text as it is."""
+    lines, header = [], None
+    for table in tables:
+        own = table.strip().splitlines()
+        if own[:2] == header:
+            own = own[2:]
+        elif own and own[0].startswith("|"):
+            header = own[:2]
+            lines.append("")
+        else:
+            header = None
+            lines.append("")
+        lines += own
+    return lines
+
+
+def section(part, done):
+    own = [result for result in done if result.part == part]
+    if not own:
+        return []
+    lines = ["", f"## {part.capitalize()}", "", PARTS[part]]
+    lines += [f"\n**{r.name}** {r.verdict}" for r in own if r.kind != "passed"]
+    if part in TABLES:
+        lines += merged([r.table for r in own if r.table])
+    lines += ["", "| case | verdict | seconds | SM clock | command |", "|---|---|---|---|---|"]
+    lines += [f"| {r.name} | {r.kind} | {r.seconds:g} | {r.clocks} | `{r.command}` |" for r in own]
+    return lines
+
+
+def write(path, found, python, done):
+    lines = [f"# {found[0].name}", "",
+             "Written by `scripts/gpu_acceptance.sh` ([how](README.md)). What is not listed as passed "
+             "has not been shown.", ""]
+    lines += machine(found, python) + [""] + overview(done)
+    for part in PARTS:
+        lines += section(part, done)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
