@@ -1,0 +1,107 @@
+// Whole training steps of several workers on (emulated) GPUs, against the same on CPUs: the
+// session, its communicators, streams and reducer together.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <vector>
+
+#include "tests/support/face_folder.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/worker/comm/ranks.h"
+#include "worker/training_session.h"
+
+namespace pfc {
+namespace {
+
+constexpr int kWorkers = 2;
+constexpr std::int64_t kSteps = 3;
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::vector<float> weights, centres;
+};
+
+std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+  ops.copy_to_host(values.data(), tensor);
+  return values;
+}
+
+JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
+                 const std::filesystem::path& output) {
+  JobConfig job;
+  job.network = "mbf";
+  job.embedding_size = 16;
+  job.batch_size = 8;
+  job.lr = 0.001;  // small: batch norm over few rows magnifies rounding from step to step
+  job.sync_bn = true;
+  job.num_workers = 1;
+  job.max_steps = kSteps;
+  job.rec = data;
+  job.output = output;
+  job.device = device;
+  return job;
+}
+
+Trained train_one(const JobConfig& job, int rank, KeyValueStore& store) {
+  TrainingSession session(
+      job,
+      {.membership = {.rank = rank, .world_size = kWorkers, .local_rank = rank}, .store = &store});
+  Trainer trainer = session.trainer();
+  Trained trained;
+  for (std::int64_t step = 1; step <= kSteps; ++step) {
+    const StepStats stats = train_step(trainer, step);
+    trained.losses.push_back(stats.loss);
+    trained.norms.push_back(stats.gradient_norm);
+  }
+  trained.weights = on_host(*session.ops, session.backbone->weights.flat());
+  trained.centres = on_host(*session.ops, session.head->state().centres);
+  session.step_comm->throw_if_failed();
+  session.host_comm().barrier();
+  return trained;
+}
+
+/// By rank.
+std::vector<Trained> train_on(DeviceChoice device, const std::filesystem::path& data) {
+  const TemporaryFolder output;
+  MemoryStore store;
+  std::vector<Trained> all(kWorkers);
+  on_threads(kWorkers, [&](int rank) {
+    all[static_cast<std::size_t>(rank)] =
+        train_one(job_of(device, data, output.path()), rank, store);
+  });
+  return all;
+}
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double d = double{found[i]} - double{expected[i]};
+    difference += d * d;
+    size += double{expected[i]} * double{expected[i]};
+  }
+  EXPECT_LT(std::sqrt(difference / size), 1e-5);
+}
+
+TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
+  const TemporaryFolder data;
+  testing::write_insightface({.folder = data.path(), .identities = 9, .images_per_identity = 5});
+  static_cast<void>(transports());  // as many GPUs as there are workers
+  const std::vector<Trained> cpus = train_on(DeviceChoice::kCpu, data.path());
+  const std::vector<Trained> gpus = train_on(DeviceChoice::kCuda, data.path());
+  for (std::size_t rank = 0; rank < kWorkers; ++rank) {
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      EXPECT_NEAR(gpus[rank].losses[step] / cpus[rank].losses[step], 1, 1e-5);
+      EXPECT_NEAR(gpus[rank].norms[step] / cpus[rank].norms[step], 1, 1e-4);
+    }
+    expect_near(gpus[rank].weights, cpus[rank].weights);
+    expect_near(gpus[rank].centres, cpus[rank].centres);
+  }
+  EXPECT_EQ(gpus[0].weights, gpus[1].weights);
+  EXPECT_EQ(gpus[0].losses, gpus[1].losses);
+}
+
+}  // namespace
+}  // namespace pfc
