@@ -40,7 +40,7 @@ class LargeTensors : public testing::Test {
   explicit LargeTensors(int multiprocessors = 1 << 18) : many_(multiprocessors) {}
 
   simt::Multiprocessors many_;  // by default, so many blocks that each goes round a loop once
-  simt::OnlyOuterBlocks outer_{2};
+  simt::OnlyOuterBlocks outer_{8};
   std::unique_ptr<Ops> ops_ = make_cuda_ops({.activations = DType::kBFloat16});
 };
 
@@ -160,6 +160,43 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
     const auto at = static_cast<std::size_t>(c);
     EXPECT_NEAR(dz[at], sum, 1e-3f);
     EXPECT_NEAR(dz_xhat[at], squares, 1e-3f);
+  }
+}
+
+TEST_F(LargeTensors, AreConvolvedDepthwiseToTheirLastPixel) {
+  constexpr Conv2dShape kShape{.batch = 9,
+                               .in_h = 8192,
+                               .in_w = 8192,
+                               .in_c = 8,
+                               .out_c = 8,
+                               .kernel = 3,
+                               .stride = 1,
+                               .pad = 1,
+                               .groups = 8};
+  const std::int64_t elements = kShape.x_shape().elements();
+  ASSERT_GT(elements, std::int64_t{1} << 32);
+  SparseTensor x(kShape.x_shape()), w(kShape.w_shape());
+  const SparseTensor y(kShape.y_shape()), dx(kShape.x_shape());
+  for (std::int64_t i = elements - 16; i < elements; ++i) x.set(i, static_cast<float>(i % 5) + 1);
+  for (std::int64_t i = 0; i < 72; ++i) w.set(i, static_cast<float>(i % 9));
+  const std::unique_ptr<Buffer> buffer = ops_->allocate(72 * sizeof(float));
+  const Tensor dw(reinterpret_cast<float*>(buffer->data()), kShape.w_shape());
+  const std::unique_ptr<Conv2d> conv = ops_->conv2d(kShape);
+  conv->forward(x, w, y);
+  conv->backward_data(x, w, dx);
+  auto& device = dynamic_cast<CudaOps&>(*ops_).device();
+  cuda_check(
+      cudaMemsetAsync(device.scratch.data(), 0, device.scratch.bytes(), device.compute.get()),
+      "zeroing the sums of blocks that are not run");
+  conv->backward_weights(x, x, dw, false);
+  std::vector<float> weights(72);
+  ops_->copy_to_host(weights.data(), dw);
+  for (std::int64_t c = 0; c < 8; ++c) {
+    const float before = x.get(elements - 16 + c), last = x.get(elements - 8 + c);
+    EXPECT_EQ(y.get(elements - 8 + c), 3 * before + 4 * last);
+    EXPECT_EQ(dx.get(elements - 8 + c), 5 * before + 4 * last);
+    EXPECT_EQ(weights[static_cast<std::size_t>(c * 9 + 4)], before * before + last * last);
+    EXPECT_EQ(weights[static_cast<std::size_t>(c * 9 + 3)], before * last);
   }
 }
 
