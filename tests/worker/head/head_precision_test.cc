@@ -35,7 +35,7 @@ void expect_equal(const HeadOutcome<float>& got, const HeadOutcome<float>& want)
 
 std::string name_of(const ::testing::TestParamInfo<HeadDevice>& test) { return test.param.name; }
 
-class KeptLogits : public ::testing::TestWithParam<HeadDevice> {};
+class KeptLogits : public OnHeadDevice<HeadDevice> {};
 
 TEST_P(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
   HeadJob j = job(GetParam(), 3001, 3);
@@ -51,7 +51,7 @@ TEST_P(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, KeptLogits, ::testing::ValuesIn(head_devices()), name_of);
 
-class Bf16Products : public ::testing::TestWithParam<HeadDevice> {};
+class Bf16Products : public OnHeadDevice<HeadDevice> {};
 
 TEST_P(Bf16Products, StayWithinBf16OfTheReference) {
   if (GetParam().make(1)->on_host() && !cpu_has_bfloat16()) {
@@ -83,7 +83,7 @@ TEST(Bf16ProductsOfACpu, AreRefusedWithoutInstructionsForThem) {
   EXPECT_THROW(run_head(j, 1), InputError);
 }
 
-class CentresKeptAs : public ::testing::TestWithParam<std::tuple<HeadDevice, CentrePrecision>> {
+class CentresKeptAs : public OnHeadDevice<std::tuple<HeadDevice, CentrePrecision>> {
  protected:
   const HeadDevice device_ = std::get<0>(GetParam());
   const CentrePrecision precision_ = std::get<1>(GetParam());

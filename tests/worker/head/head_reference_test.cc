@@ -52,7 +52,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-class HeadAgainstReference : public ::testing::TestWithParam<Case> {
+class HeadAgainstReference : public OnHeadDevice<Case> {
  protected:
   // Without momentum or decay, momentum after one step is the centres' gradient.
   [[nodiscard]] HeadJob job(std::int64_t samples, std::int64_t classes) const {
@@ -143,7 +143,7 @@ TEST_P(HeadAgainstReference, AgreesOnLengthsFrom1em20To1ep20) {
 INSTANTIATE_TEST_SUITE_P(Margins, HeadAgainstReference, ::testing::ValuesIn(all_cases()),
                          [](const auto& test) { return test.param.name; });
 
-class HeadUpdates : public ::testing::TestWithParam<HeadDevice> {
+class HeadUpdates : public OnHeadDevice<HeadDevice> {
  protected:
   static HeadJob job(OptimizerKind optimizer, double rate, std::int64_t micro_batches,
                      std::int64_t gradient_acc) {

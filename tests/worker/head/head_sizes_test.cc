@@ -19,10 +19,10 @@ struct Sizes {
 };
 // Samples: below a pack; a tail behind 128 and behind 256 of them. Dimensions: below a pack; with
 // tails behind a pack and behind what a warp holds; more than it holds.
-constexpr Sizes kSizes[] = {{1, 3, 2},      {7, 20, 131},  {130, 33, 259},
+constexpr Sizes kSizes[] = {{1, 3, 2},     {7, 20, 131},  {130, 33, 259},
                             {261, 40, 70}, {9, 521, 300}, {5, 776, 33}};
 
-class HeadOfAnySize : public ::testing::TestWithParam<std::tuple<HeadDevice, Sizes>> {
+class HeadOfAnySize : public OnHeadDevice<std::tuple<HeadDevice, Sizes>> {
  protected:
   // Without momentum or decay, momentum after one step is the centres' gradient.
   static HeadJob job() {

@@ -1,6 +1,5 @@
 // A worker keeps to the cores that it was given: its neighbours on the host have the others.
 #include <gtest/gtest.h>
-
 #include <omp.h>
 
 #include <filesystem>

@@ -45,7 +45,7 @@ void expect_same(const HeadOutcome<float>& got, const HeadOutcome<float>& want) 
   EXPECT_LT(relative_error(got.second, want.second), 1e-5);
 }
 
-class HeadOnWorkers : public ::testing::TestWithParam<std::tuple<HeadDevice, int>> {
+class HeadOnWorkers : public OnHeadDevice<std::tuple<HeadDevice, int>> {
  protected:
   const HeadDevice device_ = std::get<0>(GetParam());
   const int workers_ = std::get<1>(GetParam());
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, HeadOnWorkers,
                                   std::to_string(std::get<1>(test.param));
                          });
 
-class HeadStep : public ::testing::TestWithParam<HeadDevice> {};
+class HeadStep : public OnHeadDevice<HeadDevice> {};
 
 TEST_P(HeadStep, RunsTheSameStepToTheSameBits) {
   const HeadOutcome<float> first = run_head(job(0.3, GetParam()), 1, 2);
