@@ -30,13 +30,14 @@ class JobTest(unittest.TestCase):
 
     IDENTITIES = 8
     IMAGES = 10
+    SIZE = 112
 
     @classmethod
     def setUpClass(cls):
         cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="pfc-e2e-"))
         cls.data = cls.shared / "data"
         made = run(BIN / "pfcctl", "data", "synth", "--identities", cls.IDENTITIES,
-                   "--images-per-identity", cls.IMAGES, "--val-identities", 6, "--val-pairs", 20,
+                   "--images-per-identity", cls.IMAGES, "--size", cls.SIZE, "--val-identities", 6, "--val-pairs", 20,
                    "--out", cls.data)
         assert made.returncode == 0, made.stderr
 

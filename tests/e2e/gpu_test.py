@@ -1,0 +1,63 @@
+"""The whole worker on an emulated GPU: the CUDA side's own sources, with threads as fibers, streams
+that run as late as they may, and the libraries' arithmetic done on the CPU (tests/support/simt)."""
+
+import math
+import os
+import pathlib
+import unittest
+
+from support import BIN, JobTest, digest, run
+
+EMULATED = pathlib.Path(os.environ["PFC_EMULATED_WORKER"])
+
+
+class EmulatedGpu(JobTest):
+    IMAGES = 6
+    SIZE = 32
+
+    def trained(self, name, program=EMULATED, **keys):
+        job = self.job(f"{name}.json", output=str(self.folder / name), val_targets=[],
+                       **{"batch_size": 8, "max_steps": 4, "num_epoch": 2, "device": "cuda", **keys})
+        done = run(program, "--config", job, env=self.environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return [m["loss"] for m in self.metrics(self.folder / name) if "loss" in m], done.stdout
+
+    def assert_close(self, found, expected, tolerance):
+        self.assertEqual(len(found), len(expected))
+        for a, b in zip(found, expected):
+            self.assertLess(abs(a - b) / b, tolerance, (found, expected))
+
+    def test_follows_the_cpu_in_every_precision(self):
+        expected, _ = self.trained("cpu", BIN / "pfc-worker", device="cpu")
+        fp32, log = self.trained("fp32")
+        self.assertIn("Emulated GPU", log)
+        self.assert_close(fp32, expected, 1e-4)
+        for precision in ("bf16", "fp16"):
+            found, log = self.trained(precision, precision=precision)
+            self.assert_close(found, expected, 3e-2)
+            self.assertEqual("Fp16 Grad Scale" in log, precision == "fp16")
+
+    def test_gives_the_same_bits_with_and_without_graphs(self):
+        keys = dict(sample_rate=0.5, gradient_acc=2, batch_size=4)
+        self.trained("graphs", **keys)
+        self.trained("plain", cuda_graphs=False, **keys)
+        self.assertEqual(digest(self.folder / "graphs/backbone.safetensors"),
+                         digest(self.folder / "plain/backbone.safetensors"))
+
+    def test_resumes_with_the_same_bits(self):
+        keys = dict(precision="fp16", sample_rate=0.5, optimizer="adamw", lr=1e-3)
+        self.trained("whole", **keys)
+        self.trained("parts", **{**keys, "max_steps": 2})
+        self.trained("parts", resume=True, **keys)
+        self.assertEqual(digest(self.folder / "whole/backbone.safetensors"),
+                         digest(self.folder / "parts/backbone.safetensors"))
+
+    def test_leaves_a_checkpoint_that_a_cpu_goes_on_from(self):
+        self.trained("gpu", max_steps=2)
+        losses, _ = self.trained("gpu", BIN / "pfc-worker", device="cpu", resume=True)
+        self.assertEqual(len(losses), 4)
+        self.assertTrue(all(map(math.isfinite, losses)))
+
+
+if __name__ == "__main__":
+    unittest.main()
