@@ -49,23 +49,13 @@ void Stream::run_until(std::uint64_t ticket) {
 
 void Stream::begin_capture() {
   const std::lock_guard lock(mutex_);
-  captured_ = std::make_shared<Graph>();
+  captured_ = std::make_unique<Graph>();
 }
 
 Graph Stream::end_capture() {
   const std::lock_guard lock(mutex_);
   if (captured_ == nullptr) throw std::logic_error("simt: the end of a capture that was not begun");
-  return std::move(*std::exchange(captured_, nullptr));
-}
-
-void Stream::join_capture(Stream& other) {
-  std::shared_ptr<Graph> graph;
-  {
-    const std::lock_guard lock(mutex_);
-    graph = captured_;
-  }
-  const std::lock_guard lock(other.mutex_);
-  other.captured_ = graph;
+  return std::move(*std::exchange(captured_, {}));
 }
 
 bool Stream::capturing() {
@@ -75,38 +65,33 @@ bool Stream::capturing() {
 
 void Event::record(const std::shared_ptr<Stream>& stream) {
   const std::lock_guard lock(mutex_);
-  stream_ = stream;
-  ticket_ = stream->ticket();
+  point_ = {stream, stream->ticket(), stream->capturing()};
+}
+
+Event::Point Event::point() {
+  const std::lock_guard lock(mutex_);
+  // A GPU has no answer for them either (cudaErrorCapturedEvent).
+  if (point_.captured) throw std::logic_error("simt: an event of a graph was asked for outside it");
+  return point_;
 }
 
 void Event::synchronize() {
-  std::shared_ptr<Stream> stream;
-  std::uint64_t ticket = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    stream = stream_;
-    ticket = ticket_;
-  }
-  if (stream) stream->run_until(ticket);
+  const Point point = this->point();
+  if (point.stream) point.stream->run_until(point.ticket);
 }
 
 bool Event::done() {
-  const std::lock_guard lock(mutex_);
-  return stream_ == nullptr || stream_->done(ticket_);
+  const Point point = this->point();
+  return point.stream == nullptr || point.stream->done(point.ticket);
 }
 
 void Event::make_wait(Stream& stream) {
-  std::shared_ptr<Stream> other;
-  std::uint64_t ticket = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    other = stream_;
-    ticket = ticket_;
+  const Point point = this->point();
+  if (point.stream == nullptr || point.stream.get() == &stream) return;
+  if (stream.capturing()) {
+    throw std::logic_error("simt: a graph waits for an event from outside it");
   }
-  if (other == nullptr || other.get() == &stream) return;
-  if (other->capturing() != stream.capturing()) return other->join_capture(stream);
-  if (other->capturing()) return;  // one graph already: in the order of its enqueueing
-  stream.enqueue([other, ticket] { other->run_until(ticket); });
+  stream.enqueue([point] { point.stream->run_until(point.ticket); });
 }
 
 }  // namespace pfc::simt

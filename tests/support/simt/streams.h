@@ -29,8 +29,6 @@ class Stream {
 
   void begin_capture();
   Graph end_capture();
-  /// Another stream's work is captured into this one's graph from now on, as after a wait for it.
-  void join_capture(Stream& other);
   [[nodiscard]] bool capturing();
 
  private:
@@ -38,7 +36,7 @@ class Stream {
   std::mutex mutex_;
   std::deque<Work> queue_;           // guarded by mutex_
   std::uint64_t enqueued_ = 0;       // guarded by mutex_
-  std::shared_ptr<Graph> captured_;  // guarded by mutex_; shared by the streams of one capture
+  std::unique_ptr<Graph> captured_;  // guarded by mutex_; null: not being captured
   std::atomic<std::uint64_t> done_ = 0;
 };
 
@@ -52,9 +50,15 @@ class Event {
   void make_wait(Stream& stream);
 
  private:
+  struct Point {
+    std::shared_ptr<Stream> stream;  // shared: a stream may go before its events
+    std::uint64_t ticket = 0;
+    bool captured = false;  // recorded while the stream was captured: a part of that graph alone
+  };
+  Point point();
+
   std::mutex mutex_;
-  std::shared_ptr<Stream> stream_;  // guarded by mutex_; shared: a stream may go before its events
-  std::uint64_t ticket_ = 0;        // guarded by mutex_
+  Point point_;  // guarded by mutex_
 };
 
 }  // namespace pfc::simt
