@@ -4,7 +4,8 @@
 //     manifest.json                        Manifest
 //     backbone.safetensors                 PyTorch's state dict
 //     backbone_optimizer.safetensors       "momentum.NAME", for AdamW also "second.NAME"
-//     centres-00001-of-00004.safetensors   rows of worker 1 of 4: "weight", "momentum", ("second")
+//     centres-00001-of-00004.safetensors   rows of worker 1 of 4: "weight", "momentum", ("second"),
+//                                          (for SGD "updated", "updates": kUpdated)
 //   OUTPUT/.step-000000020.g3.tmp/         being written in generation 3
 //     part-00001.json                      Part: what worker 1 has written
 #pragma once
@@ -31,6 +32,11 @@ inline constexpr const char* kSecondPrefix = "second.";
 inline constexpr const char* kWeight = "weight";
 inline constexpr const char* kMomentum = "momentum";
 inline constexpr const char* kSecond = "second";
+/// I32 [rows]: a row is as it was after this many of the updates; the others it has yet to catch up
+/// with (kernels/math/missed_updates.h). Missing, as in AdamW's and in older files: up to date.
+inline constexpr const char* kUpdated = "updated";
+/// F32 [updates, 3]: learning rate, momentum and weight decay of every update so far, in order.
+inline constexpr const char* kUpdates = "updates";
 
 std::string folder_name(std::int64_t step);
 /// The step of a checkpoint folder's name; nullopt for any other name.

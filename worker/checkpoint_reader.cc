@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -151,7 +152,64 @@ void load_rows(Ops& ops, const Overlap& overlap, const std::string& name, const 
   }
 }
 
-void load_centres(const std::vector<Overlap>& overlaps, const TrainingState& state) {
+/// The updates behind the rows of a file; none in one without.
+std::vector<SgdOptions> read_updates(const SafetensorsFile& file) {
+  if (!file.tensors().contains(format::kUpdates)) return {};
+  const SafetensorsFile::Tensor& stored = file.at(format::kUpdates);
+  const bool fits = stored.dtype == "F32" && stored.shape.size() == 2 && stored.shape[1] == 3 &&
+                    stored.shape[0] <= std::numeric_limits<std::int32_t>::max();
+  if (!fits) {
+    throw InputError(file.path().string() + ": updates is not as expected, F32 [updates, 3]");
+  }
+  std::vector<SgdOptions> updates(static_cast<std::size_t>(stored.shape[0]));
+  std::memcpy(updates.data(), stored.bytes.data(), stored.bytes.size());
+  return updates;
+}
+
+/// What the rows of a file have seen of `count` updates.
+std::vector<std::int32_t> read_updated(const Overlap& overlap, std::size_t count) {
+  std::vector<std::int32_t> updated(static_cast<std::size_t>(overlap.file_rows.size()));
+  if (count == 0) return updated;
+  const SafetensorsFile::Tensor& stored = overlap.file.at(format::kUpdated);
+  const bool fits =
+      stored.dtype == "I32" && stored.shape == std::vector<std::int64_t>{overlap.file_rows.size()};
+  if (fits) std::memcpy(updated.data(), stored.bytes.data(), stored.bytes.size());
+  const auto seen = [count](std::int32_t u) {
+    return u >= 0 && static_cast<std::size_t>(u) <= count;
+  };
+  if (fits && std::ranges::all_of(updated, seen)) return updated;
+  throw InputError(overlap.file.path().string() + ": updated is not as expected, I32 [" +
+                   std::to_string(overlap.file_rows.size()) + "] of numbers from 0 to " +
+                   std::to_string(count));
+}
+
+/// What this worker's rows have seen.
+struct SeenUpdates {
+  std::vector<SgdOptions> updates;
+  std::vector<std::int32_t> updated;  // [shard]
+};
+
+SeenUpdates read_history(const std::vector<Overlap>& overlaps, RowRange shard) {
+  SeenUpdates seen;
+  seen.updated.resize(static_cast<std::size_t>(shard.size()));
+  for (const Overlap& overlap : overlaps) {
+    std::vector<SgdOptions> updates = read_updates(overlap.file);
+    if (&overlap != &overlaps.front() && updates.size() != seen.updates.size()) {
+      throw InputError(overlap.file.path().string() + ": has " + std::to_string(updates.size()) +
+                       " updates, " + overlaps.front().file.path().string() + " has " +
+                       std::to_string(seen.updates.size()));
+    }
+    seen.updates = std::move(updates);
+    const std::vector<std::int32_t> updated = read_updated(overlap, seen.updates.size());
+    const auto* const first = updated.data() + (overlap.rows.begin - overlap.file_rows.begin);
+    std::copy_n(first, overlap.rows.size(),
+                seen.updated.data() + (overlap.rows.begin - shard.begin));
+  }
+  return seen;
+}
+
+void load_centres(const std::vector<Overlap>& overlaps, const SeenUpdates& seen,
+                  const TrainingState& state) {
   const Head::State head = state.head.state();
   const std::int64_t first = state.head.shard().begin;
   for (const Overlap& overlap : overlaps) {
@@ -159,6 +217,8 @@ void load_centres(const std::vector<Overlap>& overlaps, const TrainingState& sta
     load_rows(state.ops, overlap, format::kMomentum, head.momentum, first);
     if (head.second) load_rows(state.ops, overlap, format::kSecond, head.second, first);
   }
+  std::ranges::copy(seen.updated, head.updated.begin());
+  head.history->restore(seen.updates);
   state.head.state_changed();
 }
 
@@ -190,6 +250,7 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const Traini
   const SafetensorsFile backbone = open_verified(folder, manifest, format::kBackbone);
   const SafetensorsFile optimizer = open_verified(folder, manifest, format::kBackboneOptimizer);
   const std::vector<Overlap> overlaps = open_overlaps(folder, manifest, state.head.shard());
+  const SeenUpdates seen = read_history(overlaps, state.head.shard());
 
   import_state_dict(state.ops, state.backbone, backbone);
   const Arena& weights = state.backbone.weights;
@@ -197,7 +258,7 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const Traini
   if (const Tensor second = state.optimizer.second()) {
     import_flat(state.ops, weights, second, optimizer, format::kSecondPrefix);
   }
-  load_centres(overlaps, state);
+  load_centres(overlaps, seen, state);
   state.loss_scale.restore(manifest.identity.loss_scale);
   return info_of(folder, manifest.identity);
 }

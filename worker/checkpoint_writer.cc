@@ -63,6 +63,31 @@ void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tens
   file.add(std::move(copy));
 }
 
+/// Of host memory.
+void add_values(FileContent& file, const std::string& name, const std::string& dtype,
+                std::vector<std::int64_t> shape, std::span<const std::byte> bytes,
+                CheckpointMode mode) {
+  if (mode == CheckpointMode::kInPlace) {
+    file.entries.push_back({name, dtype, std::move(shape), bytes});
+  } else {
+    file.add(HostTensor{.name = name,
+                        .dtype = dtype,
+                        .shape = std::move(shape),
+                        .bytes = {bytes.begin(), bytes.end()}});
+  }
+}
+
+/// Which updates each row has seen; AdamW has none that a row could miss.
+void add_history(FileContent& file, const Head::State& head, CheckpointMode mode) {
+  static_assert(sizeof(SgdOptions) == 3 * sizeof(float));
+  const std::span<const SgdOptions> updates = head.history->updates();
+  if (updates.empty()) return;
+  add_values(file, format::kUpdated, "I32", {static_cast<std::int64_t>(head.updated.size())},
+             std::as_bytes(head.updated), mode);
+  add_values(file, format::kUpdates, "F32", {static_cast<std::int64_t>(updates.size()), 3},
+             std::as_bytes(updates), mode);
+}
+
 FileContent centres_file(const TrainingState& state, const Membership& me, CheckpointMode mode) {
   const Head::State head = state.head.state();
   const RowRange rows = state.head.shard();
@@ -72,6 +97,7 @@ FileContent centres_file(const TrainingState& state, const Membership& me, Check
   add_tensor(file, state.ops, format::kWeight, head.centres, mode);
   add_tensor(file, state.ops, format::kMomentum, head.momentum, mode);
   if (head.second) add_tensor(file, state.ops, format::kSecond, head.second, mode);
+  add_history(file, head, mode);
   return file;
 }
 

@@ -129,7 +129,7 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   list.add("centres' momentum", m.momentum,
            (adamw ? "AdamW's first moment, " : "") + table(m.momentum));
   list.add("centres' second moment", m.second, "AdamW's, " + table(m.second));
-  list.add("inverse norms and active rows", m.inverse_norms + m.active,
+  list.add("inverse norms and active rows", m.inverse_norms + (p.gpu ? 0 : m.updated) + m.active,
            fmt::format("sample_rate {:g}", p.job.sample_rate));
   list.add("kept logits", m.logits, fmt::format("logits_memory {:g}", p.job.logits_memory));
   list.add("centres' summed gradients", m.gradients,
@@ -220,8 +220,8 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
   PartList list;
   add_head(p, head, list);
   add_backbone(p, backbone, list);
-  const std::uint64_t copy =
-      head.centres + head.momentum + head.second + b.weights + b.state + optimizer_bytes(p, b);
+  const std::uint64_t copy = head.centres + head.momentum + head.second + head.updated + b.weights +
+                             b.state + optimizer_bytes(p, b);
   if (p.gpu) return gpu_plan(p, sizes, std::move(list), copy, available);
   list.add("communication", communication(p, sizes), counted(p.world_size, "worker"));
   list.add("input batches", input_batches(p, sizes),

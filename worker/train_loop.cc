@@ -181,7 +181,13 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
     if (s.job.verbose > 0 && step % s.job.verbose == 0) evaluate_all(s, step, reporter);
   }
 
-  if (s.first_step <= last) s.phase("checkpoint", [&] { s.checkpoints->finish(last); });
+  if (s.first_step <= last) {
+    s.phase("checkpoint", [&] {
+      // No step of this schedule will follow: the checkpoint holds the centres as they are now.
+      if (last == s.plan.total_steps) s.head->settle_all();
+      s.checkpoints->finish(last);
+    });
+  }
   evaluate_all(s, std::max(last, s.first_step - 1), reporter);  // resumed beyond it: nothing to do
   if (s.membership.rank == 0) write_model(s);
   reporter.end();

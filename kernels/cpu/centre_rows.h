@@ -12,23 +12,50 @@ namespace pfc {
 
 /// An Update in the terms of kernels/math/optimizer.h.
 struct UpdateRule {
-  UpdateRule(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update)
+  UpdateRule(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update,
+             const UpdateHistory& history)
       : optimizer(o.optimizer),
         number(update.number),
+        updated(o.optimizer == OptimizerKind::kSgd ? history.count() + 1 : 0),
         sgd{.lr = static_cast<float>(update.lr),
             .momentum = static_cast<float>(o.momentum),
             .weight_decay = static_cast<float>(o.weight_decay)},
         adamw(adamw_options(update.lr, o.weight_decay, update.number)) {}
   OptimizerKind optimizer;
   std::int64_t number;
+  std::int32_t updated;  ///< what a row has seen after it
   SgdOptions sgd;
   AdamWOptions adamw;
 };
 
-/// The gradient of a centre's direction: gradient [D] without its part `along` the centre.
+/// A row as a step needs it: the centre after the updates that it has missed; null: none.
+struct ActiveRow {
+  std::int64_t c;  ///< global
+  const CatchUp* missed;
+};
+
+/// Some of a step's active rows, sorted by class; see CatchUpPlan.
+struct ActiveRows {
+  std::span<const std::int64_t> classes;
+  std::span<const std::uint32_t> index;
+  std::span<const CatchUp> table;
+
+  [[nodiscard]] std::size_t size() const { return classes.size(); }
+  [[nodiscard]] ActiveRow operator[](std::size_t i) const {
+    return {.c = classes[i], .missed = index[i] == 0 ? nullptr : &table[index[i]]};
+  }
+  [[nodiscard]] ActiveRows part(std::int64_t begin, std::int64_t size) const {
+    const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(size);
+    return {classes.subspan(first, count), index.subspan(first, count), table};
+  }
+};
+
+/// The gradient of a centre's direction: gradient [D] without its part `along` the centre, of which
+/// inverse_norm is that of the row as the step needs it.
 struct CentreGradient {
   const float* gradient;
   float along;
+  float inverse_norm;
 };
 
 /// Thread-safe for different rows; classes are global. The table is borrowed.
@@ -38,7 +65,6 @@ class CentreRows {
   CentreRows(const CentreTable& table, std::uint64_t seed, const VectorKernels& kernels);
 
   [[nodiscard]] std::int64_t dimension() const { return dimension_; }
-  [[nodiscard]] float inverse_norm(std::int64_t c) const { return inverse_norm_[c - first_]; }
 
   /// A thread's own memory.
   struct Scratch {
@@ -49,32 +75,36 @@ class CentreRows {
   /// Everything that calls with this scratch will need, for tiles of `classes` rows of `type`.
   void allocate(Scratch& scratch, DType type, std::int64_t classes) const;
 
-  /// Rows of the sorted `classes` as `type`, one behind the other; in the table itself where they
-  /// lie so, else in scratch. With `padded`, zeros follow up to that many rows.
-  const void* gather(std::span<const std::int64_t> classes, DType type, std::int64_t padded,
-                     Scratch& scratch) const;
+  /// The rows as `type`, one behind the other; in the table itself where they lie so, else in
+  /// scratch. With `padded`, zeros follow up to that many rows. Sets inverse_norms [rows].
+  const void* gather(const ActiveRows& rows, DType type, std::int64_t padded, Scratch& scratch,
+                     float* inverse_norms) const;
   /// One row as float32: the table's own, or a copy in scratch.row.
-  const float* row(std::int64_t c, Scratch& scratch) const;
+  const float* row(const ActiveRow& row, Scratch& scratch) const;
 
-  /// Asks for what move() will read and gather() did not: rows lie anywhere in a table of
-  /// gigabytes, where no hardware prefetcher follows.
-  void prefetch_state(std::int64_t c) const;
-  void move(std::int64_t c, const CentreGradient& g, const UpdateRule& rule) const;
+  /// Asks for what move() will read: rows lie anywhere in a table of gigabytes, where no hardware
+  /// prefetcher follows.
+  void prefetch_state(const ActiveRow& row) const;
+  void move(const ActiveRow& row, const CentreGradient& g, const UpdateRule& rule) const;
   /// sum [D] += the gradient across the centre.
-  void add_gradient(std::int64_t c, const CentreGradient& g, float* sum) const;
+  void add_gradient(const ActiveRow& row, const CentreGradient& g, float* sum) const;
+  /// The row after `count` updates, in the table.
+  void settle(const ActiveRow& row, std::int32_t count) const;
   void compute_inverse_norm(std::int64_t c) const;
 
  private:
   void copy_row(const std::byte* from, DType type, std::int64_t place, Scratch& scratch) const;
+  float catch_up_row(const ActiveRow& row, float* floats, BFloat16* halves) const;
   [[nodiscard]] std::byte* address(const Tensor& t, std::int64_t c) const;
-  [[nodiscard]] CentreRow describe(std::int64_t c, const CentreGradient& g) const;
-  void set_inverse_norm(std::int64_t c, double squares) const;
+  [[nodiscard]] CentreRow describe(const ActiveRow& row, const CentreGradient& g) const;
+  void prefetch_row(const ActiveRow& row) const;
 
   const CentreTable table_;
   const VectorKernels& kernels_;
   const std::uint64_t seed_;
   const std::int64_t first_, dimension_;
   float* const inverse_norm_;
+  std::int32_t* const updated_;
   CentrePrecision precision_ = CentrePrecision::kFp32;
 };
 

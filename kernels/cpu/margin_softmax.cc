@@ -32,6 +32,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
         products_(options.bf16_products ? make_bfloat16_tile_products()
                                         : make_float_tile_products()),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
+    check(table.history != nullptr, "margin softmax: the table has a history of updates");
     for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
   }
 
@@ -51,10 +52,12 @@ class CpuMarginSoftmax : public MarginSoftmax {
                            const Tensor& gradients, std::span<const std::int64_t> slots) override;
   void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
               const Tensor& gradients, const Update& update) override;
-  void settle(std::span<const std::int64_t>) override {}  // no row misses an update yet
+  void settle(std::span<const std::int64_t> classes) override;
 
  private:
   void prepare(const Batch& batch);
+  [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
+  void record(const UpdateRule& rule);
   void check_products() const;
   void set_factors(double gradient_scale);
   void plan_kept_tiles();
@@ -71,6 +74,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
   const CentreRows rows_;
   const std::unique_ptr<TileProducts> products_;
   MarginStep step_;
+  CatchUpPlan missed_;                     // of step_'s rows, or of those being moved or settled
   std::vector<MarginTileWorker> workers_;  // one a thread
   AlignedMemory kept_;                     // [threads, kept_tiles_, tile, N]
   std::int64_t kept_tiles_ = 0;            // a thread's first tiles, whose products are kept
@@ -98,10 +102,20 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
   ops_.normalise_rows(x, Tensor(unit_.data(), {n, d}), Tensor(inverse_norm_.data(), {n}));
   products_->set_embeddings(unit_.data(), n, d, threads_.count());
   step_.batch = batch;
+  step_.active = catch_up(batch.classes);
   step_.samples = n;
   step_.angles = angles_.data();
   for (MarginTileWorker& worker : workers_) worker.allocate(step_);
   plan_kept_tiles();
+}
+
+ActiveRows CpuMarginSoftmax::catch_up(std::span<const std::int64_t> classes) {
+  missed_.make(*table_.history, table_.updated, table_.first_class, classes);
+  return {.classes = classes, .index = missed_.index(), .table = missed_.table()};
+}
+
+void CpuMarginSoftmax::record(const UpdateRule& rule) {
+  if (rule.optimizer == OptimizerKind::kSgd) table_.history->add(rule.sgd);
 }
 
 // As many tiles as the budget allows. The sampled part differs from step to step, so memory grows
@@ -230,14 +244,14 @@ void CpuMarginSoftmax::backward_tiles(const Tensor& d_embeddings, const Sink& si
 void CpuMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,
                                 const Update& update) {
   set_factors(gradient_scale);
-  const UpdateRule rule(options_, update);
+  const UpdateRule rule(options_, update, *table_.history);
   backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient) {
     constexpr std::size_t kAhead = 4;
-    const std::span<const std::int64_t> classes = step_.batch.classes;
     const auto k = static_cast<std::size_t>(i);
-    if (k + kAhead < classes.size()) rows_.prefetch_state(classes[k + kAhead]);
-    rows_.move(classes[k], gradient, rule);
+    if (k + kAhead < step_.active.size()) rows_.prefetch_state(step_.active[k + kAhead]);
+    rows_.move(step_.active[k], gradient, rule);
   });
+  record(rule);
 }
 
 void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
@@ -247,8 +261,7 @@ void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& 
   set_factors(gradient_scale);
   backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient) {
     const auto k = static_cast<std::size_t>(i);
-    rows_.add_gradient(step_.batch.classes[k], gradient,
-                       gradients.f32() + slots[k] * rows_.dimension());
+    rows_.add_gradient(step_.active[k], gradient, gradients.f32() + slots[k] * rows_.dimension());
   });
 }
 
@@ -256,13 +269,25 @@ void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
                               std::span<const std::int64_t> slots, const Tensor& gradients,
                               const Update& update) {
   const auto count = static_cast<std::int64_t>(classes.size());
-  const UpdateRule rule(options_, update);
+  const UpdateRule rule(options_, update, *table_.history);
+  const ActiveRows rows = catch_up(classes);
   threads_.each_part([&](int part) {
     const Range range = part_of(count, part, threads_.count());
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const auto k = static_cast<std::size_t>(i);
       const float* sum = gradients.f32() + slots[k] * rows_.dimension();
-      rows_.move(classes[k], {.gradient = sum, .along = 0}, rule);
+      rows_.move(rows[k], {.gradient = sum, .along = 0, .inverse_norm = 0}, rule);
+    }
+  });
+  record(rule);
+}
+
+void CpuMarginSoftmax::settle(std::span<const std::int64_t> classes) {
+  const ActiveRows rows = catch_up(classes);
+  const auto count = static_cast<std::int64_t>(classes.size());
+  threads_.each_range(count, 1, count * rows_.dimension(), [&](Range range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      rows_.settle(rows[static_cast<std::size_t>(i)], table_.history->count());
     }
   });
 }

@@ -45,12 +45,16 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
 }
 
 void MarginTileWorker::gather(const MarginStep& step, const ClassTile& tile) {
-  const auto classes = step.batch.classes.subspan(static_cast<std::size_t>(tile.begin),
-                                                  static_cast<std::size_t>(tile.size()));
-  rows_ = step.rows.gather(classes, step.products.row_type(), kTileClasses, scratch_);
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    inverse_norms_[i] = step.rows.inverse_norm(classes[i]);
+  rows_ = step.rows.gather(step.active.part(tile.begin, tile.size()), step.products.row_type(),
+                           kTileClasses, scratch_, inverse_norms_.data());
+}
+
+const float* MarginTileWorker::float_row(const MarginStep& step, const ClassTile& tile,
+                                         const Positive& p) {
+  if (step.products.row_type() == DType::kFloat32) {
+    return static_cast<const float*>(rows_) + (p.index - tile.begin) * step.rows.dimension();
   }
+  return step.rows.row(step.active[static_cast<std::size_t>(p.index)], scratch_);
 }
 
 void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
@@ -59,10 +63,9 @@ void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
   failed_ |= !step.products.forward(part_, rows_, tile.size(), products);
   for (std::size_t k = 0; k < tile.positives.size(); ++k) {
     const Positive& p = tile.positives[k];
-    const std::int64_t c = step.batch.classes[static_cast<std::size_t>(p.index)];
     const std::int64_t d = step.rows.dimension();
     step.angles[tile.first_positive + static_cast<std::int64_t>(k)] =
-        angle_between(step.batch.embeddings.f32() + p.sample * d, step.rows.row(c, scratch_), d);
+        angle_between(step.batch.embeddings.f32() + p.sample * d, float_row(step, tile, p), d);
   }
   const MarginTile t = describe(step, tile);
   float* const logits = products_.data();
@@ -110,9 +113,8 @@ void MarginTileWorker::add_target_gradients(const MarginStep& step, const ClassT
     const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
     const double factor = step.target_factor[p.sample] *
                           margin_slope(step.options.margin, step.options.margin_gradient, angle);
-    const std::int64_t c = step.batch.classes[static_cast<std::size_t>(p.index)];
     const float* x = step.batch.embeddings.f32() + p.sample * d;
-    const float* w = step.rows.row(c, scratch_);
+    const float* w = float_row(step, tile, p);
     float* dx = d_unit_.data() + p.sample * d;
     float* dw = gradients_.data() + (p.index - tile.begin) * d;
     for (std::int64_t i = 0; i < d; ++i) {

@@ -19,6 +19,7 @@ struct MarginStep {
   const CentreRows& rows;
   TileProducts& products;
   MarginSoftmax::Batch batch;
+  ActiveRows active = {};
   std::int64_t samples = 0;
   Angle* angles = nullptr;  ///< [positives]
   // What combine() found, per sample; for the backward pass.
@@ -56,7 +57,7 @@ class MarginTileWorker {
   /// Of the tile's class i, until the next tile.
   [[nodiscard]] CentreGradient gradient(std::int64_t i) const {
     const auto k = static_cast<std::size_t>(i);
-    return {gradients_.data() + k * dimension_, along_[k]};
+    return {gradients_.data() + k * dimension_, along_[k], inverse_norms_[k]};
   }
   [[nodiscard]] const float* d_unit() const { return d_unit_.data(); }  ///< [N, D]
   [[nodiscard]] bool failed() const { return failed_; }  ///< oneDNN refused a product
@@ -64,6 +65,8 @@ class MarginTileWorker {
  private:
   void gather(const MarginStep& step, const ClassTile& tile);
   void add_target_gradients(const MarginStep& step, const ClassTile& tile);
+  /// The tile's row of a positive, in float32 whatever the products' operands are.
+  const float* float_row(const MarginStep& step, const ClassTile& tile, const Positive& p);
   [[nodiscard]] MarginTile describe(const MarginStep& step, const ClassTile& tile);
 
   const VectorKernels& kernels_;

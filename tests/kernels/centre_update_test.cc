@@ -58,6 +58,12 @@ class CentreUpdate
   [[nodiscard]] double across(std::size_t i) const {
     return double{gradient_[i]} - double{weight_[i]} * 4.0 * 0.25;
   }
+  [[nodiscard]] double caught_up_weight(const Numbers& w, const Numbers& v, std::size_t i) const {
+    return double{missed_.ww} * double{w[i]} + double{missed_.wv} * double{v[i]};
+  }
+  [[nodiscard]] double caught_up_momentum(const Numbers& w, const Numbers& v, std::size_t i) const {
+    return double{missed_.vw} * double{w[i]} + double{missed_.vv} * double{v[i]};
+  }
   /// `got` is `want`, up to float32 or to one of the two neighbours among the bfloat16.
   static void expect_rounded(bool half, float got, double want) {
     EXPECT_NEAR(double{got}, want, std::abs(want) * (half ? 1.0 / 128 : 1e-5) + 1e-7);
@@ -67,6 +73,7 @@ class CentreUpdate
   const CentrePrecision precision_ = std::get<1>(GetParam());
   const bool half_weight_ = precision_ == CentrePrecision::kBf16;
   const bool half_state_ = precision_ != CentrePrecision::kFp32;
+  const CatchUp missed_{.ww = 0.96f, .wv = -0.4f, .vw = 0.03f, .vv = 0.6f};
   const std::vector<float> gradient_ = random_row(0.1, 1);
   Numbers weight_{half_weight_, random_row(0.05, 2)};
   Numbers momentum_{half_state_, random_row(0.2, 3)};
@@ -89,6 +96,74 @@ TEST_P(CentreUpdate, IsAStepOfSgd) {
     stored += double{weight_[i]} * double{weight_[i]};
   }
   EXPECT_NEAR(squares, stored, 1e-5 * stored);  // of what was stored, not of what was meant
+}
+
+TEST_P(CentreUpdate, OfACentreThatMissedUpdatesCatchesUpFirst) {
+  const SgdOptions o{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.05f};
+  const Numbers w = weight_, v = momentum_;
+  CentreRow missing = row();
+  missing.missed = &missed_;
+  const double squares = kernels_.centre_sgd(precision_, o, missing);
+  double stored = 0;
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    const double now_w = caught_up_weight(w, v, i);
+    const double across = double{gradient_[i]} - now_w * 4.0 * 0.25;
+    const double want_v = 0.9 * caught_up_momentum(w, v, i) + across + 0.05 * now_w;
+    expect_rounded(half_state_, momentum_[i], want_v);
+    expect_rounded(half_weight_, weight_[i], now_w - 0.1 * want_v);
+    stored += double{weight_[i]} * double{weight_[i]};
+  }
+  EXPECT_NEAR(squares, stored, 1e-5 * stored);
+}
+
+TEST_P(CentreUpdate, SettlesACentreThatMissedUpdates) {
+  const Numbers w = weight_, v = momentum_;
+  CentreRow missing = row();
+  missing.missed = &missed_;
+  const double squares = kernels_.centre_settle(precision_, missing);
+  double stored = 0;
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    expect_rounded(half_weight_, weight_[i], caught_up_weight(w, v, i));
+    expect_rounded(half_state_, momentum_[i], caught_up_momentum(w, v, i));
+    stored += double{weight_[i]} * double{weight_[i]};
+  }
+  EXPECT_NEAR(squares, stored, 1e-5 * stored);
+}
+
+TEST_P(CentreUpdate, CopiesACentreThatMissedUpdatesAsItIsNow) {
+  for (const float length : {1.f, 1e-22f, 1e+22f}) {
+    const CatchUp missed{.ww = length * missed_.ww, .wv = length * missed_.wv};
+    std::vector<float> floats(kDimension);
+    std::vector<BFloat16> halves(kDimension);
+    CaughtUpCentre centre{.n = kDimension,
+                          .weight = weight_.data(),
+                          .momentum = momentum_.data(),
+                          .missed = missed,
+                          .floats = floats.data()};
+    const double squares = kernels_.centre_caught_up(precision_, centre);
+    centre.floats = nullptr;
+    centre.halves = halves.data();
+    EXPECT_NEAR(kernels_.centre_caught_up(precision_, centre), squares, 1e-6 * squares);
+    double want = 0;
+    for (std::size_t i = 0; i < kDimension; ++i) {
+      const double w = double{length} * caught_up_weight(weight_, momentum_, i);
+      want += w * w;
+      EXPECT_NEAR(double{floats[i]}, w, std::abs(w) * 1e-5 + 1e-7 * double{length});
+      EXPECT_EQ(halves[i], nearest_bfloat16(floats[i]));
+    }
+    EXPECT_NEAR(squares, want, 1e-5 * want);
+  }
+}
+
+TEST_P(CentreUpdate, AddsTheGradientAcrossACentreThatMissedUpdates) {
+  CentreRow missing = row();
+  missing.missed = &missed_;
+  std::vector<float> sum(kDimension, 1.f);
+  kernels_.add_centre_gradient(precision_, missing, sum.data());
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    const double now = caught_up_weight(weight_, momentum_, i);
+    EXPECT_NEAR(sum[i], 1 + double{gradient_[i]} - now * 4.0 * 0.25, 1e-6);
+  }
 }
 
 TEST_P(CentreUpdate, IsAStepOfAdamW) {

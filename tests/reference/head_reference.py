@@ -69,7 +69,7 @@ def loss_of(embeddings, centres, places, job):
 
 
 def update(centres, gradient, state, job, step):
-    """One step of torch.optim on the active rows: (centres, momentum, second)."""
+    """One step of torch.optim on the rows given: (centres, momentum, second)."""
     momentum, second = state
     parameter = torch.nn.Parameter(centres)
     parameter.grad = gradient
@@ -100,8 +100,12 @@ def head_step(tensors, job, step):
     centres = rows["centres"].clone().requires_grad_()
     loss = loss_of(embeddings, centres, places, job)
     loss.backward()
-    moved = update(rows["centres"].clone(), centres.grad, (rows["momentum"], rows["second"]), job,
-                   step)
+    gradient = centres.grad
+    if job["optimizer"] == "sgd":  # dense: momentum and decay move every row
+        gradient = torch.zeros(table["centres"].shape, dtype=torch.float64)
+        gradient[active] = centres.grad
+        rows, active = {name: torch.from_numpy(value) for name, value in table.items()}, slice(None)
+    moved = update(rows["centres"].clone(), gradient, (rows["momentum"], rows["second"]), job, step)
     for name, value in zip(("centres", "momentum", "second"), moved):
         table[name][active] = value.numpy()
     result = {"loss": np.array([loss.item()]), "d_embeddings": embeddings.grad.numpy(), **table}

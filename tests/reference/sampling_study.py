@@ -38,8 +38,9 @@ def full_softmax_loss(options, data, name, trained):
     """Of the model in the folder `trained`; see above."""
     (checkpoint,) = trained.glob("step-*")
     weights = safetensors_io.load(trained / "backbone.safetensors")
-    weights["centres"] = safetensors_io.load(
-        checkpoint / "centres-00000-of-00001.safetensors")["weight"]
+    centres = safetensors_io.load(checkpoint / "centres-00000-of-00001.safetensors")
+    assert (centres["updated"] == len(centres["updates"])).all(), "the job has not run to its end"
+    weights["centres"] = centres["weight"]
     start = options.folder / f"{name}.safetensors"
     safetensors_io.save(start, weights)
     judged = face_runs.train(options, f"{name}-judged", {

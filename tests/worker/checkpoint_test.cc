@@ -132,6 +132,64 @@ TEST_F(Checkpoint, KeepsAdamWsSecondMoments) {
   expect_loads(3, 5, adamw);
 }
 
+/// Writes a checkpoint's file of centres anew, with other numbers of what rows have seen.
+class CheckpointedUpdates : public Checkpoint {
+ protected:
+  void rewrite(std::vector<std::int32_t> updated, std::vector<float> updates) const {
+    const std::string name = "centres-00000-of-00001.safetensors";
+    const SafetensorsFile old(folder(5) / name);
+    std::vector<SafetensorsEntry> entries;
+    for (const char* tensor : {"weight", "momentum"}) {
+      const auto& t = old.at(tensor);
+      entries.push_back({.name = tensor, .dtype = t.dtype, .shape = t.shape, .bytes = t.bytes});
+    }
+    const auto add = [&](const char* tensor, const char* dtype, auto shape, const auto& values) {
+      entries.push_back({.name = tensor,
+                         .dtype = dtype,
+                         .shape = std::move(shape),
+                         .bytes = std::as_bytes(std::span(values))});
+    };
+    using Sizes = std::vector<std::int64_t>;
+    if (!updated.empty()) {
+      add("updated", "I32", Sizes{static_cast<std::int64_t>(updated.size())}, updated);
+      add("updates", "F32", Sizes{static_cast<std::int64_t>(updates.size() / 3), 3}, updates);
+    }
+    const std::filesystem::path beside = output_ / "beside";
+    const WrittenFile written = write_safetensors(beside, entries);
+    std::filesystem::rename(beside, folder(5) / name);
+    auto manifest = nlohmann::json::parse(std::ifstream(folder(5) / "manifest.json"));
+    for (auto& file : manifest["files"]) {
+      if (file["name"] == name) file["sha256"] = written.sha256, file["bytes"] = written.bytes;
+    }
+    std::ofstream(folder(5) / "manifest.json") << manifest;
+  }
+};
+
+TEST_F(CheckpointedUpdates, OfAnOlderFileAreNone) {
+  Writers all = writers(1);
+  save(all, 5);
+  rewrite({}, {});
+  SmallWorker worker(0, 1);
+  worker.fill(7);
+  load_checkpoint(folder(5), worker.state());
+  const Head::State state = worker.head.state();
+  EXPECT_EQ(state.history->count(), 0);
+  EXPECT_THAT(state.updated, ::testing::Each(0));
+}
+
+TEST_F(CheckpointedUpdates, ThatCannotBeAreRefused) {
+  Writers all = writers(1);
+  save(all, 5);
+  const std::vector<float> two(6, 0.5f);
+  rewrite(std::vector<std::int32_t>(10, 3), two);
+  EXPECT_THAT(load_error(5), AllOf(HasSubstr("centres-00000-of-00001.safetensors: updated"),
+                                   HasSubstr("[10] of numbers from 0 to 2")));
+  rewrite(std::vector<std::int32_t>(10, -1), two);
+  EXPECT_THAT(load_error(5), HasSubstr("numbers from 0 to 2"));
+  rewrite(std::vector<std::int32_t>(9, 0), two);
+  EXPECT_THAT(load_error(5), HasSubstr("I32 [10]"));
+}
+
 TEST_F(Checkpoint, HoldsTheDocumentedFiles) {
   Writers all = writers(2);
   save(all, 5);

@@ -46,6 +46,7 @@ class SmallHead : public Head {
   SmallHead(RowRange shard, std::int64_t dimension, bool has_second)
       : shard_(shard), dimension_(dimension), has_second_(has_second) {
     for (auto& values : values_) values.resize(static_cast<std::size_t>(shard.size() * dimension));
+    updated_.resize(static_cast<std::size_t>(shard.size()));
   }
   [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t>, std::int64_t) const override {
     return {};
@@ -53,10 +54,34 @@ class SmallHead : public Head {
   HeadResult run(const Step&) override { return {}; }
   [[nodiscard]] RowRange shard() const override { return shard_; }
   [[nodiscard]] State state() override {
-    return {
-        .centres = tensor(0), .momentum = tensor(1), .second = has_second_ ? tensor(2) : Tensor()};
+    return {.centres = tensor(0),
+            .momentum = tensor(1),
+            .second = has_second_ ? tensor(2) : Tensor(),
+            .updated = updated_,
+            .history = &history_};
   }
   void state_changed() override { ++changes; }
+  void settle(std::span<const std::int64_t>) override {}
+  void settle_all() override {}
+
+  /// SGD: `version` updates, of which each row has seen a number of its own.
+  void fill_history(int version) {
+    if (has_second_) return;
+    history_ = {};
+    for (int n = 1; n <= version; ++n) history_.add(update(version, n));
+    for (std::size_t i = 0; i < updated_.size(); ++i) updated_[i] = seen(version, i);
+  }
+  [[nodiscard]] int history_differences(int version) const {
+    if (has_second_ || updated_.empty()) return 0;
+    int count = std::abs(history_.count() - version);
+    for (int n = 1; count == 0 && n <= version; ++n) {
+      count +=
+          history_.updates()[static_cast<std::size_t>(n - 1)].lr == update(version, n).lr ? 0 : 1;
+    }
+    for (std::size_t i = 0; i < updated_.size(); ++i)
+      count += updated_[i] == seen(version, i) ? 0 : 1;
+    return count;
+  }
 
   int changes = 0;
 
@@ -64,9 +89,18 @@ class SmallHead : public Head {
   Tensor tensor(int i) {
     return {values_[static_cast<std::size_t>(i)].data(), Shape{shard_.size(), dimension_}};
   }
+  static SgdOptions update(int version, int n) {
+    return {.lr = place_value(version, 9, n, 0), .momentum = 0.5f, .weight_decay = 0.25f};
+  }
+  [[nodiscard]] std::int32_t seen(int version, std::size_t i) const {
+    return static_cast<std::int32_t>((shard_.begin + static_cast<std::int64_t>(i)) * 7 %
+                                     (version + 1));
+  }
   const RowRange shard_;
   const std::int64_t dimension_;
   const bool has_second_;
+  std::vector<std::int32_t> updated_;
+  UpdateHistory history_;
   std::array<std::vector<float>, 3> values_;
 };
 
@@ -127,10 +161,11 @@ struct SmallWorker {
   void fill(int version) {
     each_number(version, [](float value, float& element) { element = value; });
     backbone.batches_tracked = version;
+    head.fill_history(version);
   }
   /// How many numbers are not those of fill(version), to the bit.
   [[nodiscard]] int differences(int version) {
-    int count = backbone.batches_tracked == version ? 0 : 1;
+    int count = (backbone.batches_tracked == version ? 0 : 1) + head.history_differences(version);
     each_number(version, [&](float value, float& element) { count += value == element ? 0 : 1; });
     return count;
   }

@@ -90,7 +90,7 @@ TEST_F(MemoryPlanTest, CopiesForCheckpointsOnlyWhereTrainingGoesOnMeanwhile) {
   EXPECT_FALSE(has(plan(), "checkpoint copy"));
   EXPECT_EQ(plan().checkpoint_copy, 0u);
   planned_.job.save_every_seconds = 60;
-  const std::uint64_t tables = 2ull * 100'000 * 512 * 4;
+  const std::uint64_t tables = 100'000ull * (2 * 512 * 4 + 4);
   EXPECT_EQ(plan().part("checkpoint copy").bytes, tables + (9 + 8) * kMiB);
   EXPECT_FALSE(plan().checkpoints_in_place);
 }

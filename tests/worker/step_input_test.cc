@@ -54,6 +54,8 @@ class SamplingOnly final : public Head {
   [[nodiscard]] RowRange shard() const override { return {}; }
   State state() override { return {}; }
   void state_changed() override {}
+  void settle(std::span<const std::int64_t>) override {}
+  void settle_all() override {}
 };
 
 TEST(StepInputs, GathersEveryWorkersLabelsByRank) {

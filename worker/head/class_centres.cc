@@ -43,17 +43,20 @@ ClassCentres::ClassCentres(Ops& ops, RowRange shard, const CentreOptions& option
   const std::size_t state_bytes = numbers * size_of(state_type(options.precision));
   momentum_ = ops.allocate(state_bytes);
   if (options.optimizer == OptimizerKind::kAdamW) second_ = ops.allocate(state_bytes);
+  updated_.resize(rows);
   initialise(ops);
 }
 
-CentreTable ClassCentres::table() const {
+CentreTable ClassCentres::table() {
   const Shape shape{shard_.size(), options_.dimension};
   const DType state = state_type(options_.precision);
   return {.first_class = shard_.begin,
           .weight = {weight_->data(), weight_type(options_.precision), shape},
           .inverse_norm = {inverse_norm_->data(), DType::kFloat32, {shard_.size()}},
           .momentum = {momentum_->data(), state, shape},
-          .second = second_ ? Tensor(second_->data(), state, shape) : Tensor()};
+          .second = second_ ? Tensor(second_->data(), state, shape) : Tensor(),
+          .updated = updated_,
+          .history = &history_};
 }
 
 void ClassCentres::initialise(Ops& ops) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "common/config.h"
 #include "common/shard.h"
@@ -19,7 +20,8 @@ struct CentreOptions {
 };
 
 /// Device memory of a shard: D numbers a class each for centre and momentum, again for AdamW's
-/// second moment, and 4 bytes for the centre's inverse length.
+/// second moment, and 4 bytes for the centre's inverse length. Host memory: 4 bytes a class for the
+/// updates that its row has seen, and the history of updates.
 class ClassCentres {
  public:
   /// Centres start as 0.01 * N(0, 1) (a standard deviation of 0.01, as arcface_torch's
@@ -30,7 +32,7 @@ class ClassCentres {
 
   [[nodiscard]] RowRange shard() const { return shard_; }
   /// Views; the inverse norms are not yet computed.
-  [[nodiscard]] CentreTable table() const;
+  [[nodiscard]] CentreTable table();
 
  private:
   void initialise(Ops& ops);
@@ -39,6 +41,8 @@ class ClassCentres {
   const CentreOptions options_;
   std::unique_ptr<Buffer> weight_, inverse_norm_, momentum_;
   std::unique_ptr<Buffer> second_;  // null for SGD
+  std::vector<std::int32_t> updated_;
+  UpdateHistory history_;
 };
 
 }  // namespace pfc

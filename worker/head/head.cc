@@ -1,6 +1,8 @@
 #include "worker/head/head.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -59,10 +61,17 @@ class ShardedHead : public Head {
 
   [[nodiscard]] State state() override {
     const CentreTable t = centres_.table();
-    return {.centres = t.weight, .momentum = t.momentum, .second = t.second};
+    return {.centres = t.weight,
+            .momentum = t.momentum,
+            .second = t.second,
+            .updated = t.updated,
+            .history = t.history};
   }
 
   void state_changed() override { softmax_->compute_inverse_norms(); }
+
+  void settle(std::span<const std::int64_t> classes) override { softmax_->settle(classes); }
+  void settle_all() override;
 
  private:
   void reserve(std::int64_t samples);
@@ -117,6 +126,16 @@ void ShardedHead::backward(const Step& step) {
   softmax_->backward_accumulate(step.gradient_scale, d_embeddings, sums.gradients(), slots);
   if (step.micro_batch == options_.gradient_acc - 1) {
     softmax_->update(sums.classes(), sums.slots(), sums.gradients(), update);
+  }
+}
+
+void ShardedHead::settle_all() {
+  constexpr std::int64_t kRowsAtOnce = 65536;
+  std::vector<std::int64_t> classes;
+  for (std::int64_t begin = shard().begin; begin < shard().end; begin += kRowsAtOnce) {
+    classes.resize(static_cast<std::size_t>(std::min(kRowsAtOnce, shard().end - begin)));
+    std::iota(classes.begin(), classes.end(), begin);
+    softmax_->settle(classes);
   }
 }
 

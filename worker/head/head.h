@@ -10,6 +10,7 @@
 #include "common/config.h"
 #include "common/shard.h"
 #include "kernels/ops.h"
+#include "kernels/update_history.h"
 #include "worker/comm/comm.h"
 
 namespace pfc {
@@ -66,19 +67,28 @@ class Head {
     std::int64_t micro_batch = 0;  ///< 0 .. gradient_acc - 1; centres move after the last
     double gradient_scale = 1.0;   ///< 1 / gradient_acc: multiplies every gradient, not the loss
   };
-  /// One collective: row statistics. Updates the active centres in place; when the loss is not
+  /// One collective: row statistics. Updates the active centres in place (SGD: the others too, by
+  /// momentum and weight decay, when they are next needed); when the loss is not
   /// finite, leaves them as they are, on every worker, so that the step can be examined.
   virtual HeadResult run(const Step& step) = 0;
 
   [[nodiscard]] virtual RowRange shard() const = 0;
   /// This shard's rows, [shard().size(), D] float32 or (HeadOptions::centre_precision) bfloat16,
-  /// for checkpoints. `second` is AdamW's v, null for SGD. Views of device memory.
+  /// for checkpoints. `second` is AdamW's v, null for SGD. Views of device memory. Rows are as
+  /// after the updated-th update of the history (CentreTable); settled ones are as after the last.
   struct State {
     Tensor centres, momentum, second;
+    std::span<std::int32_t> updated;  ///< [shard().size()], host memory
+    UpdateHistory* history = nullptr;
   };
   [[nodiscard]] virtual State state() = 0;
   /// To be called after state() was written from outside (a checkpoint was loaded).
   virtual void state_changed() = 0;
+
+  /// Brings these rows (sorted) or all of them up to date, for others to read. Not between run()s
+  /// of one update. The job may go on, but not to the same bits: bringing a row up to date rounds.
+  virtual void settle(std::span<const std::int64_t> classes) = 0;
+  virtual void settle_all() = 0;
 };
 
 /// Centres start as N(0, 0.01) by the counter-based generator: a function of seed and class.

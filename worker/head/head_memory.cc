@@ -17,8 +17,11 @@ constexpr std::int64_t kDouble = sizeof(double);
 constexpr std::int64_t kIndex = sizeof(std::int64_t);
 constexpr std::int64_t kHalf = 2;  // bfloat16
 
+constexpr std::int64_t kUpdated = sizeof(std::int32_t);
+
 // The step has one set of active rows, the next one is ready, and one is in the making.
 constexpr std::int64_t kActiveSets = 3;
+constexpr std::int64_t kCatchUp = sizeof(std::uint32_t);  // of the step's: see CatchUpPlan
 
 std::int64_t active_rows(const HeadMemoryOptions& o, std::int64_t rows) {
   const double sampled = o.head.sample_rate * static_cast<double>(rows);
@@ -83,7 +86,8 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   m.momentum = bytes(table * momentum_bytes);
   m.second = adamw ? m.momentum : 0;
   m.inverse_norms = bytes(rows * kFloat);
-  m.active = bytes(kActiveSets * active * kIndex);
+  m.updated = bytes(rows * kUpdated);
+  m.active = bytes(active * (kActiveSets * kIndex + kCatchUp));
   // Every micro-batch adds the rows of its samples; the sampled ones are those of the first.
   const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * n);
   if (o.head.gradient_acc > 1) m.gradients = bytes((summed + summed / 16) * d * kFloat);

@@ -13,6 +13,7 @@ struct HeadMemory {
   std::uint64_t momentum = 0;       ///< SGD's velocity or AdamW's m
   std::uint64_t second = 0;         ///< AdamW's v
   std::uint64_t inverse_norms = 0;  ///< one number a centre
+  std::uint64_t updated = 0;    ///< one number a centre: the updates that it has seen; host memory
   std::uint64_t active = 0;     ///< indices of active rows, of all batches that are on their way
   std::uint64_t gradients = 0;  ///< of active rows, where gradient_acc is above 1
   std::uint64_t logits = 0;     ///< kept from forward to backward

@@ -53,6 +53,7 @@ class ReplayWorker {
                     .update = options.step,
                     .gradient_scale = 1.0 / static_cast<double>(options.job.gradient_acc)});
     loss_ = result.loss;
+    head_->settle_all();
     d_embeddings_.assign(input.embeddings.size(), std::numeric_limits<float>::quiet_NaN());
     if (!result.d_embeddings) return;  // the same on every worker
     ops_->copy_to_host(d_embeddings_.data(), result.d_embeddings);

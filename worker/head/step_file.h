@@ -52,7 +52,8 @@ struct HeadStepPart {
   Tensor d_embeddings;      ///< [B, D] of this worker's samples; null: not made
 };
 
-/// Needs little memory, however many rows there are. Throws StorageError.
+/// Settles the active rows in the head, so that the file holds what the step computed with. Needs
+/// little memory, however many rows there are. Throws StorageError.
 void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& head,
                           const HeadStepPart& part);
 

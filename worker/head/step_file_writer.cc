@@ -93,6 +93,7 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
                           const HeadStepPart& part) {
   const std::span<const std::int64_t> classes = part.step.active.classes;
   const std::int64_t first = head.shard().begin;
+  head.settle(classes);
   const Head::State state = head.state();
   const std::vector<float> embeddings = on_host(ops, part.step.all_embeddings);
   const std::vector<float> gradients = on_host(ops, part.d_embeddings);

@@ -18,39 +18,53 @@ template <typename V>
   }
 }
 
-template <typename Number>
-double exact_sum_of_squares(const Number* x, std::int64_t n) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const double value = static_cast<double>(load_number<float>(x + i));
-    sum += value * value;
-  }
-  return sum;
-}
-
-/// Squares in float32 where they neither overflow nor lose digits, in float64 else.
-template <typename Number>
-double safe_sum_of_squares(float sum, const Number* x, std::int64_t n) {
-  constexpr float kTiny = 1e-30f, kHuge = 1e+30f;
-  return sum > kTiny && sum < kHuge ? static_cast<double>(sum) : exact_sum_of_squares(x, n);
-}
-
-/// Calls move.template operator()<V>(i) for the row's vectors; it moves the elements from i on and
-/// returns the new weights. The sum of their squares.
-template <typename Number, typename Move>
-[[gnu::always_inline]] inline double move_row(const Number* weight, std::int64_t n,
-                                              const Move& move) {
+/// Calls of.template operator()<V>(i) for the row's vectors, which returns the elements from i on.
+/// The sum of their squares: in float32 where they neither overflow nor lose digits, in float64
+/// (from `element`, the same numbers one by one) else.
+template <typename Of, typename Element>
+[[gnu::always_inline]] inline double sum_of_row(std::int64_t n, const Of& of,
+                                                const Element& element) {
   Vector squares{};
   float rest = 0;
   for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const V w = move.template operator()<V>(i);
+    const V w = of.template operator()<V>(i);
     if constexpr (sizeof(V) == sizeof(float)) {
       rest += w * w;
     } else {
       squares += w * w;
     }
   });
-  return safe_sum_of_squares(rest + lane_sum(squares), weight, n);
+  constexpr float kTiny = 1e-30f, kHuge = 1e+30f;
+  const float sum = rest + lane_sum(squares);
+  if (sum > kTiny && sum < kHuge) return static_cast<double>(sum);
+  double exact = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double value = static_cast<double>(element(i));
+    exact += value * value;
+  }
+  return exact;
+}
+
+/// Of a row of which `move` stores and returns the elements.
+template <typename Number, typename Move>
+[[gnu::always_inline]] inline double move_row(const Number* weight, std::int64_t n,
+                                              const Move& move) {
+  return sum_of_row(n, move, [weight](std::int64_t i) { return load_number<float>(weight + i); });
+}
+
+template <typename V>
+struct Pair {
+  V w, v;
+};
+
+/// A row's elements from i on, as after the updates it has missed, if any.
+template <typename V, bool kMissed, typename Weight, typename Momentum>
+[[gnu::always_inline]] inline Pair<V> load_state(const CatchUp& missed, const Weight* weight,
+                                                 const Momentum* momentum, std::int64_t i) {
+  const V w = load_number<V>(weight + i);
+  const V v = load_number<V>(momentum + i);
+  if constexpr (!kMissed) return {w, v};
+  return {missed.ww * w + missed.wv * v, missed.vw * w + missed.vv * v};
 }
 
 /// The part of the gradient across the centre: what normalising it lets through.
@@ -59,19 +73,59 @@ template <typename V>
   return load<V>(row.gradient + i) - weight * row.inverse_norm * row.along;
 }
 
-template <typename Weight, typename Momentum>
+template <bool kMissed, typename Weight, typename Momentum>
 double sgd_row(const SgdOptions& o, const CentreRow& row) {
   auto* const weight = static_cast<Weight*>(row.weight);
   auto* const momentum = static_cast<Momentum*>(row.momentum);
+  const CatchUp missed = kMissed ? *row.missed : CatchUp();
   return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const V w = load_number<V>(weight + i);
-    const V g = across<V>(row, i, w) + o.weight_decay * w;
-    const V v = o.momentum * load_number<V>(momentum + i) + g;
+    const Pair<V> now = load_state<V, kMissed>(missed, weight, momentum, i);
+    const V g = across<V>(row, i, now.w) + o.weight_decay * now.w;
+    const V v = o.momentum * now.v + g;
     // The momentum that is kept is rounded; the step is made with the one that is not.
     const auto random = random_bits<V>(row.key, i);
     store_number<V>(momentum + i, v, random >> 16);
-    return store_number<V>(weight + i, w - o.lr * v, random);
+    return store_number<V>(weight + i, now.w - o.lr * v, random);
   });
+}
+
+template <typename Weight, typename Momentum>
+double settle_row(const CentreRow& row) {
+  auto* const weight = static_cast<Weight*>(row.weight);
+  auto* const momentum = static_cast<Momentum*>(row.momentum);
+  const CatchUp missed = *row.missed;
+  return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const Pair<V> now = load_state<V, true>(missed, weight, momentum, i);
+    const auto random = random_bits<V>(row.key, i);
+    store_number<V>(momentum + i, now.v, random >> 16);
+    return store_number<V>(weight + i, now.w, random);
+  });
+}
+
+template <typename Weight, typename Momentum>
+double caught_up_row(const CaughtUpCentre& c) {
+  const auto* const weight = static_cast<const Weight*>(c.weight);
+  const auto* const momentum = static_cast<const Momentum*>(c.momentum);
+  const CatchUp missed = c.missed;
+  const auto element = [&](std::int64_t i) {
+    return load_state<float, true>(missed, weight, momentum, i).w;
+  };
+  float* const floats = c.floats;
+  if (floats != nullptr) {
+    const auto copy = [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+      const V w = load_state<V, true>(missed, weight, momentum, i).w;
+      store<V>(floats + i, w);
+      return w;
+    };
+    return sum_of_row(c.n, copy, element);
+  }
+  BFloat16* const halves = c.halves;
+  const auto copy = [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const V w = load_state<V, true>(missed, weight, momentum, i).w;
+    store_nearest<V>(halves + i, w);
+    return w;
+  };
+  return sum_of_row(c.n, copy, element);
 }
 
 template <typename V>
@@ -106,7 +160,7 @@ double adamw_row(const AdamWOptions& o, const CentreRow& row) {
 
 /// update.operator()<Weight, Momentum>() with the types that a precision means.
 template <typename Update>
-double with_types(CentrePrecision precision, const Update& update) {
+auto with_types(CentrePrecision precision, const Update& update) {
   switch (precision) {
     case CentrePrecision::kFp32:
       return update.template operator()<float, float>();
@@ -117,10 +171,23 @@ double with_types(CentrePrecision precision, const Update& update) {
   }
 }
 
+template <bool kMissed, typename Weight, typename Momentum>
+void add_across(const CentreRow& row, float* sum) {
+  const auto* const weight = static_cast<const Weight*>(row.weight);
+  const auto* const momentum = static_cast<const Momentum*>(row.momentum);
+  const CatchUp missed = kMissed ? *row.missed : CatchUp();
+  for_each_vector(row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const V w = load_state<V, kMissed>(missed, weight, momentum, i).w;
+    store<V>(sum + i, load<V>(sum + i) + across<V>(row, i, w));
+  });
+}
+
 }  // namespace
 
 double centre_sgd(CentrePrecision precision, const SgdOptions& o, const CentreRow& row) {
-  return with_types(precision, [&]<typename W, typename M> { return sgd_row<W, M>(o, row); });
+  return with_types(precision, [&]<typename W, typename M> {
+    return row.missed != nullptr ? sgd_row<true, W, M>(o, row) : sgd_row<false, W, M>(o, row);
+  });
 }
 
 double centre_adamw(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row) {
@@ -136,17 +203,18 @@ double centre_squares(CentrePrecision precision, const void* weight, std::int64_
                                              : of(static_cast<const float*>(weight));
 }
 
+double centre_caught_up(CentrePrecision precision, const CaughtUpCentre& centre) {
+  return with_types(precision, [&]<typename W, typename M> { return caught_up_row<W, M>(centre); });
+}
+
+double centre_settle(CentrePrecision precision, const CentreRow& row) {
+  return with_types(precision, [&]<typename W, typename M> { return settle_row<W, M>(row); });
+}
+
 void add_centre_gradient(CentrePrecision precision, const CentreRow& row, float* sum) {
-  const auto add = [&](const auto* w) {
-    for_each_vector(row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-      store<V>(sum + i, load<V>(sum + i) + across<V>(row, i, load_number<V>(w + i)));
-    });
-  };
-  if (precision == CentrePrecision::kBf16) {
-    add(static_cast<const BFloat16*>(row.weight));
-  } else {
-    add(static_cast<const float*>(row.weight));
-  }
+  with_types(precision, [&]<typename W, typename M> {
+    row.missed != nullptr ? add_across<true, W, M>(row, sum) : add_across<false, W, M>(row, sum);
+  });
 }
 
 void to_float(const BFloat16* x, float* y, std::int64_t n) {

@@ -42,6 +42,8 @@ void margin_gradients(const MarginTile& t, float* products, const float* max, co
 double centre_sgd(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
 double centre_adamw(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row);
 double centre_squares(CentrePrecision precision, const void* weight, std::int64_t n);
+double centre_caught_up(CentrePrecision precision, const CaughtUpCentre& centre);
+double centre_settle(CentrePrecision precision, const CentreRow& row);
 void add_centre_gradient(CentrePrecision precision, const CentreRow& row, float* sum);
 void to_float(const BFloat16* x, float* y, std::int64_t n);
 void to_bfloat16(const float* x, BFloat16* y, std::int64_t n);

@@ -7,6 +7,7 @@
 
 #include "common/config.h"
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/missed_updates.h"
 #include "kernels/math/optimizer.h"
 #include "kernels/math/philox.h"
 
@@ -61,12 +62,24 @@ struct MarginTile {
 struct CentreRow {
   std::int64_t n;
   const float* gradient;  ///< [n], not yet projected
-  float inverse_norm;     ///< of the centre
+  float inverse_norm;     ///< of the centre, caught up
   float along;            ///< the gradient's part along the centre, which does not move it
   void* weight;
-  void* momentum;   ///< SGD's velocity or AdamW's m
-  void* second;     ///< AdamW's v
-  RoundingKey key;  ///< of what is kept as bfloat16
+  void* momentum;         ///< SGD's velocity or AdamW's m
+  void* second;           ///< AdamW's v
+  RoundingKey key;        ///< of what is kept as bfloat16
+  const CatchUp* missed;  ///< SGD's updates that it has yet to catch up with; null: none
+};
+
+/// A class centre as after the updates that it has missed, to be copied to `floats` or, rounded to
+/// the nearest, to `halves`; the other is null.
+struct CaughtUpCentre {
+  std::int64_t n;
+  const void* weight;
+  const void* momentum;
+  CatchUp missed;
+  float* floats;
+  BFloat16* halves;
 };
 
 /// Philox blocks first, first + 1, ... of random_words(seed, stream, a, .).
@@ -154,6 +167,11 @@ struct VectorKernels {
   double (*centre_sgd)(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
   double (*centre_adamw)(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row);
   double (*centre_squares)(CentrePrecision precision, const void* weight, std::int64_t n);
+  /// Returns the centre's squared length before it is rounded.
+  double (*centre_caught_up)(CentrePrecision precision, const CaughtUpCentre& centre);
+  /// Centre and momentum as after the updates missed (gradient: unused); returns the new squared
+  /// length.
+  double (*centre_settle)(CentrePrecision precision, const CentreRow& row);
   /// sum [n] += the gradient's part across the centre.
   void (*add_centre_gradient)(CentrePrecision precision, const CentreRow& row, float* sum);
   void (*to_float)(const BFloat16* x, float* y, std::int64_t n);

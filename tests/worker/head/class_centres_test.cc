@@ -13,7 +13,7 @@ namespace {
 class Centres : public ::testing::Test {
  protected:
   std::vector<float> initial(RowRange shard, std::int64_t dimension, std::uint64_t seed = 1) {
-    const ClassCentres centres(*ops_, shard, {.dimension = dimension, .seed = seed});
+    ClassCentres centres(*ops_, shard, {.dimension = dimension, .seed = seed});
     std::vector<float> host(static_cast<std::size_t>(shard.size() * dimension));
     ops_->copy_to_host(host.data(), centres.table().weight);
     return host;

@@ -41,6 +41,7 @@ class RankRun {
       std::ranges::transform(gradient, outcome.d_embeddings[i], outcome.d_embeddings[i].begin(),
                              std::plus<>());
     }
+    head_->settle_all();
     const Head::State state = head_->state();
     copy_rows(state.centres, outcome.centres);
     copy_rows(state.momentum, outcome.momentum);
@@ -60,7 +61,7 @@ class RankRun {
     return head_->run({.all_embeddings = embeddings,
                        .all_labels = batch.labels,
                        .active = active,
-                       .lr = job_.lr,
+                       .lr = job_.lr_of(update),
                        .update = update,
                        .micro_batch = i % acc,
                        .gradient_scale = 1.0 / static_cast<double>(acc)});

@@ -26,6 +26,7 @@ TEST(HeadMemory, OfTheTableIsWhatTheHeadAllocates) {
       const HeadMemory m = head_memory({.head = head, .world_size = 3, .samples = 6});
       EXPECT_EQ(m.centres + m.momentum + m.second + m.inverse_norms, ops.allocated);
       EXPECT_EQ(m.centres, 335u * 24 * 4);
+      EXPECT_EQ(m.updated, made->state().updated.size_bytes());
     });
   }
 }
@@ -77,11 +78,11 @@ TEST(HeadMemory, OfKeptLogitsIsTheirBudgetOrAllOfThem) {
 TEST(HeadMemory, OfActiveRowsGrowsWithSamplingAndSamplesUpToTheShard) {
   HeadMemoryOptions o = million();
   o.head.sample_rate = 0;
-  EXPECT_EQ(head_memory(o).active, 3u * 8 * 128);
+  EXPECT_EQ(head_memory(o).active, (3u * 8 + 4) * 128);
   o.head.sample_rate = 0.25;
-  EXPECT_EQ(head_memory(o).active, 3u * 8 * (250'000 + 128));
+  EXPECT_EQ(head_memory(o).active, (3u * 8 + 4) * (250'000 + 128));
   o.head.sample_rate = 1;
-  EXPECT_EQ(head_memory(o).active, 3u * 8 * 1'000'000);
+  EXPECT_EQ(head_memory(o).active, (3u * 8 + 4) * 1'000'000);
 }
 
 TEST(HeadMemory, OfSummedGradientsIsThereForSeveralMicroBatchesOnly) {

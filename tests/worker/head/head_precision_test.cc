@@ -98,9 +98,9 @@ TEST_P(CentresKeptAs, FollowTheFloat32CentresForManySteps) {
   for (std::size_t i = 0; i < want.losses.size(); ++i) {
     EXPECT_NEAR(got.losses[i], want.losses[i], 2e-2 * want.losses[i]) << i;
   }
-  // Every step's rounding adds up to half a last bit (2^-9) of noise; noise grows as the root of
-  // their number.
-  EXPECT_LT(relative_error(got.centres, want.centres), 2 * std::sqrt(40.0) / 512);
+  // Every step's rounding adds up to half a last bit (2^-9) of noise, and so does that of the
+  // momentum, which moves the centre for many steps; noise grows as the root of their number.
+  EXPECT_LT(relative_error(got.centres, want.centres), 3 * std::sqrt(40.0) / 512);
 }
 
 // Each step is a hundredth of a bfloat16's last bit: rounded to the nearest, no centre would move.

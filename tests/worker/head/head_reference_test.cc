@@ -179,8 +179,25 @@ class HeadUpdates : public OnHeadDevice<HeadDevice> {
   }
 };
 
-TEST_P(HeadUpdates, SgdMovesOnlyActiveCentresOverSeveralSteps) {
+TEST_P(HeadUpdates, SgdMovesEveryCentreInEveryUpdate) {
   for (const double rate : {1.0, 0.3, 0.0}) expect_agreement(job(OptimizerKind::kSgd, rate, 4, 1));
+}
+
+TEST_P(HeadUpdates, SgdMovesCentresThatWereNotActiveForManyUpdatesAtTheRatesOfThoseUpdates) {
+  constexpr int kUpdates = 12;
+  const auto expect = [](double momentum, double decay, std::int64_t gradient_acc) {
+    SCOPED_TRACE(momentum + decay + static_cast<double>(gradient_acc));
+    HeadJob j = job(OptimizerKind::kSgd, 0.1, kUpdates * gradient_acc, gradient_acc);
+    j.options.momentum = momentum;
+    j.options.weight_decay = decay;
+    for (int n = 1; n <= kUpdates; ++n) j.lrs.push_back(0.05 * (1 + std::sin(n)));
+    expect_agreement(j);
+  };
+  expect(0.9, 5e-2, 1);
+  expect(0.9, 5e-2, 2);
+  expect(0.9, 0, 1);
+  expect(0, 5e-2, 1);
+  expect(0, 0, 1);
 }
 
 TEST_P(HeadUpdates, AdamWMovesOnlyActiveCentresOverSeveralSteps) {
@@ -194,8 +211,8 @@ TEST_P(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
   }
 }
 
-TEST_P(HeadUpdates, CentresThatAreNotActiveKeepTheirBits) {
-  const HeadJob positives_only = job(OptimizerKind::kSgd, 0.0, 1, 1);
+TEST_P(HeadUpdates, AdamWLeavesCentresThatAreNotActiveTheirBits) {
+  const HeadJob positives_only = job(OptimizerKind::kAdamW, 0.0, 1, 1);
   const HeadOutcome<float> got = run_head(positives_only, 1);
   const std::vector<std::int64_t>& labels = positives_only.micro_batches[0].labels;
   for (std::int64_t c = 0; c < 500; ++c) {

@@ -85,6 +85,14 @@ TEST_P(HeadOnWorkers, EveryShardMayHoldALabelAndAlmostNothingElse) {
   expect_same(run_head(tiny, workers_), run_head(tiny, 1));
 }
 
+TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesWhereCentresMissManyUpdates) {
+  HeadJob missing = job(0.05, device_);
+  for (std::uint64_t i = 3; i < 25; ++i) {
+    missing.micro_batches.push_back(random_batch(30, kClasses, kDimension, 40 + i));
+  }
+  expect_same(run_head(missing, workers_), run_head(missing, 1));
+}
+
 TEST_P(HeadOnWorkers, NeedsOneCollectiveAStep) {
   HeadJob j = job(1.0, device_);
   run_ranks(workers_, [&](Comm& comm) {

@@ -111,10 +111,14 @@ class Reference {
 
   double length_of(std::int64_t c) const { return length(out_.centres.data() + c * d_, d_); }
 
+  // SGD moves every centre, AdamW those that have a gradient.
   void move_centres(std::int64_t update) {
-    for (const auto& [c, gradient] : gradients_) {
+    for (std::int64_t c = 0; c < o_.classes; ++c) {
+      const auto found = gradients_.find(c);
+      if (found == gradients_.end() && o_.optimizer == OptimizerKind::kAdamW) continue;
       for (std::int64_t k = 0; k < d_; ++k) {
-        move(static_cast<std::size_t>(c * d_ + k), gradient[static_cast<std::size_t>(k)], update);
+        const double g = found == gradients_.end() ? 0 : found->second[static_cast<std::size_t>(k)];
+        move(static_cast<std::size_t>(c * d_ + k), g, update);
       }
     }
     gradients_.clear();
@@ -125,22 +129,23 @@ class Reference {
     double& m = out_.momentum[i];
     if (o_.optimizer == OptimizerKind::kSgd) {
       m = o_.momentum * m + gradient + o_.weight_decay * w;
-      w -= job_.lr * m;
+      w -= job_.lr_of(update) * m;
       return;
     }
     double& v = out_.second[i];
     const auto t = static_cast<double>(update);
-    w *= 1 - job_.lr * o_.weight_decay;
+    w *= 1 - job_.lr_of(update) * o_.weight_decay;
     m = 0.9 * m + 0.1 * gradient;
     v = 0.999 * v + 0.001 * gradient * gradient;
-    w -= job_.lr * (m / (1 - std::pow(0.9, t))) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
+    w -= job_.lr_of(update) * (m / (1 - std::pow(0.9, t))) /
+         (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8);
   }
 
   const HeadJob& job_;
   const HeadOptions& o_;
   const std::int64_t d_;
   HeadOutcome<double> out_;
-  std::map<std::int64_t, std::vector<double>> gradients_;  // of the classes that will move
+  std::map<std::int64_t, std::vector<double>> gradients_;  // of the active classes
 };
 
 }  // namespace
