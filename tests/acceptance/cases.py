@@ -20,7 +20,9 @@ PARTS = {
 }
 TABLES = ("train", "step", "head")  # parts whose output is for the report
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
-OWN_KERNELS = "*Elementwise*:*Normalisation*:*Updates*:*Centre*"  # and not those of libraries
+# Tests of kernels of our own rather than of libraries.
+OWN_KERNELS = {"kernels_gpu_test": "*Elementwise*:*Normalisation*:*Updates*:*Depthwise*",
+               "head_gpu_test": "*HeadAgainstReference*:*HeadUpdates*:*Bf16Products*"}
 NETWORKS, BATCHES = ("r50", "r100", "mbf"), (128, 256, 512)
 CLASSES, RATES = (1_000_000, 4_000_000, 10_000_000), (1, 0.1)
 MANY = 29_000_000
@@ -88,7 +90,7 @@ class Programs:
 def build(gpus):
     architectures = ";".join(sorted({gpu.architecture for gpu in gpus}))
     configure = f"cmake --preset cuda -DPFC_CUDA=ON '-DPFC_CUDA_ARCHITECTURES={architectures}'"
-    make = "cmake --build --preset cuda --target programs gpu_tests head_benchmark"
+    make = "cmake --build --preset cuda --target programs gpu_tests"
     return [Case("build", "cuda", ["sh", "-c", f"{configure} && {make}"], 3600)]
 
 
@@ -104,14 +106,12 @@ def tests(programs):
 
 def sanitizer(programs):
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    missing = programs.missing("kernels_gpu_test")
-    if not pathlib.Path(tool).exists():
-        missing = "compute-sanitizer is not installed"
-    return [Case("sanitizer", name,
+    missing = "" if pathlib.Path(tool).exists() else "compute-sanitizer is not installed"
+    return [Case("sanitizer", f"{name}-{program}",
                  [tool, "--tool", name, "--error-exitcode", 9, "--target-processes", "all",
-                  programs.path("kernels_gpu_test"), "--gtest_brief=1",
-                  f"--gtest_filter={OWN_KERNELS}"], 590, missing, tests=True)
-            for name in SANITIZERS]
+                  programs.path(program), "--gtest_brief=1", f"--gtest_filter={tests_of_it}"], 590,
+                 missing or programs.missing(program), tests=True)
+            for name in SANITIZERS for program, tests_of_it in OWN_KERNELS.items()]
 
 
 def train(programs, python, work, options):
