@@ -159,10 +159,10 @@ class Convolution {
     const auto end = results.begin() + count;
     const auto best = std::find_if(results.begin(), end, [&](const Result& r) {
       return r.status == CUDNN_STATUS_SUCCESS && r.determinism == CUDNN_DETERMINISTIC &&
-             r.memory <= kMostWorkspace && math_allowed(r.mathType);
+             r.memory <= kMostWorkspace;
     });
     AlgorithmChoice fastest;
-    if (best != end) fastest = {static_cast<int>(best->algo), static_cast<int>(best->mathType)};
+    if (best != end) fastest = choice_of(*best);
     if (best != end && timed) fastest = context_.algorithms.keep(what_, fastest);
     if (best == end || !take(fastest)) {
       throw DeviceError("CUDA: cuDNN " + Cudnn::version() + " has no deterministic algorithm for " +
@@ -170,9 +170,12 @@ class Convolution {
     }
   }
 
-  // cuDNN must not round float32 to TF32 where nobody asked for it.
-  [[nodiscard]] bool math_allowed(cudnnMathType_t math) const {
-    return math_of(context_.device) != CUDNN_FMA_MATH || math == CUDNN_FMA_MATH;
+  // cuDNN may report the default for what ran without TF32; asked to run it, it would round to
+  // TF32.
+  [[nodiscard]] AlgorithmChoice choice_of(const Result& r) const {
+    const cudnnMathType_t asked = math_of(context_.device);
+    return {.algorithm = static_cast<int>(r.algo),
+            .math = static_cast<int>(asked == CUDNN_FMA_MATH ? asked : r.mathType)};
   }
 
   /// False where there is no room to time in.

@@ -117,6 +117,19 @@ TEST_F(ConvolutionAlgorithms, ThatAreFastButNotDeterministicAreNotTaken) {
   EXPECT_THAT(text, testing::HasSubstr("backward weights\t2 1\n"));
 }
 
+TEST_F(ConvolutionAlgorithms, OfFloat32AreAskedNotToRoundToTf32) {
+  for (const bool tf32 : {false, true}) {
+    const std::unique_ptr<Ops> ops =
+        make_cuda_ops({.tf32 = tf32, .cache = folder_.path() / (tf32 ? "tf32" : "pfc")});
+    EXPECT_NE(ops->conv2d({.in_h = 5, .in_w = 5, .in_c = 8, .out_c = 8}), nullptr);
+  }
+  std::ifstream file(the_file());
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string fma = std::to_string(CUDNN_FMA_MATH);
+  EXPECT_THAT(text, testing::HasSubstr("fp32, forward\t2 " + fma + "\n"));
+  EXPECT_THAT(text, testing::HasSubstr("fp32, backward weights\t2 " + fma + "\n"));
+}
+
 TEST_F(ConvolutionAlgorithms, ThatThisGpuDoesNotHaveAreReplaced) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   std::ifstream file(the_file());

@@ -169,7 +169,7 @@ cudnnStatus_t list(const Problem& p, std::size_t workspace_bytes, int requested,
                             : CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     results[i].time = static_cast<float>(i + 1);
     results[i].determinism = i == kNotDeterministic ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;
-    results[i].mathType = p.conv->math;
+    results[i].mathType = p.conv->math == CUDNN_FMA_MATH ? CUDNN_DEFAULT_MATH : p.conv->math;
     *returned = i + 1;
   }
   return CUDNN_STATUS_SUCCESS;
