@@ -12,6 +12,7 @@
 #include "common/config.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "worker/comm/network_interface.h"
 #include "worker/coordinator_client.h"
 #include "worker/train_loop.h"
 
@@ -57,10 +58,19 @@ void train_alone(const Arguments& arguments) {
   train(session, nullptr);
 }
 
+// NCCL would take the first card that it finds: one that peers cannot reach perhaps, or, for a job
+// of one host, one that listens to the whole network. A person's own choice stands.
+void keep_nccl_to_the_network_of(const std::string& own_address) {
+  const std::string interface = network_interface_of(own_address);
+  if (interface.empty()) return;
+  setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
+}
+
 // Joins a generation and trains in it.
 TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments& arguments) {
   const JoinResult joined = coordinator.join(seconds(arguments.join_timeout));
   const JobConfig job = parse_job(nlohmann::json::parse(joined.job_json), "the coordinator's job");
+  keep_nccl_to_the_network_of(joined.peer_address);
   TrainingSession session(job, {.membership = joined.membership,
                                 .store = &coordinator,
                                 .peer_address = joined.peer_address,

@@ -5,12 +5,6 @@
 #include <thread>
 
 namespace pfc {
-namespace {
-
-constexpr std::chrono::seconds kAbortPatience{30};
-
-}  // namespace
-
 std::string nccl_error_text(ncclResult_t result, ncclComm_t comm) {
   std::string text = ncclGetErrorString(result);
   const char* const last = comm == nullptr ? nullptr : ncclGetLastError(comm);
@@ -35,7 +29,7 @@ void Pause::operator()() {
   }
 }
 
-bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu) {
+bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu, std::chrono::milliseconds patience) {
   if (comms.empty()) return true;
   auto ended = std::make_shared<std::promise<void>>();
   const std::future<void> end = ended->get_future();
@@ -46,7 +40,7 @@ bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu) {
     static_cast<void>(ncclGroupEnd());
     ended->set_value();
   });
-  const bool in_time = end.wait_for(kAbortPatience) == std::future_status::ready;
+  const bool in_time = end.wait_for(patience) == std::future_status::ready;
   if (in_time) {
     thread.join();
   } else {
@@ -55,7 +49,8 @@ bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu) {
   return in_time;
 }
 
-void nccl_finish(ncclComm_t comm, int gpu, TimePoint deadline) {
+void nccl_finish(ncclComm_t comm, int gpu, std::chrono::milliseconds patience) {
+  const TimePoint deadline = Clock::now() + patience;
   ncclResult_t state = ncclCommFinalize(comm);
   for (Pause pause; state == ncclInProgress && Clock::now() < deadline; pause()) {
     state = nccl_state(comm);
@@ -63,7 +58,7 @@ void nccl_finish(ncclComm_t comm, int gpu, TimePoint deadline) {
   if (state == ncclSuccess) {
     static_cast<void>(ncclCommDestroy(comm));
   } else {
-    nccl_abort({comm}, gpu);
+    nccl_abort({comm}, gpu, patience);
   }
 }
 

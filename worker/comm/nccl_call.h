@@ -28,12 +28,12 @@ class Pause {
 };
 
 /// Aborts communicators of one worker on a GPU in one go: the memory of one can only be freed when
-/// no kernel of another still waits for peers. False when NCCL has not come back after half a
-/// minute, as it is known to do; a thread then still waits for it.
-bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu);
+/// no kernel of another still waits for peers. False when NCCL has not come back in time, as it is
+/// known to do; a thread then still waits for it.
+bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu, std::chrono::milliseconds patience);
 
 /// Ends a communicator whose collectives are all done. When the peers do not end it as well by the
-/// deadline, aborts it.
-void nccl_finish(ncclComm_t comm, int gpu, TimePoint deadline);
+/// end of the patience, aborts it.
+void nccl_finish(ncclComm_t comm, int gpu, std::chrono::milliseconds patience);
 
 }  // namespace pfc

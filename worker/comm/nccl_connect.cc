@@ -85,7 +85,7 @@ ncclComm_t Connecting::run() {
   }
   if (state == ncclSuccess) return comm;
   const CommError failure = error(nccl_error_text(state, comm));
-  if (comm != nullptr) nccl_abort({comm}, gpu_);
+  if (comm != nullptr) nccl_abort({comm}, gpu_, o_.connect_timeout);
   throw failure;
 }
 

@@ -15,7 +15,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLookEvery{20};
 constexpr milliseconds kPeersPatience{1000};        // for their reports, once something has failed
 constexpr std::chrono::seconds kCausePatience{40};  // an abort's, and the peers'
-constexpr std::chrono::seconds kFinishPatience{10};
+constexpr milliseconds kFinishPatience{10'000};
+constexpr milliseconds kAbortPatience{30'000};  // at most; less where a collective may take less
 
 std::string seconds_since(TimePoint start) {
   const std::string text =
@@ -105,7 +106,7 @@ void NcclGroup::leave(NcclLink& link) {
   if (!failure_ && idle) {
     ncclComm_t const handle = std::exchange(link.handle, nullptr);
     lock.unlock();
-    nccl_finish(handle, gpu_, Clock::now() + kFinishPatience);
+    nccl_finish(handle, gpu_, kFinishPatience);
     return;
   }
   if (!failure_) {
@@ -222,7 +223,7 @@ void NcclGroup::end_all(std::unique_lock<std::mutex>& lock) {
 
   for (const auto& [reports, collective] : newest) reports->tell(collective);
   // Before the culprits are asked for: peers over the network hear of the abort, and tell in turn.
-  const bool aborted = nccl_abort(doomed, gpu_);
+  const bool aborted = nccl_abort(doomed, gpu_, std::min(kAbortPatience, options_.timeout));
   std::string cause = failed.what;
   if (!failed.leaving) {
     const Membership& me = options_.membership;

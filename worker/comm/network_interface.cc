@@ -5,25 +5,35 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <array>
+#include <cstring>
 #include <memory>
 
 namespace pfc {
+namespace {
+
+bool same(const sockaddr& a, const sockaddr& b) {
+  if (a.sa_family != b.sa_family) return false;
+  if (a.sa_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
+  }
+  return a.sa_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+}  // namespace
 
 std::string network_interface_of(const std::string& address) {
+  addrinfo* found = nullptr;
   ifaddrs* first = nullptr;
+  if (::getaddrinfo(address.c_str(), nullptr, nullptr, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
   if (::getifaddrs(&first) != 0) return "";
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(first, &::freeifaddrs);
-  for (const ifaddrs* i = first; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr) continue;
-    const int family = i->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::array<char, NI_MAXHOST> text{};
-    if (::getnameinfo(i->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) ==
-            0 &&
-        address == text.data()) {
-      return i->ifa_name;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> interfaces(first, &::freeifaddrs);
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    for (const ifaddrs* i = first; i != nullptr; i = i->ifa_next) {
+      if (i->ifa_addr != nullptr && same(*a->ai_addr, *i->ifa_addr)) return i->ifa_name;
     }
   }
   return "";

@@ -5,7 +5,7 @@
 
 namespace pfc {
 
-/// "eth0" for a numeric address of this machine; empty for any other.
+/// "eth0" for an address, or a name, of this machine; empty for any other.
 std::string network_interface_of(const std::string& address);
 
 }  // namespace pfc

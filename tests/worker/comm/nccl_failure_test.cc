@@ -203,6 +203,16 @@ TEST_F(NcclFailure, CommsThatAreStuckTogetherAreAbortedTogether) {
   EXPECT_EQ(simt::nccl_aborts_behind_others(), 0);
 }
 
+// As it is known to happen: the worker must end nevertheless.
+TEST_F(NcclFailure, AnAbortThatDoesNotComeBackIsNotWaitedFor) {
+  simt::nccl_abort_hangs();
+  const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {
+    if (r.comm.rank() == 0) sum_and_wait(r, 10);
+  });
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 1 (127.0.0.1, GPU 1)"),
+                               HasSubstr("NCCL's abort has not come back")));
+}
+
 TEST_F(NcclFailure, ABarrierThatIsNotMetNamesWhoIsMissing) {
   const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {
     if (r.comm.rank() == 0) r.comm.barrier();
