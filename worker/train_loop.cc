@@ -153,6 +153,7 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
 void write_model(TrainingSession& s) {
   const std::vector<HostTensor> tensors = export_state_dict(*s.ops, *s.backbone);
   std::vector<SafetensorsEntry> entries;
+  entries.reserve(tensors.size());
   for (const HostTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
   write_safetensors(s.job.output / "backbone.safetensors", entries, {{"network", s.job.network}});
 }

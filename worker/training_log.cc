@@ -55,6 +55,7 @@ std::string training_line(std::chrono::system_clock::time_point when, std::strin
 
 std::string time_left(double seconds) {
   const auto whole = [](double count, const char* unit) {
+    // NOLINTNEXTLINE(bugprone-incorrect-roundings): it is never negative
     const auto n = static_cast<long long>(count + 0.5);
     return std::to_string(n) + " " + unit + (n == 1 ? "" : "s");
   };

@@ -13,6 +13,7 @@ constexpr int kTileBroadcasts = 6;
 
 template <typename V, int kVectors, int kBroadcasts>
 void tile(const OuterProduct& p, std::int64_t v0, std::int64_t b0) {
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): V may be float itself
   constexpr std::int64_t kStep = sizeof(V) / sizeof(float);
   float* const c = p.c + b0 * p.c_stride + v0;
   V sums[kBroadcasts][kVectors];
