@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
+#include "kernels/cuda/centre_books.h"
 #include "kernels/cuda/centre_rows.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/growing_buffer.h"
@@ -33,9 +33,9 @@ class CudaMarginSoftmax : public MarginSoftmax {
       : ops_(ops),
         device_(ops.device()),
         options_(options),
-        table_(table),
         operand_type_(options.bf16_products ? DType::kBFloat16 : DType::kFloat32),
         rows_(device_, table, options),
+        books_(table, options),
         batch_lists_(ops),
         move_lists_(ops),
         memory_(ops),
@@ -43,7 +43,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
 
   void compute_inverse_norms() override {
     rows_.compute_inverse_norms();
-    all_seen_ = -1;  // the table and its books were written from outside
+    books_.opened();
   }
   void forward(const Batch& batch, const Tensor& statistics) override;
   double combine(const Tensor& statistics, int workers) override;
@@ -59,12 +59,6 @@ class CudaMarginSoftmax : public MarginSoftmax {
   void point_into_memory(const MarginPlan& plan);
   void send_batch_lists(const Batch& batch);
   void plan_kept_tiles();
-  [[nodiscard]] bool none_has_missed() const;
-  void plan_catching_up(std::span<const std::int64_t> classes);
-  [[nodiscard]] std::int64_t row_list_bytes(std::int64_t rows) const;
-  RowList add_rows(CudaLists& lists, std::span<const std::int64_t> classes);
-  void moved(std::span<const std::int64_t> classes, const Update& update);
-  void mark_updated(std::span<const std::int64_t> classes, std::int32_t count);
 
   template <typename F>  // void(const Tile&)
   void each_tile(const F& f) const;
@@ -84,14 +78,12 @@ class CudaMarginSoftmax : public MarginSoftmax {
   CudaOps& ops_;
   const CudaDevice& device_;
   const MarginSoftmaxOptions options_;
-  const CentreTable table_;
   const DType operand_type_;
   const CudaCentreRows rows_;
+  CentreBooks books_;
   CudaLists batch_lists_, move_lists_;
-  CatchUpPlan catch_ups_;
-  std::int32_t all_seen_ = -1;  // every row has seen this many updates; -1: unknown
-  GrowingBuffer memory_;        // laid out as the plan says
-  GrowingBuffer kept_;          // [kept_tiles_, tile, padded N]: products of the first tiles
+  GrowingBuffer memory_;  // laid out as the plan says
+  GrowingBuffer kept_;    // [kept_tiles_, tile, padded N]: products of the first tiles
   std::int64_t kept_tiles_ = 0;
 
   // Of the step.
@@ -141,50 +133,12 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
   d_unit_ = Tensor(samples_.d_unit, shape);
 }
 
-bool CudaMarginSoftmax::none_has_missed() const {
-  return options_.optimizer != OptimizerKind::kSgd || table_.history == nullptr ||
-         all_seen_ == table_.history->count();
-}
-
-void CudaMarginSoftmax::plan_catching_up(std::span<const std::int64_t> classes) {
-  if (none_has_missed()) return;
-  catch_ups_.make(*table_.history, table_.updated, table_.first_class, classes);
-}
-
-// Room for rows, what they have missed, and how they catch up.
-std::int64_t CudaMarginSoftmax::row_list_bytes(std::int64_t rows) const {
-  const auto table = static_cast<std::int64_t>(catch_ups_.table().size_bytes());
-  return 2 * CudaLists::rounded(rows * 4) + CudaLists::rounded(table);
-}
-
-RowList CudaMarginSoftmax::add_rows(CudaLists& lists, std::span<const std::int64_t> classes) {
-  const auto count = static_cast<std::int64_t>(classes.size());
-  if (count == 0) return {};
-  RowList active{.first = classes.front() - table_.first_class};
-  if (classes.back() - classes.front() != count - 1) {
-    const auto rows = lists.add<std::int32_t>(count);
-    std::ranges::transform(classes, rows.host, [&](std::int64_t c) {
-      return static_cast<std::int32_t>(c - table_.first_class);
-    });
-    active.rows = rows.device;
-  }
-  const std::span<const CatchUp> table = catch_ups_.table();
-  if (none_has_missed() || table.size() <= 1) return active;
-  const auto missed = lists.add<std::uint32_t>(count);
-  std::ranges::copy(catch_ups_.index(), missed.host);
-  const auto how = lists.add<CatchUp>(static_cast<std::int64_t>(table.size()));
-  std::ranges::copy(table, how.host);
-  active.missed = missed.device;
-  active.catch_ups = how.device;
-  return active;
-}
-
 void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   const auto positives = static_cast<std::int64_t>(batch.positives.size());
-  plan_catching_up(batch.classes);
+  books_.plan(batch.classes);
   batch_lists_.begin(CudaLists::rounded(plan_.padded_samples * 4) +
                      2 * CudaLists::rounded(positives * 4) +
-                     row_list_bytes(static_cast<std::int64_t>(batch.classes.size())));
+                     books_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
   const auto targets = batch_lists_.add<std::int32_t>(plan_.padded_samples);
   const auto classes = batch_lists_.add<std::int32_t>(positives);
   const auto samples = batch_lists_.add<std::int32_t>(positives);
@@ -194,7 +148,7 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
     targets.host[p.sample] = classes.host[k] = static_cast<std::int32_t>(p.index);
     samples.host[k] = static_cast<std::int32_t>(p.sample);
   }
-  active_ = add_rows(batch_lists_, batch.classes);
+  active_ = books_.add_lists(batch_lists_, batch.classes);
   batch_lists_.send();
   samples_.targets = targets.device;
   positives_ = {.stride = plan_.padded_dimension,
@@ -345,7 +299,7 @@ void CudaMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddin
                  [&](const Tile& tile, const CentreGradients& gradients) {
                    rows_.move(active_.from(tile.begin), gradients, update);
                  });
-  moved(batch_.classes, update);
+  books_.moved(batch_.classes, update);
 }
 
 void CudaMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
@@ -369,12 +323,12 @@ void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,
                                const Update& update) {
   check(slots.size() == classes.size(), "margin softmax: one slot a class");
   const auto count = static_cast<std::int64_t>(classes.size());
-  plan_catching_up(classes);
-  move_lists_.begin(CudaLists::rounded(count * 4) + row_list_bytes(count));
+  books_.plan(classes);
+  move_lists_.begin(CudaLists::rounded(count * 4) + books_.list_bytes(count));
   const auto places = move_lists_.add<std::int32_t>(count);
   std::ranges::transform(slots, places.host,
                          [](std::int64_t slot) { return static_cast<std::int32_t>(slot); });
-  const RowList active = add_rows(move_lists_, classes);
+  const RowList active = books_.add_lists(move_lists_, classes);
   move_lists_.send();
   rows_.move(active,
              {.count = count,
@@ -382,34 +336,17 @@ void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,
               .stride = rows_.dimension(),
               .slots = places.device},
              update);
-  moved(classes, update);
-}
-
-// The host's books: AdamW's updates do not come into them, no row misses any.
-void CudaMarginSoftmax::moved(std::span<const std::int64_t> classes, const Update& update) {
-  if (options_.optimizer != OptimizerKind::kSgd || table_.history == nullptr) return;
-  table_.history->add(sgd_options(options_, update));
-  mark_updated(classes, table_.history->count());
-}
-
-void CudaMarginSoftmax::mark_updated(std::span<const std::int64_t> classes, std::int32_t count) {
-  for (const std::int64_t c : classes) {
-    table_.updated[static_cast<std::size_t>(c - table_.first_class)] = count;
-  }
-  if (static_cast<std::int64_t>(classes.size()) == rows_.view().rows) all_seen_ = count;
+  books_.moved(classes, update);
 }
 
 void CudaMarginSoftmax::settle(std::span<const std::int64_t> classes) {
-  if (none_has_missed()) return;
   const auto count = static_cast<std::int64_t>(classes.size());
-  plan_catching_up(classes);
-  move_lists_.begin(row_list_bytes(count));
-  const RowList rows = add_rows(move_lists_, classes);
+  books_.plan(classes);
+  move_lists_.begin(books_.list_bytes(count));
+  const RowList rows = books_.add_lists(move_lists_, classes);
   move_lists_.send();
   if (rows.missed == nullptr) return;
-  const std::int32_t updates = table_.history->count();
-  rows_.settle(rows, count, updates);
-  mark_updated(classes, updates);
+  rows_.settle(rows, count, books_.settled(classes));
 }
 
 }  // namespace
