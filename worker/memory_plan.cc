@@ -147,7 +147,8 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
   list.add(
       "activations", b.memory.activations,
       fmt::format("batch_size {}, {} x {} pixels", p.job.batch_size, p.data.height, p.data.width));
-  list.add(kScratchName, b.scratch, counted(p.threads, "thread"));
+  list.add(kScratchName, b.scratch,
+           p.gpu ? "at most, for convolutions" : counted(p.threads, "thread"));
 }
 
 /// What a GPU holds beside head and backbone; batches that are on their way, verification sets and
