@@ -29,8 +29,8 @@ void append_parameter(Arena& arena, Parameter parameter) {
 }
 
 Tensor parameter_view(const Parameter& p, const Tensor& flat) {
-  auto* const data = static_cast<std::byte*>(flat.data) +
-                     static_cast<std::size_t>(p.offset) * size_of(flat.dtype);
+  auto* const data =
+      static_cast<std::byte*>(flat.data) + static_cast<std::size_t>(p.offset) * size_of(flat.dtype);
   const std::vector<std::int64_t>& s = p.torch_shape;
   if (p.layout == ParameterLayout::kConvolution) {
     return {data, flat.dtype, {s[0], s[2], s[3], s[1]}};

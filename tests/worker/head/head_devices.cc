@@ -7,8 +7,7 @@ namespace pfc::testing {
 std::vector<HeadDevice> head_devices() {
   std::vector<HeadDevice> devices{cpu_head_device()};
   if (!cuda_devices().front().available) return devices;  // no emulation under ThreadSanitizer
-  devices.push_back(
-      {"EmulatedGpu", [](int /*threads*/) { return make_cuda_ops({}); }});
+  devices.push_back({"EmulatedGpu", [](int /*threads*/) { return make_cuda_ops({}); }});
   return devices;
 }
 
