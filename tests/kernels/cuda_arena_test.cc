@@ -32,13 +32,13 @@ TEST_F(ReservedMemory, BuffersNeverOverlapAndAreZeroed) {
   ops_->reserve(1 << 20);
   std::mt19937 random(7);
   std::vector<std::unique_ptr<Buffer>> buffers;
-  for (int i = 0; i < 500; ++i) {
-    if (buffers.size() > 20 || (random() % 3 == 0 && !buffers.empty())) {
+  for (int i = 0; i < 150; ++i) {
+    if (buffers.size() > 12 || (random() % 3 == 0 && !buffers.empty())) {
       std::swap(buffers[random() % buffers.size()], buffers.back());
       buffers.pop_back();
       continue;
     }
-    const std::size_t bytes = random() % 60'000 + 1;
+    const std::size_t bytes = random() % 20'000 + 1;
     buffers.push_back(ops_->allocate(bytes));
     const auto elements = static_cast<std::int64_t>(bytes / sizeof(float));
     const Tensor floats(buffers.back()->data(), DType::kFloat32, {elements});
