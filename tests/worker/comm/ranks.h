@@ -1,4 +1,5 @@
-// Ranks as threads of one process, connected over loopback, or each with an emulated GPU.
+// Ranks as threads of one process, connected over loopback, or each with an emulated GPU; or as
+// processes that share a GPU.
 #pragma once
 
 #include <exception>
@@ -11,6 +12,9 @@
 
 #include "common/memory_store.h"
 #include "kernels/ops.h"
+#include "tests/support/folder_store.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/worker/comm/processes.h"
 #include "worker/comm/make_comm.h"
 
 namespace pfc {
@@ -47,15 +51,22 @@ inline void on_threads(int world_size, const std::function<void(int rank)>& work
 struct Transport {
   std::string name;
   std::function<std::unique_ptr<Ops>(int rank)> make_ops;
+  std::function<DeviceComms(Ops&, const CommOptions&, KeyValueStore&)> make_comms =
+      [](Ops& ops, const CommOptions& options, KeyValueStore& store) {
+        return make_device_comms(ops, options, &store);
+      };
+  bool processes = false;  ///< a rank is a process; otherwise a thread
+  /// Not empty: its tests are reported as not run, with this reason.
+  std::function<std::string()> why_not = [] { return std::string(); };
 
   friend void PrintTo(const Transport& transport, std::ostream* out) { *out << transport.name; }
 };
 
-/// Gloo, and NCCL where there is an emulation of it.
+/// comm_test: Gloo, and NCCL where there is an emulation of it. comm_gpu_test: NCCL.
 std::vector<Transport> transports();
 const Transport& gloo();
 
-/// One rank on its thread, and its device.
+/// One rank, and its device.
 struct RankOnDevice {
   Ops& ops;
   Comm& comm;  ///< the step's
@@ -64,12 +75,18 @@ struct RankOnDevice {
 
 inline void on_devices(const Transport& transport, int world_size,
                        const std::function<void(RankOnDevice)>& work) {
-  MemoryStore store;
-  on_threads(world_size, [&](int rank) {
+  const auto run = [&](int rank, KeyValueStore& store) {
     const auto ops = transport.make_ops(rank);
-    const DeviceComms comms = make_device_comms(*ops, options_of(rank, world_size), &store);
+    const DeviceComms comms = transport.make_comms(*ops, options_of(rank, world_size), store);
     work({*ops, *comms.step, *comms.gradients});
-  });
+  };
+  if (!transport.processes) {
+    MemoryStore store;
+    return on_threads(world_size, [&](int rank) { run(rank, store); });
+  }
+  const TemporaryFolder folder;
+  testing::FolderStore store(folder.path());
+  testing::on_processes(world_size, [&](int rank) { run(rank, store); });
 }
 
 /// Values in a device's memory, and what collectives see of them.
