@@ -1,13 +1,12 @@
 #include "agent/agent.h"
 
-#include <algorithm>
 #include <boost/asio/post.hpp>
-#include <cstdlib>
 #include <random>
 #include <sstream>
 #include <utility>
 
 #include "agent/machine.h"
+#include "common/cores.h"
 #include "common/error.h"
 #include "common/version.h"
 #include "proto/channel.h"
@@ -110,13 +109,8 @@ void Agent::start_worker(Rank rank, const proto::StartWorkers& start) {
                     "--generation", std::to_string(generation_), "--join-timeout",
                     in_seconds(start.join_timeout_ms()), "--collective-timeout",
                     in_seconds(start.collective_timeout_ms())},
-      .environment = {},
+      .environment = {{"OMP_NUM_THREADS", std::to_string(threads_of_worker(start.slots_size()))}},
       .capture_output = true};
-  // Cores are divided among the slots, unless the person who started this has said otherwise.
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT(concurrency-mt-unsafe): read only
-    const int threads = std::max(usable_cores() / std::max(start.slots_size(), 1), 1);
-    spawn.environment.emplace_back("OMP_NUM_THREADS", std::to_string(threads));
-  }
   proto::AgentMessage event = message();
   try {
     WorkerProcess::Handler handler;

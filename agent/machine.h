@@ -11,13 +11,6 @@ namespace pfc {
 /// Its name for itself, as the coordinator's --hosts may have it.
 std::string host_name();
 
-/// Cores that this process may use, at least 1.
-int usable_cores();
-
-/// The GPUs that the workers of this build can compute on: find_gpus(), and none where pfc-worker
-/// was built without CUDA.
-GpuSearch usable_gpus();
-
 /// Devices, one a line: "cpu (16 cores)", "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)".
 std::vector<std::string> list_devices(const std::vector<Gpu>& gpus);
 

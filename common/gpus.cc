@@ -7,6 +7,7 @@
 #include "common/byte_size.h"
 #include "common/dynamic_library.h"
 #include "common/error.h"
+#include "common/version.h"
 
 namespace pfc {
 namespace {
@@ -141,6 +142,11 @@ GpuSearch find_gpus(const std::string& driver) {
   } catch (const DeviceError& why) {
     return {.gpus = {}, .problem = printable(why.what())};
   }
+}
+
+GpuSearch usable_gpus() {
+  if (built_with_cuda()) return find_gpus();
+  return {.gpus = {}, .problem = "pfc-worker was built without CUDA"};
 }
 
 }  // namespace pfc

@@ -41,4 +41,8 @@ struct GpuSearch {
 /// new one. `driver` is for tests: another library with the driver's entry points.
 GpuSearch find_gpus(const std::string& driver = "libcuda.so.1");
 
+/// The GPUs that the workers of this build can compute on: find_gpus(), and none where pfc-worker
+/// was built without CUDA.
+GpuSearch usable_gpus();
+
 }  // namespace pfc

@@ -9,5 +9,6 @@ const char* version();
 /// "13.0.88": the CUDA that this build's pfc-worker computes with; empty: it was built without
 /// CUDA.
 const char* cuda_version();
+bool built_with_cuda();
 
 }  // namespace pfc

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "kernels/cpu/threads.h"
+#include "common/cores.h"
 #include "kernels/cpu/vector/vector_kernels.h"
 
 namespace pfc {

@@ -1,7 +1,5 @@
 #include "pfcctl/check_gpus.h"
 
-#include <string_view>
-
 #include "common/byte_size.h"
 #include "common/dynamic_library.h"
 #include "common/gpus.h"
@@ -9,8 +7,6 @@
 
 namespace pfc {
 namespace {
-
-bool built_with_cuda() { return !std::string_view(cuda_version()).empty(); }
 
 /// What is found is of no use to a build without CUDA: said first, as it is the nearer cause.
 std::string found(const std::string& detail) {

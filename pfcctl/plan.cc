@@ -13,9 +13,9 @@
 
 #include "common/byte_size.h"
 #include "common/config.h"
+#include "common/cores.h"
 #include "common/error.h"
 #include "common/gpus.h"
-#include "kernels/cpu/threads.h"
 #include "pfcctl/verbs.h"
 
 namespace pfc {
@@ -57,7 +57,7 @@ PlannedData read_data(JobConfig& job) {
 /// Whether the job would run on GPUs here, and what a worker of it would have.
 MemoryThere memory_there(const Flags& flags, PlannedJob& planned, int workers_on_host) {
   const DeviceChoice device = planned.job.device;
-  const GpuSearch search = device == DeviceChoice::kCpu ? GpuSearch{} : find_gpus();
+  const GpuSearch search = device == DeviceChoice::kCpu ? GpuSearch{} : usable_gpus();
   planned.gpu = device == DeviceChoice::kCuda || !search.gpus.empty();
   if (!flags.device_memory.empty()) {
     return {parse_byte_size(flags.device_memory, "--device-memory"), "--device-memory"};
@@ -85,7 +85,7 @@ PlanReport make_report(const Flags& flags) {
     throw InputError(fmt::format("--workers-per-host: found {}, expected at most the {} --workers",
                                  on_host, flags.workers));
   }
-  planned.threads = std::max(1, usable_cores() / on_host);  // as pfc-agent shares the cores out
+  planned.threads = threads_of_worker(on_host);
   planned.data = read_data(planned.job);
   if (planned.job.num_classes < planned.world_size) {
     throw InputError(fmt::format("--workers: {} workers would share {} classes: take fewer workers",

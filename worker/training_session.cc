@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cpu/threads.h"
+#include "common/cores.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
 #include "worker/init_from.h"
@@ -70,7 +70,7 @@ void TrainingSession::open_data() {
 PlannedJob TrainingSession::planned() const {
   return {.job = job,
           .world_size = membership.world_size,
-          .threads = usable_cores(),
+          .threads = threads_of_worker(1),
           .data = planned_data(*dataset, verification_sets),
           .gpu = !ops->on_host(),
           .host_bytes = host_bytes};

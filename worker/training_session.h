@@ -41,6 +41,7 @@ struct TrainingSession {
   nlohmann::json job_json;
   Membership membership;
   std::unique_ptr<Ops> ops;
+  std::uint64_t host_bytes = 0;         ///< of memory for this worker, as it started
   MemoryPlan memory;                    ///< of this worker
   std::unique_ptr<Comm> step_comm;      ///< the step's three collectives; the device's memory
   std::unique_ptr<Comm> gradient_comm;  ///< the reducer's; the device's memory
@@ -54,7 +55,6 @@ struct TrainingSession {
   std::unique_ptr<Backbone> backbone;
   std::unique_ptr<Head> head;
   std::unique_ptr<Optimizer> optimizer;
-  std::uint64_t host_bytes = 0;  ///< of memory that there was at the start
   LossScale loss_scale = LossScale::none();
   std::unique_ptr<LrScheduler> lr;
   std::unique_ptr<Buffer> images_u8, images, all_embeddings, d_embeddings;

@@ -22,13 +22,10 @@ inline Range part_of(std::int64_t n, int part, int parts, std::int64_t align = 1
   return {border(part), border(part + 1)};
 }
 
-/// Cores that this process may use: its affinity, its control group's quota, OMP_NUM_THREADS.
-int usable_cores();
-
 /// A fixed number of threads (OpenMP's pool of the calling thread, which oneDNN uses too).
 class Threads {
  public:
-  explicit Threads(int count) : count_(count > 0 ? count : usable_cores()) {}
+  explicit Threads(int count);  ///< 0: threads_of_worker(1)
   [[nodiscard]] int count() const { return count_; }
 
   /// Makes oneDNN, which asks OpenMP, use this many threads from the calling thread on.

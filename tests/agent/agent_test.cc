@@ -8,7 +8,7 @@
 #include <future>
 #include <thread>
 
-#include "agent/machine.h"
+#include "common/cores.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/support/temporary_folder.h"
 
@@ -77,7 +77,7 @@ TEST_F(AgentOfAHost, StartsAWorkerPerSlotInAGroupOfItsOwnWithItsShareOfTheCores)
   EXPECT_THAT(coordinator.verdict().message, HasSubstr("exited with code 3"));
   coordinator.shut_down();
   EXPECT_EQ(agent.problem(), "");
-  const std::string threads = std::to_string(std::max(usable_cores() / 2, 1));
+  const std::string threads = std::to_string(threads_of_worker(2));
   for (const std::string rank : {"0", "1"}) {
     const std::string expected =
         "--coordinator " + coordinator.address() + " --rank " + rank +

@@ -31,12 +31,15 @@ TEST(Pfcctl, CheckSpeaksJsonToPrograms) {
   for (const auto& trial : report["trials"]) EXPECT_EQ(trial["ok"], true) << trial;
 }
 
-/// The devices and collectives that pfcctl check finds where these libraries are found first.
-nlohmann::json check_with_driver(const std::string& driver) {
+/// What pfcctl prints as JSON where these libraries are found first.
+nlohmann::json with_driver(const std::string& driver, const std::string& arguments) {
   setenv("LD_LIBRARY_PATH", (std::string(PFC_FAKE_DRIVERS "/") + driver).c_str(), 1);
-  const Ran ran = pfcctl("check --json");
+  const Ran ran = pfcctl(arguments);
   unsetenv("LD_LIBRARY_PATH");
   return nlohmann::json::parse(ran.output);
+}
+nlohmann::json check_with_driver(const std::string& driver) {
+  return with_driver(driver, "check --json");
 }
 
 TEST(Pfcctl, CheckListsEveryGpuAndTheVersionOfNccl) {
@@ -47,7 +50,7 @@ TEST(Pfcctl, CheckListsEveryGpuAndTheVersionOfNccl) {
               HasSubstr("Fake GPU B?, 32.0 GiB, compute capability 9.1, PCI 0000:1C:00.0"));
   EXPECT_THAT(report["collectives"][1]["detail"].get<std::string>(), HasSubstr("2.28.9"));
   // A build without CUDA says so, and does not promise to use them.
-  const bool built = *cuda_version() != '\0';
+  const bool built = built_with_cuda();
   for (const auto& entry : {report["devices"][1], report["collectives"][1]}) {
     EXPECT_EQ(entry["available"], built);
     EXPECT_EQ(entry["detail"].get<std::string>().find("built without CUDA; ") == 0, !built);
@@ -128,6 +131,14 @@ TEST_F(PfcctlPlan, AddsUpTheParts) {
   EXPECT_EQ(json["available_bytes"], 80'000'000'000);
   EXPECT_GT(json["largest_num_classes"], 10'000'000);
   EXPECT_GT(json["largest_batch_size"], 1000);
+}
+
+TEST_F(PfcctlPlan, IsForTheGpusHereWhereTheWorkerIsBuiltForThem) {
+  const auto json = with_driver("two_gpus", command("--set num_classes=1000 --json"));
+  EXPECT_EQ(json["device"], built_with_cuda() ? "cuda" : "cpu");
+  const bool of_a_gpu =
+      json["available_where"].get<std::string>().find("Fake GPU") != std::string::npos;
+  EXPECT_EQ(of_a_gpu, built_with_cuda());
 }
 
 TEST_F(PfcctlPlan, FailsWhereTheJobDoesNotFit) {

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/cores.h"
 #include "common/error.h"
 #include "common/memory_store.h"
-#include "kernels/cpu/threads.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
 #include "worker/head/row_copy.h"
@@ -30,7 +30,7 @@ class ReplayWorker {
       : comm_(make_host_comm({.membership = me, .name = "replay"}, &store)),
         ops_(make_ops({.choice = options.job.device,
                        .index = 0,
-                       .cpu_threads = std::max(1, usable_cores() / options.workers)})),
+                       .cpu_threads = threads_of_worker(options.workers)})),
         head_(make_head(*ops_, *comm_, head_options_of(input, options.job))) {
     const Head::State state = head_->state();
     load(input.centres, state.centres);
