@@ -48,8 +48,6 @@ if(PFC_WITH_CUDA)
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${PFC_WERROR}>>:-Werror=all-warnings>)
   target_include_directories(pfc_cuda_flags SYSTEM INTERFACE ${PFC_CUDA_ROOT}/include
     ${PFC_CUDNN_INCLUDE} ${PFC_NCCL_INCLUDE})
-endif()
-if(PFC_WITH_CUDA)
   message(STATUS "CUDA: ${PFC_NVCC}, architectures ${PFC_CUDA_ARCHITECTURES}")
 else()
   message(STATUS "CUDA: not built")

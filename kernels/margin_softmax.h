@@ -53,6 +53,9 @@ struct CentreTable {
   UpdateHistory* history = nullptr;
 };
 
+/// How the table is kept, by its tensors' types.
+CentrePrecision precision_of(const CentreTable& table);
+
 /// A sample whose class is one of the active ones here.
 struct Positive {
   std::int64_t index = 0;   ///< into the active classes
@@ -103,6 +106,9 @@ class MarginSoftmax {
   /// read by others.
   virtual void settle(std::span<const std::int64_t> classes) = 0;
 };
+
+/// The update in the terms of kernels/math/optimizer.h.
+SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);
 
 /// The one place that chooses a device for it. `ops` and the table's memory are borrowed.
 std::unique_ptr<MarginSoftmax> make_margin_softmax(Ops& ops, const MarginSoftmaxOptions& options,

@@ -28,6 +28,23 @@ constexpr std::size_t size_of(DType type) {
   return 0;
 }
 
+/// As users write precisions: "fp32", "bf16", "fp16".
+constexpr const char* name_of(DType type) {
+  switch (type) {
+    case DType::kFloat32:
+      return "fp32";
+    case DType::kBFloat16:
+      return "bf16";
+    case DType::kFloat16:
+      return "fp16";
+    case DType::kInt64:
+      return "int64";
+    case DType::kUInt8:
+      return "uint8";
+  }
+  return "";
+}
+
 /// A shape of up to four dimensions, row-major. Activations are [N, H, W, C].
 class Shape {
  public:

@@ -6,6 +6,7 @@
 
 #include "common/shard.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cuda/scratch.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
 #include "worker/data/prefetcher.h"
@@ -21,8 +22,6 @@ constexpr std::uint64_t kProcess = 40 << 20;
 // Of a GPU: CUDA's context, the code of cuDNN's, cuBLASLt's and NCCL's kernels, NCCL's buffers. A
 // guess from what others report; to be measured where there is a GPU.
 constexpr std::uint64_t kGpuProcess = std::uint64_t{1} << 30;
-// The most that a convolution is allowed (kernels/cuda/conv2d.cc), as the fastest ones take it all.
-constexpr std::uint64_t kGpuScratch = std::uint64_t{512} << 20;
 
 constexpr const char* kProcessName = "process";
 constexpr const char* kScratchName = "kernels' scratch";
@@ -185,7 +184,8 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
   options.sync_bn = p.job.sync_bn ? &world : nullptr;
   if (p.gpu) {
     SizingOps sizes(activation_type(p.job.precision));
-    return {.memory = backbone_memory(sizes, options), .scratch = kGpuScratch};
+    return {.memory = backbone_memory(sizes, options),
+            .scratch = kMostScratch};  // the fastest convolutions take it all
   }
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = p.threads});
   PlannedBackbone planned{.memory = backbone_memory(*ops, options)};

@@ -7,15 +7,6 @@
 namespace pfc {
 namespace {
 
-CentrePrecision precision_of(const CentreTable& t) {
-  const bool half_weight = t.weight.dtype == DType::kBFloat16;
-  const bool half_momentum = t.momentum.dtype == DType::kBFloat16;
-  check(half_momentum || !half_weight, "margin softmax: bf16 centres with fp32 momentum");
-  check(!t.second || t.second.dtype == t.momentum.dtype, "margin softmax: AdamW's two moments");
-  if (half_weight) return CentrePrecision::kBf16;
-  return half_momentum ? CentrePrecision::kBf16Momentum : CentrePrecision::kFp32;
-}
-
 void prefetch(const void* row, std::int64_t bytes) {
   constexpr std::int64_t kLine = 64;
   const auto* line = static_cast<const std::byte*>(row);

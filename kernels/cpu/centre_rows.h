@@ -17,9 +17,7 @@ struct UpdateRule {
       : optimizer(o.optimizer),
         number(update.number),
         updated(o.optimizer == OptimizerKind::kSgd ? history.count() + 1 : 0),
-        sgd{.lr = static_cast<float>(update.lr),
-            .momentum = static_cast<float>(o.momentum),
-            .weight_decay = static_cast<float>(o.weight_decay)},
+        sgd(sgd_options(o, update)),
         adamw(adamw_options(update.lr, o.weight_decay, update.number)) {}
   OptimizerKind optimizer;
   std::int64_t number;

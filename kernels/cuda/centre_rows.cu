@@ -54,15 +54,6 @@ __global__ void gather_kernel(CentreTableView table, RowList active, std::int64_
   if (first == 0) inverse_norms[i] = inverse;
 }
 
-CentrePrecision precision_of(const CentreTable& t) {
-  const bool half_weight = t.weight.dtype == DType::kBFloat16;
-  const bool half_momentum = t.momentum.dtype == DType::kBFloat16;
-  check(half_momentum || !half_weight, "margin softmax: bf16 centres with fp32 momentum");
-  check(!t.second || t.second.dtype == t.momentum.dtype, "margin softmax: AdamW's two moments");
-  if (half_weight) return CentrePrecision::kBf16;
-  return half_momentum ? CentrePrecision::kBf16Momentum : CentrePrecision::kFp32;
-}
-
 CentreTableView view_of(const CentreTable& t) {
   if (t.weight.shape[0] > std::numeric_limits<std::int32_t>::max()) {
     throw InputError("margin softmax: found a shard of " + std::to_string(t.weight.shape[0]) +

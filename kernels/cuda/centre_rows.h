@@ -55,12 +55,6 @@ struct CentreGradients {
   std::int64_t first_row = 0;
 };
 
-inline SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update) {
-  return {.lr = static_cast<float>(update.lr),
-          .momentum = static_cast<float>(o.momentum),
-          .weight_decay = static_cast<float>(o.weight_decay)};
-}
-
 class CudaCentreRows {
  public:
   /// device and the table's memory are borrowed.

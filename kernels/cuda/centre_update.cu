@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/update_rules.h"
 #include "kernels/cuda/warp_centre.h"
 
 namespace pfc {
@@ -94,22 +95,6 @@ __device__ __forceinline__ void each_pack_across(const Row& row, const CentreGra
     f(i, g[0], w[0], v[0]);
   }
 }
-
-struct Sgd {
-  static constexpr bool kSecond = false;
-  SgdOptions o;
-  __device__ void operator()(float g, float& w, float& v, float& /*unused*/) const {
-    sgd_update(o, g, w, v);
-  }
-};
-
-struct AdamW {
-  static constexpr bool kSecond = true;
-  AdamWOptions o;
-  __device__ void operator()(float g, float& w, float& m, float& v) const {
-    adamw_update(o, g, w, m, v);
-  }
-};
 
 /// What the random bits of bf16 numbers come from.
 struct Rounding {
@@ -237,9 +222,9 @@ void CudaCentreRows::move(const RowList& active, const CentreGradients& gradient
              view_, active, gradients, rule, rounding);
     };
     if (options_.optimizer == OptimizerKind::kSgd) {
-      go(Sgd{sgd_options(options_, update)});
+      go(SgdRule{sgd_options(options_, update)});
     } else {
-      go(AdamW{adamw_options(update.lr, options_.weight_decay, update.number)});
+      go(AdamWRule{adamw_options(update.lr, options_.weight_decay, update.number)});
     }
   });
 }

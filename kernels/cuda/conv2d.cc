@@ -9,13 +9,11 @@
 #include "common/byte_size.h"
 #include "kernels/cuda/convolution_passes.h"
 #include "kernels/cuda/elementwise.h"
+#include "kernels/cuda/scratch.h"
 
 namespace pfc {
 namespace {
 
-// With dw in the inputs' type beside it, a plan takes less than the 512 MiB that a job's memory
-// plan allows for (worker/memory_plan.cc).
-constexpr std::size_t kMostWorkspace = std::size_t{496} << 20;
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc's
 
 std::size_t aligned_up(std::size_t bytes) {
@@ -24,10 +22,8 @@ std::size_t aligned_up(std::size_t bytes) {
 
 // For a person, and the key of the algorithm cache.
 std::string text(const Conv2dShape& s, const CudaDevice& device) {
-  const char* const type = device.activations == DType::kBFloat16  ? "bf16"
-                           : device.activations == DType::kFloat16 ? "fp16"
-                           : device.tf32                           ? "tf32"
-                                                                   : "fp32";
+  const bool tf32 = device.activations == DType::kFloat32 && device.tf32;
+  const char* const type = tf32 ? "tf32" : name_of(device.activations);
   return "convolution " + std::to_string(s.batch) + "x" + std::to_string(s.in_h) + "x" +
          std::to_string(s.in_w) + "x" + std::to_string(s.in_c) + " to " + std::to_string(s.out_c) +
          " kernel " + std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + " pad " +
@@ -124,7 +120,7 @@ class Convolution {
     std::size_t bytes = 0;
     *there = Pass::workspace(context_.cudnn.get(), descriptors_, descriptor_.get(), algorithm,
                              &bytes) == CUDNN_STATUS_SUCCESS &&
-             bytes <= kMostWorkspace;
+             bytes <= kMostConvolutionWorkspace;
     return *there ? bytes : 0;
   }
 
@@ -159,14 +155,15 @@ class Convolution {
     const auto end = results.begin() + count;
     const auto best = std::find_if(results.begin(), end, [&](const Result& r) {
       return r.status == CUDNN_STATUS_SUCCESS && r.determinism == CUDNN_DETERMINISTIC &&
-             r.memory <= kMostWorkspace;
+             r.memory <= kMostConvolutionWorkspace;
     });
     AlgorithmChoice fastest;
     if (best != end) fastest = choice_of(*best);
     if (best != end && timed) fastest = context_.algorithms.keep(what_, fastest);
     if (best == end || !take(fastest)) {
       throw DeviceError("CUDA: cuDNN " + Cudnn::version() + " has no deterministic algorithm for " +
-                        what_ + " within 496 MiB of workspace");
+                        what_ + " within " + byte_size_text(kMostConvolutionWorkspace) +
+                        " of workspace");
     }
   }
 

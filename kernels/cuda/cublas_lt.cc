@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <compare>
-#include <type_traits>
 #include <utility>
 
 #include "common/error.h"
@@ -13,19 +12,9 @@ namespace {
 // A head that samples its classes has tiles of ever new sizes: at some number, all begins again.
 constexpr std::size_t kMostPlans = 1024;
 
-template <auto Destroy>
-struct Destroyer {
-  template <typename T>
-  void operator()(T* handle) const {
-    static_cast<void>(Destroy(handle));
-  }
-};
-template <typename Handle, auto Destroy>
-using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<Destroy>>;
-
-using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+using Operation = OwnedHandle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Layout = OwnedHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = OwnedHandle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
 cudaDataType_t type_of(DType type) {
   switch (type) {
@@ -39,10 +28,6 @@ cudaDataType_t type_of(DType type) {
       check(false, "gemm: float32, bfloat16 or float16 expected");
       return CUDA_R_32F;
   }
-}
-
-const char* name_of(DType type) {
-  return type == DType::kFloat32 ? "fp32" : type == DType::kBFloat16 ? "bf16" : "fp16";
 }
 
 // Up to 256 bytes, which is all that any kernel asks for.

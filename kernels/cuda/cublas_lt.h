@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cuda/owned_handle.h"
 #include "kernels/tensor.h"
 
 namespace pfc {
@@ -50,9 +51,6 @@ class CublasLt {
  private:
   struct Key;
   struct Plan;
-  struct Handle {
-    void operator()(cublasLtHandle_t handle) const { static_cast<void>(cublasLtDestroy(handle)); }
-  };
 
   [[nodiscard]] static Key key_of(const MatrixProduct& p);
   [[nodiscard]] Plan make_plan(const MatrixProduct& p) const;
@@ -60,7 +58,7 @@ class CublasLt {
 
   const std::string gpu_;
   const bool tf32_;
-  std::unique_ptr<cublasLtContext, Handle> handle_;
+  OwnedHandle<cublasLtHandle_t, cublasLtDestroy> handle_;
   std::map<Key, Plan> plans_;
 };
 

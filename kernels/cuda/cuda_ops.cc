@@ -22,12 +22,9 @@ CudaOps::CudaOps(const CudaOptions& options)
 
 std::string CudaOps::description() const {
   const cudaDeviceProp& p = device_.properties;
-  const char* const type = device_.activations == DType::kFloat32    ? "fp32"
-                           : device_.activations == DType::kBFloat16 ? "bf16"
-                                                                     : "fp16";
   return "CUDA (GPU " + std::to_string(device_.index) + ": " + p.name + ", sm_" +
          std::to_string(p.major) + std::to_string(p.minor) + ", " +
-         std::to_string(p.totalGlobalMem >> 30) + " GiB, " + type + ")";
+         std::to_string(p.totalGlobalMem >> 30) + " GiB, " + name_of(device_.activations) + ")";
 }
 
 std::unique_ptr<Buffer> CudaOps::allocate(std::size_t bytes) {

@@ -6,26 +6,16 @@
 
 #include <memory>
 #include <string>
-#include <type_traits>
 
+#include "kernels/cuda/owned_handle.h"
 #include "kernels/tensor.h"
 
 namespace pfc {
 
-template <auto Destroy>
-struct CudnnDestroyer {
-  template <typename T>
-  void operator()(T* handle) const {
-    static_cast<void>(Destroy(handle));
-  }
-};
-template <typename Handle, auto Destroy>
-using CudnnOwned = std::unique_ptr<std::remove_pointer_t<Handle>, CudnnDestroyer<Destroy>>;
-
-using CudnnTensor = CudnnOwned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
-using CudnnFilter = CudnnOwned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using CudnnTensor = OwnedHandle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using CudnnFilter = OwnedHandle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using CudnnConvolution =
-    CudnnOwned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+    OwnedHandle<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
 /// Of one stream of the current device, and of one host thread.
 class Cudnn {
@@ -45,7 +35,7 @@ class Cudnn {
 
  private:
   const std::string gpu_;
-  CudnnOwned<cudnnHandle_t, cudnnDestroy> handle_;
+  OwnedHandle<cudnnHandle_t, cudnnDestroy> handle_;
 };
 
 }  // namespace pfc

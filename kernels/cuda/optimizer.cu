@@ -3,7 +3,7 @@
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/math/optimizer.h"
+#include "kernels/cuda/update_rules.h"
 
 namespace pfc {
 namespace {
@@ -65,20 +65,6 @@ __global__ void update_kernel(Update update, std::int64_t n, bool packs, float s
   }
 }
 
-struct Sgd {
-  SgdOptions o;
-  __device__ void operator()(float g, float& w, float& v, float& /*unused*/) const {
-    sgd_update(o, g, w, v);
-  }
-};
-
-struct AdamW {
-  AdamWOptions o;
-  __device__ void operator()(float g, float& w, float& m, float& v) const {
-    adamw_update(o, g, w, m, v);
-  }
-};
-
 template <typename Update>
 void update(const char* name, const CudaDevice& device, Update formula, float scale,
             const Tensor& gradient, const Tensor& weight, const Tensor& a, const Tensor& b) {
@@ -118,12 +104,12 @@ bool CudaOps::all_finite(const Tensor& x) {
 
 void CudaOps::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
                   const Tensor& weight, const Tensor& velocity) {
-  update("sgd", device_, Sgd{o}, gradient_scale, gradient, weight, velocity, {});
+  update("sgd", device_, SgdRule{o}, gradient_scale, gradient, weight, velocity, {});
 }
 
 void CudaOps::adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
                     const Tensor& weight, const Tensor& m, const Tensor& v) {
-  update("adamw", device_, AdamW{o}, gradient_scale, gradient, weight, m, v);
+  update("adamw", device_, AdamWRule{o}, gradient_scale, gradient, weight, m, v);
 }
 
 }  // namespace pfc
