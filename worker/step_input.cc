@@ -81,6 +81,7 @@ class ThreadedStepInputs final : public StepInputs {
 
   StepInput make() {
     StepInput input;
+    if (stopped_) return input;
     input.batch = prefetcher_.next();
     if (input.batch == nullptr) return input;
     exchange(input);
@@ -108,6 +109,9 @@ class ThreadedStepInputs final : public StepInputs {
       input.all_labels.insert(input.all_labels.end(), from + kHeader, from + words);
     }
     input.signals = combine(signals);
+    // Of a step's last micro-batch the stop is obeyed, by all workers: one that went on to gather
+    // the next labels would wait for the others.
+    stopped_ = input.signals.stop && (batch.index + 1) % options_.gradient_acc == 0;
     // One sampling key an optimizer step: all micro-batches of it see the same negatives.
     input.active = head_.sample(input.all_labels, batch.index / options_.gradient_acc + 1);
   }
@@ -130,6 +134,7 @@ class ThreadedStepInputs final : public StepInputs {
   const StepInputsOptions options_;
   std::vector<std::int64_t> message_;   // of the thread
   std::vector<std::int64_t> gathered_;  // of the thread
+  bool stopped_ = false;                // of the thread
 
   std::mutex mutex_;
   std::condition_variable changed_;

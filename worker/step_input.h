@@ -41,8 +41,9 @@ struct StepInput {
 class StepInputs {
  public:
   virtual ~StepInputs() = default;
-  /// The next micro-batch, or one without a batch after the last. Rethrows what the thread threw
-  /// (InputError of the data, CommError of the collective).
+  /// The next micro-batch, or one without a batch after the last, and after a step whose last
+  /// micro-batch has the signal to stop. Rethrows what the thread threw (InputError of the data,
+  /// CommError of the collective).
   virtual StepInput next() = 0;
   virtual void recycle(std::unique_ptr<Batch> batch) = 0;
 };

@@ -108,6 +108,7 @@ TEST(StepInputs, TellsAStopOfOneWorkerToAllAtTheSameBatch) {
       if (!in.signals.stop) continue;
       const std::lock_guard lock(mutex);
       stopped_at.push_back(in.batch->index);
+      EXPECT_EQ(inputs->next().batch, nullptr);
       break;
     }
   });
