@@ -76,13 +76,6 @@ TEST_P(Bf16Products, StayWithinBf16OfTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, Bf16Products, ::testing::ValuesIn(head_devices()), name_of);
 
-TEST(Bf16ProductsOfACpu, AreRefusedWithoutInstructionsForThem) {
-  if (cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has bf16 instructions";
-  HeadJob j = job(cpu_head_device(), 100, 1);
-  j.options.bf16_products = true;
-  EXPECT_THROW(run_head(j, 1), InputError);
-}
-
 class CentresKeptAs : public OnHeadDevice<std::tuple<HeadDevice, CentrePrecision>> {
  protected:
   const HeadDevice device_ = std::get<0>(GetParam());

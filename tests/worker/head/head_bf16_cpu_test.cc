@@ -1,0 +1,21 @@
+// Of a CPU alone, so not a part of head_gpu_test: there a test that is skipped has not passed.
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+#include "kernels/cpu/tile_products.h"
+#include "tests/worker/head/head_job.h"
+
+namespace pfc::testing {
+namespace {
+
+TEST(Bf16ProductsOfACpu, AreRefusedWithoutInstructionsForThem) {
+  if (cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has bf16 instructions";
+  constexpr std::int64_t kClasses = 100, kDimension = 64;
+  HeadJob job;
+  job.options = {.classes = kClasses, .embedding_size = kDimension, .bf16_products = true};
+  job.micro_batches = {random_batch(24, kClasses, kDimension, 1)};
+  EXPECT_THROW(run_head(job, 1), InputError);
+}
+
+}  // namespace
+}  // namespace pfc::testing
