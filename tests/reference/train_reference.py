@@ -9,7 +9,8 @@ backbone's state dict under its own names; with --data, images and labels are th
 RecordIO layout. The order of shuffled images and the flips are this trainer's own, drawn from the
 job's seed. The job file is pfc's; a key that this trainer does not follow is refused. Every step gives
 one JSON object with pfc's names: step, loss, lr, step_seconds, samples_per_second, memory_bytes (the
-process's peak) and on a GPU gpu_memory_bytes; then every verification set one: val_target, accuracy.
+process's peak), on a GPU gpu_memory_bytes, and a note on what was done otherwise than asked for; then
+every verification set one: val_target, accuracy.
 
 On a GPU images lie there as bytes from the start, and nothing waits for a step's loss, both in the
 reference's favour. `--precision` is that of autocast (bf16, fp16 with a GradScaler); weights, loss and
@@ -125,27 +126,41 @@ class Trainer:
         self.model = Model(job, tensors, arguments)
         self.loss = torch_run.compiled(self.model, arguments)
         self.trainable = [p for p in self.model.backbone.parameters() if p.requires_grad]
-        fused = {"fused": True} if arguments.compile and arguments.device == "cuda" else {}
-        self.optimizer = torch.optim.SGD(self.trainable + [self.model.centres], lr=job["lr"],
-                                         momentum=job["momentum"],
-                                         weight_decay=job["weight_decay"], **fused)
+        self.fused = bool(arguments.compile) and arguments.device == "cuda"
+        self.note = ""
+        self.optimizer = self.make_optimizer()
         self.steps_per_epoch = len(self.images) // job["batch_size"]
         self.total = math.floor(self.steps_per_epoch * job["num_epoch"])
         self.last = min(self.total, job["max_steps"] or self.total)
         self.random = torch.Generator().manual_seed(job["seed"])
         self.order = torch.arange(len(self.images), device=self.device)
 
+    def make_optimizer(self):
+        fused = {"fused": True} if self.fused else {}  # a key that an older PyTorch does not know
+        return torch.optim.SGD(self.trainable + [self.model.centres], lr=self.job["lr"],
+                               momentum=self.job["momentum"],
+                               weight_decay=self.job["weight_decay"], **fused)
+
+    def begin_epoch(self):
+        """Order and flips of a whole epoch: a copy to a GPU in every step would wait for it."""
+        if self.job["shuffle"]:
+            order = torch.randperm(len(self.images), generator=self.random)
+            self.order = order.to(self.device)
+        if self.job["augment"]:
+            flips = [torch.rand(self.job["batch_size"], generator=self.random) < 0.5
+                     for _ in range(self.steps_per_epoch)]
+            self.flips = torch.stack(flips).to(self.device)  # [steps, B]
+
     def batch(self, step):
         """uint8 [B, H, W, 3], int64 [B]."""
         number = (step - 1) % self.steps_per_epoch
-        if number == 0 and self.job["shuffle"]:
-            order = torch.randperm(len(self.images), generator=self.random)
-            self.order = order.to(self.device)
+        if number == 0:
+            self.begin_epoch()
         size = self.job["batch_size"]
         chosen = self.order[number * size:(number + 1) * size]
         images = self.images[chosen]
         if self.job["augment"]:
-            flip = (torch.rand(size, generator=self.random) < 0.5).to(self.device)
+            flip = self.flips[number]
             images = torch.where(flip[:, None, None, None], images.flip(2), images)
         return images, self.labels[chosen]
 
@@ -163,12 +178,28 @@ class Trainer:
             self.scaler.unscale_(self.optimizer)
         if self.job["clip_norm"] > 0:
             torch.nn.utils.clip_grad_norm_(self.trainable, self.job["clip_norm"])
+        try:
+            self.update()
+        except RuntimeError as error:
+            self.go_on_unfused(step, error)
+        if self.scaler:
+            self.scaler.update()
+        return loss.detach(), rate
+
+    def update(self):
         if self.scaler:
             self.scaler.step(self.optimizer)
-            self.scaler.update()
         else:
             self.optimizer.step()
-        return loss.detach(), rate
+
+    def go_on_unfused(self, step, error):
+        """The fused optimizer may refuse the layout that a compiled step gives the gradient of a 1 x 1
+        convolution. That step's update is left out."""
+        if not self.fused or step > 1 or isinstance(error, torch.cuda.OutOfMemoryError):
+            raise error
+        print(f"no fused SGD: {error}", file=sys.stderr)
+        self.fused, self.note = False, "SGD not fused"
+        self.optimizer = self.make_optimizer()
 
     def autocast(self):
         return torch.autocast(self.device.type, dtype=self.amp or torch.bfloat16,
@@ -198,7 +229,8 @@ def train(trainer):
     memory = torch_run.peak_memory(trainer.device)
     for step, (seconds, (loss, rate)) in enumerate(zip(watch.seconds(), done), start=1):
         yield {"step": step, "loss": loss.item(), "lr": rate, "step_seconds": seconds,
-               "samples_per_second": trainer.job["batch_size"] / seconds, **memory}
+               "samples_per_second": trainer.job["batch_size"] / seconds, "note": trainer.note,
+               **memory}
 
 
 def parse():
