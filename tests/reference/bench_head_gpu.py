@@ -7,11 +7,18 @@ reference (head_torch.py) on the same GPU.
 pfc with centres and momentum in fp32 and in bf16, the reference with its product in fp16 (autocast, as
 its users run it) and, below rate 1, also with only the sampled rows in the optimizer. Each round starts
 every program anew; the first steps of a run are left out. Prints a table in markdown: medians over the
-steps of all rounds, in brackets the smallest and the largest; the ratio is that of the reference as its
-users run it. Memory is what the GPU had no longer free, contexts included.
+steps of all rounds, in brackets the smallest and the largest. Memory is what the GPU had no longer
+free, contexts included.
+
+Both programs' times are given without and with the drawing of the step's classes: pfc draws them beside
+the forward pass, the reference inside its step. So are the ratios, against the reference as its users
+run it; a goal has to be reached by the smaller one.
 
 Floors of a step over S active classes: three products of 2 N D S FLOPs, and of each active centre two
 readings and a writing, of its momentum one of each. `--programs pfc` leaves the reference out.
+
+A program that fails or takes longer than --limit becomes a row that says so. Fails, after the table,
+where one did, where nothing of pfc was measured, or where the first losses differ.
 """
 
 import argparse
@@ -20,21 +27,24 @@ import pathlib
 import statistics
 import sys
 
-from bench_head import ratio, spread
-from bench_step_gpu import HERE, run
+import gpu_runs
+from bench_head import LOSS_TOLERANCE, same_loss
+from gpu_runs import HERE
 
 GOALS = {1.0: 5.0}  # times faster than PyTorch, by sample rate
 CENTRES = {"fp32": 4 * 3 + 4 * 2, "bf16": 2 * 3 + 2 * 2}  # bytes moved of one number of a centre
 WARM_UP_STEPS = 3
-HEADER = ("| classes | sample rate | program | ms | sampling, ms | floor: FLOPs, ms | floor: bytes, ms "
-          "| GPU, GiB | times as long | goal |\n|" + "---|" * 10)
+HEADER = ("| classes | sample rate | program | step, ms | with sampling, ms | floor: FLOPs, ms "
+          "| floor: bytes, ms | GPU, GiB | PyTorch takes times as long | with sampling | goal |\n|" +
+          "---|" * 11)
 
 
-def measured(command):
-    """The program's JSON object; None where memory does not suffice."""
-    said = run(command)
-    result = json.loads(said) if said else {"out_of_memory": True}
-    return None if result.get("out_of_memory") else result
+def measured(command, limit):
+    """The program's JSON object."""
+    result = json.loads(gpu_runs.run(command, limit))
+    if result.get("out_of_memory"):
+        raise gpu_runs.DoesNotFit
+    return result
 
 
 def shape(options):
@@ -44,18 +54,37 @@ def shape(options):
 
 
 def pfc(options, centres):
-    return measured([options.program, *shape(options), "--precision", "bf16", "--centre-precision",
-                     centres])
+    result = measured([options.program, *shape(options), "--precision", "bf16",
+                       "--centre-precision", centres], options.limit)
+    whole = [sum(pair) for pair in zip(result["seconds"], result["sample_seconds"])]
+    return {**result, "step": result["seconds"], "whole": whole}
+
+
+def needed_by_torch(options):
+    """Bytes that a step of the reference cannot do without: centres and momentum in float32, the
+    active centres' copy in 16 bits, and four float32 matrices of logits (before and after the clamp,
+    scaled, and their logarithmic softmax)."""
+    active = options.classes * min(1, options.rate)
+    return (8 * options.classes * options.dimension + 2 * active * options.dimension +
+            16 * active * options.samples)
 
 
 def reference(options, *more):
-    return measured([sys.executable, "-B", HERE / "head_torch.py", *shape(options), "--precision",
-                     options.torch_precision, *more])
+    needed = needed_by_torch(options)
+    if 0 < options.gpu_memory < needed:
+        raise gpu_runs.DoesNotFit(f"not tried, at least {needed / 2**30:.0f} GiB are needed")
+    result = measured([sys.executable, "-B", HERE / "head_torch.py", *shape(options), "--precision",
+                       options.torch_precision, *more], options.limit)
+    sampling = result["sample_seconds"] or [0] * len(result["seconds"])  # at rate 1 none
+    step = [whole - part for whole, part in zip(result["seconds"], sampling)]
+    return {**result, "step": step, "whole": result["seconds"]}
 
 
 def programs(options):
-    known = {f"pfc, centres {centres}": lambda centres=centres: pfc(options, centres)
-             for centres in options.centres}
+    known = {}
+    if "pfc" in options.programs:
+        known = {f"pfc, centres {centres}": lambda centres=centres: pfc(options, centres)
+                 for centres in options.centres}
     if "torch" in options.programs:
         known["PyTorch"] = lambda: reference(options)
         if options.rate < 1:
@@ -63,30 +92,55 @@ def programs(options):
     return known
 
 
-def in_milliseconds(results):
-    return spread([{"seconds": [1e3 * s for s in r["seconds"]]} for r in results])
+def spread(rounds, key):
+    """In milliseconds."""
+    values = [1e3 * seconds for result in rounds for seconds in result[key]]
+    return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
-def row(options, name, results):
-    rounds, theirs = results[name], results.get("PyTorch")
+def ratio(theirs, ours, key):
+    """The median of the rounds' ratios."""
+    return statistics.median(statistics.median(a[key]) / statistics.median(b[key])
+                             for a, b in zip(theirs, ours))
+
+
+def compared(options, name, rounds, theirs):
+    """The three last cells of a row: both ratios, and whether the smaller one reaches the goal."""
+    if not theirs or name == "PyTorch":
+        return " | | |"
+    ratios = [ratio(theirs, rounds, key) for key in ("step", "whole")]
+    goal, verdict = GOALS.get(options.rate), ""
+    if goal and name.startswith("pfc"):
+        verdict = f">= {goal:g} {'met' if min(ratios) >= goal else 'MISSED'}"
+    return f"{ratios[0]:.2f} | {ratios[1]:.2f} | {verdict} |"
+
+
+def row(options, name, runs):
+    rounds = runs.measured(name)
     start = f"| {options.classes:,} | {options.rate:g} | {name} | "
-    if None in rounds:
-        return start + "does not fit into memory" + " |" * 7
+    if not rounds:
+        return start + (runs.why_not(name) or "not measured yet") + " |" * 8
     active = options.classes * options.rate
     flops = 6 * options.samples * options.dimension * active
     moved = options.dimension * active * CENTRES["bf16" if name.endswith("bf16") else "fp32"]
-    sampling = [1e3 * s for r in rounds for s in r["sample_seconds"]]
-    sampling = f"{statistics.median(sampling):.2f}" if sampling else "-"
-    compared, verdict = "", ""
-    if theirs and None not in theirs:
-        value = ratio(theirs, rounds)
-        compared, goal = f"PyTorch {value:.2f}", GOALS.get(options.rate)
-        if goal and name.startswith("pfc"):
-            verdict = f">= {goal:g} {'met' if value >= goal else 'MISSED'}"
     memory = max(r.get("gpu_memory_bytes", 0) for r in rounds) / 2**30
-    return (start + f"{in_milliseconds(rounds)} | {sampling} | "
+    return (start + f"{spread(rounds, 'step')} | {spread(rounds, 'whole')} | "
             f"{1e3 * flops / options.flops_per_second:.2f} | "
-            f"{1e3 * moved / options.bytes_per_second:.2f} | {memory:.2f} | {compared} | {verdict} |")
+            f"{1e3 * moved / options.bytes_per_second:.2f} | {memory:.2f} | " +
+            compared(options, name, rounds, runs.measured("PyTorch")))
+
+
+def problems(known, runs):
+    """What makes the whole a failure."""
+    found = runs.failures()
+    losses = {name: runs.measured(name)[0]["loss"] for name in known if runs.measured(name)}
+    ours = [name for name in known if name.startswith("pfc")]
+    if ours and not set(ours) & set(losses):
+        found.append("nothing of pfc was measured")
+    found += [f"the first losses of {name} and PyTorch differ: {loss} and {losses['PyTorch']}"
+              for name, loss in losses.items()
+              if "PyTorch" in losses and not same_loss(loss, losses["PyTorch"], LOSS_TOLERANCE)]
+    return found
 
 
 def parse():
@@ -105,22 +159,29 @@ def parse():
                         help="cpu: to try this script")
     parser.add_argument("--flops-per-second", type=float, default=790e12)
     parser.add_argument("--bytes-per-second", type=float, default=3.0e12)
+    parser.add_argument("--gpu-memory", type=int, default=0, metavar="BYTES",
+                        help="leave PyTorch out where it needs more; 0: try it")
+    gpu_runs.add_arguments(parser, limit=240)
     return parser.parse_args()
+
+
+def summary(result):
+    return f"{1e3 * statistics.median(result['step']):.3f} ms"
+
+
+def print_table(options, known, runs):
+    print(HEADER)
+    for name in known:
+        print(row(options, name, runs))
 
 
 def main():
     options = parse()
-    known = programs(options)
-    results = {name: [] for name in known}
-    for number in range(options.rounds):
-        for name, start in known.items():
-            result = start()
-            results[name].append(result)
-            speed = f"{statistics.median(result['seconds']):.4f} s" if result else "does not fit"
-            print(f"round {number + 1}: {name}: {speed}", file=sys.stderr, flush=True)
-    print(HEADER)
-    for name in known:
-        print(row(options, name, results))
+    known, runs = programs(options), gpu_runs.Runs(options.kept, options)
+    gpu_runs.table_even_if_ended(lambda: runs.alternate(known, options.rounds, summary),
+                                 lambda: print_table(options, known, runs))
+    if found := problems(known, runs):
+        sys.exit("; ".join(found))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 one run on the same GPU, each in bf16 and fp16.
 
     bench_step_gpu.py --bin build/cuda/bin --folder build/bench --network r50 --batch 128
-                      [--rounds 2] [--steps 40] [--compile max-autotune]
+                      [--rounds 2] [--steps 40] [--compile max-autotune] [--kept FILE]
 
 The reference runs as its users run it (autocast fp16 with a GradScaler, NCHW) and at its best
 (channels-last, torch.compile, TF32, a fused optimizer), in both precisions. Both programs take the same
@@ -12,49 +12,44 @@ run are left out: in them algorithms are chosen, graphs captured, kernels compil
 Prints a table in markdown: medians over the steps of all rounds, in brackets the smallest and the
 largest; the ratio is the median of the rounds' ratios, of pfc in the same precision. Memory is what the
 GPU had no longer free, contexts included. Floors are those of network_floor.py.
+
+A program that fails or takes longer than --limit becomes a row that says so. Fails, after the table,
+where one did, where nothing of pfc was measured, or where the losses of the first step differ: the
+weights are the same, the images another draw of the same faces.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
 
+import gpu_runs
 import reference_input
 import safetensors_io
 import torch
+from bench_head import same_loss
+from gpu_runs import HERE
 from loss_parity import metrics
 from network_floor import floor
 
 WARM_UP_STEPS = 12
 EMBEDDING = 512
 USERS_GOAL, BEST_GOAL = 2.0, 1.3  # times faster than PyTorch
-HERE = pathlib.Path(__file__).parent
-DOES_NOT_FIT = ("out of memory", "memory: a worker needs")
+LOSS_TOLERANCE = 0.05
 HEADER = ("| network | batch | program | samples/s | ms | floor: FLOPs, ms | floor: bytes, ms "
           "| GPU, GiB | waits for data | pfc is faster by | goal |\n|" + "---|" * 11)
-
-
-def run(command):
-    """Its output; None where memory does not suffice."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode == 0:
-        return done.stdout
-    said = done.stdout + done.stderr
-    if any(words in said for words in DOES_NOT_FIT):
-        return None
-    sys.exit(f"{' '.join(map(str, command))}\nfailed with {done.returncode}:\n{said[-4000:]}")
 
 
 def faces(options):
     """A folder of drawn faces, made once."""
     folder = options.folder / f"faces-{options.classes}x{options.images}"
     if not (folder / "val.bin").exists():
-        run([options.bin / "pfcctl", "data", "synth", "--identities", options.classes,
-             "--images-per-identity", options.images, "--out", folder])
+        gpu_runs.run([options.bin / "pfcctl", "data", "synth", "--identities", options.classes,
+                      "--images-per-identity", options.images, "--out", folder], options.limit)
     return folder
 
 
@@ -63,8 +58,10 @@ def initial(options):
     path = options.folder / f"{options.network}-{options.classes}.safetensors"
     if not path.exists():
         torch.manual_seed(1)
-        safetensors_io.save(path, reference_input.initial_weights(options.network, EMBEDDING,
-                                                                  options.classes))
+        new = path.with_suffix(".new")
+        safetensors_io.save(new, reference_input.initial_weights(options.network, EMBEDDING,
+                                                                 options.classes))
+        new.replace(path)  # at once: the script may be ended at any time
     return path
 
 
@@ -82,17 +79,16 @@ def write_job(options, precision):
 def pfc(options, precision):
     output = options.folder / "out"
     shutil.rmtree(output, ignore_errors=True)  # a checkpoint there would be gone on from
-    if run([options.bin / "pfc-worker", "--config", write_job(options, precision)]) is None:
-        return None
+    gpu_runs.run([options.bin / "pfc-worker", "--config", write_job(options, precision)],
+                 options.limit)
     return metrics(output / "metrics.jsonl")
 
 
 def reference(options, precision, *more):
     out = options.folder / "reference.jsonl"
-    if run([sys.executable, "-B", HERE / "train_reference.py", "--device", options.device, "--job",
-            write_job(options, precision), "--input", initial(options), "--data", faces(options),
-            "--precision", precision, "--metrics", out, *more]) is None:
-        return None
+    gpu_runs.run([sys.executable, "-B", HERE / "train_reference.py", "--device", options.device,
+                  "--job", write_job(options, precision), "--input", initial(options), "--data",
+                  faces(options), "--precision", precision, "--metrics", out, *more], options.limit)
     return metrics(out)
 
 
@@ -101,7 +97,11 @@ def programs(options):
     best = ["--layout", "channels_last", "--tf32"]
     if options.compile != "off":
         best += ["--compile", options.compile]
-    known = {f"pfc, {p}": (p, lambda p=p: pfc(options, p), None) for p in options.precisions}
+    known = {}
+    if "pfc" in options.programs:
+        known = {f"pfc, {p}": (p, lambda p=p: pfc(options, p), None) for p in options.precisions}
+    if "torch" not in options.programs:
+        return known
     if "fp16" in options.precisions:
         known["PyTorch as users run it, fp16"] = (
             "fp16", lambda: reference(options, "fp16", "--layout", "nchw"), USERS_GOAL)
@@ -114,37 +114,53 @@ def speeds(steps):
     return [step["samples_per_second"] for step in steps[WARM_UP_STEPS:]]
 
 
-def measured(rounds):
-    return [speed for steps in rounds for speed in speeds(steps)]
-
-
 def faster(ours, theirs):
     """The median of the rounds' ratios."""
     return statistics.median(statistics.median(speeds(a)) / statistics.median(speeds(b))
                              for a, b in zip(ours, theirs))
 
 
-def row(options, name, entry, results):
+def compared(ours, rounds, goal):
+    """The two last cells of a row: the ratio, and whether it reaches the goal."""
+    if not (goal and ours):
+        return " | |"
+    value = faster(ours, rounds)
+    return f"{value:.2f} | >= {goal:g} {'met' if value >= goal else 'MISSED'} |"
+
+
+def row(options, name, entry, runs):
     precision, _, goal = entry
-    rounds, ours = results[name], results[f"pfc, {precision}"]
+    rounds = runs.measured(name)
     start = f"| {options.network} | {options.batch} | {name} | "
-    if None in rounds:
-        return start + "does not fit into memory" + " |" * 8
+    if not rounds:
+        return start + (runs.why_not(name) or "not measured yet") + " |" * 8
     flops, moved = floor(options.network, EMBEDDING)
-    values = measured(rounds)
+    values = [speed for steps in rounds for speed in speeds(steps)]
     speed = statistics.median(values)
     waits = sum(s.get("data_wait_seconds", 0) for r in rounds for s in r[WARM_UP_STEPS:])
     seconds = sum(s["step_seconds"] for r in rounds for s in r[WARM_UP_STEPS:])
     memory = max(s.get("gpu_memory_bytes", 0) for r in rounds for s in r) / 2**30
-    ratio, verdict = "", ""
-    if goal and None not in ours:
-        value = faster(ours, rounds)
-        ratio, verdict = f"{value:.2f}", f">= {goal:g} {'met' if value >= goal else 'MISSED'}"
-    return (start + f"{speed:.0f} ({min(values):.0f} to {max(values):.0f}) | "
+    note = " ".join(sorted({s["note"] for r in rounds for s in r if s.get("note")}))
+    return (start + f"{speed:.0f} ({min(values):.0f} to {max(values):.0f}){note and f'; {note}'} | "
             f"{1e3 * options.batch / speed:.2f} | "
             f"{1e3 * options.batch * flops / options.flops_per_second:.2f} | "
             f"{1e3 * options.batch * moved / options.bytes_per_second:.2f} | {memory:.2f} | "
-            f"{waits / seconds:.1%} | {ratio} | {verdict} |")
+            f"{waits / seconds:.1%} | " + compared(runs.measured(f"pfc, {precision}"), rounds, goal))
+
+
+def problems(known, runs):
+    """What makes the whole a failure."""
+    found = runs.failures()
+    losses = {name: runs.measured(name)[0][0]["loss"] for name in known if runs.measured(name)}
+    ours = [name for name in known if name.startswith("pfc")]
+    if ours and not set(ours) & set(losses):
+        found.append("nothing of pfc was measured")
+    for name, other in itertools.product(losses, losses):
+        comparable = name in ours and other not in ours and known[name][0] == known[other][0]
+        if comparable and not same_loss(losses[name], losses[other], LOSS_TOLERANCE):
+            found.append(f"the first losses of {name} and {other} differ: {losses[name]} and "
+                         f"{losses[other]}")
+    return found
 
 
 def parse():
@@ -153,6 +169,7 @@ def parse():
     parser.add_argument("--folder", type=pathlib.Path, required=True, help="for data and output")
     parser.add_argument("--network", required=True)
     parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--programs", nargs="+", choices=("pfc", "torch"), default=["pfc", "torch"])
     parser.add_argument("--precisions", nargs="+", default=["bf16", "fp16"])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=40, help="measured steps of a run")
@@ -163,23 +180,29 @@ def parse():
                         help="cpu: to try this script")
     parser.add_argument("--flops-per-second", type=float, default=790e12)
     parser.add_argument("--bytes-per-second", type=float, default=3.0e12)
+    gpu_runs.add_arguments(parser, limit=300)
     return parser.parse_args()
+
+
+def summary(steps):
+    return f"{statistics.median(speeds(steps)):.1f} samples/s"
+
+
+def print_table(options, known, runs):
+    print(HEADER)
+    for name, entry in known.items():
+        print(row(options, name, entry, runs))
 
 
 def main():
     options = parse()
     options.folder.mkdir(parents=True, exist_ok=True)
-    known = programs(options)
-    results = {name: [] for name in known}
-    for number in range(options.rounds):
-        for name, (_, start, _) in known.items():
-            steps = start()
-            results[name].append(steps)
-            speed = f"{statistics.median(speeds(steps)):.1f} samples/s" if steps else "does not fit"
-            print(f"round {number + 1}: {name}: {speed}", file=sys.stderr, flush=True)
-    print(HEADER)
-    for name, entry in known.items():
-        print(row(options, name, entry, results))
+    known, runs = programs(options), gpu_runs.Runs(options.kept, options)
+    starts = {name: start for name, (_, start, _) in known.items()}
+    gpu_runs.table_even_if_ended(lambda: runs.alternate(starts, options.rounds, summary),
+                                 lambda: print_table(options, known, runs))
+    if found := problems(known, runs):
+        sys.exit("; ".join(found))
 
 
 if __name__ == "__main__":

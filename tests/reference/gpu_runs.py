@@ -1,0 +1,120 @@
+"""Programs that are measured on a GPU one after the other, round by round. One that fails, hangs or
+does not fit stops no other; what each has come to is kept in a file, from which a later call goes on.
+"""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).parent
+# What PyTorch, pfc's allocations and pfc's plan of memory say.
+NO_MEMORY = ("out of memory", "of GPU memory asked for,", "memory: a worker needs")
+
+
+class Failed(Exception):
+    """Why a program was not measured, for a cell of a table."""
+
+
+class DoesNotFit(Failed):
+    def __init__(self, why=""):
+        super().__init__("does not fit into memory" + (f": {why}" if why else ""))
+
+
+def run(command, limit):
+    """The program's standard output. Raises Failed, also after `limit` seconds."""
+    words = [str(word) for word in command]
+    # Files: a pipe would be waited for until grandchildren of a program that was ended have closed it.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        try:
+            code = subprocess.run(words, stdout=out, stderr=errors, timeout=limit).returncode
+        except subprocess.TimeoutExpired:
+            code = None
+        said = [file.seek(0) or file.read() for file in (out, errors)]
+    if code == 0:
+        return said[0]
+    both = "".join(said)
+    if any(text in both for text in NO_MEMORY):
+        raise DoesNotFit
+    reason = f"failed with {code}" if code is not None else f"was ended after {limit:g} s"
+    print(f"{' '.join(words)}\n{reason}:\n{both[-4000:]}", file=sys.stderr, flush=True)
+    if code is None:
+        raise Failed(f"failed: not done after {limit:g} s")
+    raise Failed(f"failed: {last_line(both) or f'exit code {code}'}")
+
+
+def last_line(text):
+    """For a cell of a table."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:160].replace("|", "/") if lines else ""
+
+
+class Runs:
+    """What each program has come to: {"measured": [a value a round], "why_not": text}."""
+
+    def __init__(self, path, options):
+        """path: the file, or None to keep nothing. What was measured with other options is dropped."""
+        self.path = path
+        self.options = {key: str(value) for key, value in vars(options).items()
+                        if key not in ("kept", "rounds")}
+        self.outcomes = {}
+        if path and path.exists():
+            kept = json.loads(path.read_text())
+            if kept["options"] == self.options:
+                self.outcomes = kept["outcomes"]
+
+    def measured(self, name):
+        """A value a round; none where the program failed."""
+        outcome = self.outcomes.get(name, {})
+        return [] if outcome.get("why_not") else outcome.get("measured", [])
+
+    def why_not(self, name):
+        return self.outcomes.get(name, {}).get("why_not", "")
+
+    def alternate(self, programs, rounds, summary):
+        """Starts every program once a round, what is known already left out. programs: {name:
+        function that measures}; summary: a measured value as text."""
+        for number in range(rounds):
+            for name, start in programs.items():
+                outcome = self.outcomes.setdefault(name, {"measured": [], "why_not": ""})
+                if outcome["why_not"] or len(outcome["measured"]) > number:
+                    continue
+                try:
+                    outcome["measured"].append(start())
+                    text = summary(outcome["measured"][-1])
+                except Failed as failed:
+                    outcome["why_not"] = text = str(failed)
+                print(f"round {number + 1}: {name}: {text}", file=sys.stderr, flush=True)
+                self._keep()
+
+    def _keep(self):
+        if not self.path:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps({"options": self.options, "outcomes": self.outcomes}))
+        new.replace(self.path)  # at once: the script may be ended at any time
+
+    def failures(self):
+        """Of programs that failed otherwise than for want of memory."""
+        return [f"{name}: {outcome['why_not']}" for name, outcome in self.outcomes.items()
+                if outcome["why_not"].startswith("failed")]
+
+
+def add_arguments(parser, limit):
+    parser.add_argument("--kept", type=pathlib.Path, metavar="FILE",
+                        help="keep measurements there, and go on from those of an earlier call")
+    parser.add_argument("--limit", type=float, default=limit, help="seconds of one program's run")
+
+
+def table_even_if_ended(measure, print_table):
+    """Prints the table of what there is when SIGTERM ends the measurements, too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before everything was measured"))
+    try:
+        measure()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print_table()
+        sys.stdout.flush()
