@@ -4,21 +4,21 @@ reference (head_torch.py) on the same GPU.
     bench_head_gpu.py --program build/cuda/benchmarks/head_benchmark --classes 1000000 --rate 0.1
                       [--samples 1024] [--rounds 2] [--steps 20]
 
-pfc with centres and momentum in fp32 and in bf16, the reference with its product in fp16 (autocast, as
-its users run it) and, below rate 1, also with only the sampled rows in the optimizer. Each round starts
-every program anew; the first steps of a run are left out. Prints a table in markdown: medians over the
-steps of all rounds, in brackets the smallest and the largest. Memory is what the GPU had no longer
-free, contexts included.
+pfc with centres and momentum in fp32 and in bf16, the reference with its product in fp16 (autocast,
+as its users run it) and, below rate 1, also with only the sampled rows in the optimizer. Each round
+starts every program anew; the first steps of a run are left out. Prints a table in markdown:
+medians over the steps of all rounds, in brackets the smallest and the largest. Memory is what the
+GPU had no longer free, contexts included.
 
-Both programs' times are given without and with the drawing of the step's classes: pfc draws them beside
-the forward pass, the reference inside its step. So are the ratios, against the reference as its users
-run it; a goal has to be reached by the smaller one.
+Both programs' times are given without and with the drawing of the step's classes: pfc draws them
+beside the forward pass, the reference inside its step. So are the ratios, against the reference as
+its users run it; a goal has to be reached by the smaller one.
 
-Floors of a step over S active classes: three products of 2 N D S FLOPs, and of each active centre two
-readings and a writing, of its momentum one of each. `--programs pfc` leaves the reference out.
+Floors of a step over S active classes: three products of 2 N D S FLOPs, and of each active centre
+two readings and a writing, of its momentum one of each. `--programs pfc` leaves the reference out.
 
-A program that fails or takes longer than --limit becomes a row that says so. Fails, after the table,
-where one did, where nothing of pfc was measured, or where the first losses differ.
+A program that fails or takes longer than --limit becomes a row that says so. Fails, after the
+table, where one did, where nothing of pfc was measured, or where the first losses differ.
 """
 
 import argparse
@@ -35,8 +35,8 @@ GOALS = {1.0: 5.0}  # times faster than PyTorch, by sample rate
 CENTRES = {"fp32": 4 * 3 + 4 * 2, "bf16": 2 * 3 + 2 * 2}  # bytes moved of one number of a centre
 WARM_UP_STEPS = 3
 HEADER = ("| classes | sample rate | program | step, ms | with sampling, ms | floor: FLOPs, ms "
-          "| floor: bytes, ms | GPU, GiB | PyTorch takes times as long | with sampling | goal |\n|" +
-          "---|" * 11)
+          "| floor: bytes, ms | GPU, GiB | PyTorch takes times as long | with sampling | goal |\n"
+          "|" + "---|" * 11)
 
 
 def measured(command, limit):
@@ -62,8 +62,8 @@ def pfc(options, centres):
 
 def needed_by_torch(options):
     """Bytes that a step of the reference cannot do without: centres and momentum in float32, the
-    active centres' copy in 16 bits, and four float32 matrices of logits (before and after the clamp,
-    scaled, and their logarithmic softmax)."""
+    active centres' copy in 16 bits, and four float32 matrices of logits (before and after the
+    clamp, scaled, and their logarithmic softmax)."""
     active = options.classes * min(1, options.rate)
     return (8 * options.classes * options.dimension + 2 * active * options.dimension +
             16 * active * options.samples)

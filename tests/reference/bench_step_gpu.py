@@ -1,21 +1,21 @@
-"""Measures a whole training step of pfc-worker on a GPU and of the PyTorch reference, alternating in
-one run on the same GPU, each in bf16 and fp16.
+"""Measures a whole training step of pfc-worker on a GPU and of the PyTorch reference, alternating
+in one run on the same GPU, each in bf16 and fp16.
 
     bench_step_gpu.py --bin build/cuda/bin --folder build/bench --network r50 --batch 128
                       [--rounds 2] [--steps 40] [--compile max-autotune] [--kept FILE]
 
 The reference runs as its users run it (autocast fp16 with a GradScaler, NCHW) and at its best
-(channels-last, torch.compile, TF32, a fused optimizer), in both precisions. Both programs take the same
-drawn faces and begin with the same weights. Each round starts every program anew; the first steps of a
-run are left out: in them algorithms are chosen, graphs captured, kernels compiled.
+(channels-last, torch.compile, TF32, a fused optimizer), in both precisions. Both programs take the
+same drawn faces and begin with the same weights. Each round starts every program anew; the first
+steps of a run are left out: in them algorithms are chosen, graphs captured, kernels compiled.
 
 Prints a table in markdown: medians over the steps of all rounds, in brackets the smallest and the
-largest; the ratio is the median of the rounds' ratios, of pfc in the same precision. Memory is what the
-GPU had no longer free, contexts included. Floors are those of network_floor.py.
+largest; the ratio is the median of the rounds' ratios, of pfc in the same precision. Memory is what
+the GPU had no longer free, contexts included. Floors are those of network_floor.py.
 
-A program that fails or takes longer than --limit becomes a row that says so. Fails, after the table,
-where one did, where nothing of pfc was measured, or where the losses of the first step differ: the
-weights are the same, the images another draw of the same faces.
+A program that fails or takes longer than --limit becomes a row that says so. Fails, after the
+table, where one did, where nothing of pfc was measured, or where the losses of the first step
+differ: the weights are the same, the images another draw of the same faces.
 """
 
 import argparse

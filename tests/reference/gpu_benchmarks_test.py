@@ -1,5 +1,5 @@
-"""What the benchmarks on a GPU make of programs that fail, hang, do not fit or compute something else,
-shown with programs that only pretend to measure."""
+"""What the benchmarks on a GPU make of programs that fail, hang, do not fit or compute something
+else, shown with programs that only pretend to measure."""
 
 import argparse
 import contextlib
@@ -41,7 +41,7 @@ class Head(unittest.TestCase):
         self.count = self.folder / "count"
 
     def command(self, script, *more):
-        """script: shell, in which $centres is fp32 or bf16; unless it ends, the program has measured."""
+        """script: shell, in which $centres is fp32 or bf16; where it goes on, it has measured."""
         program = self.folder / "program"
         program.write_text(f'#!/bin/sh\nfor centres; do :; done\necho >> {self.count}\n{script}\n'
                            f"echo '{json.dumps(MEASURED)}'\n")
@@ -57,7 +57,7 @@ class Head(unittest.TestCase):
         return len(self.count.read_text())
 
     def test_a_program_that_fails_is_a_row_and_the_exit_code(self):
-        code, table, said = self.bench('[ $centres = fp32 ] || { echo boom | tee /dev/stderr; exit 3; }')
+        code, table, said = self.bench("[ $centres = fp32 ] || { echo boom >&2; exit 3; }")
         self.assertEqual(code, 1)
         self.assertIn("pfc, centres fp32 | 3.000 (2.000 to 4.000) | 4.000 (3.000 to 5.000)", table)
         self.assertIn("pfc, centres bf16 | failed: boom |", table)
@@ -141,7 +141,8 @@ class Step(unittest.TestCase):
     OPTIONS = types.SimpleNamespace(network="mbf", batch=2, flops_per_second=1, bytes_per_second=1)
 
     def steps(self, loss=40.0, speed=100):
-        return [{"loss": loss, "samples_per_second": speed, "step_seconds": 1, "note": "noted"}] * 20
+        step = {"loss": loss, "samples_per_second": speed, "step_seconds": 1, "note": "noted"}
+        return [step] * 20
 
     def runs(self, ours, theirs):
         return outcomes(**{"pfc, bf16": ours, "PyTorch, bf16": theirs})

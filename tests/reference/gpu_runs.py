@@ -1,5 +1,6 @@
 """Programs that are measured on a GPU one after the other, round by round. One that fails, hangs or
-does not fit stops no other; what each has come to is kept in a file, from which a later call goes on.
+does not fit stops no other; what each has come to is kept in a file, from which a later call goes
+on.
 """
 
 import json
@@ -26,7 +27,7 @@ class DoesNotFit(Failed):
 def run(command, limit):
     """The program's standard output. Raises Failed, also after `limit` seconds."""
     words = [str(word) for word in command]
-    # Files: a pipe would be waited for until grandchildren of a program that was ended have closed it.
+    # Files: a pipe would be waited for until all descendants of an ended program have closed it.
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         try:
             code = subprocess.run(words, stdout=out, stderr=errors, timeout=limit).returncode
@@ -55,7 +56,7 @@ class Runs:
     """What each program has come to: {"measured": [a value a round], "why_not": text}."""
 
     def __init__(self, path, options):
-        """path: the file, or None to keep nothing. What was measured with other options is dropped."""
+        """path: the file, or None to keep nothing. Measurements with other options are dropped."""
         self.path = path
         self.options = {key: str(value) for key, value in vars(options).items()
                         if key not in ("kept", "rounds")}

@@ -195,6 +195,7 @@ def main():
     parser.add_argument("--precision", default="fp32")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and the job with it
     report(options, *train(options, make_set(options)))
 
 

@@ -4,10 +4,10 @@ prints what both have learnt, as a table in markdown.
     train_gpu.py --bin build/cuda/bin --folder build/train --data FOLDER --val NAME.bin
                  [--network r50] [--epochs 20] [--precision bf16]
 
-FOLDER holds train.rec, train.idx and property; without --data both learn faces that are drawn. Order
-and flips are each program's own. Accuracy is LFW's protocol over the verification set, each program's
-own code; the loss is the mean of the steps of the last epoch. Fails, after the table, where a program
-did, or where pfc's accuracy is lower than PyTorch's by more than 0.02.
+FOLDER holds train.rec, train.idx and property; without --data both learn faces that are drawn.
+Order and flips are each program's own. Accuracy is LFW's protocol over the verification set, each
+program's own code; the loss is the mean of the steps of the last epoch. Fails, after the table,
+where a program did, or where pfc's accuracy is lower than PyTorch's by more than 0.02.
 """
 
 import argparse
@@ -72,10 +72,10 @@ def pfc(options, job):
 
 def reference(options, job, init):
     path = options.folder / "reference.jsonl"
-    return learnt(options, [sys.executable, "-B", HERE / "train_reference.py", "--job", job, "--input",
-                            init, "--data", options.data, "--val", options.val, "--device",
-                            options.device, "--precision", options.precision, "--metrics", path],
-                  path)
+    command = [sys.executable, "-B", HERE / "train_reference.py", "--job", job, "--input", init,
+               "--data", options.data, "--val", options.val, "--device", options.device,
+               "--precision", options.precision, "--metrics", path]
+    return learnt(options, command, path)
 
 
 def row(options, name, runs, classes):

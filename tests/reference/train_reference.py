@@ -7,18 +7,19 @@
 The input file holds `images` U8 [n, 112, 112, 3], `labels` I64 [n], `centres` F32 [C, D] and the
 backbone's state dict under its own names; with --data, images and labels are those of a folder in
 RecordIO layout. The order of shuffled images and the flips are this trainer's own, drawn from the
-job's seed. The job file is pfc's; a key that this trainer does not follow is refused. Every step gives
-one JSON object with pfc's names: step, loss, lr, step_seconds, samples_per_second, memory_bytes (the
-process's peak), on a GPU gpu_memory_bytes, and a note on what was done otherwise than asked for; then
-every verification set one: val_target, accuracy.
+job's seed. The job file is pfc's; a key that this trainer does not follow is refused. Every step
+gives one JSON object with pfc's names: step, loss, lr, step_seconds, samples_per_second,
+memory_bytes (the process's peak), on a GPU gpu_memory_bytes, and a note on what was done otherwise
+than asked for; then every verification set one: val_target, accuracy.
 
 On a GPU images lie there as bytes from the start, and nothing waits for a step's loss, both in the
-reference's favour. `--precision` is that of autocast (bf16, fp16 with a GradScaler); weights, loss and
-optimizer are float32.
+reference's favour. `--precision` is that of autocast (bf16, fp16 with a GradScaler); weights, loss
+and optimizer are float32.
 
-Semantics: ArcFace, CosFace and combined margins with the exact gradient; every class takes part; the
-loss is the mean over the batch; the backbone's gradient is clipped, the centres' is not; SGD with
-momentum and weight decay on everything trainable; polynomial learning rate after linear warm-up.
+Semantics: ArcFace, CosFace and combined margins with the exact gradient; every class takes part;
+the loss is the mean over the batch; the backbone's gradient is clipped, the centres' is not; SGD
+with momentum and weight decay on everything trainable; polynomial learning rate after linear
+warm-up.
 """
 
 import argparse
@@ -193,8 +194,8 @@ class Trainer:
             self.optimizer.step()
 
     def go_on_unfused(self, step, error):
-        """The fused optimizer may refuse the layout that a compiled step gives the gradient of a 1 x 1
-        convolution. That step's update is left out."""
+        """The fused optimizer may refuse the layout that a compiled step gives the gradient of a
+        1 x 1 convolution. That step's update is left out."""
         if not self.fused or step > 1 or isinstance(error, torch.cuda.OutOfMemoryError):
             raise error
         print(f"no fused SGD: {error}", file=sys.stderr)
