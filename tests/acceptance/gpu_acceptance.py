@@ -2,27 +2,33 @@
 
     scripts/gpu_acceptance.sh [--only tests,step] [--minutes 9] [--bin FOLDER]
 
-Parts: build (the `cuda` preset), tests (every GPU test), sanitizer (compute-sanitizer on a short set),
-train (real faces of PFC_TEST_DATA/lfw112, or drawn ones, against PyTorch), step and head (benchmarks
-against PyTorch). Each consists of cases with a time limit of their own; one that fails stops no other.
-What a case came to at this commit is kept: with --minutes the run ends in time, and the same command
-goes on from there; --again does anew what is asked for.
+Parts: build (the `cuda` preset), tests (every GPU test), step and head (benchmarks against
+PyTorch), train (real faces of PFC_TEST_DATA/lfw112, or drawn ones, against PyTorch), sanitizer
+(compute-sanitizer on a short set). Each consists of cases with a time limit of their own; one that
+fails stops no other. What a case came to at this commit, with these programs, is kept, and of a
+benchmark what it has measured so far: with --minutes the run ends in time, and the same command
+goes on from there; --again does anew what is asked for. Where the sources have come without git,
+PFC_COMMIT says which they are.
 
-Exit code: 0 all that was asked for has passed; 1 something failed, which the last lines name; 4 nothing
-failed, but something has not run; 3 no GPU: nothing has run; 2 wrong arguments.
+Exit code: 0 all that was asked for has passed; 1 something failed, which the last lines name; 4
+nothing failed, but something has not run; 3 no GPU: nothing has run; 2 wrong arguments.
 """
 
 import argparse
+import os
 import pathlib
+import signal
 import sys
 import time
 
 import gpus
 import report
 import results
-from cases import BATCHES, CLASSES, NETWORKS, PARTS, ROOT, Plan
+from cases import BATCHES, CLASSES, NETWORKS, PARTS, PRECISIONS, ROOT
+from plan import Plan
 
 FAILED, NO_GPU, NOT_ALL_RUN = 1, 3, 4
+BEGIN = time.monotonic()  # --minutes count from here
 SHORTEST = 20  # seconds: with less left no case is started
 
 
@@ -51,6 +57,8 @@ def parse():
     parser.add_argument("--train-network", default="r50", choices=("r18", "r50"))
     parser.add_argument("--networks", nargs="+", default=NETWORKS, help="of step")
     parser.add_argument("--batches", nargs="+", type=int, default=BATCHES, help="of step")
+    parser.add_argument("--rounds", type=int, default=2, help="of step")
+    parser.add_argument("--precisions", nargs="+", default=PRECISIONS, help="of step")
     parser.add_argument("--classes", nargs="+", type=int, default=CLASSES, help="of head")
     parser.add_argument("--compile", default="default",
                         help="torch.compile's mode in step, or off; max-autotune takes minutes")
@@ -69,25 +77,39 @@ def dry_run(options):
             print(f"{case.part} {case.name}: {results.shown(case.command)}{note}")
 
 
-def run_all(options, plan, store):
+def keep_algorithms(work):
+    """The choice of convolutions' algorithms needs a folder (docs/cuda.md): without one no two runs
+    would take the same."""
+    if not any(os.environ.get(name, "").startswith("/") for name in ("XDG_CACHE_HOME", "HOME")):
+        os.environ["XDG_CACHE_HOME"] = str(work / "cache")
+
+
+def deadline(minutes):
+    return BEGIN + 60 * (minutes or 1e6)
+
+
+def run_all(options, plan, store, after_each=lambda: None):
     """The results of all cases of the chosen parts, those of earlier calls too."""
-    deadline = time.monotonic() + 60 * (options.minutes or 1e6)
     done = []
     for part in options.only:
         for case in plan.cases(part):
             known = None if options.again or part == "build" else store.load(case)
-            done.append(known or run_one(case, deadline - time.monotonic()))
+            done.append(known or run_one(case, options))
             store.save(done[-1])
+            after_each()
     return done
 
 
-def run_one(case, left):
-    """left: seconds that this call still has."""
+def run_one(case, options):
+    left = deadline(options.minutes) - time.monotonic()
     if left < SHORTEST:
         return results.Result(case.part, case.name, "not run: no time was left")
+    if options.again and case.kept:
+        case.kept.unlink(missing_ok=True)
     print(f"{case.part} {case.name} ...", flush=True)
     result = results.run(case, left)
-    print(f"{case.part} {case.name}: {result.verdict} ({result.seconds:.0f} s)", flush=True)
+    missed = f"; {result.goals_missed} goals MISSED" if result.goals_missed else ""
+    print(f"{case.part} {case.name}: {result.verdict}{missed} ({result.seconds:.0f} s)", flush=True)
     return result
 
 
@@ -109,12 +131,13 @@ def main():
         print(f"gpu_acceptance: no GPU: {problem}. Not run: {', '.join(options.only)}",
               file=sys.stderr)
         return NO_GPU
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("gpu_acceptance: ended"))  # and its case too
     options.work = options.work.resolve() / found[0].slug
+    keep_algorithms(options.work)
     plan = Plan(found, options.work, options)
-    store = results.Store(options.work / "results")
-    done = run_all(options, plan, store)
+    store = results.Store(options.work / "results", plan.version)
     page = options.report or ROOT / "docs" / "benchmarks" / f"{found[0].slug}.md"
-    report.write(page, found, plan.python, store.all())
+    done = run_all(options, plan, store, lambda: report.write(page, plan, store.all()))
     print(f"written: {page}")
     return verdict(done)
 

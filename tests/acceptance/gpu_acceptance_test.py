@@ -4,14 +4,19 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 import types
 import unittest
+from unittest import mock
 
+import cases
 import gpu_acceptance
 import gpus
+import programs
 import report
 import results
-from cases import PARTS, ROOT, Case, Plan
+from cases import PARTS, ROOT, Case
+from plan import Plan
 
 SCRIPT = ROOT / "scripts" / "gpu_acceptance.sh"
 
@@ -42,14 +47,28 @@ class WithoutAGpu(unittest.TestCase):
     def test_a_dry_run_prints_the_commands_of_every_part(self):
         done = run("--dry-run", "--python", "/bin/false")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual({line.split()[0] for line in done.stdout.splitlines()}, set(PARTS))
+        self.assertEqual(list(dict.fromkeys(line.split()[0] for line in done.stdout.splitlines())),
+                         list(PARTS))
+        self.assertEqual(list(PARTS), ["build", "tests", "step", "head", "train", "sanitizer"])
+
+    def test_the_most_telling_cases_come_first(self):
+        done = run("--dry-run", "--python", "/bin/false", "--only", "step,head", "--rounds", "3",
+                   "--precisions", "bf16")
+        lines = [line.split(":")[0] for line in done.stdout.splitlines()]
+        self.assertEqual(lines[0], "step r50-128")
+        self.assertEqual(lines[9:14], ["head 1000000-1", "head 1000000-0.1", "head 29000000-1",
+                                       "head train-29000000", "head 4000000-1"])
+        self.assertIn("--rounds 3 --precisions bf16", done.stdout.splitlines()[0])
 
 
 class Cases(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
-        self.store = results.Store(pathlib.Path(self.folder.name))
+        self.store = results.Store(pathlib.Path(self.folder.name), "version")
+        began = mock.patch.object(gpu_acceptance, "BEGIN", time.monotonic())
+        began.start()
+        self.addCleanup(began.stop)
 
     def accept(self, *cases, minutes=1, again=False):
         """(exit code, {name: verdict})"""
@@ -79,8 +98,56 @@ class Cases(unittest.TestCase):
     def test_one_that_takes_too_long_is_ended_with_its_children(self):
         mark = pathlib.Path(self.folder.name) / "late"
         _, verdicts = self.accept(case("slow", f"(sleep 0.5; touch {mark}) & sleep 30", limit=0.1))
-        self.assertEqual(verdicts, {"slow": "failed: not done after 0 s"})
+        self.assertEqual(verdicts, {"slow": "failed: not done after 0.1 s"})
         self.assertFalse(mark.exists())
+
+    def test_one_that_hangs_is_ended_for_good_and_names_its_test(self):
+        hangs = "trap '' TERM; echo '[ RUN      ] A.OfTwo'; sleep 30"
+        ran = ("echo '[ RUN      ] A.One'; echo '[       OK ] A.One (1 ms)'; " + hangs)
+        with mock.patch.object(results, "GRACE", 0.2):
+            _, verdicts = self.accept(case("hangs", ran, limit=0.3, tests=True))
+        self.assertEqual(verdicts, {"hangs": "failed: not done after 0.3 s, in A.OfTwo"})
+
+    def test_one_that_this_call_had_too_little_time_for_has_not_run_and_its_table_is_kept(self):
+        script = "trap 'echo \"| so far |\"; exit 1' TERM; sleep 30 & wait"
+        long = Case("step", "long", ["sh", "-c", script], 60)
+        result = results.run(long, results.GRACE + 0.3)
+        self.assertEqual(result.verdict, "not run: it was cut off after 0 s; run again")
+        self.assertEqual(result.table, "| so far |\n")
+
+    def test_the_table_of_one_that_failed_is_kept_and_its_last_line_is_the_reason(self):
+        script = "echo '| 1 |'; echo why >&2; exit 1"
+        result = results.run(Case("step", "a", ["sh", "-c", script], 9), 60)
+        self.assertEqual((result.verdict, result.table), ("failed: exit code 1: why", "| 1 |\n"))
+
+    def test_a_missed_goal_of_speed_is_passed_but_seen(self):
+        result = results.run(Case("step", "a", ["echo", "| >= 2 MISSED |"], 9), 60)
+        self.assertEqual((result.verdict, result.summary), ("passed", "passed, 1 goals MISSED"))
+        self.assertIn("| step | 1 | 0 | 0 | 1 |", "\n".join(report.overview([result])))
+
+    def test_compute_sanitizer_must_say_that_it_found_nothing(self):
+        tests = "echo '[  PASSED  ] 3 tests.'; echo '========= "
+        _, verdicts = self.accept(*[
+            case(name, tests + said + "'", tests=True, sanitized=True) for name, said in {
+                "clean": "ERROR SUMMARY: 0 errors", "nothing": "",
+                "errors": "ERROR SUMMARY: 2 errors",
+                "no race": "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)",
+                "race": "RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)"}.items()])
+        self.assertEqual([name for name, verdict in verdicts.items() if verdict == "passed"],
+                         ["clean", "no race"])
+
+    def test_minutes_count_from_the_start_of_the_program(self):
+        with mock.patch.object(gpu_acceptance, "BEGIN", time.monotonic() - 50):
+            code, verdicts = self.accept(case("a", "true"), minutes=1)
+        self.assertEqual(verdicts, {"a": "not run: no time was left"})
+
+    def test_again_forgets_what_was_measured(self):
+        kept = pathlib.Path(self.folder.name) / "kept"
+        kept.touch()
+        self.accept(case("a", "true", kept=kept))
+        self.assertTrue(kept.exists())
+        self.accept(case("a", "true", kept=kept), again=True)
+        self.assertFalse(kept.exists())
 
     def test_the_next_call_goes_on_where_time_ran_out(self):
         count = pathlib.Path(self.folder.name) / "count"
@@ -95,9 +162,12 @@ class Cases(unittest.TestCase):
     def test_the_page_counts_what_did_not_run_as_not_run(self):
         page = pathlib.Path(self.folder.name) / "page.md"
         self.accept(case("a", "exit 7"), case("b", "true"), case("c", "true", missing="no tool"))
-        report.write(page, [gpus.Gpu("A GPU", 80 << 30, "9.0")], "/bin/false", self.store.all())
+        plan = types.SimpleNamespace(gpus=[gpus.Gpu("A GPU", 80 << 30, "9.0")], torch="none",
+                                     version="1234567-abcdef")
+        report.write(page, plan, self.store.all())
         text = page.read_text()
-        self.assertIn("| tests | 1 | 1 | 1 |", text)
+        self.assertIn("| tests | 1 | 1 | 1 | 0 |", text)
+        self.assertIn("| commit and programs | 1234567-abcdef |", text)
         self.assertIn("**c** not run: no tool", text)
 
     def test_tables_with_one_header_become_one_table(self):
@@ -105,19 +175,93 @@ class Cases(unittest.TestCase):
         self.assertEqual(report.merged(tables), ["", "| a |", "|---|", "| 1 |", "| 2 |"])
 
 
-class Bundle(unittest.TestCase):
-    def test_is_started_through_its_own_script(self):
+class Versions(unittest.TestCase):
+    def test_the_commit_may_be_said_and_is_unknown_without_git(self):
+        with mock.patch.dict(os.environ, {"PATH": "/nonexistent", "PFC_COMMIT": "v1"}):
+            self.assertEqual(programs.commit(), "v1")
+            del os.environ["PFC_COMMIT"]
+            self.assertEqual(programs.commit(), "unknown")
+
+    def test_a_page_of_measurements_does_not_make_the_sources_other_ones(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "ROOT", folder):
+            page, source = (pathlib.Path(folder) / name for name in ("docs/benchmarks/a.md", "b.cc"))
+            page.parent.mkdir(parents=True)
+            for path in (page, source):
+                path.write_text("old")
+            programs.git("init")
+            programs.git("add", ".")
+            programs.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-m", "a")
+            page.write_text("new")
+            clean = programs.commit()
+            source.write_text("new")
+            self.assertEqual(programs.commit(), clean + "-dirty")
+        self.assertRegex(clean, "^[0-9a-f]{7,}$")
+
+    def test_other_programs_are_another_version(self):
         with tempfile.TemporaryDirectory() as folder:
-            bundle = pathlib.Path(folder) / "bundle"
-            (bundle / "bin").mkdir(parents=True)
-            (bundle / "bin" / "kernels_gpu_test").touch()
-            (bundle / "run").write_text('#!/bin/sh\necho "[  PASSED  ] 1 test." $@\n')
-            (bundle / "run").chmod(0o755)
-            options = types.SimpleNamespace(bin=bundle, python="/bin/false")
-            found = Plan([], pathlib.Path(folder), options).cases("tests")
-            result = results.run(found[0], 60)
-        self.assertEqual(result.verdict, "passed")
-        self.assertIn("kernels_gpu_test --gtest_brief=1", result.output)
+            program = pathlib.Path(folder) / "pfc-worker"
+            found = []
+            for text in ("one", "two", "one"):
+                program.write_text(text)
+                found.append(programs.Programs(pathlib.Path(folder), None).version())
+        self.assertEqual(found[0], found[2])
+        self.assertNotEqual(found[0], found[1])
+
+
+class Algorithms(unittest.TestCase):
+    def test_are_kept_where_no_other_folder_is_named(self):
+        for given, kept in (({}, "/work/cache"), ({"HOME": "/root"}, None),
+                            ({"HOME": "", "XDG_CACHE_HOME": "relative"}, "/work/cache")):
+            with mock.patch.dict(os.environ, given, clear=True):
+                gpu_acceptance.keep_algorithms(pathlib.Path("/work"))
+                self.assertEqual(os.environ.get("XDG_CACHE_HOME"), kept, given)
+
+
+class Bundle(unittest.TestCase):
+    """Programs that say with which libraries and arguments they were started."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.bundle = self.folder / "bundle"
+        (self.bundle / "bin").mkdir(parents=True)
+        for name in ("comm_gpu_test", "kernels_gpu_test", "other_gpu_test", "head_gpu_test"):
+            programs.write_script(self.bundle / "bin" / name,
+                                  'echo "[  PASSED  ] 1 test." $LD_LIBRARY_PATH $(basename $0) $@')
+        programs.write_script(self.bundle / "run", f"echo >> {self.folder}/searched\n"
+                              'export LD_LIBRARY_PATH="/found/once:"\n'
+                              'program=$1; shift; exec "$(dirname $0)/bin/$program" "$@"')
+        self.plan = Plan([], self.folder / "work",
+                         types.SimpleNamespace(bin=self.bundle, python="/bin/false"))
+
+    def test_programs_are_started_with_its_libraries_which_are_looked_for_once(self):
+        for test in self.plan.cases("tests")[1:]:
+            result = results.run(test, 600)
+            self.assertEqual(result.verdict, "passed")
+            self.assertIn(f"/found/once: {test.name}", result.output)
+        self.assertEqual((self.folder / "searched").read_text(), "\n")
+
+    def test_test_programs_have_limits_of_their_own_and_that_of_nccl_comes_last(self):
+        found = {test.name: test.limit for test in self.plan.cases("tests")}
+        self.assertEqual(list(found.items()),
+                         [("libraries", 60), ("other_gpu_test", 120), ("kernels_gpu_test", 150),
+                          ("head_gpu_test", 180), ("comm_gpu_test", 120)])
+
+    def test_compute_sanitizer_watches_the_program_and_no_shell(self):
+        tool = self.folder / "compute-sanitizer"
+        programs.write_script(tool, 'echo "ERROR SUMMARY: 0 errors" "$@"')
+        with mock.patch.object(cases.shutil, "which", return_value=str(tool)):
+            first = self.plan.cases("sanitizer")[0]
+        self.assertIn(f"--require-cuda-init no {self.bundle}/bin/kernels_gpu_test --gtest_filter=",
+                      results.run(first, 600).output)
+
+    def test_a_library_that_is_missing_is_named(self):
+        script = "echo 'libx.so => not found'"
+        programs.write_script(self.folder / "ldd", script)
+        with mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{os.environ['PATH']}"}):
+            result = results.run(self.plan.cases("tests")[0], 600)
+        self.assertEqual(result.verdict, "failed: exit code 1: libx.so => not found")
 
 
 if __name__ == "__main__":

@@ -1,41 +1,30 @@
 """The page in docs/benchmarks that says what a GPU was found to do."""
 
 import datetime
-import subprocess
 
 import gpus
-import results
 from cases import PARTS, TABLES
 
 
-def versions(python):
-    code = ("import torch; print(torch.__version__, '(CUDA', torch.version.cuda, 'cuDNN', "
-            "torch.backends.cudnn.version(), end=')')")
-    try:
-        said = subprocess.run([python, "-c", code], capture_output=True, text=True)
-    except OSError:
-        return "none"
-    return said.stdout if said.returncode == 0 else "none"
-
-
-def machine(found, python):
-    gpu = found[0]
-    rows = {"GPU": f"{len(found)} x {gpu.name}, {gpu.memory_bytes / 2**30:.1f} GiB, "
+def machine(plan):
+    gpu = plan.gpus[0]
+    rows = {"GPU": f"{len(plan.gpus)} x {gpu.name}, {gpu.memory_bytes / 2**30:.1f} GiB, "
                    f"compute capability {gpu.capability}",
-            **gpus.facts(), "PyTorch": versions(python), "commit": results.commit(),
+            **gpus.facts(), "PyTorch": plan.torch, "commit and programs": plan.version,
             "date": datetime.date.today().isoformat()}
     return ["| | |", "|---|---|"] + [f"| {name} | {value} |" for name, value in rows.items()]
 
 
 def overview(done):
     """One row a part: what did not run has not passed."""
-    lines = ["| part | passed | failed | not run | seconds |", "|---|---|---|---|---|"]
+    lines = ["| part | passed | failed | not run | speed goals MISSED | seconds |",
+             "|---|---|---|---|---|---|"]
     for part in PARTS:
         own = [result for result in done if result.part == part]
         counts = [sum(r.kind == kind for r in own) for kind in ("passed", "failed", "not run")]
         if own:
             lines.append(f"| {part} | {' | '.join(map(str, counts))} | "
-                         f"{sum(r.seconds for r in own):.0f} |")
+                         f"{sum(r.goals_missed for r in own)} | {sum(r.seconds for r in own):.0f} |")
     return lines
 
 
@@ -65,15 +54,15 @@ def section(part, done):
     if part in TABLES:
         lines += merged([r.table for r in own if r.table])
     lines += ["", "| case | verdict | seconds | SM clock | command |", "|---|---|---|---|---|"]
-    lines += [f"| {r.name} | {r.kind} | {r.seconds:g} | {r.clocks} | `{r.command}` |" for r in own]
+    lines += [f"| {r.name} | {r.summary} | {r.seconds:g} | {r.clocks} | `{r.command}` |" for r in own]
     return lines
 
 
-def write(path, found, python, done):
-    lines = [f"# {found[0].name}", "",
+def write(path, plan, done):
+    lines = [f"# {plan.gpus[0].name}", "",
              "Written by `scripts/gpu_acceptance.sh` ([how](README.md)). What is not listed as passed "
              "has not been shown.", ""]
-    lines += machine(found, python) + [""] + overview(done)
+    lines += machine(plan) + [""] + overview(done)
     for part in PARTS:
         lines += section(part, done)
     path.parent.mkdir(parents=True, exist_ok=True)

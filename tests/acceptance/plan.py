@@ -1,0 +1,54 @@
+"""Which cases there are for the GPUs, the programs and the Python at hand."""
+
+import subprocess
+
+import cases
+from programs import Programs
+
+ASK_TORCH = """
+import sys, torch
+cuda, cudnn = torch.version.cuda, torch.backends.cudnn.version()
+print(torch.__version__, "(CUDA", cuda, "cuDNN", cudnn, end=")")
+sys.exit(0 if torch.cuda.is_available() else 1)
+"""
+
+
+def python_with_gpu(given):
+    """(the first Python whose torch sees a GPU, that torch's version, "") or (one, "none", why it
+    will not do)."""
+    asked = [given] if given else ["python3", "/usr/bin/python3"]
+    for python in asked:
+        try:
+            said = subprocess.run([python, "-c", ASK_TORCH], capture_output=True, text=True)
+        except OSError:
+            continue
+        if said.returncode == 0:
+            return python, said.stdout, ""
+    return asked[0], "none", (f"no torch that sees a GPU in {' or '.join(asked)}; name one with "
+                              "--python")
+
+
+class Plan:
+    """The cases of each part. A part's are looked up when its turn comes: the first one builds."""
+
+    def __init__(self, gpus, work, options):
+        self.gpus, self.work, self.options = gpus, work, options
+        self.programs = Programs(options.bin, work)
+        self.version = self.programs.version()
+        self.python, self.torch, self.no_torch = python_with_gpu(options.python)
+
+    def kept(self, part, name):
+        """Where a case keeps what it has measured."""
+        return self.work / "kept" / self.version / f"{part}-{name}.json"
+
+    def cases(self, part):
+        programs = self.programs
+        found = {"build": lambda: cases.build(self.gpus) if programs.built_here else [],
+                 "tests": lambda: cases.tests(programs),
+                 "sanitizer": lambda: cases.sanitizer(programs),
+                 "train": lambda: cases.train(self), "step": lambda: cases.step(self),
+                 "head": lambda: cases.head(self)}[part]()
+        for case in found:
+            if part in cases.TABLES and self.no_torch:
+                case.missing = self.no_torch
+        return found
