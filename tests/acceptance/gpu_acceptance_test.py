@@ -1,5 +1,7 @@
 """The acceptance script where there is no GPU, and what it takes for having passed."""
 
+import contextlib
+import io
 import os
 import pathlib
 import subprocess
@@ -227,7 +229,7 @@ class Bundle(unittest.TestCase):
         self.bundle = self.folder / "bundle"
         (self.bundle / "bin").mkdir(parents=True)
         for name in ("comm_gpu_test", "kernels_gpu_test", "other_gpu_test", "head_gpu_test"):
-            programs.write_script(self.bundle / "bin" / name,
+            programs.write_script(self.bundle / "bin" / name, f"echo >> {self.folder}/started\n"
                                   'echo "[  PASSED  ] 1 test." $LD_LIBRARY_PATH $(basename $0) $@')
         programs.write_script(self.bundle / "run", f"echo >> {self.folder}/searched\n"
                               'export LD_LIBRARY_PATH="/found/once:"\n'
@@ -255,6 +257,22 @@ class Bundle(unittest.TestCase):
             first = self.plan.cases("sanitizer")[0]
         self.assertIn(f"--require-cuda-init no {self.bundle}/bin/kernels_gpu_test --gtest_filter=",
                       results.run(first, 600).output)
+
+    def test_a_whole_call_writes_the_page_and_the_next_one_has_nothing_to_do(self):
+        page = self.folder / "page.md"
+        call = ["", "--bin", self.bundle, "--only", "tests,head", "--work", self.folder / "all",
+                "--report", page, "--python", "/bin/false", "--minutes", "5"]
+        found = [gpus.Gpu("A GPU", 80 << 30, "9.0")]
+        for _ in range(2):
+            with contextlib.redirect_stdout(io.StringIO()), \
+                 mock.patch.object(gpus, "find_gpus", return_value=found), \
+                 mock.patch.object(gpu_acceptance.sys, "argv", [str(word) for word in call]), \
+                 mock.patch.object(gpu_acceptance.signal, "signal"), \
+                 mock.patch.dict(os.environ, {"PFC_COMMIT": "v1"}):
+                self.assertEqual(gpu_acceptance.main(), gpu_acceptance.NOT_ALL_RUN)
+            self.assertIn("| tests | 5 | 0 | 0 | 0 |", page.read_text())
+            self.assertIn("| head | 0 | 0 | 8 | 0 | 0 |", page.read_text())
+        self.assertEqual((self.folder / "started").read_text(), 4 * "\n")
 
     def test_a_library_that_is_missing_is_named(self):
         script = "echo 'libx.so => not found'"

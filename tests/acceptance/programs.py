@@ -42,7 +42,7 @@ class Programs:
         self.given = given.resolve()
         self.folders = [self.given]
         if (self.given / "run").exists():
-            self._wrap(work / "programs")
+            self._wrap((work / "programs").resolve())
 
     def _wrap(self, folder):
         """A folder of scripts that start the bundle's programs. They do not use its `run`, which

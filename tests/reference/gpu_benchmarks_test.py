@@ -64,6 +64,12 @@ class Head(unittest.TestCase):
         self.assertEqual(said.splitlines()[-1], "pfc, centres bf16: failed: boom")
         self.assertEqual(self.starts(), 3)  # no second round of what has failed
 
+    def test_a_program_that_ends_without_measurements_has_failed(self):
+        code, table, _ = self.bench("[ $centres = bf16 ] || { echo '{}'; exit 0; }")
+        self.assertEqual(code, 1)
+        self.assertIn("pfc, centres fp32 | failed: no measurements: KeyError('seconds') |", table)
+        self.assertIn("pfc, centres bf16 | 3.000", table)
+
     def test_a_program_that_hangs_is_ended(self):
         code, table, _ = self.bench("[ $centres = fp32 ] || exec sleep 30", "--limit", "0.5")
         self.assertEqual(code, 1)

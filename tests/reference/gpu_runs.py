@@ -28,7 +28,7 @@ def run(command, limit):
     """The program's standard output. Raises Failed, also after `limit` seconds."""
     words = [str(word) for word in command]
     # Files: a pipe would be waited for until all descendants of an ended program have closed it.
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+    with text_file() as out, text_file() as errors:
         try:
             code = subprocess.run(words, stdout=out, stderr=errors, timeout=limit).returncode
         except subprocess.TimeoutExpired:
@@ -44,6 +44,10 @@ def run(command, limit):
     if code is None:
         raise Failed(f"failed: not done after {limit:g} s")
     raise Failed(f"failed: {last_line(both) or f'exit code {code}'}")
+
+
+def text_file():
+    return tempfile.TemporaryFile("w+", errors="replace")
 
 
 def last_line(text):
@@ -83,10 +87,13 @@ class Runs:
                 if outcome["why_not"] or len(outcome["measured"]) > number:
                     continue
                 try:
-                    outcome["measured"].append(start())
-                    text = summary(outcome["measured"][-1])
+                    value = start()
+                    text = summary(value)
+                    outcome["measured"].append(value)
                 except Failed as failed:
                     outcome["why_not"] = text = str(failed)
+                except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
+                    outcome["why_not"] = text = f"failed: no measurements: {error!r}"
                 print(f"round {number + 1}: {name}: {text}", file=sys.stderr, flush=True)
                 self._keep()
 
