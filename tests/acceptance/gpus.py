@@ -3,6 +3,7 @@ built, and with CUDA_VISIBLE_DEVICES obeyed, which nvidia-smi does not do."""
 
 import ctypes
 import dataclasses
+import functools
 import re
 import shutil
 import statistics
@@ -76,6 +77,7 @@ def _nvidia_smi(fields, *more):
     return ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits", "-i", "0", *more]
 
 
+@functools.cache  # asked after every case
 def facts():
     """What nvidia-smi says of driver and limits, for a report: {name: text}."""
     fields = {"driver": "driver_version", "largest SM clock, MHz": "clocks.max.sm",
