@@ -212,10 +212,10 @@ class Versions(unittest.TestCase):
 
 class Algorithms(unittest.TestCase):
     def test_are_kept_where_no_other_folder_is_named(self):
-        for given, kept in (({}, "/work/cache"), ({"HOME": "/root"}, None),
-                            ({"HOME": "", "XDG_CACHE_HOME": "relative"}, "/work/cache")):
+        for given, kept in (({}, "/there/cache"), ({"HOME": "/root"}, None),
+                            ({"HOME": "", "XDG_CACHE_HOME": "relative"}, "/there/cache")):
             with mock.patch.dict(os.environ, given, clear=True):
-                gpu_acceptance.keep_algorithms(pathlib.Path("/work"))
+                gpu_acceptance.keep_algorithms(pathlib.Path("/there"))
                 self.assertEqual(os.environ.get("XDG_CACHE_HOME"), kept, given)
 
 
