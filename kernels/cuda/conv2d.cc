@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "common/byte_size.h"
@@ -153,9 +154,10 @@ class Convolution {
     }
     // Sorted by cuDNN, the fastest first.
     const auto end = results.begin() + count;
+    const bool every_digit = math_of(context_.device) == CUDNN_FMA_MATH;
     const auto best = std::find_if(results.begin(), end, [&](const Result& r) {
       return r.status == CUDNN_STATUS_SUCCESS && r.determinism == CUDNN_DETERMINISTIC &&
-             r.memory <= kMostConvolutionWorkspace;
+             r.memory <= kMostConvolutionWorkspace && (!every_digit || Pass::sums_products(r.algo));
     });
     AlgorithmChoice fastest;
     if (best != end) fastest = choice_of(*best);
@@ -207,37 +209,39 @@ class Convolution {
   std::size_t workspace_bytes_ = 0;
 };
 
+/// Passes are made when they are first asked for: an evaluation has no backward ones, and the first
+/// layer of a network no gradient of its images, for whose three channels cuDNN has little.
 class CudnnConv2d : public Conv2d {
  public:
   CudnnConv2d(const ConvolutionContext& context, const Conv2dShape& shape)
-      : device_(context.device),
+      : context_(context),
+        device_(context.device),
         shape_(shape),
-        descriptors_(descriptors_of(context, shape)),
-        forward_(context, shape, descriptors_),
-        backward_data_(context, shape, descriptors_),
-        backward_weights_(context, shape, descriptors_) {
-    device_.scratch.reserve(std::max(
-        {forward_.workspace_bytes(), backward_data_.workspace_bytes(), dw_offset() + dw_bytes()}));
+        descriptors_(descriptors_of(context, shape)) {
+    make(forward_);
   }
 
   void forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
-    forward_.run({.x = input(x), .w = weights(w), .y = output(y)}, 0.f);
+    forward_->run({.x = input(x), .w = weights(w), .y = output(y)}, 0.f);
   }
   void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
-    backward_data_.run({.x = input(dx), .w = weights(w), .y = output(dy)}, 0.f);
+    make(backward_data_);
+    backward_data_->run({.x = input(dx), .w = weights(w), .y = output(dy)}, 0.f);
   }
   void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
                         bool accumulate) override {
     check(dw.elements() == shape_.w_shape().elements() && dw.dtype == DType::kFloat32,
           "conv2d: shape or type of dw");
+    make(backward_weights_, dw_bytes());
     if (device_.activations == DType::kFloat32) {
-      backward_weights_.run({.x = input(x), .w = dw.data, .y = output(dy)}, accumulate ? 1.f : 0.f);
+      backward_weights_->run({.x = input(x), .w = dw.data, .y = output(dy)},
+                             accumulate ? 1.f : 0.f);
       return;
     }
     // cuDNN writes dw of its inputs' type only.
     const Tensor narrow(device_.scratch.data() + dw_offset(), device_.activations,
                         shape_.w_shape());
-    backward_weights_.run({.x = input(x), .w = narrow.data, .y = output(dy)}, 0.f);
+    backward_weights_->run({.x = input(x), .w = narrow.data, .y = output(dy)}, 0.f);
     add_as_float32(device_, narrow, dw, accumulate);
   }
 
@@ -251,8 +255,16 @@ class CudnnConv2d : public Conv2d {
             .w = context.cudnn.filter(type, s.w_shape(), what)};
   }
 
+  /// With room for `more` scratch bytes behind its workspace.
+  template <typename Pass>
+  void make(std::optional<Convolution<Pass>>& pass, std::size_t more = 0) {
+    if (pass) return;
+    pass.emplace(context_, shape_, descriptors_);
+    device_.scratch.reserve(aligned_up(pass->workspace_bytes()) + more);
+  }
+
   [[nodiscard]] std::size_t dw_offset() const {
-    return aligned_up(backward_weights_.workspace_bytes());
+    return aligned_up(backward_weights_->workspace_bytes());
   }
   [[nodiscard]] std::size_t dw_bytes() const {
     return device_.activations == DType::kFloat32
@@ -274,12 +286,13 @@ class CudnnConv2d : public Conv2d {
     return t.data;
   }
 
+  const ConvolutionContext context_;
   CudaDevice& device_;
   const Conv2dShape shape_;
   const ConvolutionDescriptors descriptors_;
-  const Convolution<ForwardPass> forward_;
-  const Convolution<BackwardDataPass> backward_data_;
-  const Convolution<BackwardWeightsPass> backward_weights_;
+  std::optional<Convolution<ForwardPass>> forward_;
+  std::optional<Convolution<BackwardDataPass>> backward_data_;
+  std::optional<Convolution<BackwardWeightsPass>> backward_weights_;
 };
 
 }  // namespace

@@ -23,8 +23,9 @@ struct ConvolutionMemory {
   std::size_t workspace_bytes = 0;
 };
 
-// Each pass: how many algorithms there are; the workspace of one; cuDNN's guess and its timing of
-// them, the fastest first; and the pass itself, out = pass + beta * out.
+// Each pass: how many algorithms there are; whether one sums products of the numbers themselves,
+// not of their transforms (FFT, Winograd), which costs digits; the workspace of one; cuDNN's guess
+// and its timing of them, the fastest first; and the pass itself, out = pass + beta * out.
 
 struct ForwardPass {
   using Algorithm = cudnnConvolutionFwdAlgo_t;
@@ -32,6 +33,7 @@ struct ForwardPass {
   using D = ConvolutionDescriptors;
   static constexpr const char* kName = "forward";
   static constexpr int kAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
+  static constexpr bool sums_products(Algorithm a) { return a < CUDNN_CONVOLUTION_FWD_ALGO_FFT; }
 
   static cudnnStatus_t workspace(cudnnHandle_t h, const D& d, cudnnConvolutionDescriptor_t c,
                                  Algorithm a, std::size_t* bytes) {
@@ -62,6 +64,9 @@ struct BackwardDataPass {
   using D = ConvolutionDescriptors;
   static constexpr const char* kName = "backward data";
   static constexpr int kAlgorithms = CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
+  static constexpr bool sums_products(Algorithm a) {
+    return a == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 || a == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+  }
 
   static cudnnStatus_t workspace(cudnnHandle_t h, const D& d, cudnnConvolutionDescriptor_t c,
                                  Algorithm a, std::size_t* bytes) {
@@ -93,6 +98,10 @@ struct BackwardWeightsPass {
   using D = ConvolutionDescriptors;
   static constexpr const char* kName = "backward weights";
   static constexpr int kAlgorithms = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
+  static constexpr bool sums_products(Algorithm a) {
+    return a == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 || a == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 ||
+           a == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3;
+  }
 
   static cudnnStatus_t workspace(cudnnHandle_t h, const D& d, cudnnConvolutionDescriptor_t c,
                                  Algorithm a, std::size_t* bytes) {

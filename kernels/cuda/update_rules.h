@@ -2,6 +2,8 @@
 // element, (gradient, weight, momentum or first moment, second moment).
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include "kernels/math/optimizer.h"
 
 namespace pfc {

@@ -2,10 +2,12 @@
 #include <cuda_fp16.h>
 #include <cudnn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -37,13 +39,23 @@ namespace {
 
 std::atomic<int> timed = 0;
 
-// The algorithms, the fastest first. The first gives other bits every time; the second needs more
-// workspace than anyone would give.
-constexpr int kNotDeterministic = 0, kSlow = 3, kAlgorithms = 4;
+/// What each pass has, the fastest first, under numbers that mean the same kind in all of them.
+struct Algorithm {
+  int number;
+  std::size_t workspace;
+  bool deterministic;
+  float error;  // relative; of what is not deterministic another one every time
+};
+constexpr Algorithm kAlgorithms[] = {
+    {0, 512, false, 1e-3f},
+    {5, 1024, true, 1e-4f},                  // on transforms of the numbers
+    {4, std::size_t{1} << 40, true, 1e-4f},  // more workspace than anyone would give
+    {1, 8192, true, 0.f},
+};
 
-std::size_t workspace_of(int algorithm) {
-  constexpr std::size_t kBytes[kAlgorithms] = {512, std::size_t{1} << 40, 8192, 0};
-  return kBytes[algorithm];
+const Algorithm* find(int number) {
+  const auto* const found = std::ranges::find(kAlgorithms, number, &Algorithm::number);
+  return found == std::end(kAlgorithms) ? nullptr : found;
 }
 
 std::size_t bytes_of(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
@@ -82,13 +94,12 @@ struct Memory {
 };
 
 // Tensor cores read 16 bytes at a time.
-bool usable(const Memory& m, int algorithm) {
+bool usable(const Memory& m, std::size_t workspace) {
   for (const void* p : {m.a, m.b, static_cast<const void*>(m.out)}) {
     if (!is_device(p)) throw std::logic_error("simt: cuDNN was given memory of the host");
     if (reinterpret_cast<std::uintptr_t>(p) % 16 != 0) return false;
   }
-  const std::size_t needed = workspace_of(algorithm);
-  return m.workspace_bytes >= needed && (needed == 0 || is_device(m.workspace));
+  return m.workspace_bytes >= workspace && (workspace == 0 || is_device(m.workspace));
 }
 
 class Floats {
@@ -125,17 +136,18 @@ class Floats {
   std::vector<float> values_;
 };
 
-float noise_of(int algorithm) {
+float noise_of(const Algorithm& algorithm) {
   static std::atomic<int> runs = 0;
-  return algorithm == kNotDeterministic ? 1e-3f * static_cast<float>(++runs) : 0.f;
+  return algorithm.error * (algorithm.deterministic ? 1.f : static_cast<float>(++runs));
 }
 
 using Compute = void (*)(Conv2d& conv, const Tensor& a, const Tensor& b, const Tensor& out);
 
-cudnnStatus_t enqueue_pass(cudnnHandle_t handle, const Problem& p, int algorithm, const Memory& m,
+cudnnStatus_t enqueue_pass(cudnnHandle_t handle, const Problem& p, int number, const Memory& m,
                            const void* alpha, const void* beta, const Shape& a, const Shape& b,
                            const Shape& out, Compute compute) {
-  if (!p.valid() || algorithm < 0 || algorithm >= kAlgorithms || !usable(m, algorithm) ||
+  const Algorithm* const algorithm = find(number);
+  if (!p.valid() || algorithm == nullptr || !usable(m, algorithm->workspace) ||
       *static_cast<const float*>(alpha) != 1.f) {
     return CUDNN_STATUS_BAD_PARAM;
   }
@@ -144,42 +156,41 @@ cudnnStatus_t enqueue_pass(cudnnHandle_t handle, const Problem& p, int algorithm
   if (factor != 0.f && type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
   enqueue(handle->stream, [cpu = handle->cpu, s = p.shape(), algorithm, m, factor, type, a, b, out,
                            compute] {
-    if (workspace_of(algorithm) > 0) {
-      std::memset(m.workspace, 0xff, workspace_of(algorithm));
-    }
+    std::memset(m.workspace, 0xff, algorithm->workspace);
     Floats left(m.a, type, a.elements()), right(m.b, type, b.elements()), result(out.elements());
     const std::unique_ptr<Conv2d> conv = cpu->conv2d(s);
     compute(*conv, left.tensor(a), right.tensor(b), result.tensor(out));
-    result.store(m.out, type, factor, noise_of(algorithm));
+    result.store(m.out, type, factor, noise_of(*algorithm));
   });
   return CUDNN_STATUS_SUCCESS;
 }
 
-template <typename Algorithm>
+template <typename Number>
 cudnnStatus_t list(const Problem& p, std::size_t workspace_bytes, int requested, int* returned,
-                   SimtAlgorithmResult<Algorithm>* results) {
+                   SimtAlgorithmResult<Number>* results) {
   *returned = 0;
   if (!p.valid()) return CUDNN_STATUS_BAD_PARAM;
-  for (int i = 0; i < kAlgorithms && i < requested; ++i) {
-    results[i] = {};
-    results[i].algo = static_cast<Algorithm>(i);
-    results[i].memory = workspace_of(i);
-    results[i].status = workspace_of(i) <= workspace_bytes
-                            ? CUDNN_STATUS_SUCCESS
-                            : CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    results[i].time = static_cast<float>(i + 1);
-    results[i].determinism = i == kNotDeterministic ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC;
-    results[i].mathType = p.conv->math == CUDNN_FMA_MATH ? CUDNN_DEFAULT_MATH : p.conv->math;
-    *returned = i + 1;
+  for (const Algorithm& a : kAlgorithms) {
+    if (*returned == requested) break;
+    SimtAlgorithmResult<Number>& result = results[(*returned)++];
+    result = {};
+    result.algo = static_cast<Number>(a.number);
+    result.memory = a.workspace;
+    result.status = a.workspace <= workspace_bytes
+                        ? CUDNN_STATUS_SUCCESS
+                        : CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    result.time = static_cast<float>(*returned);
+    result.determinism = a.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
+    result.mathType = p.conv->math == CUDNN_FMA_MATH ? CUDNN_DEFAULT_MATH : p.conv->math;
   }
   return CUDNN_STATUS_SUCCESS;
 }
 
 // Writes what a timing writes: the results, and as much workspace as was given.
-template <typename Algorithm>
+template <typename Number>
 cudnnStatus_t time(cudnnHandle_t handle, const Problem& p, const Memory& m, const Shape& out,
-                   int requested, int* returned, SimtAlgorithmResult<Algorithm>* results) {
-  if (!usable(m, kSlow)) return CUDNN_STATUS_BAD_PARAM;
+                   int requested, int* returned, SimtAlgorithmResult<Number>* results) {
+  if (!usable(m, 0)) return CUDNN_STATUS_BAD_PARAM;
   ++timed;
   const std::size_t bytes = static_cast<std::size_t>(out.elements()) * bytes_of(p.x->type);
   enqueue(handle->stream, [m, bytes] {
@@ -189,10 +200,11 @@ cudnnStatus_t time(cudnnHandle_t handle, const Problem& p, const Memory& m, cons
   return list(p, m.workspace_bytes, requested, returned, results);
 }
 
-cudnnStatus_t workspace_bytes_of(const Problem& p, int algorithm, std::size_t* bytes) {
+cudnnStatus_t workspace_bytes_of(const Problem& p, int number, std::size_t* bytes) {
   if (!p.valid()) return CUDNN_STATUS_BAD_PARAM;
-  if (algorithm >= kAlgorithms) return CUDNN_STATUS_NOT_SUPPORTED;
-  *bytes = workspace_of(algorithm);
+  const Algorithm* const algorithm = find(number);
+  if (algorithm == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
+  *bytes = algorithm->workspace;
   return CUDNN_STATUS_SUCCESS;
 }
 
