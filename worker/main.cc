@@ -66,11 +66,18 @@ void keep_nccl_to_the_network_of(const std::string& own_address) {
   setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
+// A switch that sums (NVLS) takes what it gets in any order: the same job would have other bits in
+// every run. A person's own choice stands.
+void keep_nccl_to_sums_in_order() {
+  setenv("NCCL_NVLS_ENABLE", "0", 0);  // NOLINT(concurrency-mt-unsafe)
+}
+
 // Joins a generation and trains in it.
 TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments& arguments) {
   const JoinResult joined = coordinator.join(seconds(arguments.join_timeout));
   const JobConfig job = parse_job(nlohmann::json::parse(joined.job_json), "the coordinator's job");
   keep_nccl_to_the_network_of(joined.peer_address);
+  keep_nccl_to_sums_in_order();
   TrainingSession session(job, {.membership = joined.membership,
                                 .store = &coordinator,
                                 .peer_address = joined.peer_address,

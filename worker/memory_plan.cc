@@ -19,9 +19,11 @@ namespace {
 // measured, within a few MiB the same for every job (docs/memory.md).
 constexpr std::uint64_t kProcess = 40 << 20;
 
-// Of a GPU: CUDA's context, the code of cuDNN's, cuBLASLt's and NCCL's kernels, NCCL's buffers. A
-// guess from what others report; to be measured where there is a GPU.
+// Of a GPU: CUDA's context, the code of cuDNN's, cuBLASLt's and NCCL's kernels; and the buffers of
+// NCCL's channels, for two communicators. Guesses from what others report, to be measured where
+// there is a GPU.
 constexpr std::uint64_t kGpuProcess = std::uint64_t{1} << 30;
+constexpr std::uint64_t kNcclBuffers = std::uint64_t{1} << 30;
 
 constexpr const char* kProcessName = "process";
 constexpr const char* kScratchName = "kernels' scratch";
@@ -157,7 +159,9 @@ MemoryPlan gpu_plan(const PlannedJob& p, const Sizes& s, PartList list, std::uin
   list.add("communication", (Sizes::u(p.world_size) + 1) * s.embeddings,
            counted(p.world_size, "worker"));
   list.add("images", s.pixels * (3 + size_of(activation_type(p.job.precision))), "three as bytes");
-  list.add(kProcessName, kGpuProcess, "CUDA's context and libraries, a guess");
+  list.add(kProcessName, kGpuProcess + (p.world_size > 1 ? kNcclBuffers : 0),
+           p.world_size > 1 ? "CUDA's context, libraries, NCCL's buffers, a guess"
+                            : "CUDA's context and libraries, a guess");
   MemoryPlan plan{.parts = std::move(list.parts), .available = available};
   if (!saves_while_training(p.job)) return plan;
   plan.checkpoint_copy = copy;

@@ -54,6 +54,9 @@ void TrainingSession::connect(const SessionOptions& options) {
   input_comm = make_host_comm(comm_options(options, "inputs"), options.store);
   if (ops->on_host()) return;
   gpu_host_comm = make_host_comm(comm_options(options, "host"), options.store);
+  // NCCL makes its buffers for the first collective: where there is no memory for them, say so now.
+  step_comm->barrier();
+  gradient_comm->barrier();
 }
 
 void TrainingSession::open_data() {

@@ -34,10 +34,14 @@ bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu, std::chrono::mill
   auto ended = std::make_shared<std::promise<void>>();
   const std::future<void> end = ended->get_future();
   std::thread thread([comms, gpu, ended] {
-    static_cast<void>(cudaSetDevice(gpu));
-    static_cast<void>(ncclGroupStart());
-    for (ncclComm_t comm : comms) static_cast<void>(ncclCommAbort(comm));
-    static_cast<void>(ncclGroupEnd());
+    std::vector<std::thread> aborts;  // in a group NCCL waits for each before it tells the next
+    for (ncclComm_t comm : comms) {
+      aborts.emplace_back([comm, gpu] {
+        static_cast<void>(cudaSetDevice(gpu));
+        static_cast<void>(ncclCommAbort(comm));
+      });
+    }
+    for (std::thread& abort : aborts) abort.join();
     ended->set_value();
   });
   const bool in_time = end.wait_for(patience) == std::future_status::ready;

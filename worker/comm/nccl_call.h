@@ -27,9 +27,9 @@ class Pause {
   int calls_ = 0;
 };
 
-/// Aborts communicators of one worker on a GPU in one go: the memory of one can only be freed when
-/// no kernel of another still waits for peers. False when NCCL has not come back in time, as it is
-/// known to do; a thread then still waits for it.
+/// Aborts communicators of one worker on a GPU, all at a time: the memory of one can only be freed
+/// when no kernel of another still waits for peers. False when NCCL has not come back in time, as
+/// it is known to do; a thread then still waits for it.
 bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu, std::chrono::milliseconds patience);
 
 /// Ends a communicator whose collectives are all done. When the peers do not end it as well by the

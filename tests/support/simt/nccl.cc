@@ -21,7 +21,8 @@ namespace pfc::simt {
 namespace {
 
 constexpr int kPollsOfACall = 3;
-constexpr std::chrono::seconds kPatience{100};  // of a test that hangs
+constexpr std::chrono::seconds kPatience{100};     // of a test that hangs
+constexpr std::chrono::seconds kAbortPatience{2};  // with work that nobody ends
 
 enum class Kind { kGather, kReduce, kScatter, kBroadcast };
 
@@ -70,9 +71,6 @@ World& world() {
   static World the;
   return the;
 }
-
-thread_local int group_depth = 0;
-thread_local std::vector<NcclHandle*> group_aborts;
 
 }  // namespace
 
@@ -182,29 +180,26 @@ void fail(NcclHandle& handle, ncclResult_t error, const std::string& message) {
 }
 
 // Asks the device to quit, then frees: which waits for whatever else runs on the same GPU.
-void abort_all(const std::vector<NcclHandle*>& doomed) {
+void abort(NcclHandle* handle) {
   World& w = world();
   std::unique_lock lock(w.mutex);
-  for (NcclHandle* handle : doomed) {
-    handle->state->aborted = true;
-    std::erase(handle->clique->members, handle);
-    w.handles.remove(handle);
-    for (NcclHandle* peer : handle->clique->members) {
-      if (w.faults.peers_hear && peer->error == ncclSuccess && handle->connected) {
-        fail(*peer, ncclRemoteError, "connection closed by remote peer");
-      }
+  handle->state->aborted = true;
+  std::erase(handle->clique->members, handle);
+  w.handles.remove(handle);
+  for (NcclHandle* peer : handle->clique->members) {
+    if (w.faults.peers_hear && peer->error == ncclSuccess && handle->connected) {
+      fail(*peer, ncclRemoteError, "connection closed by remote peer");
     }
   }
   w.changed.notify_all();
-  for (const NcclHandle* handle : doomed) {
-    for (const NcclHandle* other : w.handles) {
-      if (other->device == handle->device && other->state->in_meetings > 0) {
-        ++w.faults.aborts_behind_others;
-      }
-    }
-  }
+  const bool freed = w.changed.wait_for(lock, kAbortPatience, [&] {
+    return std::ranges::none_of(w.handles, [&](const NcclHandle* other) {
+      return other->device == handle->device && other->state->in_meetings > 0;
+    });
+  });
+  if (!freed) ++w.faults.aborts_behind_others;
   w.changed.wait_for(lock, kPatience, [&] { return !w.faults.abort_hangs; });
-  for (NcclHandle* handle : doomed) delete handle;
+  delete handle;
 }
 
 }  // namespace
@@ -340,21 +335,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  if (group_depth > 0) {
-    group_aborts.push_back(comm);
-  } else {
-    abort_all({comm});
-  }
-  return ncclSuccess;
-}
-
-ncclResult_t ncclGroupStart() {
-  ++group_depth;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclGroupEnd() {
-  if (--group_depth == 0) abort_all(std::exchange(group_aborts, {}));
+  abort(comm);
   return ncclSuccess;
 }
 

@@ -138,7 +138,7 @@ TEST_P(Collectives, ManyMayBeUnderWayBeforeTheHostWaits) {
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, Collectives,
                          ::testing::Combine(::testing::ValuesIn(transports()),
-                                            ::testing::Values(1, 2, 3, 4, 5)),
+                                            ::testing::ValuesIn(world_sizes())),
                          [](const auto& test) {
                            return std::get<0>(test.param).name + "W" +
                                   std::to_string(std::get<1>(test.param));

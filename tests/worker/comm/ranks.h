@@ -64,6 +64,8 @@ struct Transport {
 
 /// comm_test: Gloo, and NCCL where there is an emulation of it. comm_gpu_test: NCCL.
 std::vector<Transport> transports();
+/// Numbers of ranks that all their tests run with: such as divide the data, and others.
+std::vector<int> world_sizes();
 const Transport& gloo();
 
 /// One rank, and its device.

@@ -17,6 +17,7 @@ namespace {
 std::unique_ptr<Ops> gpu_of_rank(int rank) {
   setenv("NCCL_HOSTID", ("host-of-rank-" + std::to_string(rank)).c_str(), 1);
   setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  setenv("NCCL_MAX_NCHANNELS", "1", 0);
   return make_cuda_ops({});
 }
 
@@ -51,5 +52,8 @@ std::vector<Transport> transports() {
            .processes = true,
            .why_not = why_no_gpu}};
 }
+
+// They take turns on the GPU, each for its slice of time: more of them would test no more.
+std::vector<int> world_sizes() { return {1, 2, 4}; }
 
 }  // namespace pfc

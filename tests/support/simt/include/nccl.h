@@ -46,8 +46,6 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
-ncclResult_t ncclGroupStart();
-ncclResult_t ncclGroupEnd();
 
 ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t send_count,
                            ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
