@@ -179,8 +179,8 @@ class Ops {
     std::size_t free = 0, total = 0;
   };
   [[nodiscard]] virtual DeviceMemory memory() const = 0;
-  virtual void copy_to_device(const Tensor& device, const void* host) = 0;
-  virtual void copy_to_host(void* host, const Tensor& device) = 0;  ///< waits
+  virtual void copy_to_device(const Tensor& device, const void* host) = 0;  ///< waits
+  virtual void copy_to_host(void* host, const Tensor& device) = 0;          ///< waits
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
   virtual void fill(const Tensor& t, float value) = 0;  ///< float32
   /// Between float32 and activation_type(), rounding to the nearest; a copy where both are the

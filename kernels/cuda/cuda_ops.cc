@@ -46,6 +46,7 @@ void CudaOps::copy_to_device(const Tensor& device, const void* host) {
   cuda_check(cudaMemcpyAsync(device.data, host, device.bytes(), cudaMemcpyHostToDevice,
                              device_.compute.get()),
              "a copy to the GPU");
+  device_.compute.synchronize();  // pageable memory may be read later than the call returns
 }
 
 void CudaOps::copy_to_host(void* host, const Tensor& device) {

@@ -32,7 +32,6 @@ Tensor row_range(const Tensor& t, std::int64_t begin, std::int64_t count) {
 void copy_rows_to_device(Ops& ops, const Tensor& rows, const float* host) {
   if (rows.dtype == DType::kFloat32) {
     ops.copy_to_device(rows, host);
-    ops.synchronize();  // `host` is the caller's again
     return;
   }
   std::vector<BFloat16> piece;
@@ -41,7 +40,6 @@ void copy_rows_to_device(Ops& ops, const Tensor& rows, const float* host) {
     std::transform(host + first, host + first + t.elements(), piece.begin(),
                    [](float x) { return nearest_bfloat16(x); });  // a pointer cannot be inlined
     ops.copy_to_device(t, piece.data());
-    ops.synchronize();
   });
 }
 
