@@ -183,7 +183,8 @@ HeadOptions head_options(const JobConfig& job) {
           .weight_decay = job.weight_decay,
           .gradient_acc = job.gradient_acc,
           .centre_precision = job.centre_precision,
-          .bf16_products = job.precision == Precision::kBf16,
+          // Of fp16 too: bf16 holds the smallest gradients as they are, without a scale.
+          .bf16_products = job.precision != Precision::kFp32,
           .logits_memory = job.logits_memory};
 }
 
