@@ -176,13 +176,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
       (kind == cudaMemcpyDeviceToDevice && (!from_device || !to_device))) {
     return cudaErrorInvalidValue;
   }
-  if (!from_device && !is_pinned(from)) {
-    const auto* const begin = static_cast<const std::byte*>(from);
-    enqueue(stream, [to, staged = std::vector<std::byte>(begin, begin + bytes)] {
-      std::memcpy(to, staged.data(), staged.size());
-    });
-    return cudaSuccess;
-  }
+  // Also from memory that is not pinned: it may be read before the call returns, or later.
   enqueue(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
   if (!to_device && !is_pinned(to)) of(stream).synchronize();
   return cudaSuccess;

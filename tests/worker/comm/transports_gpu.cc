@@ -1,5 +1,5 @@
-// Ranks that share one GPU. NCCL refuses two ranks of a host on a GPU, so each says that it is a host
-// of its own: they meet over sockets, as hosts do.
+// Ranks that share one GPU. NCCL refuses two ranks of a host on a GPU, so each says that it is a
+// host of its own: they meet over sockets, as hosts do.
 #include <unistd.h>
 
 #include <array>
@@ -46,9 +46,10 @@ std::string why_no_gpu() {
 std::vector<Transport> transports() {
   return {{.name = "Nccl",
            .make_ops = gpu_of_rank,
-           .make_comms = [](Ops& ops, const CommOptions& options, KeyValueStore& store) {
-             return make_nccl_comms(ops, options, store);  // for one rank too
-           },
+           .make_comms =
+               [](Ops& ops, const CommOptions& options, KeyValueStore& store) {
+                 return make_nccl_comms(ops, options, store);  // for one rank too
+               },
            .processes = true,
            .why_not = why_no_gpu}};
 }
