@@ -27,6 +27,7 @@ std::vector<DeviceInfo> gpu_devices() {
     return {{.kind = "CUDA", .available = false, .detail = found(search.problem)}};
   }
   std::vector<DeviceInfo> devices;
+  devices.reserve(search.gpus.size());
   for (const Gpu& gpu : search.gpus) {
     devices.push_back(
         {.kind = "cuda:" + std::to_string(gpu.index),

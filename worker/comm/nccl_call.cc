@@ -34,7 +34,9 @@ bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu, std::chrono::mill
   auto ended = std::make_shared<std::promise<void>>();
   const std::future<void> end = ended->get_future();
   std::thread thread([comms, gpu, ended] {
-    std::vector<std::thread> aborts;  // in a group NCCL waits for each before it tells the next
+    // Not as a group: there NCCL waits for each before it tells the next.
+    std::vector<std::thread> aborts;
+    aborts.reserve(comms.size());
     for (ncclComm_t comm : comms) {
       aborts.emplace_back([comm, gpu] {
         static_cast<void>(cudaSetDevice(gpu));
