@@ -209,8 +209,8 @@ bool cpu_has_bfloat16() { return __builtin_cpu_supports("avx512bf16") != 0; }
 std::unique_ptr<TileProducts> make_bfloat16_tile_products() {
   if (!cpu_has_bfloat16()) {
     throw InputError(
-        "precision: found bf16, but this CPU has no instructions for it (avx512_bf16), so that it "
-        "would be no faster: set \"precision\": \"fp32\"");
+        "precision: found one whose products are of bf16 numbers, but this CPU has no instructions "
+        "for them (avx512_bf16), so that they would be no faster: set \"precision\": \"fp32\"");
   }
   return std::make_unique<BFloat16TileProducts>();
 }

@@ -48,6 +48,10 @@ Trained train_one(const JobConfig& job, int rank, KeyValueStore& store) {
   TrainingSession session(
       job,
       {.membership = {.rank = rank, .world_size = kWorkers, .local_rank = rank}, .store = &store});
+  // What they need of a GPU's memory they have taken before the first step.
+  for (const Comm* comm : {session.step_comm.get(), session.gradient_comm.get()}) {
+    EXPECT_EQ(comm->counters().calls > 0, job.device == DeviceChoice::kCuda);
+  }
   Trainer trainer = session.trainer();
   Trained trained;
   for (std::int64_t step = 1; step <= kSteps; ++step) {

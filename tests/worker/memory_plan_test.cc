@@ -123,6 +123,8 @@ TEST_F(MemoryPlanTest, OfAGpuHoldsWhatIsOnIt) {
   EXPECT_EQ(reserved_bytes(plan()),
             plan().total() - plan().part("process").bytes - plan().part("kernels' scratch").bytes);
   EXPECT_TRUE(has(plan(), "images"));
+  EXPECT_GT(changed("process", [](PlannedJob& p) { p.world_size = 2; }),  // NCCL's buffers
+            plan().part("process").bytes);
 }
 
 TEST_F(MemoryPlanTest, OfAGpuCopiesCheckpointsToTheHostWhereTheyFit) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 namespace pfc {
+
 std::string nccl_error_text(ncclResult_t result, ncclComm_t comm) {
   std::string text = ncclGetErrorString(result);
   const char* const last = comm == nullptr ? nullptr : ncclGetLastError(comm);

@@ -17,5 +17,11 @@ TEST(Bf16ProductsOfACpu, AreRefusedWithoutInstructionsForThem) {
   EXPECT_THROW(run_head(job, 1), InputError);
 }
 
+TEST(HeadOptions, OfAJobMultiplyInBf16UnlessItsPrecisionIsFp32) {
+  EXPECT_FALSE(head_options({.precision = Precision::kFp32}).bf16_products);
+  EXPECT_TRUE(head_options({.precision = Precision::kBf16}).bf16_products);
+  EXPECT_TRUE(head_options({.precision = Precision::kFp16}).bf16_products);
+}
+
 }  // namespace
 }  // namespace pfc::testing
