@@ -19,7 +19,7 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/worker/checkpoint_world.h"
+#include "tests/worker/checkpoint_fixture.h"
 
 namespace pfc {
 namespace {
@@ -28,79 +28,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
-
-class Checkpoint : public ::testing::Test {
- protected:
-  using Writers = std::vector<std::unique_ptr<CheckpointWriter>>;
-
-  Writers writers(int world_size, Generation generation = 1, std::int64_t keep = 3,
-                  std::int64_t global_batch = 256) const {
-    Writers all;
-    for (int rank = 0; rank < world_size; ++rank) {
-      all.push_back(make_checkpoint_writer(
-          {.output = output_,
-           .membership = {.rank = rank, .world_size = world_size, .generation = generation},
-           .keep = keep,
-           .global_batch = global_batch}));
-    }
-    return all;
-  }
-
-  /// Every worker writes the state of `step`; then rank 0 publishes it.
-  static void save(Writers& all, std::int64_t step, const WorldOptions& options = {},
-                   CheckpointMode mode = CheckpointMode::kCopy) {
-    const int world_size = static_cast<int>(all.size());
-    for (int rank = 0; rank < world_size; ++rank) begin(all, rank, step, options, mode);
-    for (auto& writer : all) writer->wait();
-    all[0]->publish(step);
-  }
-  static void begin(Writers& all, int rank, std::int64_t step, const WorldOptions& options = {},
-                    CheckpointMode mode = CheckpointMode::kCopy) {
-    SmallWorker worker(rank, static_cast<int>(all.size()), options);
-    worker.fill(static_cast<int>(step));
-    all[static_cast<std::size_t>(rank)]->begin(worker.state(), step, worker.job(), mode);
-  }
-
-  /// Loads the newest into every worker of a world; expects the state of `step`.
-  void expect_loads(int world_size, std::int64_t step, const WorldOptions& options = {}) const {
-    const auto newest = newest_checkpoint(output_);
-    ASSERT_TRUE(newest.has_value());
-    EXPECT_EQ(newest->step, step);
-    for (int rank = 0; rank < world_size; ++rank) {
-      SmallWorker worker(rank, world_size, options);
-      load_checkpoint(newest->folder, worker.state());
-      EXPECT_EQ(worker.differences(static_cast<int>(step)), 0) << "rank " << rank;
-      EXPECT_EQ(worker.head.changes, 1);
-    }
-  }
-  [[nodiscard]] std::set<std::string> entries() const {
-    std::set<std::string> names;
-    for (const auto& e : std::filesystem::directory_iterator(output_)) {
-      names.insert(e.path().filename().string());
-    }
-    return names;
-  }
-  [[nodiscard]] std::string load_error(std::int64_t step, const WorldOptions& options = {}) const {
-    SmallWorker worker(0, 1, options);
-    worker.fill(77);
-    const auto before = worker.differences(77);
-    const std::string message =
-        message_of<InputError>([&] { load_checkpoint(folder(step), worker.state()); });
-    EXPECT_EQ(worker.differences(77), before) << "half loaded";
-    return message;
-  }
-  [[nodiscard]] std::filesystem::path folder(std::int64_t step) const {
-    return output_ / ("step-00000000" + std::to_string(step));
-  }
-  static void flip_a_byte(const std::filesystem::path& path) {
-    auto bytes = testing::read_file(path);
-    bytes[bytes.size() - 5] ^= std::byte{1};
-    testing::write_file(path, bytes);
-  }
-
-  TemporaryFolder temporary_;
-  const std::filesystem::path output_ = temporary_ / "deep/output";
-};
 
 TEST_F(Checkpoint, GivesTheSameBitsBack) {
   Writers all = writers(1);
@@ -409,78 +336,6 @@ TEST_F(Checkpoint, AFailedWriteSeenByOneThreadStillFailsInTheOther) {
   };
   EXPECT_THROW(poll(), StorageError);
   EXPECT_THROW(all[0]->wait(), StorageError);
-}
-
-TEST_F(Checkpoint, AChangedByteIsFoundAndTheOneBeforeOffered) {
-  Writers all = writers(2);
-  save(all, 5);
-  save(all, 6);
-  for (const char* name : {"backbone.safetensors", "backbone_optimizer.safetensors",
-                           "centres-00001-of-00002.safetensors"}) {
-    const auto path = folder(6) / name;
-    flip_a_byte(path);
-    EXPECT_THAT(load_error(6),
-                AllOf(HasSubstr(path.string() + ": sha256 is "), HasSubstr(", expected "),
-                      HasSubstr("move " + folder(6).string() + " away to resume from " +
-                                folder(5).string())));
-    flip_a_byte(path);
-  }
-  EXPECT_EQ(load_checkpoint(folder(6), SmallWorker(0, 1).state()).step, 6);
-}
-
-TEST_F(Checkpoint, AFileThatIsCutOffOrMissingIsNamed) {
-  Writers all = writers(1);
-  save(all, 5);
-  const auto path = folder(5) / "centres-00000-of-00001.safetensors";
-  std::filesystem::resize_file(path, 100);
-  EXPECT_THAT(load_error(5), AllOf(HasSubstr(path.string() + ": 100 bytes, expected"),
-                                   HasSubstr("there is no checkpoint before it")));
-  std::filesystem::remove(path);
-  EXPECT_THAT(load_error(5), HasSubstr(path.string() + ": missing"));
-}
-
-TEST_F(Checkpoint, ABrokenManifestIsPassedOverForTheOneBefore) {
-  Writers all = writers(1);
-  save(all, 5);
-  save(all, 6);
-  for (const char* text : {"", "{", "[]", "{\"version\": 1}", "{\"version\": 2}"}) {
-    testing::write_file(folder(6) / "manifest.json", std::string_view(text));
-    EXPECT_EQ(newest_checkpoint(output_)->step, 5) << text;
-    EXPECT_THAT(load_error(6), HasSubstr("step-000000006/manifest.json: ")) << text;
-  }
-}
-
-TEST_F(Checkpoint, AManifestWhoseNumbersCannotBeIsBroken) {
-  Writers all = writers(1);
-  save(all, 5);
-  const auto path = folder(5) / "manifest.json";
-  auto manifest = nlohmann::json::parse(std::ifstream(path));
-  manifest["step"] = std::int64_t{1} << 62;
-  testing::write_file(path, std::string_view(manifest.dump()));
-  EXPECT_THAT(load_error(5), HasSubstr("out of range"));
-}
-
-TEST_F(Checkpoint, WhereNoManifestReadsNobodyBeginsAnew) {
-  Writers all = writers(1);
-  save(all, 5);
-  testing::write_file(folder(5) / "manifest.json", std::string_view("{"));
-  EXPECT_THAT(message_of<InputError>([&] { (void)newest_checkpoint(output_); }),
-              AllOf(HasSubstr("step-000000005/manifest.json: "), HasSubstr("move them away")));
-}
-
-TEST_F(Checkpoint, AnotherJobsIsRefused) {
-  Writers all = writers(1);
-  save(all, 5);
-  EXPECT_THAT(load_error(5, {.classes = 11}),
-              HasSubstr("the number of classes is 10, but this job's is 11"));
-  EXPECT_THAT(load_error(5, {.dimension = 8}), HasSubstr("embedding_size is 6"));
-  EXPECT_THAT(load_error(5, {.optimizer = OptimizerKind::kAdamW}),
-              HasSubstr("optimizer is sgd, but this job's is adamw"));
-  SmallWorker other(0, 1);
-  TrainingState state = other.state();
-  state.network = "r50";
-  EXPECT_THAT(message_of<InputError>([&] { load_checkpoint(folder(5), state); }),
-              HasSubstr("network is small, but this job's is r50"));
 }
 
 TEST_F(Checkpoint, AProcessKilledWhileItWritesLeavesTheLastGoodOne) {
