@@ -10,9 +10,9 @@
 #include <string_view>
 #include <utility>
 
+#include "common/config/nearest.h"
 #include "common/error.h"
 #include "common/mapped_file.h"
-#include "common/nearest.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 

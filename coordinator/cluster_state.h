@@ -8,7 +8,7 @@
 
 #include "common/child_process.h"
 #include "common/clock.h"
-#include "common/config.h"
+#include "common/config/config.h"
 #include "common/ids.h"
 #include "proto/coordinator.pb.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/cuda_device.h"
 
 namespace pfc {

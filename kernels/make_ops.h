@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "common/config.h"
+#include "common/config/config.h"
 #include "kernels/ops.h"
 
 namespace pfc {

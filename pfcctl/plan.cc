@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/byte_size.h"
-#include "common/config.h"
+#include "common/config/config.h"
 #include "common/cores.h"
 #include "common/error.h"
 #include "common/gpus.h"

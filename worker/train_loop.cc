@@ -8,9 +8,9 @@
 
 #include "common/clock.h"
 #include "common/process_memory.h"
-#include "worker/memory_advice.h"
-#include "worker/progress_reporter.h"
-#include "worker/training_log.h"
+#include "worker/memory/memory_advice.h"
+#include "worker/report/progress_reporter.h"
+#include "worker/report/training_log.h"
 
 namespace pfc {
 namespace {

@@ -7,14 +7,14 @@
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
 #include "worker/comm/comm.h"
-#include "worker/grad_reducer.h"
+#include "worker/gradients/grad_reducer.h"
+#include "worker/gradients/loss_scale.h"
+#include "worker/gradients/optimizer.h"
 #include "worker/head/head.h"
-#include "worker/loss_scale.h"
-#include "worker/lr_schedule.h"
-#include "worker/optimizer.h"
-#include "worker/phase_timer.h"
-#include "worker/step_dump.h"
-#include "worker/step_input.h"
+#include "worker/input/step_input.h"
+#include "worker/report/phase_timer.h"
+#include "worker/report/step_dump.h"
+#include "worker/schedule/lr_schedule.h"
 
 namespace pfc {
 

@@ -5,9 +5,9 @@
 
 #include "common/cores.h"
 #include "kernels/make_ops.h"
+#include "worker/checkpoint/init_from.h"
 #include "worker/comm/make_comm.h"
-#include "worker/init_from.h"
-#include "worker/memory_advice.h"
+#include "worker/memory/memory_advice.h"
 
 namespace pfc {
 namespace {

@@ -9,9 +9,9 @@
 #include "pfcctl/synth/jpeg_encoder.h"
 #include "pfcctl/synth/ordered_work.h"
 #include "pfcctl/synth/renderer.h"
-#include "worker/data/image_record.h"
-#include "worker/data/property_file.h"
-#include "worker/data/record_writer.h"
+#include "worker/data/records/image_record.h"
+#include "worker/data/records/property_file.h"
+#include "worker/data/records/record_writer.h"
 #include "worker/evaluation/verification_bin_writer.h"
 
 namespace pfc::synth {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/config.h"
+#include "common/config/config.h"
 #include "common/safetensors.h"
 #include "kernels/ops.h"
 #include "worker/comm/comm.h"

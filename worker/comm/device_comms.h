@@ -1,8 +1,8 @@
 // NCCL as the rest of worker/ sees it: real where CUDA is built, worker/cuda_absent.cc elsewhere.
 #pragma once
 
-#include "common/key_value_store.h"
 #include "kernels/ops.h"
+#include "worker/comm/key_value_store.h"
 #include "worker/comm/make_comm.h"
 
 namespace pfc {

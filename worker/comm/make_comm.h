@@ -6,9 +6,9 @@
 #include <string>
 
 #include "common/ids.h"
-#include "common/key_value_store.h"
 #include "kernels/ops.h"
 #include "worker/comm/comm.h"
+#include "worker/comm/key_value_store.h"
 
 namespace pfc {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/key_value_store.h"
+#include "worker/comm/key_value_store.h"
 #include "worker/comm/make_comm.h"
 
 namespace pfc {

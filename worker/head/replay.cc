@@ -12,9 +12,9 @@
 
 #include "common/cores.h"
 #include "common/error.h"
-#include "common/memory_store.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
+#include "worker/comm/memory_store.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {
