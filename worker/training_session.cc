@@ -7,6 +7,7 @@
 #include "kernels/make_ops.h"
 #include "worker/checkpoint/init_from.h"
 #include "worker/comm/make_comm.h"
+#include "worker/gradients/make_grad_reducer.h"
 #include "worker/memory/memory_advice.h"
 
 namespace pfc {

@@ -1,8 +1,5 @@
 #include "kernels/margin/margin_softmax.h"
 
-#include "kernels/cpu/margin/margin_softmax.h"
-#include "kernels/cuda/margin/margin_softmax.h"
-
 namespace pfc {
 
 CentrePrecision precision_of(const CentreTable& t) {
@@ -18,12 +15,6 @@ SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Updat
   return {.lr = static_cast<float>(update.lr),
           .momentum = static_cast<float>(o.momentum),
           .weight_decay = static_cast<float>(o.weight_decay)};
-}
-
-std::unique_ptr<MarginSoftmax> make_margin_softmax(Ops& ops, const MarginSoftmaxOptions& options,
-                                                   const CentreTable& table) {
-  if (ops.on_host()) return make_cpu_margin_softmax(ops, options, table);
-  return make_cuda_margin_softmax(ops, options, table);
 }
 
 }  // namespace pfc

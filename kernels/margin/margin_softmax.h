@@ -110,8 +110,4 @@ class MarginSoftmax {
 /// The update in the terms of kernels/math/optimizer.h.
 SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);
 
-/// The one place that chooses a device for it. `ops` and the table's memory are borrowed.
-std::unique_ptr<MarginSoftmax> make_margin_softmax(Ops& ops, const MarginSoftmaxOptions& options,
-                                                   const CentreTable& table);
-
 }  // namespace pfc

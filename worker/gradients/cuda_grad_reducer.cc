@@ -6,7 +6,6 @@
 #include "common/error.h"
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "worker/comm/nccl/nccl_comm.h"
-#include "worker/gradients/grad_buckets.h"
 
 namespace pfc {
 namespace {

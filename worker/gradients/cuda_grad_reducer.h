@@ -3,6 +3,9 @@
 
 #include <memory>
 
+#include "kernels/ops.h"
+#include "worker/comm/comm.h"
+#include "worker/gradients/grad_buckets.h"
 #include "worker/gradients/grad_reducer.h"
 
 namespace pfc {

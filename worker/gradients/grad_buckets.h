@@ -5,9 +5,16 @@
 #include <vector>
 
 #include "kernels/tensor.h"
-#include "worker/gradients/grad_reducer.h"
 
 namespace pfc {
+
+struct GradReducerOptions {
+  std::int64_t bucket_bytes = 0;  ///< 0: default_bucket_bytes()
+};
+
+/// A sixteenth of the gradients, so that a small network's reduction overlaps its backward pass as
+/// well, but at least 512 KiB (latency) and at most 8 MiB (nothing is gained beyond).
+std::int64_t default_bucket_bytes(std::int64_t gradient_bytes);
 
 /// A slice of the gradients, [offset, offset + count) elements.
 struct GradBucket {

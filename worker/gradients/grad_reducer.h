@@ -2,21 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "kernels/ops.h"
-#include "worker/comm/comm.h"
-
 namespace pfc {
-
-struct GradReducerOptions {
-  std::int64_t bucket_bytes = 0;  ///< 0: default_bucket_bytes()
-};
-
-/// A sixteenth of the gradients, so that a small network's reduction overlaps its backward pass as
-/// well, but at least 512 KiB (latency) and at most 8 MiB (nothing is gained beyond).
-std::int64_t default_bucket_bytes(std::int64_t gradient_bytes);
 
 /// Has a Comm of its own, and on a CPU a thread of its own. Buckets are slices of the arena from
 /// its end to its start, the same on every worker.
@@ -45,9 +33,5 @@ class GradReducer {
   };
   [[nodiscard]] virtual const Timeline& timeline() const = 0;
 };
-
-/// For one worker it does nothing. comm and ops are borrowed; comm is used by the reducer only.
-std::unique_ptr<GradReducer> make_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
-                                               const GradReducerOptions& options = {});
 
 }  // namespace pfc

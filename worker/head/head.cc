@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "kernels/make_ops.h"
 #include "kernels/margin/margin_softmax.h"
 #include "worker/head/accumulated_gradients.h"
 #include "worker/head/class_centres.h"

@@ -13,7 +13,7 @@
 
 #include "worker/evaluation/evaluation.h"
 #include "worker/report/phase_timer.h"
-#include "worker/train_step.h"
+#include "worker/report/step_stats.h"
 
 namespace pfc {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "common/byte_size.h"
+#include "kernels/cuda/convolution/add_as_float32.h"
 #include "kernels/cuda/convolution/convolution_passes.h"
-#include "kernels/cuda/ops/elementwise.h"
 #include "kernels/cuda/scratch.h"
 
 namespace pfc {

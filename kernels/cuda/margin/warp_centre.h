@@ -3,7 +3,7 @@
 
 #include <cfloat>
 
-#include "kernels/cuda/margin/centre_rows.h"
+#include "kernels/cuda/margin/centre_table_view.h"
 #include "kernels/cuda/primitives/row_packs.h"
 
 namespace pfc {

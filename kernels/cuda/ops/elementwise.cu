@@ -1,51 +1,15 @@
 // One pass over memory each: bound by bytes.
 
 #include "kernels/cuda/ops/cuda_ops.h"
-#include "kernels/cuda/ops/elementwise.h"
-#include "kernels/cuda/primitives/numbers.h"
+#include "kernels/cuda/primitives/map.h"
 #include "kernels/cuda/primitives/reduce.h"
 
 namespace pfc {
 namespace {
 
-/// y[i] = op(x[i]...). Packs where every pointer is aligned, then what is left one by one.
-template <typename Op, typename Y, typename... X>
-__global__ void map_kernel(Op op, std::int64_t n, bool packs, Y* y, const X*... x) {
-  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
-  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const std::int64_t packed = packs ? n / kPack : 0;
-  for (std::int64_t i = first; i < packed; i += stride) {
-    // A pack for each x, folded element by element.
-    const auto one = [&](const auto&... in) {
-      Pack<Y> out;
-#pragma unroll
-      for (int k = 0; k < kPack; ++k) out.x[k] = from_float<Y>(op(to_float(in.x[k])...));
-      store_pack(y + i * kPack, out);
-    };
-    one(load_pack(x + i * kPack)...);
-  }
-  for (std::int64_t i = packed * kPack + first; i < n; i += stride) {
-    y[i] = from_float<Y>(op(to_float(x[i])...));
-  }
-}
-
-template <typename Op, typename Y, typename... X>
-void map(const char* name, CudaDevice& device, std::int64_t n, Op op, Y* y, const X*... x) {
-  if (n == 0) return;
-  const bool packs = aligned(y) && (aligned(x) && ...);
-  launch(name, device.grid_for(packs ? n / kPack + 1 : n), device.compute.get(),
-         map_kernel<Op, Y, X...>, op, n, packs, y, x...);
-}
-
 struct Constant {
   float value;
   __device__ float operator()() const { return value; }
-};
-struct Same {
-  __device__ float operator()(float x) const { return x; }
-};
-struct Sum {
-  __device__ float operator()(float a, float b) const { return a + b; }
 };
 struct Times {
   float factor;
@@ -95,19 +59,6 @@ __global__ void running_statistics_kernel(std::int64_t n, float momentum, float 
 }
 
 }  // namespace
-
-void add_as_float32(CudaDevice& device, const Tensor& from, const Tensor& to, bool accumulate) {
-  check(from.elements() == to.elements(), "add_as_float32: tensors of different sizes");
-  with_element_type(from.dtype, [&](auto* type) {
-    const auto* const x = static_cast<const std::remove_pointer_t<decltype(type)>*>(from.data);
-    if (accumulate) {
-      map("add_as_float32", device, to.elements(), Sum{}, to.f32(), x,
-          static_cast<const float*>(to.f32()));
-    } else {
-      map("add_as_float32", device, to.elements(), Same{}, to.f32(), x);
-    }
-  });
-}
 
 void CudaOps::fill(const Tensor& t, float value) {
   map("fill", device_, t.elements(), Constant{value}, t.f32());

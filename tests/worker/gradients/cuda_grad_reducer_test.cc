@@ -12,7 +12,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "tests/support/error_message.h"
 #include "tests/worker/comm/ranks.h"
-#include "worker/gradients/grad_reducer.h"
+#include "worker/gradients/make_grad_reducer.h"
 
 namespace pfc {
 namespace {

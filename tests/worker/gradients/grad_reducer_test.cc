@@ -1,4 +1,4 @@
-#include "worker/gradients/grad_reducer.h"
+#include "worker/gradients/make_grad_reducer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

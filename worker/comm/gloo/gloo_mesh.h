@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "worker/comm/make_comm.h"
+#include "worker/comm/comm_options.h"
 
 namespace pfc {
 

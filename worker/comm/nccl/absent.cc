@@ -1,7 +1,7 @@
 // Compiled where CUDA is not built. Only an Ops of a GPU asks for NCCL, and there is none then.
 
 #include "common/error.h"
-#include "worker/comm/device_comms.h"
+#include "worker/comm/nccl/device_comms.h"
 
 namespace pfc {
 

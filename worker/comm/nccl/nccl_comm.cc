@@ -2,7 +2,7 @@
 
 #include "common/error.h"
 #include "kernels/cuda/ops/cuda_ops.h"
-#include "worker/comm/device_comms.h"
+#include "worker/comm/nccl/device_comms.h"
 
 namespace pfc {
 

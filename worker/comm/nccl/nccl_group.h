@@ -24,7 +24,7 @@
 #include "common/clock.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "worker/comm/collective_report.h"
-#include "worker/comm/make_comm.h"
+#include "worker/comm/comm_options.h"
 
 namespace pfc {
 

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/margin/margin_plan.h"
+#include "kernels/make_ops.h"
 #include "tests/kernels/on_each_device.h"
 #include "tests/support/simt/memory.h"
 

@@ -1,4 +1,4 @@
-// What other families use of elementwise.cu.
+// Adds what a library left in a narrow type to a float32 tensor.
 #pragma once
 
 #include "kernels/cuda/runtime/device.h"

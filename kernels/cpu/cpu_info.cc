@@ -1,4 +1,4 @@
-#include "kernels/device_info.h"
+#include "kernels/cpu/cpu_info.h"
 
 #include <unistd.h>
 
