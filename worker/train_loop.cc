@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "common/process_memory.h"
+#include "common/machine/process_memory.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/report/progress_reporter.h"
 #include "worker/report/training_log.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/cores.h"
+#include "common/machine/cores.h"
 #include "kernels/make_ops.h"
 #include "worker/checkpoint/init_from.h"
 #include "worker/comm/make_comm.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "common/cores.h"
+#include "common/machine/cores.h"
 #include "kernels/cpu/vector/vector_kernels.h"
 
 namespace pfc {

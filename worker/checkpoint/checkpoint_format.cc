@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <system_error>
 
-#include "common/atomic_file.h"
 #include "common/error.h"
-#include "common/mapped_file.h"
+#include "common/files/atomic_file.h"
+#include "common/files/mapped_file.h"
 
 namespace pfc::checkpoint_format {
 namespace {

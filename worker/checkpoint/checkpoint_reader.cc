@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/mapped_file.h"
-#include "common/safetensors.h"
-#include "common/sha256.h"
+#include "common/files/mapped_file.h"
+#include "common/files/safetensors.h"
+#include "common/files/sha256.h"
 #include "kernels/math/bfloat16.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"

@@ -1,6 +1,6 @@
 #include "worker/checkpoint/init_from.h"
 
-#include "common/safetensors.h"
+#include "common/files/safetensors.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {

@@ -10,8 +10,8 @@
 
 namespace pfc {
 
-/// All arguments are borrowed; `comm` is used by the reducer's thread only. A bucket is reduced once
-/// the compute stream has written it.
+/// All arguments are borrowed; `comm` is used by the reducer's thread only. A bucket is reduced
+/// once the compute stream has written it.
 std::unique_ptr<GradReducer> make_cpu_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                    const GradReducerOptions& options);
 

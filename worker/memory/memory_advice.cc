@@ -8,7 +8,7 @@
 
 #include "common/byte_size.h"
 #include "common/error.h"
-#include "common/process_memory.h"
+#include "common/machine/process_memory.h"
 #include "worker/memory/host_memory.h"
 
 namespace pfc {

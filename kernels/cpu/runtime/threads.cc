@@ -2,7 +2,7 @@
 
 #include <omp.h>
 
-#include "common/cores.h"
+#include "common/machine/cores.h"
 
 namespace pfc {
 

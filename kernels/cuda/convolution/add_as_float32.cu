@@ -1,5 +1,4 @@
 #include "kernels/cuda/convolution/add_as_float32.h"
-
 #include "kernels/cuda/primitives/map.h"
 
 namespace pfc {

@@ -10,8 +10,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/atomic_file.h"
 #include "common/error.h"
+#include "common/files/atomic_file.h"
 #include "kernels/cuda/cuda_device.h"
 
 namespace pfc {

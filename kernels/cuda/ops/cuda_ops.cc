@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "common/gpus.h"
+#include "common/machine/gpus.h"
 #include "kernels/called_work.h"
 #include "kernels/cuda/batch_norm/batch_norm.h"
 #include "kernels/cuda/convolution/depthwise.h"

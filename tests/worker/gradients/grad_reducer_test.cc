@@ -1,5 +1,3 @@
-#include "worker/gradients/make_grad_reducer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 
 #include "kernels/make_ops.h"
 #include "tests/support/thread_comm.h"
+#include "worker/gradients/make_grad_reducer.h"
 
 namespace pfc {
 namespace {

@@ -21,7 +21,7 @@
 #include "common/clock.h"
 #include "common/config/config.h"
 #include "common/error.h"
-#include "common/process_memory.h"
+#include "common/machine/process_memory.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/memory_store.h"

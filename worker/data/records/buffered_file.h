@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/atomic_file.h"
+#include "common/files/atomic_file.h"
 
 namespace pfc {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/atomic_file.h"
 #include "common/error.h"
+#include "common/files/atomic_file.h"
 
 namespace pfc {
 
