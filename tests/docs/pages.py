@@ -56,7 +56,7 @@ def blocks(page):
         elif fence:
             open_block = Block(page, number, fence.group(1), "", comments)
             comments = []
-        elif comment is not None or line.startswith("<!--"):
+        elif comment is not None or line.strip().startswith("<!--"):
             comment = (comment + " " if comment else "") + line.strip()
             if "-->" in line:
                 comments = comments + [d.strip() for d in DIRECTIVE.findall(comment)]
@@ -73,15 +73,16 @@ def prose(page):
     for number, line in enumerate(read(page), start=1):
         if FENCE.match(line):
             inside = not inside
-        elif not inside and not line.startswith("<!--"):
+        elif not inside and not line.strip().startswith("<!--"):
             found.append((number, line))
     return found
 
 
 def links(page):
-    """(line number, target) of every link in the prose; code spans hold no links."""
-    return [(number, target) for number, line in prose(page)
-            for target in LINK.findall(re.sub(r"`[^`]*`", "`code`", line))]
+    """(line number, target) of every link in the prose, also where its text goes over two lines."""
+    numbers, lines = zip(*prose(page))
+    text = re.sub(r"`[^`\n]*`", "`code`", "\n".join(lines))  # code spans hold no links
+    return [(numbers[text.count("\n", 0, match.start())], match.group(1)) for match in LINK.finditer(text)]
 
 
 def anchors(page):
