@@ -8,6 +8,9 @@ A comment above a block says what a test must do otherwise than a reader:
     <!-- test: during COMMAND -->           runs beside the block, and is ended after it; a coordinator
     <!-- test: exit CODE -->                the block's exit code, 0 without it
     <!-- test: file NAME -->                above any other block: its text is put into this file
+    <!-- test: no job -->                   above a JSON block that is no job file (references_test.py)
+    <!-- test: printed -->                  above any other block: the commands before have printed it,
+                                            with any numbers after a double space or at a line's end
 
 A page's folder has data/ (a small drawn set), examples/, scripts/, tests/ and build/cpu/bin/. What was
 not run is printed with its reason; a command that is neither run nor known here fails the test.
@@ -39,7 +42,7 @@ NOT_RUN = {
     "ctest": "runs the tests, of which this is one", "docker": "needs another container",
     "build/cuda/": "needs a build with CUDA", "nvidia-smi": "needs a GPU",
 }
-DIRECTIVES = {"skip", "setup", "add", "during", "exit", "file"}
+DIRECTIVES = {"skip", "setup", "add", "during", "exit", "file", "printed", "no"}
 
 
 def commands(text):
@@ -142,12 +145,22 @@ class Commands(unittest.TestCase):
                 process.wait(timeout=LIMIT)
         expected = int((block.values("exit") or ["0"])[0])
         self.assertEqual(done.returncode, expected, f"{block}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def check_printed(self, block, output):
+        """Numbers differ from machine to machine; names and words do not."""
+        for line in block.text.splitlines():
+            words = re.sub(r"[: ][\d.]+$", "", re.split(r"(?<=\S)  ", line)[0]).strip()
+            self.assertIn(words, output, str(block))
 
     def run_page(self, page):
         here = PageFolder(self.folder / str(page.relative_to(pages.ROOT)).replace("/", "_"), self.folder / "data")
+        output = ""
         for block in pages.blocks(page):
             for name in block.values("file"):
                 (here.folder / name).write_text(block.text)
+            if block.values("printed"):
+                self.check_printed(block, output)
             if block.language != "sh":
                 continue
             treatment = Treatment(block)
@@ -156,7 +169,7 @@ class Commands(unittest.TestCase):
             for command, reason in treatment.left_out:
                 print(f"{block}: not run: {command} ({reason})", file=sys.stderr)
             if treatment.run:
-                self.run_block(block, here, treatment)
+                output = self.run_block(block, here, treatment)
 
     def test_the_commands_of_every_page_do_what_the_page_says(self):
         for page in pages.pages():
@@ -167,7 +180,7 @@ class Commands(unittest.TestCase):
         for page in pages.pages():
             for block in pages.blocks(page):
                 names = {directive.split()[0] for directive in block.directives}
-                self.assertLessEqual(names, DIRECTIVES | {"no"}, str(block))
+                self.assertLessEqual(names, DIRECTIVES, str(block))
                 reasons = block.values("skip")
                 self.assertTrue(all(reasons), f"{block}: skip without a reason")
 
