@@ -159,7 +159,9 @@ class MetricsFile(unittest.TestCase):
             for command in (["pfcctl", "data", "synth", "--identities", "4", "--images-per-identity", "2",
                              "--val-identities", "4", "--val-pairs", "10", "--out", data],
                             ["pfc-worker", "--config", job]):
-                subprocess.run([BIN / command[0], *command[1:]], check=True, capture_output=True)
+                # OMP_WAIT_POLICY: threads that spin while they wait slow each other down.
+                subprocess.run([BIN / command[0], *command[1:]], check=True, capture_output=True,
+                               env={**os.environ, "OMP_WAIT_POLICY": "passive"})
             lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         written = set().union(*lines)
         told = {span for _, span in pages.code_spans(pages.ROOT / "docs" / "observability.md")}
