@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "agent/machine.h"
-#include "common/cores.h"
 #include "common/error.h"
+#include "common/machine/cores.h"
 #include "common/version.h"
 #include "proto/channel.h"
 

@@ -12,8 +12,8 @@
 
 #include "agent/outbox.h"
 #include "agent/worker_process.h"
-#include "common/gpus.h"
 #include "common/ids.h"
+#include "common/machine/gpus.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/reconnecting_stream.h"
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "common/cores.h"
+#include "common/machine/cores.h"
 
 namespace pfc {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/gpus.h"
+#include "common/machine/gpus.h"
 
 namespace pfc {
 

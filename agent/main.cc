@@ -9,8 +9,8 @@
 
 #include "agent/agent.h"
 #include "agent/machine.h"
-#include "common/child_process.h"
 #include "common/error.h"
+#include "common/machine/child_process.h"
 #include "common/version.h"
 
 namespace pfc {

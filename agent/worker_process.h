@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "agent/line_splitter.h"
-#include "common/child_process.h"
+#include "common/machine/child_process.h"
 
 namespace pfc {
 

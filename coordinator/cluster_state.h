@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "common/child_process.h"
 #include "common/clock.h"
-#include "common/config.h"
+#include "common/config/config.h"
 #include "common/ids.h"
+#include "common/machine/child_process.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "common/child_process.h"
+#include "common/machine/child_process.h"
 
 namespace pfc {
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "common/config.h"
+#include "common/config/config.h"
 #include "common/coordinator_file.h"
 #include "common/error.h"
 #include "common/version.h"

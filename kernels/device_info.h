@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 namespace pfc {
 
@@ -16,10 +15,5 @@ struct LibraryInfo {
   std::string name;
   std::string version;
 };
-
-DeviceInfo cpu_device();
-
-/// The libraries behind the kernels, as found at run time.
-std::vector<LibraryInfo> kernel_libraries();
 
 }  // namespace pfc

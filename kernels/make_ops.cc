@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/margin/margin_softmax.h"
+#include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/margin/margin_softmax.h"
 
 namespace pfc {
 namespace {
@@ -37,6 +39,12 @@ std::unique_ptr<Ops> make_ops(const DeviceOptions& options) {
                           .cache = default_cache_folder()});
   }
   return std::make_unique<CpuOps>(options.cpu_threads);
+}
+
+std::unique_ptr<MarginSoftmax> make_margin_softmax(Ops& ops, const MarginSoftmaxOptions& options,
+                                                   const CentreTable& table) {
+  if (ops.on_host()) return make_cpu_margin_softmax(ops, options, table);
+  return make_cuda_margin_softmax(ops, options, table);
 }
 
 }  // namespace pfc

@@ -4,7 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "common/config.h"
+#include "common/config/config.h"
+#include "kernels/margin/margin_softmax.h"
 #include "kernels/ops.h"
 
 namespace pfc {
@@ -23,5 +24,9 @@ DType activation_type(Precision precision);
 
 /// Throws InputError when the device that was asked for is not there, and says why in one line.
 std::unique_ptr<Ops> make_ops(const DeviceOptions& options);
+
+/// The margin softmax on the device of `ops`. `ops` and the table's memory are borrowed.
+std::unique_ptr<MarginSoftmax> make_margin_softmax(Ops& ops, const MarginSoftmaxOptions& options,
+                                                   const CentreTable& table);
 
 }  // namespace pfc

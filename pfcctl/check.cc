@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/version.h"
-#include "kernels/device_info.h"
+#include "kernels/cpu/cpu_info.h"
 #include "pfcctl/check_gpus.h"
 #include "pfcctl/check_machine.h"
 #include "pfcctl/library_versions.h"

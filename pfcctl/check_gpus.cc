@@ -1,8 +1,8 @@
 #include "pfcctl/check_gpus.h"
 
 #include "common/byte_size.h"
-#include "common/dynamic_library.h"
-#include "common/gpus.h"
+#include "common/machine/dynamic_library.h"
+#include "common/machine/gpus.h"
 #include "common/version.h"
 
 namespace pfc {

@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "common/error.h"
-#include "common/memory_store.h"
 #include "kernels/make_ops.h"
 #include "pfcctl/synth/jpeg_encoder.h"
 #include "worker/comm/make_comm.h"
+#include "worker/comm/memory_store.h"
 #include "worker/data/decode.h"
 
 namespace pfc {

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "kernels/cpu/cpu_info.h"
+
 namespace pfc {
 namespace {
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "common/byte_size.h"
-#include "common/config.h"
-#include "common/cores.h"
+#include "common/config/config.h"
 #include "common/error.h"
-#include "common/gpus.h"
+#include "common/machine/cores.h"
+#include "common/machine/gpus.h"
 #include "pfcctl/verbs.h"
 
 namespace pfc {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "worker/memory_advice.h"
+#include "worker/memory/memory_advice.h"
 
 namespace pfc {
 

@@ -11,7 +11,7 @@ if [[ ! -x $nvcc ]]; then
   exit 1
 fi
 files=("$@")
-if [[ $# -eq 0 ]]; then files=(kernels/cuda/*.cu); fi
+if [[ $# -eq 0 ]]; then files=(kernels/cuda/*/*.cu); fi
 
 echo "| kernel | registers | shared memory | spills |"
 echo "|---|---|---|---|"

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "common/config.h"
+#include "common/config/config.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "worker/comm/network_interface.h"
-#include "worker/coordinator_client.h"
+#include "worker/report/coordinator_client.h"
 #include "worker/train_loop.h"
 
 namespace {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "common/process_memory.h"
-#include "worker/memory_advice.h"
-#include "worker/progress_reporter.h"
-#include "worker/training_log.h"
+#include "common/machine/process_memory.h"
+#include "worker/memory/memory_advice.h"
+#include "worker/report/progress_reporter.h"
+#include "worker/report/training_log.h"
 
 namespace pfc {
 namespace {

@@ -1,7 +1,7 @@
 // Steps, and what happens between them: logs, reports, evaluation, checkpoints, a stop.
 #pragma once
 
-#include "worker/coordinator_client.h"
+#include "worker/report/coordinator_client.h"
 #include "worker/training_session.h"
 
 namespace pfc {

@@ -7,14 +7,15 @@
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
 #include "worker/comm/comm.h"
-#include "worker/grad_reducer.h"
+#include "worker/gradients/grad_reducer.h"
+#include "worker/gradients/loss_scale.h"
+#include "worker/gradients/optimizer.h"
 #include "worker/head/head.h"
-#include "worker/loss_scale.h"
-#include "worker/lr_schedule.h"
-#include "worker/optimizer.h"
-#include "worker/phase_timer.h"
-#include "worker/step_dump.h"
-#include "worker/step_input.h"
+#include "worker/input/step_input.h"
+#include "worker/report/phase_timer.h"
+#include "worker/report/step_dump.h"
+#include "worker/report/step_stats.h"
+#include "worker/schedule/lr_schedule.h"
 
 namespace pfc {
 
@@ -39,21 +40,6 @@ struct Trainer {
   Tensor images;          ///< [B, H, W, 3] of the activations' type
   Tensor all_embeddings;  ///< [N, D]
   Tensor d_embeddings;    ///< [B, D]
-};
-
-struct StepStats {
-  double loss = 0;  ///< mean over the samples of all workers and micro-batches
-  double lr = 0;
-  double gradient_norm = 0;  ///< of the backbone, before clipping; 0 when clipping is off. Not
-                             ///< finite: the loss scale was too large, the update was skipped
-  double loss_scale = 1;     ///< of this step
-  double data_wait_seconds = 0;
-  double reduce_seconds = 0;             ///< the gradients' all-reduce, on its thread
-  double reduce_overlapped_seconds = 0;  ///< the part of it that ran while backward did
-  std::int64_t epoch = 0;
-  std::int64_t samples = 0;         ///< of all workers
-  std::int64_t skipped_images = 0;  ///< of this worker, so far in this epoch
-  WorkerSignals signals;            ///< of the last micro-batch
 };
 
 /// Step 1 .. T. When the loss or a gradient is not finite (the same verdict on every worker),

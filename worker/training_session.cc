@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/cores.h"
+#include "common/machine/cores.h"
 #include "kernels/make_ops.h"
+#include "worker/checkpoint/init_from.h"
 #include "worker/comm/make_comm.h"
-#include "worker/init_from.h"
-#include "worker/memory_advice.h"
+#include "worker/gradients/make_grad_reducer.h"
+#include "worker/memory/memory_advice.h"
 
 namespace pfc {
 namespace {

@@ -10,16 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "common/config.h"
+#include "common/config/config.h"
 #include "common/ids.h"
-#include "common/key_value_store.h"
-#include "worker/checkpoint.h"
-#include "worker/checkpoint_schedule.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/checkpoint_schedule.h"
+#include "worker/comm/key_value_store.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetcher.h"
 #include "worker/evaluation/evaluation.h"
-#include "worker/memory_plan.h"
-#include "worker/step_plan.h"
+#include "worker/memory/memory_plan.h"
+#include "worker/schedule/step_plan.h"
 #include "worker/train_step.h"
 
 namespace pfc {

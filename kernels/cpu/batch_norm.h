@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "kernels/cpu/cpu_device.h"
+#include "kernels/cpu/runtime/cpu_device.h"
 
 namespace pfc {
 

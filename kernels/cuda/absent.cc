@@ -2,7 +2,7 @@
 
 #include "common/error.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/margin_softmax.h"
+#include "kernels/cuda/margin/margin_softmax.h"
 
 namespace pfc {
 

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/config.h"
+#include "common/config/config.h"
 #include "kernels/math/host_device.h"
 
 namespace pfc {

@@ -4,14 +4,14 @@
 #include <string>
 
 #include "common/error.h"
-#include "pfcctl/synth/develop.h"
 #include "pfcctl/synth/draw.h"
 #include "pfcctl/synth/jpeg_encoder.h"
 #include "pfcctl/synth/ordered_work.h"
-#include "pfcctl/synth/renderer.h"
-#include "worker/data/image_record.h"
-#include "worker/data/property_file.h"
-#include "worker/data/record_writer.h"
+#include "pfcctl/synth/render/develop.h"
+#include "pfcctl/synth/render/renderer.h"
+#include "worker/data/records/image_record.h"
+#include "worker/data/records/property_file.h"
+#include "worker/data/records/record_writer.h"
 #include "worker/evaluation/verification_bin_writer.h"
 
 namespace pfc::synth {

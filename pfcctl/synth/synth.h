@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "pfcctl/synth/identity.h"
+#include "pfcctl/synth/face/identity.h"
 
 namespace pfc::synth {
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, asked of the driver itself, as common/gpus.cc does: before anything is
+"""The GPUs of this machine, asked of the driver itself, as common/machine/gpus.cc does: before anything is
 built, and with CUDA_VISIBLE_DEVICES obeyed, which nvidia-smi does not do."""
 
 import ctypes

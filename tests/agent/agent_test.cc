@@ -8,7 +8,7 @@
 #include <future>
 #include <thread>
 
-#include "common/cores.h"
+#include "common/machine/cores.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/support/temporary_folder.h"
 

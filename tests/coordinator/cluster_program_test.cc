@@ -10,8 +10,8 @@
 #include <sstream>
 #include <thread>
 
-#include "common/child_process.h"
 #include "common/coordinator_file.h"
+#include "common/machine/child_process.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "common/error.h"
-#include "worker/coordinator_client.h"
+#include "worker/report/coordinator_client.h"
 
 namespace {
 

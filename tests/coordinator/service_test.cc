@@ -13,7 +13,7 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/support/error_message.h"
-#include "worker/coordinator_client.h"
+#include "worker/report/coordinator_client.h"
 
 namespace pfc {
 namespace {

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 
 #include "common/error.h"
+#include "kernels/cpu/cpu_info.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/device_info.h"
 #include "tests/support/error_message.h"
 
 namespace pfc {

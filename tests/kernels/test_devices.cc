@@ -2,7 +2,7 @@
 #include <cctype>
 #include <iterator>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/cuda_device.h"
 #include "tests/kernels/on_each_device.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/safetensors.h"
+#include "common/files/safetensors.h"
 #include "tests/pfcctl/run_pfcctl.h"
 #include "tests/support/temporary_folder.h"
 

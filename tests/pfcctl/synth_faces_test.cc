@@ -5,13 +5,13 @@
 #include <cstring>
 #include <set>
 
-#include "pfcctl/synth/capture.h"
-#include "pfcctl/synth/develop.h"
 #include "pfcctl/synth/draw.h"
-#include "pfcctl/synth/head_shape.h"
-#include "pfcctl/synth/identity.h"
-#include "pfcctl/synth/renderer.h"
-#include "pfcctl/synth/view.h"
+#include "pfcctl/synth/face/capture.h"
+#include "pfcctl/synth/face/head_shape.h"
+#include "pfcctl/synth/face/identity.h"
+#include "pfcctl/synth/render/develop.h"
+#include "pfcctl/synth/render/renderer.h"
+#include "pfcctl/synth/render/view.h"
 
 namespace pfc::synth {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "tests/support/encoded_images.h"
-#include "worker/data/image_record.h"
-#include "worker/data/property_file.h"
-#include "worker/data/record_writer.h"
+#include "worker/data/records/image_record.h"
+#include "worker/data/records/property_file.h"
+#include "worker/data/records/record_writer.h"
 
 namespace pfc::testing {
 

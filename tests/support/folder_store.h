@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/key_value_store.h"
+#include "worker/comm/key_value_store.h"
 
 namespace pfc::testing {
 

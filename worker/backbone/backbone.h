@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/config.h"
-#include "common/safetensors.h"
+#include "common/config/config.h"
+#include "common/files/safetensors.h"
 #include "kernels/ops.h"
 #include "worker/comm/comm.h"
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "worker/backbone/layer_segments.h"
-#include "worker/backbone/layers.h"
+#include "worker/backbone/layers/layers.h"
 
 namespace pfc {
 namespace {

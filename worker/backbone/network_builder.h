@@ -9,9 +9,9 @@
 
 #include "worker/backbone/arena.h"
 #include "worker/backbone/backbone.h"
-#include "worker/backbone/batch_norm_layer.h"
 #include "worker/backbone/initial.h"
-#include "worker/backbone/layer.h"
+#include "worker/backbone/layers/batch_norm_layer.h"
+#include "worker/backbone/layers/layer.h"
 
 namespace pfc {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/key_value_store.h"
+#include "worker/comm/key_value_store.h"
 
 namespace pfc {
 

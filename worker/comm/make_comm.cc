@@ -1,7 +1,7 @@
 #include "worker/comm/make_comm.h"
 
-#include "worker/comm/device_comms.h"
-#include "worker/comm/gloo_comm.h"
+#include "worker/comm/gloo/gloo_comm.h"
+#include "worker/comm/nccl/device_comms.h"
 #include "worker/comm/self_comm.h"
 
 namespace pfc {

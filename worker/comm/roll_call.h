@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/key_value_store.h"
-#include "worker/comm/make_comm.h"
+#include "worker/comm/comm_options.h"
+#include "worker/comm/key_value_store.h"
 
 namespace pfc {
 

@@ -11,11 +11,11 @@
 #include "common/error.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/decode.h"
-#include "worker/data/image_record.h"
-#include "worker/data/property_file.h"
-#include "worker/data/record_index.h"
-#include "worker/data/record_layout.h"
-#include "worker/data/record_reader.h"
+#include "worker/data/records/image_record.h"
+#include "worker/data/records/property_file.h"
+#include "worker/data/records/record_index.h"
+#include "worker/data/records/record_layout.h"
+#include "worker/data/records/record_reader.h"
 
 namespace pfc {
 

@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 #include "worker/data/damaged_image.h"
-#include "worker/data/property_file.h"
+#include "worker/data/records/property_file.h"
 
 namespace pfc {
 

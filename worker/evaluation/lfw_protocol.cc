@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "common/error.h"
-#include "common/shard.h"
+#include "worker/comm/shard.h"
 
 namespace pfc {
 

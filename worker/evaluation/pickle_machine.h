@@ -1,4 +1,4 @@
-// The stack machine behind Pickle: one method an opcode family.
+// The stack machine that reads a Pickle: one method an opcode family.
 #pragma once
 
 #include <cstddef>

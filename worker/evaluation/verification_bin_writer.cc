@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "common/error.h"
-#include "worker/data/buffered_file.h"
+#include "worker/data/records/buffered_file.h"
 
 namespace pfc {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/error.h"
-#include "kernels/sample.h"
+#include "kernels/cpu/sample.h"
 
 namespace pfc {
 namespace {

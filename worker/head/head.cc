@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "common/error.h"
-#include "kernels/margin_softmax.h"
+#include "kernels/make_ops.h"
+#include "kernels/margin/margin_softmax.h"
 #include "worker/head/accumulated_gradients.h"
 #include "worker/head/class_centres.h"
 #include "worker/head/class_sampler.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/shard.h"
-#include "kernels/cpu/tile_products.h"
-#include "kernels/cuda/margin_plan.h"
+#include "kernels/cpu/margin/tile_products.h"
+#include "kernels/cuda/margin/margin_plan.h"
 #include "kernels/math/margin.h"
 #include "kernels/math/row_statistics.h"
+#include "worker/comm/shard.h"
 
 namespace pfc {
 namespace {
@@ -44,7 +44,7 @@ MarginPlanOptions gpu_tiles(const HeadMemoryOptions& o) {
           .multiprocessors = 132};
 }
 
-/// Whole tiles of all threads, as many as the budget allows: kernels/cpu/margin_softmax.cc.
+/// Whole tiles of all threads, as many as the budget allows: kernels/cpu/margin/margin_softmax.cc.
 std::int64_t logits_bytes(const HeadMemoryOptions& o, std::int64_t active, std::int64_t tables) {
   const std::int64_t classes = kTileClasses * o.threads;
   const std::int64_t tile = classes * o.samples * kFloat;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "common/config.h"
+#include "common/config/config.h"
 #include "worker/head/row_health.h"
 #include "worker/head/step_file.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "common/shard.h"
+#include "worker/comm/shard.h"
 
 namespace pfc {
 

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "common/files/safetensors.h"
 #include "common/ids.h"
-#include "common/safetensors.h"
 #include "worker/head/head.h"
 #include "worker/head/row_table.h"
 

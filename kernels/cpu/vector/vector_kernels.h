@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/config.h"
+#include "common/config/config.h"
 #include "kernels/math/bfloat16.h"
 #include "kernels/math/missed_updates.h"
 #include "kernels/math/optimizer.h"
@@ -47,8 +47,8 @@ struct NormBackward {
   float* dx;
 };
 
-/// A tile of the margin softmax (kernels/cpu/margin_tile.h). Products are [classes, samples]: of
-/// each centre, not normalised, with each normalised embedding.
+/// A tile of the margin softmax (kernels/cpu/margin/margin_tile.h). Products are [classes,
+/// samples]: of each centre, not normalised, with each normalised embedding.
 struct MarginTile {
   std::int64_t classes, samples;
   const float* inverse_norm;  ///< [classes]

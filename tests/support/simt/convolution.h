@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops/cpu_ops.h"
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/memory_store.h"
+#include "worker/comm/memory_store.h"
 
 namespace pfc {
 namespace {

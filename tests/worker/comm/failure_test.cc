@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "common/atomic_file.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/files/atomic_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/comm/ranks.h"

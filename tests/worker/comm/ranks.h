@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
-#include "common/memory_store.h"
 #include "kernels/ops.h"
 #include "tests/support/folder_store.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/comm/processes.h"
 #include "worker/comm/make_comm.h"
+#include "worker/comm/memory_store.h"
 
 namespace pfc {
 

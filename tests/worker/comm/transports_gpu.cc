@@ -9,7 +9,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "tests/worker/comm/processes.h"
 #include "tests/worker/comm/ranks.h"
-#include "worker/comm/device_comms.h"
+#include "worker/comm/nccl/device_comms.h"
 
 namespace pfc {
 namespace {

@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "common/config.h"
+#include "common/config/config.h"
 #include "common/error.h"
-#include "common/memory_store.h"
-#include "common/process_memory.h"
+#include "common/machine/process_memory.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
+#include "worker/comm/memory_store.h"
 #include "worker/head/head.h"
 
 namespace pfc {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/error.h"
-#include "kernels/cpu/tile_products.h"
+#include "kernels/cpu/margin/tile_products.h"
 #include "tests/worker/head/head_job.h"
 
 namespace pfc::testing {

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "common/shard.h"
 #include "tests/support/counting_ops.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/head/head_job.h"
+#include "worker/comm/shard.h"
 
 namespace pfc {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 
-#include "kernels/cpu/tile_products.h"
+#include "kernels/cpu/margin/tile_products.h"
 #include "kernels/math/bfloat16.h"
 #include "tests/worker/head/head_job.h"
 #include "tests/worker/head/relative_error.h"

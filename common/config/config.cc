@@ -1,0 +1,254 @@
+#include "common/config/config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "common/config/config_keys.h"
+#include "common/config/json_reader.h"
+#include "common/config/nearest.h"
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+using nlohmann::json;
+
+constexpr Range kFinite{.low_open = true, .text = "a number"};
+constexpr Range kPositive{.low = 0, .low_open = true, .text = "a number above 0"};
+constexpr Range kNotNegative{.low = 0, .text = "a number of 0 or more"};
+constexpr Range kFraction{.low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
+constexpr Range kBelowOne{.low = 0, .high = 1, .text = "a number from 0 to below 1"};
+constexpr Range kCount{.low = 1, .text = "an integer of 1 or more"};
+constexpr Range kCountOrZero{.low = 0, .text = "an integer of 0 or more"};
+// Bounds that only a slip of the pen exceeds: they keep sizes computed from them far from overflow.
+constexpr Range kBatch{
+    .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
+constexpr Range kDimension{
+    .low = 1, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
+constexpr Range kTableSize{
+    .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
+constexpr Range kEpochs{.low = 0,
+                        .high = 1e6,
+                        .low_open = true,
+                        .high_open = false,
+                        .text = "a number above 0, at most 1000000"};
+constexpr Range kMilestone{.low = 1, .high = 1e6};
+constexpr Range kThreads{
+    .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
+
+constexpr Names<std::string_view, 7> kNetworks{{{"r18", "r18"},
+                                                {"r34", "r34"},
+                                                {"r50", "r50"},
+                                                {"r100", "r100"},
+                                                {"r200", "r200"},
+                                                {"mbf", "mbf"},
+                                                {"mbf_large", "mbf_large"}}};
+constexpr Names<Precision, 3> kPrecisions{
+    {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}}};
+constexpr Names<CentrePrecision, 3> kCentrePrecisions{
+    {{"fp32", CentrePrecision::kFp32},
+     {"bf16_momentum", CentrePrecision::kBf16Momentum},
+     {"bf16", CentrePrecision::kBf16}}};
+constexpr Names<MarginGradient, 2> kMarginGradients{
+    {{"exact", MarginGradient::kExact}, {"straight_through", MarginGradient::kStraightThrough}}};
+constexpr Names<OptimizerKind, 2> kOptimizers{
+    {{"sgd", OptimizerKind::kSgd}, {"adamw", OptimizerKind::kAdamW}}};
+constexpr Names<ScheduleKind, 2> kSchedules{
+    {{"polynomial", ScheduleKind::kPolynomial}, {"multistep", ScheduleKind::kMultistep}}};
+constexpr Names<DeviceChoice, 3> kDevices{
+    {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}}};
+
+/// Every key once: the parser, to_json and the list of keys all walk it, so they cannot differ.
+template <class Job, class Visitor>
+void visit_keys(Job& job, Visitor&& v) {
+  v.choice("network", job.network, kNetworks);
+  v.number("embedding_size", job.embedding_size, kDimension);
+  v.number("dropout", job.dropout, kBelowOne);
+  v.margin("margin_list", job.margin);
+  v.number("margin_scale", job.margin_scale, kPositive);
+  v.choice("margin_gradient", job.margin_gradient, kMarginGradients);
+  v.number("interclass_filtering_threshold", job.interclass_filtering_threshold, kFraction);
+  v.number("sample_rate", job.sample_rate, kFraction);
+  v.choice("precision", job.precision, kPrecisions);
+  v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
+  v.flag("tf32", job.tf32);
+  v.flag("cuda_graphs", job.cuda_graphs);
+  v.number("logits_memory", job.logits_memory, kNotNegative);
+  v.number("batch_size", job.batch_size, kBatch);
+  v.choice("optimizer", job.optimizer, kOptimizers);
+  v.number("lr", job.lr, kNotNegative);
+  v.schedule("lr_schedule", job.lr_schedule);
+  v.number("momentum", job.momentum, kBelowOne);
+  v.number("weight_decay", job.weight_decay, kNotNegative);
+  v.number("clip_norm", job.clip_norm, kNotNegative);
+  v.number("num_epoch", job.num_epoch, kEpochs);
+  v.number("max_steps", job.max_steps, kCountOrZero);
+  v.number("warmup_epoch", job.warmup_epoch, kNotNegative);
+  v.path("rec", job.rec);
+  v.flag("shuffle", job.shuffle);
+  v.flag("augment", job.augment);
+  v.texts("val_targets", job.val_targets);
+  v.path("output", job.output);
+  v.number("frequent", job.frequent, kCount);
+  v.number("verbose", job.verbose, kCountOrZero);
+  v.number("save_every_steps", job.save_every_steps, kCountOrZero);
+  v.number("save_every_seconds", job.save_every_seconds, kNotNegative);
+  v.number("keep_checkpoints", job.keep_checkpoints, kCount);
+  v.number("seed", job.seed, kCountOrZero);
+  v.number("num_workers", job.num_workers, kThreads);
+  v.flag("resume", job.resume);
+  v.path("init_from", job.init_from);
+  v.number("gradient_acc", job.gradient_acc, kBatch);
+  v.flag("sync_bn", job.sync_bn);
+  v.choice("device", job.device, kDevices);
+  v.number("num_classes", job.num_classes, kTableSize);
+  v.number("num_image", job.num_image, kTableSize);
+}
+
+/// A JsonReader that also knows the shapes that only jobs have.
+class JobReader : public JsonReader {
+ public:
+  using JsonReader::JsonReader;
+
+  void margin(const std::string& key, Margin& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    const std::string_view expected = "three numbers [m1, m2, m3], for example [1.0, 0.5, 0.0]";
+    if (!value->is_array() || value->size() != 3) fail(key, *value, expected);
+    out = {.m1 = real(key, (*value)[0], kPositive),
+           .m2 = real(key, (*value)[1], kFinite),
+           .m3 = real(key, (*value)[2], kFinite)};
+  }
+
+  void schedule(const std::string& key, LrSchedule& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    out = {};
+    if (value->is_string()) {
+      choice(key, out.kind, kSchedules);
+      if (out.kind == ScheduleKind::kMultistep) {
+        fail(key, *value, R"({"name": "multistep", "epochs": [10, 18], "gamma": 0.1})");
+      }
+      return;
+    }
+    if (!value->is_object() || !value->contains("name")) {
+      fail(key, *value, R"("polynomial", or {"name": "polynomial" or "multistep", ...})");
+    }
+    const JobReader inner(*value, origin() + ": " + key);
+    inner.choice("name", out.kind, kSchedules);
+    if (out.kind == ScheduleKind::kPolynomial) {
+      inner.check_keys(std::vector<std::string>{"name", "power"});
+      inner.number("power", out.power, kPositive);
+    } else {
+      inner.check_keys(std::vector<std::string>{"name", "epochs", "gamma"});
+      inner.milestones("epochs", out.epochs);
+      inner.number("gamma", out.gamma, kPositive);
+    }
+  }
+
+ private:
+  void milestones(const std::string& key, std::vector<std::int64_t>& out) const {
+    const std::string_view expected = "epochs in rising order, for example [10, 18]";
+    const json* value = find(key);
+    if (value == nullptr) fail(key, json(), expected);
+    if (!value->is_array() || value->empty()) fail(key, *value, expected);
+    for (const json& epoch : *value) {
+      const bool rising = epoch.is_number_integer() && kMilestone.has(epoch.get<double>()) &&
+                          (out.empty() || epoch.get<double>() > static_cast<double>(out.back()));
+      if (!rising) fail(key, epoch, expected);
+      out.push_back(epoch.get<std::int64_t>());
+    }
+  }
+};
+
+/// Fills a JSON object with every key.
+struct Writer {
+  json& object;
+
+  template <class Value>
+  void number(const char* key, const Value& value, const Range&) {
+    object[key] = value;
+  }
+  void flag(const char* key, bool value) { object[key] = value; }
+  void path(const char* key, const std::filesystem::path& value) { object[key] = value.string(); }
+  void texts(const char* key, const std::vector<std::string>& value) { object[key] = value; }
+  void margin(const char* key, const Margin& m) { object[key] = {m.m1, m.m2, m.m3}; }
+
+  template <class Value, class Named, std::size_t n>
+  void choice(const char* key, const Value& value, const Names<Named, n>& names) {
+    for (const auto& [name, meaning] : names) {
+      if (value == meaning) object[key] = name;
+    }
+  }
+
+  void schedule(const char* key, const LrSchedule& s) {
+    if (s.kind == ScheduleKind::kPolynomial) {
+      object[key] = {{"name", "polynomial"}, {"power", s.power}};
+    } else {
+      object[key] = {{"name", "multistep"}, {"epochs", s.epochs}, {"gamma", s.gamma}};
+    }
+  }
+};
+
+/// The older `"fp16": true`. Both ways at once must agree.
+void read_fp16(const json& job, const std::string& origin, Precision& precision) {
+  if (!job.contains("fp16")) return;
+  bool fp16 = false;
+  const JobReader reader(job, origin);
+  reader.flag("fp16", fp16);
+  if (!fp16) return;
+  if (job.contains("precision") && precision != Precision::kFp16) {
+    reader.fail("precision", job["precision"],
+                "\"fp16\", since \"fp16\" is true; keep one of them");
+  }
+  precision = Precision::kFp16;
+}
+
+}  // namespace
+
+std::vector<std::string> job_keys() {
+  std::vector<std::string> keys{"fp16"};
+  const json all = to_json(JobConfig{});
+  for (const auto& item : all.items()) keys.push_back(item.key());
+  return keys;
+}
+
+void check_known_key(const std::string& key, std::span<const std::string> known,
+                     const std::string& origin) {
+  if (std::find(known.begin(), known.end(), key) != known.end()) return;
+  const std::string nearest = nearest_word(key, known);
+  throw InputError(origin + ": unknown key " + brief(json(key)) +
+                   (nearest.empty() ? "; docs/configuration.md lists all keys"
+                                    : "; did you mean \"" + nearest + "\"?"));
+}
+
+JobConfig parse_job(const json& job, const std::string& origin) {
+  if (!job.is_object()) {
+    throw InputError(origin + ": expected a JSON object { \"key\": value, ... }, found " +
+                     shown(job));
+  }
+  const JobReader reader(job, origin);
+  reader.check_keys(job_keys());
+  JobConfig config;
+  visit_keys(config, reader);
+  read_fp16(job, origin, config.precision);
+  if (config.warmup_epoch > config.num_epoch) {
+    reader.fail("warmup_epoch", json(config.warmup_epoch),
+                "no more than num_epoch, which is " + json(config.num_epoch).dump());
+  }
+  return config;
+}
+
+json to_json(const JobConfig& job) {
+  json object = json::object();
+  visit_keys(job, Writer{object});
+  return object;
+}
+
+}  // namespace pfc

@@ -1,0 +1,70 @@
+#include "common/config/json_reader.h"
+
+#include "common/config/config_keys.h"
+#include "common/error.h"
+
+namespace pfc {
+
+std::string brief(const nlohmann::json& value) {
+  constexpr std::size_t kLongest = 60;
+  const std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
+}
+
+std::string shown(const nlohmann::json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array of " + std::to_string(value.size());
+  return brief(value) + " (" + value.type_name() + ")";
+}
+
+void JsonReader::flag(const std::string& key, bool& out) const {
+  const json* value = find(key);
+  if (value == nullptr) return;
+  if (!value->is_boolean()) fail(key, *value, "true or false");
+  out = value->get<bool>();
+}
+
+void JsonReader::path(const std::string& key, std::filesystem::path& out) const {
+  const json* value = find(key);
+  if (value == nullptr) return;
+  if (!value->is_string()) fail(key, *value, "a path (string)");
+  out = value->get<std::string>();
+}
+
+void JsonReader::texts(const std::string& key, std::vector<std::string>& out) const {
+  const json* value = find(key);
+  if (value == nullptr) return;
+  const std::string_view expected = "an array of strings, for example [\"val\"]";
+  if (!value->is_array()) fail(key, *value, expected);
+  out.clear();
+  for (const json& item : *value) {
+    if (!item.is_string()) fail(key, item, expected);
+    out.push_back(item.get<std::string>());
+  }
+}
+
+void JsonReader::check_keys(std::span<const std::string> known) const {
+  for (const auto& item : object_.items()) check_known_key(item.key(), known, origin_);
+}
+
+void JsonReader::number(const std::string& key, double& out, const Range& range) const {
+  if (const json* value = find(key)) out = real(key, *value, range);
+}
+
+void JsonReader::fail(const std::string& key, const json& found, std::string_view expected) const {
+  throw InputError(origin_ + ": " + key + ": expected " + std::string(expected) + ", found " +
+                   shown(found));
+}
+
+const nlohmann::json* JsonReader::find(const std::string& key) const {
+  const auto at = object_.find(key);
+  return at == object_.end() ? nullptr : &*at;
+}
+
+double JsonReader::real(const std::string& key, const json& value, const Range& range) const {
+  if (!value.is_number() || !range.has(value.get<double>())) fail(key, value, range.text);
+  return value.get<double>();
+}
+
+}  // namespace pfc

@@ -1,0 +1,76 @@
+#include "common/files/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(path_.string() + ".tmp") {
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail("cannot create");
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail(std::string_view doing) {
+  const int error = errno;
+  throw StorageError(path_.string() + ": " + std::string(doing) + " after " +
+                     std::to_string(bytes_) + " bytes: " + reason(error));
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  sum_.update(bytes);
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail("cannot write");
+    }
+    bytes_ += static_cast<std::uint64_t>(written);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+WrittenFile AtomicFile::commit() {
+  // A full network disk may only say so here.
+  if (::fsync(fd_) != 0) fail("cannot sync");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot rename");
+  ::close(std::exchange(fd_, -1));
+  const auto folder = path_.parent_path();
+  sync_folder(folder.empty() ? "." : folder);
+  return {.bytes = bytes_, .sha256 = sum_.finish()};
+}
+
+WrittenFile write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  return file.commit();
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = fd >= 0 && ::fsync(fd) == 0;
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (!synced) {
+    throw StorageError(folder.string() + ": cannot sync the folder: " + reason(error));
+  }
+}
+
+}  // namespace pfc

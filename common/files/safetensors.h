@@ -1,0 +1,67 @@
+// safetensors: 8 bytes little-endian header length, a JSON header, then raw tensors. No code in it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/files/atomic_file.h"
+
+namespace pfc {
+
+/// Takes a tensor's bytes piece by piece, in order.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+
+/// One tensor to write: bytes stay owned by the caller.
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;  ///< "F32", "BF16", "F16", "I64", "U8" ...
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+  /// Instead of `bytes`, for a tensor too large to be held in one piece: gives it to the sink.
+  std::function<void(const ByteSink&)> pieces;
+};
+
+/// Writes the file whole, syncs it, and returns its size and checksum (computed on the way). Wider
+/// dtypes come first, so that every tensor is aligned; otherwise the order is the caller's. Throws
+/// StorageError ("no space left" names the file); then a file that was there before is unchanged.
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              std::span<const SafetensorsEntry> entries,
+                              const std::map<std::string, std::string>& metadata = {});
+
+/// A file open for reading, memory-mapped. The header is bounded and checked: names only once,
+/// sizes that fit dtype and shape, and tensors that cover the data without gap or overlap. Throws
+/// InputError naming file and tensor.
+class SafetensorsFile {
+ public:
+  struct Tensor {
+    std::string dtype;
+    std::vector<std::int64_t> shape;
+    std::span<const std::byte> bytes;  ///< valid as long as the file object
+  };
+
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+  [[nodiscard]] const std::filesystem::path& path() const;
+  [[nodiscard]] const std::map<std::string, Tensor>& tensors() const;
+  [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
+  /// The tensor; throws InputError that names file and tensor, and the nearest name there is.
+  [[nodiscard]] const Tensor& at(const std::string& name) const;
+  /// The tensor as float32 of exactly this shape. Throws InputError with found and expected shape.
+  [[nodiscard]] std::span<const float> float32(const std::string& name,
+                                               std::span<const std::int64_t> shape) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pfc

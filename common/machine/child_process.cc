@@ -1,0 +1,178 @@
+#include "common/machine/child_process.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+/// Both ends of a pipe; whatever was not taken is closed.
+struct Pipe {
+  std::array<int, 2> ends{-1, -1};
+
+  void open() {
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+      throw std::system_error(errno, std::generic_category(), "pipe");
+    }
+  }
+  void close_end(int end) {
+    if (ends[end] >= 0) close(std::exchange(ends[end], -1));
+  }
+  ~Pipe() {
+    close_end(0);
+    close_end(1);
+  }
+};
+
+/// Everything the child needs, made before the fork: after it, in a program with threads, only
+/// async-signal-safe calls are allowed, so no allocation.
+struct Prepared {
+  std::vector<char*> arguments;
+  std::vector<char*> environment;
+  std::vector<std::string> storage;
+};
+
+Prepared prepare(const SpawnOptions& options) {
+  Prepared prepared;
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    bool replaced = false;
+    for (const auto& [name, value] : options.environment) {
+      replaced = replaced || (text.starts_with(name) && text.substr(name.size()).starts_with('='));
+    }
+    if (!replaced) variables.emplace_back(text);
+  }
+  for (const auto& [name, value] : options.environment) {
+    std::string& variable = variables.emplace_back(name);
+    variable.append("=").append(value);
+  }
+  prepared.storage.push_back(options.program.string());
+  for (const std::string& argument : options.arguments) prepared.storage.push_back(argument);
+  const std::size_t argument_count = prepared.storage.size();
+  for (std::string& variable : variables) prepared.storage.push_back(std::move(variable));
+  for (std::size_t i = 0; i < prepared.storage.size(); ++i) {
+    auto& list = i < argument_count ? prepared.arguments : prepared.environment;
+    list.push_back(prepared.storage[i].data());
+  }
+  prepared.arguments.push_back(nullptr);
+  prepared.environment.push_back(nullptr);
+  return prepared;
+}
+
+/// Only fds 0 to 2 survive the exec: an inherited listening socket would keep its port in use.
+void close_on_exec_from(int first) {
+  if (close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+  constexpr int kMany = 65'536;  // kernels before 5.11
+  for (int fd = first; fd < kMany; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/// Runs in the child. Returns only when the exec failed.
+void become(const Prepared& prepared, int parent_death_signal, pid_t parent, int out, int err) {
+  setpgid(0, 0);
+  if (parent_death_signal != 0) {
+    prctl(PR_SET_PDEATHSIG, parent_death_signal);
+    if (getppid() != parent) _exit(1);  // it died before prctl could tell
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);  // NOLINT(concurrency-mt-unsafe): the only thread
+  // Ignored signals would stay ignored across the exec; libraries ignore SIGPIPE, for one.
+  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD}) signal(number, SIG_DFL);
+  const int null = open("/dev/null", O_RDONLY);
+  if (null >= 0) dup2(null, STDIN_FILENO);
+  if (out >= 0) dup2(out, STDOUT_FILENO);
+  if (err >= 0) dup2(err, STDERR_FILENO);
+  close_on_exec_from(STDERR_FILENO + 1);
+  execve(prepared.arguments[0], prepared.arguments.data(), prepared.environment.data());
+}
+
+std::string signal_name(int number) {
+  const char* abbreviation = sigabbrev_np(number);
+  return abbreviation == nullptr ? "unknown" : std::string("SIG") + abbreviation;
+}
+
+}  // namespace
+
+std::string describe(const ProcessExit& exit) {
+  if (exit.signal == 0) return "exited with code " + std::to_string(exit.code);
+  return "killed by signal " + std::to_string(exit.signal) + " (" + signal_name(exit.signal) + ")";
+}
+
+ChildProcess::ChildProcess(const SpawnOptions& options) {
+  const Prepared prepared = prepare(options);
+  Pipe out, err, failure;
+  failure.open();
+  if (options.capture_output) {
+    out.open();
+    err.open();
+  }
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ == 0) {
+    become(prepared, options.parent_death_signal, parent, out.ends[1], err.ends[1]);
+    const int reason = errno;
+    [[maybe_unused]] const auto written = write(failure.ends[1], &reason, sizeof(reason));
+    _exit(127);
+  }
+  if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  setpgid(pid_, pid_);  // in both processes: whoever comes first
+  failure.close_end(1);
+  int reason = 0;
+  ssize_t got = 0;
+  do {
+    got = read(failure.ends[0], &reason, sizeof(reason));  // ends at once: closed by the exec
+  } while (got < 0 && errno == EINTR);
+  if (got == sizeof(reason)) {
+    waitpid(pid_, nullptr, 0);
+    throw InputError(options.program.string() +
+                     ": cannot be started: " + std::generic_category().message(reason) +
+                     "; expected a program there, beside the one that starts it");
+  }
+  stdout_ = std::exchange(out.ends[0], -1);
+  stderr_ = std::exchange(err.ends[0], -1);
+}
+
+ChildProcess::~ChildProcess() {
+  if (stdout_ >= 0) close(stdout_);
+  if (stderr_ >= 0) close(stderr_);
+  if (exit_) return;
+  kill(-pid_, SIGKILL);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::optional<ProcessExit> ChildProcess::poll() {
+  if (exit_) return exit_;
+  siginfo_t info{};
+  // Without reaping first: as long as the zombie exists its group's number cannot be used again.
+  if (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return {};
+  kill(-pid_, SIGKILL);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  exit_ = WIFSIGNALED(status) ? ProcessExit{.signal = WTERMSIG(status)}
+                              : ProcessExit{.code = WEXITSTATUS(status)};
+  return exit_;
+}
+
+void ChildProcess::send(int signal) {
+  if (!exit_) kill(-pid_, signal);
+}
+
+std::filesystem::path program_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
+}  // namespace pfc

@@ -1,0 +1,116 @@
+#include "kernels/cpu/convolution/conv2d.h"
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "kernels/cpu/convolution/dnnl_conv.h"
+#include "kernels/cpu/convolution/grouped_conv.h"
+#include "kernels/cpu/convolution/weight_gradient.h"
+
+namespace pfc {
+namespace {
+
+using WeightedPass = std::function<void(const float* input, const float* weights, float* output)>;
+using GradientPass =
+    std::function<void(const float* x, const float* dy, float* dw, bool accumulate)>;
+
+// Which code is the fastest for a pass of a shape: measured with tests/kernels/conv2d_benchmark.cc.
+
+// Two channels a group: oneDNN is six times slower. One channel: where rows do not stay in cache
+// our code asks for them ahead of time, and wins; elsewhere oneDNN does.
+bool own_grouped(const Conv2dShape& s) {
+  constexpr std::int64_t kWide = 20;
+  if (!GroupedConvolution::supports(s) || s.kernel != 3 || s.pad >= s.kernel) return false;
+  return s.in_c / s.groups == 2 || (s.stride == 1 && s.in_w >= kWide);
+}
+
+WeightedPass choose_forward(CpuDevice& device, const Conv2dShape& s) {
+  if (own_grouped(s)) {
+    return [plan = GroupedConvolution(device, s)](const float* x, const float* w, float* y) {
+      plan.forward(x, w, y);
+    };
+  }
+  return [plan = std::make_shared<DnnlWeightedPass>(dnnl_forward(device, s))](
+             const float* x, const float* w, float* y) { plan->execute(x, w, y); };
+}
+
+WeightedPass choose_backward_data(CpuDevice& device, const Conv2dShape& s) {
+  if (own_grouped(s) && s.stride == 1) {
+    return [plan = GroupedConvolution(device, s)](const float* dy, const float* w, float* dx) {
+      plan.backward_data(dy, w, dx);
+    };
+  }
+  return [plan = std::make_shared<DnnlWeightedPass>(dnnl_backward_data(device, s))](
+             const float* dy, const float* w, float* dx) { plan->execute(dy, w, dx); };
+}
+
+template <typename Plan>
+GradientPass gradient_pass(std::shared_ptr<Plan> plan) {
+  return [plan = std::move(plan)](const float* x, const float* dy, float* dw, bool accumulate) {
+    plan->execute(x, dy, dw, accumulate);
+  };
+}
+
+GradientPass choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
+  constexpr std::int64_t kFewChannels = 16;  // less than the widest vector
+  if (s.groups == 1 && s.in_c < kFewChannels) {
+    return gradient_pass(std::make_shared<StemWeightGradient>(device, s));
+  }
+  // It divides the output channels among the threads: with fewer than four each, loads dominate.
+  if (s.groups == 1 && s.out_c >= 4L * device.threads.count()) {
+    return gradient_pass(std::make_shared<DenseWeightGradient>(device, s));
+  }
+  // Depthwise too where the kernel covers the image: oneDNN is thirty times slower there.
+  if (own_grouped(s) || (GroupedConvolution::supports(s) && s.kernel == 7)) {
+    return [plan = GroupedConvolution(device, s)](const float* x, const float* dy, float* dw,
+                                                  bool accumulate) {
+      plan.backward_weights(x, dy, dw, accumulate);
+    };
+  }
+  return gradient_pass(std::make_shared<DnnlBackwardWeights>(device, s));
+}
+
+class CpuConv2d : public Conv2d {
+ public:
+  CpuConv2d(CpuDevice& device, const Conv2dShape& shape)
+      : shape_(shape),
+        forward_(choose_forward(device, shape)),
+        backward_data_(choose_backward_data(device, shape)),
+        backward_weights_(choose_backward_weights(device, shape)) {}
+
+  void forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
+    forward_(input(x), weights(w), output(y));
+  }
+  void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
+    backward_data_(output(dy), weights(w), input(dx));
+  }
+  void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
+                        bool accumulate) override {
+    backward_weights_(input(x), output(dy), weights(dw), accumulate);
+  }
+
+ private:
+  [[nodiscard]] float* input(const Tensor& t) const {
+    return float_argument(t, shape_.x_shape().elements(), "conv2d: shape of x");
+  }
+  [[nodiscard]] float* weights(const Tensor& t) const {
+    return float_argument(t, shape_.w_shape().elements(), "conv2d: shape of w");
+  }
+  [[nodiscard]] float* output(const Tensor& t) const {
+    return float_argument(t, shape_.y_shape().elements(), "conv2d: shape of y");
+  }
+
+  Conv2dShape shape_;
+  WeightedPass forward_, backward_data_;
+  GradientPass backward_weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<Conv2d> make_conv2d(CpuDevice& device, const Conv2dShape& shape) {
+  shape.check_valid();
+  return std::make_unique<CpuConv2d>(device, shape);
+}
+
+}  // namespace pfc

@@ -1,0 +1,225 @@
+#include "kernels/cpu/convolution/dnnl_conv.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pfc {
+namespace {
+
+using Dims = dnnl::memory::dims;
+using Layout = dnnl::memory::desc;
+constexpr auto kFloat = dnnl::memory::data_type::f32;
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+// How a convolution is told to oneDNN.
+struct Description {
+  explicit Description(const Conv2dShape& s)
+      : x({s.batch, s.in_c, s.in_h, s.in_w}, kFloat, dnnl::memory::format_tag::nhwc),
+        y({s.batch, s.out_c, s.out_h(), s.out_w()}, kFloat, dnnl::memory::format_tag::nhwc),
+        strides{s.stride, s.stride},
+        padding{s.pad, s.pad},
+        // Less than `padding` where the stride leaves the last rows and columns unread.
+        padding_end{(s.out_h() - 1) * s.stride + s.kernel - s.in_h - s.pad,
+                    (s.out_w() - 1) * s.stride + s.kernel - s.in_w - s.pad} {
+    const std::int64_t k = s.kernel;
+    const std::int64_t in = s.in_c / s.groups;
+    const std::int64_t out = s.out_c / s.groups;
+    Dims dims{out, in, k, k};
+    Dims ohwi_strides{k * k * in, 1, k * in, in};
+    if (s.groups > 1) {
+      dims.insert(dims.begin(), s.groups);
+      ohwi_strides.insert(ohwi_strides.begin(), out * k * k * in);
+    }
+    ohwi = Layout(dims, kFloat, ohwi_strides);
+    any = Layout(dims, kFloat, dnnl::memory::format_tag::any);
+  }
+
+  Layout x, y, ohwi, any;
+  Dims strides, padding, padding_end;
+};
+
+dnnl::convolution_forward::primitive_desc describe_forward(const CpuDevice& device,
+                                                           const Description& d) {
+  return {{dnnl::prop_kind::forward_training, kDirect, d.x, d.any, d.y, d.strides, d.padding,
+           d.padding_end},
+          user_scratchpad(),
+          device.dnnl.engine};
+}
+
+// The shape of the forward convolution that makes dx from dy.
+Conv2dShape turned_shape(const Conv2dShape& s) {
+  return {.batch = s.batch,
+          .in_h = s.out_h(),
+          .in_w = s.out_w(),
+          .in_c = s.out_c,
+          .out_c = s.in_c,
+          .kernel = s.kernel,
+          .stride = 1,
+          .pad = s.kernel - 1 - s.pad,
+          .groups = 1};
+}
+
+}  // namespace
+
+DnnlWeightedPass::DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape,
+                                   const Layout& weights, bool turned, const Call& call)
+    : device_(device),
+      shape_(shape),
+      input_(call.input.name),
+      output_(call.output.name),
+      turned_bytes_(turned ? align_up(weights.get_size()) : 0),
+      blocked_bytes_(align_up(call.blocked.get_size())),
+      call_(device.dnnl, call.primitive,
+            {call.input,
+             {DNNL_ARG_WEIGHTS, call.blocked},
+             call.output,
+             {DNNL_ARG_SCRATCHPAD, call.scratchpad}}) {
+  std::size_t own = call.scratchpad.get_size();
+  if (call.blocked != weights) {
+    const dnnl::reorder::primitive_desc desc(device.dnnl.engine, weights, device.dnnl.engine,
+                                             call.blocked, user_scratchpad());
+    reorder_.emplace(device.dnnl, dnnl::reorder(desc),
+                     std::vector<DnnlArgument>{{DNNL_ARG_FROM, weights},
+                                               {DNNL_ARG_TO, call.blocked},
+                                               {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}});
+    own = std::max(own, desc.scratchpad_desc().get_size());
+  }
+  device.scratch.reserve(turned_bytes_ + blocked_bytes_ + own);
+}
+
+void DnnlWeightedPass::turn(const float* weights, float* turned) const {
+  const std::int64_t taps = std::int64_t{shape_.kernel} * shape_.kernel;
+  const std::int64_t rows = shape_.out_c * taps;
+  device_.threads.each_range(rows, taps, rows * shape_.in_c, [&](const Range& r) {
+    for (std::int64_t row = r.begin; row < r.end; ++row) {
+      const std::int64_t from = row - row % taps + (taps - 1 - row % taps);
+      std::memcpy(turned + row * shape_.in_c, weights + from * shape_.in_c,
+                  static_cast<std::size_t>(shape_.in_c) * sizeof(float));
+    }
+  });
+}
+
+void DnnlWeightedPass::execute(const float* input, const float* weights, float* output) {
+  device_.threads.apply();
+  std::byte* const scratch = device_.scratch.data();
+  std::byte* const own = scratch + turned_bytes_ + blocked_bytes_;
+  void* ready = const_cast<float*>(weights);  // oneDNN's memory objects know no const
+  if (turned_bytes_ > 0) {
+    turn(weights, reinterpret_cast<float*>(scratch));
+    ready = scratch;
+  }
+  if (reorder_) {
+    std::byte* const blocked = scratch + turned_bytes_;
+    reorder_->execute({{DNNL_ARG_FROM, ready}, {DNNL_ARG_TO, blocked}, {DNNL_ARG_SCRATCHPAD, own}});
+    ready = blocked;
+  }
+  call_.execute({{input_, const_cast<float*>(input)},
+                 {DNNL_ARG_WEIGHTS, ready},
+                 {output_, output},
+                 {DNNL_ARG_SCRATCHPAD, own}});
+}
+
+DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape) {
+  device.threads.apply();  // oneDNN divides the work when it makes a primitive
+  const Description d(shape);
+  const auto desc = describe_forward(device, d);
+  return {device,
+          shape,
+          d.ohwi,
+          false,
+          {.primitive = dnnl::convolution_forward(desc),
+           .blocked = desc.weights_desc(),
+           .scratchpad = desc.scratchpad_desc(),
+           .input = {DNNL_ARG_SRC, d.x},
+           .output = {DNNL_ARG_DST, d.y}}};
+}
+
+DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape) {
+  device.threads.apply();
+  const Description d(shape);
+  if (shape.stride == 1 && shape.groups == 1 && shape.pad < shape.kernel) {
+    const Description turned(turned_shape(shape));
+    const auto desc = describe_forward(device, turned);
+    const std::int64_t k = shape.kernel;
+    // Ours, seen with input and output exchanged.
+    const Layout exchanged({shape.in_c, shape.out_c, k, k}, kFloat,
+                           Dims{1, k * k * shape.in_c, k * shape.in_c, shape.in_c});
+    return {device,
+            shape,
+            exchanged,
+            shape.kernel > 1,
+            {.primitive = dnnl::convolution_forward(desc),
+             .blocked = desc.weights_desc(),
+             .scratchpad = desc.scratchpad_desc(),
+             .input = {DNNL_ARG_SRC, turned.x},
+             .output = {DNNL_ARG_DST, turned.y}}};
+  }
+  const dnnl::convolution_backward_data::primitive_desc desc(
+      {kDirect, d.x, d.any, d.y, d.strides, d.padding, d.padding_end}, user_scratchpad(),
+      device.dnnl.engine, describe_forward(device, d));
+  return {device,
+          shape,
+          d.ohwi,
+          false,
+          {.primitive = dnnl::convolution_backward_data(desc),
+           .blocked = desc.weights_desc(),
+           .scratchpad = desc.scratchpad_desc(),
+           .input = {DNNL_ARG_DIFF_DST, d.y},
+           .output = {DNNL_ARG_DIFF_SRC, d.x}}};
+}
+
+DnnlBackwardWeights::DnnlBackwardWeights(CpuDevice& device, const Conv2dShape& shape)
+    : device_(device) {
+  device.threads.apply();
+  const Description d(shape);
+  const dnnl::convolution_backward_weights::primitive_desc desc(
+      {kDirect, d.x, d.any, d.y, d.strides, d.padding, d.padding_end}, user_scratchpad(),
+      device.dnnl.engine, describe_forward(device, d));
+  const Layout blocked = desc.diff_weights_desc();
+  gradient_bytes_ = align_up(blocked.get_size());
+  call_.emplace(device.dnnl, dnnl::convolution_backward_weights(desc),
+                std::vector<DnnlArgument>{{DNNL_ARG_SRC, d.x},
+                                          {DNNL_ARG_DIFF_DST, d.y},
+                                          {DNNL_ARG_DIFF_WEIGHTS, blocked},
+                                          {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}});
+  store_.emplace(reorder(blocked, d.ohwi, false));
+  add_.emplace(reorder(blocked, d.ohwi, true));
+  device.scratch.reserve(gradient_bytes_ +
+                         std::max(desc.scratchpad_desc().get_size(), reorder_bytes_));
+}
+
+DnnlCall DnnlBackwardWeights::reorder(const Layout& from, const Layout& to, bool accumulate) {
+  dnnl::primitive_attr attributes = user_scratchpad();
+  if (accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.f);
+    attributes.set_post_ops(sum);
+  }
+  const dnnl::reorder::primitive_desc desc(device_.dnnl.engine, from, device_.dnnl.engine, to,
+                                           attributes);
+  reorder_bytes_ = std::max(reorder_bytes_, desc.scratchpad_desc().get_size());
+  return {
+      device_.dnnl,
+      dnnl::reorder(desc),
+      {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}}};
+}
+
+void DnnlBackwardWeights::execute(const float* x, const float* dy, float* dw, bool accumulate) {
+  device_.threads.apply();
+  void* const gradient = device_.scratch.data();
+  void* const own = device_.scratch.data() + gradient_bytes_;
+  call_->execute({{DNNL_ARG_SRC, const_cast<float*>(x)},
+                  {DNNL_ARG_DIFF_DST, const_cast<float*>(dy)},
+                  {DNNL_ARG_DIFF_WEIGHTS, gradient},
+                  {DNNL_ARG_SCRATCHPAD, own}});
+  DnnlCall& out = accumulate ? *add_ : *store_;
+  out.execute({{DNNL_ARG_FROM, gradient}, {DNNL_ARG_TO, dw}, {DNNL_ARG_SCRATCHPAD, own}});
+}
+
+}  // namespace pfc

@@ -1,0 +1,123 @@
+#include "kernels/cpu/convolution/grouped_conv.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pfc {
+namespace {
+
+// Where weight (o, tap, j) of our OHWI layout stands in the vector kernels' [taps, kinds,
+// channels], which list it by input channel: kind 0 joins a channel with itself, 1 with the other
+// one of its pair. With `exchanged`, output channels are the inputs.
+std::int64_t position(std::int64_t o, std::int64_t tap, std::int64_t j, std::int64_t per_group,
+                      std::int64_t channels, bool exchanged) {
+  const std::int64_t kind = o % per_group == j ? 0 : 1;
+  const std::int64_t input = o - o % per_group + j;
+  return (tap * per_group + kind) * channels + (exchanged ? o : input);
+}
+
+// Calls f(index in OHWI, o, tap, j) for every weight.
+template <typename F>
+void for_each_weight(const Conv2dShape& s, const F& f) {
+  const std::int64_t taps = std::int64_t{s.kernel} * s.kernel;
+  const std::int64_t per_group = s.in_c / s.groups;
+  for (std::int64_t o = 0; o < s.out_c; ++o) {
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      for (std::int64_t j = 0; j < per_group; ++j) f((o * taps + tap) * per_group + j, o, tap, j);
+    }
+  }
+}
+
+// The shape as the vector kernels take it; where the data lie is still to be said.
+GroupedConv described(const Conv2dShape& s) {
+  return {.in_h = s.in_h,
+          .in_w = s.in_w,
+          .out_h = s.out_h(),
+          .out_w = s.out_w(),
+          .channels = s.in_c,
+          .kernel = s.kernel,
+          .stride = s.stride,
+          .pad = s.pad,
+          .pairs = s.in_c / s.groups == 2,
+          .x = nullptr,
+          .weights = nullptr,
+          .y = nullptr,
+          .gradients = nullptr};
+}
+
+}  // namespace
+
+bool GroupedConvolution::supports(const Conv2dShape& s) {
+  const std::int64_t per_group = s.in_c / s.groups;
+  return s.in_c == s.out_c && (per_group == 1 || per_group == 2);
+}
+
+GroupedConvolution::GroupedConvolution(CpuDevice& device, const Conv2dShape& shape)
+    : device_(device), shape_(shape), per_group_(static_cast<int>(shape.in_c / shape.groups)) {
+  device.scratch.reserve(static_cast<std::size_t>(shape.w_shape().elements()) * sizeof(float));
+}
+
+float* GroupedConvolution::weight_scratch() const {
+  return reinterpret_cast<float*>(device_.scratch.data());
+}
+
+void GroupedConvolution::run(const GroupedConv& g) const {
+  device_.threads.each_range(
+      shape_.batch * g.out_h, 1, shape_.x_shape().elements(),
+      [&](const Range& rows) { device_.vector.grouped_forward(g, rows.begin, rows.end); });
+}
+
+void GroupedConvolution::forward(const float* x, const float* w, float* y) const {
+  const Conv2dShape& s = shape_;
+  float* const weights = weight_scratch();
+  for_each_weight(s, [&](std::int64_t i, std::int64_t o, std::int64_t tap, std::int64_t j) {
+    weights[position(o, tap, j, per_group_, s.in_c, false)] = w[i];
+  });
+  GroupedConv g = described(s);
+  g.x = x;
+  g.weights = weights;
+  g.y = y;
+  run(g);
+}
+
+void GroupedConvolution::backward_data(const float* dy, const float* w, float* dx) const {
+  const Conv2dShape& s = shape_;
+  check(s.stride == 1, "GroupedConvolution: backward_data needs stride 1");
+  // With stride 1 the gradient is the convolution of dy with the kernel turned by 180 degrees, and
+  // with input and output exchanged.
+  float* const weights = weight_scratch();
+  const std::int64_t last_tap = std::int64_t{s.kernel} * s.kernel - 1;
+  for_each_weight(s, [&](std::int64_t i, std::int64_t o, std::int64_t tap, std::int64_t j) {
+    weights[position(o, last_tap - tap, j, per_group_, s.in_c, true)] = w[i];
+  });
+  GroupedConv g = described(s);
+  std::swap(g.in_h, g.out_h);
+  std::swap(g.in_w, g.out_w);
+  g.pad = s.kernel - 1 - s.pad;
+  g.x = dy;
+  g.weights = weights;
+  g.y = dx;
+  run(g);
+}
+
+void GroupedConvolution::backward_weights(const float* x, const float* dy, float* dw,
+                                          bool accumulate) const {
+  const Conv2dShape& s = shape_;
+  check(s.kernel == 3 || s.kernel == 7, "GroupedConvolution: backward_weights of another kernel");
+  float* const gradients = weight_scratch();
+  std::fill(gradients, gradients + s.w_shape().elements(), 0.f);
+  GroupedConv g = described(s);
+  g.x = x;
+  g.y = const_cast<float*>(dy);  // only read
+  g.gradients = gradients;
+  // By channels: no thread adds to another's sums, and the bits do not hang on their number.
+  device_.threads.each_range(s.in_c, 16, s.x_shape().elements(), [&](const Range& channels) {
+    device_.vector.grouped_weight_gradient(g, s.batch * s.out_h(), channels.begin, channels.size());
+  });
+  for_each_weight(s, [&](std::int64_t i, std::int64_t o, std::int64_t tap, std::int64_t j) {
+    const float sum = gradients[position(o, tap, j, per_group_, s.in_c, false)];
+    dw[i] = accumulate ? dw[i] + sum : sum;
+  });
+}
+
+}  // namespace pfc

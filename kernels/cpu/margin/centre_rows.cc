@@ -1,0 +1,175 @@
+#include "kernels/cpu/margin/centre_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pfc {
+namespace {
+
+void prefetch(const void* row, std::int64_t bytes) {
+  constexpr std::int64_t kLine = 64;
+  const auto* line = static_cast<const std::byte*>(row);
+  for (std::int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(line + i);
+}
+
+std::int64_t row_bytes(const Tensor& t) {
+  return t.shape[1] * static_cast<std::int64_t>(size_of(t.dtype));
+}
+
+float inverse_of(double squares) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  return squares == 0 ? 0.f : static_cast<float>(std::min(1 / std::sqrt(squares), kLargest));
+}
+
+}  // namespace
+
+CentreRows::CentreRows(const CentreTable& table, std::uint64_t seed, const VectorKernels& kernels)
+    : table_(table),
+      kernels_(kernels),
+      seed_(seed),
+      first_(table.first_class),
+      dimension_(table.weight.shape[1]),
+      inverse_norm_(table.inverse_norm.f32()),
+      updated_(table.updated.data()),
+      precision_(precision_of(table)) {
+  check(table.updated.size() == static_cast<std::size_t>(table.weight.shape[0]),
+        "margin softmax: the table says of every row which update it has seen");
+}
+
+void CentreRows::allocate(Scratch& scratch, DType type, std::int64_t classes) const {
+  const auto d = static_cast<std::size_t>(dimension_);
+  const std::size_t rows = d * static_cast<std::size_t>(classes);
+  type == DType::kFloat32 ? scratch.floats.resize(rows) : scratch.halves.resize(rows);
+  scratch.row.resize(d);
+}
+
+std::byte* CentreRows::address(const Tensor& t, std::int64_t c) const {
+  return static_cast<std::byte*>(t.data) + (c - first_) * row_bytes(t);
+}
+
+const void* CentreRows::gather(const ActiveRows& rows, DType type, std::int64_t padded,
+                               Scratch& scratch, float* inverse_norms) const {
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const std::span classes = rows.classes;
+  const bool in_a_row = classes.back() - classes.front() == count - 1;
+  const bool up_to_date = std::ranges::all_of(rows.index, [](std::uint32_t i) { return i == 0; });
+  if (in_a_row && up_to_date && type == table_.weight.dtype && padded <= count) {
+    std::copy_n(inverse_norm_ + (classes.front() - first_), count, inverse_norms);
+    return address(table_.weight, classes.front());
+  }
+
+  constexpr std::int64_t kAhead = 8;  // rows
+  const std::int64_t d = dimension_;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i + kAhead < count && !(in_a_row && up_to_date)) {
+      prefetch_row(rows[static_cast<std::size_t>(i + kAhead)]);
+    }
+    const ActiveRow row = rows[static_cast<std::size_t>(i)];
+    if (row.missed == nullptr) {
+      copy_row(address(table_.weight, row.c), type, i, scratch);
+      inverse_norms[i] = inverse_norm_[row.c - first_];
+    } else {
+      inverse_norms[i] = type == DType::kFloat32
+                             ? catch_up_row(row, scratch.floats.data() + i * d, nullptr)
+                             : catch_up_row(row, nullptr, scratch.halves.data() + i * d);
+    }
+  }
+  if (type == DType::kFloat32) return scratch.floats.data();
+  if (padded > count) {
+    std::fill_n(scratch.halves.data() + count * dimension_, (padded - count) * dimension_, 0);
+  }
+  return scratch.halves.data();
+}
+
+float CentreRows::catch_up_row(const ActiveRow& row, float* floats, BFloat16* halves) const {
+  return inverse_of(
+      kernels_.centre_caught_up(precision_, {.n = dimension_,
+                                             .weight = address(table_.weight, row.c),
+                                             .momentum = address(table_.momentum, row.c),
+                                             .missed = *row.missed,
+                                             .floats = floats,
+                                             .halves = halves}));
+}
+
+void CentreRows::copy_row(const std::byte* from, DType type, std::int64_t place,
+                          Scratch& scratch) const {
+  const std::int64_t d = dimension_;
+  const bool kept_as_float = table_.weight.dtype == DType::kFloat32;
+  const auto* floats = reinterpret_cast<const float*>(from);
+  const auto* halves = reinterpret_cast<const BFloat16*>(from);
+  if (type == DType::kFloat32) {
+    float* const to = scratch.floats.data() + place * d;
+    kept_as_float ? static_cast<void>(std::copy_n(floats, d, to))
+                  : kernels_.to_float(halves, to, d);
+  } else {
+    BFloat16* const to = scratch.halves.data() + place * d;
+    kept_as_float ? kernels_.to_bfloat16(floats, to, d)
+                  : static_cast<void>(std::copy_n(halves, d, to));
+  }
+}
+
+const float* CentreRows::row(const ActiveRow& row, Scratch& scratch) const {
+  if (row.missed != nullptr) {
+    catch_up_row(row, scratch.row.data(), nullptr);
+    return scratch.row.data();
+  }
+  const std::byte* from = address(table_.weight, row.c);
+  if (precision_ != CentrePrecision::kBf16) return reinterpret_cast<const float*>(from);
+  kernels_.to_float(reinterpret_cast<const BFloat16*>(from), scratch.row.data(), dimension_);
+  return scratch.row.data();
+}
+
+CentreRow CentreRows::describe(const ActiveRow& row, const CentreGradient& g) const {
+  return {.n = dimension_,
+          .gradient = g.gradient,
+          .inverse_norm = g.inverse_norm,
+          .along = g.along,
+          .weight = address(table_.weight, row.c),
+          .momentum = address(table_.momentum, row.c),
+          .second = table_.second ? address(table_.second, row.c) : nullptr,
+          .key = {},
+          .missed = row.missed};
+}
+
+/// What the centre is made of; without missed updates that is the row of weights alone.
+void CentreRows::prefetch_row(const ActiveRow& row) const {
+  prefetch(address(table_.weight, row.c), row_bytes(table_.weight));
+  if (row.missed == nullptr) return;
+  prefetch(address(table_.momentum, row.c), row_bytes(table_.momentum));
+}
+
+void CentreRows::prefetch_state(const ActiveRow& row) const {
+  prefetch(address(table_.momentum, row.c), row_bytes(table_.momentum));
+  if (table_.second) prefetch(address(table_.second, row.c), row_bytes(table_.second));
+}
+
+void CentreRows::move(const ActiveRow& active, const CentreGradient& g,
+                      const UpdateRule& rule) const {
+  CentreRow row = describe(active, g);
+  if (precision_ != CentrePrecision::kFp32) row.key = rounding_key(seed_, rule.number, active.c);
+  const double squares = rule.optimizer == OptimizerKind::kSgd
+                             ? kernels_.centre_sgd(precision_, rule.sgd, row)
+                             : kernels_.centre_adamw(precision_, rule.adamw, row);
+  inverse_norm_[active.c - first_] = inverse_of(squares);
+  updated_[active.c - first_] = rule.updated;
+}
+
+void CentreRows::add_gradient(const ActiveRow& row, const CentreGradient& g, float* sum) const {
+  kernels_.add_centre_gradient(precision_, describe(row, g), sum);
+}
+
+void CentreRows::settle(const ActiveRow& active, std::int32_t count) const {
+  if (active.missed == nullptr) return;
+  CentreRow row = describe(active, {});
+  if (precision_ != CentrePrecision::kFp32) row.key = rounding_key(seed_, count, active.c);
+  inverse_norm_[active.c - first_] = inverse_of(kernels_.centre_settle(precision_, row));
+  updated_[active.c - first_] = count;
+}
+
+void CentreRows::compute_inverse_norm(std::int64_t c) const {
+  inverse_norm_[c - first_] =
+      inverse_of(kernels_.centre_squares(precision_, address(table_.weight, c), dimension_));
+}
+
+}  // namespace pfc

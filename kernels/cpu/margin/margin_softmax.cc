@@ -1,0 +1,305 @@
+// The streaming margin softmax on CPUs. Each thread streams its own contiguous part of the active
+// classes, tile by tile, with products on its own core: a tile stays in that core's cache from its
+// GEMM to its update. Parts are fixed and their sums are added in order: the same bits every time.
+#include "kernels/cpu/margin/margin_softmax.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/cpu/margin/centre_rows.h"
+#include "kernels/cpu/margin/margin_tile.h"
+#include "kernels/cpu/margin/tile_products.h"
+#include "kernels/cpu/ops/cpu_ops.h"
+#include "kernels/cpu/runtime/aligned_memory.h"
+#include "kernels/cpu/runtime/threads.h"
+#include "kernels/math/margin.h"
+#include "kernels/math/optimizer.h"
+
+namespace pfc {
+namespace {
+
+class CpuMarginSoftmax : public MarginSoftmax {
+ public:
+  CpuMarginSoftmax(CpuOps& ops, const MarginSoftmaxOptions& options, const CentreTable& table)
+      : ops_(ops),
+        options_(options),
+        table_(table),
+        kernels_(best_vector_kernels()),
+        threads_(ops.threads()),
+        rows_(table, options.seed, kernels_),
+        products_(options.bf16_products ? make_bfloat16_tile_products()
+                                        : make_float_tile_products()),
+        step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
+    check(table.history != nullptr, "margin softmax: the table has a history of updates");
+    for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
+  }
+
+  void compute_inverse_norms() override {
+    const std::int64_t rows = table_.weight.shape[0];
+    threads_.each_range(rows, 1, table_.weight.elements(), [&](Range range) {
+      for (std::int64_t row = range.begin; row < range.end; ++row) {
+        rows_.compute_inverse_norm(table_.first_class + row);
+      }
+    });
+  }
+
+  void forward(const Batch& batch, const Tensor& statistics) override;
+  double combine(const Tensor& statistics, int workers) override;
+  void backward(double gradient_scale, const Tensor& d_embeddings, const Update& update) override;
+  void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                           const Tensor& gradients, std::span<const std::int64_t> slots) override;
+  void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
+              const Tensor& gradients, const Update& update) override;
+  void settle(std::span<const std::int64_t> classes) override;
+
+ private:
+  void prepare(const Batch& batch);
+  [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
+  void record(const UpdateRule& rule);
+  void check_products() const;
+  void set_factors(double gradient_scale);
+  void plan_kept_tiles();
+  template <typename Sink>  // void(std::int64_t active_index, const CentreGradient&)
+  void backward_tiles(const Tensor& d_embeddings, const Sink& sink);
+  template <typename F>  // void(MarginTileWorker&, const ClassTile&)
+  void each_tile_of(int part, const F& f);
+
+  CpuOps& ops_;
+  const MarginSoftmaxOptions options_;
+  const CentreTable table_;
+  const VectorKernels& kernels_;
+  const Threads threads_;
+  const CentreRows rows_;
+  const std::unique_ptr<TileProducts> products_;
+  MarginStep step_;
+  CatchUpPlan missed_;                     // of step_'s rows, or of those being moved or settled
+  std::vector<MarginTileWorker> workers_;  // one a thread
+  AlignedMemory kept_;                     // [threads, kept_tiles_, tile, N]
+  std::int64_t kept_tiles_ = 0;            // a thread's first tiles, whose products are kept
+  std::vector<float> unit_, inverse_norm_, d_unit_;
+  std::vector<Angle> angles_;
+  std::vector<RowSoftmax> softmax_;  // [N]
+  std::vector<float> max_, factor_;  // [N]
+  std::vector<double> target_factor_;
+};
+
+void CpuMarginSoftmax::prepare(const Batch& batch) {
+  threads_.apply();  // where one thread works, no team tells oneDNN so
+  const Tensor& x = batch.embeddings;
+  const std::int64_t n = x.shape[0];
+  const std::int64_t d = rows_.dimension();
+  check(x.shape == Shape({n, d}) && n > 0, "margin softmax: embeddings must be [N, D]");
+  const auto size = static_cast<std::size_t>(n * d);
+  unit_.resize(size);
+  d_unit_.resize(size);
+  inverse_norm_.resize(static_cast<std::size_t>(n));
+  max_.resize(static_cast<std::size_t>(n));
+  factor_.resize(static_cast<std::size_t>(n));
+  target_factor_.resize(static_cast<std::size_t>(n));
+  angles_.resize(batch.positives.size());
+  ops_.normalise_rows(x, Tensor(unit_.data(), {n, d}), Tensor(inverse_norm_.data(), {n}));
+  products_->set_embeddings(unit_.data(), n, d, threads_.count());
+  step_.batch = batch;
+  step_.active = catch_up(batch.classes);
+  step_.samples = n;
+  step_.angles = angles_.data();
+  for (MarginTileWorker& worker : workers_) worker.allocate(step_);
+  plan_kept_tiles();
+}
+
+ActiveRows CpuMarginSoftmax::catch_up(std::span<const std::int64_t> classes) {
+  missed_.make(*table_.history, table_.updated, table_.first_class, classes);
+  return {.classes = classes, .index = missed_.index(), .table = missed_.table()};
+}
+
+void CpuMarginSoftmax::record(const UpdateRule& rule) {
+  if (rule.optimizer == OptimizerKind::kSgd) table_.history->add(rule.sgd);
+}
+
+// As many tiles as the budget allows. The sampled part differs from step to step, so memory grows
+// by a little more than is needed now.
+void CpuMarginSoftmax::plan_kept_tiles() {
+  const auto active = static_cast<std::int64_t>(step_.batch.classes.size());
+  const auto threads = static_cast<std::int64_t>(threads_.count());
+  const std::int64_t tile_bytes =
+      threads * kTileClasses * step_.samples * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t tiles = (active + kTileClasses * threads - 1) / (kTileClasses * threads);
+  kept_tiles_ = std::min(tiles, options_.logits_bytes / tile_bytes);
+  if (static_cast<std::size_t>(kept_tiles_ * tile_bytes) <= kept_.bytes()) return;
+  const std::int64_t room = std::min(tiles + tiles / 16, options_.logits_bytes / tile_bytes);
+  kept_ = {};  // first: both at once might not fit
+  kept_ = AlignedMemory(static_cast<std::size_t>(room * tile_bytes));
+}
+
+template <typename F>
+void CpuMarginSoftmax::each_tile_of(int part, const F& f) {
+  const auto active = static_cast<std::int64_t>(step_.batch.classes.size());
+  const std::span<const Positive> positives = step_.batch.positives;
+  const Range range = part_of(active, part, threads_.count(), kTileClasses);
+  const auto before = [](const Positive& p, std::int64_t index) { return p.index < index; };
+  auto positive = std::lower_bound(positives.begin(), positives.end(), range.begin, before);
+  const std::int64_t tile_size = kTileClasses * step_.samples;
+  auto* const kept = reinterpret_cast<float*>(kept_.data()) + part * kept_tiles_ * tile_size;
+  std::int64_t number = 0;
+  for (std::int64_t begin = range.begin; begin < range.end; begin += kTileClasses, ++number) {
+    const std::int64_t end = std::min(begin + kTileClasses, range.end);
+    const auto last = std::lower_bound(positive, positives.end(), end, before);
+    f(workers_[static_cast<std::size_t>(part)],
+      ClassTile{.begin = begin,
+                .end = end,
+                .positives = {positive, last},
+                .first_positive = positive - positives.begin(),
+                .kept = number < kept_tiles_ ? kept + number * tile_size : nullptr});
+    positive = last;
+  }
+}
+
+void CpuMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
+  prepare(batch);
+  const auto n = static_cast<std::size_t>(step_.samples);
+  check(statistics.bytes() == n * sizeof(RowStatistics),
+        "margin softmax: statistics have [N] rows");
+  threads_.each_part([&](int part) {
+    workers_[static_cast<std::size_t>(part)].begin_forward();
+    each_tile_of(part, [&](MarginTileWorker& worker, const ClassTile& tile) {
+      worker.forward(step_, tile);
+    });
+  });
+  check_products();
+  const std::span rows(static_cast<RowStatistics*>(statistics.data), n);
+  for (std::size_t i = 0; i < n; ++i) {
+    rows[i] = {};
+    for (const MarginTileWorker& worker : workers_) {
+      merge(rows[i], worker.statistics(static_cast<std::int64_t>(i)));
+    }
+  }
+  for (std::size_t k = 0; k < angles_.size(); ++k) {
+    rows[static_cast<std::size_t>(batch.positives[k].sample)].target =
+        options_.scale * margin_target(options_.margin, angles_[k]);
+  }
+}
+
+// A thread of a team cannot throw: it says so, and this throws.
+void CpuMarginSoftmax::check_products() const {
+  for (const MarginTileWorker& worker : workers_) {
+    if (worker.failed()) throw DeviceError("CPU: oneDNN's GEMM failed in the margin softmax");
+  }
+}
+
+double CpuMarginSoftmax::combine(const Tensor& statistics, int workers) {
+  const auto n = static_cast<std::size_t>(step_.samples);
+  check(statistics.bytes() == static_cast<std::size_t>(workers) * n * sizeof(RowStatistics),
+        "margin softmax: gathered statistics have [workers, N] rows");
+  const auto* rows = static_cast<const RowStatistics*>(statistics.data);
+  softmax_.resize(n);
+  double loss = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    RowStatistics all;
+    for (int w = 0; w < workers; ++w) merge(all, rows[static_cast<std::size_t>(w) * n + i]);
+    softmax_[i] = row_softmax(all);
+    max_[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
+    loss += softmax_[i].loss;
+  }
+  return loss / static_cast<double>(n);
+}
+
+void CpuMarginSoftmax::set_factors(double gradient_scale) {
+  const double factor = gradient_scale * options_.scale / static_cast<double>(step_.samples);
+  for (std::size_t i = 0; i < softmax_.size(); ++i) {
+    factor_[i] = static_cast<float>(factor * softmax_[i].probability);
+    target_factor_[i] = -factor * softmax_[i].others;
+  }
+  step_.max = max_.data();
+  step_.factor = factor_.data();
+  step_.target_factor = target_factor_.data();
+}
+
+template <typename Sink>
+void CpuMarginSoftmax::backward_tiles(const Tensor& d_embeddings, const Sink& sink) {
+  const std::int64_t n = step_.samples;
+  const std::int64_t d = rows_.dimension();
+  threads_.each_part([&](int part) {
+    workers_[static_cast<std::size_t>(part)].begin_backward();
+    each_tile_of(part, [&](MarginTileWorker& worker, const ClassTile& tile) {
+      worker.backward(step_, tile);
+      for (std::int64_t i = 0; i < tile.size(); ++i) {
+        sink(tile.begin + i, worker.gradient(i));
+      }
+    });
+  });
+  check_products();
+  threads_.each_range(n * d, 64, n * d, [&](Range range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      float sum = 0;
+      for (const MarginTileWorker& worker : workers_) sum += worker.d_unit()[i];
+      d_unit_[static_cast<std::size_t>(i)] = sum;
+    }
+  });
+  ops_.normalise_rows_backward(Tensor(d_unit_.data(), {n, d}), Tensor(unit_.data(), {n, d}),
+                               Tensor(inverse_norm_.data(), {n}), d_embeddings);
+}
+
+void CpuMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,
+                                const Update& update) {
+  set_factors(gradient_scale);
+  const UpdateRule rule(options_, update, *table_.history);
+  backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient) {
+    constexpr std::size_t kAhead = 4;
+    const auto k = static_cast<std::size_t>(i);
+    if (k + kAhead < step_.active.size()) rows_.prefetch_state(step_.active[k + kAhead]);
+    rows_.move(step_.active[k], gradient, rule);
+  });
+  record(rule);
+}
+
+void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                                           const Tensor& gradients,
+                                           std::span<const std::int64_t> slots) {
+  check(slots.size() == step_.batch.classes.size(), "margin softmax: one slot an active class");
+  set_factors(gradient_scale);
+  backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient) {
+    const auto k = static_cast<std::size_t>(i);
+    rows_.add_gradient(step_.active[k], gradient, gradients.f32() + slots[k] * rows_.dimension());
+  });
+}
+
+void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
+                              std::span<const std::int64_t> slots, const Tensor& gradients,
+                              const Update& update) {
+  const auto count = static_cast<std::int64_t>(classes.size());
+  const UpdateRule rule(options_, update, *table_.history);
+  const ActiveRows rows = catch_up(classes);
+  threads_.each_part([&](int part) {
+    const Range range = part_of(count, part, threads_.count());
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const auto k = static_cast<std::size_t>(i);
+      const float* sum = gradients.f32() + slots[k] * rows_.dimension();
+      rows_.move(rows[k], {.gradient = sum, .along = 0, .inverse_norm = 0}, rule);
+    }
+  });
+  record(rule);
+}
+
+void CpuMarginSoftmax::settle(std::span<const std::int64_t> classes) {
+  const ActiveRows rows = catch_up(classes);
+  const auto count = static_cast<std::int64_t>(classes.size());
+  threads_.each_range(count, 1, count * rows_.dimension(), [&](Range range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      rows_.settle(rows[static_cast<std::size_t>(i)], table_.history->count());
+    }
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<MarginSoftmax> make_cpu_margin_softmax(Ops& ops,
+                                                       const MarginSoftmaxOptions& options,
+                                                       const CentreTable& table) {
+  auto* const cpu = dynamic_cast<CpuOps*>(&ops);
+  check(cpu != nullptr, "margin softmax: a CPU's Ops expected");
+  return std::make_unique<CpuMarginSoftmax>(*cpu, options, table);
+}
+
+}  // namespace pfc

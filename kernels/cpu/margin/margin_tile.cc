@@ -1,0 +1,127 @@
+#include "kernels/cpu/margin/margin_tile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pfc {
+
+void MarginTileWorker::allocate(const MarginStep& step) {
+  const auto n = static_cast<std::size_t>(step.samples);
+  dimension_ = static_cast<std::size_t>(step.rows.dimension());
+  step.rows.allocate(scratch_, step.products.row_type(), kTileClasses);
+  products_.resize(n * kTileClasses);
+  gradients_.resize(dimension_ * kTileClasses);
+  inverse_norms_.resize(kTileClasses);
+  along_.resize(kTileClasses);
+  targets_.reserve(n);
+  for (auto* row : {&max_, &tile_max_, &tile_sum_}) row->resize(n);
+  sum_.resize(n);
+  d_unit_.resize(n * dimension_);
+}
+
+void MarginTileWorker::begin_forward() {
+  // Finite, so that -infinity - max is -infinity and not a NaN.
+  std::fill(max_.begin(), max_.end(), std::numeric_limits<float>::lowest());
+  std::fill(sum_.begin(), sum_.end(), 0.0);
+}
+
+void MarginTileWorker::begin_backward() { std::fill(d_unit_.begin(), d_unit_.end(), 0.f); }
+
+MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& tile) {
+  targets_.clear();
+  for (const Positive& p : tile.positives) {
+    targets_.push_back((p.index - tile.begin) * step.samples + p.sample);
+  }
+  const double threshold = step.options.interclass_filtering_threshold;
+  return {.classes = tile.size(),
+          .samples = step.samples,
+          .inverse_norm = inverse_norms_.data(),
+          .scale = static_cast<float>(step.options.scale),
+          .threshold = threshold > 0 ? static_cast<float>(threshold)
+                                     : std::numeric_limits<float>::infinity(),
+          .target = targets_.data(),
+          .targets = static_cast<std::int64_t>(targets_.size())};
+}
+
+void MarginTileWorker::gather(const MarginStep& step, const ClassTile& tile) {
+  rows_ = step.rows.gather(step.active.part(tile.begin, tile.size()), step.products.row_type(),
+                           kTileClasses, scratch_, inverse_norms_.data());
+}
+
+const float* MarginTileWorker::float_row(const MarginStep& step, const ClassTile& tile,
+                                         const Positive& p) {
+  if (step.products.row_type() == DType::kFloat32) {
+    return static_cast<const float*>(rows_) + (p.index - tile.begin) * step.rows.dimension();
+  }
+  return step.rows.row(step.active[static_cast<std::size_t>(p.index)], scratch_);
+}
+
+void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
+  gather(step, tile);
+  float* const products = tile.kept != nullptr ? tile.kept : products_.data();
+  failed_ |= !step.products.forward(part_, rows_, tile.size(), products);
+  for (std::size_t k = 0; k < tile.positives.size(); ++k) {
+    const Positive& p = tile.positives[k];
+    const std::int64_t d = step.rows.dimension();
+    step.angles[tile.first_positive + static_cast<std::int64_t>(k)] =
+        angle_between(step.batch.embeddings.f32() + p.sample * d, float_row(step, tile, p), d);
+  }
+  const MarginTile t = describe(step, tile);
+  float* const logits = products_.data();
+  kernels_.margin_logits(t, products, logits, tile_max_.data());
+  for (std::size_t i = 0; i < max_.size(); ++i) {
+    if (!(tile_max_[i] > max_[i])) continue;
+    sum_[i] *= std::exp(static_cast<double>(max_[i]) - static_cast<double>(tile_max_[i]));
+    max_[i] = tile_max_[i];
+  }
+  kernels_.margin_exp_sums(t, logits, max_.data(), tile_sum_.data());
+  for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(tile_sum_[i]);
+}
+
+RowStatistics MarginTileWorker::statistics(std::int64_t sample) const {
+  const auto i = static_cast<std::size_t>(sample);
+  RowStatistics s;
+  if (sum_[i] != 0) {
+    s.max = static_cast<double>(max_[i]);
+    s.sum = sum_[i];
+  }
+  return s;
+}
+
+void MarginTileWorker::backward(const MarginStep& step, const ClassTile& tile) {
+  gather(step, tile);
+  float* products = tile.kept;
+  if (products == nullptr) {
+    products = products_.data();
+    failed_ |= !step.products.forward(part_, rows_, tile.size(), products);
+  }
+  // products_ becomes d loss / d cos, divided by the centre's length: both products need just that.
+  kernels_.margin_gradients(describe(step, tile), products, step.max, step.factor, products_.data(),
+                            along_.data());
+  failed_ |= !step.products.backward(part_, products_.data(), rows_, tile.size(), gradients_.data(),
+                                     d_unit_.data());
+  add_target_gradients(step, tile);
+}
+
+// In float64 from the vectors themselves, already across them (margin.h): 1 / sin theta may be huge
+// where the part across is tiny.
+void MarginTileWorker::add_target_gradients(const MarginStep& step, const ClassTile& tile) {
+  const std::int64_t d = step.rows.dimension();
+  for (std::size_t k = 0; k < tile.positives.size(); ++k) {
+    const Positive& p = tile.positives[k];
+    const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
+    const double factor = step.target_factor[p.sample] *
+                          margin_slope(step.options.margin, step.options.margin_gradient, angle);
+    const float* x = step.batch.embeddings.f32() + p.sample * d;
+    const float* w = float_row(step, tile, p);
+    float* dx = d_unit_.data() + p.sample * d;
+    float* dw = gradients_.data() + (p.index - tile.begin) * d;
+    for (std::int64_t i = 0; i < d; ++i) {
+      dx[i] += static_cast<float>(factor * across_a(angle, x[i], w[i]));
+      dw[i] += static_cast<float>(factor * across_b(angle, x[i], w[i]) * angle.inverse_b);
+    }
+  }
+}
+
+}  // namespace pfc

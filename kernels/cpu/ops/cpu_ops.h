@@ -1,0 +1,66 @@
+// ops.h on a CPU: every call has completed when it returns. One .cc file a kernel family.
+#pragma once
+
+#include "kernels/cpu/runtime/cpu_device.h"
+
+namespace pfc {
+
+class CpuOps : public Ops {
+ public:
+  /// cpu_threads: 0 means all cores that this process may use. Tests choose the kernels.
+  explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels())
+      : device_(cpu_threads, kernels) {}
+
+  [[nodiscard]] const Threads& threads() const { return device_.threads; }
+
+  // cpu_ops.cc
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] bool on_host() const override { return true; }
+  [[nodiscard]] DType activation_type() const override { return DType::kFloat32; }
+  std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
+  void reserve(std::size_t /*bytes*/) override {}
+  [[nodiscard]] DeviceMemory memory() const override { return {}; }
+  void copy_to_device(const Tensor& device, const void* host) override;
+  void copy_to_host(void* host, const Tensor& device) override;
+  void copy(const Tensor& from, const Tensor& to) override;
+  void fill(const Tensor& t, float value) override;
+  void convert(const Tensor& from, const Tensor& to) override { copy(from, to); }
+  std::unique_ptr<Event> record() override;
+  void wait_for(const Event& /*event*/) override {}
+  std::unique_ptr<CopyQueue> copy_queue() override { return nullptr; }
+  std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) override;
+  void synchronize() override {}
+  std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
+  std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
+  [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
+
+  // elementwise.cc
+  void normalise_images(const Tensor& images, const Tensor& y) override;
+  void add(const Tensor& a, const Tensor& b, const Tensor& y) override;
+  void scale(const Tensor& x, float factor, const Tensor& y) override;
+  void add_bias(const Tensor& y, const Tensor& bias) override;
+  void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
+  void update_running_statistics(const RunningStatistics& r) override;
+
+  // gemm.cc, dropout.cc
+  void gemm(const Gemm& g) override;
+  void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) override;
+
+  // normalise.cc
+  void normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) override;
+  void normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
+                               const Tensor& dx) override;
+
+  // optimizer.cc
+  double sum_of_squares(const Tensor& x) override;
+  bool all_finite(const Tensor& x) override;
+  void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient, const Tensor& weight,
+           const Tensor& velocity) override;
+  void adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+             const Tensor& weight, const Tensor& m, const Tensor& v) override;
+
+ private:
+  CpuDevice device_;
+};
+
+}  // namespace pfc

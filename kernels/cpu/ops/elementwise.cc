@@ -1,0 +1,90 @@
+#include <algorithm>
+
+#include "kernels/cpu/ops/cpu_ops.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::int64_t kLine = 16;  // floats in a cache line: no two threads write the same one
+
+}  // namespace
+
+void CpuOps::normalise_images(const Tensor& images, const Tensor& y) {
+  check(images.dtype == DType::kUInt8, "normalise_images: images are uint8");
+  const std::int64_t n = images.elements();
+  const auto* const from = static_cast<const std::uint8_t*>(images.data);
+  float* const to = float_argument(y, n, "normalise_images: shape of y");
+  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+    device_.vector.normalise_images(from + r.begin, to + r.begin, r.size());
+  });
+}
+
+void CpuOps::add(const Tensor& a, const Tensor& b, const Tensor& y) {
+  const std::int64_t n = a.elements();
+  const float* const left = a.f32();
+  const float* const right = float_argument(b, n, "add: shape of b");
+  float* const sum = float_argument(y, n, "add: shape of y");
+  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+    device_.vector.add(left + r.begin, right + r.begin, sum + r.begin, r.size());
+  });
+}
+
+void CpuOps::scale(const Tensor& x, float factor, const Tensor& y) {
+  const std::int64_t n = x.elements();
+  const float* const from = x.f32();
+  float* const to = float_argument(y, n, "scale: shape of y");
+  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+    for (std::int64_t i = r.begin; i < r.end; ++i) to[i] = factor * from[i];
+  });
+}
+
+void CpuOps::add_bias(const Tensor& y, const Tensor& bias) {
+  const std::int64_t n = bias.elements();
+  check(n > 0 && y.elements() % n == 0, "add_bias: y is not [rows, size of bias]");
+  float* const values = y.f32();
+  const float* const b = bias.f32();
+  device_.threads.each_range(y.elements() / n, 1, y.elements(), [&](const Range& r) {
+    device_.vector.add_bias(values + r.begin * n, b, r.size(), n);
+  });
+}
+
+void CpuOps::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
+  const std::int64_t n = sums.elements();
+  check(n > 0 && x.elements() % n == 0, "column_sums: x is not [rows, size of sums]");
+  const std::int64_t rows = x.elements() / n;
+  const float* const values = x.f32();
+  float* const out = sums.f32();
+  // By strips of columns, each summed in float64 on the stack: no thread shares a sum.
+  constexpr std::int64_t kStrip = 64;
+  device_.threads.each_range(n, kStrip, x.elements(), [&](const Range& columns) {
+    for (std::int64_t begin = columns.begin; begin < columns.end; begin += kStrip) {
+      const std::int64_t width = std::min(kStrip, columns.end - begin);
+      double strip[kStrip] = {};
+      device_.vector.add_columns(values + begin, rows, n, width, strip);
+      for (std::int64_t i = 0; i < width; ++i) {
+        out[begin + i] = static_cast<float>((accumulate ? out[begin + i] : 0.0) + strip[i]);
+      }
+    }
+  });
+}
+
+void CpuOps::update_running_statistics(const RunningStatistics& r) {
+  check(r.total_rows > 0, "update_running_statistics: total_rows must be positive");
+  const std::int64_t n = r.mean.elements();
+  const float* const mean = r.mean.f32();
+  const float* const variance = float_argument(r.variance, n, "update_running_statistics");
+  float* const running_mean = float_argument(r.running_mean, n, "update_running_statistics");
+  float* const running_variance =
+      float_argument(r.running_variance, n, "update_running_statistics");
+  // Unbiased as in torch.nn.BatchNorm; one row has no unbiased variance, and keeps the biased one.
+  const float unbias = r.total_rows > 1 ? static_cast<float>(static_cast<double>(r.total_rows) /
+                                                             static_cast<double>(r.total_rows - 1))
+                                        : 1.f;
+  for (std::int64_t c = 0; c < n; ++c) {
+    running_mean[c] = (1.f - r.momentum) * running_mean[c] + r.momentum * mean[c];
+    running_variance[c] =
+        (1.f - r.momentum) * running_variance[c] + r.momentum * (variance[c] * unbias);
+  }
+}
+
+}  // namespace pfc

@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "kernels/cpu/ops/cpu_ops.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::int64_t kLine = 16;
+
+}  // namespace
+
+double CpuOps::sum_of_squares(const Tensor& x) {
+  // Blocks are a function of the size alone and are added in order: the same bits for any number of
+  // threads.
+  constexpr int kBlocks = 512;
+  constexpr std::int64_t kSmallestBlock = 4096;
+  std::array<double, kBlocks> sums{};
+  const std::int64_t n = x.elements();
+  const float* const values = x.f32();
+  const int blocks = static_cast<int>(std::clamp<std::int64_t>(n / kSmallestBlock, 1, kBlocks));
+  device_.threads.each_range(blocks, 1, n, [&](const Range& r) {
+    for (std::int64_t block = r.begin; block < r.end; ++block) {
+      const Range part = part_of(n, static_cast<int>(block), blocks, kLine);
+      sums[static_cast<std::size_t>(block)] =
+          device_.vector.sum_of_squares(values + part.begin, part.size());
+    }
+  });
+  double sum = 0;
+  for (int block = 0; block < blocks; ++block) sum += sums[static_cast<std::size_t>(block)];
+  return sum;
+}
+
+bool CpuOps::all_finite(const Tensor& x) {
+  std::atomic<bool> finite{true};
+  const float* const values = x.f32();
+  device_.threads.each_range(x.elements(), kLine, x.elements(), [&](const Range& r) {
+    if (!device_.vector.all_finite(values + r.begin, r.size())) finite = false;
+  });
+  return finite;
+}
+
+void CpuOps::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+                 const Tensor& weight, const Tensor& velocity) {
+  const std::int64_t n = weight.elements();
+  float* const w = weight.f32();
+  const float* const g = float_argument(gradient, n, "sgd: shape of gradient");
+  float* const v = float_argument(velocity, n, "sgd: shape of velocity");
+  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+    device_.vector.sgd(o, gradient_scale, g + r.begin, w + r.begin, v + r.begin, r.size());
+  });
+}
+
+void CpuOps::adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                   const Tensor& weight, const Tensor& m, const Tensor& v) {
+  const std::int64_t n = weight.elements();
+  float* const w = weight.f32();
+  const float* const g = float_argument(gradient, n, "adamw: shape of gradient");
+  float* const first = float_argument(m, n, "adamw: shape of m");
+  float* const second = float_argument(v, n, "adamw: shape of v");
+  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+    device_.vector.adamw(o, gradient_scale, g + r.begin, w + r.begin, first + r.begin,
+                         second + r.begin, r.size());
+  });
+}
+
+}  // namespace pfc

@@ -1,0 +1,21 @@
+#include "kernels/cpu/sample.h"
+
+#include <cmath>
+
+#include "kernels/cpu/vector/vector_kernels.h"
+
+namespace pfc {
+
+void draw_classes(const ClassDraw& draw, std::int64_t first_block, std::span<std::uint8_t> hits) {
+  // uniform01(word) = (word >> 8) / 2^24 < rate, exactly: the smallest integer not below
+  // rate * 2^24 is the first that is not drawn.
+  const auto limit = static_cast<std::uint32_t>(std::ceil(draw.rate * 0x1p24));
+  best_vector_kernels().blocks_below({.seed = draw.seed,
+                                      .stream = Stream::kClassSampling,
+                                      .a = draw.a,
+                                      .first = static_cast<std::uint64_t>(first_block),
+                                      .blocks = static_cast<std::int64_t>(hits.size())},
+                                     limit, hits.data());
+}
+
+}  // namespace pfc

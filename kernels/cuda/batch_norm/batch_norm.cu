@@ -1,0 +1,256 @@
+#include <algorithm>
+
+#include "kernels/cuda/batch_norm/batch_norm.h"
+#include "kernels/cuda/batch_norm/batch_norm_kernels.h"
+
+namespace pfc {
+namespace batch_norm {
+
+constexpr unsigned kChannelsOfBlock = kThreads / kWarp;  // of a merging kernel: one a warp
+
+__device__ __forceinline__ std::int64_t channel_of_warp() {
+  return std::int64_t{blockIdx.x} * kChannelsOfBlock + threadIdx.x / kWarp;
+}
+
+struct MergedMoments {
+  double n = 0, mean = 0, m2 = 0;
+
+  __device__ __forceinline__ void merge(double other_n, double other_mean, double other_m2) {
+    if (other_n == 0) return;
+    const double delta = other_mean - mean, total = n + other_n;
+    mean += delta * (other_n / total);
+    m2 += other_m2 + delta * delta * n * (other_n / total);
+    n = total;
+  }
+};
+
+__global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
+                                     unsigned rows_at_once, const double* partial, float* mean,
+                                     float* variance) {
+  const std::int64_t channel = channel_of_warp();
+  if (channel >= channels) return;
+  const unsigned lane = threadIdx.x % kWarp;
+  const std::int64_t behind = std::int64_t{blocks} * channels;
+  MergedMoments all;
+  for (std::int64_t block = lane; block < blocks; block += kWarp) {
+    const std::int64_t from = block * channels + channel;
+    all.merge(static_cast<double>(rows_of_block(rows, block, blocks, rows_at_once)), partial[from],
+              partial[from + behind]);
+  }
+#pragma unroll
+  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    const double n = __shfl_down_sync(kWholeWarp, all.n, lanes);
+    const double other = __shfl_down_sync(kWholeWarp, all.mean, lanes);
+    const double m2 = __shfl_down_sync(kWholeWarp, all.m2, lanes);
+    all.merge(n, other, m2);
+  }
+  if (lane != 0) return;
+  mean[channel] = static_cast<float>(all.mean);
+  const double biased = all.m2 / all.n;
+  variance[channel] = biased > 0 ? static_cast<float>(biased) : 0.f;
+}
+
+__global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks, const double* partial,
+                                  const float* variance, float eps, float* sum_dz,
+                                  float* sum_dz_xhat, float* dslope) {
+  const std::int64_t channel = channel_of_warp();
+  if (channel >= channels) return;
+  const unsigned lane = threadIdx.x % kWarp;
+  const std::int64_t behind = std::int64_t{blocks} * channels;
+  const auto sum_of = [&](std::int64_t kind) {
+    double sum = 0;
+    for (std::int64_t block = lane; block < blocks; block += kWarp) {
+      sum += partial[kind * behind + block * channels + channel];
+    }
+    return warp_sum(sum);
+  };
+  const double dz = sum_of(0), dz_x = sum_of(1), slope = dslope != nullptr ? sum_of(2) : 0;
+  if (lane != 0) return;
+  sum_dz[channel] = static_cast<float>(dz);
+  sum_dz_xhat[channel] =
+      static_cast<float>(dz_x * static_cast<double>(inverse_deviation(variance[channel], eps)));
+  if (dslope != nullptr) dslope[channel] = static_cast<float>(slope);
+}
+
+}  // namespace batch_norm
+
+namespace {
+
+using batch_norm::ApplyArguments;
+using batch_norm::ForwardArguments;
+using batch_norm::Parameters;
+
+constexpr int kMostKinds = 3;   // of sums, in a pass
+constexpr int kMostBlocks = 8;  // on a multiprocessor: 2048 threads
+
+/// Threads over channels and rows, blocks over rows and channels; as many blocks as run at once.
+LaunchShape shape_of(const BatchNormShape& s, int at_once, std::int64_t blocks) {
+  const std::int64_t lanes = (s.channels + at_once - 1) / at_once;
+  unsigned width = 1;
+  while (width < kWarp && width < lanes) width *= 2;
+  const unsigned height = kThreads / width;
+  const std::int64_t across = (lanes + width - 1) / width;
+  const std::int64_t down =
+      std::clamp<std::int64_t>(blocks / across, 1, (s.rows + height - 1) / height);
+  return {.blocks = dim3(static_cast<unsigned>(down), static_cast<unsigned>(across)),
+          .threads = dim3(width, height)};
+}
+
+template <typename F>
+void with_bool(bool value, const F& f) {
+  if (value) {
+    f(std::true_type{});
+  } else {
+    f(std::false_type{});
+  }
+}
+
+class CudaBatchNorm : public BatchNorm {
+ public:
+  CudaBatchNorm(CudaDevice& device, const BatchNormShape& shape) : device_(device), shape_(shape) {
+    check(shape.rows > 0 && shape.channels > 0, "batch_norm: sizes must be positive");
+    const std::int64_t most = std::int64_t{multiprocessors()} * kMostBlocks;
+    const unsigned blocks =
+        std::max(shape_of(shape, 1, most).blocks.x, shape_of(shape, kPack, most).blocks.x);
+    device.scratch.reserve(sizeof(double) * kMostKinds * blocks *
+                           static_cast<std::size_t>(shape.channels));
+  }
+
+  void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override {
+    pass(x.dtype, {&x}, [&](auto* type, auto width) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const LaunchShape shape = run("batch_norm.statistics", width,
+                                    batch_norm::moments_kernel<T, width()>, rows<T>(x), partial());
+      merge_moments(shape, mean, variance);
+    });
+  }
+
+  void forward(const Forward& f) override {
+    const Parameters p = parameters(f);
+    pass(f.x.dtype, {&f.x, &f.residual, &f.y}, [&](auto* type, auto width) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const ForwardArguments<T> a{.x = rows<T>(f.x),
+                                  .residual = rows<T>(f.residual),
+                                  .y = rows<T>(f.y),
+                                  .partial = partial()};
+      with_bool(p.slope != nullptr, [&](auto slope) {
+        with_bool(static_cast<bool>(f.y_mean), [&](auto moments) {
+          const LaunchShape shape =
+              run("batch_norm.forward", width,
+                  batch_norm::forward_kernel<T, width(), slope(), moments()>, p, a);
+          if (moments()) merge_moments(shape, f.y_mean, f.y_variance);
+        });
+      });
+    });
+  }
+
+  void backward_reduce(const Backward& b) override {
+    const Parameters p = parameters(b);
+    float* const dslope = b.slope ? channels(b.dslope) : nullptr;
+    pass(b.x.dtype, {&b.dy, &b.x}, [&](auto* type, auto width) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      with_bool(p.slope != nullptr, [&](auto slope) {
+        const LaunchShape shape =
+            run("batch_norm.backward_reduce", width, batch_norm::reduce_kernel<T, width(), slope()>,
+                p, rows<T>(b.dy), rows<T>(b.x), partial());
+        launch("batch_norm.backward_reduce", warp_a_channel(), device_.compute.get(),
+               batch_norm::merge_sums_kernel, shape_.channels, shape.blocks.x, partial(),
+               p.variance, p.eps, channels(b.sum_dz), channels(b.sum_dz_xhat), dslope);
+      });
+    });
+  }
+
+  void backward_apply(const Backward& b) override {
+    check(b.total_rows >= shape_.rows, "batch_norm.backward: total_rows below this worker's rows");
+    const Parameters p = parameters(b);
+    pass(b.x.dtype, {&b.dy, &b.x, &b.add, &b.dx}, [&](auto* type, auto width) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const ApplyArguments<T> a{.dy = rows<T>(b.dy),
+                                .x = rows<T>(b.x),
+                                .add = rows<T>(b.add),
+                                .dx = rows<T>(b.dx),
+                                .sum_dz = channels(b.sum_dz),
+                                .sum_dz_xhat = channels(b.sum_dz_xhat),
+                                .total_rows = static_cast<float>(b.total_rows)};
+      with_bool(p.slope != nullptr, [&](auto slope) {
+        run("batch_norm.backward_apply", width, batch_norm::apply_kernel<T, width(), slope()>, p,
+            a);
+      });
+    });
+  }
+
+ private:
+  // f(null pointer of the element type, how many channels a thread takes at once).
+  template <typename F>
+  void pass(DType type, std::initializer_list<const Tensor*> tensors, const F& f) {
+    bool packs = shape_.channels % kPack == 0;
+    for (const Tensor* t : tensors) {
+      if (!*t) continue;
+      check(t->dtype == type && t->elements() == shape_.rows * shape_.channels,
+            "batch_norm: shape or type of a [rows, channels] tensor");
+      packs = packs && aligned(t->data);
+    }
+    with_element_type(type, [&](auto* element) {
+      if (packs) {
+        f(element, std::integral_constant<int, kPack>{});
+      } else {
+        f(element, std::integral_constant<int, 1>{});
+      }
+    });
+  }
+
+  /// Launches a kernel over all rows and channels; they are its first two arguments.
+  template <typename Kernel, typename... Arguments>
+  LaunchShape run(const char* name, int at_once, Kernel* kernel, const Arguments&... arguments) {
+    const int resident = std::min(resident_blocks(kernel, kThreads), kMostBlocks);
+    const LaunchShape shape = shape_of(shape_, at_once, std::int64_t{multiprocessors()} * resident);
+    launch(name, shape, device_.compute.get(), kernel, shape_.rows, shape_.channels, arguments...);
+    return shape;
+  }
+
+  template <typename Pass>
+  [[nodiscard]] Parameters parameters(const Pass& p) const {
+    return {.mean = channels(p.mean),
+            .variance = channels(p.variance),
+            .gamma = channels(p.gamma),
+            .beta = channels(p.beta),
+            .slope = p.slope ? channels(p.slope) : nullptr,
+            .eps = shape_.eps};
+  }
+
+  void merge_moments(const LaunchShape& of_parts, const Tensor& mean, const Tensor& variance) {
+    launch("batch_norm.statistics", warp_a_channel(), device_.compute.get(),
+           batch_norm::merge_moments_kernel, shape_.rows, shape_.channels, of_parts.blocks.x,
+           of_parts.threads.y, partial(), channels(mean), channels(variance));
+  }
+
+  [[nodiscard]] LaunchShape warp_a_channel() const {
+    constexpr std::int64_t kOfBlock = batch_norm::kChannelsOfBlock;
+    return {.blocks = dim3(static_cast<unsigned>((shape_.channels + kOfBlock - 1) / kOfBlock)),
+            .threads = dim3(kThreads)};
+  }
+  /// Null for a tensor that is not given.
+  template <typename T>
+  [[nodiscard]] static T* rows(const Tensor& t) {
+    return static_cast<T*>(t.data);
+  }
+  [[nodiscard]] float* channels(const Tensor& t) const {
+    check(t.elements() == shape_.channels, "batch_norm: shape of a [channels] tensor");
+    return t.f32();
+  }
+  [[nodiscard]] double* partial() const {
+    return reinterpret_cast<double*>(device_.scratch.data());
+  }
+  [[nodiscard]] int multiprocessors() const { return device_.properties.multiProcessorCount; }
+
+  CudaDevice& device_;
+  const BatchNormShape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchNorm> make_batch_norm(CudaDevice& device, const BatchNormShape& shape) {
+  return std::make_unique<CudaBatchNorm>(device, shape);
+}
+
+}  // namespace pfc

@@ -1,0 +1,358 @@
+// Batch norm's passes over memory. A block's threads lie side by side over channels, V of them
+// each (kPack where 16 bytes can be moved at a time, else one), and share rows; a thread keeps its
+// channels' coefficients in registers and walks over rows. Sums of a block are added up in a fixed
+// order, sums of blocks by a second kernel.
+#pragma once
+
+#include "kernels/cuda/primitives/numbers.h"
+#include "kernels/cuda/primitives/reduce.h"
+
+namespace pfc::batch_norm {
+
+template <int V>
+struct Floats {
+  float x[V];
+};
+
+/// What a thread reads at once: V elements.
+template <int V, typename T>
+struct Elements {
+  T x[V];
+
+  static __device__ __forceinline__ Elements load(const T* p) {
+    Elements e;
+    if constexpr (V == kPack) {
+      const Pack<T> pack = load_pack(p);
+#pragma unroll
+      for (int k = 0; k < V; ++k) e.x[k] = pack.x[k];
+    } else {
+      e.x[0] = *p;
+    }
+    return e;
+  }
+  __device__ __forceinline__ void store(T* p) const {
+    if constexpr (V == kPack) {
+      Pack<T> pack;
+#pragma unroll
+      for (int k = 0; k < V; ++k) pack.x[k] = x[k];
+      store_pack(p, pack);
+    } else {
+      *p = x[0];
+    }
+  }
+};
+
+/// A thread's channels, and its rows: row, row + step, ... Without channels, it only meets the
+/// others at barriers.
+struct Place {
+  std::int64_t channel, row, step;
+  bool active;
+};
+
+template <int V>
+__device__ __forceinline__ Place place(std::int64_t channels) {
+  const std::int64_t channel = (std::int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * V;
+  return {.channel = channel,
+          .row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y,
+          .step = std::int64_t{gridDim.x} * blockDim.y,
+          .active = channel < channels};
+}
+
+/// How many rows the threads of a block have between them.
+__device__ __forceinline__ std::int64_t rows_of_block(std::int64_t rows, std::int64_t block,
+                                                      std::int64_t blocks,
+                                                      std::int64_t rows_at_once) {
+  const std::int64_t round = blocks * rows_at_once;
+  const std::int64_t rest = rows % round - block * rows_at_once;
+  const std::int64_t last = rest < 0 ? 0 : rest < rows_at_once ? rest : rows_at_once;
+  return rows / round * rows_at_once + last;
+}
+
+template <int V>
+__device__ __forceinline__ Floats<V> channels_of(const float* p, const Place& at) {
+  Floats<V> f;
+#pragma unroll
+  for (int k = 0; k < V; ++k) f.x[k] = at.active ? p[at.channel + k] : 0.f;
+  return f;
+}
+
+struct Parameters {
+  const float* mean;
+  const float* variance;
+  const float* gamma;
+  const float* beta;
+  const float* slope;  ///< null: no PReLU
+  float eps;
+};
+
+__device__ __forceinline__ float inverse_deviation(float variance, float eps) {
+  return 1.f / sqrtf(variance + eps);
+}
+
+/// z = (x - mean) * scale + beta, and PReLU of it.
+template <int V, bool kSlope>
+struct Normaliser {
+  Floats<V> mean, scale, beta, slope;
+
+  __device__ __forceinline__ Normaliser(const Parameters& p, const Place& at)
+      : mean(channels_of<V>(p.mean, at)),
+        scale(channels_of<V>(p.gamma, at)),
+        beta(channels_of<V>(p.beta, at)) {
+    const Floats<V> variance = channels_of<V>(p.variance, at);
+#pragma unroll
+    for (int k = 0; k < V; ++k) scale.x[k] *= inverse_deviation(variance.x[k], p.eps);
+    if constexpr (kSlope) slope = channels_of<V>(p.slope, at);
+  }
+  __device__ __forceinline__ float z(int k, float x) const {
+    return (x - mean.x[k]) * scale.x[k] + beta.x[k];
+  }
+  __device__ __forceinline__ float y(int k, float x) const {
+    const float value = z(k, x);
+    if constexpr (kSlope) return value > 0.f ? value : value * slope.x[k];
+    return value;
+  }
+};
+
+/// Sums of the threads that share channels, of `Kinds` values each; all threads of the block call.
+/// f(channel within the block, sums as double[Kinds]) is called once a channel, by some thread.
+template <int V, int Kinds, typename F>
+__device__ __forceinline__ void sum_over_rows(const Floats<V> (&values)[Kinds], const F& f) {
+  __shared__ float shared[Kinds][V][kThreads];
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int kind = 0; kind < Kinds; ++kind) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) shared[kind][k][thread] = values[kind].x[k];
+  }
+  __syncthreads();
+  for (unsigned i = thread; i < blockDim.x * V; i += kThreads) {
+    const unsigned k = i / blockDim.x, x = i % blockDim.x;
+    double sums[Kinds] = {};
+    for (unsigned y = 0; y < blockDim.y; ++y) {
+#pragma unroll
+      for (int kind = 0; kind < Kinds; ++kind) {
+        sums[kind] += static_cast<double>(shared[kind][k][y * blockDim.x + x]);
+      }
+    }
+    f(x * V + k, sums);
+  }
+}
+
+/// Sums of x - shift and its square, of a thread's rows. The shift is a value of the channel, the
+/// same for the whole block, so that nothing cancels where |mean| >> deviation.
+template <int V>
+struct Moments {
+  Floats<V> shift;
+  Floats<V> sums[2] = {};
+
+  __device__ __forceinline__ void add(int k, float x) {
+    const float d = x - shift.x[k];
+    sums[0].x[k] += d;
+    sums[1].x[k] += d * d;
+  }
+  /// Mean and sum of squared deviations of the block's rows, to partial[block][channel] and as far
+  /// again behind them.
+  __device__ __forceinline__ void write(std::int64_t rows, std::int64_t channels, double* partial) {
+    __shared__ float shifts[kThreads * V];  // by channel within the block
+    if (threadIdx.y == 0) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) shifts[threadIdx.x * V + k] = shift.x[k];
+    }
+    // sum_over_rows has a barrier between this and f.
+    const auto n = static_cast<double>(rows_of_block(rows, blockIdx.x, gridDim.x, blockDim.y));
+    sum_over_rows<V>(sums, [&](unsigned c, const double(&s)[2]) {
+      const std::int64_t channel = std::int64_t{blockIdx.y} * blockDim.x * V + c;
+      if (channel >= channels) return;
+      const std::int64_t to = std::int64_t{blockIdx.x} * channels + channel;
+      partial[to] = static_cast<double>(shifts[c]) + s[0] / n;
+      partial[to + std::int64_t{gridDim.x} * channels] = s[1] - s[0] * s[0] / n;
+    });
+  }
+};
+
+template <typename T, int V>
+__global__ void __launch_bounds__(kThreads)
+    moments_kernel(std::int64_t rows, std::int64_t channels, const T* __restrict__ x,
+                   double* __restrict__ partial) {
+  const Place at = place<V>(channels);
+  Moments<V> moments{};
+  if (at.active) {
+    const auto first = Elements<V, T>::load(x + (at.row - threadIdx.y) * channels + at.channel);
+#pragma unroll
+    for (int k = 0; k < V; ++k) moments.shift.x[k] = to_float(first.x[k]);
+#pragma unroll 4
+    for (std::int64_t row = at.row; row < rows; row += at.step) {
+      const auto values = Elements<V, T>::load(x + row * channels + at.channel);
+#pragma unroll
+      for (int k = 0; k < V; ++k) moments.add(k, to_float(values.x[k]));
+    }
+  }
+  moments.write(rows, channels, partial);
+}
+
+/// One warp a channel. Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+/// computing sample variances", 1979, equation 2.1.
+__global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
+                                     unsigned rows_at_once, const double* partial, float* mean,
+                                     float* variance);
+
+template <typename T>
+struct ForwardArguments {
+  const T* x;
+  const T* residual;  ///< null: none
+  T* y;               ///< may be x or residual
+  double* partial;    ///< of y's moments
+};
+
+template <typename T, int V, bool kSlope, bool kMoments>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(std::int64_t rows, std::int64_t channels, Parameters p, ForwardArguments<T> a) {
+  const Place at = place<V>(channels);
+  const Normaliser<V, kSlope> normaliser(p, at);
+  const auto y_of = [&](const Elements<V, T>& x, std::int64_t offset) {
+    Elements<V, T> y;
+    Floats<V> sum;
+#pragma unroll
+    for (int k = 0; k < V; ++k) sum.x[k] = normaliser.y(k, to_float(x.x[k]));
+    if (a.residual != nullptr) {
+      const auto residual = Elements<V, T>::load(a.residual + offset);
+#pragma unroll
+      for (int k = 0; k < V; ++k) sum.x[k] += to_float(residual.x[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < V; ++k) y.x[k] = from_float<T>(sum.x[k]);
+    return y;
+  };
+  Moments<V> moments{};
+  if constexpr (kMoments) {
+    if (at.active) {
+      const std::int64_t offset = (at.row - threadIdx.y) * channels + at.channel;
+      const auto first = y_of(Elements<V, T>::load(a.x + offset), offset);
+#pragma unroll
+      for (int k = 0; k < V; ++k) moments.shift.x[k] = to_float(first.x[k]);
+    }
+    __syncthreads();  // before that row is overwritten in place
+  }
+  if (at.active && at.row < rows) {
+    auto next = Elements<V, T>::load(a.x + at.row * channels + at.channel);
+    for (std::int64_t row = at.row; row < rows; row += at.step) {
+      const std::int64_t offset = row * channels + at.channel;
+      const auto x = next;
+      // Ahead of the store, which it could not pass by itself: y may be x.
+      if (row + at.step < rows) next = Elements<V, T>::load(a.x + offset + at.step * channels);
+      const auto y = y_of(x, offset);
+      y.store(a.y + offset);
+      if constexpr (kMoments) {
+#pragma unroll
+        for (int k = 0; k < V; ++k) moments.add(k, to_float(y.x[k]));
+      }
+    }
+  }
+  if constexpr (kMoments) moments.write(rows, channels, a.partial);
+}
+
+/// partial: [3][block][channel] of sum dz, sum dz * xhat and sum dslope (the last with kSlope).
+template <typename T, int V, bool kSlope>
+__global__ void __launch_bounds__(kThreads)
+    reduce_kernel(std::int64_t rows, std::int64_t channels, Parameters p, const T* __restrict__ dy,
+                  const T* __restrict__ x, double* __restrict__ partial) {
+  constexpr int kKinds = kSlope ? 3 : 2;
+  const Place at = place<V>(channels);
+  const Normaliser<V, kSlope> normaliser(p, at);
+  Floats<V> sums[kKinds] = {};
+  if (at.active) {
+#pragma unroll 2
+    for (std::int64_t row = at.row; row < rows; row += at.step) {
+      const auto dys = Elements<V, T>::load(dy + row * channels + at.channel);
+      const auto xs = Elements<V, T>::load(x + row * channels + at.channel);
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        float dz = to_float(dys.x[k]);
+        const float value = to_float(xs.x[k]);
+        if constexpr (kSlope) {
+          const float z = normaliser.z(k, value);
+          if (z <= 0.f) {
+            sums[2].x[k] += dz * z;
+            dz *= normaliser.slope.x[k];
+          }
+        }
+        sums[0].x[k] += dz;
+        sums[1].x[k] += dz * (value - normaliser.mean.x[k]);  // xhat is that times 1 / deviation
+      }
+    }
+  }
+  sum_over_rows<V>(sums, [&](unsigned c, const double(&s)[kKinds]) {
+    const std::int64_t channel = std::int64_t{blockIdx.y} * blockDim.x * V + c;
+    if (channel >= channels) return;
+    double* to = partial + std::int64_t{blockIdx.x} * channels + channel;
+#pragma unroll
+    for (int kind = 0; kind < kKinds; ++kind) {
+      *to = s[kind];
+      to += std::int64_t{gridDim.x} * channels;
+    }
+  });
+}
+
+/// One warp a channel. dslope null: there is none.
+__global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks, const double* partial,
+                                  const float* variance, float eps, float* sum_dz,
+                                  float* sum_dz_xhat, float* dslope);
+
+template <typename T>
+struct ApplyArguments {
+  const T* dy;
+  const T* x;
+  const T* add;  ///< null: none
+  T* dx;         ///< may be dy or add
+  const float* sum_dz;
+  const float* sum_dz_xhat;
+  float total_rows;
+};
+
+/// dx = scale * (dz - mean of dz - xhat * mean of dz * xhat) + add.
+template <typename T, int V, bool kSlope>
+__global__ void __launch_bounds__(kThreads)
+    apply_kernel(std::int64_t rows, std::int64_t channels, Parameters p, ApplyArguments<T> a) {
+  const Place at = place<V>(channels);
+  if (!at.active || at.row >= rows) return;
+  const Normaliser<V, kSlope> normaliser(p, at);
+  Floats<V> along = channels_of<V>(a.sum_dz_xhat, at), constant = channels_of<V>(a.sum_dz, at);
+  const Floats<V> variance = channels_of<V>(p.variance, at);
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    along.x[k] *= -normaliser.scale.x[k] * inverse_deviation(variance.x[k], p.eps) / a.total_rows;
+    constant.x[k] *= -normaliser.scale.x[k] / a.total_rows;
+  }
+  auto next_dy = Elements<V, T>::load(a.dy + at.row * channels + at.channel);
+  auto next_x = Elements<V, T>::load(a.x + at.row * channels + at.channel);
+  for (std::int64_t row = at.row; row < rows; row += at.step) {
+    const std::int64_t offset = row * channels + at.channel;
+    const auto dys = next_dy, xs = next_x;
+    if (row + at.step < rows) {  // ahead of the store: dx may be dy
+      next_dy = Elements<V, T>::load(a.dy + offset + at.step * channels);
+      next_x = Elements<V, T>::load(a.x + offset + at.step * channels);
+    }
+    Floats<V> dx;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+      float dz = to_float(dys.x[k]);
+      const float value = to_float(xs.x[k]);
+      if constexpr (kSlope) {
+        if (normaliser.z(k, value) <= 0.f) dz *= normaliser.slope.x[k];
+      }
+      dx.x[k] =
+          normaliser.scale.x[k] * dz + along.x[k] * (value - normaliser.mean.x[k]) + constant.x[k];
+    }
+    if (a.add != nullptr) {
+      const auto add = Elements<V, T>::load(a.add + offset);
+#pragma unroll
+      for (int k = 0; k < V; ++k) dx.x[k] += to_float(add.x[k]);
+    }
+    Elements<V, T> out;
+#pragma unroll
+    for (int k = 0; k < V; ++k) out.x[k] = from_float<T>(dx.x[k]);
+    out.store(a.dx + offset);
+  }
+}
+
+}  // namespace pfc::batch_norm

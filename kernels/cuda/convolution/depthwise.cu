@@ -1,0 +1,214 @@
+#include <algorithm>
+
+#include "kernels/cuda/convolution/depthwise.h"
+#include "kernels/cuda/convolution/depthwise_kernels.h"
+
+namespace pfc {
+namespace depthwise {
+
+__global__ void merge_weights_kernel(std::int64_t channels, int taps, unsigned blocks,
+                                     const float* partial, float* dw, bool accumulate) {
+  __shared__ double parts[kThreads / kWarp][kWarp];
+  const std::int64_t channel = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
+  const std::int64_t tap = blockIdx.y;
+  double sum = 0;
+  if (channel < channels) {
+    for (std::int64_t block = threadIdx.y; block < blocks; block += blockDim.y) {
+      sum += static_cast<double>(partial[(block * taps + tap) * channels + channel]);
+    }
+  }
+  parts[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || channel >= channels) return;
+  float& to = dw[channel * taps + tap];
+  double total = accumulate ? static_cast<double>(to) : 0.0;
+  for (unsigned y = 0; y < blockDim.y; ++y) total += parts[y][threadIdx.x];
+  to = static_cast<float>(total);
+}
+
+}  // namespace depthwise
+
+namespace {
+
+using depthwise::Sizes;
+
+constexpr int kColumns = 4;          // of a thread of the 3 x 3 kernel
+constexpr int kBlocksOfWeights = 4;  // of the weights' kernel on a multiprocessor
+
+Sizes sizes_of(const Conv2dShape& s) {
+  return {.batch = s.batch,
+          .in_h = s.in_h,
+          .in_w = s.in_w,
+          .out_h = s.out_h(),
+          .out_w = s.out_w(),
+          .channels = s.in_c,
+          .kernel = s.kernel,
+          .stride = s.stride,
+          .pad = s.pad};
+}
+
+/// Backward data of stride 1 as a convolution of dy.
+Sizes turned(Sizes s) {
+  std::swap(s.in_h, s.out_h);
+  std::swap(s.in_w, s.out_w);
+  s.pad = s.kernel - 1 - s.pad;
+  return s;
+}
+
+class CudaDepthwise : public Conv2d {
+ public:
+  CudaDepthwise(CudaDevice& device, const Conv2dShape& shape)
+      : device_(device), shape_(shape), sizes_(sizes_of(shape)) {
+    const std::size_t blocks = std::max(weights_shape(1).blocks.x, weights_shape(kPack).blocks.x);
+    device.scratch.reserve(weight_elements() * sizeof(float) * std::max<std::size_t>(blocks, 1));
+  }
+
+  void forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
+    check_tensors(x, w, y);
+    convolve("depthwise.forward", x, w, y, sizes_, shape_.kernel == 3 && shape_.stride <= 2);
+  }
+
+  void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
+    check_tensors(dx, w, dy);
+    if (shape_.stride == 1 && shape_.kernel == 3 && shape_.pad <= 2) {
+      convolve<true>("depthwise.backward_data", dy, w, dx, turned(sizes_), true);
+      return;
+    }
+    with_width({&dy, &dx}, [&](auto* type, auto width) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const std::int64_t items = dx.elements() / width();
+      launch("depthwise.backward_data", device_.grid_for(items), stream(),
+             depthwise::backward_data_kernel<T, width()>, sizes_, items,
+             static_cast<const T*>(dy.data), transposed<T>(w), static_cast<T*>(dx.data));
+    });
+  }
+
+  void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
+                        bool accumulate) override {
+    check(x.elements() == shape_.x_shape().elements() && x.dtype == device_.activations &&
+              dy.elements() == shape_.y_shape().elements() && dy.dtype == device_.activations &&
+              dw.elements() == shape_.w_shape().elements(),
+          "conv2d: shape or type of x, dy or dw");
+    with_width({&x, &dy}, [&](auto* type, auto width) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const LaunchShape shape = weights_shape(width());
+      with_kernel([&](auto kernel) {
+        launch("depthwise.backward_weights", shape, stream(),
+               depthwise::weights_kernel<T, width(), kernel()>, sizes_,
+               static_cast<const T*>(x.data), static_cast<const T*>(dy.data), scratch());
+      });
+      const auto across = static_cast<unsigned>((shape_.in_c + kWarp - 1) / kWarp);
+      launch("depthwise.backward_weights",
+             {.blocks = dim3(across, static_cast<unsigned>(taps())),
+              .threads = dim3(kWarp, kThreads / kWarp)},
+             stream(), depthwise::merge_weights_kernel, shape_.in_c, taps(), shape.blocks.x,
+             scratch(), dw.f32(), accumulate);
+    });
+  }
+
+ private:
+  void check_tensors(const Tensor& x, const Tensor& w, const Tensor& y) const {
+    check(x.elements() == shape_.x_shape().elements() &&
+              w.elements() == shape_.w_shape().elements() &&
+              y.elements() == shape_.y_shape().elements(),
+          "conv2d: shape of x, w or y");
+    check(x.dtype == device_.activations && w.dtype == x.dtype && y.dtype == x.dtype,
+          "conv2d: type of x, w or y");
+  }
+
+  template <bool kFlip = false>
+  void convolve(const char* name, const Tensor& x, const Tensor& w, const Tensor& y, const Sizes& s,
+                bool three) {
+    with_width({&x, &y}, [&](auto* type, auto width) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const std::int64_t columns = three ? (s.out_w + kColumns - 1) / kColumns : s.out_w;
+      const std::int64_t items = s.batch * s.out_h * columns * s.channels / width();
+      const auto kernel = !three ? depthwise::any_forward_kernel<T, width()>
+                          : s.stride == 1
+                              ? depthwise::forward_kernel<T, width(), 3, 1, kColumns, kFlip>
+                              : depthwise::forward_kernel<T, width(), 3, 2, kColumns, false>;
+      launch(name, device_.grid_for(items), stream(), kernel, s, items,
+             static_cast<const T*>(x.data), transposed<T>(w), static_cast<T*>(y.data));
+    });
+  }
+
+  /// Enqueues the transposition; the weights are there until the next op that uses scratch.
+  template <typename T>
+  const float* transposed(const Tensor& w) {
+    const auto n = static_cast<std::int64_t>(weight_elements());
+    launch("depthwise.transpose",
+           {.blocks = dim3(static_cast<unsigned>((n + kThreads - 1) / kThreads)),
+            .threads = dim3(kThreads)},
+           stream(), depthwise::transpose_kernel<T>, shape_.in_c, taps(),
+           static_cast<const T*>(w.data), scratch());
+    return scratch();
+  }
+
+  /// f(null pointer of the element type, how many channels a thread takes at once).
+  template <typename F>
+  void with_width(std::initializer_list<const Tensor*> tensors, const F& f) const {
+    bool packs = shape_.in_c % kPack == 0;
+    for (const Tensor* t : tensors) packs = packs && aligned(t->data);
+    with_element_type(device_.activations, [&](auto* element) {
+      if (packs) {
+        f(element, std::integral_constant<int, kPack>{});
+      } else {
+        f(element, std::integral_constant<int, 1>{});
+      }
+    });
+  }
+
+  template <typename F>
+  void with_kernel(const F& f) const {
+    switch (shape_.kernel) {
+      case 3:
+        return f(std::integral_constant<int, 3>{});
+      case 5:
+        return f(std::integral_constant<int, 5>{});
+      default:
+        return f(std::integral_constant<int, 7>{});
+    }
+  }
+
+  /// Of weights_kernel: as many rows of dy as fit in a block beside the kernel's rows.
+  [[nodiscard]] LaunchShape weights_shape(int at_once) const {
+    const std::int64_t lanes = (shape_.in_c + at_once - 1) / at_once;
+    unsigned width = 1;
+    while (width < kWarp && width < lanes) width *= 2;
+    const auto kernel = static_cast<unsigned>(shape_.kernel);
+    const unsigned depth = std::min(kThreads / (width * kernel), 64u);  // z: 64 at most
+    const std::int64_t across = (lanes + width - 1) / width;
+    const std::int64_t room =
+        std::int64_t{device_.properties.multiProcessorCount} * kBlocksOfWeights / across;
+    const std::int64_t needed = (shape_.batch * shape_.out_h() + depth - 1) / depth;
+    return {.blocks = dim3(static_cast<unsigned>(std::clamp<std::int64_t>(room, 1, needed)),
+                           static_cast<unsigned>(across)),
+            .threads = dim3(width, kernel, depth)};
+  }
+
+  [[nodiscard]] int taps() const { return shape_.kernel * shape_.kernel; }
+  [[nodiscard]] std::size_t weight_elements() const {
+    return static_cast<std::size_t>(shape_.w_shape().elements());
+  }
+  [[nodiscard]] float* scratch() const { return reinterpret_cast<float*>(device_.scratch.data()); }
+  [[nodiscard]] cudaStream_t stream() const { return device_.compute.get(); }
+
+  CudaDevice& device_;
+  const Conv2dShape shape_;
+  const Sizes sizes_;
+};
+
+}  // namespace
+
+bool depthwise_supports(const Conv2dShape& s) {
+  return s.groups == s.in_c && s.out_c == s.in_c &&
+         (s.kernel == 3 || s.kernel == 5 || s.kernel == 7);
+}
+
+std::unique_ptr<Conv2d> make_depthwise_conv2d(CudaDevice& device, const Conv2dShape& shape) {
+  shape.check_valid();
+  check(depthwise_supports(shape), "conv2d: not a depthwise convolution");
+  return std::make_unique<CudaDepthwise>(device, shape);
+}
+
+}  // namespace pfc

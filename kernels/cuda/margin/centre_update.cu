@@ -1,0 +1,242 @@
+// What its gradient does to a class centre, in one pass over row and momentum.
+
+#include <type_traits>
+
+#include "kernels/cuda/margin/warp_centre.h"
+#include "kernels/cuda/primitives/update_rules.h"
+
+namespace pfc {
+namespace {
+
+/// Row i's gradient: the products' and its targets'.
+class GradientRow {
+ public:
+  __device__ GradientRow(const CentreGradients& g, std::int64_t dimension, std::int64_t i)
+      : g_(g),
+        dimension_(dimension),
+        row_(g.gradients + (g.slots == nullptr ? i : std::int64_t{g.slots[i]}) * g.stride),
+        packs_(g.stride % kPack == 0) {
+    const std::int64_t wanted = g.first_row + i;
+    std::int32_t low = 0, high = g.positives;
+    while (low < high) {  // the first positive that is not before this row
+      const std::int32_t middle = low + (high - low) / 2;
+      if (g.positive_rows[middle] < wanted) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    first_ = last_ = low;
+    while (last_ < g.positives && g.positive_rows[last_] == wanted) ++last_;
+  }
+
+  __device__ Pack<float> load(std::int64_t i) const {
+    Pack<float> sum = load_numbers(row_, i, dimension_, packs_);
+    for (std::int32_t k = first_; k < last_; ++k) {
+      const float* target = g_.target_gradients + std::int64_t{g_.positive_samples[k]} * g_.stride;
+      const Pack<float> part = load_pack(target + i);
+#pragma unroll
+      for (int e = 0; e < kPack; ++e) sum.x[e] += part.x[e];
+    }
+    return sum;
+  }
+
+ private:
+  const CentreGradients& g_;
+  const std::int64_t dimension_;
+  const float* const row_;
+  const bool packs_;
+  std::int32_t first_, last_;
+};
+
+/// Calls f(i, gradient across the centre, centre, momentum) for the lane's packs of a row. Rows of
+/// up to 512 numbers stay in registers from the sum that the projection needs to f; what is behind
+/// is read twice, the second time from a cache.
+template <typename Row, typename F>
+__device__ __forceinline__ void each_pack_across(const Row& row, const CentreGradients& gradients,
+                                                 std::int64_t number, const F& f) {
+  constexpr int kHeld = 2;
+  const GradientRow gradient(gradients, row.dimension, number);
+  const float inverse = gradients.inverse_norms == nullptr ? 0.f : gradients.inverse_norms[number];
+  const std::int64_t first = threadIdx.x % kWarp * kPack;
+  Pack<float> g[kHeld], w[kHeld], v[kHeld];
+  float along = 0;
+  const auto add_along = [&](const Pack<float>& a, const Pack<float>& b) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) along += a.x[k] * (b.x[k] * inverse);
+  };
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const std::int64_t i = first + h * kWarpPacks;
+    if (i >= row.dimension) break;
+    g[h] = gradient.load(i);
+    row.load(i, w[h], v[h]);
+    add_along(g[h], w[h]);
+  }
+  for (std::int64_t i = first + kHeld * kWarpPacks; i < row.dimension; i += kWarpPacks) {
+    add_along(gradient.load(i), row.load(i));
+  }
+  along = warp_sum(along);
+  const auto take_off = [&](Pack<float>& a, const Pack<float>& b) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) a.x[k] -= b.x[k] * inverse * along;
+  };
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const std::int64_t i = first + h * kWarpPacks;
+    if (i >= row.dimension) break;
+    take_off(g[h], w[h]);
+    f(i, g[h], w[h], v[h]);
+  }
+  for (std::int64_t i = first + kHeld * kWarpPacks; i < row.dimension; i += kWarpPacks) {
+    g[0] = gradient.load(i);
+    row.load(i, w[0], v[0]);
+    take_off(g[0], w[0]);
+    f(i, g[0], w[0], v[0]);
+  }
+}
+
+/// What the random bits of bf16 numbers come from.
+struct Rounding {
+  std::uint64_t seed;
+  std::int64_t update;
+};
+
+template <typename Weight, typename State, typename Rule>
+__global__ void __launch_bounds__(kThreads)
+    move_kernel(CentreTableView table, RowList active, CentreGradients gradients, Rule rule,
+                Rounding rounding) {
+  const std::int64_t number = row_of_warp();
+  if (number >= gradients.count) return;
+  const WarpCentre<Weight, State> row(table, active, number);
+  const std::int64_t d = row.dimension;
+  constexpr bool kRounds = !std::is_same_v<State, float>;
+  RoundingKey key{};
+  if constexpr (kRounds) {
+    key = rounding_key(rounding.seed, rounding.update, table.first_class + row.number);
+  }
+  float squares = 0;
+  each_pack_across(row, gradients, number,
+                   [&](std::int64_t i, const Pack<float>& g, Pack<float>& w, Pack<float>& v) {
+                     Pack<float> second{};
+                     if constexpr (Rule::kSecond)
+                       second = load_numbers(row.second, i, d, row.packs);
+                     Pack<Weight> new_weight;
+                     Pack<State> new_momentum, new_second;
+#pragma unroll
+                     for (int k = 0; k < kPack; ++k) {
+                       // The momentum that is kept is rounded; the step is made with the one that
+                       // is not.
+                       rule(g.x[k], w.x[k], v.x[k], second.x[k]);
+                       const std::uint32_t bits =
+                           kRounds ? rounding_bits(key, static_cast<std::uint32_t>(i + k)) : 0u;
+                       new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
+                       new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
+                       new_second.x[k] = kept_number<State>(second.x[k], bits >> 16);
+                       const float kept = to_float(new_weight.x[k]);
+                       squares += i + k < d ? kept * kept : 0.f;
+                     }
+                     store_numbers(row.weight, i, d, row.packs, new_weight);
+                     store_numbers(row.momentum, i, d, row.packs, new_momentum);
+                     if constexpr (Rule::kSecond)
+                       store_numbers(row.second, i, d, row.packs, new_second);
+                   });
+  const float inverse = inverse_norm_of(squares, d, [&](std::int64_t i) {
+    return load_numbers(row.weight, i, d, row.packs);  // what this lane has just stored
+  });
+  if (threadIdx.x % kWarp == 0) table.inverse_norm[row.number] = inverse;
+}
+
+template <typename Weight, typename State>
+__global__ void add_gradients_kernel(CentreTableView table, RowList active,
+                                     CentreGradients gradients, float* sums,
+                                     const std::int32_t* slots) {
+  const std::int64_t number = row_of_warp();
+  if (number >= gradients.count) return;
+  const WarpCentre<Weight, State> row(table, active, number);
+  float* const sum = sums + slots[number] * row.dimension;
+  each_pack_across(
+      row, gradients, number,
+      [&](std::int64_t i, const Pack<float>& g, const Pack<float>&, const Pack<float>&) {
+        const bool packs = row.dimension % kPack == 0;
+        Pack<float> total = load_numbers(sum, i, row.dimension, packs);
+#pragma unroll
+        for (int k = 0; k < kPack; ++k) total.x[k] += g.x[k];
+        store_numbers(sum, i, row.dimension, packs, total);
+      });
+}
+
+template <typename Weight, typename State>
+__global__ void settle_kernel(CentreTableView table, RowList active, std::int64_t count,
+                              Rounding rounding) {
+  const std::int64_t number = row_of_warp();
+  if (number >= count) return;
+  const WarpCentre<Weight, State> row(table, active, number);
+  if (!row.missed) return;
+  const std::int64_t d = row.dimension;
+  const RoundingKey key =
+      rounding_key(rounding.seed, rounding.update, table.first_class + row.number);
+  float squares = 0;
+  for (std::int64_t i = threadIdx.x % kWarp * kPack; i < d; i += kWarpPacks) {
+    Pack<float> w, v;
+    row.load(i, w, v);
+    Pack<Weight> new_weight;
+    Pack<State> new_momentum;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      const std::uint32_t bits = rounding_bits(key, static_cast<std::uint32_t>(i + k));
+      new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
+      new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
+      const float kept = to_float(new_weight.x[k]);
+      squares += i + k < d ? kept * kept : 0.f;
+    }
+    store_numbers(row.weight, i, d, row.packs, new_weight);
+    store_numbers(row.momentum, i, d, row.packs, new_momentum);
+  }
+  const float inverse = inverse_norm_of(squares, d, [&](std::int64_t i) {
+    return load_numbers(row.weight, i, d, row.packs);  // what this lane has just stored
+  });
+  if (threadIdx.x % kWarp == 0) table.inverse_norm[row.number] = inverse;
+}
+
+}  // namespace
+
+void CudaCentreRows::settle(const RowList& rows, std::int64_t count, std::int64_t updates) const {
+  const Rounding rounding{.seed = options_.seed, .update = updates};
+  with_centre_types(precision_, [&](auto* weight, auto* state) {
+    launch("settling centres", warp_a_row(count), device_.compute.get(),
+           settle_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_, rows, count,
+           rounding);
+  });
+}
+
+void CudaCentreRows::move(const RowList& active, const CentreGradients& gradients,
+                          const MarginSoftmax::Update& update) const {
+  if (gradients.count == 0) return;
+  const Rounding rounding{.seed = options_.seed, .update = update.number};
+  with_centre_types(precision_, [&](auto* weight, auto* state) {
+    const auto go = [&](const auto& rule) {
+      launch("moving centres", warp_a_row(gradients.count), device_.compute.get(),
+             move_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>,
+                         std::decay_t<decltype(rule)>>,
+             view_, active, gradients, rule, rounding);
+    };
+    if (options_.optimizer == OptimizerKind::kSgd) {
+      go(SgdRule{sgd_options(options_, update)});
+    } else {
+      go(AdamWRule{adamw_options(update.lr, options_.weight_decay, update.number)});
+    }
+  });
+}
+
+void CudaCentreRows::add_gradients(const RowList& active, const CentreGradients& gradients,
+                                   float* sums, const std::int32_t* slots) const {
+  if (gradients.count == 0) return;
+  with_centre_types(precision_, [&](auto* weight, auto* state) {
+    launch("adding centres' gradients", warp_a_row(gradients.count), device_.compute.get(),
+           add_gradients_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_, active,
+           gradients, sums, slots);
+  });
+}
+
+}  // namespace pfc

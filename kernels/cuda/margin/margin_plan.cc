@@ -1,0 +1,96 @@
+#include "kernels/cuda/margin/margin_plan.h"
+
+#include <algorithm>
+
+#include "kernels/math/bfloat16.h"
+#include "kernels/math/margin.h"
+#include "kernels/math/row_statistics.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::int64_t kFloat = sizeof(float);
+constexpr std::int64_t kDouble = sizeof(double);
+constexpr std::int64_t kHalf = sizeof(BFloat16);
+constexpr std::int64_t kPackNumbers = 8;  // 16 bytes of bf16
+constexpr std::int64_t kClassGranule = 128;
+constexpr std::int64_t kMostSlots = 128;
+
+std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+class Area {
+ public:
+  std::int64_t take(std::int64_t bytes) {
+    constexpr std::int64_t kAlignment = 256;  // a GPU's memory transactions, twice over
+    const std::int64_t offset = bytes_;
+    bytes_ += rounded_up(bytes, kAlignment);
+    return offset;
+  }
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+MarginPlan::MarginPlan(const MarginPlanOptions& o)
+    : padded_samples(rounded_up(o.samples, kPackNumbers)),
+      padded_dimension(rounded_up(o.dimension, kPackNumbers)) {
+  const std::int64_t n = padded_samples;
+  const std::int64_t d = padded_dimension;
+  const std::int64_t operand = o.bf16_products ? kHalf : kFloat;
+  const std::int64_t factor_bytes = o.bf16_products ? kHalf : 0;
+  const std::int64_t class_bytes = n * (kFloat + factor_bytes) + d * (operand + kFloat);
+  const std::int64_t fitting = o.l2_bytes * 3 / 4 / class_bytes / kClassGranule * kClassGranule;
+  tile = std::max(fitting, kClassGranule);
+
+  // Four blocks a multiprocessor, over the columns of 128 samples and the slots.
+  constexpr std::int64_t kBlocksEach = 4, kColumns = 128, kClassesOfBlock = 32;
+  const std::int64_t wanted = o.multiprocessors * kBlocksEach / ((n + kColumns - 1) / kColumns);
+  slots = static_cast<int>(
+      std::clamp(std::min(wanted, tile / kClassesOfBlock), std::int64_t{1}, kMostSlots));
+
+  Area area;
+  unit = area.take(n * d * operand);
+  inverse_length = area.take(n * kDouble);
+  angles = area.take(n * static_cast<std::int64_t>(sizeof(Angle)));
+  softmax = area.take(n * static_cast<std::int64_t>(sizeof(RowSoftmax)));
+  loss = area.take(kDouble);
+  max = area.take(n * kFloat);
+  factor = area.take(n * kFloat);
+  d_unit = area.take(n * d * kFloat);
+  target_gradients = area.take(n * d * kFloat);
+  running_max = area.take(slots * n * kFloat);
+  running_sum = area.take(slots * n * kDouble);
+  rows = area.take(tile * d * operand);
+  inverse_norms = area.take(tile * kFloat);
+  products = area.take(tile * n * kFloat);
+  factors = o.bf16_products ? area.take(tile * n * kHalf) : products;
+  gradients = area.take(tile * d * kFloat);
+  bytes = area.bytes();
+}
+
+std::int64_t MarginPlan::padded_classes(std::int64_t classes) {
+  return rounded_up(classes, kClassGranule);
+}
+
+std::int64_t margin_list_bytes(std::int64_t samples, std::int64_t active) {
+  constexpr std::int64_t kIndex = sizeof(std::int32_t), kEach = 16;
+  const std::int64_t bytes = rounded_up(rounded_up(samples, kPackNumbers) * kIndex, kEach) +
+                             2 * rounded_up(samples * kIndex, kEach) +
+                             2 * rounded_up(active * kIndex, kEach);
+  return bytes + bytes / 16;
+}
+
+std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active,
+                                 std::int64_t logits_bytes) {
+  const MarginPlan plan(o);
+  const std::int64_t tiles = (active + plan.tile - 1) / plan.tile;
+  const std::int64_t kept = std::min(tiles + tiles / 16, logits_bytes / plan.kept_tile_bytes());
+  return plan.bytes + margin_list_bytes(o.samples, active) + kept * plan.kept_tile_bytes();
+}
+
+}  // namespace pfc

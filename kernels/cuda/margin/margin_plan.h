@@ -1,0 +1,74 @@
+// How the margin softmax cuts its work on a GPU, and what memory that takes. Pure arithmetic, built
+// everywhere: `pfcctl plan` asks on machines without CUDA.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/margin/margin_softmax.h"
+
+namespace pfc {
+
+struct MarginPlanOptions {
+  std::int64_t samples = 0;    ///< N, of all workers
+  std::int64_t dimension = 0;  ///< D
+  bool bf16_products = false;
+  std::int64_t l2_bytes = 0;  ///< of the GPU's second-level cache
+  int multiprocessors = 1;
+};
+
+/// Where everything lies in one area of device memory beside the table: offsets in bytes. What is
+/// sized by samples or dimension is padded to whole 16-byte packs, so that no matrix product and no
+/// kernel has a tail in either direction; padding holds zeros.
+///
+/// Bytes, with N' and D' the padded sizes, T the bytes of a product's operand (4, or 2 for bf16):
+///   N' D' (T + 8)                       unit embeddings, their gradients, the targets' gradients
+///   N' (80 + 12 slots)                  statistics and angles; slots: parts that classes are
+///   summed in tile (N' (4 + bf16 ? 2 : 0) + D' (T + 4) + 4)   products and gradients of one tile
+/// At N = 1024 and D = 512 on an H100: 50 MB, and 5 MB of them for embeddings.
+struct MarginPlan {
+  explicit MarginPlan(const MarginPlanOptions& o);
+
+  std::int64_t padded_samples = 0;
+  std::int64_t padded_dimension = 0;
+  /// Classes a tile: what a tile's passes touch, one after the other, fits into three quarters of
+  /// the cache. A multiple of 128, the tile of a matrix product on a multiprocessor.
+  std::int64_t tile = 0;
+  /// Parts of a tile that the logits' statistics are kept by, so that enough blocks run at a time.
+  int slots = 0;
+
+  std::int64_t unit = 0;              ///< [N', D'] float or bf16
+  std::int64_t inverse_length = 0;    ///< [N'] double
+  std::int64_t angles = 0;            ///< [N'] Angle
+  std::int64_t softmax = 0;           ///< [N'] RowSoftmax
+  std::int64_t loss = 0;              ///< [1] double
+  std::int64_t max = 0, factor = 0;   ///< [N'] float
+  std::int64_t d_unit = 0;            ///< [N', D'] float
+  std::int64_t target_gradients = 0;  ///< [N', D'] float
+  std::int64_t running_max = 0;       ///< [slots, N'] float
+  std::int64_t running_sum = 0;       ///< [slots, N'] double
+  std::int64_t rows = 0;              ///< [tile, D'] float or bf16
+  std::int64_t inverse_norms = 0;     ///< [tile] float
+  std::int64_t products = 0;          ///< [tile, N'] float
+  std::int64_t factors = 0;           ///< [tile, N'] bf16; float factors take the products' place
+  std::int64_t gradients = 0;         ///< [tile, D'] float
+  std::int64_t bytes = 0;             ///< of the area
+
+  /// Active classes in whole tiles' parts of 128: what is gathered, padded with zeros.
+  [[nodiscard]] static std::int64_t padded_classes(std::int64_t classes);
+  /// Of one tile's products that are kept from forward() to backward().
+  [[nodiscard]] std::int64_t kept_tile_bytes() const {
+    return tile * padded_samples * static_cast<std::int64_t>(sizeof(float));
+  }
+};
+
+/// Of the lists of a step on the GPU, and twice in pinned memory: targets and positives, active
+/// rows and what they have missed. At most: lists that say nothing are not sent. How rows catch up
+/// takes 16 bytes more for every different number of missed updates.
+std::int64_t margin_list_bytes(std::int64_t samples, std::int64_t active);
+
+/// All device memory beside the table for steps of `active` classes; gradient accumulation takes
+/// another list, and its sums are the caller's.
+std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active,
+                                 std::int64_t logits_bytes);
+
+}  // namespace pfc

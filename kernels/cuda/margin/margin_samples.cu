@@ -1,0 +1,218 @@
+#include <limits>
+
+#include "kernels/cuda/margin/margin_samples.h"
+#include "kernels/cuda/margin/warp_centre.h"
+
+namespace pfc {
+namespace {
+
+// Squares in float64: a length of 1e+20 or 1e-20 has none in float32.
+template <typename T>
+__global__ void normalise_kernel(MarginSamples s, T* unit) {
+  const std::int64_t i = row_of_warp();
+  if (i >= s.padded_samples) return;
+  const unsigned lane = threadIdx.x % kWarp;
+  const float* const x = s.embeddings + i * s.dimension;
+  double squares = 0;
+  for (std::int64_t k = lane; i < s.samples && k < s.dimension; k += kWarp) {
+    squares += static_cast<double>(x[k]) * static_cast<double>(x[k]);
+  }
+  squares = warp_sum(squares);
+  const double inverse = squares == 0 ? 0.0 : 1 / sqrt(squares);
+  for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
+    const bool there = i < s.samples && k < s.dimension;
+    unit[i * s.padded_dimension + k] =
+        from_float<T>(there ? static_cast<float>(static_cast<double>(x[k]) * inverse) : 0.f);
+  }
+  if (lane == 0 && i < s.samples) s.inverse_length[i] = inverse;
+}
+
+template <typename Weight, typename State>
+__global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList active) {
+  const std::int64_t i = row_of_warp();
+  if (i >= s.samples || s.targets[i] < 0) return;
+  const unsigned lane = threadIdx.x % kWarp;
+  const WarpCentre<Weight, State> centre(table, active, s.targets[i]);
+  const float* const x = s.embeddings + i * s.dimension;
+  InnerProducts products;
+  for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
+    add_element(products, static_cast<double>(x[k]), static_cast<double>(centre.element(k)));
+  }
+  products = {
+      .aa = warp_sum(products.aa), .bb = warp_sum(products.bb), .ab = warp_sum(products.ab)};
+  Angle angle = angle_without_sine(products);
+  if (angle.inverse_a != 0) {
+    double squares = 0;
+    for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
+      const double part =
+          across_a(angle, static_cast<double>(x[k]), static_cast<double>(centre.element(k)));
+      squares += part * part;
+    }
+    angle.sin = sqrt(warp_sum(squares));
+  }
+  if (lane == 0) s.angles[i] = angle;
+}
+
+// A warp a sample: lanes share the slots.
+__global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Margin margin,
+                                  double scale, RowStatistics* statistics) {
+  const std::int64_t i = row_of_warp();
+  if (i >= s.samples) return;
+  const unsigned lane = threadIdx.x % kWarp;
+  float max = -std::numeric_limits<float>::infinity();
+  for (int slot = static_cast<int>(lane); slot < running.slots; slot += static_cast<int>(kWarp)) {
+    const float other = running.max[slot * s.padded_samples + i];
+    max = other > max ? other : max;
+  }
+  max = warp_max(max);
+  double sum = 0;
+  for (int slot = static_cast<int>(lane); slot < running.slots; slot += static_cast<int>(kWarp)) {
+    const std::int64_t place = slot * s.padded_samples + i;
+    sum += running.sum[place] *
+           exp(static_cast<double>(running.max[place]) - static_cast<double>(max));
+  }
+  sum = warp_sum(sum);
+  if (lane != 0) return;
+  RowStatistics row;
+  if (sum != 0) {
+    row.max = static_cast<double>(max);
+    row.sum = sum;
+  }
+  if (s.targets[i] >= 0) row.target = scale * margin_target(margin, s.angles[i]);
+  statistics[i] = row;
+}
+
+__global__ void combine_kernel(MarginSamples s, const RowStatistics* statistics, int workers) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= s.padded_samples) return;
+  RowStatistics all;
+  if (i < s.samples) {
+    for (int w = 0; w < workers; ++w) merge(all, statistics[w * s.samples + i]);
+    s.softmax[i] = row_softmax(all);
+  }
+  s.max[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
+}
+
+// One block: the order of the sum is fixed.
+__global__ void loss_kernel(MarginSamples s, double* loss) {
+  double sum = 0;
+  for (std::int64_t i = threadIdx.x; i < s.samples; i += kThreads) sum += s.softmax[i].loss;
+  sum = block_sum<kThreads>(sum);
+  if (threadIdx.x == 0) *loss = sum;
+}
+
+struct TargetSlope {
+  Margin margin;
+  MarginGradient gradient;
+};
+
+// Targets in float64 from the vectors themselves, already across them (margin.h): 1 / sin theta may
+// be huge where the part across is tiny.
+template <typename Weight, typename State>
+__global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, RowList active,
+                                       TargetSlope slope, double scale) {
+  const std::int64_t i = row_of_warp();
+  if (i >= s.padded_samples) return;
+  const unsigned lane = threadIdx.x % kWarp;
+  const bool there = i < s.samples;
+  if (lane == 0) {
+    s.factor[i] = there ? static_cast<float>(scale * s.softmax[i].probability) : 0.f;
+  }
+  float* const dx = s.d_unit + i * s.padded_dimension;
+  if (!there || s.targets[i] < 0) {
+    for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) dx[k] = 0.f;
+    return;
+  }
+  const Angle angle = s.angles[i];
+  const double factor =
+      -scale * s.softmax[i].others * margin_slope(slope.margin, slope.gradient, angle);
+  const WarpCentre<Weight, State> centre(table, active, s.targets[i]);
+  float* const dw = s.target_gradients + i * s.padded_dimension;
+  for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
+    float to_x = 0, to_w = 0;
+    if (k < s.dimension) {
+      const auto x = static_cast<double>(s.embeddings[i * s.dimension + k]);
+      const auto w = static_cast<double>(centre.element(k));
+      to_x = static_cast<float>(factor * across_a(angle, x, w));
+      to_w = static_cast<float>(factor * across_b(angle, x, w) * angle.inverse_b);
+    }
+    dx[k] = to_x;
+    dw[k] = to_w;
+  }
+}
+
+__global__ void finish_gradients_kernel(MarginSamples s, float* d_embeddings) {
+  const std::int64_t i = row_of_warp();
+  if (i >= s.samples) return;
+  const unsigned lane = threadIdx.x % kWarp;
+  const double inverse = s.inverse_length[i];
+  const float* const x = s.embeddings + i * s.dimension;
+  const float* const dy = s.d_unit + i * s.padded_dimension;
+  double along = 0;
+  for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
+    along += static_cast<double>(dy[k]) * (static_cast<double>(x[k]) * inverse);
+  }
+  along = warp_sum(along);
+  for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
+    const double across = static_cast<double>(dy[k]) - static_cast<double>(x[k]) * inverse * along;
+    d_embeddings[i * s.dimension + k] = static_cast<float>(across * inverse);
+  }
+}
+
+LaunchShape thread_a_sample(std::int64_t samples) {
+  return {.blocks = dim3(static_cast<unsigned>((samples + kThreads - 1) / kThreads)),
+          .threads = dim3(kThreads)};
+}
+
+}  // namespace
+
+void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, const Tensor& unit) {
+  const auto go = [&](auto* out) {
+    launch("normalising embeddings", warp_a_row(s.padded_samples), device.compute.get(),
+           normalise_kernel<Pointee<decltype(out)>>, s, out);
+  };
+  unit.dtype == DType::kFloat32 ? go(unit.f32()) : go(static_cast<__nv_bfloat16*>(unit.data));
+}
+
+void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
+                 const RowList& active) {
+  with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
+    launch("targets' angles", warp_a_row(s.samples), device.compute.get(),
+           angles_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s, rows.view(),
+           active);
+  });
+}
+
+void finish_statistics(const CudaDevice& device, const MarginSamples& s,
+                       const LogitStatistics& running, const MarginSoftmaxOptions& options,
+                       RowStatistics* statistics) {
+  launch("row statistics", warp_a_row(s.samples), device.compute.get(), statistics_kernel, s,
+         running, options.margin, options.scale, statistics);
+}
+
+void combine_statistics(const CudaDevice& device, const MarginSamples& s,
+                        const RowStatistics* statistics, int workers, double* loss) {
+  launch("combining row statistics", thread_a_sample(s.padded_samples), device.compute.get(),
+         combine_kernel, s, statistics, workers);
+  launch("the loss", {.blocks = dim3(1), .threads = dim3(kThreads)}, device.compute.get(),
+         loss_kernel, s, loss);
+}
+
+void begin_gradients(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
+                     const RowList& active, const MarginSoftmaxOptions& options,
+                     double gradient_scale) {
+  const TargetSlope slope{.margin = options.margin, .gradient = options.margin_gradient};
+  const double scale = gradient_scale * options.scale / static_cast<double>(s.samples);
+  with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
+    launch("targets' gradients", warp_a_row(s.padded_samples), device.compute.get(),
+           begin_gradients_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s,
+           rows.view(), active, slope, scale);
+  });
+}
+
+void finish_gradients(const CudaDevice& device, const MarginSamples& s, float* d_embeddings) {
+  launch("embeddings' gradients", warp_a_row(s.samples), device.compute.get(),
+         finish_gradients_kernel, s, d_embeddings);
+}
+
+}  // namespace pfc

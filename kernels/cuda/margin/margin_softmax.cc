@@ -1,0 +1,362 @@
+#include "kernels/cuda/margin/margin_softmax.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cuda/margin/centre_books.h"
+#include "kernels/cuda/margin/centre_rows.h"
+#include "kernels/cuda/margin/lists.h"
+#include "kernels/cuda/margin/margin_plan.h"
+#include "kernels/cuda/margin/margin_samples.h"
+#include "kernels/cuda/margin/margin_tile.h"
+#include "kernels/cuda/ops/cuda_ops.h"
+#include "kernels/cuda/runtime/growing_buffer.h"
+
+namespace pfc {
+namespace {
+
+/// Active classes [begin, begin + classes).
+struct Tile {
+  std::int64_t number = 0, begin = 0, classes = 0;
+  [[nodiscard]] std::int64_t padded() const { return MarginPlan::padded_classes(classes); }
+};
+
+/// A tile's rows as the products read them.
+struct TileRows {
+  Tensor operand;              // [padded, padded D]
+  const float* inverse_norms;  // [classes]
+};
+
+class CudaMarginSoftmax : public MarginSoftmax {
+ public:
+  CudaMarginSoftmax(CudaOps& ops, const MarginSoftmaxOptions& options, const CentreTable& table)
+      : ops_(ops),
+        device_(ops.device()),
+        options_(options),
+        operand_type_(options.bf16_products ? DType::kBFloat16 : DType::kFloat32),
+        rows_(device_, table, options),
+        books_(table, options),
+        batch_lists_(ops),
+        move_lists_(ops),
+        memory_(ops),
+        kept_(ops) {}
+
+  void compute_inverse_norms() override {
+    rows_.compute_inverse_norms();
+    books_.opened();
+  }
+  void forward(const Batch& batch, const Tensor& statistics) override;
+  double combine(const Tensor& statistics, int workers) override;
+  void backward(double gradient_scale, const Tensor& d_embeddings, const Update& update) override;
+  void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                           const Tensor& gradients, std::span<const std::int64_t> slots) override;
+  void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
+              const Tensor& gradients, const Update& update) override;
+  void settle(std::span<const std::int64_t> classes) override;
+
+ private:
+  void prepare(const Batch& batch);
+  void point_into_memory(const MarginPlan& plan);
+  void send_batch_lists(const Batch& batch);
+  void plan_kept_tiles();
+
+  template <typename F>  // void(const Tile&)
+  void each_tile(const F& f) const;
+  TileRows rows_of(const Tile& tile) const;
+  [[nodiscard]] float* products_of(const Tile& tile) const;
+  void multiply(const Tile& tile, const TileRows& rows, float* products) const;
+  [[nodiscard]] ProductTile describe(const Tile& tile, const TileRows& rows) const;
+  void make_gradients(const Tile& tile, const TileRows& rows) const;
+  template <typename Sink>  // void(const Tile&, const CentreGradients&)
+  void backward_tiles(double gradient_scale, const Tensor& d_embeddings, const Sink& sink);
+
+  template <typename T>
+  [[nodiscard]] T* at(std::int64_t offset) const {
+    return reinterpret_cast<T*>(memory_.data() + offset);
+  }
+
+  CudaOps& ops_;
+  const CudaDevice& device_;
+  const MarginSoftmaxOptions options_;
+  const DType operand_type_;
+  const CudaCentreRows rows_;
+  CentreBooks books_;
+  CudaLists batch_lists_, move_lists_;
+  GrowingBuffer memory_;  // laid out as the plan says
+  GrowingBuffer kept_;    // [kept_tiles_, tile, padded N]: products of the first tiles
+  std::int64_t kept_tiles_ = 0;
+
+  // Of the step.
+  Batch batch_;
+  MarginPlan plan_{{.samples = 1, .dimension = 1}};
+  MarginSamples samples_;
+  RowList active_;
+  CentreGradients positives_;  // its lists
+  LogitStatistics running_;
+  Tensor unit_, d_unit_;
+};
+
+void CudaMarginSoftmax::prepare(const Batch& batch) {
+  const Tensor& x = batch.embeddings;
+  const std::int64_t n = x.shape[0];
+  const std::int64_t d = rows_.dimension();
+  check(x.shape == Shape({n, d}) && n > 0, "margin softmax: embeddings must be [N, D]");
+  batch_ = batch;
+  plan_ = MarginPlan({.samples = n,
+                      .dimension = d,
+                      .bf16_products = options_.bf16_products,
+                      .l2_bytes = device_.properties.l2CacheSize,
+                      .multiprocessors = device_.properties.multiProcessorCount});
+  memory_.reserve(static_cast<std::size_t>(plan_.bytes));
+  samples_ = {.samples = n,
+              .padded_samples = plan_.padded_samples,
+              .dimension = d,
+              .padded_dimension = plan_.padded_dimension,
+              .embeddings = x.f32()};
+  point_into_memory(plan_);
+  send_batch_lists(batch);
+  plan_kept_tiles();
+}
+
+void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
+  samples_.inverse_length = at<double>(plan.inverse_length);
+  samples_.angles = at<Angle>(plan.angles);
+  samples_.softmax = at<RowSoftmax>(plan.softmax);
+  samples_.max = at<float>(plan.max);
+  samples_.factor = at<float>(plan.factor);
+  samples_.d_unit = at<float>(plan.d_unit);
+  samples_.target_gradients = at<float>(plan.target_gradients);
+  running_ = {
+      .max = at<float>(plan.running_max), .sum = at<double>(plan.running_sum), .slots = plan.slots};
+  const Shape shape{plan.padded_samples, plan.padded_dimension};
+  unit_ = Tensor(at<void>(plan.unit), operand_type_, shape);
+  d_unit_ = Tensor(samples_.d_unit, shape);
+}
+
+void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
+  const auto positives = static_cast<std::int64_t>(batch.positives.size());
+  books_.plan(batch.classes);
+  batch_lists_.begin(CudaLists::rounded(plan_.padded_samples * 4) +
+                     2 * CudaLists::rounded(positives * 4) +
+                     books_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
+  const auto targets = batch_lists_.add<std::int32_t>(plan_.padded_samples);
+  const auto classes = batch_lists_.add<std::int32_t>(positives);
+  const auto samples = batch_lists_.add<std::int32_t>(positives);
+  std::fill_n(targets.host, plan_.padded_samples, -1);
+  for (std::size_t k = 0; k < batch.positives.size(); ++k) {
+    const Positive& p = batch.positives[k];
+    targets.host[p.sample] = classes.host[k] = static_cast<std::int32_t>(p.index);
+    samples.host[k] = static_cast<std::int32_t>(p.sample);
+  }
+  active_ = books_.add_lists(batch_lists_, batch.classes);
+  batch_lists_.send();
+  samples_.targets = targets.device;
+  positives_ = {.stride = plan_.padded_dimension,
+                .target_gradients = samples_.target_gradients,
+                .positive_rows = classes.device,
+                .positive_samples = samples.device,
+                .positives = static_cast<std::int32_t>(positives)};
+}
+
+// As many tiles as the budget allows. The sampled part differs from step to step, so memory grows
+// by a little more than is needed now.
+void CudaMarginSoftmax::plan_kept_tiles() {
+  const auto active = static_cast<std::int64_t>(batch_.classes.size());
+  const std::int64_t bytes = plan_.kept_tile_bytes();
+  const std::int64_t tiles = (active + plan_.tile - 1) / plan_.tile;
+  const std::int64_t most = options_.logits_bytes / bytes;
+  kept_tiles_ = std::min(tiles, most);
+  if (static_cast<std::size_t>(kept_tiles_ * bytes) <= kept_.bytes()) return;
+  kept_.reserve(static_cast<std::size_t>(std::min(tiles + tiles / 16, most) * bytes));
+}
+
+template <typename F>
+void CudaMarginSoftmax::each_tile(const F& f) const {
+  const auto active = static_cast<std::int64_t>(batch_.classes.size());
+  std::int64_t number = 0;
+  for (std::int64_t begin = 0; begin < active; begin += plan_.tile, ++number) {
+    f(Tile{.number = number, .begin = begin, .classes = std::min(plan_.tile, active - begin)});
+  }
+}
+
+// From the table itself where they lie there as a whole number of a product's own tiles.
+TileRows CudaMarginSoftmax::rows_of(const Tile& tile) const {
+  const RowList active = active_.from(tile.begin);
+  const Shape shape{tile.padded(), plan_.padded_dimension};
+  const bool in_a_row = active.rows == nullptr && active.missed == nullptr;
+  if (in_a_row && tile.classes == tile.padded()) {
+    if (void* const there = rows_.operand(active.first, operand_type_)) {
+      return {Tensor(there, operand_type_, shape), rows_.view().inverse_norm + active.first};
+    }
+  }
+  const Tensor gathered(at<void>(plan_.rows), operand_type_, shape);
+  float* const inverse_norms = at<float>(plan_.inverse_norms);
+  rows_.gather(active, tile.classes, gathered, inverse_norms);
+  return {gathered, inverse_norms};
+}
+
+float* CudaMarginSoftmax::products_of(const Tile& tile) const {
+  if (tile.number >= kept_tiles_) return at<float>(plan_.products);
+  return reinterpret_cast<float*>(kept_.data() + tile.number * plan_.kept_tile_bytes());
+}
+
+void CudaMarginSoftmax::multiply(const Tile& tile, const TileRows& rows, float* products) const {
+  const std::int64_t n = plan_.padded_samples;
+  ops_.gemm({.m = tile.padded(),
+             .n = n,
+             .k = plan_.padded_dimension,
+             .transpose_b = true,
+             .a = rows.operand,
+             .b = unit_,
+             .c = Tensor(products, {tile.padded(), n})});
+}
+
+ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) const {
+  const double threshold = options_.interclass_filtering_threshold;
+  return {.begin = tile.begin,
+          .classes = tile.classes,
+          .samples = plan_.padded_samples,
+          .products = products_of(tile),
+          .inverse_norms = rows.inverse_norms,
+          .targets = samples_.targets,
+          .scale = static_cast<float>(options_.scale),
+          .threshold = threshold > 0 ? static_cast<float>(threshold)
+                                     : std::numeric_limits<float>::infinity()};
+}
+
+void CudaMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
+  prepare(batch);
+  const auto n = static_cast<std::size_t>(samples_.samples);
+  check(statistics.bytes() == n * sizeof(RowStatistics),
+        "margin softmax: statistics have [N] rows");
+  normalise_embeddings(device_, samples_, unit_);
+  find_angles(device_, samples_, rows_, active_);
+  each_tile([&](const Tile& tile) {
+    const TileRows rows = rows_of(tile);
+    multiply(tile, rows, products_of(tile));
+    fold_tile(device_, describe(tile, rows), running_, tile.number == 0);
+  });
+  if (batch.classes.empty()) running_.slots = 0;
+  finish_statistics(device_, samples_, running_, options_,
+                    static_cast<RowStatistics*>(statistics.data));
+}
+
+double CudaMarginSoftmax::combine(const Tensor& statistics, int workers) {
+  const auto n = static_cast<std::size_t>(samples_.samples);
+  check(statistics.bytes() == static_cast<std::size_t>(workers) * n * sizeof(RowStatistics),
+        "margin softmax: gathered statistics have [workers, N] rows");
+  auto* const loss = at<double>(plan_.loss);
+  combine_statistics(device_, samples_, static_cast<const RowStatistics*>(statistics.data), workers,
+                     loss);
+  ops_.device().fetch(loss, sizeof(double));
+  return *device_.answers.as<double>() / static_cast<double>(n);
+}
+
+// d_unit += factors' rows, gradients = factors unit.
+void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows) const {
+  const std::int64_t n = plan_.padded_samples;
+  const std::int64_t d = plan_.padded_dimension;
+  const Tensor factors(at<void>(plan_.factors), operand_type_, {tile.padded(), n});
+  make_factors(device_, describe(tile, rows), samples_.max, samples_.factor, factors);
+  ops_.gemm({.m = n,
+             .n = d,
+             .k = tile.padded(),
+             .transpose_a = true,
+             .a = factors,
+             .b = rows.operand,
+             .beta = 1.f,
+             .c = d_unit_});
+  ops_.gemm({.m = tile.padded(),
+             .n = d,
+             .k = n,
+             .a = factors,
+             .b = unit_,
+             .c = Tensor(at<float>(plan_.gradients), {tile.padded(), d})});
+}
+
+template <typename Sink>
+void CudaMarginSoftmax::backward_tiles(double gradient_scale, const Tensor& d_embeddings,
+                                       const Sink& sink) {
+  check(d_embeddings.shape == batch_.embeddings.shape, "margin softmax: shape of d_embeddings");
+  begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
+  each_tile([&](const Tile& tile) {
+    const TileRows rows = rows_of(tile);
+    if (tile.number >= kept_tiles_) multiply(tile, rows, products_of(tile));
+    make_gradients(tile, rows);
+    CentreGradients gradients = positives_;
+    gradients.count = tile.classes;
+    gradients.gradients = at<float>(plan_.gradients);
+    gradients.inverse_norms = rows.inverse_norms;
+    gradients.first_row = tile.begin;
+    sink(tile, gradients);
+  });
+  finish_gradients(device_, samples_, d_embeddings.f32());
+}
+
+void CudaMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,
+                                 const Update& update) {
+  backward_tiles(gradient_scale, d_embeddings,
+                 [&](const Tile& tile, const CentreGradients& gradients) {
+                   rows_.move(active_.from(tile.begin), gradients, update);
+                 });
+  books_.moved(batch_.classes, update);
+}
+
+void CudaMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                                            const Tensor& gradients,
+                                            std::span<const std::int64_t> slots) {
+  check(slots.size() == batch_.classes.size(), "margin softmax: one slot an active class");
+  const auto count = static_cast<std::int64_t>(slots.size());
+  move_lists_.begin(CudaLists::rounded(count * 4));
+  const auto places = move_lists_.add<std::int32_t>(count);
+  std::ranges::transform(slots, places.host,
+                         [](std::int64_t slot) { return static_cast<std::int32_t>(slot); });
+  move_lists_.send();
+  backward_tiles(gradient_scale, d_embeddings, [&](const Tile& tile, const CentreGradients& part) {
+    rows_.add_gradients(active_.from(tile.begin), part, gradients.f32(),
+                        places.device + tile.begin);
+  });
+}
+
+void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,
+                               std::span<const std::int64_t> slots, const Tensor& gradients,
+                               const Update& update) {
+  check(slots.size() == classes.size(), "margin softmax: one slot a class");
+  const auto count = static_cast<std::int64_t>(classes.size());
+  books_.plan(classes);
+  move_lists_.begin(CudaLists::rounded(count * 4) + books_.list_bytes(count));
+  const auto places = move_lists_.add<std::int32_t>(count);
+  std::ranges::transform(slots, places.host,
+                         [](std::int64_t slot) { return static_cast<std::int32_t>(slot); });
+  const RowList active = books_.add_lists(move_lists_, classes);
+  move_lists_.send();
+  rows_.move(active,
+             {.count = count,
+              .gradients = gradients.f32(),
+              .stride = rows_.dimension(),
+              .slots = places.device},
+             update);
+  books_.moved(classes, update);
+}
+
+void CudaMarginSoftmax::settle(std::span<const std::int64_t> classes) {
+  const auto count = static_cast<std::int64_t>(classes.size());
+  books_.plan(classes);
+  move_lists_.begin(books_.list_bytes(count));
+  const RowList rows = books_.add_lists(move_lists_, classes);
+  move_lists_.send();
+  if (rows.missed == nullptr) return;
+  rows_.settle(rows, count, books_.settled(classes));
+}
+
+}  // namespace
+
+std::unique_ptr<MarginSoftmax> make_cuda_margin_softmax(Ops& ops,
+                                                        const MarginSoftmaxOptions& options,
+                                                        const CentreTable& table) {
+  auto* const cuda = dynamic_cast<CudaOps*>(&ops);
+  check(cuda != nullptr, "margin softmax: a GPU's Ops expected");
+  return std::make_unique<CudaMarginSoftmax>(*cuda, options, table);
+}
+
+}  // namespace pfc

@@ -1,0 +1,170 @@
+#include <cfloat>
+
+#include "kernels/cuda/margin/margin_tile.h"
+#include "kernels/cuda/primitives/numbers.h"
+#include "kernels/cuda/primitives/reduce.h"
+
+namespace pfc {
+namespace {
+
+constexpr unsigned kWarps = kThreads / kWarp;
+
+/// The cosine, clamped; above the filter's threshold 0. Comparisons that are false for what is not
+/// a number let it through.
+__device__ __forceinline__ float filtered_cosine(const ProductTile& t, float product,
+                                                 float inverse) {
+  float cosine = product * inverse;
+  cosine = cosine > 1.f ? 1.f : cosine;
+  cosine = cosine < -1.f ? -1.f : cosine;
+  return cosine > t.threshold ? 0.f : cosine;
+}
+
+/// The place of a sample's target in the tile; where it is not there, one that no class has.
+__device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, std::int64_t sample) {
+  return t.targets[sample] - static_cast<std::int32_t>(t.begin);
+}
+
+// A lane has four samples, a warp 128; the block's warps and the grid's slots share the classes,
+// four at a time.
+constexpr int kLaneSamples = 4;
+constexpr int kRowsAtOnce = 4;
+constexpr unsigned kColumns = kWarp * kLaneSamples;
+
+/// The largest logit so far of each of a lane's samples, and the sum of exp(logit - largest).
+/// Finite from the start, so that -infinity - max is -infinity and not a NaN.
+struct LaneStatistics {
+  float max[kLaneSamples] = {-FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX};
+  float sum[kLaneSamples] = {0, 0, 0, 0};
+};
+
+__device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row,
+                                          std::int64_t column,
+                                          const std::int32_t (&target)[kLaneSamples],
+                                          LaneStatistics& s) {
+  float logits[kRowsAtOnce][kLaneSamples];
+#pragma unroll
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    const bool there = row + r < t.classes;
+    const float inverse = there ? t.inverse_norms[row + r] : 0.f;
+    float4 products = make_float4(0.f, 0.f, 0.f, 0.f);
+    if (there) {
+      products = *reinterpret_cast<const float4*>(t.products + (row + r) * t.samples + column);
+    }
+    const float each[] = {products.x, products.y, products.z, products.w};
+#pragma unroll
+    for (int k = 0; k < kLaneSamples; ++k) {
+      const bool counts = there && target[k] != row + r;
+      logits[r][k] = counts ? filtered_cosine(t, each[k], inverse) * t.scale : -INFINITY;
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kLaneSamples; ++k) {
+    float max = s.max[k];
+#pragma unroll
+    for (int r = 0; r < kRowsAtOnce; ++r) max = logits[r][k] > max ? logits[r][k] : max;
+    s.sum[k] *= __expf(s.max[k] - max);  // mostly 1
+#pragma unroll
+    for (int r = 0; r < kRowsAtOnce; ++r) s.sum[k] += __expf(logits[r][k] - max);
+    s.max[k] = max;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    fold_kernel(ProductTile t, LogitStatistics running, bool first) {
+  __shared__ float maxima[kWarps][kColumns];
+  __shared__ float sums[kWarps][kColumns];
+  const unsigned warp = threadIdx.x / kWarp;
+  const unsigned place = threadIdx.x % kWarp * kLaneSamples;
+  const std::int64_t column = std::int64_t{blockIdx.x} * kColumns + place;
+  LaneStatistics s;
+  if (column < t.samples) {
+    std::int32_t target[kLaneSamples];
+#pragma unroll
+    for (int k = 0; k < kLaneSamples; ++k) target[k] = place_of_target(t, column + k);
+    const std::int64_t stride = std::int64_t{gridDim.y} * kWarps * kRowsAtOnce;
+    for (std::int64_t row = (std::int64_t{blockIdx.y} * kWarps + warp) * kRowsAtOnce;
+         row < t.classes; row += stride) {
+      fold_rows(t, row, column, target, s);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kLaneSamples; ++k) {
+    maxima[warp][place + k] = s.max[k];
+    sums[warp][place + k] = s.sum[k];
+  }
+  __syncthreads();
+  const std::int64_t sample = std::int64_t{blockIdx.x} * kColumns + threadIdx.x;
+  if (threadIdx.x >= kColumns || sample >= t.samples) return;
+
+  const std::int64_t slot = blockIdx.y * t.samples + sample;
+  const float before = first ? -FLT_MAX : running.max[slot];
+  float max = before;
+  for (unsigned w = 0; w < kWarps; ++w) max = fmaxf(max, maxima[w][threadIdx.x]);
+  double sum = first ? 0 : running.sum[slot] * static_cast<double>(expf(before - max));
+  for (unsigned w = 0; w < kWarps; ++w) {
+    sum += static_cast<double>(sums[w][threadIdx.x] * expf(maxima[w][threadIdx.x] - max));
+  }
+  running.max[slot] = max;
+  running.sum[slot] = sum;
+}
+
+/// A lane has a pack of samples, whose numbers stay in registers; a warp goes through classes.
+template <typename Factor>
+__global__ void __launch_bounds__(kThreads)
+    factors_kernel(ProductTile t, std::int64_t padded_classes, const float* max,
+                   const float* factor, Factor* out) {
+  const std::int64_t column = (std::int64_t{blockIdx.x} * kWarp + threadIdx.x % kWarp) * kPack;
+  if (column >= t.samples) return;
+  const Pack<float> largest = load_pack(max + column);
+  const Pack<float> weight = load_pack(factor + column);
+  std::int32_t target[kPack];
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) target[k] = place_of_target(t, column + k);
+  for (std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / kWarp;
+       row < padded_classes; row += std::int64_t{gridDim.y} * kWarps) {
+    Pack<Factor> factors{};
+    if (row < t.classes) {
+      const float inverse = t.inverse_norms[row];
+      const Pack<float> products = load_pack(t.products + row * t.samples + column);
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        const float logit = filtered_cosine(t, products.x[k], inverse) * t.scale;
+        const float gradient = __expf(logit - largest.x[k]) * weight.x[k] * inverse;
+        // A filtered class counts in the sum, but is constant.
+        const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
+        factors.x[k] = from_float<Factor>(constant ? 0.f : gradient);
+      }
+    }
+    store_pack(out + row * t.samples + column, factors);
+  }
+}
+
+unsigned blocks_for(std::int64_t n, std::int64_t each) {
+  return static_cast<unsigned>((n + each - 1) / each);
+}
+
+}  // namespace
+
+void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitStatistics& running,
+               bool first) {
+  const dim3 blocks(blocks_for(tile.samples, kColumns), static_cast<unsigned>(running.slots));
+  launch("folding logits", {.blocks = blocks, .threads = dim3(kThreads)}, device.compute.get(),
+         fold_kernel, tile, running, first);
+}
+
+void make_factors(const CudaDevice& device, const ProductTile& tile, const float* max,
+                  const float* factor, const Tensor& out) {
+  const std::int64_t classes = out.shape[0];
+  const unsigned columns = blocks_for(tile.samples, std::int64_t{kWarp} * kPack);
+  constexpr unsigned kBlocksEach = 8;
+  const auto most = static_cast<unsigned>(device.properties.multiProcessorCount) * kBlocksEach;
+  const unsigned rows = std::min(blocks_for(classes, kWarps), std::max(most / columns, 1u));
+  const LaunchShape shape{.blocks = dim3(columns, rows), .threads = dim3(kThreads)};
+  const auto go = [&](auto* to) {
+    launch("making factors", shape, device.compute.get(),
+           factors_kernel<std::remove_pointer_t<decltype(to)>>, tile, classes, max, factor, to);
+  };
+  out.dtype == DType::kFloat32 ? go(out.f32()) : go(static_cast<__nv_bfloat16*>(out.data));
+}
+
+}  // namespace pfc

@@ -1,0 +1,107 @@
+// One class centre in the hands of a warp. Device code.
+#pragma once
+
+#include <cfloat>
+
+#include "kernels/cuda/margin/centre_table_view.h"
+#include "kernels/cuda/primitives/row_packs.h"
+
+namespace pfc {
+
+/// Numbers are kept as Weight and State: float or __nv_bfloat16.
+template <typename Weight, typename State>
+struct WarpCentre {
+  std::int64_t number;  ///< in the table
+  std::int64_t dimension;
+  Weight* weight;
+  State* momentum;
+  State* second;
+  bool packs;
+  bool missed;
+  CatchUp catch_up;
+
+  __device__ WarpCentre(const CentreTableView& table, const RowList& active, std::int64_t i)
+      : number(active.rows == nullptr ? active.first + i : std::int64_t{active.rows[i]}),
+        dimension(table.dimension),
+        weight(static_cast<Weight*>(table.weight) + number * dimension),
+        momentum(static_cast<State*>(table.momentum) + number * dimension),
+        second(static_cast<State*>(table.second) +
+               (table.second == nullptr ? 0 : number * dimension)),
+        packs(table.packs),
+        missed(active.missed != nullptr && active.missed[i] != 0) {
+    if (missed) catch_up = active.catch_ups[active.missed[i]];
+  }
+
+  /// Elements [i, i + 8) of centre and momentum, caught up.
+  __device__ void load(std::int64_t i, Pack<float>& w, Pack<float>& v) const {
+    w = load_numbers(weight, i, dimension, packs);
+    v = load_numbers(momentum, i, dimension, packs);
+    if (!missed) return;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      const float before = w.x[k];
+      w.x[k] = catch_up.ww * before + catch_up.wv * v.x[k];
+      v.x[k] = catch_up.vw * before + catch_up.vv * v.x[k];
+    }
+  }
+  /// Of the centre alone: reads the momentum only where it must.
+  __device__ Pack<float> load(std::int64_t i) const {
+    Pack<float> w, v;
+    if (missed) {
+      load(i, w, v);
+      return w;
+    }
+    return load_numbers(weight, i, dimension, packs);
+  }
+  __device__ float element(std::int64_t i) const {
+    const float w = to_float(weight[i]);
+    return missed ? catch_up.ww * w + catch_up.wv * to_float(momentum[i]) : w;
+  }
+};
+
+__device__ __forceinline__ float sum_of_squares(const Pack<float>& p) {
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) sum += p.x[k] * p.x[k];
+  return sum;
+}
+
+/// 1 / length from the squares that this lane has summed up: in float32 where they neither overflow
+/// nor lose digits; else again in float64 from load(i), a pack of the row. 0 for a row of zeros.
+template <typename Load>
+__device__ float inverse_norm_of(float lane_squares, std::int64_t d, const Load& load) {
+  constexpr float kTiny = 1e-30f, kHuge = 1e+30f;
+  const float squares = warp_sum(lane_squares);
+  auto exact = static_cast<double>(squares);
+  if (!(squares > kTiny && squares < kHuge)) {
+    exact = 0;
+    for (std::int64_t i = threadIdx.x % kWarp * kPack; i < d; i += kWarpPacks) {
+      const Pack<float> p = load(i);
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        exact += static_cast<double>(p.x[k]) * static_cast<double>(p.x[k]);
+      }
+    }
+    exact = warp_sum(exact);
+  }
+  if (exact == 0) return 0.f;
+  const double inverse = 1 / sqrt(exact);
+  return static_cast<float>(inverse > FLT_MAX ? FLT_MAX : inverse);
+}
+
+/// Calls f with null pointers of the types that centres and their momentum are kept as.
+template <typename F>
+void with_centre_types(CentrePrecision precision, const F& f) {
+  switch (precision) {
+    case CentrePrecision::kFp32:
+      return f(static_cast<float*>(nullptr), static_cast<float*>(nullptr));
+    case CentrePrecision::kBf16Momentum:
+      return f(static_cast<float*>(nullptr), static_cast<__nv_bfloat16*>(nullptr));
+    default:
+      return f(static_cast<__nv_bfloat16*>(nullptr), static_cast<__nv_bfloat16*>(nullptr));
+  }
+}
+template <typename Pointer>
+using Pointee = std::remove_pointer_t<Pointer>;
+
+}  // namespace pfc

@@ -1,0 +1,130 @@
+#include "kernels/cuda/ops/cuda_ops.h"
+
+#include <cstring>
+
+#include "common/machine/gpus.h"
+#include "kernels/called_work.h"
+#include "kernels/cuda/batch_norm/batch_norm.h"
+#include "kernels/cuda/convolution/depthwise.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/runtime/copy_queue.h"
+#include "kernels/cuda/runtime/graph.h"
+
+namespace pfc {
+
+CudaOps::CudaOps(const CudaOptions& options)
+    : device_(options),
+      cublas_(device_.name(), device_.tf32),
+      cudnn_(device_.name(), device_.compute.get()),
+      algorithms_(options.cache, device_.properties.name, Cudnn::version()) {
+  device_.scratch.reserve(CublasLt::kWorkspaceBytes);  // not in the first step that multiplies
+}
+
+std::string CudaOps::description() const {
+  const cudaDeviceProp& p = device_.properties;
+  return "CUDA (GPU " + std::to_string(device_.index) + ": " + p.name + ", sm_" +
+         std::to_string(p.major) + std::to_string(p.minor) + ", " +
+         std::to_string(p.totalGlobalMem >> 30) + " GiB, " + name_of(device_.activations) + ")";
+}
+
+std::unique_ptr<Buffer> CudaOps::allocate(std::size_t bytes) {
+  std::unique_ptr<Buffer> buffer = arena_ ? arena_->allocate(bytes) : nullptr;
+  if (buffer == nullptr) buffer = std::make_unique<CudaBuffer>(bytes);  // more than was planned
+  if (bytes > 0) {
+    cuda_check(cudaMemsetAsync(buffer->data(), 0, bytes, device_.compute.get()), "zeroing memory");
+  }
+  return buffer;
+}
+
+Ops::DeviceMemory CudaOps::memory() const {
+  DeviceMemory memory;
+  cuda_check(cudaMemGetInfo(&memory.free, &memory.total), "cudaMemGetInfo");
+  return memory;
+}
+
+void CudaOps::copy_to_device(const Tensor& device, const void* host) {
+  cuda_check(cudaMemcpyAsync(device.data, host, device.bytes(), cudaMemcpyHostToDevice,
+                             device_.compute.get()),
+             "a copy to the GPU");
+  device_.compute.synchronize();  // pageable memory may be read later than the call returns
+}
+
+void CudaOps::copy_to_host(void* host, const Tensor& device) {
+  cuda_check(cudaMemcpyAsync(host, device.data, device.bytes(), cudaMemcpyDeviceToHost,
+                             device_.compute.get()),
+             "a copy to the host");
+  device_.compute.synchronize();
+}
+
+void CudaOps::copy(const Tensor& from, const Tensor& to) {
+  check(from.dtype == to.dtype && from.elements() == to.elements(), "copy: different tensors");
+  cuda_check(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDeviceToDevice,
+                             device_.compute.get()),
+             "a copy on the GPU");
+}
+
+void CudaOps::wait_for(const Event& event) {
+  dynamic_cast<const CudaEvent&>(event).make_wait(device_.compute.get());
+}
+
+std::unique_ptr<CopyQueue> CudaOps::copy_queue() {
+  return std::make_unique<CudaCopyQueue>(device_);
+}
+
+std::unique_ptr<RepeatedWork> CudaOps::repeat(std::function<void()> enqueue) {
+  if (device_.graphs) return std::make_unique<CudaGraphWork>(device_, std::move(enqueue));
+  return std::make_unique<CalledWork>(std::move(enqueue));
+}
+
+std::unique_ptr<Event> CudaOps::record() {
+  auto event = std::make_unique<CudaEvent>();
+  event->record(device_.compute.get());
+  return event;
+}
+
+std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& shape) {
+  if (depthwise_supports(shape)) return make_depthwise_conv2d(device_, shape);
+  return make_conv2d({device_, cudnn_, algorithms_}, shape);
+}
+
+std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& shape) {
+  return make_batch_norm(device_, shape);
+}
+
+std::vector<DeviceInfo> cuda_devices() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    return {{.kind = "CUDA", .available = false, .detail = cudaGetErrorString(error)}};
+  }
+  std::vector<DeviceInfo> devices;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp p{};
+    cuda_check(cudaGetDeviceProperties(&p, i), "cudaGetDeviceProperties");
+    devices.push_back({.kind = "CUDA",
+                       .available = true,
+                       .detail = "GPU " + std::to_string(i) + ": " + p.name + ", " +
+                                 std::to_string(p.totalGlobalMem >> 30) + " GiB"});
+  }
+  return devices;
+}
+
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    // The driver tells causes apart that the runtime does not.
+    const std::string problem = find_gpus().problem;
+    throw InputError("device: found \"cuda\", but " +
+                     (problem.empty() ? cudaGetErrorString(error) : problem) +
+                     "; or take \"cpu\" or \"auto\"");
+  }
+  if (options.index >= count) {
+    throw InputError("device: this is worker " + std::to_string(options.index) +
+                     " of its host, which has " + std::to_string(count) +
+                     (count == 1 ? " GPU" : " GPUs") + "; start at most one worker a GPU");
+  }
+  return std::make_unique<CudaOps>(options);
+}
+
+}  // namespace pfc

@@ -1,0 +1,74 @@
+// ops.h on a GPU: every call enqueues on the compute stream and returns. One .cu file a kernel
+// family. Activations are float32, bfloat16 or float16 in memory; arithmetic is in float32, sums
+// over many numbers in float64 or by pairs.
+#pragma once
+
+#include "kernels/cuda/convolution/conv2d.h"
+#include "kernels/cuda/libraries/cublas_lt.h"
+#include "kernels/cuda/runtime/arena.h"
+#include "kernels/cuda/runtime/device.h"
+#include "kernels/ops.h"
+
+namespace pfc {
+
+class CudaOps : public Ops {
+ public:
+  explicit CudaOps(const CudaOptions& options);
+
+  [[nodiscard]] CudaDevice& device() { return device_; }
+
+  // cuda_ops.cc
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] bool on_host() const override { return false; }
+  [[nodiscard]] DType activation_type() const override { return device_.activations; }
+  std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
+  void reserve(std::size_t bytes) override { arena_ = std::make_shared<CudaArena>(bytes); }
+  [[nodiscard]] DeviceMemory memory() const override;
+  void copy_to_device(const Tensor& device, const void* host) override;
+  void copy_to_host(void* host, const Tensor& device) override;
+  void copy(const Tensor& from, const Tensor& to) override;
+  std::unique_ptr<Event> record() override;
+  void wait_for(const Event& event) override;
+  std::unique_ptr<CopyQueue> copy_queue() override;
+  std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) override;
+  void synchronize() override { device_.compute.synchronize(); }
+  std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
+  std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
+  [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
+
+  // elementwise.cu
+  void fill(const Tensor& t, float value) override;
+  void convert(const Tensor& from, const Tensor& to) override;
+  void normalise_images(const Tensor& images, const Tensor& y) override;
+  void add(const Tensor& a, const Tensor& b, const Tensor& y) override;
+  void scale(const Tensor& x, float factor, const Tensor& y) override;
+  void add_bias(const Tensor& y, const Tensor& bias) override;
+  void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
+  void update_running_statistics(const RunningStatistics& r) override;
+
+  // gemm.cc, dropout.cu
+  void gemm(const Gemm& g) override;
+  void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) override;
+
+  // normalise.cu
+  void normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) override;
+  void normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
+                               const Tensor& dx) override;
+
+  // optimizer.cu
+  double sum_of_squares(const Tensor& x) override;
+  bool all_finite(const Tensor& x) override;
+  void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient, const Tensor& weight,
+           const Tensor& velocity) override;
+  void adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+             const Tensor& weight, const Tensor& m, const Tensor& v) override;
+
+ private:
+  CudaDevice device_;
+  std::shared_ptr<CudaArena> arena_;  // null: buffers are allocated one by one; shared with them
+  CublasLt cublas_;
+  Cudnn cudnn_;
+  AlgorithmCache algorithms_;
+};
+
+}  // namespace pfc

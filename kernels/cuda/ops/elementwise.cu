@@ -1,0 +1,134 @@
+// One pass over memory each: bound by bytes.
+
+#include "kernels/cuda/ops/cuda_ops.h"
+#include "kernels/cuda/primitives/map.h"
+#include "kernels/cuda/primitives/reduce.h"
+
+namespace pfc {
+namespace {
+
+struct Constant {
+  float value;
+  __device__ float operator()() const { return value; }
+};
+struct Times {
+  float factor;
+  __device__ float operator()(float x) const { return factor * x; }
+};
+struct Pixel {
+  __device__ float operator()(float x) const { return x / 127.5f - 1.f; }
+};
+
+__global__ void add_bias_kernel(std::int64_t elements, std::int64_t n, float* y,
+                                const float* bias) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
+       i += stride) {
+    y[i] += bias[i % n];
+  }
+}
+
+// A warp's lanes lie side by side over 32 columns, the block's 8 warps share the rows.
+constexpr unsigned kRowsAtOnce = 8;
+
+__global__ void column_sums_kernel(std::int64_t rows, std::int64_t n, const float* x, float* sums,
+                                   bool accumulate) {
+  __shared__ double parts[kRowsAtOnce][kWarp];
+  const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
+  double sum = 0;
+  if (column < n) {
+    for (std::int64_t row = threadIdx.y; row < rows; row += kRowsAtOnce) {
+      sum += static_cast<double>(x[row * n + column]);
+    }
+  }
+  parts[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= n) return;
+  double total = accumulate ? static_cast<double>(sums[column]) : 0.0;
+  for (unsigned i = 0; i < kRowsAtOnce; ++i) total += parts[i][threadIdx.x];
+  sums[column] = static_cast<float>(total);
+}
+
+__global__ void running_statistics_kernel(std::int64_t n, float momentum, float unbias,
+                                          const float* mean, const float* variance,
+                                          float* running_mean, float* running_variance) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (c >= n) return;
+  running_mean[c] = (1.f - momentum) * running_mean[c] + momentum * mean[c];
+  running_variance[c] = (1.f - momentum) * running_variance[c] + momentum * (variance[c] * unbias);
+}
+
+}  // namespace
+
+void CudaOps::fill(const Tensor& t, float value) {
+  map("fill", device_, t.elements(), Constant{value}, t.f32());
+}
+
+void CudaOps::convert(const Tensor& from, const Tensor& to) {
+  check(from.elements() == to.elements(), "convert: tensors of different sizes");
+  with_element_type(from.dtype, [&](auto* from_type) {
+    with_element_type(to.dtype, [&](auto* to_type) {
+      map("convert", device_, from.elements(), Same{}, static_cast<decltype(to_type)>(to.data),
+          static_cast<const std::remove_pointer_t<decltype(from_type)>*>(from.data));
+    });
+  });
+}
+
+void CudaOps::normalise_images(const Tensor& images, const Tensor& y) {
+  check(images.dtype == DType::kUInt8, "normalise_images: images are uint8");
+  check(images.elements() == y.elements(), "normalise_images: shape of y");
+  with_element_type(y.dtype, [&](auto* type) {
+    map("normalise_images", device_, y.elements(), Pixel{}, static_cast<decltype(type)>(y.data),
+        static_cast<const std::uint8_t*>(images.data));
+  });
+}
+
+void CudaOps::add(const Tensor& a, const Tensor& b, const Tensor& y) {
+  check(a.elements() == b.elements() && a.elements() == y.elements(), "add: shapes");
+  check(a.dtype == b.dtype && a.dtype == y.dtype, "add: types");
+  with_element_type(y.dtype, [&](auto* type) {
+    using Pointer = decltype(type);
+    using Element = std::remove_pointer_t<Pointer>;
+    map("add", device_, y.elements(), Sum{}, static_cast<Pointer>(y.data),
+        static_cast<const Element*>(a.data), static_cast<const Element*>(b.data));
+  });
+}
+
+void CudaOps::scale(const Tensor& x, float factor, const Tensor& y) {
+  check(x.elements() == y.elements(), "scale: shapes");
+  map("scale", device_, y.elements(), Times{factor}, y.f32(), static_cast<const float*>(x.f32()));
+}
+
+void CudaOps::add_bias(const Tensor& y, const Tensor& bias) {
+  const std::int64_t n = bias.elements();
+  check(n > 0 && y.elements() % n == 0, "add_bias: y is not [rows, size of bias]");
+  launch("add_bias", device_.grid_for(y.elements()), device_.compute.get(), add_bias_kernel,
+         y.elements(), n, y.f32(), bias.f32());
+}
+
+void CudaOps::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
+  const std::int64_t n = sums.elements();
+  check(n > 0 && x.elements() % n == 0, "column_sums: x is not [rows, size of sums]");
+  const auto blocks = static_cast<unsigned>((n + kWarp - 1) / kWarp);
+  launch("column_sums", {.blocks = dim3(blocks), .threads = dim3(kWarp, kRowsAtOnce)},
+         device_.compute.get(), column_sums_kernel, x.elements() / n, n, x.f32(), sums.f32(),
+         accumulate);
+}
+
+void CudaOps::update_running_statistics(const RunningStatistics& r) {
+  check(r.total_rows > 0, "update_running_statistics: total_rows must be positive");
+  const std::int64_t n = r.mean.elements();
+  check(r.variance.elements() == n && r.running_mean.elements() == n &&
+            r.running_variance.elements() == n,
+        "update_running_statistics: shapes");
+  // As on the CPU: one row has no unbiased variance, and keeps the biased one.
+  const float unbias = r.total_rows > 1 ? static_cast<float>(static_cast<double>(r.total_rows) /
+                                                             static_cast<double>(r.total_rows - 1))
+                                        : 1.f;
+  const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
+  launch("update_running_statistics", {.blocks = dim3(blocks), .threads = dim3(kThreads)},
+         device_.compute.get(), running_statistics_kernel, n, r.momentum, unbias, r.mean.f32(),
+         r.variance.f32(), r.running_mean.f32(), r.running_variance.f32());
+}
+
+}  // namespace pfc

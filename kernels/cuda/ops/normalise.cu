@@ -1,0 +1,79 @@
+// A warp a row: rows are a few hundred numbers.
+
+#include "kernels/cuda/ops/cuda_ops.h"
+#include "kernels/cuda/primitives/reduce.h"
+
+namespace pfc {
+namespace {
+
+constexpr unsigned kRowsOfBlock = kThreads / kWarp;
+
+__device__ std::int64_t row_of_warp() {
+  return std::int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.x / kWarp;
+}
+
+// Squares in float64: a length of 1e+20 or 1e-20 has none in float32.
+__global__ void normalise_rows_kernel(std::int64_t rows, std::int64_t d, const float* x, float* y,
+                                      float* inverse_norm) {
+  const std::int64_t row = row_of_warp();
+  if (row >= rows) return;
+  const unsigned lane = threadIdx.x % kWarp;
+  double squares = 0;
+  for (std::int64_t i = lane; i < d; i += kWarp) {
+    const auto value = static_cast<double>(x[row * d + i]);
+    squares += value * value;
+  }
+  squares = warp_sum(squares);
+  const double inverse = squares == 0 ? 0.0 : 1 / sqrt(squares);
+  for (std::int64_t i = lane; i < d; i += kWarp) {
+    y[row * d + i] = static_cast<float>(static_cast<double>(x[row * d + i]) * inverse);
+  }
+  if (lane == 0) inverse_norm[row] = static_cast<float>(inverse);
+}
+
+__global__ void normalise_rows_backward_kernel(std::int64_t rows, std::int64_t d, const float* dy,
+                                               const float* y, const float* inverse_norm,
+                                               float* dx) {
+  const std::int64_t row = row_of_warp();
+  if (row >= rows) return;
+  const unsigned lane = threadIdx.x % kWarp;
+  double along = 0;
+  for (std::int64_t i = lane; i < d; i += kWarp) {
+    along += static_cast<double>(dy[row * d + i]) * static_cast<double>(y[row * d + i]);
+  }
+  along = warp_sum(along);
+  const auto inverse = static_cast<double>(inverse_norm[row]);
+  for (std::int64_t i = lane; i < d; i += kWarp) {
+    const double across =
+        static_cast<double>(dy[row * d + i]) - static_cast<double>(y[row * d + i]) * along;
+    dx[row * d + i] = static_cast<float>(across * inverse);
+  }
+}
+
+LaunchShape warp_a_row(std::int64_t rows) {
+  return {.blocks = dim3(static_cast<unsigned>((rows + kRowsOfBlock - 1) / kRowsOfBlock)),
+          .threads = dim3(kThreads)};
+}
+
+}  // namespace
+
+void CudaOps::normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) {
+  const std::int64_t rows = inverse_norm.elements();
+  check(rows > 0 && x.elements() % rows == 0 && y.elements() == x.elements(),
+        "normalise_rows: shapes");
+  launch("normalise_rows", warp_a_row(rows), device_.compute.get(), normalise_rows_kernel, rows,
+         x.elements() / rows, x.f32(), y.f32(), inverse_norm.f32());
+}
+
+void CudaOps::normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
+                                      const Tensor& dx) {
+  const std::int64_t rows = inverse_norm.elements();
+  check(rows > 0 && dy.elements() % rows == 0 && y.elements() == dy.elements() &&
+            dx.elements() == dy.elements(),
+        "normalise_rows_backward: shapes");
+  launch("normalise_rows_backward", warp_a_row(rows), device_.compute.get(),
+         normalise_rows_backward_kernel, rows, dy.elements() / rows, dy.f32(), y.f32(),
+         inverse_norm.f32(), dx.f32());
+}
+
+}  // namespace pfc

@@ -1,0 +1,115 @@
+// The flat arena in one pass, and what is asked of it before.
+
+#include "kernels/cuda/ops/cuda_ops.h"
+#include "kernels/cuda/primitives/numbers.h"
+#include "kernels/cuda/primitives/reduce.h"
+#include "kernels/cuda/primitives/update_rules.h"
+
+namespace pfc {
+namespace {
+
+constexpr unsigned kBlocks = 512;  // of a sum's first stage; the second is one block
+
+// Each block's part of the sum, then the sum of the parts: both in a fixed order.
+__global__ void squares_kernel(std::int64_t n, const float* x, double* parts) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  double sum = 0;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
+    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+  sum = block_sum<kThreads>(sum);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+__global__ void sum_kernel(unsigned n, const double* parts, double* total) {
+  double sum = 0;
+  for (unsigned i = threadIdx.x; i < n; i += kThreads) sum += parts[i];
+  sum = block_sum<kThreads>(sum);
+  if (threadIdx.x == 0) *total = sum;
+}
+
+__global__ void not_finite_kernel(std::int64_t n, const float* x, int* found) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  bool bad = false;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
+    bad |= !isfinite(x[i]);
+  }
+  if (bad) atomicOr(found, 1);
+}
+
+/// Four elements a thread where all lie aligned, as the arena's do. Update: void(float g, float& w,
+/// float& a, float& b); b is not there for an optimizer with one state (null).
+template <typename Update>
+__global__ void update_kernel(Update update, std::int64_t n, bool packs, float scale,
+                              const float* gradient, float* weight, float* a, float* b) {
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t packed = packs ? n / 4 : 0;
+  for (std::int64_t i = first; i < packed; i += stride) {
+    const float4 g = reinterpret_cast<const float4*>(gradient)[i];
+    float4 w = reinterpret_cast<float4*>(weight)[i];
+    float4 s = reinterpret_cast<float4*>(a)[i];
+    float4 t = b != nullptr ? reinterpret_cast<float4*>(b)[i] : make_float4(0.f, 0.f, 0.f, 0.f);
+    update(scale * g.x, w.x, s.x, t.x);
+    update(scale * g.y, w.y, s.y, t.y);
+    update(scale * g.z, w.z, s.z, t.z);
+    update(scale * g.w, w.w, s.w, t.w);
+    reinterpret_cast<float4*>(weight)[i] = w;
+    reinterpret_cast<float4*>(a)[i] = s;
+    if (b != nullptr) reinterpret_cast<float4*>(b)[i] = t;
+  }
+  for (std::int64_t i = packed * 4 + first; i < n; i += stride) {
+    float second = b != nullptr ? b[i] : 0.f;
+    update(scale * gradient[i], weight[i], a[i], second);
+    if (b != nullptr) b[i] = second;
+  }
+}
+
+template <typename Update>
+void update(const char* name, const CudaDevice& device, Update formula, float scale,
+            const Tensor& gradient, const Tensor& weight, const Tensor& a, const Tensor& b) {
+  const std::int64_t n = weight.elements();
+  check(gradient.elements() == n && a.elements() == n && (!b || b.elements() == n),
+        "optimizer: tensors of different sizes");
+  float* const second = b ? b.f32() : nullptr;
+  const bool packs =
+      aligned(gradient.data) && aligned(weight.data) && aligned(a.data) && aligned(second);
+  launch(name, device.grid_for(packs ? n / 4 + 1 : n), device.compute.get(), update_kernel<Update>,
+         formula, n, packs, scale, gradient.f32(), weight.f32(), a.f32(), second);
+}
+
+}  // namespace
+
+double CudaOps::sum_of_squares(const Tensor& x) {
+  device_.scratch.reserve((kBlocks + 1) * sizeof(double));
+  auto* const parts = reinterpret_cast<double*>(device_.scratch.data());
+  double* const total = parts + kBlocks;
+  launch("sum_of_squares", {.blocks = dim3(kBlocks), .threads = dim3(kThreads)},
+         device_.compute.get(), squares_kernel, x.elements(), x.f32(), parts);
+  launch("sum_of_squares", {.blocks = dim3(1), .threads = dim3(kThreads)}, device_.compute.get(),
+         sum_kernel, kBlocks, parts, total);
+  device_.fetch(total, sizeof(double));
+  return *device_.answers.as<double>();
+}
+
+bool CudaOps::all_finite(const Tensor& x) {
+  device_.scratch.reserve(sizeof(int));
+  auto* const found = reinterpret_cast<int*>(device_.scratch.data());
+  cuda_check(cudaMemsetAsync(found, 0, sizeof(int), device_.compute.get()), "zeroing memory");
+  launch("all_finite", device_.grid_for(x.elements()), device_.compute.get(), not_finite_kernel,
+         x.elements(), x.f32(), found);
+  device_.fetch(found, sizeof(int));
+  return *device_.answers.as<int>() == 0;
+}
+
+void CudaOps::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+                  const Tensor& weight, const Tensor& velocity) {
+  update("sgd", device_, SgdRule{o}, gradient_scale, gradient, weight, velocity, {});
+}
+
+void CudaOps::adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                    const Tensor& weight, const Tensor& m, const Tensor& v) {
+  update("adamw", device_, AdamWRule{o}, gradient_scale, gradient, weight, m, v);
+}
+
+}  // namespace pfc

@@ -1,0 +1,70 @@
+#include "kernels/cuda/runtime/arena.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kAlignment = 512;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+class CudaArena::Piece : public Buffer {
+ public:
+  Piece(std::shared_ptr<CudaArena> arena, std::size_t offset, std::size_t bytes)
+      : arena_(std::move(arena)), offset_(offset), bytes_(bytes) {}
+  Piece(const Piece&) = delete;
+  ~Piece() override { arena_->release(offset_, aligned(bytes_)); }
+  [[nodiscard]] std::byte* data() override { return arena_->memory_.data() + offset_; }
+  [[nodiscard]] std::size_t bytes() const override { return bytes_; }
+
+ private:
+  const std::shared_ptr<CudaArena> arena_;  // shared: buffers may outlive the Ops
+  const std::size_t offset_, bytes_;
+};
+
+CudaArena::CudaArena(std::size_t bytes) : memory_(aligned(bytes)), free_{{0, aligned(bytes)}} {}
+
+std::unique_ptr<Buffer> CudaArena::allocate(std::size_t bytes) {
+  const std::size_t wanted = aligned(bytes);
+  const auto found =
+      std::ranges::find_if(free_, [&](const auto& stretch) { return stretch.second >= wanted; });
+  if (found == free_.end()) return nullptr;
+  const auto [offset, size] = *found;
+  auto piece = std::make_unique<Piece>(shared_from_this(), offset, bytes);
+  free_.erase(found);
+  if (size > wanted) free_[offset + wanted] = size - wanted;
+  return piece;
+}
+
+// The compute stream may still work on it; whoever gets it next comes later in that stream.
+void CudaArena::release(std::size_t offset, std::size_t bytes) {
+  if (bytes == 0) return;
+  auto next = free_.lower_bound(offset);
+  if (next != free_.end() && next->first == offset + bytes) {
+    bytes += next->second;
+    next = free_.erase(next);
+  }
+  if (next != free_.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second == offset) {
+      previous->second += bytes;
+      return;
+    }
+  }
+  free_[offset] = bytes;
+}
+
+std::size_t CudaArena::free_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& [offset, bytes] : free_) sum += bytes;
+  return sum;
+}
+
+}  // namespace pfc

@@ -1,0 +1,41 @@
+#include "kernels/cuda/runtime/memory.h"
+
+#include <string>
+
+#include "common/byte_size.h"
+#include "kernels/cuda/runtime/cuda_call.h"
+
+namespace pfc {
+
+CudaBuffer::CudaBuffer(std::size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());  // it would be found again by the next launch
+    std::size_t free = 0, total = 0;
+    cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    throw DeviceError("CUDA: " + byte_size_text(bytes) + " of GPU memory asked for, " +
+                      byte_size_text(free) + " of " + byte_size_text(total) +
+                      " free; see `pfcctl plan` for what a job needs");
+  }
+  cuda_check(error, "cudaMalloc");
+  data_ = static_cast<std::byte*>(memory);
+}
+
+// Waits for the GPU, so that no kernel still uses it.
+CudaBuffer::~CudaBuffer() { static_cast<void>(cudaFree(data_)); }
+
+PinnedMemory::PinnedMemory(std::size_t bytes) : bytes_(bytes) {
+  cuda_check(cudaMallocHost(&data_, bytes), "cudaMallocHost");
+}
+
+PinnedMemory::~PinnedMemory() { static_cast<void>(cudaFreeHost(data_)); }
+
+void CudaScratch::reserve(std::size_t bytes) {
+  if (bytes <= this->bytes()) return;
+  buffer_.reset();  // first: both at once might not fit
+  buffer_ = std::make_unique<CudaBuffer>(bytes);
+}
+
+}  // namespace pfc

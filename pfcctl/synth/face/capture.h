@@ -1,0 +1,78 @@
+// How one photograph of a person comes out: pose, expression, light, what is worn or in the way,
+// and the camera. Everything here differs from image to image; nothing of it says who it is.
+#pragma once
+
+#include <cstdint>
+
+#include "pfcctl/synth/face/identity.h"
+#include "pfcctl/synth/geometry.h"
+
+namespace pfc::synth {
+
+struct Pose {
+  float yaw, pitch, roll;  ///< radians; yaw > 0: turned to the viewer's right
+  float distance;          ///< of the camera, millimetres: perspective
+  Vec2 shift;              ///< of the aligned crop, pixels: what a detector's jitter leaves
+  float scale, turn;       ///< likewise, relative and radians
+};
+
+struct Expression {
+  float smile;       ///< -0.5 .. 1
+  float mouth_open;  ///< millimetres
+  float eyes_open;   ///< 0 shut .. 1 as drawn
+  float brow_raise;  ///< millimetres
+  Vec2 gaze;         ///< of the irises, millimetres
+};
+
+struct Light {
+  Vec3 direction;    ///< towards the main light
+  Colour key, fill;  ///< main light, and light from everywhere
+  Vec3 fill_direction;
+  float shadow;  ///< strength of cast shadows, 0 .. 1
+};
+
+enum class HandShape : std::uint8_t { kNone, kHand, kObject };
+
+struct Wear {
+  bool glasses = false, sunglasses = false, mask = false, hat = false;
+  Colour frame, lens, mask_colour, hat_colour, clothes;
+  float hat_line = 0;  ///< y of the hat's edge
+  HandShape cover = HandShape::kNone;
+  Vec2 cover_at, cover_size;  ///< parts of the image
+  float cover_turn = 0;
+  Colour cover_colour;
+};
+
+struct Backdrop {
+  Colour top, bottom;
+  float pattern;  ///< strength of shapes behind the person
+  std::uint32_t seed;
+};
+
+struct Camera {
+  float exposure, contrast, saturation;
+  Colour balance;
+  float blur;                 ///< sigma, pixels
+  float motion, motion_turn;  ///< length in pixels, direction
+  float coarseness;           ///< 1, or how many pixels became one
+  float noise;                ///< of 1
+  float vignette;
+  bool grey;
+  int jpeg_quality;
+  std::uint32_t noise_seed;
+};
+
+struct Capture {
+  Pose pose;
+  Expression expression;
+  Light light;
+  Wear wear;
+  Backdrop backdrop;
+  Camera camera;
+  float hair_shift, hair_mess;  ///< the fringe's fall of the day
+};
+
+/// Image i of identity k.
+Capture draw_capture(std::uint64_t seed, std::uint32_t k, std::uint32_t i, const Identity& who);
+
+}  // namespace pfc::synth

@@ -1,0 +1,166 @@
+#include "common/config/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "common/config/config_keys.h"
+#include "common/error.h"
+#include "tests/support/error_message.h"
+
+namespace pfc {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+JobConfig parse(const char* text) { return parse_job(json::parse(text), "job.json"); }
+
+std::string refusal(const char* text) {
+  return testing::message_of<InputError>([&] { parse(text); });
+}
+
+TEST(ParseJob, FillsWhatIsNotGivenWithDefaults) {
+  const JobConfig job = parse("{}");
+  EXPECT_EQ(job.network, "r50");
+  EXPECT_EQ(job.embedding_size, 512);
+  EXPECT_EQ(job.sample_rate, 1.0);
+  EXPECT_EQ(job.margin.m2, 0.5);
+  EXPECT_EQ(job.seed, 2048u);
+}
+
+TEST(ParseJob, TakesAWholeJob) {
+  const JobConfig job = parse(R"({"network": "mbf", "embedding_size": 128,
+      "margin_list": [1, 0, 0.4], "margin_gradient": "straight_through", "sample_rate": 0.1,
+      "precision": "bf16", "optimizer": "adamw", "lr": 1e-3, "num_epoch": 2.5, "rec": "/data/x",
+      "val_targets": ["lfw", "a/b.bin"], "resume": true, "device": "cpu",
+      "seed": 18446744073709551615, "lr_schedule": {"name": "multistep", "epochs": [10, 16]}})");
+  EXPECT_EQ(job.network, "mbf");
+  EXPECT_EQ(job.margin.m1, 1.0);
+  EXPECT_EQ(job.margin.m3, 0.4);
+  EXPECT_EQ(job.margin_gradient, MarginGradient::kStraightThrough);
+  EXPECT_EQ(job.precision, Precision::kBf16);
+  EXPECT_EQ(job.optimizer, OptimizerKind::kAdamW);
+  EXPECT_EQ(job.num_epoch, 2.5);
+  EXPECT_EQ(job.rec, "/data/x");
+  EXPECT_THAT(job.val_targets, ::testing::ElementsAre("lfw", "a/b.bin"));
+  EXPECT_TRUE(job.resume);
+  EXPECT_EQ(job.device, DeviceChoice::kCpu);
+  EXPECT_EQ(job.seed, ~std::uint64_t{0});
+  EXPECT_EQ(job.lr_schedule.kind, ScheduleKind::kMultistep);
+  EXPECT_THAT(job.lr_schedule.epochs, ::testing::ElementsAre(10, 16));
+  EXPECT_EQ(job.lr_schedule.gamma, 0.1);
+}
+
+TEST(ParseJob, TakesTheScheduleAsANameOrAnObject) {
+  EXPECT_EQ(parse(R"({"lr_schedule": "polynomial"})").lr_schedule.power, 1.0);
+  EXPECT_EQ(parse(R"({"lr_schedule": {"name": "polynomial", "power": 2}})").lr_schedule.power, 2.0);
+  EXPECT_THAT(refusal(R"({"lr_schedule": "multistep"})"), HasSubstr(R"("epochs": [10, 18])"));
+  EXPECT_THAT(refusal(R"({"lr_schedule": {"power": 2}})"), HasSubstr("found an object"));
+  EXPECT_THAT(refusal(R"({"lr_schedule": {"name": "multistep"}})"),
+              HasSubstr("job.json: lr_schedule: epochs: expected epochs in rising order"));
+  EXPECT_THAT(refusal(R"({"lr_schedule": {"name": "multistep", "epochs": [9, 9]}})"),
+              HasSubstr("found 9 (number)"));
+  EXPECT_THAT(refusal(R"({"lr_schedule": {"name": "polynomial", "powr": 2}})"),
+              HasSubstr(R"(job.json: lr_schedule: unknown key "powr"; did you mean "power"?)"));
+}
+
+TEST(ParseJob, TakesFp16AsThePrecision) {
+  EXPECT_EQ(parse(R"({"fp16": true})").precision, Precision::kFp16);
+  EXPECT_EQ(parse(R"({"fp16": false})").precision, Precision::kFp32);
+  EXPECT_EQ(parse(R"({"fp16": false, "precision": "bf16"})").precision, Precision::kBf16);
+  EXPECT_EQ(parse(R"({"fp16": true, "precision": "fp16"})").precision, Precision::kFp16);
+  EXPECT_THAT(refusal(R"({"fp16": true, "precision": "bf16"})"), HasSubstr("\"fp16\" is true"));
+  EXPECT_THAT(refusal(R"({"fp16": 1})"), HasSubstr("fp16: expected true or false"));
+}
+
+TEST(ParseJob, NamesTheNearestKeyForAnUnknownOne) {
+  EXPECT_EQ(refusal(R"({"batchsize": 4})"),
+            R"(job.json: unknown key "batchsize"; did you mean "batch_size"?)");
+  EXPECT_EQ(refusal(R"({"wandb_project": "x"})"),
+            R"(job.json: unknown key "wandb_project"; docs/configuration.md lists all keys)");
+}
+
+TEST(ParseJob, SaysWhatWasFoundAndExpectedForAWrongType) {
+  EXPECT_EQ(refusal(R"({"batch_size": "128"})"),
+            R"(job.json: batch_size: expected an integer from 1 to 1048576, found "128" (string))");
+  EXPECT_EQ(refusal(R"({"batch_size": 12.5})"),
+            "job.json: batch_size: expected an integer from 1 to 1048576, found 12.5 (number)");
+  EXPECT_EQ(refusal(R"({"resume": "yes"})"),
+            R"(job.json: resume: expected true or false, found "yes" (string))");
+  EXPECT_EQ(refusal(R"({"lr": null})"), "job.json: lr: expected a number of 0 or more, found null");
+  EXPECT_EQ(refusal(R"({"network": "r51"})"),
+            R"(job.json: network: expected "r18", "r34", "r50", "r100", "r200", "mbf" or )"
+            R"("mbf_large", found "r51" (string))");
+  EXPECT_EQ(refusal(R"({"val_targets": "lfw"})"),
+            R"(job.json: val_targets: expected an array of strings, for example ["val"], )"
+            R"(found "lfw" (string))");
+  EXPECT_EQ(refusal(R"({"margin_list": [1, 0.5]})"),
+            "job.json: margin_list: expected three numbers [m1, m2, m3], for example "
+            "[1.0, 0.5, 0.0], found an array of 2");
+  EXPECT_THAT(refusal("[1]"), HasSubstr("found an array of 1"));
+}
+
+TEST(ParseJob, RefusesValuesOutOfRange) {
+  for (const char* job :
+       {R"({"sample_rate": 1.01})",
+        R"({"sample_rate": -0.1})",
+        R"({"margin_scale": 0})",
+        R"({"batch_size": 0})",
+        R"({"embedding_size": 0})",
+        R"({"dropout": 1})",
+        R"({"lr": -1})",
+        R"({"momentum": 1})",
+        R"({"weight_decay": -1})",
+        R"({"num_epoch": 0})",
+        R"({"seed": -1})",
+        R"({"seed": 1e30})",
+        R"({"gradient_acc": 0})",
+        R"({"num_workers": 0})",
+        R"({"max_steps": 99999999999999999999})",
+        R"({"keep_checkpoints": 0})",
+        R"({"interclass_filtering_threshold": 2})",
+        R"({"margin_list": [0, 0.5, 0]})",
+        R"({"num_epoch": 2, "warmup_epoch": 3})",
+        R"({"num_epoch": 1e30})",
+        R"({"lr_schedule": {"name": "multistep", "epochs": [18446744073709551615]}})"}) {
+    EXPECT_THAT(refusal(job), AllOf(HasSubstr("expected"), HasSubstr("found"))) << job;
+  }
+  EXPECT_EQ(parse(R"({"sample_rate": 0})").sample_rate, 0.0);
+  EXPECT_EQ(parse(R"({"sample_rate": 1})").sample_rate, 1.0);
+}
+
+TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
+  const std::string error = refusal(R"({"network": "a\nb\u0000c"})");
+  EXPECT_EQ(error.find('\n'), std::string::npos);
+  EXPECT_THAT(refusal(("{\"network\": \"" + std::string(5000, 'x') + "\"}").c_str()),
+              ::testing::SizeIs(::testing::Lt(250u)));
+  EXPECT_THAT(refusal(("{\"" + std::string(5000, 'x') + "\": 1}").c_str()),
+              ::testing::SizeIs(::testing::Lt(250u)));
+}
+
+TEST(ToJson, RoundTripsEveryKey) {
+  json changed = to_json(JobConfig{});
+  for (auto& [key, value] : changed.items()) {
+    if (value.is_boolean()) value = !value.get<bool>();
+    if (value.is_number_float()) value = value.get<double>() / 2 + 0.125;
+    if (value.is_number_integer()) value = value.get<std::int64_t>() + 3;
+  }
+  changed.update(json::parse(R"({"network": "r100", "margin_list": [1.0, 0.25, 0.125],
+      "margin_gradient": "straight_through", "precision": "fp16",
+      "centre_precision": "bf16", "optimizer": "adamw",
+      "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5}, "rec": "d",
+      "val_targets": ["v"], "output": "o", "init_from": "i", "device": "cuda"})"));
+  const json defaults = to_json(JobConfig{});
+  for (const auto& [key, value] : changed.items()) EXPECT_NE(value, defaults[key]) << key;
+  EXPECT_EQ(to_json(parse_job(changed, "job.json")), changed);
+  EXPECT_EQ(to_json(parse_job(defaults, "job.json")), defaults);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,105 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/config/config.h"
+#include "common/error.h"
+#include "tests/support/error_message.h"
+
+namespace pfc {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class ReadJobFile : public ::testing::Test {
+ protected:
+  ReadJobFile() {
+    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              ("job_file_" + std::string(test->name()) + "_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    path_ = folder_ / "job.json";
+  }
+  ~ReadJobFile() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
+
+  json read(const std::vector<std::string>& overrides = {}) const {
+    return read_job_file(path_, overrides);
+  }
+
+  [[nodiscard]] std::string refusal(const std::vector<std::string>& overrides = {}) const {
+    return testing::message_of<InputError>([&] { read(overrides); });
+  }
+
+  std::filesystem::path folder_, path_;
+};
+
+TEST_F(ReadJobFile, GivesTheObjectAsWritten) {
+  write(R"({"network": "mbf", "lr": 0.02})");
+  EXPECT_EQ(read(), json({{"network", "mbf"}, {"lr", 0.02}}));
+}
+
+TEST_F(ReadJobFile, NamesAFileThatIsNotThere) {
+  EXPECT_EQ(refusal(), path_.string() + ": cannot open this job file; check the path");
+  std::filesystem::create_directory(path_);
+  EXPECT_THAT(refusal(), HasSubstr("this is a folder"));
+}
+
+TEST_F(ReadJobFile, GivesLineAndColumnOfASyntaxError) {
+  write("{\n  \"lr\": 0.1,\n  \"seed\" 3\n}\n");
+  EXPECT_THAT(refusal(), StartsWith(path_.string() + ":3:10: not valid JSON: syntax error"));
+  EXPECT_THAT(refusal(), HasSubstr("expected ':'"));
+  write("");
+  EXPECT_THAT(refusal(), StartsWith(path_.string() + ":1:1: not valid JSON: "));
+  write("\n\n!");
+  EXPECT_THAT(refusal(), StartsWith(path_.string() + ":3:1: "));
+  write("{\"lr\": 1e999}");
+  EXPECT_THAT(refusal(), StartsWith(path_.string() + ": not valid JSON: number overflow"));
+}
+
+TEST_F(ReadJobFile, RefusesAKeyGivenTwice) {
+  write(R"({"lr": 0.1, "lr_schedule": {"name": "polynomial"}, "lr": 0.2})");
+  EXPECT_EQ(refusal(), path_.string() + ": key \"lr\" is given twice");
+}
+
+TEST_F(ReadJobFile, IsBoundedInSizeAndDepth) {
+  write(std::string(200'000, '['));
+  EXPECT_THAT(refusal(), HasSubstr("nested too deeply"));
+  write(std::string((1 << 20) + 1, ' '));
+  EXPECT_THAT(refusal(), HasSubstr("larger than 1 MiB"));
+}
+
+TEST_F(ReadJobFile, RefusesAnythingButAnObject) {
+  write("[1, 2]");
+  EXPECT_THAT(refusal(), HasSubstr("expected a JSON object"));
+}
+
+TEST_F(ReadJobFile, AppliesOverridesInOrder) {
+  write(R"({"lr": 0.1})");
+  const json job = read({"lr=0.2", "lr=0.3", "network=r18", "resume=true", "rec=/a/b=c",
+                         "output=", "val_targets=[\"lfw\"]", "lr_schedule.name=polynomial",
+                         "lr_schedule.power=2"});
+  EXPECT_EQ(job, json::parse(R"({"lr": 0.3, "network": "r18", "resume": true, "rec": "/a/b=c",
+      "output": "", "val_targets": ["lfw"], "lr_schedule": {"name": "polynomial", "power": 2}})"));
+}
+
+TEST_F(ReadJobFile, NamesTheOverrideThatIsWrong) {
+  write(R"({"lr_schedule": "polynomial"})");
+  EXPECT_THAT(refusal({"lr"}), StartsWith("--set lr: expected key=value"));
+  EXPECT_THAT(refusal({"=3"}), StartsWith("--set =3: expected key=value"));
+  EXPECT_EQ(refusal({"batchsize=3"}),
+            R"(--set batchsize=3: unknown key "batchsize"; did you mean "batch_size"?)");
+  EXPECT_EQ(
+      refusal({"lr_schedule.power=2"}),
+      "--set lr_schedule.power=2: \"lr_schedule\" is no object in this job; set it as a whole");
+  EXPECT_THAT(refusal({"seed={\"a\": 1, \"a\": 2}"}), HasSubstr("is given twice"));
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,82 @@
+#include "common/files/atomic_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(Sha256, AgreesWithThePublishedExamples) {  // FIPS 180-4, "abc" and the empty message
+  EXPECT_EQ(sha256_hex(std::as_bytes(std::span("abc", 3))),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+TEST(AtomicFile, AppearsWholeWithSizeAndChecksum) {
+  TemporaryFolder folder;
+  const auto path = folder / "file";
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span("ab", 2)));
+  file.write(std::as_bytes(std::span("c", 1)));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  const WrittenFile written = file.commit();
+  EXPECT_EQ(content(path), "abc");
+  EXPECT_EQ(written.bytes, 3u);
+  EXPECT_EQ(written.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(AtomicFile, LeavesTheOldFileWhenNotCommitted) {
+  TemporaryFolder folder;
+  const auto path = folder / "file";
+  write_file_atomically(path, "old");
+  {
+    AtomicFile file(path);
+    file.write(std::as_bytes(std::span("new", 3)));
+  }
+  EXPECT_EQ(content(path), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(AtomicFile, FullDiskNamesFileAndReasonAndKeepsTheOldFile) {
+  TemporaryFolder folder;
+  const auto path = folder / "file";
+  write_file_atomically(path, "old");
+  const std::string message = message_of<StorageError>([&] {
+    const FileSizeLimit limit(4096);
+    AtomicFile file(path);
+    file.write(std::vector<std::byte>(10'000));
+    file.commit();
+  });
+  EXPECT_THAT(message, HasSubstr(path.string()));
+  EXPECT_THAT(message, HasSubstr("after 4096 bytes: File too large"));
+  EXPECT_EQ(content(path), "old");
+}
+
+TEST(AtomicFile, MissingFolderIsNamed) {
+  TemporaryFolder folder;
+  EXPECT_THAT(message_of<StorageError>([&] { write_file_atomically(folder / "no/file", "x"); }),
+              HasSubstr("no/file: cannot create after 0 bytes: No such file or directory"));
+}
+
+}  // namespace
+}  // namespace pfc

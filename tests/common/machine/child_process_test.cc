@@ -1,0 +1,110 @@
+#include "common/machine/child_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+SpawnOptions shell(const std::string& script) {
+  return {.program = "/bin/sh", .arguments = {"-c", script}, .capture_output = true};
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; (n = read(fd, buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  close(fd);
+  return text;
+}
+
+ProcessExit end_of(ChildProcess& child) {
+  std::optional<ProcessExit> exit;
+  while (!(exit = child.poll())) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  return *exit;
+}
+
+TEST(ChildProcess, TellsExitCodesAndSignals) {
+  ChildProcess code(shell("exit 7"));
+  EXPECT_EQ(end_of(code), (ProcessExit{.code = 7}));
+  EXPECT_EQ(describe(end_of(code)), "exited with code 7");
+  ChildProcess signal(shell("kill -SEGV $$"));
+  EXPECT_EQ(describe(end_of(signal)), "killed by signal 11 (SIGSEGV)");
+}
+
+TEST(ChildProcess, CapturesBothStreams) {
+  ChildProcess child(shell("echo out; echo err >&2"));
+  EXPECT_EQ(read_all(child.take_stdout()), "out\n");
+  EXPECT_EQ(read_all(child.take_stderr()), "err\n");
+  end_of(child);
+}
+
+TEST(ChildProcess, AddsToTheEnvironmentAndReplaces) {
+  SpawnOptions options = shell("echo $PFC_X $HOME");
+  options.environment = {{"PFC_X", "new"}, {"HOME", "/nowhere"}};
+  ChildProcess child(options);
+  EXPECT_EQ(read_all(child.take_stdout()), "new /nowhere\n");
+  end_of(child);
+}
+
+TEST(ChildProcess, InheritsNoFileButTheStandardOnes) {
+  const int leaked = dup(STDERR_FILENO);
+  ChildProcess child(shell("ls /proc/self/fd | wc -l"));
+  EXPECT_EQ(read_all(child.take_stdout()), "4\n") << "0, 1, 2, and the folder that ls reads";
+  close(leaked);
+  end_of(child);
+}
+
+TEST(ChildProcess, RunsInAGroupOfItsOwnThatIsSignalledAsAWhole) {
+  ChildProcess child(shell("sleep 1000 & echo $!; wait"));
+  std::array<char, 32> line{};
+  const int out = child.take_stdout();
+  ASSERT_GT(read(out, line.data(), line.size() - 1), 0);
+  EXPECT_EQ(getpgid(std::stoi(line.data())), child.pid());
+  child.send(SIGKILL);
+  EXPECT_EQ(end_of(child), (ProcessExit{.signal = SIGKILL}));
+  EXPECT_EQ(read_all(out), "") << "the sleep holds the pipe until it has ended too";
+}
+
+TEST(ChildProcess, KillsWhatTheProgramLeftInItsGroup) {
+  ChildProcess child(shell("sleep 1000 &"));
+  end_of(child);
+  EXPECT_EQ(read_all(child.take_stdout()), "");
+}
+
+TEST(ChildProcess, IsKilledWithItsObject) {
+  int out = -1;
+  {
+    ChildProcess child(shell("sleep 1000"));
+    out = child.take_stdout();
+  }
+  EXPECT_EQ(read_all(out), "");
+}
+
+TEST(ChildProcess, IsKilledWithTheThreadThatStartedIt) {
+  std::unique_ptr<ChildProcess> child;
+  std::thread([&] { child = std::make_unique<ChildProcess>(shell("sleep 1000")); }).join();
+  EXPECT_EQ(end_of(*child), (ProcessExit{.signal = SIGKILL}));
+}
+
+TEST(ChildProcess, NamesAProgramThatCannotBeStarted) {
+  EXPECT_THAT(
+      testing::message_of<InputError>([] { ChildProcess({.program = "/nowhere/pfc-worker"}); }),
+      AllOf(HasSubstr("/nowhere/pfc-worker"), HasSubstr("No such file")));
+}
+
+}  // namespace
+}  // namespace pfc

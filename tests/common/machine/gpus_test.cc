@@ -1,0 +1,112 @@
+// What is said of the GPUs of a machine, with drivers that only pretend (tests/support/drivers).
+
+#include "common/machine/gpus.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+GpuSearch search_with(const std::string& driver) {
+  return find_gpus(PFC_FAKE_DRIVERS "/" + driver + "/libcuda.so.1");
+}
+
+/// The sentence, which comes with no GPU.
+std::string problem_with(const std::string& driver) {
+  const GpuSearch search = search_with(driver);
+  EXPECT_THAT(search.gpus, IsEmpty());
+  EXPECT_EQ(search.problem.find('\n'), std::string::npos);
+  return search.problem;
+}
+
+class Gpus : public ::testing::Test {
+ protected:
+  Gpus() { unsetenv("CUDA_VISIBLE_DEVICES"); }
+  ~Gpus() override { unsetenv("CUDA_VISIBLE_DEVICES"); }
+};
+
+TEST_F(Gpus, AreListedAsTheDriverNumbersThem) {
+  const GpuSearch search = search_with("two_gpus");
+  EXPECT_EQ(search.problem, "");
+  ASSERT_THAT(search.gpus, SizeIs(2));
+  for (int i = 0; i < 2; ++i) {
+    const Gpu& gpu = search.gpus[static_cast<std::size_t>(i)];
+    EXPECT_EQ(gpu.index, i);
+    EXPECT_EQ(gpu.memory_bytes, (i + 1ULL) << 34);
+    EXPECT_EQ(gpu.capability_major, 9);
+    EXPECT_EQ(gpu.capability_minor, 1);
+    EXPECT_EQ(gpu.pci_bus_id, i == 0 ? "0000:1B:00.0" : "0000:1C:00.0");
+  }
+}
+
+TEST_F(Gpus, AreDescribedInPrintableText) {
+  const GpuSearch search = search_with("two_gpus");
+  ASSERT_THAT(search.gpus, SizeIs(2));
+  EXPECT_EQ(describe(search.gpus[1]), "cuda:1 Fake GPU B? (32.0 GiB)");
+}
+
+TEST_F(Gpus, WithoutADriverTheSentenceSaysWhichToInstall) {
+  const GpuSearch search = find_gpus("libcuda-that-is-nowhere.so.1");
+  EXPECT_THAT(search.gpus, IsEmpty());
+  EXPECT_THAT(search.problem, StartsWith("no CUDA driver (libcuda-that-is-nowhere.so.1: cannot"));
+  EXPECT_THAT(search.problem, HasSubstr("install NVIDIA's driver R580 or newer"));
+}
+
+TEST_F(Gpus, AFileThatIsNoLibraryIsNoDriver) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "libcuda.so.1") << "nothing";
+  EXPECT_THAT(find_gpus((folder / "libcuda.so.1").string()).problem,
+              StartsWith("no CUDA driver (" + folder.path().string()));
+}
+
+TEST_F(Gpus, ALibraryWithoutTheDriversFunctionsIsNoDriver) {
+  EXPECT_THAT(find_gpus("libm.so.6").problem,
+              StartsWith("no CUDA driver (the library has no cuDriverGetVersion)"));
+}
+
+TEST_F(Gpus, ATooOldDriverIsToldWithItsVersionAndTheOneNeeded) {
+  EXPECT_EQ(problem_with("too_old"),
+            "the CUDA driver is too old: found CUDA 12.8, expected 13.0 or newer: install NVIDIA's "
+            "driver R580 or newer");
+}
+
+TEST_F(Gpus, ADriverWithoutDevicesIsNoGpu) {
+  EXPECT_EQ(problem_with("no_device"), "no GPU: the CUDA 13.1 driver sees none");
+  EXPECT_EQ(problem_with("none_visible"), "no GPU: the CUDA 13.0 driver sees none");
+}
+
+TEST_F(Gpus, TheVariableThatMayHideThemIsToldWithItsValue) {
+  setenv("CUDA_VISIBLE_DEVICES", "7,\n8", 1);
+  EXPECT_EQ(problem_with("none_visible"),
+            "no GPU: the CUDA 13.0 driver sees none; CUDA_VISIBLE_DEVICES is \"7,?8\": unset it, "
+            "or name GPUs that are there");
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  EXPECT_THAT(problem_with("no_device"), HasSubstr("CUDA_VISIBLE_DEVICES is \"\":"));
+}
+
+TEST_F(Gpus, ADriverThatFailsIsToldWithTheCallAndItsError) {
+  EXPECT_THAT(problem_with("not_ready"),
+              StartsWith("the CUDA driver fails: cuInit says CUDA_ERROR_SYSTEM_NOT_READY (802); "));
+}
+
+TEST_F(Gpus, AnErrorWithoutANameIsToldByItsNumber) {
+  EXPECT_THAT(problem_with("newer_error"), HasSubstr("cuInit says error (9999); "));
+}
+
+TEST_F(Gpus, ACountThatMakesNoSenseIsAFailureOfTheDriver) {
+  EXPECT_EQ(problem_with("miscounting"), "the CUDA driver fails: it counts -7 GPUs");
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,247 @@
+// The margin softmax of the CUDA side alone: offsets beyond 2^31, what waits, and what memory it
+// takes. Its arithmetic is tested through the head.
+#include "kernels/margin/margin_softmax.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/margin/margin_plan.h"
+#include "kernels/make_ops.h"
+#include "tests/kernels/on_each_device.h"
+#include "tests/support/simt/memory.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::int64_t kDimension = 512;
+constexpr std::int64_t kSamples = 3;
+
+/// A table of which only the rows that are used take room. The host may touch them between steps.
+class SparseTable {
+ public:
+  explicit SparseTable(std::int64_t rows)
+      : rows_(rows),
+        weight_(bytes()),
+        momentum_(bytes()),
+        inverse_norm_(count() * sizeof(float)),
+        updated_(count() * sizeof(std::int32_t)) {}
+
+  [[nodiscard]] CentreTable view() const {
+    const Shape shape{rows_, kDimension};
+    return {.first_class = 0,
+            .weight = {weight_.data(), DType::kFloat32, shape},
+            .inverse_norm = {inverse_norm_.data(), DType::kFloat32, {rows_}},
+            .momentum = {momentum_.data(), DType::kFloat32, shape},
+            .second = {},
+            .updated = {static_cast<std::int32_t*>(updated_.data()), count()},
+            .history = nullptr};
+  }
+  [[nodiscard]] float* row(std::int64_t i) const { return view().weight.f32() + i * kDimension; }
+  [[nodiscard]] float* velocity(std::int64_t i) const {
+    return view().momentum.f32() + i * kDimension;
+  }
+  /// The same numbers in row i as in row j of another table.
+  void fill_row(std::int64_t i, unsigned seed) const {
+    std::mt19937 generator(seed);
+    std::normal_distribution<float> normal(0.f, 0.05f);
+    double squares = 0;
+    for (std::int64_t k = 0; k < kDimension; ++k) {
+      const float x = row(i)[k] = normal(generator);
+      velocity(i)[k] = normal(generator);
+      squares += double{x} * double{x};
+    }
+    view().inverse_norm.f32()[i] = static_cast<float>(1 / std::sqrt(squares));
+  }
+
+ private:
+  [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(rows_); }
+  [[nodiscard]] std::size_t bytes() const { return count() * kDimension * sizeof(float); }
+
+  const std::int64_t rows_;
+  const simt::SparseMemory weight_, momentum_, inverse_norm_, updated_;
+};
+
+class CudaMarginSoftmax : public testing::Test {
+ protected:
+  struct Outcome {
+    double loss = 0;
+    std::vector<float> d_embeddings;
+  };
+
+  [[nodiscard]] DeviceTensor embeddings() const {
+    std::mt19937 generator(4);
+    std::normal_distribution<float> normal;
+    std::vector<float> x(kSamples * kDimension);
+    for (float& value : x) value = normal(generator);
+    return {*ops_, {kSamples, kDimension}, x};
+  }
+
+  /// One step in which `classes` take part, as rows filled alike whatever their numbers are.
+  Outcome step(const SparseTable& table, const std::vector<std::int64_t>& classes,
+               const Tensor& gradients = {}, const std::vector<std::int64_t>& slots = {}) {
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+      table.fill_row(classes[i], static_cast<unsigned>(i));
+    }
+    const auto last = static_cast<std::int64_t>(classes.size()) - 1;
+    const std::vector<Positive> positives{{.index = 1, .sample = 2}, {.index = last, .sample = 0}};
+    const auto softmax = make_margin_softmax(*ops_, options_, table.view());
+    const DeviceTensor x = embeddings(), d_x(*ops_, {kSamples, kDimension});
+    const DeviceTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
+    softmax->forward({.embeddings = x, .classes = classes, .positives = positives}, statistics);
+    Outcome outcome{.loss = softmax->combine(statistics, 1), .d_embeddings = {}};
+    if (gradients) {
+      softmax->backward_accumulate(1.0, d_x, gradients, slots);
+      softmax->update(classes, slots, gradients, {});
+    } else {
+      softmax->backward(1.0, d_x, {});
+    }
+    outcome.d_embeddings = d_x.values();  // waits
+    return outcome;
+  }
+
+  static void expect_equal_rows(const SparseTable& a, const std::vector<std::int64_t>& of_a,
+                                const SparseTable& b, const std::vector<std::int64_t>& of_b) {
+    for (std::size_t i = 0; i < of_a.size(); ++i) {
+      for (std::int64_t k = 0; k < kDimension; ++k) {
+        ASSERT_EQ(a.row(of_a[i])[k], b.row(of_b[i])[k]) << i << "," << k;
+        ASSERT_EQ(a.velocity(of_a[i])[k], b.velocity(of_b[i])[k]) << i << "," << k;
+      }
+      ASSERT_EQ(a.view().inverse_norm.f32()[of_a[i]], b.view().inverse_norm.f32()[of_b[i]]);
+    }
+  }
+  static std::vector<std::int64_t> range(std::int64_t begin, std::int64_t count) {
+    std::vector<std::int64_t> classes(static_cast<std::size_t>(count));
+    std::iota(classes.begin(), classes.end(), begin);
+    return classes;
+  }
+
+  MarginSoftmaxOptions options_{.scale = 16};
+  const std::unique_ptr<Ops> ops_ = make_cuda_ops({});
+};
+
+constexpr std::int64_t kMany = 29'000'000;  // x 512: 14.8e9 numbers
+
+TEST_F(CudaMarginSoftmax, OfScatteredRowsDoesNotDependOnWhereTheyLie) {
+  const SparseTable small(16), large(kMany);
+  const std::vector<std::int64_t> near{0, 1, 5, 9};
+  const std::vector<std::int64_t> far{0, 4'194'305, kMany / 2, kMany - 1};
+  const Outcome want = step(small, near), got = step(large, far);
+  EXPECT_EQ(got.loss, want.loss);
+  EXPECT_EQ(got.d_embeddings, want.d_embeddings);
+  expect_equal_rows(large, far, small, near);
+}
+
+TEST_F(CudaMarginSoftmax, OfRowsThatAreReadWhereTheyLieDoesNotDependOnWhere) {
+  const SparseTable small(300), large(kMany);
+  const std::vector<std::int64_t> near = range(0, 300), far = range(kMany - 300, 300);
+  const Outcome want = step(small, near), got = step(large, far);
+  EXPECT_EQ(got.loss, want.loss);
+  EXPECT_EQ(got.d_embeddings, want.d_embeddings);
+  expect_equal_rows(large, far, small, near);
+}
+
+TEST_F(CudaMarginSoftmax, AddsUpGradientsInSlotsAnywhere) {
+  const SparseTable small(16), large(kMany);
+  const std::vector<std::int64_t> near{0, 1, 5, 9};
+  const std::vector<std::int64_t> far{0, 4'194'305, kMany / 2, kMany - 1};
+  const simt::SparseMemory few(16 * kDimension * sizeof(float));
+  const simt::SparseMemory many(std::size_t{kMany} * kDimension * sizeof(float));
+  const Outcome want =
+      step(small, near, {few.data(), DType::kFloat32, {16, kDimension}}, {3, 0, 2, 1});
+  const Outcome got = step(large, far, {many.data(), DType::kFloat32, {kMany, kDimension}},
+                           {5'000'000, 0, kMany - 1, 4'194'304});
+  EXPECT_EQ(got.loss, want.loss);
+  expect_equal_rows(large, far, small, near);
+}
+
+TEST_F(CudaMarginSoftmax, RefusesMoreRowsThanItCanNumber) {
+  CentreTable table = SparseTable(1).view();
+  table.weight.shape = Shape{std::int64_t{1} << 31, 1};
+  EXPECT_THROW(make_margin_softmax(*ops_, options_, table), InputError);
+}
+
+TEST_F(CudaMarginSoftmax, OnlyEnqueuesExceptForTheLoss) {
+  const SparseTable table(300);
+  const std::vector<std::int64_t> classes = range(0, 300);
+  for (const std::int64_t c : classes) table.fill_row(c, static_cast<unsigned>(c));
+  const std::vector<Positive> positives{{.index = 7, .sample = 1}};
+  const auto softmax = make_margin_softmax(*ops_, options_, table.view());
+  const DeviceTensor x = embeddings();
+  const simt::SparseMemory d_x(kSamples * kDimension * sizeof(float));
+  const simt::SparseMemory rows(kSamples * sizeof(RowStatistics));
+  const Tensor statistics(rows.data(), DType::kUInt8, {kSamples, sizeof(RowStatistics)});
+  const auto* const sum = &static_cast<const RowStatistics*>(rows.data())->sum;
+  const auto* const gradient = static_cast<const float*>(d_x.data());
+  ops_->synchronize();
+  for (int i = 0; i < 3; ++i) {  // the first step makes memory, which waits
+    const double sum_before = *sum;
+    const float gradient_before = gradient[0], row_before = table.row(5)[0];
+    softmax->forward({.embeddings = x, .classes = classes, .positives = positives}, statistics);
+    if (i > 0) {
+      EXPECT_EQ(*sum, sum_before);
+    }
+    softmax->combine(statistics, 1);
+    EXPECT_NE(*sum, sum_before);
+    softmax->backward(1.0, Tensor(d_x.data(), DType::kFloat32, {kSamples, kDimension}), {});
+    EXPECT_EQ(gradient[0], gradient_before);
+    EXPECT_EQ(table.row(5)[0], row_before);
+    ops_->synchronize();
+    EXPECT_NE(gradient[0], gradient_before);
+    EXPECT_NE(table.row(5)[0], row_before);
+  }
+}
+
+TEST_F(CudaMarginSoftmax, TakesTheMemoryThatThePlanSays) {
+  for (const bool halves : {false, true}) {
+    options_.bf16_products = halves;
+    options_.logits_bytes = 200'000;
+    const SparseTable table(1000);
+    const std::vector<std::int64_t> classes = range(100, 700);
+    const std::size_t before = simt::device_memory().free;
+    std::size_t step_memory = 0;
+    {
+      const auto softmax = make_margin_softmax(*ops_, options_, table.view());
+      const DeviceTensor x = embeddings();
+      const DeviceTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
+      const std::size_t begun = simt::device_memory().free;
+      softmax->forward({.embeddings = x, .classes = classes, .positives = {}}, statistics);
+      step_memory = begun - simt::device_memory().free;
+      softmax->combine(statistics, 1);
+    }
+    EXPECT_EQ(simt::device_memory().free, before);
+    const auto planned = static_cast<std::size_t>(margin_device_bytes({.samples = kSamples,
+                                                                       .dimension = kDimension,
+                                                                       .bf16_products = halves,
+                                                                       .l2_bytes = 1 << 16,
+                                                                       .multiprocessors = 2},
+                                                                      700, options_.logits_bytes));
+    EXPECT_LE(step_memory, planned);
+    EXPECT_GT(step_memory, planned * 9 / 10);
+  }
+}
+
+TEST(MarginPlan, FitsATileIntoTheCache) {
+  const MarginPlanOptions h100{.samples = 1024,
+                               .dimension = 512,
+                               .bf16_products = true,
+                               .l2_bytes = 50 << 20,
+                               .multiprocessors = 132};
+  const MarginPlan plan(h100);
+  EXPECT_EQ(plan.tile, 4224);
+  EXPECT_EQ(plan.slots, 66);
+  EXPECT_LT(plan.tile * (1024 * 6 + 512 * 6), h100.l2_bytes * 3 / 4);
+  MarginPlanOptions other = h100;
+  other.samples = 65536;  // no tile fits: the smallest one there is
+  EXPECT_EQ(MarginPlan(other).tile, 128);
+  other.samples = 9;
+  other.dimension = 3;
+  EXPECT_EQ(MarginPlan(other).padded_samples, 16);
+  EXPECT_EQ(MarginPlan(other).padded_dimension, 8);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,360 @@
+#include "worker/checkpoint/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "common/error.h"
+#include "tests/support/counting_ops.h"
+#include "tests/support/error_message.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/worker/checkpoint/checkpoint_fixture.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+TEST_F(Checkpoint, GivesTheSameBitsBack) {
+  Writers all = writers(1);
+  save(all, 5);
+  expect_loads(1, 5);
+}
+
+TEST_F(Checkpoint, OfAnyWorldSizeLoadsIntoAnyOther) {
+  for (const int from : {1, 2, 4}) {
+    Writers all = writers(from);
+    save(all, from);
+    for (const int to : {1, 2, 3, 4, 5}) expect_loads(to, from);
+    std::filesystem::remove_all(output_);
+  }
+}
+
+TEST_F(Checkpoint, WorkersWithoutRowsTakePart) {
+  const WorldOptions few{.classes = 3};
+  Writers all = writers(5);
+  save(all, 5, few);
+  expect_loads(2, 5, few);
+  expect_loads(5, 5, few);
+}
+
+TEST_F(Checkpoint, KeepsAdamWsSecondMoments) {
+  const WorldOptions adamw{.optimizer = OptimizerKind::kAdamW};
+  Writers all = writers(2);
+  save(all, 5, adamw);
+  expect_loads(3, 5, adamw);
+}
+
+/// Writes a checkpoint's file of centres anew, with other numbers of what rows have seen.
+class CheckpointedUpdates : public Checkpoint {
+ protected:
+  void rewrite(std::vector<std::int32_t> updated, std::vector<float> updates) const {
+    const std::string name = "centres-00000-of-00001.safetensors";
+    const SafetensorsFile old(folder(5) / name);
+    std::vector<SafetensorsEntry> entries;
+    for (const char* tensor : {"weight", "momentum"}) {
+      const auto& t = old.at(tensor);
+      entries.push_back({.name = tensor, .dtype = t.dtype, .shape = t.shape, .bytes = t.bytes});
+    }
+    const auto add = [&](const char* tensor, const char* dtype, auto shape, const auto& values) {
+      entries.push_back({.name = tensor,
+                         .dtype = dtype,
+                         .shape = std::move(shape),
+                         .bytes = std::as_bytes(std::span(values))});
+    };
+    using Sizes = std::vector<std::int64_t>;
+    if (!updated.empty()) {
+      add("updated", "I32", Sizes{static_cast<std::int64_t>(updated.size())}, updated);
+      add("updates", "F32", Sizes{static_cast<std::int64_t>(updates.size() / 3), 3}, updates);
+    }
+    const std::filesystem::path beside = output_ / "beside";
+    const WrittenFile written = write_safetensors(beside, entries);
+    std::filesystem::rename(beside, folder(5) / name);
+    auto manifest = nlohmann::json::parse(std::ifstream(folder(5) / "manifest.json"));
+    for (auto& file : manifest["files"]) {
+      if (file["name"] == name) file["sha256"] = written.sha256, file["bytes"] = written.bytes;
+    }
+    std::ofstream(folder(5) / "manifest.json") << manifest;
+  }
+};
+
+TEST_F(CheckpointedUpdates, OfAnOlderFileAreNone) {
+  Writers all = writers(1);
+  save(all, 5);
+  rewrite({}, {});
+  SmallWorker worker(0, 1);
+  worker.fill(7);
+  load_checkpoint(folder(5), worker.state());
+  const Head::State state = worker.head.state();
+  EXPECT_EQ(state.history->count(), 0);
+  EXPECT_THAT(state.updated, ::testing::Each(0));
+}
+
+TEST_F(CheckpointedUpdates, ThatCannotBeAreRefused) {
+  Writers all = writers(1);
+  save(all, 5);
+  const std::vector<float> two(6, 0.5f);
+  rewrite(std::vector<std::int32_t>(10, 3), two);
+  EXPECT_THAT(load_error(5), AllOf(HasSubstr("centres-00000-of-00001.safetensors: updated"),
+                                   HasSubstr("[10] of numbers from 0 to 2")));
+  rewrite(std::vector<std::int32_t>(10, -1), two);
+  EXPECT_THAT(load_error(5), HasSubstr("numbers from 0 to 2"));
+  rewrite(std::vector<std::int32_t>(9, 0), two);
+  EXPECT_THAT(load_error(5), HasSubstr("I32 [10]"));
+}
+
+TEST_F(Checkpoint, HoldsTheDocumentedFiles) {
+  Writers all = writers(2);
+  save(all, 5);
+  std::set<std::string> names;
+  for (const auto& e : std::filesystem::directory_iterator(folder(5))) {
+    names.insert(e.path().filename().string());
+  }
+  EXPECT_THAT(names, ElementsAre("backbone.safetensors", "backbone_optimizer.safetensors",
+                                 "centres-00000-of-00002.safetensors",
+                                 "centres-00001-of-00002.safetensors", "manifest.json"));
+  const auto manifest = nlohmann::json::parse(std::ifstream(folder(5) / "manifest.json"));
+  EXPECT_EQ(manifest["world_size"], 2);
+  EXPECT_EQ(manifest["global_batch"], 256);
+  EXPECT_EQ(manifest["job"]["network"], "small");
+  EXPECT_EQ(manifest["files"].size(), 4u);
+}
+
+TEST_F(Checkpoint, TheStateMayChangeOnceBeginReturns) {
+  Writers all = writers(1);
+  SmallWorker worker(0, 1);
+  worker.fill(5);
+  all[0]->begin(worker.state(), 5, worker.job(), CheckpointMode::kCopy);
+  worker.fill(6);
+  all[0]->wait();
+  EXPECT_EQ(all[0]->finished_step(), 5);
+  all[0]->publish(5);
+  expect_loads(1, 5);
+}
+
+TEST_F(Checkpoint, WrittenInPlaceIsOnDiskWhenBeginReturns) {
+  Writers all = writers(1);
+  SmallWorker worker(0, 1);
+  worker.fill(5);
+  all[0]->begin(worker.state(), 5, worker.job(), CheckpointMode::kInPlace);
+  EXPECT_EQ(all[0]->finished_step(), 5);
+  worker.fill(6);
+  all[0]->publish(5);
+  expect_loads(1, 5);
+}
+
+TEST_F(Checkpoint, WrittenInPlaceHasTheBytesOfACopy) {
+  const WorldOptions adamw{.optimizer = OptimizerKind::kAdamW};
+  std::map<std::string, std::vector<std::byte>> files[2];
+  for (const CheckpointMode mode : {CheckpointMode::kCopy, CheckpointMode::kInPlace}) {
+    Writers all = writers(3);
+    save(all, 5, adamw, mode);
+    for (const auto& e : std::filesystem::directory_iterator(folder(5))) {
+      files[mode == CheckpointMode::kCopy ? 0 : 1][e.path().filename().string()] =
+          testing::read_file(e.path());
+    }
+    expect_loads(2, 5, adamw);
+    std::filesystem::remove_all(output_);
+  }
+  EXPECT_EQ(files[0].size(), 6u);
+  EXPECT_EQ(files[0], files[1]);
+}
+
+TEST_F(Checkpoint, WrittenInPlaceCopiesNoCentres) {
+  const WorldOptions large{.classes = 1000};
+  SmallWorker worker(0, 1, large);
+  testing::CountingOps ops(1);
+  const auto copies_of_centres = [&](CheckpointMode mode) {
+    const TrainingState s = worker.state();
+    ops.copied.clear();
+    Writers all = writers(1);
+    all[0]->begin({ops, s.backbone, s.optimizer, s.head, s.loss_scale, s.classes, s.network}, 5,
+                  worker.job(), mode);
+    all[0]->wait();
+    return std::ranges::count(ops.copied, 1000u * 6 * sizeof(float));
+  };
+  EXPECT_EQ(copies_of_centres(CheckpointMode::kCopy), 2);  // and momentum
+  EXPECT_EQ(copies_of_centres(CheckpointMode::kInPlace), 0);
+}
+
+TEST_F(Checkpoint, IsNotThereBeforeItIsPublished) {
+  EXPECT_FALSE(newest_checkpoint(output_).has_value());
+  Writers all = writers(2);
+  EXPECT_EQ(all[0]->finished_step(), 0);
+  begin(all, 0, 5);
+  all[0]->wait();
+  EXPECT_FALSE(newest_checkpoint(output_).has_value());
+  EXPECT_THAT(message_of<StorageError>([&] { all[0]->publish(5); }),
+              HasSubstr("the part of rank 1 is not here"));
+  EXPECT_FALSE(newest_checkpoint(output_).has_value());
+}
+
+TEST_F(Checkpoint, AFolderWithoutManifestIsNone) {
+  Writers all = writers(1);
+  save(all, 5);
+  std::filesystem::create_directories(folder(6));
+  expect_loads(1, 5);
+  EXPECT_THAT(message_of<InputError>([&] { read_manifest(folder(6)); }),
+              HasSubstr("not a whole checkpoint"));
+}
+
+TEST_F(Checkpoint, KeepsTheNewest) {
+  Writers all = writers(1, 1, 2);
+  for (std::int64_t step = 1; step <= 4; ++step) save(all, step);
+  EXPECT_THAT(entries(), ElementsAre("step-000000003", "step-000000004"));
+}
+
+TEST_F(Checkpoint, NeverPrunesTheOneJustPublished) {
+  Writers all = writers(1, 1, 1);
+  save(all, 8);
+  save(all, 3);
+  EXPECT_THAT(entries(), ElementsAre("step-000000003"));
+}
+
+TEST_F(Checkpoint, AgeIsCountedInImagesWhateverTheGlobalBatchWas) {
+  Writers small = writers(1, 1, 2, /*global_batch=*/8);
+  save(small, 400);
+  save(small, 401);
+  Writers large = writers(3, 2, 2, /*global_batch=*/24);  // goes on from image 3208 at step 134
+  save(large, 140);
+  EXPECT_EQ(newest_checkpoint(output_)->step, 140);
+  EXPECT_THAT(entries(), ElementsAre("step-000000140", "step-000000401"));
+}
+
+TEST_F(Checkpoint, MayBeWrittenAgain) {
+  Writers first = writers(2);
+  save(first, 5);
+  Writers second = writers(3, 2);
+  save(second, 5);
+  EXPECT_THAT(entries(), ElementsAre("step-000000005"));
+  EXPECT_EQ(read_manifest(folder(5)).world_size, 3);
+  expect_loads(1, 5);
+}
+
+TEST_F(Checkpoint, RankZeroRemovesWhatACrashLeft) {
+  Writers crashed = writers(2);
+  begin(crashed, 1, 5);
+  crashed[1]->wait();
+  EXPECT_THAT(entries(), ElementsAre(".step-000000005.g1.tmp"));
+  Writers all = writers(2, 2);
+  EXPECT_TRUE(entries().empty());
+}
+
+TEST_F(Checkpoint, AStragglerOfAnOldGenerationDoesNotMixIn) {
+  Writers current = writers(2, 2);
+  Writers old = writers(2, 1);
+  begin(current, 0, 5);
+  begin(old, 1, 5);
+  current[0]->wait();
+  old[1]->wait();
+  EXPECT_THROW(current[0]->publish(5), StorageError);
+}
+
+TEST_F(Checkpoint, AFullDiskNamesTheFileAndKeepsTheLastGoodOne) {
+  Writers all = writers(1);
+  save(all, 5);
+  for (const CheckpointMode mode : {CheckpointMode::kCopy, CheckpointMode::kInPlace}) {
+    const FileSizeLimit limit(600);
+    begin(all, 0, 6, {}, mode);
+    EXPECT_THAT(message_of<StorageError>([&] { all[0]->wait(); }),
+                AllOf(HasSubstr(".step-000000006.g1.tmp/"), HasSubstr("File too large")));
+  }
+  EXPECT_EQ(all[0]->finished_step(), 5);  // the error was told once
+  EXPECT_THAT(entries(), ElementsAre("step-000000005"));
+  expect_loads(1, 5);
+  save(all, 7);
+  expect_loads(1, 7);
+}
+
+TEST_F(Checkpoint, PartsOfAFailedOneGoWithTheJob) {
+  Writers all = writers(3);
+  save(all, 5);
+  begin(all, 0, 6);
+  begin(all, 2, 6);
+  all[0]->wait();
+  all[2]->wait();
+  {
+    const FileSizeLimit limit(100);
+    begin(all, 1, 6);
+    EXPECT_THROW(all[1]->wait(), StorageError);
+  }
+  EXPECT_EQ(entries().size(), 2u);  // nobody but rank 0 may take away a part that is finished
+  all.clear();
+  EXPECT_THAT(entries(), ElementsAre("step-000000005"));
+  expect_loads(3, 5);
+}
+
+/// Loses the folder while it is written to, as when rank 0 ends.
+class HeadThatLosesTheFolder : public SmallHead {
+ public:
+  explicit HeadThatLosesTheFolder(std::filesystem::path folder)
+      : SmallHead({0, 4}, 6, false), folder_(std::move(folder)) {}
+  [[nodiscard]] State state() override {
+    std::filesystem::remove_all(folder_);
+    return SmallHead::state();
+  }
+
+ private:
+  const std::filesystem::path folder_;
+};
+
+TEST_F(Checkpoint, GivenUpByRankZeroIsNotThisWorkersFailure) {
+  Writers all = writers(2);
+  SmallWorker worker(1, 2);
+  HeadThatLosesTheFolder head(output_ / ".step-000000006.g1.tmp");
+  TrainingState state{.ops = *worker.ops,
+                      .backbone = worker.backbone,
+                      .optimizer = worker.optimizer,
+                      .head = head,
+                      .loss_scale = worker.loss_scale,
+                      .classes = worker.options.classes,
+                      .network = "small"};
+  all[1]->begin(state, 6, worker.job(), CheckpointMode::kInPlace);
+  EXPECT_THAT(message_of<CommError>([&] { all[1]->wait(); }), HasSubstr("rank 0 has given"));
+}
+
+TEST_F(Checkpoint, AFailedWriteSeenByOneThreadStillFailsInTheOther) {
+  Writers all = writers(1);
+  const FileSizeLimit limit(600);
+  begin(all, 0, 6);
+  const auto poll = [&] {
+    while (all[0]->finished_step() == 0) std::this_thread::yield();
+  };
+  EXPECT_THROW(poll(), StorageError);
+  EXPECT_THROW(all[0]->wait(), StorageError);
+}
+
+TEST_F(Checkpoint, AProcessKilledWhileItWritesLeavesTheLastGoodOne) {
+  for (int repeat = 0; repeat < 8; ++repeat) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      Writers all = writers(2, 1, 2);
+      for (std::int64_t step = 1;; ++step) save(all, step % 9 + 1);
+    }
+    while (!newest_checkpoint(output_)) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 * repeat));  // anywhere in its loop
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    const auto newest = newest_checkpoint(output_);
+    ASSERT_TRUE(newest.has_value());
+    expect_loads(3, newest->step);
+    std::filesystem::remove_all(output_);
+  }
+}
+
+}  // namespace
+}  // namespace pfc

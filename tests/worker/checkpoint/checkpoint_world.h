@@ -1,0 +1,182 @@
+// Small workers with a state that checkpoints can hold, every number a function of its place.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/make_ops.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/comm/shard.h"
+
+namespace pfc {
+
+/// A value that tells tensors, rows and versions of the state apart, and needs all bits to be kept.
+inline float place_value(int version, int tensor, std::int64_t row, std::int64_t i) {
+  return static_cast<float>(version * 1000 + tensor * 100) + static_cast<float>(row) / 3.f +
+         static_cast<float>(i) / 1024.f;
+}
+
+/// Two parameters, of which one lies otherwise than in PyTorch, and one running statistic.
+class SmallBackbone : public Backbone {
+ public:
+  explicit SmallBackbone(Ops& ops) {
+    weights.parameters = {{.name = "conv1.weight",
+                           .torch_shape = {4, 3, 2, 2},
+                           .layout = ParameterLayout::kConvolution,
+                           .offset = 0,
+                           .count = 48},
+                          {.name = "fc.bias", .torch_shape = {5}, .offset = 48, .count = 5}};
+    weights.count = 64;
+    weights.buffer = ops.allocate(64 * sizeof(float));
+    state.parameters = {{.name = "bn1.running_var", .torch_shape = {7}, .offset = 0, .count = 7}};
+    state.count = 16;
+    state.buffer = ops.allocate(16 * sizeof(float));
+  }
+  Tensor forward(const Tensor&, bool, std::int64_t) override { return {}; }
+  void backward(const Tensor&, const BackwardOptions&, const GradientsReady&) override {}
+  [[nodiscard]] double flops_per_image() const override { return 0; }
+  [[nodiscard]] std::size_t activation_bytes() const override { return 0; }
+};
+
+/// One worker's rows.
+class SmallHead : public Head {
+ public:
+  SmallHead(RowRange shard, std::int64_t dimension, bool has_second)
+      : shard_(shard), dimension_(dimension), has_second_(has_second) {
+    for (auto& values : values_) values.resize(static_cast<std::size_t>(shard.size() * dimension));
+    updated_.resize(static_cast<std::size_t>(shard.size()));
+  }
+  [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t>, std::int64_t) const override {
+    return {};
+  }
+  HeadResult run(const Step&) override { return {}; }
+  [[nodiscard]] RowRange shard() const override { return shard_; }
+  [[nodiscard]] State state() override {
+    return {.centres = tensor(0),
+            .momentum = tensor(1),
+            .second = has_second_ ? tensor(2) : Tensor(),
+            .updated = updated_,
+            .history = &history_};
+  }
+  void state_changed() override { ++changes; }
+  void settle(std::span<const std::int64_t>) override {}
+  void settle_all() override {}
+
+  /// SGD: `version` updates, of which each row has seen a number of its own.
+  void fill_history(int version) {
+    if (has_second_) return;
+    history_ = {};
+    for (int n = 1; n <= version; ++n) history_.add(update(version, n));
+    for (std::size_t i = 0; i < updated_.size(); ++i) updated_[i] = seen(version, i);
+  }
+  [[nodiscard]] int history_differences(int version) const {
+    if (has_second_ || updated_.empty()) return 0;
+    int count = std::abs(history_.count() - version);
+    for (int n = 1; count == 0 && n <= version; ++n) {
+      count +=
+          history_.updates()[static_cast<std::size_t>(n - 1)].lr == update(version, n).lr ? 0 : 1;
+    }
+    for (std::size_t i = 0; i < updated_.size(); ++i)
+      count += updated_[i] == seen(version, i) ? 0 : 1;
+    return count;
+  }
+
+  int changes = 0;
+
+ private:
+  Tensor tensor(int i) {
+    return {values_[static_cast<std::size_t>(i)].data(), Shape{shard_.size(), dimension_}};
+  }
+  static SgdOptions update(int version, int n) {
+    return {.lr = place_value(version, 9, n, 0), .momentum = 0.5f, .weight_decay = 0.25f};
+  }
+  [[nodiscard]] std::int32_t seen(int version, std::size_t i) const {
+    return static_cast<std::int32_t>((shard_.begin + static_cast<std::int64_t>(i)) * 7 %
+                                     (version + 1));
+  }
+  const RowRange shard_;
+  const std::int64_t dimension_;
+  const bool has_second_;
+  std::vector<std::int32_t> updated_;
+  UpdateHistory history_;
+  std::array<std::vector<float>, 3> values_;
+};
+
+struct WorldOptions {
+  std::int64_t classes = 10;
+  std::int64_t dimension = 6;
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+};
+
+/// One worker of a world.
+struct SmallWorker {
+  SmallWorker(int rank, int world_size, const WorldOptions& o = {})
+      : membership{.rank = rank, .world_size = world_size},
+        options(o),
+        backbone(*ops),
+        optimizer(*ops, {.kind = o.optimizer}, backbone.weights.count),
+        head(shard_of(o.classes, rank, world_size), o.dimension,
+             o.optimizer == OptimizerKind::kAdamW) {}
+
+  [[nodiscard]] TrainingState state() {
+    return {.ops = *ops,
+            .backbone = backbone,
+            .optimizer = optimizer,
+            .head = head,
+            .loss_scale = loss_scale,
+            .classes = options.classes,
+            .network = "small"};
+  }
+  [[nodiscard]] nlohmann::json job() const {
+    return {{"network", "small"},
+            {"optimizer", options.optimizer == OptimizerKind::kAdamW ? "adamw" : "sgd"}};
+  }
+
+  /// Calls visit(expected value, element) for every number of the state.
+  template <typename Visit>
+  void each_number(int version, Visit visit) {
+    const auto arena = [&](int tensor, const Arena& layout, float* data) {
+      for (const Parameter& p : layout.parameters) {  // what lies between them is not state
+        for (std::int64_t i = p.offset; i < p.offset + p.count; ++i) {
+          visit(place_value(version, tensor, 0, i), data[i]);
+        }
+      }
+    };
+    arena(1, backbone.weights, backbone.weights.flat().f32());
+    arena(2, backbone.state, backbone.state.flat().f32());
+    arena(3, backbone.weights, optimizer.momentum().f32());
+    if (optimizer.second()) arena(4, backbone.weights, optimizer.second().f32());
+    const Head::State h = head.state();
+    int tensor = 5;
+    for (const Tensor& t : {h.centres, h.momentum, h.second}) {
+      for (std::int64_t i = 0; t && i < t.elements(); ++i) {
+        const std::int64_t row = head.shard().begin + i / options.dimension;
+        visit(place_value(version, tensor, row, i % options.dimension), t.f32()[i]);
+      }
+      ++tensor;
+    }
+  }
+  void fill(int version) {
+    each_number(version, [](float value, float& element) { element = value; });
+    backbone.batches_tracked = version;
+    head.fill_history(version);
+  }
+  /// How many numbers are not those of fill(version), to the bit.
+  [[nodiscard]] int differences(int version) {
+    int count = (backbone.batches_tracked == version ? 0 : 1) + head.history_differences(version);
+    each_number(version, [&](float value, float& element) { count += value == element ? 0 : 1; });
+    return count;
+  }
+
+  const Membership membership;
+  const WorldOptions options;
+  std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+  SmallBackbone backbone;
+  Optimizer optimizer;
+  SmallHead head;
+  LossScale loss_scale = LossScale::none();
+};
+
+}  // namespace pfc

@@ -1,0 +1,121 @@
+#include "worker/gradients/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/make_ops.h"
+
+namespace pfc {
+namespace {
+
+class OptimizerStep : public ::testing::Test {
+ protected:
+  /// Twenty updates with gradients and a falling rate that PyTorch was given as well.
+  std::vector<float> twenty_steps(OptimizerKind kind, double clip_norm) {
+    const bool sgd = kind == OptimizerKind::kSgd;
+    Optimizer optimizer(
+        *ops_,
+        {.kind = kind, .momentum = 0.9, .weight_decay = sgd ? 5e-4 : 0.1, .clip_norm = clip_norm},
+        6);
+    std::vector<float> w = {0.5f, -1.25f, 2.f, 0.f, -0.75f, 1.5f};
+    for (int s = 1; s <= 20; ++s) {
+      std::vector<float> g;
+      for (int i = 1; i <= 6; ++i) g.push_back(static_cast<float>(std::sin(s * i) * s * 0.3));
+      const double lr = (sgd ? 0.1 : 0.01) * (1 - s / 40.0);
+      last_ = optimizer.step(flat(g), flat(w), {.lr = lr, .number = s});
+    }
+    return w;
+  }
+
+  static Tensor flat(std::vector<float>& values) {
+    return {values.data(), Shape{static_cast<std::int64_t>(values.size())}};
+  }
+  static void expect_near(const std::vector<float>& found, const std::vector<float>& expected) {
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_NEAR(found[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << i;
+    }
+  }
+
+  std::unique_ptr<Ops> ops_ = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+  Optimizer::Result last_;
+};
+
+TEST_F(OptimizerStep, SgdAgreesWithTorch) {
+  expect_near(twenty_steps(OptimizerKind::kSgd, 0),
+              {0.746198118f, -1.35330021f, 2.0055964f, 0.0749864951f, -0.951336026f, 1.59089816f});
+  EXPECT_EQ(last_.gradient_norm, 0);
+}
+
+TEST_F(OptimizerStep, SgdWithClippingAgreesWithTorch) {
+  expect_near(twenty_steps(OptimizerKind::kSgd, 5),
+              {0.669888854f, -1.29095459f, 2.09028077f, 0.0284388885f, -0.820632339f, 4.11591768f});
+  EXPECT_NEAR(last_.gradient_norm, 10.5006895, 1e-5);
+}
+
+TEST_F(OptimizerStep, AdamWAgreesWithTorch) {
+  expect_near(twenty_steps(OptimizerKind::kAdamW, 0),
+              {0.473980367f, -1.23628616f, 1.96431518f, 0.00752603728f, -0.725749314f, 1.5499953f});
+}
+
+TEST_F(OptimizerStep, AdamWWithClippingAgreesWithTorch) {
+  expect_near(twenty_steps(OptimizerKind::kAdamW, 5), {0.474155754f, -1.23604929f, 1.96498942f,
+                                                       0.00732228206f, -0.725265861f, 1.55834186f});
+}
+
+TEST_F(OptimizerStep, NothingMovesWhenAGradientIsNotFinite) {
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    for (const double clip : {0.0, 5.0}) {
+      for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+        Optimizer optimizer(*ops_, {.kind = kind, .clip_norm = clip}, 3);
+        std::vector<float> w = {1, 2, 3};
+        std::vector<float> g = {0.1f, bad, 0.3f};
+        EXPECT_FALSE(optimizer.step(flat(g), flat(w), {.lr = 0.1}).finite);
+        EXPECT_EQ(w, (std::vector<float>{1, 2, 3}));
+        EXPECT_EQ(optimizer.momentum().f32()[0], 0);
+      }
+    }
+  }
+}
+
+TEST_F(OptimizerStep, HugeFiniteGradientsAreClippedNotRejected) {
+  Optimizer optimizer(*ops_, {.momentum = 0, .weight_decay = 0, .clip_norm = 5}, 2);
+  std::vector<float> w = {0, 0};
+  std::vector<float> g = {3e30f, 4e30f};  // their squares are beyond float32
+  const auto result = optimizer.step(flat(g), flat(w), {.lr = 1});
+  EXPECT_TRUE(result.finite);
+  EXPECT_NEAR(result.gradient_norm, 5e30, 1e24);
+  EXPECT_NEAR(w[0], -3, 1e-5);
+  EXPECT_NEAR(w[1], -4, 1e-5);
+}
+
+TEST_F(OptimizerStep, UndoesTheLossScale) {
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    for (const double clip : {0.0, 0.1, 5.0}) {
+      Optimizer plain(*ops_, {.kind = kind, .clip_norm = clip}, 3);
+      Optimizer scaled(*ops_, {.kind = kind, .clip_norm = clip}, 3);
+      std::vector<float> w = {1, 2, 3}, v = w, g = {0.1f, -0.2f, 0.3f}, h = g;
+      for (float& x : h) x *= 1024;
+      const double norm = plain.step(flat(g), flat(w), {.lr = 0.1}).gradient_norm;
+      EXPECT_EQ(scaled.step(flat(h), flat(v), {.lr = 0.1, .loss_scale = 1024}).gradient_norm, norm);
+      for (std::size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(v[i], w[i], 1e-6);
+    }
+  }
+}
+
+TEST_F(OptimizerStep, AZeroGradientIsFine) {
+  Optimizer optimizer(*ops_, {.weight_decay = 0}, 2);
+  std::vector<float> w = {1, 2}, g = {0, 0};
+  EXPECT_TRUE(optimizer.step(flat(g), flat(w), {.lr = 0.1}).finite);
+  EXPECT_EQ(w, (std::vector<float>{1, 2}));
+}
+
+TEST_F(OptimizerStep, OnlyAdamWHasASecondMoment) {
+  EXPECT_FALSE(Optimizer(*ops_, {.kind = OptimizerKind::kSgd}, 2).second());
+  EXPECT_TRUE(Optimizer(*ops_, {.kind = OptimizerKind::kAdamW}, 2).second());
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,144 @@
+#include "worker/input/step_input.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <numeric>
+
+#include "tests/support/thread_comm.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::int64_t kBatch = 3;
+
+/// Batches whose labels tell rank and number.
+class NumberedBatches final : public Prefetcher {
+ public:
+  NumberedBatches(int rank, std::int64_t count) : rank_(rank), count_(count) {}
+
+  std::unique_ptr<Batch> next() override {
+    if (made_ == count_) return nullptr;
+    auto batch = std::make_unique<Batch>();
+    batch->size = kBatch;
+    batch->index = made_;
+    for (std::int64_t i = 0; i < kBatch; ++i) batch->labels.push_back(made_ * 100 + rank_ * 10 + i);
+    ++made_;
+    return batch;
+  }
+  void recycle(std::unique_ptr<Batch>) override { ++recycled; }
+
+  std::atomic<int> recycled{0};
+
+ private:
+  int rank_;
+  std::int64_t count_;
+  std::int64_t made_ = 0;
+};
+
+/// A prefetcher whose data is damaged.
+class FailingBatches final : public Prefetcher {
+ public:
+  std::unique_ptr<Batch> next() override { throw InputError("train.rec: record 7 is damaged"); }
+  void recycle(std::unique_ptr<Batch>) override {}
+};
+
+/// Records what was asked of it; no arithmetic.
+class SamplingOnly final : public Head {
+ public:
+  ActiveCentres sample(std::span<const std::int64_t> labels, std::int64_t step) const override {
+    return {.step = step, .classes = {labels.begin(), labels.end()}};
+  }
+  HeadResult run(const Step&) override { return {}; }
+  [[nodiscard]] RowRange shard() const override { return {}; }
+  State state() override { return {}; }
+  void state_changed() override {}
+  void settle(std::span<const std::int64_t>) override {}
+  void settle_all() override {}
+};
+
+TEST(StepInputs, GathersEveryWorkersLabelsByRank) {
+  testing::run_ranks(2, [](Comm& comm) {
+    NumberedBatches batches(comm.rank(), 4);
+    const SamplingOnly head;
+    const auto inputs =
+        make_step_inputs(batches, comm, head, {.signals = [] { return WorkerSignals{}; }});
+    for (std::int64_t i = 0; i < 4; ++i) {
+      StepInput in = inputs->next();
+      const std::int64_t b = i * 100;
+      EXPECT_EQ(in.all_labels,
+                (std::vector<std::int64_t>{b, b + 1, b + 2, b + 10, b + 11, b + 12}));
+      EXPECT_EQ(in.active.classes, in.all_labels);
+      EXPECT_EQ(in.active.step, i + 1);
+      inputs->recycle(std::move(in.batch));
+    }
+    EXPECT_EQ(inputs->next().batch, nullptr);
+    EXPECT_EQ(inputs->next().batch, nullptr) << "asking again is harmless";
+    EXPECT_EQ(batches.recycled, 4);
+  });
+}
+
+TEST(StepInputs, KeysSamplingByOptimizerStepUnderGradientAccumulation) {
+  testing::run_ranks(1, [](Comm& comm) {
+    NumberedBatches batches(0, 6);
+    const SamplingOnly head;
+    const auto inputs = make_step_inputs(
+        batches, comm, head, {.gradient_acc = 3, .signals = [] { return WorkerSignals{}; }});
+    std::vector<std::int64_t> steps;
+    for (int i = 0; i < 6; ++i) steps.push_back(inputs->next().active.step);
+    EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 1, 1, 2, 2, 2}));
+  });
+}
+
+TEST(StepInputs, TellsAStopOfOneWorkerToAllAtTheSameBatch) {
+  std::mutex mutex;
+  std::vector<std::int64_t> stopped_at;
+  testing::run_ranks(3, [&](Comm& comm) {
+    NumberedBatches batches(comm.rank(), 8);
+    const SamplingOnly head;
+    std::atomic<int> asked{0};
+    const auto signals = [&] {
+      return WorkerSignals{.stop = comm.rank() == 1 && ++asked > 2,
+                           .checkpoint_on_disk = comm.rank() + 5};
+    };
+    const auto inputs = make_step_inputs(batches, comm, head, {.signals = signals});
+    for (StepInput in = inputs->next(); in.batch != nullptr; in = inputs->next()) {
+      EXPECT_EQ(in.signals.checkpoint_on_disk, 5) << "the slowest worker's";
+      if (!in.signals.stop) continue;
+      const std::lock_guard lock(mutex);
+      stopped_at.push_back(in.batch->index);
+      EXPECT_EQ(inputs->next().batch, nullptr);
+      break;
+    }
+  });
+  EXPECT_EQ(stopped_at, (std::vector<std::int64_t>{2, 2, 2}));
+}
+
+TEST(StepInputs, GoOnToTheEndOfTheStepThatAStopFallsInto) {
+  testing::run_ranks(2, [&](Comm& comm) {
+    NumberedBatches batches(comm.rank(), 12);
+    const SamplingOnly head;
+    std::atomic<int> asked{0};
+    const auto signals = [&] { return WorkerSignals{.stop = ++asked > 4}; };  // from index 4 on
+    const auto inputs =
+        make_step_inputs(batches, comm, head, {.gradient_acc = 3, .signals = signals});
+    std::int64_t micro_batches = 0;
+    while (inputs->next().batch != nullptr) ++micro_batches;
+    EXPECT_EQ(micro_batches, 6);  // 3, 4 and 5 are a step
+  });
+}
+
+TEST(StepInputs, RethrowsWhatTheDataThrew) {
+  testing::run_ranks(1, [](Comm& comm) {
+    FailingBatches batches;
+    const SamplingOnly head;
+    const auto inputs =
+        make_step_inputs(batches, comm, head, {.signals = [] { return WorkerSignals{}; }});
+    EXPECT_THROW(inputs->next(), InputError);
+    EXPECT_THROW(inputs->next(), InputError);
+  });
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,122 @@
+#include "worker/memory/memory_advice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <regex>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using ::testing::Not;
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+class MemoryAdvice : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::uint64_t need(const std::function<void(JobConfig&)>& change) const {
+    PlannedJob other = planned_;
+    change(other.job);
+    return plan_memory(other, plan_backbone(other), 0).total();
+  }
+  [[nodiscard]] LargestThatFits largest(std::uint64_t available) const {
+    return largest_that_fits(planned_, plan_backbone(planned_), available);
+  }
+  [[nodiscard]] std::string advice_for(std::uint64_t available) const {
+    return advice(planned_, plan_backbone(planned_), {available, "a test"});
+  }
+
+  PlannedJob planned_{.job = {.network = "mbf", .batch_size = 64, .num_classes = 200'000},
+                      .data = {.height = 32, .width = 32}};
+};
+
+TEST_F(MemoryAdvice, LargestNumberOfClassesFitsAndOneMoreDoesNot) {
+  for (const std::uint64_t available : {kGiB, 3 * kGiB, 500 * kGiB}) {
+    const std::int64_t n = largest(available).num_classes;
+    EXPECT_LE(need([&](JobConfig& job) { job.num_classes = n; }), available);
+    EXPECT_GT(need([&](JobConfig& job) { job.num_classes = n + 1; }), available);
+  }
+}
+
+TEST_F(MemoryAdvice, LargestBatchFitsAndOneMoreDoesNot) {
+  for (const std::uint64_t available : {kGiB, 3 * kGiB, 500 * kGiB}) {
+    const std::int64_t n = largest(available).batch_size;
+    EXPECT_LE(need([&](JobConfig& job) { job.batch_size = n; }), available);
+    EXPECT_GT(need([&](JobConfig& job) { job.batch_size = n + 1; }), available);
+  }
+}
+
+TEST_F(MemoryAdvice, LargestIsNoneWhereTheSmallestDoesNotFit) {
+  EXPECT_EQ(largest(1000).num_classes, 0);
+  EXPECT_EQ(largest(1000).batch_size, 0);
+}
+
+TEST_F(MemoryAdvice, LargestStaysWithinWhatAJobFileTakes) {
+  EXPECT_EQ(largest(~std::uint64_t{0}).batch_size, 1 << 20);
+  EXPECT_EQ(largest(~std::uint64_t{0}).num_classes, std::int64_t{1} << 40);
+}
+
+TEST_F(MemoryAdvice, SaysWhatIsNeededWhatThereIsTheLargestPartsAndABatchThatFits) {
+  planned_.job.batch_size = 4096;
+  const std::string text = advice_for(2 * kGiB);
+  EXPECT_THAT(text, HasSubstr("but there are 2.00 GiB for it (a test)"));
+  EXPECT_THAT(text, HasSubstr("activations "));
+  EXPECT_THAT(text, HasSubstr("set batch_size to " + std::to_string(largest(2 * kGiB).batch_size)));
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+}
+
+TEST_F(MemoryAdvice, OnlyNamesChangesThatHelp) {
+  planned_.job.num_classes = 1'000'000;  // 3.8 GiB
+  const std::string text = advice_for(3 * kGiB + kGiB / 2);
+  EXPECT_THAT(text, Not(HasSubstr("batch_size")));
+  EXPECT_THAT(text, HasSubstr("set centre_precision to \"bf16_momentum\""));
+  EXPECT_THAT(text, HasSubstr("take 2 workers, each with as much memory"));
+  EXPECT_THAT(text, HasSubstr("class centres 1.91 GiB"));
+  std::smatch classes;
+  ASSERT_TRUE(std::regex_search(text, classes, std::regex("([0-9]+) classes would fit")));
+  const std::int64_t n = std::stoll(classes[1]);
+  EXPECT_LE(need([&](JobConfig& job) { job.num_classes = n; }), 3 * kGiB + kGiB / 2);
+}
+
+TEST_F(MemoryAdvice, NamesASampleRateWhereGradientsOfCentresAreSummed) {
+  planned_.job.num_classes = 1'000'000;
+  planned_.job.gradient_acc = 2;
+  EXPECT_THAT(advice_for(5 * kGiB), HasSubstr("set sample_rate to 0.3"));
+}
+
+TEST_F(MemoryAdvice, SaysWhenNoOneChangeHelps) {
+  EXPECT_THAT(advice_for(1 << 20), HasSubstr("no one change makes it fit"));
+}
+
+TEST_F(MemoryAdvice, AJobThatDoesNotFitIsRefused) {
+  const MemoryPlan plan = expect_to_fit(planned_, {8 * kGiB, "a test"});
+  EXPECT_EQ(plan.available, 8 * kGiB);
+  const std::string refusal = message_of<InputError>([&] {
+    expect_to_fit(planned_, {plan.total() - 1, "a test"});
+  });
+  EXPECT_THAT(refusal, HasSubstr("memory: a worker needs"));
+}
+
+TEST_F(MemoryAdvice, OneLineTellsThePlanAndHowCheckpointsAreWritten) {
+  EXPECT_EQ(memory_message({.parts = {{"x", kGiB, ""}}, .available = 4 * kGiB}),
+            "memory of a worker: 1.00 GiB planned of 4.00 GiB");
+  EXPECT_THAT(
+      memory_message({.checkpoint_copy = 2 * kGiB, .checkpoints_in_place = true}),
+      HasSubstr("training waits while a checkpoint is written, because a copy of 2.00 GiB"));
+}
+
+TEST(MemoryOfThisHost, IsSharedByItsWorkers) {
+  const auto one = static_cast<double>(memory_of_this_host(1).bytes);
+  const auto four = static_cast<double>(memory_of_this_host(4).bytes);
+  EXPECT_NEAR(four / one, 0.25, 0.1);  // other programs come and go meanwhile
+  EXPECT_THAT(memory_of_this_host(4).where, HasSubstr("1/4 of "));
+}
+
+}  // namespace
+}  // namespace pfc

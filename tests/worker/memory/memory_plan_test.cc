@@ -1,0 +1,181 @@
+#include "worker/memory/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+namespace pfc {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kEndless = std::numeric_limits<std::uint64_t>::max();
+
+class MemoryPlanTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] MemoryPlan plan(std::uint64_t available = kEndless) const {
+    return plan_memory(planned_, backbone_, available);
+  }
+  /// The part after a change of the job.
+  [[nodiscard]] std::uint64_t changed(const std::string& part,
+                                      const std::function<void(PlannedJob&)>& change) const {
+    PlannedJob other = planned_;
+    change(other);
+    return plan_memory(other, backbone_, kEndless).part(part).bytes;
+  }
+  [[nodiscard]] bool has(const MemoryPlan& plan, const std::string& name) const {
+    for (const MemoryPart& part : plan.parts) {
+      if (part.name == name) return true;
+    }
+    return false;
+  }
+
+  PlannedJob planned_{.job = {.network = "mbf", .batch_size = 32, .num_classes = 100'000}};
+  PlannedBackbone backbone_{.memory = {.weights = 8 * kMiB,
+                                       .state = 1 * kMiB,
+                                       .gradients = 8 * kMiB,
+                                       .activations = 1000 * kMiB},
+                            .scratch = 2 * kMiB};
+};
+
+TEST_F(MemoryPlanTest, TotalIsTheSumOfTheParts) {
+  planned_.job.optimizer = OptimizerKind::kAdamW;
+  planned_.job.gradient_acc = 2;
+  planned_.job.save_every_steps = 10;
+  planned_.data.verification_bytes = 5 * kMiB;
+  std::uint64_t sum = 0;
+  for (const MemoryPart& part : plan().parts) {
+    sum += part.bytes;
+    EXPECT_GT(part.bytes, 0u) << part.name;
+  }
+  EXPECT_EQ(plan().total(), sum);
+  EXPECT_TRUE(plan(sum).fits());
+}
+
+TEST_F(MemoryPlanTest, HasTheBackboneAsItWasPlanned) {
+  EXPECT_EQ(plan().part("backbone weights").bytes, 9 * kMiB);
+  EXPECT_EQ(plan().part("backbone gradients").bytes, 8 * kMiB);
+  EXPECT_EQ(plan().part("backbone optimizer").bytes, 8 * kMiB);
+  EXPECT_EQ(plan().part("activations").bytes, 1000 * kMiB);
+  EXPECT_EQ(plan().part("kernels' scratch").bytes, 2 * kMiB);
+  EXPECT_EQ(
+      changed("backbone optimizer", [](PlannedJob& p) { p.job.optimizer = OptimizerKind::kAdamW; }),
+      16 * kMiB);
+}
+
+TEST_F(MemoryPlanTest, GrowsWithWhatItDependsOn) {
+  const auto grows = [&](const std::string& part, const std::function<void(PlannedJob&)>& change) {
+    EXPECT_GT(changed(part, change), plan().part(part).bytes) << part;
+  };
+  for (const char* part : {"class centres", "centres' momentum", "inverse norms and active rows"}) {
+    grows(part, [](PlannedJob& p) { p.job.num_classes += 1000; });
+    grows(part, [](PlannedJob& p) { p.job.num_classes *= 2; });
+  }
+  for (const char* part : {"head buffers", "input batches", "communication"}) {
+    grows(part, [](PlannedJob& p) { p.job.batch_size += 1; });
+    EXPECT_EQ(changed(part, [](PlannedJob& p) { p.job.num_classes *= 2; }),
+              plan().part(part).bytes);
+  }
+  grows("communication", [](PlannedJob& p) { p.world_size = 2; });
+  grows("input batches", [](PlannedJob& p) { p.data.images = 1'000'000; });
+  grows("head buffers", [](PlannedJob& p) { p.threads = 2; });
+}
+
+TEST_F(MemoryPlanTest, SharesTheClassesAmongTheWorkers) {
+  EXPECT_EQ(changed("class centres", [](PlannedJob& p) { p.world_size = 4; }) * 4,
+            plan().part("class centres").bytes);
+}
+
+TEST_F(MemoryPlanTest, CopiesForCheckpointsOnlyWhereTrainingGoesOnMeanwhile) {
+  EXPECT_FALSE(has(plan(), "checkpoint copy"));
+  EXPECT_EQ(plan().checkpoint_copy, 0u);
+  planned_.job.save_every_seconds = 60;
+  const std::uint64_t tables = 100'000ull * (2 * 512 * 4 + 4);
+  EXPECT_EQ(plan().part("checkpoint copy").bytes, tables + (9 + 8) * kMiB);
+  EXPECT_FALSE(plan().checkpoints_in_place);
+}
+
+TEST_F(MemoryPlanTest, WritesCheckpointsInPlaceWhereACopyWouldNotFit) {
+  planned_.job.save_every_steps = 100;
+  const std::uint64_t with_copy = plan().total();
+  EXPECT_TRUE(has(plan(with_copy), "checkpoint copy"));
+  const MemoryPlan tight = plan(with_copy - 1);
+  EXPECT_FALSE(has(tight, "checkpoint copy"));
+  EXPECT_TRUE(tight.checkpoints_in_place);
+  EXPECT_TRUE(tight.fits());
+  EXPECT_EQ(tight.total() + tight.checkpoint_copy, with_copy);
+}
+
+TEST_F(MemoryPlanTest, HasTheLargerOfEvaluationAndOfTheModelsFile) {
+  EXPECT_EQ(plan().part("between steps").bytes, 9 * kMiB);
+  planned_.data.verification_images = 12'000;
+  const std::uint64_t rows = 3ull * 12'000 * 513 * 4;
+  EXPECT_NEAR(static_cast<double>(plan().part("between steps").bytes), static_cast<double>(rows),
+              2e6);
+}
+
+TEST_F(MemoryPlanTest, OfAGpuHoldsWhatIsOnIt) {
+  planned_.gpu = true;
+  planned_.data.verification_bytes = 5 * kMiB;
+  for (const char* on_host : {"between steps", "verification sets", "input batches"}) {
+    EXPECT_FALSE(has(plan(), on_host)) << on_host;
+  }
+  EXPECT_EQ(reserved_bytes(plan()),
+            plan().total() - plan().part("process").bytes - plan().part("kernels' scratch").bytes);
+  EXPECT_TRUE(has(plan(), "images"));
+  EXPECT_GT(changed("process", [](PlannedJob& p) { p.world_size = 2; }),  // NCCL's buffers
+            plan().part("process").bytes);
+}
+
+TEST_F(MemoryPlanTest, OfAGpuCopiesCheckpointsToTheHostWhereTheyFit) {
+  planned_.gpu = true;
+  planned_.job.save_every_steps = 10;
+  EXPECT_FALSE(has(plan(), "checkpoint copy"));
+  planned_.host_bytes = plan().checkpoint_copy;
+  EXPECT_FALSE(plan().checkpoints_in_place);
+  --planned_.host_bytes;
+  EXPECT_TRUE(plan().checkpoints_in_place);
+}
+
+TEST(PlannedGpu, KeepsActivationsInTheJobsPrecision) {
+  PlannedJob planned{.job = {.network = "mbf", .batch_size = 4, .num_classes = 1000}, .gpu = true};
+  const BackboneMemory fp32 = plan_backbone(planned).memory;
+  planned.job.precision = Precision::kBf16;
+  const BackboneMemory bf16 = plan_backbone(planned).memory;
+  EXPECT_EQ(bf16.weights, fp32.weights);
+  EXPECT_EQ(fp32.operands, 0u);
+  EXPECT_EQ(bf16.operands, bf16.weights / 2);
+  const auto ratio = static_cast<double>(bf16.activations) / static_cast<double>(fp32.activations);
+  EXPECT_GT(ratio, 0.5);  // statistics and embeddings stay float32
+  EXPECT_LT(ratio, 0.55);
+}
+
+TEST(PlannedGpu, Of80GBTrains29MillionClasses) {
+  const PlannedJob planned{.job = {.network = "r50",
+                                   .sample_rate = 0.1,
+                                   .precision = Precision::kBf16,
+                                   .centre_precision = CentrePrecision::kBf16,
+                                   .batch_size = 128,
+                                   .num_classes = 29'000'000},
+                           .gpu = true};
+  const MemoryPlan plan = plan_memory(planned, plan_backbone(planned), 80'000'000'000);
+  EXPECT_TRUE(plan.fits()) << plan.total();
+}
+
+TEST(PlannedBackbone, IsWhatTheJobsNetworkTakes) {
+  PlannedJob planned{.job = {.network = "mbf", .batch_size = 2, .num_classes = 10},
+                     .data = {.height = 32, .width = 32}};
+  const PlannedBackbone alone = plan_backbone(planned);
+  EXPECT_GT(alone.memory.activations, 0u);
+  EXPECT_GT(alone.scratch, 0u);
+  planned.job.batch_size = 4;
+  EXPECT_GT(plan_backbone(planned).memory.activations, alone.memory.activations);
+  EXPECT_EQ(plan_backbone(planned).memory.weights, alone.memory.weights);
+  planned.job.batch_size = 2;
+  planned.job.sync_bn = true;
+  planned.world_size = 8;
+  EXPECT_GT(plan_backbone(planned).memory.activations, alone.memory.activations);
+}
+
+}  // namespace
+}  // namespace pfc

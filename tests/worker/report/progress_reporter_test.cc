@@ -1,0 +1,66 @@
+#include "worker/report/progress_reporter.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Keeps what is reported, and tells a waiting test of a phase.
+class ListeningClient final : public CoordinatorClient {
+ public:
+  void set(const std::string&, const std::vector<char>&) override {}
+  std::vector<char> get(const std::string&, std::chrono::milliseconds) override { return {}; }
+  JoinResult join(std::chrono::milliseconds) override { return {}; }
+  [[nodiscard]] bool stop_requested() const override { return false; }
+  [[nodiscard]] bool superseded() const override { return false; }
+  void finish(Outcome, const std::string&) override {}
+
+  void report(const Progress& progress) override {
+    const std::lock_guard lock(mutex_);
+    reports_.push_back(progress);
+    heard_.notify_all();
+  }
+
+  std::vector<Progress> wait_for(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(heard_.wait_for(lock, 30s, [&] { return reports_.size() >= count; }));
+    return reports_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable heard_;
+  std::vector<Progress> reports_;
+};
+
+TEST(ProgressReporter, ReportsAStepAtOnce) {
+  ListeningClient client;
+  const PhaseTimer phase;
+  ProgressReporter reporter(client, phase, 1h);
+  reporter.update({.step = 7, .phases = {{"forward", 0.5}}});
+  const auto reports = client.wait_for(1);
+  EXPECT_EQ(reports[0].step, 7);
+  EXPECT_EQ(reports[0].phases.size(), 1U);
+}
+
+TEST(ProgressReporter, TellsALongPhaseWhileItRuns) {
+  ListeningClient client;
+  PhaseTimer phase;
+  ProgressReporter reporter(client, phase, 1ms);
+  reporter.update({.step = 7, .phases = {{"forward", 0.5}}});
+  phase("evaluate", [&] {
+    const auto reports = client.wait_for(2);
+    EXPECT_EQ(reports[1].phase, "evaluate");
+    EXPECT_EQ(reports[1].step, 7);
+    EXPECT_TRUE(reports[1].phases.empty()) << "samples are told once";
+  });
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,118 @@
+#include "worker/report/step_dump.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "common/error.h"
+#include "kernels/make_ops.h"
+#include "tests/support/error_message.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thread_comm.h"
+#include "worker/head/step_file.h"
+
+namespace pfc::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr std::int64_t kDimension = 8;
+
+/// Workers that all find the same: something is not finite.
+class StepDumps : public ::testing::Test {
+ protected:
+  /// The messages of all ranks.
+  std::vector<std::string> stop(int workers, const StepDump::Verdict& verdict) {
+    std::vector<std::string> messages(static_cast<std::size_t>(workers));
+    run_ranks(workers, [&](Comm& comm) {
+      const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+      const auto head = make_head(*ops, comm, {.classes = 20, .embedding_size = kDimension});
+      std::vector<float> embeddings(3 * kDimension, 1.f);
+      const std::vector<std::int64_t> labels{4, 19, 4};
+      const ActiveCentres active = head->sample(labels, 12);
+      StepDump dump(*ops, comm, *head, output_, {{"lr", 0.1}, {"seed", 7}});
+      messages[static_cast<std::size_t>(comm.rank())] = message_of<InputError>([&] {
+        dump.stop({.all_embeddings = Tensor(embeddings.data(), {3, kDimension}),
+                   .all_labels = labels,
+                   .active = active,
+                   .lr = 0.025,
+                   .update = 12},
+                  verdict);
+      });
+      parts_seen_[static_cast<std::size_t>(comm.rank())] = parts();
+    });
+    return messages;
+  }
+
+  [[nodiscard]] std::ptrdiff_t parts() const {
+    std::error_code absent;
+    const std::filesystem::directory_iterator folder(output_ / "not-finite-step-000000012", absent);
+    return std::count_if(begin(folder), end(folder), [](const auto& entry) {
+      return entry.path().extension() == ".safetensors";
+    });
+  }
+
+  const TemporaryFolder folder_;
+  const std::filesystem::path output_ = folder_ / "out";
+  std::array<std::ptrdiff_t, 8> parts_seen_{};
+};
+
+TEST_F(StepDumps, NameTheVerdictAndTheFileOfEachRank) {
+  const auto messages = stop(2, {.not_finite = "the loss", .loss = NAN});
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_THAT(messages[static_cast<std::size_t>(*rank - '0')],
+                AllOf(StartsWith("the loss is not finite at step 12 (learning rate 0.025)"),
+                      HasSubstr((output_ / "not-finite-step-000000012" / "head-0000").string() +
+                                rank + "-of-00002.safetensors"),
+                      HasSubstr("pfcctl replay head --in")));
+  }
+}
+
+TEST_F(StepDumps, AreAllWrittenBeforeAnyWorkerFails) {
+  stop(3, {.not_finite = "the loss"});
+  EXPECT_THAT(std::span(parts_seen_).first(3), ElementsAre(3, 3, 3));
+}
+
+TEST_F(StepDumps, HoldTheStepOfAllWorkers) {
+  std::vector<float> gradient(3 * kDimension, 2.f);
+  stop(1, {.not_finite = "the gradient of the backbone",
+           .loss = 1.5,
+           .rows_moved = true,
+           .d_embeddings = Tensor(gradient.data(), {3, kDimension})});
+  const HeadStepInput in = read_head_step(std::vector{output_ / "not-finite-step-000000012"});
+  EXPECT_EQ(in.step, 12);
+  EXPECT_EQ(in.rows, 20);
+  EXPECT_THAT(in.labels, ElementsAre(4, 19, 4));
+  EXPECT_EQ(in.job["lr"], 0.025);
+  EXPECT_EQ(in.job["seed"], 7);
+  EXPECT_THAT(in.story, AllOf(HasSubstr("the gradient of the backbone"), HasSubstr("1.5"),
+                              HasSubstr("after the update")));
+  EXPECT_EQ(in.job_d_embeddings.pieces.at(0)[5], 2.f);
+}
+
+TEST_F(StepDumps, ThatCannotBeWrittenDoNotHideWhatHappened) {
+  const FileSizeLimit full(1000);
+  const auto messages = stop(2, {.not_finite = "the loss", .loss = NAN});
+  for (const std::string& message : messages) {
+    EXPECT_THAT(message, AllOf(StartsWith("the loss is not finite at step 12"),
+                               HasSubstr("could not be written"), HasSubstr("head-0000"),
+                               Not(HasSubstr("pfcctl"))));
+  }
+  EXPECT_EQ(parts(), 0);
+}
+
+TEST_F(StepDumps, IntoAnOutputThatIsAFileDoNotHideWhatHappened) {
+  std::filesystem::copy_file("/proc/self/status", output_);
+  EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0],
+              AllOf(StartsWith("the loss is not finite"), HasSubstr("could not be written")));
+}
+
+}  // namespace
+}  // namespace pfc::testing

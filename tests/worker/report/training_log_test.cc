@@ -1,0 +1,130 @@
+#include "worker/report/training_log.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <vector>
+
+#include "common/error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+StepRecord record(std::int64_t step) {
+  return {.step = step,
+          .stats = {.loss = 2.5, .lr = 0.1, .samples = 64},
+          .step_seconds = 0.5,
+          .phases = {{"forward", 0.1}, {"forward", 0.2}, {"head", 0.05}},
+          .gpu_memory_bytes = 5'000'000'000};
+}
+
+TEST(TrainingLine, IsThatOfTheReferenceLogger) {
+  const std::string line = training_line(std::chrono::system_clock::now(), "Speed 1.00");
+  EXPECT_TRUE(std::regex_match(
+      line, std::regex(R"(Training: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}-Speed 1\.00)")))
+      << line;
+}
+
+TEST(SpeedMessage, HasTheReferencesWordsAndSpaces) {
+  LogWindow w{.samples_per_second = 884.42,
+              .loss = 47.25321,
+              .lr = 0.1,
+              .epoch = 0,
+              .step = 100,
+              .loss_scale = 65536.0,
+              .seconds_left = 3 * 3600.0};
+  EXPECT_EQ(speed_message(w),
+            "Speed 884.42 samples/sec   Loss 47.2532   LearningRate 0.1000   Epoch: 0   "
+            "Global Step: 100   Fp16 Grad Scale: 65536   Required: 3 hours");
+  w.loss_scale.reset();
+  EXPECT_EQ(speed_message(w),
+            "Speed 884.42 samples/sec   Loss 47.2532   LearningRate 0.1000   Epoch: 0   "
+            "Global Step: 100   Required: 3 hours");
+}
+
+TEST(TimeLeft, UsesTheLargestUnit) {
+  EXPECT_EQ(time_left(7300), "2 hours");
+  EXPECT_EQ(time_left(3600), "1 hour");
+  EXPECT_EQ(time_left(150), "3 minutes");
+  EXPECT_EQ(time_left(59), "59 seconds");
+  EXPECT_EQ(time_left(0), "0 seconds");
+}
+
+TEST(TimeMessage, NamesTheLongestPhaseFirst) {
+  EXPECT_EQ(time_message({{"head", 0.5}, {"backward", 2.25}, {"forward", 1.25}}),
+            "where the time went: backward 56.2 %, forward 31.2 %, head 12.5 %");
+}
+
+TEST(TrainingLog, WritesOneObjectAStepWithPhasesSummed) {
+  const TemporaryFolder folder;
+  TrainingLog log({.output = folder.path(), .global_batch = 64});
+  log.step(record(1));
+  log.step(record(2));
+  const auto lines = lines_of(folder / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 2U);
+  const auto object = nlohmann::json::parse(lines[1]);
+  EXPECT_EQ(object["step"], 2);
+  EXPECT_DOUBLE_EQ(object["samples_per_second"], 128);
+  EXPECT_EQ(object["gpu_memory_bytes"], 5'000'000'000);
+  EXPECT_NEAR(object["phases"]["forward"], 0.3, 1e-12);
+  EXPECT_NEAR(object["head_share"], 0.05 / object["step_seconds"].get<double>(), 1e-12);
+}
+
+TEST(TrainingLog, KeepsOnlyTheStepsThatAResumedRunWillNotRepeat) {
+  const TemporaryFolder folder;
+  {
+    TrainingLog log({.output = folder.path(), .global_batch = 64});
+    for (int step = 1; step <= 5; ++step) log.step(record(step));
+  }
+  std::ofstream(folder / "metrics.jsonl", std::ios::app) << R"({"step":6,"lo)";  // killed here
+  TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 3 * 64});
+  log.step(record(4));
+  const auto lines = lines_of(folder / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 4U);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(nlohmann::json::parse(lines[static_cast<std::size_t>(i)])["step"], i + 1);
+  }
+}
+
+TEST(TrainingLog, GoesOnByImagesSeenWhenTheGlobalBatchChanges) {
+  const TemporaryFolder folder;
+  const auto images_seen = [&] {
+    std::vector<std::int64_t> images;
+    for (const std::string& line : lines_of(folder / "metrics.jsonl")) {
+      images.push_back(nlohmann::json::parse(line)["images_seen"]);
+    }
+    return images;
+  };
+  {
+    TrainingLog log({.output = folder.path(), .global_batch = 8});
+    for (int step = 1; step <= 6; ++step) log.step(record(step));
+    log.evaluation(6, {.name = "lfw"});
+  }
+  {  // from the checkpoint of step 4, with fewer workers: 16 steps of theirs
+    TrainingLog log({.output = folder.path(), .global_batch = 2, .resumed_images = 32});
+    log.step(record(17));
+    log.step(record(18));
+    EXPECT_EQ(images_seen(), (std::vector<std::int64_t>{8, 16, 24, 32, 34, 36}));
+  }
+  // From the same one, with more: 2 whole steps of theirs, the third of which sees 8 images again.
+  TrainingLog log({.output = folder.path(), .global_batch = 12, .resumed_images = 32});
+  log.step(record(3));
+  EXPECT_EQ(images_seen(), (std::vector<std::int64_t>{8, 16, 24, 32, 36}));
+}
+
+TEST(TrainingLog, NamesAFolderThatCannotBeMade) {
+  EXPECT_THROW(TrainingLog({.output = "/proc/no/such"}), StorageError);
+}
+
+}  // namespace
+}  // namespace pfc

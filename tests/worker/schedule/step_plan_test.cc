@@ -1,0 +1,64 @@
+#include "worker/schedule/step_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+
+namespace pfc {
+namespace {
+
+JobConfig job(std::int64_t batch, double epochs) {
+  JobConfig j;
+  j.batch_size = batch;
+  j.num_epoch = epochs;
+  return j;
+}
+
+TEST(StepPlan, CountsWholeGlobalBatchesOnly) {
+  const StepPlan plan = plan_steps(job(32, 20), /*world_size=*/2, /*images=*/1000);
+  EXPECT_EQ(plan.global_batch, 64);
+  EXPECT_EQ(plan.micro_batches_per_epoch, 15);
+  EXPECT_EQ(plan.total_steps, 300);
+}
+
+TEST(StepPlan, CountsOptimizerStepsUnderGradientAccumulation) {
+  JobConfig j = job(32, 2);
+  j.gradient_acc = 4;
+  j.warmup_epoch = 1;
+  const StepPlan plan = plan_steps(j, 1, 1024);  // 32 micro-batches an epoch
+  EXPECT_EQ(plan.global_batch, 128);
+  EXPECT_DOUBLE_EQ(plan.steps_per_epoch, 8);
+  EXPECT_EQ(plan.total_steps, 16);
+  EXPECT_EQ(plan.warmup_steps, 8);
+}
+
+TEST(StepPlan, TakesPartsOfEpochs) { EXPECT_EQ(plan_steps(job(10, 0.5), 1, 100).total_steps, 5); }
+
+TEST(StepPlan, EndsEarlyWithoutChangingTheScheduleUnderMaxSteps) {
+  JobConfig j = job(10, 2);
+  j.max_steps = 7;
+  EXPECT_EQ(plan_steps(j, 1, 100).total_steps, 20);
+  EXPECT_EQ(plan_steps(j, 1, 100).last_step, 7);
+  j.max_steps = 70;
+  EXPECT_EQ(plan_steps(j, 1, 100).last_step, 20);
+}
+
+TEST(StepPlan, NamesDataThatDoesNotFillABatch) {
+  EXPECT_EQ(testing::message_of<InputError>([] { plan_steps(job(64, 1), 2, 100); }),
+            "the data has 100 images, fewer than one batch of 128 (2 workers x batch_size 64): "
+            "lower batch_size");
+}
+
+TEST(StepPlan, GoesOnByImagesSeenWhenTheGlobalBatchChanges) {
+  const StepPlan four = plan_steps(job(8, 1), 4, 10000);
+  const StepPlan one = plan_steps(job(8, 1), 1, 10000);
+  const StepPlan three = plan_steps(job(8, 1), 3, 10000);
+  const std::int64_t seen = 10 * four.global_batch;
+  EXPECT_EQ(steps_done(four, seen), 10);
+  EXPECT_EQ(steps_done(one, seen), 40);
+  EXPECT_EQ(steps_done(three, seen), 13);
+}
+
+}  // namespace
+}  // namespace pfc

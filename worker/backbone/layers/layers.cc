@@ -1,0 +1,133 @@
+#include "worker/backbone/layers/layers.h"
+
+namespace pfc {
+
+ConvLayer::ConvLayer(Ops& ops, const Conv2dShape& shape, Variable& x, Variable& weight, Variable& y)
+    : ops_(ops),
+      shape_(shape),
+      conv_(ops.conv2d(shape)),
+      x_(x),
+      weight_(weight),
+      y_(y),
+      dx_part_(nullptr, x.data.dtype, shape.x_shape()) {}
+
+void ConvLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
+  plan.use(x_.data);
+  plan.make(y_.data);
+}
+
+void ConvLayer::plan_backward(ActivationPlan& plan) {
+  plan.use(x_.data);
+  plan.use(y_.gradient);
+  if (!x_.needs_gradient) return;
+  if (plan.made(x_.gradient)) {
+    plan.use(x_.gradient);
+    plan.make(dx_part_);
+  } else {
+    plan.make(x_.gradient);
+  }
+}
+
+void ConvLayer::forward(const ForwardPass& /*pass*/) {
+  conv_->forward(x_.data, weight_.operand, y_.data);
+}
+
+void ConvLayer::backward(bool accumulate) {
+  conv_->backward_weights(x_.data, y_.gradient, weight_.gradient, accumulate);
+  if (!x_.needs_gradient) return;
+  if (dx_part_) {
+    conv_->backward_data(y_.gradient, weight_.operand, dx_part_);
+    ops_.add(x_.gradient, dx_part_, x_.gradient);
+  } else {
+    conv_->backward_data(y_.gradient, weight_.operand, x_.gradient);
+  }
+}
+
+double ConvLayer::flops() const {
+  return 2.0 * static_cast<double>(shape_.y_shape().elements()) * shape_.kernel * shape_.kernel *
+         static_cast<double>(shape_.in_c / shape_.groups);
+}
+
+LinearLayer::LinearLayer(Ops& ops, Variable& x, Variable& weight, Variable* bias, Variable& y)
+    : ops_(ops),
+      x_(x),
+      weight_(weight),
+      bias_(bias),
+      y_(y),
+      dy_operand_(nullptr, x.data.dtype, y.data.shape),
+      rows_(x.data.shape[0]),
+      in_(x.data.elements() / rows_),
+      out_(y.data.shape[1]) {}
+
+Tensor LinearLayer::flattened(const Tensor& x) const { return {x.data, x.dtype, {rows_, in_}}; }
+
+Tensor LinearLayer::dy_as_operand() {
+  if (dy_operand_.dtype == y_.gradient.dtype) return y_.gradient;
+  ops_.convert(y_.gradient, dy_operand_);
+  return dy_operand_;
+}
+
+void LinearLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
+  plan.use(x_.data);
+  plan.make(y_.data);
+}
+
+void LinearLayer::plan_backward(ActivationPlan& plan) {
+  plan.use(x_.data);
+  plan.use(y_.gradient);
+  if (dy_operand_.dtype != y_.gradient.dtype) plan.make(dy_operand_);
+  plan.make(x_.gradient);
+}
+
+void LinearLayer::forward(const ForwardPass& /*pass*/) {
+  ops_.gemm({.m = rows_,
+             .n = out_,
+             .k = in_,
+             .transpose_b = true,
+             .a = flattened(x_.data),
+             .b = weight_.operand,
+             .c = y_.data});
+  if (bias_ != nullptr) ops_.add_bias(y_.data, bias_->data);
+}
+
+void LinearLayer::backward(bool accumulate) {
+  const Tensor dy = dy_as_operand();
+  ops_.gemm({.m = out_,
+             .n = in_,
+             .k = rows_,
+             .transpose_a = true,
+             .a = dy,
+             .b = flattened(x_.data),
+             .beta = accumulate ? 1.f : 0.f,
+             .c = weight_.gradient});
+  if (bias_ != nullptr) ops_.column_sums(y_.gradient, bias_->gradient, accumulate);
+  ops_.gemm({.m = rows_,
+             .n = in_,
+             .k = out_,
+             .a = dy,
+             .b = weight_.operand,
+             .c = flattened(x_.gradient)});
+}
+
+double LinearLayer::flops() const {
+  return 2.0 * static_cast<double>(rows_) * static_cast<double>(in_) * static_cast<double>(out_);
+}
+
+DropoutLayer::DropoutLayer(Ops& ops, const DropoutOptions& options, Variable& x)
+    : ops_(ops), options_(options), x_(x) {}
+
+void DropoutLayer::plan_forward(ActivationPlan& plan, bool /*training*/) { plan.use(x_.data); }
+
+void DropoutLayer::plan_backward(ActivationPlan& plan) { plan.use(x_.gradient); }
+
+void DropoutLayer::forward(const ForwardPass& pass) {
+  if (!pass.training) return;
+  options_.step = static_cast<std::uint32_t>(pass.step);
+  ops_.dropout(x_.data, x_.data, options_);
+}
+
+void DropoutLayer::backward(bool /*accumulate*/) {
+  ops_.dropout(x_.gradient, x_.gradient, options_);
+}
+
+}  // namespace pfc

@@ -1,0 +1,60 @@
+#include "worker/checkpoint/checkpoint_schedule.h"
+
+#include <utility>
+
+namespace pfc {
+
+CheckpointSchedule::CheckpointSchedule(const JobConfig& job, Begin begin, CheckpointWriter& writer,
+                                       Comm& comm)
+    : job_(job),
+      begin_(std::move(begin)),
+      writer_(writer),
+      comm_(comm),
+      last_time_(Clock::now().time_since_epoch().count()) {}
+
+void CheckpointSchedule::after_step(std::int64_t step, const WorkerSignals& all) {
+  if (pending_ != 0 && all.checkpoint_on_disk >= pending_) publish();
+  if (due(step, all)) start(step, false);
+}
+
+void CheckpointSchedule::finish(std::int64_t step) {
+  if (last_ != step) start(step, true);
+  settle();
+}
+
+void CheckpointSchedule::fill(WorkerSignals& mine) {
+  mine.checkpoint_on_disk = writer_.finished_step();
+  if (comm_.rank() != 0 || job_.save_every_seconds <= 0) return;
+  const std::int64_t newest = last_;
+  const TimePoint begun{Clock::duration(last_time_.load())};
+  const bool late = Clock::now() - begun >= std::chrono::duration<double>(job_.save_every_seconds);
+  if (late) mine.checkpoint_request = newest + 1;
+}
+
+bool CheckpointSchedule::due(std::int64_t step, const WorkerSignals& all) const {
+  if (job_.save_every_steps > 0 && step % job_.save_every_steps == 0) return true;
+  return all.checkpoint_request == last_ + 1;  // an older request has been met
+}
+
+void CheckpointSchedule::start(std::int64_t step, bool last) {
+  settle();
+  begin_(step, last);
+  pending_ = step;
+  last_time_ = Clock::now().time_since_epoch().count();
+  last_ = step;
+}
+
+void CheckpointSchedule::settle() {
+  if (pending_ == 0) return;
+  writer_.wait();
+  comm_.barrier();  // every worker's part is on disk
+  publish();
+  comm_.barrier();  // and is visible before anybody goes on, or ends
+}
+
+void CheckpointSchedule::publish() {
+  if (comm_.rank() == 0) writer_.publish(pending_);
+  pending_ = 0;
+}
+
+}  // namespace pfc

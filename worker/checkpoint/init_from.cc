@@ -1,0 +1,34 @@
+#include "worker/checkpoint/init_from.h"
+
+#include "common/files/safetensors.h"
+#include "worker/head/row_copy.h"
+
+namespace pfc {
+namespace {
+
+constexpr const char* kCentres = "centres";
+
+void set_centres(const SafetensorsFile& file, const TrainingState& state) {
+  const Tensor mine = state.head.state().centres;  // [shard, D]
+  const std::int64_t dimension = mine.shape[1];
+  const std::span<const float> all =
+      file.float32(kCentres, std::vector<std::int64_t>{state.classes, dimension});
+  const auto first = static_cast<std::size_t>(state.head.shard().begin * dimension);
+  copy_rows_to_device(state.ops, mine, all.data() + first);
+  state.head.state_changed();
+}
+
+}  // namespace
+
+void init_from(const std::filesystem::path& path, const TrainingState& state) {
+  if (std::filesystem::is_directory(path)) {
+    throw InputError("init_from: " + path.string() +
+                     " is a folder; expected a safetensors file, for example the " +
+                     "backbone.safetensors in it");
+  }
+  const SafetensorsFile file(path);
+  import_state_dict(state.ops, state.backbone, file, {kCentres});
+  if (file.tensors().contains(kCentres)) set_centres(file, state);
+}
+
+}  // namespace pfc

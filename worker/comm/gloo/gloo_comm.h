@@ -1,0 +1,20 @@
+// Collectives of host memory over Gloo.
+#pragma once
+
+#include <memory>
+
+#include "worker/comm/comm.h"
+#include "worker/comm/comm_options.h"
+#include "worker/comm/key_value_store.h"
+
+namespace pfc {
+
+/// For two workers or more; the store is used only to connect. Sums go in rank order, so they have
+/// the same bits on every worker and in every run. Each worker sends (W - 1) / W of the data in a
+/// reduce-scatter and twice that in an all-reduce, which is the least there is. Throws CommError.
+std::unique_ptr<Comm> make_gloo_comm(const CommOptions& options, KeyValueStore& store);
+
+/// What it keeps for parts of sums, as they arrive: pieces from every peer.
+std::size_t gloo_comm_bytes(int world_size);
+
+}  // namespace pfc

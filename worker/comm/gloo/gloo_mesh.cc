@@ -1,0 +1,164 @@
+#include "worker/comm/gloo/gloo_mesh.h"
+
+#include <gloo/rendezvous/store.h>
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+
+#include "common/error.h"
+#include "worker/comm/gloo/gloo_device.h"
+#include "worker/comm/roll_call.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Gloo's view of our store, under the Comm's name.
+class StoreAdapter : public gloo::rendezvous::Store {
+ public:
+  StoreAdapter(KeyValueStore& store, std::string prefix, milliseconds timeout)
+      : store_(store), prefix_(std::move(prefix)), timeout_(timeout) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    store_.set(prefix_ + key, data);
+  }
+  std::vector<char> get(const std::string& key) override {
+    return store_.get(prefix_ + key, timeout_);
+  }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
+    for (const std::string& key : keys) store_.get(prefix_ + key, timeout);
+  }
+
+ private:
+  KeyValueStore& store_;
+  const std::string prefix_;
+  const milliseconds timeout_;
+};
+
+/// Gloo begins its messages with "[/path/file.cc:line] ", which tells a user nothing.
+std::string without_source(const std::string& message) {
+  const std::size_t end = message.find(".cc:");
+  const std::size_t bracket = message.find("] ", end == std::string::npos ? 0 : end);
+  if (end == std::string::npos || bracket == std::string::npos) return message;
+  return message.substr(bracket + 2);
+}
+
+std::string one_decimal(double value) {
+  const std::string text = std::to_string(value);
+  return text.substr(0, text.find('.') + 2);
+}
+
+// Gloo writes to sockets without MSG_NOSIGNAL: a peer's death must be an error, not our end too.
+void ignore_broken_pipes() {
+  struct sigaction current {};
+  ::sigaction(SIGPIPE, nullptr, &current);
+  if (current.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace
+
+GlooMesh::GlooMesh(const CommOptions& options, KeyValueStore& store)
+    : membership_(options.membership), name_(options.name), timeout_(options.timeout) {
+  ignore_broken_pipes();
+  const std::string own_address = options.address.empty() ? "127.0.0.1" : options.address;
+  addresses_ = roll_call(options, own_address, store);
+  for (int i = 1; i < size(); ++i) peers_.push_back((rank() + i) % size());
+  try {
+    auto device = make_gloo_device(own_address);
+    context_ = std::make_shared<gloo::rendezvous::Context>(rank(), size());
+    context_->setTimeout(options.connect_timeout);
+    StoreAdapter adapter(store, name_ + "/gloo/", options.connect_timeout);
+    context_->connectFullMesh(adapter, device);
+  } catch (const std::exception& e) {
+    throw CommError(label() + ": cannot connect from " + own_address +
+                    " to its peers: " + without_source(e.what()));
+  }
+}
+
+std::string GlooMesh::label() const {
+  return "comm '" + name_ + "', rank " + std::to_string(rank()) + " of " + std::to_string(size());
+}
+
+Exchange::Exchange(GlooMesh& mesh, std::string operation)
+    : mesh_(mesh),
+      operation_(std::move(operation)),
+      start_(Clock::now()),
+      number_(mesh.exchanges_++) {
+  if (mesh_.broken_) {
+    throw CommError(mesh_.label() + ": " + operation_ + " after an earlier failure");
+  }
+}
+
+std::uint64_t Exchange::slot(int channel) const {
+  return number_ * kChannels + static_cast<std::uint64_t>(channel);
+}
+
+milliseconds Exchange::time_left() const {
+  const auto left = std::chrono::ceil<milliseconds>(start_ + mesh_.timeout_ - Clock::now());
+  return std::max(left, milliseconds(1));  // 0 and below mean other things to Gloo
+}
+
+std::unique_ptr<gloo::transport::UnboundBuffer> Exchange::buffer(const std::byte* data,
+                                                                 std::size_t bytes) const {
+  // Gloo has one type for both directions; a buffer that is only sent from is not written to.
+  return mesh_.context_->createUnboundBuffer(const_cast<std::byte*>(data), bytes);
+}
+
+void Exchange::fail(int peer, const std::string& reason) {
+  mesh_.broken_ = true;
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  mesh_.context_->closeConnections();
+  const std::string who = peer < 0 ? "its peers"
+                                   : "rank " + std::to_string(peer) + " (" +
+                                         mesh_.addresses_[GlooMesh::index(peer)] + ")";
+  throw CommError(mesh_.label() + ": " + operation_ + " with " + who + " failed after " +
+                  one_decimal(seconds) + " s: " + reason);
+}
+
+template <typename Call>
+void Exchange::guarded(int peer, Call call) {
+  try {
+    call();
+  } catch (const std::exception& e) {
+    fail(peer, without_source(e.what()));
+  }
+}
+
+Exchange::Outbox::Outbox(Exchange& exchange, int channel, std::span<const std::byte> memory)
+    : exchange_(exchange),
+      slot_(exchange.slot(channel)),
+      buffer_(exchange.buffer(memory.data(), memory.size())) {}
+
+void Exchange::Outbox::send(int peer, std::size_t offset, std::size_t bytes) {
+  exchange_.guarded(peer, [&] { buffer_->send(peer, slot_, offset, bytes); });
+  ++pending_;
+}
+
+void Exchange::Outbox::acknowledge() {
+  for (const int peer : exchange_.mesh_.peers()) send(peer, 0, 0);
+}
+
+void Exchange::Outbox::wait() {
+  for (; pending_ > 0; --pending_) {
+    exchange_.guarded(-1, [&] { buffer_->waitSend(exchange_.time_left()); });
+  }
+}
+
+Exchange::Inbox::Inbox(Exchange& exchange, int peer, int channel, std::span<std::byte> memory)
+    : exchange_(exchange),
+      peer_(peer),
+      slot_(exchange.slot(channel)),
+      buffer_(exchange.buffer(memory.data(), memory.size())) {}
+
+void Exchange::Inbox::post(std::size_t offset, std::size_t bytes) {
+  exchange_.guarded(peer_, [&] { buffer_->recv(peer_, slot_, offset, bytes); });
+}
+
+void Exchange::Inbox::wait() {
+  exchange_.guarded(peer_, [&] { buffer_->waitRecv(exchange_.time_left()); });
+}
+
+}  // namespace pfc

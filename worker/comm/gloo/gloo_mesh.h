@@ -1,0 +1,112 @@
+// Byte streams between every two workers, over Gloo's TCP transport: what collectives are made of.
+//
+// Gloo's own collectives are not used, because of how this version tells failures: an operation
+// that waits in a pair's queue is told when the connection breaks, but one whose bytes are on the
+// way is not, and would wait for its whole timeout. Here a stream always has one more receive
+// posted than the one it waits for, down to a last empty piece, the acknowledgement. So a dead peer
+// is found at once, in the middle of a piece too, and an exchange that has ended leaves nothing
+// unsent.
+#pragma once
+
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "worker/comm/comm_options.h"
+#include "worker/comm/key_value_store.h"
+
+namespace pfc {
+
+/// The connections of one worker to all others. Belongs to one thread at a time.
+class GlooMesh {
+ public:
+  /// Throws CommError that names the absent ranks.
+  GlooMesh(const CommOptions& options, KeyValueStore& store);
+
+  [[nodiscard]] int rank() const { return membership_.rank; }
+  [[nodiscard]] int size() const { return membership_.world_size; }
+  [[nodiscard]] const std::string& address() const { return addresses_[index(rank())]; }
+  /// All other ranks, from the next one on, so that not all workers send to the same one first.
+  [[nodiscard]] const std::vector<int>& peers() const { return peers_; }
+
+ private:
+  friend class Exchange;
+  [[nodiscard]] std::string label() const;  // begins every error
+  [[nodiscard]] static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  const Membership membership_;
+  const std::string name_;
+  const std::chrono::milliseconds timeout_;
+  std::vector<std::string> addresses_;  // by rank
+  std::vector<int> peers_;
+  std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::uint64_t exchanges_ = 0;
+  bool broken_ = false;
+};
+
+/// One collective under way: its name, deadline and message slots. Every failure closes all
+/// connections, so that the peers need not wait for their timeouts, and throws CommError.
+class Exchange {
+ public:
+  static constexpr int kChannels = 2;
+
+  Exchange(GlooMesh& mesh, std::string operation);
+
+  /// The pieces that this worker sends to any peer out of one memory, in order a peer.
+  class Outbox {
+   public:
+    Outbox(Exchange& exchange, int channel, std::span<const std::byte> memory);
+    void send(int peer, std::size_t offset, std::size_t bytes);
+    /// Tells every peer that everything it has sent over this channel is here.
+    void acknowledge();
+    void wait();  ///< for all sends
+
+   private:
+    Exchange& exchange_;
+    const std::uint64_t slot_;
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+    std::size_t pending_ = 0;
+  };
+
+  /// The pieces that one peer sends to this worker, in order.
+  class Inbox {
+   public:
+    Inbox(Exchange& exchange, int peer, int channel, std::span<std::byte> memory);
+    void post(std::size_t offset, std::size_t bytes);
+    void post_acknowledgement() { post(0, 0); }
+    /// For the next posted piece. One further piece or the acknowledgement must be posted already,
+    /// unless it is the acknowledgement that is waited for.
+    void wait();
+
+   private:
+    Exchange& exchange_;
+    const int peer_;
+    const std::uint64_t slot_;
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+  };
+
+ private:
+  [[nodiscard]] std::uint64_t slot(int channel) const;
+  [[nodiscard]] std::chrono::milliseconds time_left() const;
+  [[nodiscard]] std::unique_ptr<gloo::transport::UnboundBuffer> buffer(const std::byte* data,
+                                                                       std::size_t bytes) const;
+  [[noreturn]] void fail(int peer, const std::string& reason);
+  /// Runs a call into Gloo that concerns a peer (-1: none in particular).
+  template <typename Call>
+  void guarded(int peer, Call call);
+
+  GlooMesh& mesh_;
+  const std::string operation_;
+  const TimePoint start_;
+  const std::uint64_t number_;
+};
+
+}  // namespace pfc

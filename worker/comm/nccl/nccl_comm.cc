@@ -1,0 +1,88 @@
+#include "worker/comm/nccl/nccl_comm.h"
+
+#include "common/error.h"
+#include "kernels/cuda/ops/cuda_ops.h"
+#include "worker/comm/nccl/device_comms.h"
+
+namespace pfc {
+
+NcclComm::NcclComm(std::shared_ptr<NcclGroup> group, const std::string& name, const Membership& me,
+                   cudaStream_t stream)
+    : group_(std::move(group)),
+      me_(me),
+      own_stream_(stream == nullptr ? std::make_unique<CudaStream>() : nullptr),
+      stream_(stream == nullptr ? own_stream_->get() : stream),
+      link_(group_->connect(name)) {
+  cuda_check(cudaMemsetAsync(barrier_word_.data(), 0, barrier_word_.bytes(), stream_),
+             "zeroing memory");
+}
+
+NcclComm::~NcclComm() { group_->leave(link_); }
+
+std::string NcclComm::description() const {
+  return "NCCL (" + link_.places[static_cast<std::size_t>(rank())] + ")";
+}
+
+void NcclComm::enqueue(const char* kind, std::size_t bytes, const NcclGroup::Call& call) {
+  ++counters_.calls;
+  counters_.bytes += bytes;
+  if (bytes > 0) group_->enqueue(link_, kind, bytes, stream_, call);
+}
+
+void NcclComm::all_gather(const Tensor& in, const Tensor& out) {
+  check(out.bytes() == in.bytes() * static_cast<std::size_t>(size()),
+        "all_gather: out is not size() times in");
+  enqueue("all_gather", in.bytes(), [&](ncclComm_t comm) {
+    return ncclAllGather(in.data, out.data, in.bytes(), ncclUint8, comm, stream_);
+  });
+}
+
+void NcclComm::all_reduce_sum(const Tensor& in_out) {
+  float* const data = in_out.f32();
+  enqueue("all_reduce", in_out.bytes(), [&](ncclComm_t comm) {
+    return ncclAllReduce(data, data, static_cast<std::size_t>(in_out.elements()), ncclFloat32,
+                         ncclSum, comm, stream_);
+  });
+}
+
+void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
+  check(in.elements() == out.elements() * size(), "reduce_scatter: in is not size() times out");
+  const float* const from = in.f32();
+  float* const to = out.f32();
+  enqueue("reduce_scatter", in.bytes(), [&](ncclComm_t comm) {
+    return ncclReduceScatter(from, to, static_cast<std::size_t>(out.elements()), ncclFloat32,
+                             ncclSum, comm, stream_);
+  });
+}
+
+void NcclComm::broadcast(const Tensor& in_out, int root) {
+  check(root >= 0 && root < size(), "broadcast: the root is no rank");
+  enqueue("broadcast", in_out.bytes(), [&](ncclComm_t comm) {
+    return ncclBroadcast(in_out.data, in_out.data, in_out.bytes(), ncclUint8, root, comm, stream_);
+  });
+}
+
+// Nobody's sum is there before everybody has come. An abort ends the host's wait too.
+void NcclComm::barrier() {
+  ++counters_.calls;
+  float* const word = reinterpret_cast<float*>(barrier_word_.data());
+  group_->enqueue(link_, "barrier", 0, stream_, [&](ncclComm_t comm) {
+    return ncclAllReduce(word, word, 1, ncclFloat32, ncclSum, comm, stream_);
+  });
+  barrier_passed_.record(stream_);
+  barrier_passed_.wait();
+  throw_if_failed();
+}
+
+DeviceComms make_nccl_comms(Ops& ops, const CommOptions& options, KeyValueStore& store) {
+  auto* const cuda = dynamic_cast<CudaOps*>(&ops);
+  check(cuda != nullptr, "make_nccl_comms: not a GPU's Ops");
+  const auto group = std::make_shared<NcclGroup>(cuda->device().index, options, store);
+  DeviceComms comms;
+  comms.step =
+      std::make_unique<NcclComm>(group, "step", options.membership, cuda->device().compute.get());
+  comms.gradients = std::make_unique<NcclComm>(group, "gradients", options.membership, nullptr);
+  return comms;
+}
+
+}  // namespace pfc

@@ -1,0 +1,48 @@
+// Collectives of GPU memory over NCCL.
+#pragma once
+
+#include <memory>
+
+#include "kernels/cuda/runtime/memory.h"
+#include "kernels/cuda/runtime/stream.h"
+#include "worker/comm/comm.h"
+#include "worker/comm/nccl/nccl_group.h"
+
+namespace pfc {
+
+class NcclComm : public Comm {
+ public:
+  /// Collectives go into `stream`, or into a stream of its own where that is null.
+  NcclComm(std::shared_ptr<NcclGroup> group, const std::string& name, const Membership& me,
+           cudaStream_t stream);
+  NcclComm(const NcclComm&) = delete;
+  ~NcclComm() override;
+
+  [[nodiscard]] int rank() const override { return me_.rank; }
+  [[nodiscard]] int size() const override { return me_.world_size; }
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] CommCounters counters() const override { return counters_; }
+  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+
+  void all_gather(const Tensor& in, const Tensor& out) override;
+  /// The same bits on every worker; NCCL chooses the order.
+  void all_reduce_sum(const Tensor& in_out) override;
+  void reduce_scatter_sum(const Tensor& in, const Tensor& out) override;
+  void broadcast(const Tensor& in_out, int root) override;
+  void barrier() override;
+  void throw_if_failed() override { group_->throw_if_failed(); }
+
+ private:
+  void enqueue(const char* kind, std::size_t bytes, const NcclGroup::Call& call);
+
+  const std::shared_ptr<NcclGroup> group_;  // shared by the Comms of one worker
+  const Membership me_;
+  std::unique_ptr<CudaStream> own_stream_;
+  cudaStream_t const stream_;
+  NcclLink& link_;
+  CudaBuffer barrier_word_{sizeof(float)};
+  CudaEvent barrier_passed_;
+  CommCounters counters_;
+};
+
+}  // namespace pfc

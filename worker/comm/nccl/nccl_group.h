@@ -1,0 +1,112 @@
+// All NCCL communicators of one worker, and the thread that watches over them.
+//
+// A collective that fails or hangs leaves a kernel that spins on the GPU, and the host waits behind
+// it. Nobody but a second thread can find that out: it looks at the events of what is outstanding
+// and at NCCL's asynchronous errors, and aborts, which frees the GPU's streams. All communicators
+// of a worker fail together, because NCCL frees memory in an abort, and that waits for the kernels
+// of the others.
+#pragma once
+
+#include <nccl.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/clock.h"
+#include "kernels/cuda/runtime/stream.h"
+#include "worker/comm/collective_report.h"
+#include "worker/comm/comm_options.h"
+#include "worker/comm/key_value_store.h"
+
+namespace pfc {
+
+/// One communicator; the NcclGroup's.
+struct NcclLink {
+  struct Outstanding {
+    Collective collective;
+    TimePoint since;                  ///< when it could begin: enqueued, and the one before is done
+    std::unique_ptr<CudaEvent> done;  ///< null until it is in the stream
+  };
+
+  NcclLink(const CommOptions& options, KeyValueStore& store)
+      : name(options.name), reports(store, options.name, options.membership) {}
+
+  const std::string name;
+  const CollectiveReports reports;
+  std::vector<std::string> places;  ///< "127.0.0.1, GPU 1", by rank
+  // Guarded by the group's mutex:
+  ncclComm_t handle = nullptr;  ///< null once it is aborted or has left
+  Collective newest;
+  std::uint64_t told = 0;  ///< number of the newest that the peers have been told of
+  std::deque<Outstanding> outstanding;
+  std::vector<std::unique_ptr<CudaEvent>> spare_events;
+};
+
+class NcclGroup {
+ public:
+  /// timeout: of one collective, from when it could begin. Members of options but the name count.
+  NcclGroup(int gpu, const CommOptions& options, KeyValueStore& store);
+  NcclGroup(const NcclGroup&) = delete;
+  ~NcclGroup();
+
+  /// On the training thread, as is all but the watching. Throws CommError (nccl_connect.h).
+  NcclLink& connect(const std::string& name);
+
+  /// Enqueues one collective in the stream, and returns once it is there.
+  using Call = std::function<ncclResult_t(ncclComm_t)>;
+  void enqueue(NcclLink& link, const char* kind, std::size_t bytes, cudaStream_t stream,
+               const Call& call);
+
+  /// Throws CommError when any communicator of the group has failed.
+  void throw_if_failed();
+
+  /// The link is used no more. When all that the group was asked for is done it ends in agreement
+  /// with its peers, else by an abort of the whole group.
+  void leave(NcclLink& link);
+
+ private:
+  struct Failure {
+    NcclLink* link = nullptr;
+    Collective collective;
+    bool waiting = false;  // for that collective; otherwise it is the last one, and done
+    bool leaving = false;  // nobody will read the error
+    std::string what;      // the error up to the culprits
+  };
+
+  void watch();
+  std::optional<Failure> look();
+  void observe(NcclLink& link, TimePoint now);
+  [[nodiscard]] std::optional<Failure> stuck(NcclLink& link, TimePoint now);
+  [[nodiscard]] Failure failure(NcclLink& link, const std::string& reason);
+  void tell_peers_of_delay(std::unique_lock<std::mutex>& lock);
+  void fail(Failure failure);
+  void end_all(std::unique_lock<std::mutex>& lock);
+  void await_cause(std::unique_lock<std::mutex>& lock);
+  ncclResult_t poll(NcclLink& link);
+
+  const int gpu_;
+  const CommOptions options_;
+  KeyValueStore& store_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_:
+  std::deque<NcclLink> links_;      // addresses stay
+  std::optional<Failure> failure_;  // the first
+  std::vector<ncclComm_t> doomed_;  // handles to abort
+  std::string cause_;               // the whole error, once the culprits are known
+  bool ended_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace pfc

@@ -1,0 +1,27 @@
+// Which records of a .rec are images: InsightFace's layout, or every record (im2rec).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/data/records/record_index.h"
+#include "worker/data/records/record_reader.h"
+
+namespace pfc {
+
+struct RecordLayout {
+  std::vector<std::uint64_t> offsets;  ///< by image
+  std::vector<std::int64_t> keys;      ///< by image; empty: image i has key i + 1
+  std::int64_t identities = 0;         ///< as record 0 says; 0: there is no record 0
+
+  [[nodiscard]] std::int64_t key(std::size_t image) const {
+    return keys.empty() ? static_cast<std::int64_t>(image) + 1 : keys[image];
+  }
+};
+
+/// Tells the layouts apart by record 0 and finds the images. `origin` names the index in errors.
+/// Throws InputError: no images, a key that is missing or there twice.
+RecordLayout find_images(const RecordReader& rec, RecordIndex index, const std::string& origin);
+
+}  // namespace pfc

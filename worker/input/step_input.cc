@@ -1,0 +1,154 @@
+#include "worker/input/step_input.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "common/clock.h"
+
+namespace pfc {
+
+WorkerSignals combine(std::span<const WorkerSignals> workers) {
+  check(!workers.empty(), "combine: no workers");
+  WorkerSignals all = workers.front();
+  for (const WorkerSignals& w : workers.subspan(1)) {
+    all.stop = all.stop || w.stop;
+    all.checkpoint_request = std::max(all.checkpoint_request, w.checkpoint_request);
+    all.checkpoint_on_disk = std::min(all.checkpoint_on_disk, w.checkpoint_on_disk);
+  }
+  return all;
+}
+
+namespace {
+
+// One worker's message: [stop, checkpoint_request, checkpoint_on_disk, labels...], all int64.
+constexpr std::size_t kHeader = 3;
+
+class ThreadedStepInputs final : public StepInputs {
+ public:
+  ThreadedStepInputs(Prefetcher& prefetcher, Comm& comm, const Head& head,
+                     const StepInputsOptions& options)
+      : prefetcher_(prefetcher), comm_(comm), head_(head), options_(options) {
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~ThreadedStepInputs() override {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+    if (options_.upload != nullptr) options_.upload->close();
+    thread_.join();
+  }
+
+  StepInput next() override {
+    const TimePoint start = Clock::now();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ready_.has_value() || error_ != nullptr; });
+    if (!ready_.has_value()) std::rethrow_exception(error_);
+    StepInput input = std::move(*ready_);
+    // The marker of the end stays, so that asking again gives it again.
+    if (input.batch != nullptr) {
+      ready_.reset();
+    } else {
+      ready_.emplace();
+    }
+    lock.unlock();
+    changed_.notify_all();
+    input.wait_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    return input;
+  }
+
+  void recycle(std::unique_ptr<Batch> batch) override { prefetcher_.recycle(std::move(batch)); }
+
+ private:
+  void run() {
+    try {
+      while (hand_over(make())) {
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      error_ = std::current_exception();
+    }
+    changed_.notify_all();
+  }
+
+  StepInput make() {
+    StepInput input;
+    if (stopped_) return input;
+    input.batch = prefetcher_.next();
+    if (input.batch == nullptr) return input;
+    exchange(input);
+    if (options_.upload != nullptr) options_.upload->put(*input.batch);
+    return input;
+  }
+
+  void exchange(StepInput& input) {
+    const Batch& batch = *input.batch;
+    const WorkerSignals mine = options_.signals();
+    const std::size_t words = kHeader + batch.labels.size();
+    const auto workers = static_cast<std::size_t>(comm_.size());
+    message_.assign({mine.stop, mine.checkpoint_request, mine.checkpoint_on_disk});
+    message_.insert(message_.end(), batch.labels.begin(), batch.labels.end());
+    gathered_.resize(workers * words);
+    const auto count = static_cast<std::int64_t>(words);
+    comm_.all_gather(Tensor(message_.data(), DType::kInt64, {count}),
+                     Tensor(gathered_.data(), DType::kInt64, {comm_.size(), count}));
+
+    std::vector<WorkerSignals> signals;
+    input.all_labels.reserve(workers * batch.labels.size());
+    for (std::size_t w = 0; w < workers; ++w) {
+      const std::int64_t* from = gathered_.data() + w * words;
+      signals.push_back({from[0] != 0, from[1], from[2]});
+      input.all_labels.insert(input.all_labels.end(), from + kHeader, from + words);
+    }
+    input.signals = combine(signals);
+    // Of a step's last micro-batch the stop is obeyed, by all workers: one that went on to gather
+    // the next labels would wait for the others.
+    stopped_ = input.signals.stop && (batch.index + 1) % options_.gradient_acc == 0;
+    // One sampling key an optimizer step: all micro-batches of it see the same negatives.
+    input.active = head_.sample(input.all_labels, batch.index / options_.gradient_acc + 1);
+  }
+
+  // False when nobody wants more.
+  bool hand_over(StepInput input) {
+    const bool last = input.batch == nullptr;
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !ready_.has_value() || closed_; });
+    if (closed_) return false;
+    ready_ = std::move(input);
+    lock.unlock();
+    changed_.notify_all();
+    return !last;
+  }
+
+  Prefetcher& prefetcher_;
+  Comm& comm_;
+  const Head& head_;
+  const StepInputsOptions options_;
+  std::vector<std::int64_t> message_;   // of the thread
+  std::vector<std::int64_t> gathered_;  // of the thread
+  bool stopped_ = false;                // of the thread
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<StepInput> ready_;  // guarded by mutex_
+  std::exception_ptr error_;        // guarded by mutex_
+  bool closed_ = false;             // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepInputs> make_step_inputs(Prefetcher& prefetcher, Comm& comm, const Head& head,
+                                             const StepInputsOptions& options) {
+  return std::make_unique<ThreadedStepInputs>(prefetcher, comm, head, options);
+}
+
+}  // namespace pfc

@@ -1,0 +1,96 @@
+#include "worker/memory/host_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The number behind `key` in lines like "MemAvailable:   123 kB" or "inactive_file 123".
+std::optional<std::uint64_t> number_of(const fs::path& path, std::string_view key) {
+  std::ifstream file(path);
+  std::string word;
+  for (std::string line; file >> word && std::getline(file, line);) {
+    if (word == key) return std::strtoull(line.c_str(), nullptr, 10);
+  }
+  return std::nullopt;
+}
+
+/// A file of one number; nullopt for "max" and where there is none.
+std::optional<std::uint64_t> number_in(const fs::path& path) {
+  std::ifstream file(path);
+  std::uint64_t number = 0;
+  if (!(file >> number)) return std::nullopt;
+  return number;
+}
+
+/// The names that the versions of control groups have for the same things.
+struct GroupFiles {
+  const char* limit;
+  const char* usage;
+  const char* inactive_file;
+  const char* active_file;
+};
+constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file", "active_file"};
+constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                               "total_inactive_file", "total_active_file"};
+
+void lower(HostMemory& memory, std::uint64_t available, const std::string& limit) {
+  if (available < memory.available_bytes) memory = {available, limit};
+}
+
+void look_at_group(const fs::path& folder, const fs::path& name, const GroupFiles& files,
+                   HostMemory& memory) {
+  const auto limit = number_in(folder / files.limit);
+  const auto usage = number_in(folder / files.usage);
+  if (!limit || !usage) return;
+  const fs::path statistics = folder / "memory.stat";
+  const std::uint64_t cache = number_of(statistics, files.inactive_file).value_or(0) +
+                              number_of(statistics, files.active_file).value_or(0);
+  const std::uint64_t used = *usage - std::min(cache, *usage);
+  lower(memory, *limit - std::min(used, *limit), std::string(files.limit) + " of " + name.string());
+}
+
+/// This process's group and all groups around it. In a container the group's own name may not be
+/// there, but what limits the container is at the mount's root.
+void look_at_groups(const fs::path& root, const fs::path& mount, const std::string& group,
+                    const GroupFiles& files, HostMemory& memory) {
+  fs::path relative = fs::path(group).relative_path();
+  while (true) {
+    const fs::path name = relative.empty() ? mount : mount / relative;
+    look_at_group(root / name.relative_path(), name, files, memory);
+    if (relative.empty()) return;
+    relative = relative.parent_path();
+  }
+}
+
+}  // namespace
+
+HostMemory host_memory(const fs::path& root) {
+  HostMemory memory{std::numeric_limits<std::uint64_t>::max(), "no limit found"};
+  if (const auto kib = number_of(root / "proc/meminfo", "MemAvailable:")) {
+    lower(memory, *kib * 1024, "MemAvailable of /proc/meminfo");
+  }
+  // Lines are "0::/group" (version 2) and "4:memory:/group", "5:cpu,memory:/group" (version 1).
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string group = line.substr(second + 1);
+    if (controllers == ",,") {
+      look_at_groups(root, "/sys/fs/cgroup", group, kVersion2, memory);
+    } else if (controllers.find(",memory,") != std::string::npos) {
+      look_at_groups(root, "/sys/fs/cgroup/memory", group, kVersion1, memory);
+    }
+  }
+  return memory;
+}
+
+}  // namespace pfc

@@ -1,0 +1,184 @@
+#include "worker/memory/memory_advice.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "common/byte_size.h"
+#include "common/error.h"
+#include "common/machine/process_memory.h"
+#include "worker/memory/host_memory.h"
+
+namespace pfc {
+namespace {
+
+// The largest that a job file takes (common/config/config.cc).
+constexpr std::int64_t kMostClasses = std::int64_t{1} << 40;
+constexpr std::int64_t kMostBatch = std::int64_t{1} << 20;
+constexpr std::size_t kPartsNamed = 3;
+
+using Fits = std::function<bool(std::int64_t)>;
+
+/// The largest of low .. high that fits, where all below one that fits do too; low - 1: none. Looks
+/// around `guess` first, because an answer may cost a tenth of a second.
+std::int64_t largest(std::int64_t low, std::int64_t high, std::int64_t guess, const Fits& fits) {
+  std::int64_t good = low - 1;
+  std::int64_t bad = high + 1;
+  std::int64_t probe = std::clamp(guess, low, high);
+  for (std::int64_t stride = 1; bad - good > 1; stride *= 2) {
+    (fits(probe) ? good : bad) = probe;
+    const bool both = good >= low && bad <= high;
+    probe = both          ? good + (bad - good) / 2
+            : good >= low ? std::min(high, good + stride)
+                          : std::max(low, bad - stride);
+  }
+  return good;
+}
+
+std::uint64_t needed(const PlannedJob& p, const PlannedBackbone& b) {
+  // Without a copy for checkpoints: they can always be written in place.
+  return plan_memory(p, b, 0).total();
+}
+
+PlannedJob changed(const PlannedJob& p, const std::function<void(JobConfig&)>& change) {
+  PlannedJob other = p;
+  change(other.job);
+  return other;
+}
+
+std::int64_t largest_batch(const PlannedJob& p, const PlannedBackbone& backbone,
+                           std::uint64_t available) {
+  const auto need = [&](std::int64_t batch) {
+    if (batch == p.job.batch_size) return needed(p, backbone);
+    const PlannedJob other = changed(p, [&](JobConfig& job) { job.batch_size = batch; });
+    return needed(other, plan_backbone(other));
+  };
+  // Nearly all of it grows with the batch in proportion.
+  const std::int64_t other = p.job.batch_size == 1 ? 2 : p.job.batch_size / 2;
+  const auto here = static_cast<double>(need(p.job.batch_size));
+  const double slope =
+      (here - static_cast<double>(need(other))) / static_cast<double>(p.job.batch_size - other);
+  const double guess = static_cast<double>(p.job.batch_size) +
+                       (static_cast<double>(available) - here) / std::max(slope, 1.0);
+  return largest(1, kMostBatch, static_cast<std::int64_t>(std::clamp(guess, 1.0, 1e6)),
+                 [&](std::int64_t batch) { return need(batch) <= available; });
+}
+
+std::int64_t largest_classes(const PlannedJob& p, const PlannedBackbone& backbone,
+                             std::uint64_t available) {
+  const std::int64_t least = p.world_size;  // a worker without classes does not train
+  const std::int64_t most = largest(least, kMostClasses, p.job.num_classes, [&](std::int64_t n) {
+    return needed(changed(p, [&](JobConfig& job) { job.num_classes = n; }), backbone) <= available;
+  });
+  return most < least ? 0 : most;
+}
+
+/// Changes of one key that make the job fit, the gentlest first.
+std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& backbone,
+                                  std::uint64_t available) {
+  std::vector<std::string> found;
+  const auto try_change = [&](const std::string& text, const std::function<void(JobConfig&)>& f) {
+    const bool fits = needed(changed(p, f), backbone) <= available;
+    if (fits) found.push_back(text);
+    return fits;
+  };
+  if (p.job.logits_memory > 0) {
+    try_change("logits_memory to 0", [](JobConfig& job) { job.logits_memory = 0; });
+  }
+  if (const std::int64_t batch = largest_batch(p, backbone, available); batch > 0) {
+    found.push_back(fmt::format("batch_size to {}", batch));
+  }
+  for (const double rate : {0.3, 0.1, 0.03, 0.01}) {
+    if (rate < p.job.sample_rate && try_change(fmt::format("sample_rate to {:g}", rate),
+                                               [&](JobConfig& job) { job.sample_rate = rate; })) {
+      break;
+    }
+  }
+  using enum CentrePrecision;
+  const bool half = p.job.centre_precision == kFp32 &&
+                    try_change("centre_precision to \"bf16_momentum\"",
+                               [](JobConfig& job) { job.centre_precision = kBf16Momentum; });
+  if (!half && p.job.centre_precision != kBf16) {
+    try_change("centre_precision to \"bf16\"",
+               [](JobConfig& job) { job.centre_precision = kBf16; });
+  }
+  return found;
+}
+
+/// How many workers, each with as much memory, could hold the classes; 0: no number could.
+int enough_workers(PlannedJob p, const PlannedBackbone& backbone, std::uint64_t available) {
+  constexpr int kMost = 1 << 12;
+  while (p.world_size * 2 <= std::min<std::int64_t>(kMost, p.job.num_classes)) {
+    p.world_size *= 2;
+    if (needed(p, backbone) <= available) return p.world_size;
+  }
+  return 0;
+}
+
+}  // namespace
+
+MemoryThere memory_of_this_host(int workers) {
+  const HostMemory host = host_memory();
+  const std::uint64_t share = host.available_bytes / static_cast<std::uint64_t>(workers);
+  const std::string of = workers == 1 ? "" : fmt::format("1/{} of ", workers);
+  return {.bytes = share + process_memory().resident_bytes, .where = of + host.limit};
+}
+
+MemoryThere memory_of_gpu(const Ops& ops) {
+  const Ops::DeviceMemory memory = ops.memory();
+  return {.bytes = memory.free + ops.scratch_bytes(),
+          .where = fmt::format("free of the GPU's {}", byte_size_text(memory.total))};
+}
+
+LargestThatFits largest_that_fits(const PlannedJob& p, const PlannedBackbone& backbone,
+                                  std::uint64_t available) {
+  return {.num_classes = largest_classes(p, backbone, available),
+          .batch_size = largest_batch(p, backbone, available)};
+}
+
+std::string advice(const PlannedJob& p, const PlannedBackbone& backbone, const MemoryThere& there) {
+  const MemoryPlan plan = plan_memory(p, backbone, there.bytes);
+  std::vector<MemoryPart> parts = plan.parts;
+  std::ranges::stable_sort(parts, std::greater{}, &MemoryPart::bytes);
+  std::string text = fmt::format(
+      "a worker needs {} of memory, but there are {} for it ({}): ", byte_size_text(plan.total()),
+      byte_size_text(there.bytes), there.where);
+  for (std::size_t i = 0; i < std::min(kPartsNamed, parts.size()); ++i) {
+    text +=
+        fmt::format("{}{} {}", i == 0 ? "" : ", ", parts[i].name, byte_size_text(parts[i].bytes));
+  }
+  std::vector<std::string> todo = remedies(p, backbone, there.bytes);
+  for (std::string& change : todo) change = "set " + change;
+  if (const int workers = enough_workers(p, backbone, there.bytes); workers > 0) {
+    todo.push_back(fmt::format("take {} workers, each with as much memory", workers));
+  }
+  if (todo.empty()) todo.emplace_back("no one change makes it fit: set several keys lower");
+  text += fmt::format("; {}", fmt::join(todo, ", or "));
+  if (const std::int64_t classes = largest_classes(p, backbone, there.bytes); classes > 0) {
+    text += fmt::format("; {} classes would fit", classes);
+  }
+  return text + "; pfcctl plan shows every part";
+}
+
+std::string memory_message(const MemoryPlan& plan) {
+  std::string text = fmt::format("memory of a worker: {} planned of {}",
+                                 byte_size_text(plan.total()), byte_size_text(plan.available));
+  if (plan.checkpoints_in_place) {
+    text += fmt::format(
+        "; training waits while a checkpoint is written, because a copy of {} to "
+        "write from would not fit",
+        byte_size_text(plan.checkpoint_copy));
+  }
+  return text;
+}
+
+MemoryPlan expect_to_fit(const PlannedJob& p, const MemoryThere& there) {
+  const PlannedBackbone backbone = plan_backbone(p);
+  MemoryPlan plan = plan_memory(p, backbone, there.bytes);
+  if (!plan.fits()) throw InputError("memory: " + advice(p, backbone, there));
+  return plan;
+}
+
+}  // namespace pfc

@@ -1,0 +1,232 @@
+#include "worker/report/coordinator_client.h"
+
+#include <grpcpp/client_context.h>
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/reconnecting_stream.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kSetTimeout{30'000};
+constexpr milliseconds kFinishTimeout{10'000};
+// The server answers a bounded wait itself, with the names of the missing; the client's own
+// deadline only guards against a server that does not answer at all.
+constexpr milliseconds kAnswerSlack{5'000};
+constexpr milliseconds kRetryPause{100};
+// Phase samples wait here while the coordinator is away; more than this are dropped, oldest first.
+constexpr std::size_t kMaxPhaseSamples = 4'096;
+
+proto::Outcome to_proto(CoordinatorClient::Outcome outcome) {
+  switch (outcome) {
+    case CoordinatorClient::Outcome::kCompleted:
+      return proto::OUTCOME_COMPLETED;
+    case CoordinatorClient::Outcome::kStopped:
+      return proto::OUTCOME_STOPPED;
+    case CoordinatorClient::Outcome::kFailed:
+      return proto::OUTCOME_FAILED;
+    case CoordinatorClient::Outcome::kCommFailed:
+      return proto::OUTCOME_COMM_FAILED;
+  }
+  return proto::OUTCOME_UNKNOWN;
+}
+
+proto::Progress to_proto(const Progress& progress) {
+  proto::Progress message;
+  message.set_step(progress.step);
+  message.set_total_steps(progress.total_steps);
+  message.set_epoch(progress.epoch);
+  message.set_phase(progress.phase);
+  message.set_loss(progress.loss);
+  message.set_lr(progress.lr);
+  message.set_samples_per_second(progress.samples_per_second);
+  message.set_data_wait_seconds(progress.data_wait_seconds);
+  message.set_memory_used_bytes(progress.memory_used_bytes);
+  message.set_device(progress.device);
+  message.set_comm_bytes(progress.comm_bytes);
+  message.set_comm_calls(progress.comm_calls);
+  message.set_skipped_images(progress.skipped_images);
+  for (const Progress::PhaseSeconds& sample : progress.phases) {
+    proto::PhaseSeconds* added = message.add_phases();
+    added->set_phase(sample.phase);
+    added->set_seconds(sample.seconds);
+  }
+  return message;
+}
+
+class GrpcCoordinatorClient final : public CoordinatorClient {
+ public:
+  explicit GrpcCoordinatorClient(const CoordinatorClientOptions& options)
+      : options_(options),
+        stub_(proto::CoordinatorService::NewStub(make_channel(options.address))) {}
+
+  JoinResult join(milliseconds timeout) override {
+    proto::JoinReply reply;
+    call("join", timeout, [&](grpc::ClientContext* context, milliseconds left) {
+      proto::JoinRequest request;
+      request.set_generation(options_.generation);
+      request.set_rank(options_.rank);
+      request.set_timeout_ms(left.count());
+      return stub_->Join(context, request, &reply);
+    });
+    attach();
+    return {.membership = {.rank = options_.rank,
+                           .world_size = reply.world_size(),
+                           .generation = options_.generation,
+                           .local_rank = reply.local_rank(),
+                           .local_world_size = reply.local_world_size()},
+            .job_json = reply.job_json(),
+            .peer_address = reply.peer_address()};
+  }
+
+  void set(const std::string& key, const std::vector<char>& value) override {
+    call("set key '" + key + "'", kSetTimeout, [&](grpc::ClientContext* context, milliseconds) {
+      proto::SetValueRequest request;
+      proto::SetValueReply reply;
+      request.set_generation(options_.generation);
+      request.set_key(key);
+      request.set_value(value.data(), value.size());
+      return stub_->SetValue(context, request, &reply);
+    });
+  }
+
+  std::vector<char> get(const std::string& key, milliseconds timeout) override {
+    proto::GetValueReply reply;
+    call("get key '" + key + "'", timeout, [&](grpc::ClientContext* context, milliseconds left) {
+      proto::GetValueRequest request;
+      request.set_generation(options_.generation);
+      request.set_key(key);
+      request.set_timeout_ms(left.count());
+      return stub_->GetValue(context, request, &reply);
+    });
+    return {reply.value().begin(), reply.value().end()};
+  }
+
+  void report(const Progress& progress) override {
+    proto::Progress message = to_proto(progress);
+    {
+      std::lock_guard lock(mutex_);
+      add_unsent_phases(message);
+      newest_ = std::move(message);
+      unsent_ = true;
+    }
+    if (stream_) stream_->wake();
+  }
+
+  bool stop_requested() const override { return stop_requested_; }
+  bool superseded() const override { return superseded_; }
+
+  void finish(Outcome outcome, const std::string& message) override {
+    proto::FinishRequest request;
+    request.set_generation(options_.generation);
+    request.set_rank(options_.rank);
+    request.set_outcome(to_proto(outcome));
+    request.set_message(message);
+    {
+      std::lock_guard lock(mutex_);
+      if (unsent_) *request.mutable_progress() = newest_;
+      unsent_ = false;
+    }
+    try {
+      call("finish", kFinishTimeout, [&](grpc::ClientContext* context, milliseconds) {
+        proto::FinishReply reply;
+        return stub_->Finish(context, request, &reply);
+      });
+    } catch (const CommError&) {
+      // The agent sees this process end, and how: nothing else can be done from here.
+    }
+  }
+
+ private:
+  using Rpc = std::function<grpc::Status(grpc::ClientContext*, milliseconds left)>;
+
+  /// Calls until the coordinator answers or the time is over. Throws CommError.
+  void call(const std::string& what, milliseconds timeout, const Rpc& rpc) {
+    const TimePoint deadline = Clock::now() + timeout;
+    while (true) {
+      const auto left = std::max(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()),
+                                 milliseconds{0});
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + left + kAnswerSlack);
+      const grpc::Status status = rpc(&context, left);
+      if (status.ok()) return;
+      if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
+        superseded_ = superseded_ || status.error_code() == grpc::StatusCode::FAILED_PRECONDITION;
+        throw CommError(what + ": " + status.error_message());
+      }
+      if (Clock::now() + kRetryPause >= deadline) {
+        throw CommError(what + ": coordinator " + options_.address + " cannot be reached for " +
+                        std::to_string(timeout.count() / 1000) + " s (" + status.error_message() +
+                        ")");
+      }
+      std::this_thread::sleep_for(kRetryPause);
+    }
+  }
+
+  void attach() {
+    using Stream = ReconnectingStream<proto::WorkerMessage, proto::WorkerCommand>;
+    Stream::Options options;
+    options.open = [this](grpc::ClientContext* context) { return stub_->AttachWorker(context); };
+    options.hello = [this] { return next_messages(); };
+    options.take = [this] { return next_messages(); };
+    options.received = [this](const proto::WorkerCommand& command) {
+      if (command.stop()) stop_requested_ = true;
+      if (command.superseded()) superseded_ = true;
+    };
+    options.lost = [this](const grpc::Status& status, milliseconds) {
+      if (status.error_code() != grpc::StatusCode::FAILED_PRECONDITION) return true;
+      superseded_ = true;
+      return false;
+    };
+    stream_ = std::make_unique<Stream>(std::move(options));
+  }
+
+  std::vector<proto::WorkerMessage> next_messages() {
+    proto::WorkerMessage message;
+    message.set_generation(options_.generation);
+    message.set_rank(options_.rank);
+    std::lock_guard lock(mutex_);
+    if (unsent_) *message.mutable_progress() = newest_;
+    unsent_ = false;
+    return {std::move(message)};
+  }
+
+  /// Keeps the samples of a report that was replaced before it was sent. Holds mutex_.
+  void add_unsent_phases(proto::Progress& message) const {
+    if (!unsent_) return;
+    const int room = static_cast<int>(kMaxPhaseSamples) - message.phases_size();
+    const int kept = std::clamp(newest_.phases_size(), 0, std::max(room, 0));
+    for (int i = newest_.phases_size() - kept; i < newest_.phases_size(); ++i) {
+      *message.add_phases() = newest_.phases(i);
+    }
+  }
+
+  const CoordinatorClientOptions options_;
+  const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
+  std::atomic<bool> stop_requested_{false};
+  std::atomic<bool> superseded_{false};
+  std::mutex mutex_;
+  proto::Progress newest_;  // guarded by mutex_
+  bool unsent_ = false;     // guarded by mutex_
+  // Set by join(). Last: its threads use everything above.
+  std::unique_ptr<ReconnectingStream<proto::WorkerMessage, proto::WorkerCommand>> stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<CoordinatorClient> connect_to_coordinator(const CoordinatorClientOptions& options) {
+  return std::make_unique<GrpcCoordinatorClient>(options);
+}
+
+}  // namespace pfc

@@ -1,0 +1,57 @@
+#include "worker/report/step_dump.h"
+
+#include <cstdio>
+#include <exception>
+
+#include "common/error.h"
+#include "worker/head/step_file.h"
+
+namespace pfc {
+namespace {
+
+std::filesystem::path part_path(std::int64_t step, const Comm& comm) {
+  char folder[48], file[48];
+  std::snprintf(folder, sizeof folder, "not-finite-step-%09lld", static_cast<long long>(step));
+  std::snprintf(file, sizeof file, "head-%05d-of-%05d.safetensors", comm.rank(), comm.size());
+  return std::filesystem::path(folder) / file;
+}
+
+}  // namespace
+
+// The rest of the message. What goes wrong here must not hide what went wrong before.
+std::string StepDump::write(const Head::Step& step, const Verdict& verdict) {
+  const std::filesystem::path path = output_ / part_path(step.update, comm_);
+  try {
+    std::filesystem::create_directories(path.parent_path());
+    write_head_step_part(path, ops_, head_,
+                         {.step = step,
+                          .job = job_,
+                          .rank = comm_.rank(),
+                          .world_size = comm_.size(),
+                          .not_finite = verdict.not_finite,
+                          .loss = verdict.loss,
+                          .rows_moved = verdict.rows_moved,
+                          .d_embeddings = verdict.d_embeddings});
+  } catch (const std::exception& error) {
+    return "the head's inputs could not be written (" + std::string(error.what()) + ")";
+  }
+  return "the head's inputs are in " + path.string() + ", for pfcctl replay head --in " +
+         path.parent_path().string();
+}
+
+void StepDump::stop(const Head::Step& step, const Verdict& verdict) {
+  const std::string written = write(step, verdict);
+  try {
+    // Soon after the first worker fails, the others are ended: none may still be writing then.
+    comm_.barrier();
+  } catch (const CommError&) {
+    // A peer has died meanwhile. This worker's verdict stands.
+  }
+  throw InputError(verdict.not_finite + " is not finite at step " + std::to_string(step.update) +
+                   " (learning rate " + nlohmann::json(step.lr).dump() +
+                   "): lower lr, lengthen warmup_epoch or lower clip_norm, and resume from the "
+                   "last checkpoint; " +
+                   written);
+}
+
+}  // namespace pfc

@@ -1,0 +1,168 @@
+#include "worker/report/training_log.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+// Drops the lines of images that will be seen again, and a last line that was cut off. Not by step:
+// an earlier run may have had another global batch.
+void keep_until(const std::filesystem::path& metrics, std::int64_t images) {
+  std::ifstream in(metrics);
+  if (!in) return;
+  const std::filesystem::path kept = metrics.string() + ".tmp";
+  std::ofstream out(kept, std::ios::trunc);
+  for (std::string line; std::getline(in, line);) {
+    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (object.is_object() && object.value("images_seen", std::int64_t{0}) <= images)
+      out << line << '\n';
+  }
+  out.close();
+  if (!out) throw StorageError("cannot write " + kept.string() + ": is the disk full?");
+  std::filesystem::rename(kept, metrics);
+}
+
+std::ofstream open_log(const std::filesystem::path& path, bool append) {
+  std::ofstream file(path, append ? std::ios::app : std::ios::trunc);
+  if (!file)
+    throw StorageError("cannot write " + path.string() + ": check the folder's permissions");
+  return file;
+}
+
+}  // namespace
+
+std::string training_line(std::chrono::system_clock::time_point when, std::string_view message) {
+  using namespace std::chrono;
+  const std::time_t seconds = system_clock::to_time_t(when);
+  const auto millis = duration_cast<milliseconds>(when.time_since_epoch()).count() % 1000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &local);
+  char head[64];
+  std::snprintf(head, sizeof head, "Training: %s,%03d-", stamp, static_cast<int>(millis));
+  return head + std::string(message);
+}
+
+std::string time_left(double seconds) {
+  const auto whole = [](double count, const char* unit) {
+    // NOLINTNEXTLINE(bugprone-incorrect-roundings): it is never negative
+    const auto n = static_cast<long long>(count + 0.5);
+    return std::to_string(n) + " " + unit + (n == 1 ? "" : "s");
+  };
+  if (seconds >= 3600 - 30) return whole(seconds / 3600, "hour");
+  if (seconds >= 60 - 0.5) return whole(seconds / 60, "minute");
+  return whole(seconds, "second");
+}
+
+std::string speed_message(const LogWindow& w) {
+  char text[256];
+  char scale[64] = "";
+  if (w.loss_scale) std::snprintf(scale, sizeof scale, "Fp16 Grad Scale: %g   ", *w.loss_scale);
+  std::snprintf(text, sizeof text,
+                "Speed %.2f samples/sec   Loss %.4f   LearningRate %.4f   Epoch: %lld   "
+                "Global Step: %lld   %sRequired: %s",
+                w.samples_per_second, w.loss, w.lr, static_cast<long long>(w.epoch),
+                static_cast<long long>(w.step), scale, time_left(w.seconds_left).c_str());
+  return text;
+}
+
+std::string time_message(const std::map<std::string, double>& phases) {
+  double total = 0;
+  for (const auto& [phase, seconds] : phases) total += seconds;
+  std::vector<std::pair<std::string, double>> longest_first(phases.begin(), phases.end());
+  std::stable_sort(longest_first.begin(), longest_first.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text = "where the time went:";
+  for (const auto& [phase, seconds] : longest_first) {
+    char share[32];
+    std::snprintf(share, sizeof share, " %.1f %%,", 100 * seconds / total);
+    text += " " + phase + share;
+  }
+  text.pop_back();
+  return text;
+}
+
+TrainingLog::TrainingLog(TrainingLogOptions options) : options_(std::move(options)) {
+  const std::filesystem::path& output = options_.output;
+  const bool resumed = options_.resumed_images > 0;
+  std::error_code error;
+  std::filesystem::create_directories(output, error);
+  if (error) throw StorageError("cannot make folder " + output.string() + ": " + error.message());
+  if (resumed) keep_until(output / "metrics.jsonl", options_.resumed_images);
+  log_ = open_log(output / "training.log", resumed);
+  metrics_ = open_log(output / "metrics.jsonl", resumed);
+}
+
+void TrainingLog::message(std::string_view text) {
+  const std::string line = training_line(std::chrono::system_clock::now(), text);
+  log_ << line << std::endl;
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+  check_written();
+}
+
+void TrainingLog::step(const StepRecord& r) {
+  std::map<std::string, double> phases;
+  for (const PhaseTimer::Sample& s : r.phases) phases[s.phase] += s.seconds;
+  const double head_seconds = phases["head"];
+  const nlohmann::ordered_json object{
+      {"step", r.step},
+      {"images_seen", r.step * options_.global_batch},
+      {"epoch", r.stats.epoch},
+      {"loss", r.stats.loss},
+      {"lr", r.stats.lr},
+      {"gradient_norm", r.stats.gradient_norm},
+      {"samples_per_second", static_cast<double>(r.stats.samples) / r.step_seconds},
+      {"step_seconds", r.step_seconds},
+      {"head_share", head_seconds / r.step_seconds},
+      {"data_wait_seconds", r.stats.data_wait_seconds},
+      {"reduce_seconds", r.stats.reduce_seconds},
+      {"reduce_overlapped_seconds", r.stats.reduce_overlapped_seconds},
+      {"skipped_images", r.stats.skipped_images},
+      {"comm_calls", r.comm.calls},
+      {"comm_bytes", r.comm.bytes},
+      {"resident_bytes", r.resident_bytes},
+      {"memory_bytes", r.peak_resident_bytes},
+      {"gpu_memory_bytes", r.gpu_memory_bytes},
+      {"phases", phases}};
+  metrics_ << object.dump() << std::endl;
+  check_written();
+}
+
+void TrainingLog::evaluation(std::int64_t step, const VerificationResult& r) {
+  char text[160];
+  const std::string prefix = "[" + r.name + "][" + std::to_string(step) + "]";
+  std::snprintf(text, sizeof text, "XNorm: %f", r.embedding_norm);
+  message(prefix + text);
+  std::snprintf(text, sizeof text, "Accuracy-Flip: %.5f+-%.5f", r.accuracy, r.deviation);
+  message(prefix + text);
+  const nlohmann::ordered_json object{{"step", step},
+                                      {"images_seen", step * options_.global_batch},
+                                      {"val_target", r.name},
+                                      {"accuracy", r.accuracy},
+                                      {"accuracy_deviation", r.deviation},
+                                      {"threshold", r.threshold},
+                                      {"pairs", r.pairs},
+                                      {"xnorm", r.embedding_norm},
+                                      {"seconds", r.seconds}};
+  metrics_ << object.dump() << std::endl;
+  check_written();
+}
+
+void TrainingLog::check_written() {
+  if (log_ && metrics_) return;
+  throw StorageError("cannot write to training.log or metrics.jsonl in " +
+                     options_.output.string() + ": is the disk full?");
+}
+
+}  // namespace pfc
