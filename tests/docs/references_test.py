@@ -15,7 +15,7 @@ SOURCES = ("agent", "common", "coordinator", "kernels", "pfcctl", "proto", "work
 # Options of programs that are not the project's.
 FOREIGN = {
     "--preset": "cmake and ctest", "--build": "cmake", "--target": "cmake", "--install": "cmake",
-    "--prefix": "cmake", "--parallel": "ctest", "--nproc_per_node": "torchrun",
+    "--prefix": "cmake", "--strip": "cmake", "--parallel": "ctest", "--nproc_per_node": "torchrun",
     "--check-build": "horovodrun", "--lzma2": "xz",
 }
 # Messages of the operating system.
