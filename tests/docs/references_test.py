@@ -1,0 +1,172 @@
+"""What the pages name exists: links, files, options, metrics, keys, messages, and jobs that parse."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+import pages
+
+BIN = pathlib.Path(os.environ["PFC_BIN"]).resolve()
+SOURCES = ("agent", "common", "coordinator", "kernels", "pfcctl", "proto", "worker")
+# Options of programs that are not the project's.
+FOREIGN = {
+    "--preset": "cmake and ctest", "--build": "cmake", "--target": "cmake", "--install": "cmake",
+    "--prefix": "cmake", "--strip": "cmake", "--parallel": "ctest", "--nproc_per_node": "torchrun",
+    "--check-build": "horovodrun", "--lzma2": "xz",
+}
+# Messages of the operating system.
+SYSTEM = {"No space left on device"}
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+PROGRAMS = (["pfc-coordinator"], ["pfc-agent"], ["pfc-worker"], ["pfcctl"], ["pfcctl", "check"],
+            ["pfcctl", "data"], ["pfcctl", "data", "synth"], ["pfcctl", "plan"], ["pfcctl", "replay"],
+            ["pfcctl", "replay", "head"], ["pfcctl", "status"])
+
+
+def sources():
+    """The text of all of the project's own sources."""
+    files = [p for folder in SOURCES for p in (pages.ROOT / folder).rglob("*")
+             if p.suffix in (".h", ".cc", ".cu", ".proto")]
+    return {p.relative_to(pages.ROOT): p.read_text(encoding="utf-8") for p in files}
+
+
+def literals(text):
+    """The string literals of C++ source; neighbouring ones are joined, as the compiler joins them."""
+    literal = r'"((?:[^"\\\n]|\\.)*)"'
+    joined = re.sub(r'(?<=[^"(,{ ])"\s+"', "", text)
+    return [found.replace('\\"', '"') for found in re.findall(literal, joined)]
+
+
+class References(unittest.TestCase):
+    def test_every_link_points_to_a_file_and_a_heading_that_exist(self):
+        for page in pages.pages():
+            for line, target in pages.links(page):
+                if re.match(r"^[a-z]+:", target):
+                    continue
+                name, _, anchor = target.partition("#")
+                file = (page.parent / name).resolve() if name else page
+                with self.subTest(page=f"{page.relative_to(pages.ROOT)}:{line}", link=target):
+                    self.assertTrue(file.exists(), "no such file")
+                    self.assertTrue(file.is_relative_to(pages.ROOT), "outside of the repository")
+                    if anchor:
+                        self.assertIn(anchor, pages.anchors(file))
+
+    def test_every_file_that_is_named_exists(self):
+        path = re.compile(r"^(?:[a-z_]+/)+[\w*-]+\.(?:cc|cu|h|md|json|py|sh|proto|cmake|txt)$")
+        tops = {p.name for p in pages.ROOT.iterdir()}
+        for page in pages.pages():
+            for line, span in pages.code_spans(page):
+                words = [word for word in span.split() if path.match(word)]
+                for word in words:
+                    if word.split("/")[0] not in tops - {"build"}:
+                        continue
+                    with self.subTest(page=f"{page.relative_to(pages.ROOT)}:{line}", file=word):
+                        self.assertTrue(list(pages.ROOT.glob(word)), "no such file")
+
+    def test_the_index_lists_every_page(self):
+        listed = {(pages.ROOT / "docs" / target.split("#")[0]).resolve()
+                  for _, target in pages.links(pages.ROOT / "docs" / "README.md")}
+        for page in pages.pages():
+            if page.parent == pages.ROOT / "docs" and page.name != "README.md":
+                self.assertIn(page, listed, "docs/README.md does not list it")
+
+    def test_every_option_is_one_of_a_program_or_script(self):
+        known = set(FOREIGN)
+        for words in PROGRAMS:
+            done = subprocess.run([BIN / words[0], *words[1:], "--help"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, words)
+            known |= set(OPTION.findall(done.stdout))
+        for script in [*(pages.ROOT / "scripts").glob("*.sh"), *(pages.ROOT / "tests").rglob("*.py")]:
+            known |= set(OPTION.findall(script.read_text()))
+        for page in pages.pages():
+            text = pages.code_spans(page) + [(b.line, b.text) for b in pages.blocks(page)]
+            for line, words in text:
+                for option in OPTION.findall(words):
+                    self.assertIn(option, known, f"{page.relative_to(pages.ROOT)}:{line}")
+
+    def test_languages_of_blocks_are_those_that_are_tested(self):
+        for page in pages.pages():
+            for block in pages.blocks(page):
+                self.assertIn(block.language, ("", "sh", "json", "python"), str(block))
+                if block.language == "python":
+                    compile(block.text, str(block), "exec")
+
+    def test_metrics_are_those_that_are_served(self):
+        served = set(re.findall(r'"(pfc_[a-z_]+)"', (pages.ROOT / "coordinator" / "metrics.cc").read_text()))
+        self.assertTrue(served)
+        name = re.compile(r"\bpfc_(?:job|worker|build)_[a-z_]+\b")
+        for page in pages.pages():
+            for line, text in pages.prose(page) + [(b.line, b.text) for b in pages.blocks(page)]:
+                for metric in name.findall(text):
+                    self.assertIn(metric, served | {"pfc_worker_emulated"}, f"{page.relative_to(pages.ROOT)}:{line}")
+        told = {span for _, span in pages.code_spans(pages.ROOT / "docs" / "observability.md")}
+        self.assertEqual(served - told, set(), "docs/observability.md does not tell of them")
+
+    def test_messages_of_the_troubleshooting_page_are_in_the_sources(self):
+        said = "\n".join(text for source in sources().values() for text in literals(source))
+        rows = [line for _, line in pages.prose(pages.ROOT / "docs" / "troubleshooting.md")
+                if line.startswith("| `")]
+        self.assertGreater(len(rows), 20)
+        for row in rows:
+            symptom = row.split(" | ")[0]
+            for message in re.findall(r"`([^`]+)`", symptom):
+                for part in message.split("..."):
+                    if len(part.strip()) > 3 and message not in SYSTEM:
+                        with self.subTest(message=message):
+                            self.assertTrue(part.strip() in said, f"no source says {part.strip()!r}")
+
+
+class Jobs(unittest.TestCase):
+    def plan(self, job, name):
+        # A job that does not say how many classes it has is planned with some.
+        more = [] if "num_classes" in job else ["--set", "num_classes=10000"]
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "job.json"
+            file.write_text(json.dumps(job))
+            done = subprocess.run([BIN / "pfcctl", "plan", "--config", file, "--workers", "8",
+                                   "--device-memory", "80GB", *more], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
+        self.assertIn("it fits", done.stdout, name)
+
+    def test_every_example_is_a_job_that_can_be_planned(self):
+        examples = sorted((pages.ROOT / "examples").glob("*.json"))
+        self.assertTrue(examples)
+        for example in examples:
+            self.plan(json.loads(example.read_text()), example.name)
+
+    def test_every_json_block_is_a_job_unless_it_says_otherwise(self):
+        for page in pages.pages():
+            for block in pages.blocks(page):
+                if block.language != "json":
+                    continue
+                with self.subTest(block=str(block)):
+                    content = json.loads(block.text)
+                    if block.values("no") != ["job"]:
+                        self.plan(content, str(block))
+
+
+class MetricsFile(unittest.TestCase):
+    def test_keys_of_a_steps_line_are_those_of_the_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data, out = pathlib.Path(folder) / "data", pathlib.Path(folder) / "out"
+            job = pathlib.Path(folder) / "job.json"
+            job.write_text(json.dumps({
+                "network": "mbf", "embedding_size": 64, "batch_size": 4, "max_steps": 1, "num_workers": 1,
+                "rec": str(data), "output": str(out), "val_targets": ["val"]}))
+            for command in (["pfcctl", "data", "synth", "--identities", "4", "--images-per-identity", "2",
+                             "--val-identities", "4", "--val-pairs", "10", "--out", data],
+                            ["pfc-worker", "--config", job]):
+                # OMP_WAIT_POLICY: threads that spin while they wait slow each other down.
+                subprocess.run([BIN / command[0], *command[1:]], check=True, capture_output=True,
+                               env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+            lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        written = set().union(*lines)
+        told = {span for _, span in pages.code_spans(pages.ROOT / "docs" / "observability.md")}
+        self.assertEqual(written - told, set(), "docs/observability.md does not tell of them")
+
+
+if __name__ == "__main__":
+    unittest.main()
