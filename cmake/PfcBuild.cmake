@@ -1,6 +1,8 @@
 # How every folder is built: pfc_library, pfc_program, pfc_test.
 
-option(PFC_BUILD_TESTS "Build the unit tests and benchmarks" ON)
+set(PFC_TESTS AUTO CACHE STRING
+  "Build the unit tests and benchmarks: AUTO (where GoogleTest and Google Benchmark are), ON or OFF")
+set_property(CACHE PFC_TESTS PROPERTY STRINGS AUTO ON OFF)
 option(PFC_WERROR "Treat warnings as errors" ON)
 set(PFC_SANITIZE "" CACHE STRING "Sanitizers, comma-separated: address,undefined or thread")
 
