@@ -23,7 +23,9 @@ endif()
 
 find_program(PFC_CCACHE ccache)
 if(PFC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${PFC_CCACHE})
+  # Without these ccache compiles anew whatever uses a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${PFC_CCACHE})
 endif()
 
 add_library(pfc_flags INTERFACE)
@@ -48,6 +50,11 @@ function(pfc_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(pfc_${name} STATIC ${arg_SOURCES})
   target_link_libraries(pfc_${name} PUBLIC pfc_flags ${arg_DEPENDS})
+  if(name IN_LIST PFC_RICH_LIBRARIES)
+    pfc_precompiled(pfc_${name} rich)
+  else()
+    pfc_precompiled(pfc_${name} lean)
+  endif()
 endfunction()
 
 # pfc_program(pfcctl SOURCES main.cc DEPENDS pfc_x ...) makes bin/pfcctl.
@@ -55,6 +62,7 @@ function(pfc_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE pfc_flags ${arg_DEPENDS})
+  pfc_precompiled(${name} rich)
 endfunction()
 
 # pfc_test(common SOURCES a_test.cc ... DEPENDS pfc_common ... [LABELS ...]) makes the GoogleTest
