@@ -20,8 +20,11 @@ PROGRAMS = ["pfc-coordinator", "pfc-agent", "pfc-worker", "pfcctl"]
 @dataclasses.dataclass
 class Option:
     names: list[str]  # ["-h", "--help"]
-    value: str  # "TEXT [info]", or empty for a flag
+    value: str  # "TEXT=info"; empty for a flag, or what it needs and excludes
     text: str
+
+    def takes_value(self):
+        return bool(self.value) and not self.value.startswith(("Needs:", "Excludes:"))
 
 
 @dataclasses.dataclass
@@ -42,10 +45,12 @@ class Command:
 
 
 def help_of(program, verbs):
+    """Without the defaults that are this machine's and this user's."""
     done = subprocess.run([program, *verbs, "--help"], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"program_docs.py: {program} {' '.join(verbs)} --help failed: {done.stderr}")
-    return done.stdout
+    text = re.sub(r"(--state-dir TEXT=)\S+", r"\1FOLDER", done.stdout)
+    return re.sub(r"(--host TEXT=)\S+", r"\1HOSTNAME", text)
 
 
 def entries(lines):
@@ -108,11 +113,13 @@ def roff_notes(notes):
 
 
 def man_page(command, version):
-    summary = command.summary.rstrip(".")
+    summary = command.summary.split(". ")[0].rstrip(".").removeprefix(command.name).strip()
+    usage = " ".join(command.usage.split()[len(command.name.split()):])
     parts = [f'.TH {command.name.upper()} 1 "" "pfc {version}" "pfc"',
              f".SH NAME\n{roff(command.name)} \\- {roff(summary)}",
              f".SH SYNOPSIS\n\\fB{roff(command.name)}\\fR "
-             f"{roff(command.usage.removeprefix(command.name).strip())}",
+             f"{roff(usage)}",
+             f".SH DESCRIPTION\n{roff(command.summary)}",
              ".SH OPTIONS", *roff_options(command.options)]
     if command.verbs:
         parts.append(".SH COMMANDS")
@@ -139,7 +146,7 @@ def table(command):
 
 
 def takes_value(command):
-    names = {name for part in command.with_verbs() for option in part.options if option.value
+    names = {name for part in command.with_verbs() for option in part.options if option.takes_value()
              for name in option.names}
     return "|".join(sorted(names)) or "--"
 
