@@ -17,25 +17,26 @@ part() {  # part NAME COMMAND [ARGUMENT...]: runs it, and notes how long it took
   table+=("$name" "$((SECONDS - start))")
 }
 
-# What building, drawing and training cost, in units of one compilation of common/config.cc (measured
-# on two cores with AVX-512); a machine's other parts are taken to be slower or faster by as much.
-readonly build_units=BUILD training_units=TRAIN
+# What building, and drawing and training, take on one core, in compilations of common/config.cc: about
+# right on a machine with AVX-512. Another machine is taken to do both slower or faster by as much.
+readonly build_units=75 training_units=60
 say_how_long() {
-  local object start seconds left all
+  local object start left all ms
   object=$(mktemp)
-  start=${EPOCHREALTIME/./}
+  start=${EPOCHREALTIME/[.,]/}
   g++ -std=c++20 -O2 -I. -c common/config.cc -o "$object"
-  seconds=$(((${EPOCHREALTIME/./} - start) / 1000))  # ms
+  ms=$(((${EPOCHREALTIME/[.,]/} - start) / 1000))
   rm -f "$object"
   left=$(ninja -C build/cpu -n programs | grep -c '^\[' || true)
   all=$(ninja -C build/cpu -t commands programs | wc -l)
-  awk -v ms="$seconds" -v cores="$(nproc)" -v left="$left" -v all="$all" \
+  awk -v ms="$ms" -v cores="$(nproc)" -v left="$left" -v all="$all" \
     -v build="$build_units" -v training="$training_units" 'BEGIN {
       build_minutes = build * ms / cores / 60000 * left / all
       training_minutes = training * ms / (cores < 2 ? 1 : 2) / 60000
-      printf "quickstart: about %.0f minutes on these %d cores as busy as they are now: building %.1f",
-        build_minutes + training_minutes + 0.5, cores, build_minutes
-      printf " (less where ccache has some of it), drawing faces and training %.1f\n", training_minutes
+      printf "quickstart: about %.0f minutes from here on, on %d cores as busy as they are now: ",
+        build_minutes + training_minutes + 0.5, cores
+      printf "building %.1f (less where ccache has it), drawing and training %.1f\n",
+        build_minutes, training_minutes
     }'
 }
 
@@ -44,7 +45,7 @@ build() { cmake --build --preset cpu --target programs; }
 draw() {
   rm -rf "$out"
   mkdir -p "$out"
-  "$bin/pfcctl" data synth --identities 200 --images-per-identity 30 --size 112 --out "$out/data"
+  "$bin/pfcctl" data synth --identities 200 --images-per-identity 30 --size 64 --out "$out/data"
 }
 
 train() {
