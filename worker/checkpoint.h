@@ -12,6 +12,7 @@
 #include "common/ids.h"
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
+#include "worker/checkpoint_removal.h"
 #include "worker/head/head.h"
 #include "worker/loss_scale.h"
 #include "worker/optimizer.h"
@@ -44,8 +45,9 @@ enum class CheckpointMode {
 };
 
 /// Writes checkpoints. The folder becomes visible (rename) when rank 0 calls publish() after every
-/// worker's part is on disk; the oldest beyond `keep` are then removed. finished_step() may be
-/// called from any thread, the others belong to the training thread.
+/// worker's part is on disk; the oldest beyond `keep` then lose their names and are removed by a
+/// thread of the writer's own. finished_step() may be called from any thread, the others belong to
+/// the training thread.
 class CheckpointWriter {
  public:
   virtual ~CheckpointWriter() = default;
@@ -60,7 +62,10 @@ class CheckpointWriter {
   /// has ended already.
   [[nodiscard]] virtual std::int64_t finished_step() = 0;
   virtual void wait() = 0;  ///< until this worker's part is on disk; throws the write's error once
-  /// Rank 0, when all parts of `step` are on disk: manifest with checksums, rename, prune.
+  /// Rank 0, when all parts of `step` are on disk: writes the manifest with checksums and renames
+  /// the folder. Does not wait for the removal of old checkpoints; the next write of this worker
+  /// does, on its own thread, because it may need their space. An old checkpoint that cannot be
+  /// removed is logged.
   virtual void publish(std::int64_t step) = 0;
 };
 
@@ -69,6 +74,7 @@ struct CheckpointOptions {
   Membership membership;
   std::int64_t keep = 3;
   std::int64_t global_batch = 0;
+  RemoveFolder remove = {};  ///< of old checkpoints; empty: std::filesystem::remove_all
 };
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options);
 

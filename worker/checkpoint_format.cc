@@ -84,6 +84,11 @@ std::string temporary_name(std::int64_t step, Generation generation) {
   return "." + folder_name(step) + ".g" + std::to_string(generation) + ".tmp";
 }
 
+std::string removed_name(std::int64_t step, Generation generation, int number) {
+  return "." + folder_name(step) + ".g" + std::to_string(generation) + ".old-" +
+         std::to_string(number) + ".tmp";
+}
+
 bool is_temporary(const std::string& name) {
   return name.starts_with(std::string(".") + kPrefix) && name.ends_with(".tmp");
 }

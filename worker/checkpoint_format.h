@@ -8,6 +8,7 @@
 //                                          (for SGD "updated", "updates": kUpdated)
 //   OUTPUT/.step-000000020.g3.tmp/         being written in generation 3
 //     part-00001.json                      Part: what worker 1 has written
+//   OUTPUT/.step-000000010.g3.old-1.tmp/   no longer wanted, being removed
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,9 @@ std::string folder_name(std::int64_t step);
 std::optional<std::int64_t> step_of(const std::string& folder_name);
 /// Carries the generation, so that a straggler of an old one cannot write into a new one's.
 std::string temporary_name(std::int64_t step, Generation generation);
+/// Of a checkpoint that is no longer wanted. `number` tells those of one writer apart.
+std::string removed_name(std::int64_t step, Generation generation, int number);
+/// Either of the two: nothing that a job needs once no writer is at work in the folder.
 bool is_temporary(const std::string& folder_name);
 std::string centres_name(Rank rank, int world_size);
 std::string part_name(Rank rank);

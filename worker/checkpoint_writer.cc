@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <stdio.h>
 
 #include <cerrno>
@@ -155,26 +156,28 @@ auto storage(Work work) {
   }
 }
 
-/// Puts a finished folder in its place; one that is there already is replaced at once.
-void move_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
+/// Gives a finished folder its final name. What had that name before is called `old` afterwards.
+void move_folder(const std::filesystem::path& from, const std::filesystem::path& to,
+                 const std::filesystem::path& old) {
   const bool replaces = std::filesystem::exists(to);
   const unsigned flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) != 0) {
-    if (errno != EINVAL && errno != ENOSYS) {
-      throw StorageError(to.string() + ": cannot move the checkpoint here: " +
-                         std::generic_category().message(errno));
-    }
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) {
+    if (replaces) std::filesystem::rename(from, old);
+  } else if (errno == EINVAL || errno == ENOSYS) {
     // A file system without these flags (NFS): not at once, but the older checkpoints are there.
-    if (replaces) std::filesystem::remove_all(to);
+    if (replaces) std::filesystem::rename(to, old);
     std::filesystem::rename(from, to);
+  } else {
+    throw StorageError(to.string() + ": cannot move the checkpoint here: " +
+                       std::generic_category().message(errno));
   }
   sync_folder(to.parent_path());
-  std::filesystem::remove_all(from);  // after an exchange: what was replaced
 }
 
 class FolderWriter : public CheckpointWriter {
  public:
-  explicit FolderWriter(const CheckpointOptions& options) : options_(options) {
+  explicit FolderWriter(const CheckpointOptions& options)
+      : options_(options), removal_(options.remove) {
     if (options_.membership.rank == 0) remove_stale_folders();
   }
   /// Rank 0 takes away what was not published, the others' parts too: the job ends without it.
@@ -199,12 +202,17 @@ class FolderWriter : public CheckpointWriter {
   void run(std::int64_t step, const std::vector<MakeFile>& files);
   void write_part(std::int64_t step, const std::vector<MakeFile>& files) const;
   [[nodiscard]] std::vector<format::File> gather_parts(const std::filesystem::path& folder) const;
-  void prune(std::int64_t published) const;
+  [[nodiscard]] std::filesystem::path name_to_remove(std::int64_t step) {
+    return options_.output / format::removed_name(step, options_.membership.generation, ++removed_);
+  }
+  void prune(std::int64_t published);
 
   const CheckpointOptions options_;
+  CheckpointRemoval removal_;
   std::thread thread_;          // the training thread's
   format::Identity identity_;   // the training thread's: of the last begin()
   std::int64_t published_ = 0;  // the training thread's
+  int removed_ = 0;             // the training thread's: names given away so far
 
   std::mutex mutex_;
   std::condition_variable idle_;
@@ -218,7 +226,12 @@ void FolderWriter::remove_stale_folders() const {
   std::error_code missing;
   for (const auto& entry : std::filesystem::directory_iterator(options_.output, missing)) {
     if (!format::is_temporary(entry.path().filename().string())) continue;
-    storage([&] { return std::filesystem::remove_all(entry.path()); });
+    std::error_code error;
+    std::filesystem::remove_all(entry.path(), error);
+    // The writer of an earlier generation may be removing the same folder: only what stays counts.
+    if (error && std::filesystem::exists(entry.path(), missing)) {
+      throw StorageError(entry.path().string() + ": " + error.message());
+    }
   }
 }
 
@@ -245,6 +258,7 @@ void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nl
 void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
   std::exception_ptr error;
   try {
+    removal_.wait();  // the disk may have no room for one checkpoint more than are kept
     write_part(step, files);
   } catch (...) {
     error = std::current_exception();
@@ -308,22 +322,30 @@ void FolderWriter::publish(std::int64_t step) {
       std::filesystem::remove(folder / format::part_name(rank));
     }
     sync_folder(folder);
-    move_folder(folder, options_.output / format::folder_name(step));
+    const std::filesystem::path replaced = name_to_remove(step);
+    move_folder(folder, options_.output / format::folder_name(step), replaced);
     published_ = step;
-    prune(step);
+    if (std::filesystem::exists(replaced)) removal_.start(replaced);
   });
+  prune(step);
 }
 
 // The one just published stays whatever its age: others may be left from a longer job.
-void FolderWriter::prune(std::int64_t published) const {
+void FolderWriter::prune(std::int64_t published) {
   const std::filesystem::path newest = options_.output / format::folder_name(published);
   std::int64_t kept = 1;
   for (const format::Published& p : format::published(options_.output)) {
     if (p.folder == newest || kept++ < options_.keep) continue;
     // Out of sight first: a crash must not leave half of it under a checkpoint's name.
-    const std::filesystem::path hidden = temporary(*format::step_of(p.folder.filename().string()));
-    std::filesystem::rename(p.folder, hidden);
-    std::filesystem::remove_all(hidden);
+    const std::filesystem::path hidden =
+        name_to_remove(*format::step_of(p.folder.filename().string()));
+    std::error_code error;
+    std::filesystem::rename(p.folder, hidden, error);
+    if (error) {
+      spdlog::warn("{}: cannot remove an old checkpoint: {}", p.folder.string(), error.message());
+    } else {
+      removal_.start(hidden);
+    }
   }
 }
 

@@ -23,14 +23,15 @@ class Checkpoint : public ::testing::Test {
   using Writers = std::vector<std::unique_ptr<CheckpointWriter>>;
 
   Writers writers(int world_size, Generation generation = 1, std::int64_t keep = 3,
-                  std::int64_t global_batch = 256) const {
+                  std::int64_t global_batch = 256, const RemoveFolder& remove = {}) const {
     Writers all;
     for (int rank = 0; rank < world_size; ++rank) {
       all.push_back(make_checkpoint_writer(
           {.output = output_,
            .membership = {.rank = rank, .world_size = world_size, .generation = generation},
            .keep = keep,
-           .global_batch = global_batch}));
+           .global_batch = global_batch,
+           .remove = remove}));
     }
     return all;
   }

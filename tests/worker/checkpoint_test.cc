@@ -215,6 +215,7 @@ TEST_F(Checkpoint, AFolderWithoutManifestIsNone) {
 TEST_F(Checkpoint, KeepsTheNewest) {
   Writers all = writers(1, 1, 2);
   for (std::int64_t step = 1; step <= 4; ++step) save(all, step);
+  all.clear();  // waits for the removal of old ones
   EXPECT_THAT(entries(), ElementsAre("step-000000003", "step-000000004"));
 }
 
@@ -222,6 +223,7 @@ TEST_F(Checkpoint, NeverPrunesTheOneJustPublished) {
   Writers all = writers(1, 1, 1);
   save(all, 8);
   save(all, 3);
+  all.clear();  // waits for the removal of old ones
   EXPECT_THAT(entries(), ElementsAre("step-000000003"));
 }
 
@@ -231,6 +233,7 @@ TEST_F(Checkpoint, AgeIsCountedInImagesWhateverTheGlobalBatchWas) {
   save(small, 401);
   Writers large = writers(3, 2, 2, /*global_batch=*/24);  // goes on from image 3208 at step 134
   save(large, 140);
+  large.clear();
   EXPECT_EQ(newest_checkpoint(output_)->step, 140);
   EXPECT_THAT(entries(), ElementsAre("step-000000140", "step-000000401"));
 }
@@ -240,6 +243,7 @@ TEST_F(Checkpoint, MayBeWrittenAgain) {
   save(first, 5);
   Writers second = writers(3, 2);
   save(second, 5);
+  second.clear();
   EXPECT_THAT(entries(), ElementsAre("step-000000005"));
   EXPECT_EQ(read_manifest(folder(5)).world_size, 3);
   expect_loads(1, 5);
