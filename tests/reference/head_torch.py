@@ -9,12 +9,16 @@ with the same tensors and the same passes over them: the centres are one paramet
 sample_rate < 1 draws a uniform number for every class, puts the batch's classes first, takes the
 largest by topk, sorts them and selects those rows by index; then normalise, linear, clamp, margin,
 cross entropy, backward, SGD step. Left out, in the reference's favour: the collectives of a group of
-one worker, copies to a device, and the backbone. What --update chooses for sample_rate < 1:
+one worker, copies to a device, the backbone, and the zeroing of gradients (set_to_none, which newer
+versions of PyTorch do by default). What --update chooses:
 
-  dense  as PartialFC_V2: autograd scatters the rows' gradient into one of the whole table, and SGD
-         goes over the whole table.
-  rows   as the first PartialFC: the selected rows and their momentum become the optimizer's parameter
-         for the step, and are written back after it. Less work and memory, what arcface_torch gave up.
+  dense  as PartialFC_V2 and CombinedMarginLoss: below rate 1 autograd scatters the rows' gradient
+         into one of the whole table, and torch.optim's SGD goes over the whole table; the margin's
+         arc cosine and cosine are those of all logits.
+  rows   what somebody who knows PyTorch makes of it: below rate 1 the selected rows and their
+         momentum are taken out, updated and written back, as in the first PartialFC, so that rows
+         without a gradient are left alone; SGD works in place, and the margin is that of the targets
+         alone.
 
 Prints one JSON object: seconds of every measured step, seconds of sampling (part of the step), first
 loss, peak resident memory in bytes; on a GPU also what the GPU has no longer free, and the peaks of
@@ -33,6 +37,7 @@ from torch.nn import functional
 import torch_run
 
 SCALE, MARGIN = 64.0, 0.5
+RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4
 
 
 def arcface_logits(cosine, labels):
@@ -45,6 +50,14 @@ def arcface_logits(cosine, labels):
     return cosine * SCALE
 
 
+def arcface_logits_of_targets(cosine, labels):
+    """The same numbers up to rounding; only the targets are changed."""
+    each = torch.arange(len(labels), device=labels.device)
+    with torch.no_grad():
+        cosine[each, labels] = torch.cos(torch.arccos(cosine[each, labels]) + MARGIN)
+    return cosine * SCALE
+
+
 class PartialFc(torch.nn.Module):
     def __init__(self, options):
         super().__init__()
@@ -52,6 +65,7 @@ class PartialFc(torch.nn.Module):
         self.sampled = int(options.rate * options.classes)
         weight = torch.empty(options.classes, options.dimension, device=options.device)
         self.weight = torch.nn.Parameter(weight.normal_(0, 0.01))
+        self.logits = arcface_logits_of_targets if options.update == "rows" else arcface_logits
 
     def sample(self, labels):
         """The step's classes, sorted, and the labels as positions among them."""
@@ -70,18 +84,16 @@ class PartialFc(torch.nn.Module):
             cosine = functional.linear(functional.normalize(embeddings),
                                        functional.normalize(weight))
         cosine = cosine.float().clamp(-1, 1)
-        return functional.cross_entropy(arcface_logits(cosine, labels), labels)
+        return functional.cross_entropy(self.logits(cosine, labels), labels)
 
 
-def sgd(parameter):
-    return torch.optim.SGD([parameter], lr=0.1, momentum=0.9, weight_decay=5e-4)
-
-
-class FullStep:
-    """Every class takes part."""
+class DenseStep:
+    """Gradient and optimizer are those of the whole table."""
 
     def __init__(self, module):
-        self.module, self.optimizer = module, sgd(module.weight)
+        self.module = module
+        self.optimizer = torch.optim.SGD([module.weight], lr=RATE, momentum=MOMENTUM,
+                                         weight_decay=DECAY)
         self.sampling = torch_run.Stopwatch(module.weight.device)  # marks: begin, end, begin, ...
 
     def __call__(self, embeddings, labels):
@@ -89,15 +101,16 @@ class FullStep:
         loss = self.module.loss(embeddings, weight, labels)
         loss.backward()
         self.optimizer.step()
-        self.optimizer.zero_grad()
+        self.optimizer.zero_grad(set_to_none=True)
         return loss.item()
 
     def active(self, labels):
+        """Every class takes part."""
         return self.module.weight, labels
 
 
-class DenseStep(FullStep):
-    """Rows are selected under autograd; gradient and optimizer are those of the whole table."""
+class SampledDenseStep(DenseStep):
+    """Rows are selected under autograd."""
 
     def active(self, labels):
         self.sampling.mark()
@@ -106,35 +119,50 @@ class DenseStep(FullStep):
         return self.module.weight[index], labels
 
 
-class RowsStep(FullStep):
-    """The selected rows are the optimizer's parameter for the length of a step."""
+def sgd(rows, momentum, gradient):
+    """torch.optim's arithmetic, in place: momentum begins with zeros."""
+    gradient.add_(rows, alpha=DECAY)
+    momentum.mul_(MOMENTUM).add_(gradient)
+    rows.add_(momentum, alpha=-RATE)
+
+
+class RowsStep(DenseStep):
+    """As a person would write it for speed; every class takes part."""
 
     def __init__(self, module):
         super().__init__(module)
         self.momentum = torch.zeros_like(module.weight)
 
     def __call__(self, embeddings, labels):
+        loss = self.module.loss(embeddings, self.module.weight, labels)
+        loss.backward()
+        sgd(self.module.weight.data, self.momentum, self.module.weight.grad)
+        self.module.weight.grad = None
+        return loss.item()
+
+
+class SampledRowsStep(RowsStep):
+    """The selected rows are the parameter for the length of a step."""
+
+    def __call__(self, embeddings, labels):
         self.sampling.mark()
         index, labels = self.module.sample(labels)
         self.sampling.mark()
         table = self.module.weight.data
-        rows = torch.nn.Parameter(table[index])
-        optimizer = sgd(rows)
-        optimizer.state[rows]["momentum_buffer"] = self.momentum[index]
+        rows, momentum = table[index].requires_grad_(), self.momentum[index]
         loss = self.module.loss(embeddings, rows, labels)
         loss.backward()
-        optimizer.step()
+        sgd(rows.data, momentum, rows.grad)
         table[index] = rows.data
-        self.momentum[index] = optimizer.state[rows]["momentum_buffer"]
+        self.momentum[index] = momentum
         return loss.item()
 
 
 def make_step(options):
     module = PartialFc(options)
     module.loss = torch_run.compiled(module.loss, options)
-    if options.rate >= 1:
-        return FullStep(module)
-    return {"dense": DenseStep, "rows": RowsStep}[options.update](module)
+    steps = {"dense": (DenseStep, SampledDenseStep), "rows": (RowsStep, SampledRowsStep)}
+    return steps[options.update][options.rate < 1](module)
 
 
 def measure(options, device):

@@ -2,7 +2,8 @@
 
     train_reference.py --job job.json --input input.safetensors [--metrics metrics.jsonl]
                        [--data FOLDER] [--val NAME.bin ...]
-                       [--device cuda] [--precision fp16] [--layout nchw] [--compile MODE]
+                       [--device cuda] [--precision fp16] [--layout nchw] [--no-mkldnn]
+                       [--compile MODE] [--steps N]
 
 The input file holds `images` U8 [n, 112, 112, 3], `labels` I64 [n], `centres` F32 [C, D] and the
 backbone's state dict under its own names; with --data, images and labels are those of a folder in
@@ -132,7 +133,7 @@ class Trainer:
         self.optimizer = self.make_optimizer()
         self.steps_per_epoch = len(self.images) // job["batch_size"]
         self.total = math.floor(self.steps_per_epoch * job["num_epoch"])
-        self.last = min(self.total, job["max_steps"] or self.total)
+        self.last = min(self.total, job["max_steps"] or self.total, arguments.steps or self.total)
         self.random = torch.Generator().manual_seed(job["seed"])
         self.order = torch.arange(len(self.images), device=self.device)
 
@@ -245,6 +246,9 @@ def parse():
     parser.add_argument("--double", action="store_true", help="float64: who is right?")
     parser.add_argument("--precision", choices=torch_run.AMP, default="fp32")
     parser.add_argument("--layout", choices=("channels_last", "nchw"), default="channels_last")
+    parser.add_argument("--no-mkldnn", action="store_true",
+                        help="PyTorch's own convolutions on a CPU, not oneDNN's")
+    parser.add_argument("--steps", type=int, help="fewer than the job's")
     torch_run.add_arguments(parser)
     return parser.parse_args()
 
@@ -255,6 +259,7 @@ def main():
     tensors = safetensors_io.load(arguments.input)
     if arguments.data:
         tensors["images"], tensors["labels"] = image_records.read(arguments.data)
+    torch.backends.mkldnn.set_flags(not arguments.no_mkldnn)
     trainer = Trainer(job, tensors, arguments)
     out = sys.stdout if arguments.metrics == "-" else open(arguments.metrics, "w", encoding="utf-8")
     for entry in train(trainer):

@@ -1,0 +1,170 @@
+"""What the benchmarks on a CPU choose and write, shown with programs that only pretend to measure."""
+
+import argparse
+import contextlib
+import io
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import bench_head
+import bench_peer
+import bench_report
+import bench_runs
+import bench_step
+import torch
+import head_torch
+
+
+def candidates(*names):
+    return [bench_peer.setting(name) for name in names]
+
+
+def probed(outcomes):
+    """In place of Runner.attempt: what gemm_probe.py would print of a core type, or what is thrown."""
+    def attempt(_, settings, __):
+        outcome = outcomes[dict(settings).get("OPENBLAS_CORETYPE", "")]
+        if isinstance(outcome, Exception):
+            raise outcome
+        rate, error = outcome
+        return f'{{"gflops": {rate}, "error": {error}, "core": "x", "config": "", "library": ""}}'
+    return attempt
+
+
+class Quiet(unittest.TestCase):
+    def setUp(self):
+        self.enterContext(contextlib.redirect_stderr(io.StringIO()))
+
+
+class Environment(unittest.TestCase):
+    def test_what_the_caller_has_set_about_speed_is_left_out(self):
+        slow = {"OPENBLAS_CORETYPE": "Prescott", "OMP_NUM_THREADS": "64", "MALLOC_ARENA_MAX": "1",
+                "LD_PRELOAD": "", "HOME": "/root"}
+        with mock.patch.dict(os.environ, slow, clear=True):
+            found = bench_runs.environment(2, {"OPENBLAS_CORETYPE": "HASWELL"})
+        self.assertEqual(found, {"OPENBLAS_CORETYPE": "HASWELL", "OMP_NUM_THREADS": "2",
+                                 "HOME": "/root"})
+
+
+class Choosing(Quiet):
+    OTHERS = {core: (5, 1e-7) for core in bench_peer.CORE_TYPES}
+
+    def choose(self, **outcomes):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(
+                bench_peer, "LIBRARIES", pathlib.Path(folder)):
+            build = pathlib.Path(folder) / "openblas-pthread"
+            build.mkdir()
+            (build / "libblas.so.3").touch()
+            runner = bench_runs.Runner(1, 1)
+            runner.attempt = probed({**self.OTHERS, **outcomes})
+            return bench_peer.choose_blas(runner)
+
+    def test_the_fastest_core_type_is_chosen(self):
+        settings, found, _ = self.choose(ZEN=(90, 1e-7), HASWELL=(70, 1e-7))
+        self.assertEqual(dict(settings.environment)["OPENBLAS_CORETYPE"], "ZEN")
+        self.assertEqual(found["gflops"], 90)
+
+    def test_a_core_type_that_crashes_or_is_wrong_is_left_out(self):
+        settings, _, tried = self.choose(SAPPHIRERAPIDS=(900, 0.3), ZEN=bench_runs.Failed("signal 4"),
+                                         COOPERLAKE=(800, "NaN"), HASWELL=(70, 1e-7))
+        self.assertEqual(dict(settings.environment)["OPENBLAS_CORETYPE"], "HASWELL")
+        self.assertEqual(sum("why_not" in entry for entry in tried), 3)
+
+    def test_a_candidate_that_fails_is_passed_over(self):
+        def seconds(settings, _):
+            if settings.name == "b":
+                raise bench_runs.Failed("no")
+            return {"a": 3.0, "c": 2.0}[settings.name]
+        best, tried = bench_peer.fastest(candidates("a", "b", "c"), seconds)
+        self.assertEqual(best.settings.name, "c")
+        self.assertEqual(tried[1], {"name": "b", "why_not": "no"})
+
+    def test_nothing_that_runs_is_an_error(self):
+        def seconds(_, __):
+            raise bench_runs.Failed("no")
+        with self.assertRaises(bench_runs.Failed):
+            bench_peer.fastest(candidates("a"), seconds)
+
+
+class Runs(Quiet):
+    def test_a_program_that_fails_is_named(self):
+        with self.assertRaisesRegex(bench_runs.Failed, "failed with 3:\nboom"):
+            bench_runs.Runner(1, 1).attempt(["sh", "-c", "echo boom; exit 3"])
+
+    def test_a_program_that_takes_too_long_is_given_up(self):
+        with self.assertRaisesRegex(bench_runs.Failed, "slower than 0 s"):
+            bench_runs.Runner(1, 1).attempt(["sleep", "5"], limit=0.1)
+
+
+class Reports(Quiet):
+    def test_a_section_replaces_what_is_between_its_marks(self):
+        page = "# A\n<!-- bench: x -->\nold\n<!-- end: x -->\nkept\n"
+        text, found = bench_report.replaced(page, {"x": "new \\1", "y": "not here"})
+        self.assertEqual(text, "# A\n<!-- bench: x -->\nnew \\1\n<!-- end: x -->\nkept\n")
+        self.assertEqual(found, ["x"])
+
+    def test_a_file_without_marks_becomes_all_sections(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            path = pathlib.Path(folder) / "table.md"
+            options = argparse.Namespace(json=None, markdown=[path])
+            bench_report.write(options, {"x": "one", "y": "two"}, {})
+            self.assertEqual(path.read_text(), "one\n\ntwo\n")
+
+    def test_a_steps_table_has_as_many_cells_in_each_row(self):
+        def program(speed):
+            return [{"samples_per_second": [speed, speed], "memory_bytes": 2**30}] * 2
+        result = {"network": "r18", "settings": "s", "pfc": program(30.0), "torch": program(20.0)}
+        data = {"machine": bench_report.machine(2), "blas_described": "", "blas_tried": [],
+                "batch": 32, "rounds": 2, "steps": 2, "others": [0.0], "results": [result]}
+        for section in bench_step.sections(data).values():
+            table = [line for line in section.splitlines() if line.startswith("|")]
+            self.assertEqual(len({line.count("|") for line in table}), 1)
+            self.assertIn("1.50", table[-1])
+
+    def test_a_heads_table_has_both_of_pytorchs_variants_and_as_many_cells_in_each_row(self):
+        options = argparse.Namespace(classes=1000, dimension=4, variants=[("fp32", "fp32")])
+        results, settings = {}, {}
+        for rate in bench_head.RATES:
+            for name, seconds in (("pfc {:g} fp32 fp32", 1.0), ("torch {:g} dense", 9.0),
+                                  ("torch {:g} rows", 4.0)):
+                results[name.format(rate)] = [{"seconds": [seconds], "sample_seconds": [0.1],
+                                               "memory_bytes": 10**9}]
+            for variant in bench_head.VARIANTS:
+                settings[rate, variant] = bench_peer.setting("blas, malloc")
+        for section in bench_head.against_torch_sections(options, results, settings).values():
+            table = [line for line in section.splitlines() if line.startswith("|")]
+            self.assertEqual(len({line.count("|") for line in table}), 1)
+            self.assertTrue(all("9.0" in row and "4.0" in row for row in table if "pfc, fp32" in row))
+
+    def test_programs_that_compute_something_else_are_an_error(self):
+        with self.assertRaisesRegex(bench_runs.Failed, "do not compute the same thing"):
+            bench_head.expect_same_loss("rate 1", [{"loss": 40.0}], [{"loss": 44.0}])
+
+
+class Reference(unittest.TestCase):
+    """Both variants of the head's reference are one computation."""
+
+    def losses(self, rate, update):
+        options = argparse.Namespace(classes=50, dimension=8, rate=rate, update=update, device="cpu",
+                                     precision="fp32", compile=None)
+        torch.manual_seed(1)
+        step = head_torch.make_step(options)
+        found = []
+        for _ in range(4):
+            embeddings = torch.randn(6, 8, requires_grad=True)
+            found.append(step(embeddings, torch.randint(50, (6,))))
+        return found
+
+    def test_rows_has_the_losses_of_dense_where_all_classes_take_part(self):
+        for a, b in zip(self.losses(1.0, "dense"), self.losses(1.0, "rows")):
+            self.assertAlmostEqual(a, b, places=3)
+
+    def test_rows_has_the_first_loss_of_dense_below_rate_1(self):
+        self.assertAlmostEqual(self.losses(0.5, "dense")[0], self.losses(0.5, "rows")[0], places=3)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
