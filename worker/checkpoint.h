@@ -63,9 +63,8 @@ class CheckpointWriter {
   [[nodiscard]] virtual std::int64_t finished_step() = 0;
   virtual void wait() = 0;  ///< until this worker's part is on disk; throws the write's error once
   /// Rank 0, when all parts of `step` are on disk: writes the manifest with checksums and renames
-  /// the folder. Does not wait for the removal of old checkpoints; the next write of this worker
-  /// does, on its own thread, because it may need their space. An old checkpoint that cannot be
-  /// removed is logged.
+  /// the folder. Does not wait for the removal of old checkpoints. The next write of rank 0 waits
+  /// for it, because it may need their space. An old checkpoint that cannot be removed is logged.
   virtual void publish(std::int64_t step) = 0;
 };
 
