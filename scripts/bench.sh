@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Measures, alternating with the PyTorch reference in one run on the same two threads.
+# Measures, alternating with the PyTorch reference in one run on the same two threads. PyTorch gets the
+# fastest BLAS, allocator and layout of those that are installed (docs/benchmarks/cpu.md).
 #   scripts/bench.sh [step] [ARGUMENT...]     a whole training step: r18, r50, mbf at batch 32
 #   scripts/bench.sh head [ARGUMENT...]       a step of the classification layer over a million classes
+#                                             (--check 3 7: more classes, and two workers)
 #   scripts/bench.sh kernels [ARGUMENT...]    single kernels (Google Benchmark's arguments)
 # Installs first what is missing for it (scripts/setup.sh build bench), and builds.
 set -euo pipefail

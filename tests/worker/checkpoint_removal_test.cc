@@ -1,0 +1,116 @@
+#include "worker/checkpoint_removal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "tests/worker/checkpoint_fixture.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+/// A file system on which removing a folder takes until allow(), or five seconds.
+class SlowDisk {
+ public:
+  void remove(const std::filesystem::path& folder) {
+    std::unique_lock lock(mutex_);
+    timed_out_ |= !allowed_.wait_for(lock, std::chrono::seconds(5), [&] { return is_allowed_; });
+    std::filesystem::remove_all(folder);
+  }
+  void allow() {
+    const std::lock_guard lock(mutex_);
+    is_allowed_ = true;
+    allowed_.notify_all();
+  }
+  /// Somebody waited for a removal before allow().
+  [[nodiscard]] bool timed_out() const {
+    const std::lock_guard lock(mutex_);
+    return timed_out_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable allowed_;
+  // Guarded by mutex_.
+  bool is_allowed_ = false;
+  bool timed_out_ = false;
+};
+
+class OldCheckpoints : public Checkpoint {
+ protected:
+  RemoveFolder slowly() {
+    return [this](const std::filesystem::path& folder) { disk_.remove(folder); };
+  }
+  SlowDisk disk_;
+};
+
+TEST_F(OldCheckpoints, DelayNeitherPublishingNorTheStepsAfterIt) {
+  Writers all = writers(1, 1, 1, 256, slowly());
+  save(all, 5);
+  save(all, 6);
+  EXPECT_THAT(entries(), ElementsAre(StartsWith(".step-000000005.g1.old-"), "step-000000006"));
+  begin(all, 0, 7);
+  EXPECT_FALSE(disk_.timed_out());
+  expect_loads(1, 6);
+  disk_.allow();
+  all.clear();
+  EXPECT_THAT(entries(), ElementsAre("step-000000006"));
+}
+
+TEST_F(OldCheckpoints, AreRemovedBeforeTheNextNeedsTheirSpace) {
+  bool next_has_begun = true;
+  Writers all = writers(1, 1, 1, 256, [&](const std::filesystem::path& folder) {
+    disk_.remove(folder);
+    next_has_begun = std::filesystem::exists(output_ / ".step-000000007.g1.tmp");
+  });
+  save(all, 5);
+  save(all, 6);
+  begin(all, 0, 7);
+  disk_.allow();
+  all[0]->wait();
+  EXPECT_FALSE(next_has_begun);
+}
+
+TEST_F(OldCheckpoints, OfTheSameStepAreReplacedWithoutWaiting) {
+  Writers all = writers(1, 1, 3, 256, slowly());
+  save(all, 5);
+  save(all, 5);
+  EXPECT_FALSE(disk_.timed_out());
+  EXPECT_THAT(entries(), SizeIs(2));
+  disk_.allow();
+  all.clear();
+  EXPECT_THAT(entries(), ElementsAre("step-000000005"));
+}
+
+TEST_F(OldCheckpoints, ThatCannotBeRemovedDoNotEndTheJob) {
+  Writers all = writers(1, 1, 1, 256, [](const std::filesystem::path& folder) {
+    throw std::filesystem::filesystem_error("remove", folder,
+                                            std::make_error_code(std::errc::io_error));
+  });
+  for (std::int64_t step = 5; step <= 7; ++step) save(all, step);
+  all.clear();
+  expect_loads(1, 7);
+  EXPECT_THAT(entries(), SizeIs(3));
+  Writers next_job = writers(1, 2);
+  EXPECT_THAT(entries(), ElementsAre("step-000000007"));
+}
+
+TEST_F(OldCheckpoints, ThatACrashLeftHalfRemovedAreRemovedByTheNextJob) {
+  Writers all = writers(1);
+  save(all, 5);
+  std::filesystem::create_directories(output_ / ".step-000000004.g1.old-3.tmp" / "half");
+  expect_loads(1, 5);
+  Writers next_job = writers(1, 2);
+  EXPECT_THAT(entries(), ElementsAre("step-000000005"));
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,62 @@
+#include "worker/checkpoint_removal.h"
+
+#include <spdlog/spdlog.h>
+
+#include <system_error>
+#include <utility>
+
+namespace pfc {
+
+CheckpointRemoval::CheckpointRemoval(RemoveFolder remove) : remove_(std::move(remove)) {}
+
+CheckpointRemoval::~CheckpointRemoval() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void CheckpointRemoval::start(std::filesystem::path folder) {
+  {
+    const std::lock_guard lock(mutex_);
+    folders_.push_back(std::move(folder));
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  }
+  changed_.notify_all();
+}
+
+void CheckpointRemoval::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return folders_.empty(); });
+}
+
+void CheckpointRemoval::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stopping_ || !folders_.empty(); });
+    if (folders_.empty()) return;
+    const std::filesystem::path folder = folders_.front();
+    lock.unlock();
+    remove(folder);
+    lock.lock();
+    folders_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+void CheckpointRemoval::remove(const std::filesystem::path& folder) const {
+  try {
+    if (remove_) {
+      remove_(folder);
+    } else {
+      std::filesystem::remove_all(folder);
+    }
+  } catch (const std::filesystem::filesystem_error& error) {
+    spdlog::warn("{}: cannot remove an old checkpoint: {}; the next job in this folder tries again",
+                 folder.string(), error.code().message());
+  }
+}
+
+}  // namespace pfc
