@@ -5,7 +5,6 @@
 #include <sstream>
 #include <utility>
 
-#include "agent/machine.h"
 #include "agent/worker_environment.h"
 #include "common/error.h"
 #include "common/machine/cores.h"
@@ -20,17 +19,24 @@ std::string random_id() {
   return std::to_string((std::uint64_t{random()} << 32) | random());
 }
 
-/// As pfc-worker takes durations: "70", "2.5".
+/// A duration as pfc-worker's options take it: "70", "2.5".
 std::string in_seconds(std::int64_t milliseconds) {
   std::ostringstream text;
   text << static_cast<double>(milliseconds) / 1000;
   return text.str();
 }
 
-/// Asking again would give the same answer.
+/// Whether another attempt would be refused as well.
 bool is_final(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
          status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
+}
+
+/// The devices for the status page: "cpu (16 cores)", "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)".
+std::vector<std::string> list_devices(const std::vector<Gpu>& gpus) {
+  std::vector<std::string> devices{"cpu (" + std::to_string(usable_cores()) + " cores)"};
+  for (const Gpu& gpu : gpus) devices.push_back(describe(gpu));
+  return devices;
 }
 
 }  // namespace
@@ -91,7 +97,7 @@ void Agent::obey(const proto::AgentCommand& command) {
 }
 
 void Agent::start_workers(Generation generation, const proto::StartWorkers& start) {
-  if (ending_ || generation <= generation_) return;  // told again after a reconnection
+  if (ending_ || generation <= generation_) return;  // sent again after a reconnection
   generation_ = generation;
   outbox_.begin_generation(generation);
   for (const auto& [rank, worker] : std::exchange(workers_, {})) worker->abandon();
@@ -100,9 +106,9 @@ void Agent::start_workers(Generation generation, const proto::StartWorkers& star
   }
 }
 
-// CUDA_VISIBLE_DEVICES is left as the person who started this has set it: every worker sees all of
-// them and takes the one of its local rank, so that a GPU has one number in all messages, and NCCL
-// can reach its peers' memory directly. A worker makes a context on its own GPU alone.
+// CUDA_VISIBLE_DEVICES stays as it is: every worker sees all GPUs of the host and uses the one of
+// its local rank. So a GPU has the same number in all messages, and NCCL can reach the memory of
+// the other GPUs directly. A worker makes a CUDA context on its own GPU alone.
 void Agent::start_worker(Rank rank, const proto::StartWorkers& start) {
   SpawnOptions spawn{
       .program = options_.worker_program,

@@ -1,4 +1,5 @@
-// One host's hand of the coordinator: registers it, starts its workers, watches them, reports.
+// The agent of one host: it registers the host with the coordinator, starts the workers that the
+// coordinator asks for, and reports their output and their end.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -22,24 +23,25 @@ namespace pfc {
 struct AgentOptions {
   std::string coordinator;                     ///< host:port
   std::string host;                            ///< this host's name in the coordinator's --hosts
-  std::filesystem::path worker_program;        ///< the only program that it ever starts
+  std::filesystem::path worker_program;        ///< the only program that it starts
   GpuSearch gpus;                              ///< what its workers can compute on
-  std::chrono::milliseconds patience{60'000};  ///< without a coordinator
+  std::chrono::milliseconds patience{60'000};  ///< it ends after so long without a coordinator
   std::chrono::milliseconds grace{5'000};      ///< from SIGTERM to SIGKILL when it ends
 };
 
-/// On the event loop only, which must run on the thread that makes it.
+/// Used on the event loop only. REQUIRES: the loop runs on the thread that makes this object.
 class Agent {
  public:
-  /// Why it ended: empty when the coordinator told it to.
+  /// Takes the reason why it has ended; empty when it was asked to.
   using Ended = std::function<void(const std::string& problem)>;
 
   /// `ended` is called once, when no worker is left.
   Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended);
   ~Agent();
 
-  /// Ends the workers (SIGTERM, then SIGKILL), then itself.
+  /// Ends the workers (SIGTERM, after `grace` SIGKILL), then itself.
   void end(const std::string& problem);
+  void kill_workers() { send_to_workers(SIGKILL); }
 
  private:
   using Stream = ReconnectingStream<proto::AgentMessage, proto::AgentCommand>;

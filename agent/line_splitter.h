@@ -1,4 +1,4 @@
-// Bytes from a pipe become lines.
+// Splits the bytes that come from a pipe into lines.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace pfc {
 
-/// A line longer than this is given in parts: a program that never ends its line costs no memory.
+/// A longer line is split, so that a program that never ends its line does not fill the memory.
 inline constexpr std::size_t kMaxLine = 8'192;
 
 class LineSplitter {
  public:
   /// The lines that these bytes complete, without their ends (\n or \r\n).
   std::vector<std::string> feed(std::string_view bytes);
-  /// What is left at the end of the stream; empty: nothing.
+  /// The line that the end of the stream completes: one, or none.
   std::vector<std::string> flush();
 
  private:

@@ -1,5 +1,8 @@
 // pfc-agent: starts and watches the workers of one host for a coordinator.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
@@ -8,17 +11,46 @@
 #include <optional>
 
 #include "agent/agent.h"
-#include "agent/machine.h"
+#include "common/command_line.h"
 #include "common/error.h"
+#include "common/exit_codes.h"
+#include "common/log.h"
 #include "common/machine/child_process.h"
 #include "common/version.h"
 
 namespace pfc {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kBadInput = 2;
-constexpr int kSignalBase = 128;
+/// This host's name for itself. The coordinator's --hosts may have another one for it.
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+/// The first signal ends the workers in good order, the second one kills them.
+class StopSignals {
+ public:
+  StopSignals(boost::asio::io_context& loop, Agent& agent)
+      : signals_(loop, SIGINT, SIGTERM, SIGHUP), agent_(agent) {
+    wait();
+  }
+  [[nodiscard]] std::optional<int> first() const { return first_; }
+
+ private:
+  void wait() {
+    signals_.async_wait([this](const boost::system::error_code& error, int number) {
+      if (error) return;
+      if (first_) return agent_.kill_workers();
+      first_ = number;
+      agent_.end({});
+      wait();
+    });
+  }
+
+  boost::asio::signal_set signals_;
+  Agent& agent_;
+  std::optional<int> first_;
+};
 
 void check_address(const std::string& address) {
   const std::size_t colon = address.rfind(':');
@@ -27,28 +59,23 @@ void check_address(const std::string& address) {
   if (!whole) throw InputError("--coordinator '" + address + "': expected HOST:PORT");
 }
 
-int run(const AgentOptions& options) {
+int run_agent(const AgentOptions& options) {
   boost::asio::io_context loop(1);
   std::string problem;
-  std::optional<int> stopped_by;
   Agent agent(loop, options, [&](const std::string& why) {
     problem = why;
     loop.stop();
   });
-  boost::asio::signal_set signals(loop, SIGINT, SIGTERM, SIGHUP);
-  signals.async_wait([&](const boost::system::error_code& error, int number) {
-    if (error) return;
-    stopped_by = number;
-    agent.end({});
-  });
+  const StopSignals signals(loop, agent);
   loop.run();
-  if (stopped_by) return kSignalBase + *stopped_by;
-  if (problem.empty()) return 0;
-  std::cerr << "pfc-agent: " << problem << std::endl;
-  return kFailed;
+  if (const auto signal = signals.first()) return exit_code_of_signal(*signal);
+  if (problem.empty()) return kExitSuccess;
+  std::cerr << message_line("pfc-agent", Severity::kError, problem, stderr_has_colour())
+            << std::endl;
+  return kExitFailed;
 }
 
-int main_or_throw(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Starts and watches the workers of this host for a coordinator.", "pfc-agent");
   AgentOptions options{.host = host_name(), .worker_program = program_folder() / "pfc-worker"};
   double patience = 60;
@@ -56,36 +83,24 @@ int main_or_throw(int argc, char** argv) {
   app.add_option("--host", options.host, "This host's name in the coordinator's --hosts")
       ->capture_default_str();
   app.add_option("--patience", patience,
-                 "Seconds without a coordinator after which the workers are ended")
+                 "Seconds without a connection to the coordinator after which this host's workers "
+                 "are ended")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.set_version_flag("--version", version());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    throw InputError(std::string(error.what()) + "; pfc-agent --help tells more");
-  }
+  app.footer("Exit codes: docs/exit-codes.md.");
+  if (const auto done = parse_command_line(app, argc, argv)) return *done;
   check_address(options.coordinator);
   options.gpus = usable_gpus();
   options.patience = std::chrono::milliseconds{static_cast<std::int64_t>(patience * 1000)};
-  return run(options);
+  return run_agent(options);
 }
 
 }  // namespace
 }  // namespace pfc
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // the terminal that started it may go
-  // gRPC's own messages are for its authors; errors come as our one line.
+  std::signal(SIGPIPE, SIG_IGN);  // its terminal may be closed while it runs
+  // gRPC's own log is for its developers; errors are reported as messages of this program.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe)
-  try {
-    return pfc::main_or_throw(argc, argv);
-  } catch (const pfc::InputError& error) {
-    std::cerr << "pfc-agent: " << error.what() << std::endl;
-    return pfc::kBadInput;
-  } catch (const std::exception& error) {
-    std::cerr << "pfc-agent: internal error: " << error.what() << std::endl;
-    return pfc::kFailed;
-  }
+  return pfc::run_program("pfc-agent", [&] { return pfc::run(argc, argv); });
 }

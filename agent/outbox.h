@@ -1,4 +1,4 @@
-// What the agent has to tell the coordinator, whether the connection is up or not.
+// The messages that the agent has for the coordinator, kept while there is no connection.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,19 @@ namespace pfc {
 
 /// Thread-safe: the event loop fills it, the stream's thread empties it.
 ///
-/// Starts and ends of workers are kept for their generation and told again after every
-/// reconnection. Output is told once; while the coordinator is away only so much of it is kept, and
-/// what was dropped is counted: a worker never waits for its output to be read.
+/// Starts and ends of workers are kept until the next generation and sent again after every
+/// reconnection. Output is sent once. Without a connection at most kMaxOutputBytes of it are kept,
+/// and dropped lines are counted, so that a worker never waits for its output to be read.
 class Outbox {
  public:
   static constexpr std::size_t kMaxOutputBytes = std::size_t{4} << 20;
 
-  /// Forgets what belongs to earlier generations.
+  /// Removes the events of earlier generations.
   void begin_generation(Generation generation);
   void add_event(proto::AgentMessage message);
   void add_output(proto::AgentMessage message);
 
-  /// Everything there is to tell now.
+  /// Removes and returns every message that has not been sent.
   std::vector<proto::AgentMessage> take();
   /// Every start and end of this generation.
   [[nodiscard]] std::vector<proto::AgentMessage> events() const;

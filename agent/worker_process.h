@@ -1,4 +1,4 @@
-// One running worker: its process, its output by lines, and its last words.
+// One running worker: its process, its output in lines, and the last lines of its stderr.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@
 
 namespace pfc {
 
-/// On the event loop only, which must run on the thread that makes it (the kernel kills the worker
-/// when that thread ends). Shared by its owner and the reads that are under way.
+/// Used on the event loop only. REQUIRES: the loop runs on the thread that makes this object,
+/// because Linux kills the worker when that thread ends. Shared by its owner and the pending reads.
 class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
   struct Handler {
     std::function<void(bool is_stderr, std::vector<std::string> lines)> output;
-    /// Once: it has ended and all its output has been given.
+    /// Called once, when the process has ended and `output` has had all of its output.
     std::function<void(const ProcessExit&, const std::vector<std::string>& last_stderr)> ended;
   };
 
@@ -33,9 +33,9 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
 
   [[nodiscard]] pid_t pid() const { return process_.pid(); }
   void send(int signal) { process_.send(signal); }
-  /// Some child has ended: looks whether it was this one.
+  /// REQUIRES: called after every SIGCHLD. Checks whether this process has ended.
   void look();
-  /// No more callbacks; the process is killed when the object goes.
+  /// Calls no handler from now on. The process is killed when this object is destroyed.
   void abandon();
 
  private:

@@ -14,6 +14,9 @@ namespace {
 
 using Unit = std::pair<std::string_view, double>;
 
+// A number without a unit below this is more likely one whose unit was forgotten.
+constexpr double kFewestWithoutUnit = 1e6;
+
 constexpr std::array<Unit, 10> kUnits{{{"", 1},
                                        {"B", 1},
                                        {"KB", 1e3},
@@ -34,6 +37,10 @@ std::uint64_t parse_byte_size(const std::string& text, const std::string& origin
   std::string_view unit(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   constexpr double kMost = 1e18;
+  if (parsed.ec == std::errc() && unit.empty() && number > 0 && number < kFewestWithoutUnit) {
+    throw InputError(origin + ": found \"" + text + "\" without a unit; did you mean " + text +
+                     "GB?");
+  }
   for (const auto& [name, bytes] : kUnits) {
     if (parsed.ec != std::errc() || name != unit) continue;
     if (number > 0 && number * bytes <= kMost) {

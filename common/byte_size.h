@@ -7,7 +7,8 @@
 namespace pfc {
 
 /// "80GB", "80GiB", "512 MB", "1.5GB", "1000000": bytes. KB, MB, GB and TB are powers of 1000; KiB,
-/// MiB, GiB and TiB of 1024. `origin` ("--device-memory") begins the InputError for anything else.
+/// MiB, GiB and TiB of 1024. Throws InputError, which begins with `origin` ("--device-memory"), for
+/// anything else, and for less than a million without a unit.
 std::uint64_t parse_byte_size(const std::string& text, const std::string& origin);
 
 /// "512 bytes", "12.3 MiB", "1.50 GiB": three significant digits.

@@ -1,4 +1,4 @@
-// Monotonic time behind an interface, so that decisions about lateness are tested without waiting.
+// The clock that measures how long something takes: it never jumps when the time of day is set.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The few kinds of error (docs/errors.md): who catches each, and what then happens.
+// The kinds of error that programs tell apart (docs/errors.md).
 #pragma once
 
 #include <source_location>
@@ -8,26 +8,27 @@
 
 namespace pfc {
 
-/// A bad file, flag, key or host list. The message is one line that names it, says what was found,
-/// what was expected and what to do. Programs print it and exit with 2.
+/// A bad file, flag, key or host list, or a training that has diverged. The message is one line:
+/// what was found where, what was expected, what to do. Programs print it and exit with
+/// kExitBadInput.
 class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A peer or the network failed. The worker leaves its generation and joins the next one.
+/// Another worker or the network failed. The worker reports it and exits with kExitPeerFailed.
 class CommError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The device or its driver failed. The worker exits; its agent reports the message.
+/// A GPU or its driver failed. The worker reports it and exits with kExitFailed.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A full disk, or another failure of a file that was ours to write. Also an InputError: one line.
+/// A file could not be written, for example because the disk is full. Handled as an InputError.
 class StorageError : public InputError {
  public:
   using InputError::InputError;

@@ -1,14 +1,65 @@
 #include "common/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "common/error.h"
 
 namespace pfc {
+namespace {
+
+constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[1;33m", kPlain = "\x1b[0m";
+
+// Of the whole process, as stderr is. Set before other threads start.
+std::string g_colour = "auto";
+
+/// Writes a message of spdlog as message_line() does.
+class LineFormatter final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const Severity severity = message.level >= spdlog::level::err    ? Severity::kError
+                              : message.level == spdlog::level::warn ? Severity::kWarning
+                                                                     : Severity::kNote;
+    const std::string line =
+        message_line({message.logger_name.data(), message.logger_name.size()}, severity,
+                     {message.payload.data(), message.payload.size()}, stderr_has_colour()) +
+        "\n";
+    out.append(line.data(), line.data() + line.size());
+  }
+  [[nodiscard]] std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<LineFormatter>();
+  }
+};
+
+}  // namespace
+
+std::string message_line(std::string_view program, Severity severity, std::string_view text,
+                         bool colour) {
+  std::string line = std::string(program) + ": ";
+  if (severity != Severity::kNote) {
+    const bool error = severity == Severity::kError;
+    if (colour) line += error ? kRed : kYellow;
+    line += error ? "error:" : "warning:";
+    if (colour) line += kPlain;
+    line += " ";
+  }
+  return line.append(text);
+}
+
+bool stderr_has_colour() {
+  if (g_colour != "auto") return g_colour == "always";
+  const char* const no_colour = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe)
+  const bool wanted = no_colour == nullptr || *no_colour == '\0';
+  return wanted && isatty(STDERR_FILENO) == 1;
+}
+
+void set_colour(const std::string& when) { g_colour = when; }
 
 const std::vector<std::string>& log_levels() {
   static const std::vector<std::string> kLevels{"trace",   "debug", "info",
@@ -16,14 +67,14 @@ const std::vector<std::string>& log_levels() {
   return kLevels;
 }
 
-void set_up_log(const std::string& name, const std::string& level) {
+void set_up_log(const std::string& program, const std::string& level) {
   if (std::find(log_levels().begin(), log_levels().end(), level) == log_levels().end()) {
     throw InputError("--log-level " + level +
                      ": unknown level; expected trace, debug, info, warning, error or off");
   }
-  auto logger = std::make_shared<spdlog::logger>(
-      name, std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-  logger->set_pattern(name.empty() ? "%T %^%L%$ %v" : "%T %^%L%$ %n: %v");
+  auto logger =
+      std::make_shared<spdlog::logger>(program, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_formatter(std::make_unique<LineFormatter>());
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::warn);
   spdlog::set_default_logger(std::move(logger));

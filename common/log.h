@@ -1,16 +1,32 @@
-// How every program logs: short lines on stderr, so that stdout stays for results.
+// How all programs write messages: "PROGRAM: error: TEXT", on stderr, so that stdout is for
+// results.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pfc {
 
-/// The levels that --log-level takes, from the most talkative.
+enum class Severity { kNote, kWarning, kError };
+
+/// "pfc-agent: warning: TEXT"; a note has no such word. With `colour`, "warning:" is yellow and
+/// "error:" is red.
+std::string message_line(std::string_view program, Severity severity, std::string_view text,
+                         bool colour);
+
+/// Whether messages on stderr are coloured: where it is a terminal and NO_COLOR is not set
+/// (https://no-color.org), unless set_colour() has said otherwise.
+bool stderr_has_colour();
+
+/// What --color says: "auto", "always" or "never".
+void set_colour(const std::string& when);
+
+/// The levels that --log-level takes, from the one that writes most.
 const std::vector<std::string>& log_levels();
 
-/// Sets spdlog's default logger: lines like "09:15:02 I worker 3: ...". Called once, at the
-/// beginning of main; `name` ("worker 3") may be empty. Throws InputError for an unknown level.
-void set_up_log(const std::string& name, const std::string& level = "info");
+/// Sets spdlog's default logger, which writes lines of the form above. REQUIRES: called once, at
+/// the beginning of main. Throws InputError for an unknown level.
+void set_up_log(const std::string& program, const std::string& level = "info");
 
 }  // namespace pfc

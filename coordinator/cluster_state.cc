@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
+#include <utility>
 
 namespace pfc {
 namespace {
@@ -31,7 +32,22 @@ std::size_t utf8_length(std::string_view text) {
   return whole ? length : 0;
 }
 
-/// Words from outside, fit for the one line that ends the job: UTF-8, printable, not too long.
+constexpr int kMostSlots = 1'024;  // a larger number of GPUs must be a mistake
+
+Failure failure_of(const WorkerState& worker, Failure::Kind kind, std::string what, TimePoint now) {
+  return {.kind = kind,
+          .rank = worker.rank,
+          .who = name_of(worker),
+          .what = std::move(what),
+          .at_start = false,
+          .at = now};
+}
+
+/// Whether the coordinator itself has begun to end the workers.
+bool ended_by_us(const ClusterState& state) { return state.terminated_at || state.killed_at; }
+
+}  // namespace
+
 std::string one_line(std::string_view text) {
   constexpr std::size_t kLongest = 1'000;
   std::string line;
@@ -44,11 +60,7 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-constexpr int kMostSlots = 1'024;  // an agent that says more is not believed
-
-bool our_doing(const ClusterState& state) { return state.terminated_at || state.killed_at; }
-
-}  // namespace
+void fail(ClusterState& state, Failure failure) { state.failures.push_back(std::move(failure)); }
 
 HostState* find_host(ClusterState& state, const std::string& name) {
   const auto host = std::find_if(state.hosts.begin(), state.hosts.end(),
@@ -109,34 +121,28 @@ void host_registered(HostState& host, const proto::AgentRegistration& registrati
 
 void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
                    const std::vector<std::string>& last_stderr, TimePoint now) {
-  if (worker.exit) return;  // an agent that reconnected tells it again
+  if (worker.exit) return;  // an agent that has reconnected reports it again
   worker.exit = exit;
-  if (our_doing(state)) return;
-  const bool told_success = worker.report && (worker.report->outcome == proto::OUTCOME_COMPLETED ||
-                                              worker.report->outcome == proto::OUTCOME_STOPPED);
-  if (worker.report && (!told_success || exit.success())) return;
-  std::string cause = name_of(worker) + ": ";
-  if (told_success) cause += "reported success, then ";
-  cause += describe(exit);
-  if (!worker.report && exit.success()) cause += " without telling the end of its work";
+  if (ended_by_us(state)) return;
+  const bool reported_success =
+      worker.report && (worker.report->outcome == proto::OUTCOME_COMPLETED ||
+                        worker.report->outcome == proto::OUTCOME_STOPPED);
+  if (worker.report && (!reported_success || exit.success())) return;
+  std::string what = reported_success ? "reported success, then " : "";
+  what += describe(exit);
+  if (!worker.report && exit.success()) what += " without reporting how its work ended";
   if (const std::string words = last_words(last_stderr); !words.empty())
-    cause += ": " + one_line(words);
-  state.failures.push_back({.kind = Failure::Kind::kCrash,
-                            .rank = worker.rank,
-                            .cause = cause,
-                            .at_start = false,
-                            .at = now});
+    what += ": " + one_line(words);
+  fail(state, failure_of(worker, Failure::Kind::kCrash, what, now));
 }
 
 void worker_not_started(ClusterState& state, WorkerState& worker, const std::string& why,
                         TimePoint now) {
   if (worker.exit) return;
   worker.exit = ProcessExit{.code = kCannotStart};
-  state.failures.push_back({.kind = Failure::Kind::kCrash,
-                            .rank = worker.rank,
-                            .cause = name_of(worker) + ": " + one_line(why),
-                            .at_start = true,
-                            .at = now});
+  Failure failure = failure_of(worker, Failure::Kind::kCrash, one_line(why), now);
+  failure.at_start = true;
+  fail(state, std::move(failure));
 }
 
 void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome outcome,
@@ -144,13 +150,10 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
   if (worker.report) return;
   worker.report = WorkerReport{.outcome = outcome, .message = one_line(message), .at = now};
   if (outcome == proto::OUTCOME_COMPLETED || outcome == proto::OUTCOME_STOPPED) return;
-  if (our_doing(state)) return;
+  if (ended_by_us(state)) return;
   const bool peer = outcome == proto::OUTCOME_COMM_FAILED;
-  state.failures.push_back({.kind = peer ? Failure::Kind::kPeerLost : Failure::Kind::kCrash,
-                            .rank = worker.rank,
-                            .cause = name_of(worker) + ": " + one_line(message),
-                            .at_start = false,
-                            .at = now});
+  fail(state, failure_of(worker, peer ? Failure::Kind::kPeerLost : Failure::Kind::kCrash,
+                         one_line(message), now));
 }
 
 }  // namespace pfc

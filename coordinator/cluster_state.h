@@ -1,9 +1,10 @@
-// What the coordinator knows, as plain values. Only its event loop touches it; rendezvous, health,
-// metrics and the status page read it.
+// What the coordinator knows about hosts and workers, as plain values, and how each event changes
+// it. Used on the coordinator's event loop only.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/clock.h"
@@ -18,16 +19,17 @@ struct HostState {
   std::string name;
   int slots = 0;  ///< 0: as many as it has GPUs; known when it has registered
   bool local = false;
+  bool resolves = true;     ///< its name or address is known to this machine
   bool registered = false;  ///< an agent holds (or held, within its lease) the host
   std::string agent_id;
   std::string address;  ///< as its peers reach it
   int cores = 0;
   std::vector<std::string> devices;
-  std::string no_gpu;  ///< why its workers have no GPU; empty: they have
+  std::string no_gpu;  ///< why its workers have no GPU; empty: they have one
   TimePoint last_heard;
 };
 
-/// What a worker said when it ended.
+/// What a worker reported when it ended.
 struct WorkerReport {
   proto::Outcome outcome = proto::OUTCOME_UNKNOWN;
   std::string message;
@@ -40,23 +42,27 @@ struct WorkerState {
   int slot = 0;
   pid_t pid = 0;  ///< 0: its agent has not started it yet
   bool joined = false;
-  bool training = false;  ///< it has sent progress
+  bool training = false;  ///< it has sent progress at least once
   std::optional<WorkerReport> report;
   std::optional<ProcessExit> exit;
   TimePoint last_heard;
-  TimePoint last_moved;  ///< its step or phase changed: progress, not only liveness
+  TimePoint last_moved;  ///< when its step or phase last changed
   proto::Progress progress;
 };
 
-/// Something that ends the job. A lower kind is nearer to the root: a peer's complaint about a
-/// broken connection is caused by the crash that broke it.
+/// Something that ends the job.
 struct Failure {
+  /// A lower kind is more likely the cause of the others: a crash breaks connections, which its
+  /// peers then report as kPeerLost.
   enum class Kind { kCrash, kSilence, kPeerLost };
   Kind kind = Kind::kCrash;
-  std::optional<Rank> rank;
-  std::string cause;      ///< one line that names who and why
-  bool at_start = false;  ///< training had not begun: host or worker never came
+  std::optional<Rank> rank;  ///< of the worker that failed
+  std::string who;           ///< "rank 1 (host b, slot 0)", "host b"
+  std::string what;          ///< what happened, in one line
+  bool at_start = false;     ///< training had not begun: a host or worker never came
   TimePoint at;
+
+  [[nodiscard]] std::string text() const { return who + ": " + what; }
 };
 
 struct StopRequest {
@@ -72,12 +78,15 @@ struct ClusterState {
   TimePoint generation_started_at;
   std::vector<HostState> hosts;      ///< in the order given
   std::vector<WorkerState> workers;  ///< of this generation, by rank
-  std::vector<Failure> failures;     ///< in order of arrival; after the first the job only ends
+  std::vector<Failure> failures;     ///< in order of arrival; any failure ends the job
   std::optional<StopRequest> stop;
   bool stop_sent = false;                  ///< workers were asked to checkpoint and end
   std::optional<TimePoint> terminated_at;  ///< SIGTERM was sent to what was left
   std::optional<TimePoint> killed_at;      ///< SIGKILL likewise
 };
+
+/// Notes a failure. Every failure comes through here.
+void fail(ClusterState& state, Failure failure);
 
 HostState* find_host(ClusterState& state, const std::string& name);
 WorkerState* find_worker(ClusterState& state, Rank rank);
@@ -87,22 +96,27 @@ bool all_exited(const ClusterState& state);
 
 /// "rank 1 (host localhost, slot 1, pid 4711)"
 std::string name_of(const WorkerState& worker);
-/// The workers that have not joined, and the hosts that have not registered: "a, b".
+/// The workers that have not joined: "rank 1 (host b, slot 0), rank 2 (host b, slot 1)".
 std::string missing_workers(const ClusterState& state);
+/// The hosts that have not registered: "a, b".
 std::string missing_hosts(const ClusterState& state);
 
-/// A host's agent has told what the host has. Slots that were not given become one a GPU, and one
-/// where there is none or the job wants none (device "cpu").
+/// Text from another program made fit for a message: one line of printable UTF-8, cut where it is
+/// longer than 1000 bytes.
+std::string one_line(std::string_view text);
+
+/// A host's agent has registered. A host without a given number of slots gets one for each GPU, and
+/// one where it has no GPU or the job's device is "cpu".
 void host_registered(HostState& host, const proto::AgentRegistration& registration,
                      DeviceChoice device, TimePoint now);
-/// A worker's process has ended: keeps how, and adds a failure unless it had reported its end. What
-/// happens after SIGTERM or SIGKILL was our doing, and no failure.
+/// A worker's process has ended. That is a failure unless the worker had reported its end, or the
+/// coordinator had sent it SIGTERM or SIGKILL.
 void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
                    const std::vector<std::string>& last_stderr, TimePoint now);
 /// Its agent could not start the worker's program.
 void worker_not_started(ClusterState& state, WorkerState& worker, const std::string& why,
                         TimePoint now);
-/// A worker has told its own end; a failure is added when it was one.
+/// A worker has reported its end, which is a failure unless it has completed or stopped.
 void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome outcome,
                      const std::string& message, TimePoint now);
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/counted.h"
 #include "common/version.h"
-#include "coordinator/rank_assignment.h"
 #include "coordinator/status.h"
 
 namespace pfc {
@@ -25,14 +25,12 @@ Refusal going_away() {
   return {.kind = Refusal::Kind::kUnavailable, .message = "the coordinator is ending"};
 }
 
-/// How many workers a host gets that was given without a number, and why.
+/// How many workers a host gets whose number was not given, and why.
 std::string slots_text(const HostState& host, DeviceChoice device) {
-  const std::string workers =
-      std::to_string(host.slots) + (host.slots == 1 ? " worker" : " workers");
   const std::string why = device == DeviceChoice::kCpu ? "device \"cpu\""
                           : host.no_gpu.empty()        ? "one a GPU"
                                                        : host.no_gpu;
-  return "host " + host.name + ": " + workers + " (" + why + ")";
+  return "host " + host.name + ": " + counted(host.slots, "worker") + " (" + why + ")";
 }
 
 Refusal unknown_rank(Rank rank) {
@@ -49,7 +47,8 @@ Coordinator::Coordinator(boost::asio::io_context& loop, CoordinatorOptions optio
       finished_(std::move(finished)) {
   state_.started_at = Clock::now();
   for (const HostSpec& host : options_.hosts) {
-    state_.hosts.push_back({.name = host.name, .slots = host.slots, .local = host.local});
+    state_.hosts.push_back(
+        {.name = host.name, .slots = host.slots, .local = host.local, .resolves = host.resolves});
   }
 }
 
@@ -61,7 +60,7 @@ void Coordinator::start(const std::string& address) {
 
 void Coordinator::stop(const std::string& reason, bool urgent) {
   if (!state_.stop) {
-    state_.stop = StopRequest{.reason = reason, .urgent = urgent, .at = Clock::now()};
+    state_.stop = StopRequest{.reason = one_line(reason), .urgent = urgent, .at = Clock::now()};
   }
   state_.stop->urgent = state_.stop->urgent || urgent;
   advance();
@@ -100,54 +99,46 @@ void Coordinator::advance() {
     const TimePoint now = Clock::now();
     const Decision decision = decide(state_, options_.rendezvous, now);
     const bool is_new = std::exchange(reason_, decision.reason) != decision.reason;
-    // What begins or ends the job is told in a line of its own.
+    // The start and the end of the job have lines of their own.
     const bool told = decision.action == Action::kStartGeneration ||
                       decision.action == Action::kFail || decision.action == Action::kFinish;
     if (is_new && !told) terminal_.note(reason_);
     if (decision.action == Action::kWait) return;
-    perform(decision, now);
+    apply(state_, decision, now);
+    perform(decision);
   }
 }
 
-void Coordinator::perform(const Decision& decision, TimePoint now) {
+void Coordinator::perform(const Decision& decision) {
   switch (decision.action) {
     case Action::kWait:
+    case Action::kFail:
       return;
     case Action::kStartGeneration:
-      return start_generation(decision.members, now);
-    case Action::kFail:
-      for (const Failure& failure : decision.failures) state_.failures.push_back(failure);
+      terminal_.note("generation " + std::to_string(state_.generation) + ": starting " +
+                     counted(static_cast<long long>(decision.members.size()), "worker"));
+      for (const HostState& host : state_.hosts) send_start(host.name);
       return;
     case Action::kAskToStop:
-      state_.stop_sent = true;
       return ask_workers_to_stop();
     case Action::kTerminate:
-      state_.terminated_at = now;
       return signal_workers(false);
     case Action::kKill:
-      state_.killed_at = now;
       return signal_workers(true);
     case Action::kFinish:
-      over_ = true;
-      terminal_.clear_progress();
-      return finished_(verdict(state_));
+      return finish_job();
   }
 }
 
-void Coordinator::start_generation(const std::vector<Member>& members, TimePoint now) {
-  state_.generation += 1;
-  state_.generation_started_at = now;
-  state_.workers.clear();
-  for (const Member& member : members) {
-    state_.workers.push_back({.rank = member.rank,
-                              .host = member.host,
-                              .slot = member.slot,
-                              .last_heard = now,
-                              .last_moved = now});
+void Coordinator::finish_job() {
+  over_ = true;
+  terminal_.clear_progress();
+  // Workers report their failures here and do not print them. The verdict is one of these lines.
+  const std::vector<std::string> failures = failure_lines(state_);
+  if (failures.size() > 1) {
+    for (const std::string& failure : failures) terminal_.note(failure, Severity::kWarning);
   }
-  terminal_.note("generation " + std::to_string(state_.generation) + ": starting " +
-                 std::to_string(members.size()) + " workers");
-  for (const HostState& host : state_.hosts) send_start(host.name);
+  finished_(verdict(state_));
 }
 
 void Coordinator::send_start(const std::string& host) {
@@ -162,7 +153,7 @@ void Coordinator::send_start(const std::string& host) {
     slot->set_local_rank(worker.slot);
   }
   if (!command.has_start()) return;
-  // The coordinator's own limit comes first: it knows best who is missing.
+  // Longer than the coordinator's own limit, whose message names the workers that are missing.
   const milliseconds patience = options_.rendezvous.limits.start + kJoinSlack;
   command.mutable_start()->set_join_timeout_ms(patience.count());
   command.mutable_start()->set_collective_timeout_ms(options_.collective_timeout.count());
@@ -281,12 +272,13 @@ void Coordinator::local_agent_ended(const ProcessExit& exit) {
   for (const HostState& host : state_.hosts) {
     if (!host.local) continue;
     const TimePoint now = Clock::now();
-    state_.failures.push_back({.kind = Failure::Kind::kCrash,
-                               .rank = {},
-                               .cause = "host " + host.name + ": pfc-agent " + describe(exit),
-                               .at_start = state_.generation == 0,
-                               .at = now});
-    // Its workers ended with it: nobody is left to tell how.
+    fail(state_, {.kind = Failure::Kind::kCrash,
+                  .rank = {},
+                  .who = "host " + host.name,
+                  .what = "pfc-agent " + describe(exit),
+                  .at_start = state_.generation == 0,
+                  .at = now});
+    // Its workers have ended with it, and no agent is left to report how.
     for (WorkerState& worker : state_.workers) {
       if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
     }
@@ -306,7 +298,7 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
   joins_.wait(request.rank(), now, deadline_of(request.timeout_ms(), now), std::move(answer));
   joins_.update(state_, options_.job_json, now);
   if (all_joined(state_)) {
-    // The last one's arrival starts everybody's heartbeats.
+    // Workers send heartbeats only after the last of them has joined.
     for (WorkerState& each : state_.workers) each.last_heard = now;
   }
   advance();
@@ -334,7 +326,7 @@ void Coordinator::worker_said(const proto::WorkerMessage& message) {
 
 void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
                                 TimePoint now) {
-  if (worker.report) return;  // overtaken by the last one, which came with the report
+  if (worker.report) return;  // it has reported its end, and its last progress with it
   metrics_.add_progress(worker, progress);
   worker_progressed(worker, progress, now);
   progress_.update(state_, now);

@@ -1,4 +1,5 @@
-// The coordinator itself: notes what it hears in the state, asks decide(), and does what it says.
+// The coordinator: turns what agents and workers report into changes of the cluster's state, asks
+// decide() what to do next, and does it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -20,8 +21,8 @@
 
 namespace pfc {
 
-/// One open stream towards an agent or a worker. Borrowed from the service, which tells when it has
-/// gone.
+/// One open stream towards an agent or a worker. Owned by the service, which calls
+/// agent_link_closed() or worker_link_closed() before it destroys one.
 template <typename Command>
 class Link {
  public:
@@ -36,43 +37,47 @@ using WorkerLink = Link<proto::WorkerCommand>;
 
 struct CoordinatorOptions {
   std::vector<HostSpec> hosts;
-  std::string job_json;  ///< every worker gets it when it joins
+  std::string job_json;  ///< sent to every worker when it joins
   RendezvousConfig rendezvous;
-  std::chrono::milliseconds collective_timeout{300'000};  ///< told to the workers
-  std::chrono::milliseconds tick{100};
+  std::chrono::milliseconds collective_timeout{300'000};  ///< sent to the workers
+  std::chrono::milliseconds tick{100};                    ///< decide() is asked at least so often
 };
 
-/// On the event loop only: one thread owns everything, so there is no lock.
+/// Used on the event loop only, which one thread runs: so there is no lock.
 class Coordinator {
  public:
   using Finished = std::function<void(const Verdict&)>;
 
-  /// All borrowed. `finished` is called once, from the loop, when every worker has ended.
+  /// Borrows the loop and the terminal. `finished` is called once, on the loop, when every worker
+  /// has ended.
   Coordinator(boost::asio::io_context& loop, CoordinatorOptions options, Terminal& terminal,
               Finished finished);
 
-  /// The time in which hosts have to register begins. `address` is how agents reach this.
+  /// Starts the time limit for hosts to register. `address` (host:port) is shown to people who must
+  /// start an agent.
   void start(const std::string& address);
+  /// Ends the job: workers write a checkpoint first, unless it is `urgent`. `reason` says who
+  /// asked: "SIGINT". A second call can make it urgent.
   void stop(const std::string& reason, bool urgent);
-  /// Refuses all who wait and closes all links: nothing else is accepted afterwards.
+  /// Refuses every waiting request, closes every link, and accepts nothing afterwards.
   void close();
 
   [[nodiscard]] Generation generation() const { return state_.generation; }
   [[nodiscard]] proto::StatusReply status() const;
   [[nodiscard]] std::string metrics_text() { return metrics_.text(state_, progress_); }
 
-  // What agents say. `peer` is the address that the connection comes from.
+  // What agents report. `peer` is the address that the connection comes from.
   struct Registered {
-    std::string host;
+    std::string host;  ///< the name that --hosts has for it
   };
   std::variant<Registered, Refusal> register_agent(const proto::AgentRegistration& registration,
                                                    const std::string& peer, AgentLink& link);
   void agent_said(const std::string& host, const proto::AgentMessage& message);
   void agent_link_closed(const std::string& host, AgentLink& link);
-  /// The agent that this machine started for itself has ended.
+  /// The agent that the coordinator has started on this machine has ended.
   void local_agent_ended(const ProcessExit& exit);
 
-  // What workers say.
+  // What workers report.
   void join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer);
   bool attach_worker(Rank rank, WorkerLink& link);  ///< false: there is no such rank
   void worker_said(const proto::WorkerMessage& message);
@@ -83,10 +88,10 @@ class Coordinator {
 
  private:
   void tick();
-  void advance();  ///< decide() and act, until there is nothing to do
-  void perform(const Decision& decision, TimePoint now);
-  void start_generation(const std::vector<Member>& members, TimePoint now);
-  /// Starts this host's workers; an agent that has started them already does nothing.
+  void advance();  ///< asks decide() and acts, until there is nothing to do
+  void perform(const Decision& decision);
+  void finish_job();
+  /// Tells the host's agent to start its workers. An agent that has started them does nothing.
   void send_start(const std::string& host);
   void signal_workers(bool kill);
   void ask_workers_to_stop();

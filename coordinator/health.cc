@@ -7,7 +7,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Heartbeats come every second, so three are missing without doubt; and no peer gives up sooner.
+// Heartbeats come every second, so at least three are missing; and no peer gives up sooner.
 constexpr milliseconds kSuspicious{4'000};
 
 milliseconds elapsed(TimePoint from, TimePoint now) {
@@ -21,18 +21,38 @@ std::string seconds(milliseconds time) {
 
 std::string silence_of(const WorkerState& worker, TimePoint now) {
   const std::string seen = last_seen(worker);
-  return name_of(worker) + ": silent for " + seconds(elapsed(worker.last_heard, now)) +
+  return "silent for " + seconds(elapsed(worker.last_heard, now)) +
          (seen.empty() ? "" : "; " + seen);
 }
 
-Failure failure(Failure::Kind kind, std::string cause, TimePoint now, bool at_start) {
-  return {.kind = kind, .rank = {}, .cause = std::move(cause), .at_start = at_start, .at = now};
+Failure late_at_start(std::string who, std::string what, TimePoint now) {
+  return {.kind = Failure::Kind::kCrash,
+          .rank = {},
+          .who = std::move(who),
+          .what = std::move(what),
+          .at_start = true,
+          .at = now};
 }
 
-Failure about(const WorkerState& worker, std::string cause, TimePoint now) {
-  Failure suspect = failure(Failure::Kind::kSilence, std::move(cause), now, false);
-  suspect.rank = worker.rank;
-  return suspect;
+Failure about(const WorkerState& worker, std::string what, TimePoint now) {
+  return {.kind = Failure::Kind::kSilence,
+          .rank = worker.rank,
+          .who = name_of(worker),
+          .what = std::move(what),
+          .at_start = false,
+          .at = now};
+}
+
+/// What to do about the hosts that have not registered.
+std::string missing_hosts_advice(const ClusterState& state) {
+  const HostState* only = nullptr;
+  for (const HostState& host : state.hosts) {
+    if (host.registered) continue;
+    if (!host.resolves) return agent_advice(state.address, host);
+    if (only != nullptr) return agent_advice(state.address, {.name = "NAME"});
+    only = &host;
+  }
+  return agent_advice(state.address, *only);
 }
 
 std::optional<Failure> overdue_start(const ClusterState& state, const HealthLimits& limits,
@@ -42,26 +62,27 @@ std::optional<Failure> overdue_start(const ClusterState& state, const HealthLimi
     const std::string missing = missing_hosts(state);
     if (missing.empty()) return {};
     const bool several = missing.find(',') != std::string::npos;
-    const std::string who = (several ? "hosts " : "host ") + missing;
-    return failure(Failure::Kind::kCrash,
-                   who + ": no agent has registered after " + seconds(limits.start) + "; " +
-                       agent_command(state.address, several ? "NAME" : missing),
-                   now, true);
+    return late_at_start((several ? "hosts " : "host ") + missing,
+                         "no agent has registered after " + seconds(limits.start) + "; " +
+                             missing_hosts_advice(state),
+                         now);
   }
   if (all_joined(state) || elapsed(state.generation_started_at, now) < limits.start) return {};
-  return failure(Failure::Kind::kCrash,
-                 missing_workers(state) + " has not joined after " + seconds(limits.start), now,
-                 true);
+  return late_at_start(missing_workers(state), "has not joined after " + seconds(limits.start),
+                       now);
 }
 
 std::optional<Failure> silent_host(const ClusterState& state, const HealthLimits& limits,
                                    TimePoint now) {
   for (const HostState& host : state.hosts) {
     if (!host.registered || elapsed(host.last_heard, now) < limits.silence) continue;
-    return failure(Failure::Kind::kSilence,
-                   "host " + host.name + ": its agent has been silent for " +
-                       seconds(elapsed(host.last_heard, now)),
-                   now, state.generation == 0);
+    return Failure{
+        .kind = Failure::Kind::kSilence,
+        .rank = {},
+        .who = "host " + host.name,
+        .what = "its agent has been silent for " + seconds(elapsed(host.last_heard, now)),
+        .at_start = state.generation == 0,
+        .at = now};
   }
   return {};
 }
@@ -73,8 +94,7 @@ std::optional<Failure> late_worker(const ClusterState& state, const HealthLimits
     if (worker.exit) continue;
     if (worker.report && elapsed(worker.report->at, now) >= limits.leave) {
       return about(worker,
-                   name_of(worker) + ": told the end of its work, but still runs after " +
-                       seconds(limits.leave),
+                   "reported the end of its work, but still runs after " + seconds(limits.leave),
                    now);
     }
     if (!worker.report && elapsed(worker.last_heard, now) >= limits.silence) {
@@ -115,14 +135,18 @@ std::optional<Failure> find_suspect(const ClusterState& state, TimePoint now) {
   }
   if (stuck == nullptr || !stuck->training || elapsed(stuck->last_moved, now) < kSuspicious)
     return {};
-  std::string cause = name_of(*stuck) + ": alive, but stuck for " +
-                      seconds(elapsed(stuck->last_moved, now)) + "; " + last_seen(*stuck);
-  if (!state.failures.empty()) cause += "; its peers gave up: " + state.failures.front().cause;
-  return about(*stuck, std::move(cause), now);
+  std::string what =
+      "alive, but stuck for " + seconds(elapsed(stuck->last_moved, now)) + "; " + last_seen(*stuck);
+  if (!state.failures.empty()) what += "; its peers gave up: " + state.failures.front().text();
+  return about(*stuck, std::move(what), now);
 }
 
-std::string agent_command(const std::string& coordinator, const std::string& host) {
-  return "run there: pfc-agent --coordinator " + coordinator + " --host " + host;
+std::string agent_advice(const std::string& coordinator, const HostState& host) {
+  if (host.resolves) {
+    return "run there: pfc-agent --coordinator " + coordinator + " --host " + host.name;
+  }
+  return "the name \"" + host.name +
+         "\" does not resolve on this machine; check its spelling in --hosts";
 }
 
 std::string last_seen(const WorkerState& worker) {

@@ -1,4 +1,4 @@
-// Who is late, by the coordinator's own monotonic clock alone.
+// Which host or worker takes too long, judged by the coordinator's own clock alone.
 #pragma once
 
 #include <chrono>
@@ -10,23 +10,28 @@ namespace pfc {
 
 struct HealthLimits {
   std::chrono::milliseconds start{60'000};    ///< hosts to register, workers to join
-  std::chrono::milliseconds silence{30'000};  ///< heartbeats come every second
+  std::chrono::milliseconds silence{30'000};  ///< without a heartbeat; one comes every second
   std::chrono::milliseconds leave{30'000};    ///< from a worker's last report to its exit
 };
 
-/// The worker sent progress. That it arrives is liveness; that step or phase changed is movement.
+/// A worker without progress for so long is shown as such. A step or phase may last longer.
+inline constexpr std::chrono::seconds kNoProgress{30};
+
+/// The worker sent progress: keeps it, and notes when the step or phase last changed.
 void worker_progressed(WorkerState& worker, const proto::Progress& progress, TimePoint now);
 
-/// The first thing that has taken longer than its limit, named. Pure.
+/// The first host or worker that has taken longer than its limit. Pure.
 std::optional<Failure> find_overdue(const ClusterState& state, const HealthLimits& limits,
                                     TimePoint now);
 
-/// When peers complain about a broken connection: the worker that has been silent for more than a
-/// few heartbeats, or else one that is alive but has not moved for as long. Pure.
+/// The likely cause when workers report only that they have lost a peer: the worker that has missed
+/// several heartbeats, or else the one that sends heartbeats but has made no progress for as long.
+/// Pure.
 std::optional<Failure> find_suspect(const ClusterState& state, TimePoint now);
 
-/// "run there: pfc-agent --coordinator 10.0.0.1:7450 --host b"
-std::string agent_command(const std::string& coordinator, const std::string& host);
+/// What a person should do to start the agent of a host: "run there: pfc-agent --coordinator
+/// 10.0.0.1:7450 --host b", or to check the name when this machine does not know it.
+std::string agent_advice(const std::string& coordinator, const HostState& host);
 
 /// "last seen at step 120 in all_gather"; empty before the first progress.
 std::string last_seen(const WorkerState& worker);

@@ -66,21 +66,28 @@ std::set<std::string> interface_addresses() {
   return addresses;
 }
 
-}  // namespace
-
-bool is_this_machine(const std::string& host) {
+/// Looks the host up: whether it is this machine (localhost, its name, or an address of one of its
+/// interfaces), and whether it has an address at all.
+void look_up(HostSpec& host) {
   boost::system::error_code error;
-  if (host == "localhost" || host == ip::host_name(error)) return true;
+  host.local = host.name == "localhost" || host.name == ip::host_name(error);
+  if (host.local) return;
   const auto addresses = interface_addresses();
-  const auto address = ip::make_address(host, error);
-  if (!error) return address.is_loopback() || addresses.contains(address.to_string());
-  boost::asio::io_context io;
-  for (const auto& found : ip::tcp::resolver(io).resolve(host, "", error)) {
-    const auto candidate = found.endpoint().address();
-    if (candidate.is_loopback() || addresses.contains(candidate.to_string())) return true;
+  const auto is_here = [&](const ip::address& address) {
+    return address.is_loopback() || addresses.contains(address.to_string());
+  };
+  const auto literal = ip::make_address(host.name, error);
+  if (!error) {
+    host.local = is_here(literal);
+    return;
   }
-  return false;
+  boost::asio::io_context io;
+  const auto found = ip::tcp::resolver(io).resolve(host.name, "", error);
+  host.resolves = !error && !found.empty();
+  for (const auto& entry : found) host.local = host.local || is_here(entry.endpoint().address());
 }
+
+}  // namespace
 
 std::string address_towards(const std::string& peer) {
   // Connecting a datagram socket only asks the routing table.
@@ -109,7 +116,7 @@ std::vector<HostSpec> parse_hosts(std::string_view text) {
     hosts.push_back(std::move(host));
   }
   for (HostSpec& host : hosts) {
-    host.local = is_this_machine(host.name);
+    look_up(host);
     if (!host.local) continue;
     if (local != nullptr) {
       refuse(text, "'" + local->name + "' and '" + host.name + "' are both this machine");

@@ -1,4 +1,4 @@
-// How far the whole job is, and when it will be done.
+// How far the whole job is, and how long it will still take.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace pfc {
 
-/// Rank 0's step and loss; samples per second of all workers together.
+/// Step, epoch and loss are those of rank 0; samples per second are of all workers together.
 class JobProgress {
  public:
-  /// To be called after a worker's progress has been noted in the state.
+  /// REQUIRES: a worker's new progress is in the state.
   void update(const ClusterState& state, TimePoint now);
 
   [[nodiscard]] bool known() const { return first_.has_value(); }
@@ -21,7 +21,8 @@ class JobProgress {
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
   [[nodiscard]] double loss() const { return loss_; }
   [[nodiscard]] double samples_per_second() const { return samples_per_second_; }
-  /// At the mean pace since the first report (evaluations and checkpoints included).
+  /// At the mean speed since the first report, evaluations and checkpoints included. Empty before
+  /// the second step.
   [[nodiscard]] std::optional<double> remaining_seconds() const { return remaining_seconds_; }
 
  private:

@@ -1,4 +1,4 @@
-// Workers wait here until every rank of their generation has come.
+// The Join calls of a generation's workers: they wait here until every rank has joined.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,15 @@
 
 namespace pfc {
 
-/// On the event loop only.
+/// Used on the event loop only.
 class JoinBarrier {
  public:
-  /// A rank that asks again (its first call was lost) takes its own place.
+  /// Keeps the call. A second call of the same rank replaces the first one, which is refused.
   void wait(Rank rank, TimePoint since, TimePoint deadline, Answer<proto::JoinReply> answer);
-  /// Answers everybody when all have joined; refuses those whose time is over, naming the missing.
+  /// Answers every call when all workers have joined. Refuses those whose deadline has passed; the
+  /// refusal names the workers that are missing.
   void update(const ClusterState& state, const std::string& job_json, TimePoint now);
-  /// Refuses everybody.
+  /// Refuses every call.
   void clear(const Refusal& why);
 
  private:

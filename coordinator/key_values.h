@@ -1,4 +1,5 @@
-// The key-value store of one generation: Gloo's rendezvous, and the NCCL id as opaque bytes.
+// The key-value store through which the workers of one generation find each other: Gloo's
+// addresses, and NCCL's id as bytes that mean nothing here.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +12,20 @@
 
 namespace pfc {
 
-/// On the event loop only.
+/// Used on the event loop only.
 class KeyValues {
  public:
   static constexpr std::size_t kMaxKey = 1'024;
   static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  ///< all keys and values
 
-  /// Sets it, and answers everybody who waits for it. False: too large, nothing changed.
+  /// Sets the key and answers every get() that waits for it. Returns false, and changes nothing,
+  /// when it is too large.
   bool set(const std::string& key, std::string value);
-  /// Answers at once when the key is there, else when it is set or the deadline has passed.
+  /// Answers at once when the key is set; otherwise when it is set, or refuses after the deadline.
   void get(const std::string& key, TimePoint deadline, Answer<std::string> answer);
-  /// Refuses those whose deadline has passed.
+  /// Refuses the waiting calls whose deadline has passed.
   void expire(TimePoint now);
-  /// Refuses everybody who waits, and forgets every value.
+  /// Refuses every waiting call and removes every value.
   void clear(const Refusal& why);
 
  private:

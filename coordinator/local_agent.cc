@@ -16,7 +16,7 @@ constexpr milliseconds kPatience{3'000};
 
 LocalAgent::LocalAgent(boost::asio::io_context& loop, const std::string& coordinator,
                        const std::string& host, Ended ended)
-    // SIGTERM and not SIGKILL when the coordinator dies: it ends its workers, then itself.
+    // When the coordinator dies the agent gets SIGTERM, so that it can end its workers first.
     : process_({.program = program_folder() / "pfc-agent",
                 .arguments = {"--coordinator", coordinator, "--host", host},
                 .environment = {},

@@ -1,4 +1,4 @@
-// The agent that the coordinator starts for its own machine.
+// The pfc-agent that the coordinator starts on its own machine.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -10,17 +10,18 @@
 
 namespace pfc {
 
-/// On the event loop only, which must run on the thread that makes it: the kernel ends the agent
-/// together with that thread.
+/// Used on the event loop only. REQUIRES: the loop runs on the thread that makes this object,
+/// because Linux sends the agent SIGTERM when that thread ends.
 class LocalAgent {
  public:
   using Ended = std::function<void(const ProcessExit&)>;
 
-  /// Starts the pfc-agent beside this program. Throws InputError when that cannot be done. `ended`
-  /// is called when it has gone, expected or not.
+  /// Starts the pfc-agent in this program's folder. Throws InputError when that cannot be done.
+  /// `ended` is called once, when the agent has ended for whatever reason.
   LocalAgent(boost::asio::io_context& loop, const std::string& coordinator, const std::string& host,
              Ended ended);
-  /// After the coordinator has told it to end: gives it a moment, then kills it.
+  /// Waits a few seconds for the agent to end, then kills it. REQUIRES: the coordinator has told it
+  /// to end.
   ~LocalAgent();
 
  private:

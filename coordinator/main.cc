@@ -1,4 +1,4 @@
-// pfc-coordinator: starts a training job on its hosts and sees it through to its end.
+// pfc-coordinator: starts a training job on its hosts, watches it, and ends when it has ended.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -9,10 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "common/command_line.h"
+#include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
 #include "common/coordinator_file.h"
-#include "common/error.h"
-#include "common/version.h"
+#include "common/exit_codes.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/local_agent.h"
 #include "coordinator/service.h"
@@ -23,12 +24,6 @@ namespace pfc {
 namespace {
 
 namespace asio = boost::asio;
-
-// Exit codes, as --help tells them.
-constexpr int kJobFailed = 1;
-constexpr int kBadInput = 2;
-constexpr int kStartFailed = 3;
-constexpr int kSignalBase = 128;
 
 struct Options {
   std::string hosts = "localhost";
@@ -52,40 +47,47 @@ void declare(CLI::App& app, Options& options) {
   const auto any_port = CLI::Range(0, 65'535);
   app.add_option(
          "--hosts", options.hosts,
-         "NAME[:SLOTS][,NAME[:SLOTS]...]: workers on each host; one a GPU where no number is "
-         "given, or one where there is no GPU")
+         "NAME[:SLOTS][,NAME[:SLOTS]...]: the hosts, and how many workers each starts. Without a "
+         "number: one for each GPU, or one where there is no GPU")
       ->capture_default_str();
   app.add_option("--config", options.config, "The job file (JSON)")->required();
-  app.add_option("--set", options.overrides, "key=value: replaces a key of the job file")
+  app.add_option("--set", options.overrides,
+                 "key=value: changes a key of the job file, for example lr=0.02 or "
+                 "lr_schedule.power=2; may be given several times")
       ->allow_extra_args(false);
-  app.add_option("--port", options.port, "For agents and workers; 0: any free one")
+  app.add_option("--port", options.port, "Port for agents and workers; 0: any free one")
       ->check(any_port)
       ->capture_default_str();
-  app.add_option("--http-port", options.http_port, "Status page and /metrics; 0: any free one")
+  app.add_option("--http-port", options.http_port,
+                 "Port of the status page and of /metrics; 0: any free one")
       ->check(any_port)
       ->capture_default_str();
   app.add_option("--start-timeout", options.start_timeout,
-                 "Seconds for hosts to register, and for workers to join and connect; or 90s, 2min")
+                 "Time for hosts to register, and for workers to join and connect: seconds, or "
+                 "90s, 2min")
       ->transform(duration)
       ->capture_default_str();
   app.add_option("--collective-timeout", options.collective_timeout,
-                 "Seconds that a worker waits for the others in one collective before it fails")
+                 "Time that a worker waits for the others in one collective before it fails")
       ->transform(duration)
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--stop-timeout", options.stop_timeout,
-                 "Seconds for workers to checkpoint and end after SIGINT or SIGTERM")
+                 "Time for workers to write a checkpoint and end after SIGINT or SIGTERM")
       ->transform(duration)
       ->capture_default_str();
-  app.add_option("--state-dir", options.state_dir, "Where pfcctl finds this coordinator")
+  app.add_option("--state-dir", options.state_dir,
+                 "Folder in which pfcctl finds this coordinator's address")
       ->capture_default_str();
-  app.set_version_flag("--version", version());
   app.footer(
-      "Exit codes: 0 completed; 1 the job failed; 2 bad input; 3 a host or worker never came;\n"
-      "130, 143 stopped by SIGINT, SIGTERM (the workers have written a checkpoint).");
+      "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
+      "second one ends them at once.\n"
+      "Exit codes: 0 completed; 1 the job failed, or was ended without a checkpoint; 2 bad input;\n"
+      "3 a host or worker did not come; 130, 143, 129: ended by SIGINT, SIGTERM or pfcctl stop, "
+      "SIGHUP,\nafter a checkpoint (docs/exit-codes.md).");
 }
 
-/// The signals that ask for an end: the first one politely, the second one at once.
+/// The first signal ends the job after a checkpoint, the second one at once.
 class StopSignals {
  public:
   StopSignals(asio::io_context& loop, Coordinator& coordinator)
@@ -110,15 +112,16 @@ class StopSignals {
   std::optional<int> first_;
 };
 
-/// The signpost for pfcctl, as long as the coordinator runs.
-class Signpost {
+/// The file in which pfcctl finds the coordinator's address, as long as the coordinator runs.
+class AddressFile {
  public:
-  Signpost(std::filesystem::path folder, const CoordinatorFile& file) : folder_(std::move(folder)) {
+  AddressFile(std::filesystem::path folder, const CoordinatorFile& file)
+      : folder_(std::move(folder)) {
     write_coordinator_file(folder_, file);
   }
-  ~Signpost() { remove_coordinator_file(folder_, getpid()); }
-  Signpost(const Signpost&) = delete;
-  Signpost& operator=(const Signpost&) = delete;
+  ~AddressFile() { remove_coordinator_file(folder_, getpid()); }
+  AddressFile(const AddressFile&) = delete;
+  AddressFile& operator=(const AddressFile&) = delete;
 
  private:
   const std::filesystem::path folder_;
@@ -127,21 +130,21 @@ class Signpost {
 int exit_code(const Verdict& verdict, std::optional<int> signal) {
   switch (verdict.kind) {
     case Verdict::Kind::kCompleted:
-      return 0;
-    case Verdict::Kind::kStopped:
-      return kSignalBase + signal.value_or(SIGTERM);
+      return kExitSuccess;
+    case Verdict::Kind::kStopped:  // without a signal: by pfcctl stop
+      return exit_code_of_signal(signal.value_or(SIGTERM));
     case Verdict::Kind::kFailed:
       break;
   }
-  if (verdict.at_start) return kStartFailed;
-  return verdict.worker_exit_code == kBadInput ? kBadInput : kJobFailed;
+  if (verdict.at_start) return kExitNotStarted;
+  return verdict.worker_exit_code == kExitBadInput ? kExitBadInput : kExitFailed;
 }
 
-int run(const Options& options) {
+int run_job(const Options& options) {
   const std::vector<HostSpec> hosts = parse_hosts(options.hosts);
-  const nlohmann::json job = read_job_file(options.config, options.overrides);
+  const nlohmann::json written = read_job_file(options.config, options.overrides);
   // A bad job is refused here, before anything has started.
-  const DeviceChoice device = parse_job(job, options.config.string()).device;
+  const JobConfig job = parse_job(written, {options.config.string(), options.overrides});
 
   const auto remote =
       std::find_if(hosts.begin(), hosts.end(), [](const HostSpec& host) { return !host.local; });
@@ -150,11 +153,14 @@ int run(const Options& options) {
   const std::string reachable = all_local ? bind : address_towards(remote->name);
 
   asio::io_context loop(1);
-  Terminal terminal(std::cout, std::cerr, isatty(STDERR_FILENO) == 1);
+  Terminal terminal(std::cout, std::cerr, isatty(STDERR_FILENO) == 1, stderr_has_colour());
+  for (const std::string& warning : ignored_key_warnings(written)) {
+    terminal.note(options.config.string() + ": " + warning, Severity::kWarning);
+  }
   std::optional<Verdict> verdict;
-  CoordinatorOptions settings{.hosts = hosts, .job_json = job.dump(), .rendezvous = {}};
+  CoordinatorOptions settings{.hosts = hosts, .job_json = to_json(job).dump(), .rendezvous = {}};
   settings.rendezvous.limits.start = seconds(options.start_timeout);
-  settings.rendezvous.device = device;
+  settings.rendezvous.device = job.device;
   settings.rendezvous.stop = seconds(options.stop_timeout);
   settings.collective_timeout = seconds(options.collective_timeout);
   Coordinator coordinator(loop, settings, terminal, [&](const Verdict& end) {
@@ -166,18 +172,23 @@ int run(const Options& options) {
                         [&](std::string_view path) { return serve_page(coordinator, path); });
   const std::string address = reachable + ":" + std::to_string(service.port());
   const std::string http_address = reachable + ":" + std::to_string(http.port());
-  const Signpost signpost(options.state_dir, {.address = address,
-                                              .http_address = http_address,
-                                              .pid = getpid(),
-                                              .job = options.config.string()});
-  terminal.note("coordinator listening on " + address + ", http://" + http_address);
-  if (!all_local)
-    terminal.note("all interfaces are open, without encryption: trusted networks only");
+  const AddressFile address_file(options.state_dir, {.address = address,
+                                                     .http_address = http_address,
+                                                     .pid = getpid(),
+                                                     .job = options.config.string()});
+  terminal.note("listening on " + address + " and http://" + http_address);
+  if (!all_local) {
+    terminal.note(
+        "listening on all network interfaces, without encryption: use trusted networks only",
+        Severity::kWarning);
+  }
   StopSignals signals(loop, coordinator);
   std::optional<LocalAgent> agent;
   for (const HostSpec& host : hosts) {
     if (!host.local) {
-      terminal.note("host " + host.name + ": " + agent_command(address, host.name));
+      terminal.note("host " + host.name + ": " +
+                        agent_advice(address, {.name = host.name, .resolves = host.resolves}),
+                    host.resolves ? Severity::kNote : Severity::kWarning);
       continue;
     }
     agent.emplace(loop, "127.0.0.1:" + std::to_string(service.port()), host.name,
@@ -187,38 +198,26 @@ int run(const Options& options) {
   loop.run();
   service.shut_down();
   agent.reset();
-  std::cerr << "pfc: " << verdict->message << std::endl;
+  terminal.note(verdict->message,
+                verdict->kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
   return exit_code(*verdict, signals.first());
 }
 
-int main_or_throw(int argc, char** argv) {
-  CLI::App app("Starts a training job on its hosts and sees it through to its end.",
+int run(int argc, char** argv) {
+  CLI::App app("Starts a training job on its hosts, and ends when the job has ended.",
                "pfc-coordinator");
   Options options;
   declare(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    throw InputError(std::string(error.what()) + "; pfc-coordinator --help tells more");
-  }
-  return run(options);
+  if (const auto done = parse_command_line(app, argc, argv)) return *done;
+  return run_job(options);
 }
 
 }  // namespace
 }  // namespace pfc
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of our output that leaves does not end the job
-  // gRPC's own messages are for its authors; errors come as our one line.
+  std::signal(SIGPIPE, SIG_IGN);  // the job goes on when nobody reads the output any more
+  // gRPC's own log is for its developers; errors are reported as messages of this program.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe)
-  try {
-    return pfc::main_or_throw(argc, argv);
-  } catch (const pfc::InputError& error) {
-    std::cerr << "pfc: " << error.what() << std::endl;
-    return pfc::kBadInput;
-  } catch (const std::exception& error) {
-    std::cerr << "pfc: internal error: " << error.what() << std::endl;
-    return pfc::kJobFailed;
-  }
+  return pfc::run_program("pfc-coordinator", [&] { return pfc::run(argc, argv); });
 }

@@ -33,8 +33,8 @@ Labels labels_of(const WorkerState& worker) {
   return {{"rank", std::to_string(worker.rank)}, {"host", worker.host}};
 }
 
-/// What a total that a worker tells adds to the counter. A worker that was started again begins
-/// again at 0.
+/// How much a counter grows when a worker reports a new total. A worker that was started again
+/// begins again at 0.
 double increase(double before, double after) { return after >= before ? after - before : after; }
 
 // One phase of a step: from a millisecond on a GPU to a minute for an evaluation on a CPU.

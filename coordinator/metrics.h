@@ -1,4 +1,4 @@
-// The numbers of the job in Prometheus' format.
+// The metrics of the job in Prometheus' text format.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace pfc {
 
-/// On the event loop only.
+/// Used on the event loop only.
 class Metrics {
  public:
   Metrics();
   ~Metrics();
 
-  /// Counters and histograms: what `progress` adds to what the worker had told before.
+  /// Updates counters and histograms by what `progress` adds to the worker's progress `before`.
   void add_progress(const WorkerState& before, const proto::Progress& progress);
-  /// Gauges of the whole job and of each worker; then everything, as /metrics serves it.
+  /// Sets the gauges from the state, and returns all metrics as /metrics serves them.
   std::string text(const ClusterState& state, const JobProgress& progress);
 
  private:

@@ -1,7 +1,10 @@
 #include "coordinator/rendezvous.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
+
+#include "common/counted.h"
 
 namespace pfc {
 namespace {
@@ -14,17 +17,20 @@ Decision act(Action action, std::string reason) {
   return {.action = action, .reason = std::move(reason)};
 }
 
-int count_left(const ClusterState& state) {
-  return static_cast<int>(std::count_if(state.workers.begin(), state.workers.end(),
-                                        [](const WorkerState& worker) { return !worker.exit; }));
+/// A failure that the coordinator itself has found.
+Decision fail_with(Failure failure) {
+  Decision decision = act(Action::kFail, failure.text());
+  decision.failure = std::move(failure);
+  return decision;
 }
 
 std::string workers_left(const ClusterState& state) {
-  const int left = count_left(state);
-  return std::to_string(left) + (left == 1 ? " worker" : " workers");
+  const auto left = std::count_if(state.workers.begin(), state.workers.end(),
+                                  [](const WorkerState& worker) { return !worker.exit; });
+  return counted(left, "worker");
 }
 
-/// SIGTERM, then SIGKILL, then no more patience.
+/// SIGTERM; after a while SIGKILL; after another while the job ends without them.
 Decision end_by_force(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   if (!state.terminated_at) return act(Action::kTerminate, "ending " + workers_left(state));
   if (!state.killed_at) {
@@ -36,12 +42,12 @@ Decision end_by_force(const ClusterState& state, const RendezvousConfig& config,
   return act(Action::kFinish, "giving up on " + workers_left(state));
 }
 
-/// When there are only complaints about peers: the silent worker that they may be about, once.
+/// The worker that the others have lost, when all that is known is that they have lost a peer.
 std::optional<Failure> suspect_behind(const ClusterState& state, TimePoint now) {
-  const bool only_complaints =
+  const bool only_peers_lost =
       std::all_of(state.failures.begin(), state.failures.end(),
                   [](const Failure& failure) { return failure.kind == Failure::Kind::kPeerLost; });
-  if (!only_complaints || state.terminated_at) return {};
+  if (!only_peers_lost || state.terminated_at) return {};
   return find_suspect(state, now);
 }
 
@@ -53,17 +59,13 @@ Decision end_after_failure(const ClusterState& state, const RendezvousConfig& co
   if (may_notice && now < state.failures.front().at + config.grace && !state.terminated_at) {
     return wait_for("a worker has failed; its peers are given time to notice");
   }
-  if (auto suspect = suspect_behind(state, now)) {
-    Decision fail = act(Action::kFail, suspect->cause);
-    fail.failures.push_back(std::move(*suspect));
-    return fail;
-  }
+  if (auto suspect = suspect_behind(state, now)) return fail_with(std::move(*suspect));
   return end_by_force(state, config, now);
 }
 
 Decision end_after_stop(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   if (all_exited(state)) return act(Action::kFinish, "the job has stopped");
-  // A worker that has not joined has nothing to save, and nobody to save it with.
+  // Workers can only write a checkpoint together, after all have joined.
   const bool may_save = all_joined(state) && !state.stop->urgent && !state.terminated_at;
   if (may_save && !state.stop_sent) return act(Action::kAskToStop, "stopping");
   if (may_save && now < state.stop->at + config.stop) {
@@ -80,7 +82,8 @@ std::optional<Failure> host_without_gpu(const ClusterState& state, DeviceChoice 
     if (!host.registered || host.no_gpu.empty()) continue;
     return Failure{.kind = Failure::Kind::kCrash,
                    .rank = {},
-                   .cause = "host " + host.name + ": device: found \"cuda\", but " + host.no_gpu,
+                   .who = "host " + host.name,
+                   .what = "device: found \"cuda\", but " + host.no_gpu,
                    .at_start = true,
                    .at = now};
   }
@@ -89,9 +92,7 @@ std::optional<Failure> host_without_gpu(const ClusterState& state, DeviceChoice 
 
 Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   if (auto lacking = host_without_gpu(state, config.device, now)) {
-    Decision fail = act(Action::kFail, lacking->cause);
-    fail.failures.push_back(std::move(*lacking));
-    return fail;
+    return fail_with(std::move(*lacking));
   }
   const std::string missing = missing_hosts(state);
   if (!missing.empty()) return wait_for("waiting for " + missing + " to register");
@@ -106,14 +107,87 @@ Decision watch_training(const ClusterState& state) {
   return wait_for("training");
 }
 
-/// The failure that the others follow from.
+/// The most likely cause of all the others.
 const Failure& root_cause(const ClusterState& state) {
   return *std::min_element(
       state.failures.begin(), state.failures.end(),
       [](const Failure& a, const Failure& b) { return a.kind < b.kind; });  // the first of equals
 }
 
+/// The ranks whose failure reads the same.
+std::set<Rank> ranks_with(const ClusterState& state, const std::string& what) {
+  std::set<Rank> ranks;
+  for (const Failure& failure : state.failures) {
+    if (failure.rank && failure.what == what) ranks.insert(*failure.rank);
+  }
+  return ranks;
+}
+
+/// "ranks 0-2, 5"
+std::string ranks_text(const std::set<Rank>& ranks) {
+  std::string text;
+  for (auto first = ranks.begin(); first != ranks.end();) {
+    auto last = first;
+    while (std::next(last) != ranks.end() && *std::next(last) == *last + 1) ++last;
+    text += (text.empty() ? "ranks " : ", ") + std::to_string(*first);
+    if (last != first) text += "-" + std::to_string(*last);
+    first = std::next(last);
+  }
+  return text;
+}
+
+/// One line for this failure and for all that read the same.
+std::string line_of(const ClusterState& state, const Failure& failure) {
+  const std::set<Rank> ranks = ranks_with(state, failure.what);
+  return ranks.size() < 2 ? failure.text() : ranks_text(ranks) + ": " + failure.what;
+}
+
+void start_generation(ClusterState& state, const std::vector<Member>& members, TimePoint now) {
+  state.generation += 1;
+  state.generation_started_at = now;
+  state.workers.clear();
+  for (const Member& member : members) {
+    state.workers.push_back({.rank = member.rank,
+                             .host = member.host,
+                             .slot = member.slot,
+                             .last_heard = now,
+                             .last_moved = now});
+  }
+}
+
 }  // namespace
+
+std::vector<Member> assign_ranks(std::span<const HostState> hosts) {
+  std::vector<Member> members;
+  for (const HostState& host : hosts) {
+    for (int slot = 0; slot < host.slots; ++slot) {
+      members.push_back(
+          {.rank = static_cast<Rank>(members.size()), .host = host.name, .slot = slot});
+    }
+  }
+  return members;
+}
+
+void apply(ClusterState& state, const Decision& decision, TimePoint now) {
+  switch (decision.action) {
+    case Action::kWait:
+    case Action::kFinish:
+      return;
+    case Action::kStartGeneration:
+      return start_generation(state, decision.members, now);
+    case Action::kFail:
+      return fail(state, *decision.failure);
+    case Action::kAskToStop:
+      state.stop_sent = true;
+      return;
+    case Action::kTerminate:
+      state.terminated_at = now;
+      return;
+    case Action::kKill:
+      state.killed_at = now;
+      return;
+  }
+}
 
 Decision decide(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   // A failure ends the job, whatever else is going on.
@@ -121,11 +195,7 @@ Decision decide(const ClusterState& state, const RendezvousConfig& config, TimeP
   // A stop that was asked for.
   if (state.stop) return end_after_stop(state, config, now);
   // Somebody who never came, or is silent, or does not leave.
-  if (auto late = find_overdue(state, config.limits, now)) {
-    Decision fail = act(Action::kFail, late->cause);
-    fail.failures.push_back(std::move(*late));
-    return fail;
-  }
+  if (auto late = find_overdue(state, config.limits, now)) return fail_with(std::move(*late));
   // Before the first generation.
   if (state.generation == 0) return gather_hosts(state, config, now);
   return watch_training(state);
@@ -140,7 +210,7 @@ Verdict verdict(const ClusterState& state) {
     if (root.rank && state.workers.at(*root.rank).exit) {
       result.worker_exit_code = state.workers.at(*root.rank).exit->code;
     }
-    result.message = "job failed: " + root.cause;
+    result.message = "job failed: " + line_of(state, root);
     return result;
   }
   const auto ended_by_itself = [](const WorkerState& worker) { return worker.report.has_value(); };
@@ -166,6 +236,16 @@ Verdict verdict(const ClusterState& state) {
   result.rank = forced->rank;
   result.message = "job stopped" + by + ", but " + name_of(*forced) + " had to be ended by force";
   return result;
+}
+
+std::vector<std::string> failure_lines(const ClusterState& state) {
+  std::vector<std::string> lines;
+  for (const Failure& failure : state.failures) {
+    std::string line = line_of(state, failure);
+    if (std::find(lines.begin(), lines.end(), line) == lines.end())
+      lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 }  // namespace pfc

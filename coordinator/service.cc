@@ -46,7 +46,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
           int port)
       : loop_(loop), coordinator_(coordinator) {
     grpc::ServerBuilder builder;
-    // gRPC would share a port that is in use: two coordinators would each get some of the calls.
+    // By default gRPC shares a port that is in use, and each of two coordinators gets some calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                                kKeepaliveMilliseconds / 2);
@@ -72,7 +72,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     bool closed = false;
     const auto work = boost::asio::make_work_guard(loop_);
     loop_.restart();
-    // Shutdown() waits for calls to end, and they end on the loop: so it waits on its own thread.
+    // Shutdown() waits for calls that end on the loop, so it must run on another thread.
     std::thread closer([&] {
       server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds{2});
       server_->Wait();
@@ -166,7 +166,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                  proto::StopReply* reply) override {
     return handle<proto::StopReply>(context, request, reply, [this, request](auto answer) {
       answer(proto::StopReply());
-      coordinator_.stop(request->reason(), false);
+      coordinator_.stop(request->reason(), request->urgent());
     });
   }
 
@@ -180,7 +180,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     return false;
   }
 
-  /// A unary call: on the loop, behind the fence.
+  /// Handles a unary call of the current generation on the loop.
   template <typename Reply, typename Request, typename Handler>
   grpc::ServerUnaryReactor* handle(grpc::CallbackServerContext* context, const Request* request,
                                    Reply* reply, Handler handler) {

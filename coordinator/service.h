@@ -1,4 +1,4 @@
-// gRPC on one side, the coordinator on the other.
+// The gRPC server that passes requests to the coordinator.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -9,8 +9,8 @@
 
 namespace pfc {
 
-/// gRPC's threads only carry messages: each request is handled on the event loop, after the fence
-/// has let its generation pass.
+/// Every request is handled on the event loop, not on gRPC's threads, and only if it comes from the
+/// current generation.
 class Service {
  public:
   /// Listens on address:port (port 0: a free one). Throws InputError when the port is in use.
@@ -22,8 +22,8 @@ class Service {
 
   [[nodiscard]] int port() const;
 
-  /// Closes the coordinator and every call, and waits for gRPC's threads to be done with them. On
-  /// the loop's thread, while the loop is not running: it runs the loop itself meanwhile.
+  /// Closes the coordinator and every call, and waits until gRPC has finished with them. REQUIRES:
+  /// the caller is on the loop's thread, and the loop is not running; it is run here meanwhile.
   void shut_down();
 
  private:

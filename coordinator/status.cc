@@ -43,7 +43,7 @@ void add_worker(const WorkerState& worker, TimePoint now, proto::StatusReply& st
   added->set_host(worker.host);
   added->set_slot(worker.slot);
   added->set_pid(worker.pid);
-  added->set_state(worker_state_name(worker));
+  added->set_state(worker_state_name(worker, now));
   *added->mutable_progress() = worker.progress;
   if (worker.exit) return;
   added->set_silent_seconds(seconds_since(worker.last_heard, now));
@@ -52,7 +52,7 @@ void add_worker(const WorkerState& worker, TimePoint now, proto::StatusReply& st
 
 }  // namespace
 
-std::string worker_state_name(const WorkerState& worker) {
+std::string worker_state_name(const WorkerState& worker, TimePoint now) {
   if (worker.report) {
     switch (worker.report->outcome) {
       case proto::OUTCOME_COMPLETED:
@@ -64,7 +64,7 @@ std::string worker_state_name(const WorkerState& worker) {
     }
   }
   if (worker.exit) return "exited";
-  if (worker.training) return "training";
+  if (worker.training) return now - worker.last_moved < kNoProgress ? "training" : "no progress";
   return worker.joined ? "joined" : "starting";
 }
 

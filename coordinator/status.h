@@ -1,4 +1,4 @@
-// The state as pfcctl, the status page and scripts see it.
+// The cluster's state as pfcctl status, the status page and /status.json show it.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace pfc {
 
-/// `reason` is that of the last decision; `finished`: no more decisions follow.
+/// `reason` is that of the last decision. `finished`: the job has ended.
 proto::StatusReply make_status(const ClusterState& state, const JobProgress& progress,
                                const std::string& reason, bool finished, TimePoint now);
 
-/// One word: starting, joined, training, completed, stopped, failed, exited.
-std::string worker_state_name(const WorkerState& worker);
+/// starting, joined, training, "no progress" (neither its step nor its phase has changed for
+/// kNoProgress), completed, stopped, failed or exited.
+std::string worker_state_name(const WorkerState& worker, TimePoint now);
 
 }  // namespace pfc

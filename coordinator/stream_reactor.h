@@ -1,4 +1,4 @@
-// One bidirectional gRPC stream, seen from the event loop.
+// The coordinator's side of one bidirectional gRPC stream, used from the event loop.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -15,8 +15,8 @@ namespace pfc {
 
 grpc::Status to_status(const Refusal& refusal);
 
-/// gRPC calls On...() on its own threads; each posts to the loop, where everything below happens.
-/// Deletes itself after closed().
+/// gRPC calls On...() on its own threads; each posts its work to the loop. Everything else is
+/// called on the loop. The object deletes itself after it has called `closed`.
 template <typename In, typename Command>
 class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Link<Command> {
  public:
@@ -36,7 +36,7 @@ class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Link<C
     if (outgoing_.size() == 1) this->StartWrite(&outgoing_.front());
   }
 
-  /// What was sent before is written first.
+  /// Ends the stream after everything that was sent has been written.
   void close(const Refusal& why) override {
     if (closing_) return;
     closing_ = true;

@@ -9,7 +9,7 @@ namespace {
 // Back to the first column, and erase to the end of the line (ECMA-48).
 constexpr std::string_view kErase = "\r\x1b[K";
 
-/// A line as wide as the terminal would wrap, and could not be erased.
+/// The longest line that the terminal does not wrap: a wrapped line could not be erased.
 std::size_t columns() {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
@@ -26,9 +26,9 @@ void Terminal::worker_line(Rank rank, bool is_stderr, std::string_view line) {
   draw_progress();
 }
 
-void Terminal::note(std::string_view line) {
+void Terminal::note(std::string_view line, Severity severity) {
   if (interactive_ && !progress_.empty()) err_ << kErase;
-  err_ << "pfc: " << line << '\n' << std::flush;
+  err_ << message_line("pfc-coordinator", severity, line, colour_) << '\n' << std::flush;
   draw_progress();
 }
 

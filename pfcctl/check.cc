@@ -7,9 +7,10 @@
 
 #include "common/version.h"
 #include "kernels/cpu/cpu_info.h"
+#include "kernels/device_info.h"
 #include "pfcctl/check_gpus.h"
 #include "pfcctl/check_machine.h"
-#include "pfcctl/library_versions.h"
+#include "pfcctl/inventory.h"
 #include "pfcctl/verbs.h"
 
 namespace pfc {
@@ -106,7 +107,7 @@ void run_check(bool as_json) {
 
 void add_check_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "check", "Prints what this build and machine have; fails when they cannot train");
+      "check", "Prints what this build and this machine have; fails when they cannot train");
   const auto as_json = std::make_shared<bool>(false);  // owned by the verb's callback
   verb->add_flag("--json", *as_json, "As JSON, for programs");
   verb->footer("Examples:\n  pfcctl check\n  pfcctl check --json | jq .can_train");

@@ -1,4 +1,4 @@
-// Tries what training needs on this machine, instead of trusting versions and flags.
+// Tries on this machine what training needs.
 #pragma once
 
 #include <functional>
@@ -7,15 +7,16 @@
 
 namespace pfc {
 
-/// One thing tried: what it is, whether it worked, and a figure or the reason why not.
+/// One thing that was tried.
 struct Trial {
   std::string name;
   bool ok = false;
-  std::string detail;
+  std::string detail;  ///< a figure; where it failed, the reason
 };
 
 /// Convolution and batch norm against exact values, a JPEG there and back, two workers' all-reduce
-/// over loopback, free memory, a writable temporary folder. Never throws: a failure is a Trial.
+/// over loopback, free memory, a writable temporary folder. A failure is a Trial and throws
+/// nothing.
 std::vector<Trial> try_machine();
 
 }  // namespace pfc

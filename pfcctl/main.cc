@@ -1,56 +1,38 @@
-// pfcctl: what a person types beside the training itself.
+// pfcctl: the commands that a person uses beside the training itself.
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
 #include <string>
 
-#include "common/error.h"
+#include "common/command_line.h"
+#include "common/exit_codes.h"
 #include "common/log.h"
-#include "common/version.h"
 #include "pfcctl/verbs.h"
 
 namespace {
 
-constexpr int kFailed = 1, kBadInput = 2;
-
-int fail(const char* what, int status) {
-  std::fprintf(stderr, "pfcctl: %s\n", what);
-  return status;
-}
-
 int run(int argc, char** argv) {
-  CLI::App app("Checks, plans, data tools and status for pfc", "pfcctl");
+  CLI::App app("Checks, plans, data tools, status and stop for pfc", "pfcctl");
   app.require_subcommand(1);
-  app.set_version_flag("--version", pfc::version());
   app.get_formatter()->column_width(34);
   std::string level = "info";
   app.add_option("--log-level", level, "trace, debug, info, warning, error or off")
       ->capture_default_str();
-  app.parse_complete_callback([&level] { pfc::set_up_log("", level); });
+  app.parse_complete_callback([&level] { pfc::set_up_log("pfcctl", level); });
   pfc::add_check_verb(app);
   pfc::add_data_verb(app);
   pfc::add_plan_verb(app);
   pfc::add_replay_verb(app);
   pfc::add_status_verb(app);
+  pfc::add_stop_verb(app);
+  app.footer("Exit codes: docs/exit-codes.md.");
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    const bool asked = e.get_exit_code() == 0;  // --help, --version
-    return asked ? app.exit(e) : fail(e.what(), kBadInput);
+    return pfc::parse_command_line(app, argc, argv).value_or(pfc::kExitSuccess);
+  } catch (const pfc::ExitStatus& exit) {
+    return exit.status;
   }
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const pfc::ExitStatus& e) {
-    return e.status;
-  } catch (const pfc::InputError& e) {
-    return fail(e.what(), kBadInput);
-  } catch (const std::exception& e) {
-    return fail(e.what(), kFailed);
-  }
+  return pfc::run_program("pfcctl", [&] { return run(argc, argv); });
 }

@@ -13,6 +13,7 @@
 
 #include "common/byte_size.h"
 #include "common/config/config.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/machine/cores.h"
 #include "common/machine/gpus.h"
@@ -72,13 +73,13 @@ MemoryThere memory_there(const Flags& flags, PlannedJob& planned, int workers_on
 }
 
 PlanReport make_report(const Flags& flags) {
-  PlanReport report{
-      .planned = {.job = parse_job(read_job_file(flags.config, flags.overrides), flags.config),
-                  .world_size = flags.workers},
-      .plan = {},
-      .there = {},
-      .largest = {},
-      .advice = {}};
+  const nlohmann::json job = read_job_file(flags.config, flags.overrides);
+  PlanReport report{.planned = {.job = parse_job(job, {flags.config, flags.overrides}),
+                                .world_size = flags.workers},
+                    .plan = {},
+                    .there = {},
+                    .largest = {},
+                    .advice = {}};
   PlannedJob& planned = report.planned;
   const int on_host = flags.workers_per_host == 0 ? flags.workers : flags.workers_per_host;
   if (on_host > flags.workers) {
@@ -120,9 +121,9 @@ void run_plan(const Flags& flags) {
 std::string plan_text(const PlanReport& r) {
   const JobConfig& job = r.planned.job;
   const int workers = r.planned.world_size;
-  std::string text = fmt::format("{}, {} classes, {} worker{} x batch {}. A worker needs{}\n",
-                                 job.network, job.num_classes, workers, workers == 1 ? "" : "s",
-                                 job.batch_size, r.planned.gpu ? " of GPU memory" : "");
+  std::string text = fmt::format("{}, {} classes, {} x batch {}. A worker needs{}\n", job.network,
+                                 job.num_classes, counted(workers, "worker"), job.batch_size,
+                                 r.planned.gpu ? " of GPU memory" : "");
   for (const MemoryPart& part : r.plan.parts) text += row(part.name, part.bytes, part.detail);
   text += row("in all", r.plan.total(), "");
   text += row("there is", r.there.bytes, r.there.where);
@@ -161,10 +162,11 @@ std::string plan_json(const PlanReport& r) {
 
 void add_plan_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "plan", "The memory that a worker of a job will need; fails when there is less");
+      "plan", "Prints the memory that a worker of a job needs; fails where there is less");
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   verb->add_option("--config", flags->config, "Job file (docs/configuration.md)")->required();
-  verb->add_option("--set", flags->overrides, "key=value, overrides the job file; repeatable");
+  verb->add_option("--set", flags->overrides,
+                   "key=value: changes a key of the job file; may be given several times");
   verb->add_option("--workers", flags->workers, "Workers of the job")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

@@ -8,7 +8,7 @@
 
 namespace pfc {
 
-/// Everything that is told about one job's memory.
+/// Everything that is printed about one job's memory.
 struct PlanReport {
   PlannedJob planned;
   MemoryPlan plan;
@@ -17,9 +17,9 @@ struct PlanReport {
   std::string advice;  ///< empty where the job fits
 };
 
-/// For people: the parts as a table, their sum, whether it fits, and what would.
+/// For people: a table of the parts, their sum, whether it fits, and the largest job that would.
 std::string plan_text(const PlanReport& report);
-/// The same as a JSON object on several lines.
+/// The same as a JSON object.
 std::string plan_json(const PlanReport& report);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// pfcctl replay: one step again, from the file that a worker left when it went wrong.
+// pfcctl replay: runs a step again from the file that a worker wrote when the step went wrong.
 #include "worker/head/replay.h"
 
 #include <cmath>
@@ -41,7 +41,7 @@ ReplayOptions options_of(const ReplayFlags& flags, const HeadStepInput& input) {
   nlohmann::json keys = input.job;
   const JobConfig recorded = parse_job(keys, input.path().string() + ": metadata job");
   apply_overrides(keys, flags.overrides);
-  const JobConfig job = parse_job(keys, "--set");
+  const JobConfig job = parse_job(keys, {input.path().string(), flags.overrides});
   if (!input.classes.empty() && job.sample_rate != recorded.sample_rate) {
     throw InputError("--set sample_rate: " + input.path().string() +
                      " holds the rows that were sampled and no others; leave it as it is");

@@ -21,10 +21,30 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{10};
 
-struct Options {
+/// Where the coordinator is.
+struct Target {
   std::string coordinator;
   std::filesystem::path state_dir = default_state_folder();
+
+  void declare(CLI::App& verb) {
+    verb.add_option("--coordinator", coordinator,
+                    "HOST:PORT; without it, the one that this user runs on this machine");
+    verb.add_option("--state-dir", state_dir, "The coordinator's --state-dir")
+        ->capture_default_str();
+  }
+  [[nodiscard]] std::string address() const {
+    return coordinator.empty() ? read_coordinator_file(state_dir).address : coordinator;
+  }
+};
+
+struct StatusOptions {
+  Target target;
   bool json = false;
+};
+
+struct StopOptions {
+  Target target;
+  bool now = false;
 };
 
 template <typename... Values>
@@ -34,12 +54,17 @@ std::string print(const char* format, Values... values) {
   return text;
 }
 
-proto::StatusReply ask(const std::string& address) {
+/// Calls the coordinator. Throws CommError when it does not answer.
+template <typename Request, typename Reply>
+Reply ask(const std::string& address,
+          grpc::Status (proto::CoordinatorService::Stub::*rpc)(grpc::ClientContext*, const Request&,
+                                                               Reply*),
+          const Request& request) {
   const auto stub = proto::CoordinatorService::NewStub(make_channel(address));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kTimeout);
-  proto::StatusReply reply;
-  const grpc::Status status = stub->Status(&context, proto::StatusRequest(), &reply);
+  Reply reply;
+  const grpc::Status status = (*stub.*rpc)(&context, request, &reply);
   if (!status.ok()) {
     throw CommError("coordinator " + address + " does not answer (" + status.error_message() +
                     "); is it running, and is this its --port?");
@@ -63,24 +88,47 @@ std::string progress_text(const proto::StatusReply& status) {
 std::string worker_row(const proto::WorkerStatus& worker) {
   const proto::Progress& progress = worker.progress();
   const double gibibytes = static_cast<double>(progress.memory_used_bytes()) / (1 << 30);
-  return print(
-      "%4d  %-20s %4d %8lld  %-8s %-10s %9lld  %-14s %10.1f %7.2f GiB %6.0f s\n", worker.rank(),
-      worker.host().c_str(), worker.slot(), static_cast<long long>(worker.pid()),
-      progress.device().c_str(), worker.state().c_str(), static_cast<long long>(progress.step()),
-      progress.phase().c_str(), progress.samples_per_second(), gibibytes, worker.silent_seconds());
+  return print("%4d  %-20s %4d %8lld  %-8s %-11s %9lld  %-14s %10.1f %7.2f GiB %6.0f s %6.0f s\n",
+               worker.rank(), worker.host().c_str(), worker.slot(),
+               static_cast<long long>(worker.pid()), progress.device().c_str(),
+               worker.state().c_str(), static_cast<long long>(progress.step()),
+               progress.phase().c_str(), progress.samples_per_second(), gibibytes,
+               worker.silent_seconds(), worker.stuck_seconds());
 }
 
-void show(const Options& options) {
-  const std::string address = options.coordinator.empty()
-                                  ? read_coordinator_file(options.state_dir).address
-                                  : options.coordinator;
-  const proto::StatusReply status = ask(address);
+void show(const StatusOptions& options) {
+  const std::string address = options.target.address();
+  const auto status =
+      ask(address, &proto::CoordinatorService::Stub::Status, proto::StatusRequest());
   if (options.json) {
     std::cout << to_json(status).dump(2) << std::endl;
   } else {
     std::cout << "coordinator " << address << ", pfc " << status.version() << "\n"
               << status_text(status) << std::flush;
   }
+}
+
+void stop(const StopOptions& options) {
+  proto::StopRequest request;
+  request.set_reason("pfcctl stop");
+  request.set_urgent(options.now);
+  ask(options.target.address(), &proto::CoordinatorService::Stub::Stop, request);
+  std::cout << (options.now ? "the job ends now, without a checkpoint"
+                            : "the workers write a checkpoint and end; pfcctl status shows them")
+            << std::endl;
+}
+
+/// The workers that have made no progress for a while, and what each was doing.
+std::string no_progress_text(const proto::StatusReply& status) {
+  std::string text;
+  for (const proto::WorkerStatus& worker : status.workers()) {
+    if (worker.state() != "no progress") continue;
+    text += "rank " + std::to_string(worker.rank()) +
+            print(" has made no progress for %.0f s: step %lld, phase ", worker.stuck_seconds(),
+                  static_cast<long long>(worker.progress().step())) +
+            worker.progress().phase() + "\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -93,22 +141,29 @@ std::string status_text(const proto::StatusReply& status) {
     if (!host.registered()) text += "host " + host.name() + " has not registered\n";
   }
   if (status.workers().empty()) return text;
-  text += print("%4s  %-20s %4s %8s  %-8s %-10s %9s  %-14s %10s %11s %8s\n", "rank", "host", "slot",
-                "pid", "device", "state", "step", "phase", "samples/s", "memory", "silent");
+  text +=
+      print("%4s  %-20s %4s %8s  %-8s %-11s %9s  %-14s %10s %11s %8s %8s\n", "rank", "host", "slot",
+            "pid", "device", "state", "step", "phase", "samples/s", "memory", "heard", "moved");
   for (const proto::WorkerStatus& worker : status.workers()) text += worker_row(worker);
-  return text;
+  return text + no_progress_text(status);
 }
 
 void add_status_verb(CLI::App& pfcctl) {
-  CLI::App* verb = pfcctl.add_subcommand("status", "What the coordinator's job is doing");
-  const auto options =
-      std::make_shared<Options>();  // shared with the callback, which outlives this
-  verb->add_option("--coordinator", options->coordinator,
-                   "HOST:PORT; without it, the one that this user runs on this machine");
-  verb->add_option("--state-dir", options->state_dir, "The coordinator's --state-dir")
-      ->capture_default_str();
-  verb->add_flag("--json", options->json, "One JSON object instead of text");
+  CLI::App* verb = pfcctl.add_subcommand("status", "Shows what the job and each worker do now");
+  const auto options = std::make_shared<StatusOptions>();  // owned by the verb's callback
+  options->target.declare(*verb);
+  verb->add_flag("--json", options->json, "As JSON, for programs");
+  verb->footer("heard: time since the last heartbeat; moved: since its step or phase changed.");
   verb->callback([options] { show(*options); });
+}
+
+void add_stop_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand("stop", "Ends the job after a checkpoint");
+  const auto options = std::make_shared<StopOptions>();  // owned by the verb's callback
+  options->target.declare(*verb);
+  verb->add_flag("--now", options->now, "Do not wait for a checkpoint");
+  verb->footer("Returns at once. The job goes on from its checkpoint with \"resume\": true.");
+  verb->callback([options] { stop(*options); });
 }
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// pfcctl status: what the coordinator's job is doing.
+// pfcctl status: what the job of a coordinator is doing.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// For a person: the job in a line or two, then a table of its workers, and of the hosts that have
-/// not registered.
+/// The status for people: the job in a line or two, the hosts that have not registered, a table of
+/// the workers, and a line for each worker that has made no progress for a while.
 std::string status_text(const proto::StatusReply& status);
 
 }  // namespace pfc

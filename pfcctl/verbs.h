@@ -1,12 +1,12 @@
-// What pfcctl can do: each verb registers itself with its flags, its help and what it runs.
+// The verbs of pfcctl. Each function adds one verb with its options, its help and its action.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace pfc {
 
-/// A verb that runs and finds that the answer is no (this machine cannot train) throws this: the
-/// program has already said why and exits with the status.
+/// Thrown by a verb that has printed its result and wants another exit code than 0, for example
+/// because this machine cannot train.
 struct ExitStatus {
   int status = 0;
 };
@@ -16,5 +16,6 @@ void add_data_verb(CLI::App& pfcctl);
 void add_plan_verb(CLI::App& pfcctl);
 void add_replay_verb(CLI::App& pfcctl);
 void add_status_verb(CLI::App& pfcctl);
+void add_stop_verb(CLI::App& pfcctl);
 
 }  // namespace pfc

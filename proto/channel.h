@@ -1,4 +1,4 @@
-// How every client of the coordinator connects to it.
+// The gRPC connection of agents, workers and pfcctl to the coordinator.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -8,11 +8,11 @@
 
 namespace pfc {
 
-/// A channel to host:port that connects when it is used, finds a dead peer within about 20 s and
-/// tries again every 2 s at most. Proxies of the environment are not used.
+/// A channel to host:port. It connects when it is used first, notices a dead peer within about 20
+/// s, and tries to reconnect at least every 2 s. It ignores http_proxy and the like.
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address);
 
-/// The same for a server in this process: what it lets its clients do to find out that it is dead.
+/// How often both sides check an idle connection. A server must allow its clients to do so.
 inline constexpr int kKeepaliveMilliseconds = 10'000;
 
 }  // namespace pfc

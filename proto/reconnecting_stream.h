@@ -1,4 +1,4 @@
-// A bidirectional stream to the coordinator that survives the loss of its connection.
+// A bidirectional gRPC stream to the coordinator that is opened again whenever it breaks.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -16,11 +16,11 @@
 
 namespace pfc {
 
-/// Owns a thread that keeps the stream up: it opens it, says hello, writes what take() gives (at
-/// once after wake(), else every heartbeat), and opens it again with back-off when it breaks.
-/// The server answers a hello with a message: that is how a connection is known to be accepted.
-/// Callbacks run on the stream's own threads, one at a time a kind; they may not destroy the
-/// object.
+/// Owns a thread that opens the stream, writes the messages of hello(), then those of take() (at
+/// once after wake(), otherwise once every heartbeat), and opens the stream again after a pause
+/// when it breaks. The server answers hello() with a message, which shows that it has accepted the
+/// connection. Callbacks run on the stream's threads; a callback does not run twice at the same
+/// time. REQUIRES: no callback destroys the object.
 template <typename Out, typename In>
 class ReconnectingStream {
  public:
@@ -28,9 +28,9 @@ class ReconnectingStream {
   struct Options {
     std::function<std::unique_ptr<Stream>(grpc::ClientContext*)> open;
     std::function<std::vector<Out>()> hello;  ///< the first messages of every connection
-    std::function<std::vector<Out>()> take;  ///< messages to write now; a heartbeat if nothing else
+    std::function<std::vector<Out>()> take;   ///< what to write now; at least a heartbeat
     std::function<void(const In&)> received;
-    /// The connection broke `silence` ago and every attempt since failed. False: give up for good.
+    /// There has been no connection for `silence`. Returns whether to try again.
     std::function<bool(const grpc::Status&, std::chrono::milliseconds silence)> lost;
     std::chrono::milliseconds heartbeat{1'000};
     std::chrono::milliseconds first_backoff{100};
@@ -53,7 +53,7 @@ class ReconnectingStream {
   ReconnectingStream(const ReconnectingStream&) = delete;
   ReconnectingStream& operator=(const ReconnectingStream&) = delete;
 
-  /// take() has something to give.
+  /// Calls take() soon, because it has new messages.
   void wake() {
     {
       std::lock_guard lock(mutex_);
@@ -99,7 +99,7 @@ class ReconnectingStream {
     const std::unique_ptr<Stream> stream = options_.open(&context);
     std::thread reader([&] { read(*stream, heard); });
     write(*stream);
-    // A stream that the server has ended keeps the server's reason; a cancel would hide it.
+    // A stream that the server has ended is not cancelled, so that the server's status is kept.
     if (!is_broken()) context.TryCancel();
     reader.join();
     const grpc::Status status = stream->Finish();
@@ -142,7 +142,7 @@ class ReconnectingStream {
     return broken_;
   }
 
-  /// A failed write means that the stream has ended: its reason must not be hidden by a cancel.
+  /// After a failed write the stream has ended. It is not cancelled, so that its status is kept.
   void wait_for_reader() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_ || broken_; });

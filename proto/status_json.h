@@ -1,4 +1,4 @@
-// The coordinator's status as JSON: what pfcctl status --json prints and /status.json serves.
+// The coordinator's status as JSON, for pfcctl status --json and /status.json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// Every field is present, named as in the .proto file; numbers are numbers, a loss that is not
-/// finite is null, and so is a remaining time that is not known.
+/// Has every field, named as in the .proto file. A loss that is not finite and a remaining time
+/// that is not known are null.
 nlohmann::ordered_json to_json(const proto::StatusReply& status);
 
 }  // namespace pfc

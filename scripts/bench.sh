@@ -3,12 +3,20 @@
 #   scripts/bench.sh [step] [ARGUMENT...]     a whole training step: r18, r50, mbf at batch 32
 #   scripts/bench.sh head [ARGUMENT...]       a step of the classification layer over a million classes
 #   scripts/bench.sh kernels [ARGUMENT...]    single kernels (Google Benchmark's arguments)
+# Installs first what is missing for it (scripts/setup.sh build bench), and builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/help.sh "$@"
 what=${1:-step}
 shift || true
+case $what in
+  step | head | kernels) ;;
+  *)
+    echo "bench: no benchmark '$what'; expected step, head or kernels" >&2
+    exit 2 ;;
+esac
 
-scripts/setup.sh
+scripts/setup.sh build bench
 cmake --preset cpu >/dev/null
 case $what in
   step)
@@ -21,7 +29,4 @@ case $what in
   kernels)
     cmake --build --preset cpu --target kernels_benchmark
     exec build/cpu/benchmarks/kernels_benchmark "$@" ;;
-  *)
-    sed -n '2,6p' "$0" >&2
-    exit 2 ;;
 esac

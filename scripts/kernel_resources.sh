@@ -5,6 +5,7 @@
 # ARCH: the architecture, sm_90 by default. CUDA_HOME: where nvcc is, if not on the PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/help.sh "$@"
 nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
 if [[ ! -x $nvcc ]]; then
   echo "kernel_resources.sh: no nvcc on the PATH or in CUDA_HOME; install the CUDA toolkit" >&2

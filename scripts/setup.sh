@@ -1,26 +1,51 @@
 #!/usr/bin/env bash
-# Installs every Debian package that pfc is built, tested and measured with, and nothing else.
-# Safe to run again: what is there already is left alone. README.md says what each is for.
+# Installs Debian packages, and nothing else.
+#   scripts/setup.sh [PART...]
+# PART: build    compilers and libraries: what building and training need (the default)
+#       test     what the tests need as well: GoogleTest, Python, PyTorch as a reference
+#       bench    what the benchmarks need as well: Google Benchmark, PyTorch, OpenBLAS
+#       lint     clang-format and clang-tidy
+#       package  what scripts/package.sh needs as well
+# Safe to run again: what is installed is left alone. No package is ever removed: where an
+# installation would remove one, it stops and says so. README.md says what each library is for.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/help.sh "$@"
 
-packages=(
-  # build
-  g++ cmake ninja-build ccache pkg-config clang-format
-  clang-tidy-16 libomp-16-dev
-  # libraries
+build=(
+  g++ cmake ninja-build ccache pkg-config
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libboost-context-dev libboost-filesystem-dev nlohmann-json3-dev prometheus-cpp-dev
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libcli11-dev libspdlog-dev libssl-dev
-  # tests and benchmarks
-  libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
 )
+test=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch)
+bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
+  libopenblas0-pthread)
+# Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.
+lint=(git g++ clang-format clang-tidy-16)
+package=(python3 dpkg-dev)
+
+(($#)) || set -- build
+wanted=()
+for part in "$@"; do
+  case $part in
+    build) wanted+=("${build[@]}") ;;
+    test) wanted+=("${test[@]}") ;;
+    bench) wanted+=("${bench[@]}") ;;
+    lint) wanted+=("${lint[@]}") ;;
+    package) wanted+=("${package[@]}") ;;
+    *)
+      echo "setup: no part '$part'; expected build, test, bench, lint or package" >&2
+      exit 2 ;;
+  esac
+done
 
 missing=()
-for package in "${packages[@]}"; do
-  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+for name in "${wanted[@]}"; do
+  dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
 done
 if ((${#missing[@]} == 0)); then
-  echo "setup: every package is installed"
+  echo "setup: everything for $* is installed"
   exit 0
 fi
 
@@ -29,6 +54,10 @@ if ((EUID != 0)); then
   command -v sudo >/dev/null || { echo "setup: run as root, or install sudo" >&2; exit 1; }
   sudo=(sudo)
 fi
-echo "setup: installing ${missing[*]}"
+echo "setup: installing for $*: ${missing[*]}"
 "${sudo[@]}" apt-get update -qq
-"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+if ! "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -y -qq --no-remove --no-install-recommends "${missing[@]}"; then
+  echo "setup: apt-get could not install this; nothing was removed (apt-get's reason is above)" >&2
+  exit 1
+fi

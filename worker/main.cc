@@ -1,16 +1,20 @@
-// pfc-worker: one rank of a job. With a coordinator it is told its job and its peers; alone it
-// trains with one worker.
+// pfc-worker: one rank of a job. With --coordinator it gets its job and its peers from there; with
+// --config it trains the whole job alone.
+#include <spdlog/spdlog.h>
+
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "common/command_line.h"
+#include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
 #include "common/error.h"
+#include "common/exit_codes.h"
 #include "common/log.h"
 #include "worker/comm/network_interface.h"
 #include "worker/report/coordinator_client.h"
@@ -34,40 +38,45 @@ std::chrono::milliseconds seconds(double value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value * 1000)};
 }
 
-// Exit codes: what the agent and a shell see.
-constexpr int kCompleted = 0;
-constexpr int kFailed = 1;
-constexpr int kBadInput = 2;
-constexpr int kCommFailed = 3;
+// The first signal that asked for a stop; 0: none. Written by the signal handlers only; lock-free,
+// so safe there.
+std::atomic<int> g_stop_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
 
-// Written by the signal handler only; lock-free, so safe there.
-std::atomic<bool> g_stop_signal{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+void on_signal(int number) { g_stop_signal = number; }
 
-void on_signal(int) { g_stop_signal = true; }
+// Of a worker without a coordinator: a second signal ends it at once.
+void on_signal_alone(int number) {
+  on_signal(number);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) std::signal(each, SIG_DFL);
+}
 
 CoordinatorClient::Outcome outcome_of(TrainingEnd end) {
   return end == TrainingEnd::kCompleted ? CoordinatorClient::Outcome::kCompleted
                                         : CoordinatorClient::Outcome::kStopped;
 }
 
-void train_alone(const Arguments& arguments) {
-  const JobConfig job =
-      parse_job(read_job_file(arguments.config, arguments.overrides), arguments.config);
-  TrainingSession session(job, {.stop_requested = [] { return g_stop_signal.load(); }});
-  train(session, nullptr);
+int train_alone(const Arguments& arguments) {
+  const nlohmann::json written = read_job_file(arguments.config, arguments.overrides);
+  const JobConfig job = parse_job(written, {arguments.config, arguments.overrides});
+  for (const std::string& warning : ignored_key_warnings(written)) {
+    spdlog::warn("{}: {}", arguments.config, warning);
+  }
+  TrainingSession session(job, {.stop_requested = [] { return g_stop_signal != 0; }});
+  const bool completed = train(session, nullptr) == TrainingEnd::kCompleted;
+  return completed ? kExitSuccess : exit_code_of_signal(g_stop_signal);
 }
 
-// NCCL would take the first card that it finds: one that peers cannot reach perhaps, or, for a job
-// of one host, one that listens to the whole network. A person's own choice stands.
+// By default NCCL uses the first network interface that it finds: peers may not reach it, or, for a
+// job of one host, it may be open to the whole network. A choice of the environment stands.
 void keep_nccl_to_the_network_of(const std::string& own_address) {
   const std::string interface = network_interface_of(own_address);
   if (interface.empty()) return;
   setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
-// A switch that sums (NVLS) takes what it gets in any order: the same job would have other bits in
-// every run. A person's own choice stands.
+// NVLink switches that sum (NVLS) do so in any order, so that a job would give other bits in every
+// run. A choice of the environment stands.
 void keep_nccl_to_sums_in_order() {
   setenv("NCCL_NVLS_ENABLE", "0", 0);  // NOLINT(concurrency-mt-unsafe)
 }
@@ -84,7 +93,7 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
                                 .connect_timeout = seconds(arguments.join_timeout),
                                 .collective_timeout = seconds(arguments.collective_timeout),
                                 .stop_requested = [&coordinator] {
-                                  return g_stop_signal.load() || coordinator.stop_requested();
+                                  return g_stop_signal != 0 || coordinator.stop_requested();
                                 }});
   return train(session, &coordinator);
 }
@@ -94,69 +103,72 @@ int run_with_coordinator(const Arguments& arguments) {
                                                    .rank = arguments.rank,
                                                    .generation = arguments.generation});
   using Outcome = CoordinatorClient::Outcome;
+  // The coordinator prints what is reported to it, once for all workers with the same failure.
   const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
-    coordinator->finish(outcome, error.what());
-    std::fprintf(stderr, "pfc-worker: rank %d: %s\n", arguments.rank, error.what());
+    const bool reported = coordinator->finish(outcome, error.what());
+    if (!reported) spdlog::error("{}", error.what());
     return code;
   };
   try {
     coordinator->finish(outcome_of(train_in_generation(*coordinator, arguments)), "");
-    return kCompleted;
+    return kExitSuccess;
   } catch (const CommError& error) {
-    // The peer that this one misses is the cause, not this one.
-    return fail(error, Outcome::kCommFailed, kCommFailed);
+    return fail(error, Outcome::kCommFailed, kExitPeerFailed);
   } catch (const InputError& error) {
-    return fail(error, Outcome::kFailed, kBadInput);
+    return fail(error, Outcome::kFailed, kExitBadInput);
   } catch (const std::exception& error) {
-    return fail(error, Outcome::kFailed, kFailed);
+    return fail(error, Outcome::kFailed, kExitFailed);
   }
 }
 
-int run(const Arguments& arguments) {
-  if (!arguments.coordinator.empty()) return run_with_coordinator(arguments);
-  train_alone(arguments);
-  return kCompleted;
+// SIGTERM comes from an agent or a person: a checkpoint after this step, then the end. A terminal
+// sends SIGINT to its whole process group; with a coordinator that one decides.
+void handle_signals(bool alone) {
+  std::signal(SIGTERM, alone ? on_signal_alone : on_signal);
+  std::signal(SIGINT, alone ? on_signal_alone : SIG_IGN);
+  if (alone) std::signal(SIGHUP, on_signal_alone);
+}
+
+int run(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app(
+      "Trains one rank of a job. Most often pfc-agent starts it; alone, with --config, it trains "
+      "the whole job with one worker.",
+      "pfc-worker");
+  auto* config =
+      app.add_option("--config", arguments.config, "The job file (docs/configuration.md)");
+  app.add_option("--set", arguments.overrides,
+                 "key=value: changes a key of the job file; may be given several times")
+      ->needs(config);
+  auto* coordinator =
+      app.add_option("--coordinator", arguments.coordinator, "HOST:PORT of the coordinator");
+  coordinator->excludes(config);
+  app.add_option("--rank", arguments.rank, "This worker's rank")->needs(coordinator);
+  app.add_option("--generation", arguments.generation, "The generation that it joins")
+      ->needs(coordinator);
+  app.add_option("--join-timeout", arguments.join_timeout,
+                 "Seconds to wait for the other workers to join and to connect")
+      ->capture_default_str();
+  app.add_option("--collective-timeout", arguments.collective_timeout,
+                 "Seconds to wait for the other workers in one collective")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.footer(
+      "Alone, a first SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"
+      "Exit codes: docs/exit-codes.md.");
+  if (const auto done = parse_command_line(app, argc, argv)) return *done;
+  const bool alone = arguments.coordinator.empty();
+  if (alone && arguments.config.empty()) {
+    throw InputError("give --config JOB.json, or --coordinator HOST:PORT (pfc-worker --help)");
+  }
+  // Messages go to stderr, so that stdout has the training lines alone.
+  set_up_log("pfc-worker");
+  handle_signals(alone);
+  return alone ? train_alone(arguments) : run_with_coordinator(arguments);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  Arguments arguments;
-  CLI::App app(
-      "pfc-worker trains one rank of a job. Most often pfc-agent starts it; alone, with "
-      "--config, it trains the whole job with one worker.");
-  auto* config = app.add_option("--config", arguments.config, "job file (docs/configuration.md)");
-  app.add_option("--set", arguments.overrides, "key=value, overrides the job file; repeatable")
-      ->needs(config);
-  auto* coordinator = app.add_option("--coordinator", arguments.coordinator, "HOST:PORT to join");
-  coordinator->excludes(config);
-  app.add_option("--rank", arguments.rank, "rank in the generation")->needs(coordinator);
-  app.add_option("--generation", arguments.generation, "generation to join")->needs(coordinator);
-  app.add_option("--join-timeout", arguments.join_timeout,
-                 "seconds to wait for the other workers to join and to connect")
-      ->capture_default_str();
-  app.add_option("--collective-timeout", arguments.collective_timeout,
-                 "seconds to wait for the other workers in one collective")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  if (arguments.config.empty() && arguments.coordinator.empty()) {
-    std::fprintf(stderr, "pfc-worker: give --config JOB.json, or --coordinator (see --help)\n");
-    return kBadInput;
-  }
-
-  set_up_log("pfc-worker", "info");  // stderr: stdout has the training lines alone
-  // SIGTERM (an agent's or a person's): checkpoint after this step and end. SIGINT reaches the
-  // whole process group of a terminal; under a coordinator it is the coordinator's to handle.
-  std::signal(SIGTERM, on_signal);
-  std::signal(SIGINT, arguments.coordinator.empty() ? on_signal : SIG_IGN);
-  try {
-    return run(arguments);
-  } catch (const InputError& error) {
-    std::fprintf(stderr, "pfc-worker: %s\n", error.what());
-    return kBadInput;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "pfc-worker: %s\n", error.what());
-    return kFailed;
-  }
+  return run_program("pfc-worker", [&] { return run(argc, argv); });
 }

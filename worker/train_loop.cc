@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/counted.h"
 #include "common/machine/process_memory.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/report/progress_reporter.h"
@@ -15,11 +16,19 @@
 namespace pfc {
 namespace {
 
+double seconds_since(TimePoint start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 /// What rank 0 writes and every worker reports after a step.
 class StepReporter {
  public:
   StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
-      : s_(session), window_start_(Clock::now()) {
+      : s_(session),
+        remaining_({.last_step = session.plan.last_step,
+                    .verbose = session.job.verbose,
+                    .save_every_steps = session.job.save_every_steps}),
+        window_start_(Clock::now()) {
     if (coordinator != nullptr) progress_.emplace(*coordinator, s_.phase);
     if (s_.membership.rank != 0) return;
     log_.emplace(TrainingLogOptions{.output = s_.job.output,
@@ -32,7 +41,7 @@ class StepReporter {
     const JobConfig& job = s_.job;
     log_->message(job.network + ", " + std::to_string(job.num_classes) + " classes, " +
                   std::to_string(job.num_image) + " images; " +
-                  std::to_string(s_.membership.world_size) + " workers x batch " +
+                  counted(s_.membership.world_size, "worker") + " x batch " +
                   std::to_string(job.batch_size) + "; " + s_.ops->description() + "; " +
                   s_.step_comm->description());
     log_->message(memory_message(s_.memory));
@@ -56,6 +65,7 @@ class StepReporter {
                             .peak_resident_bytes = memory.peak_resident_bytes,
                             .gpu_memory_bytes = gpu_memory_bytes_};
     data_wait_ += stats.data_wait_seconds;
+    remaining_.add_step(seconds);
     for (const PhaseTimer::Sample& s : record.phases) phase_seconds_[s.phase] += s.seconds;
     if (log_) log_->step(record);
     if (progress_) progress_->update(progress(record));
@@ -64,6 +74,10 @@ class StepReporter {
     ++window_steps_;
     if (step % s_.job.frequent == 0 || step == s_.plan.last_step) log_window(record);
   }
+
+  /// How long training waited after a step, for the time that is left.
+  void evaluated(double seconds) { remaining_.add_evaluation(seconds); }
+  void checkpointed(std::int64_t step, double seconds) { remaining_.add_checkpoint(step, seconds); }
 
   void evaluation(std::int64_t step, const VerificationResult& result) {
     if (log_) log_->evaluation(step, result);
@@ -79,8 +93,6 @@ class StepReporter {
   void log_window(const StepRecord& record) {
     const std::chrono::duration<double> elapsed = Clock::now() - window_start_;
     if (log_) {
-      const double step_seconds = elapsed.count() / static_cast<double>(window_steps_);
-      const auto steps_left = static_cast<double>(s_.plan.last_step - record.step);
       log_->message(speed_message(
           {.samples_per_second = static_cast<double>(window_samples_) / elapsed.count(),
            .loss = window_loss_ / static_cast<double>(window_steps_),
@@ -89,7 +101,7 @@ class StepReporter {
            .step = record.step,
            .loss_scale =
                s_.loss_scale.is_dynamic() ? std::optional(record.stats.loss_scale) : std::nullopt,
-           .seconds_left = step_seconds * steps_left}));
+           .seconds_left = remaining_.after(record.step)}));
     }
     window_loss_ = 0;
     window_samples_ = 0;
@@ -120,6 +132,7 @@ class StepReporter {
   TrainingSession& s_;
   std::optional<ProgressReporter> progress_;
   std::optional<TrainingLog> log_;
+  RemainingTime remaining_;
   TimePoint window_start_;
   std::map<std::string, double> phase_seconds_;  // of all steps so far
   double window_loss_ = 0;
@@ -131,6 +144,7 @@ class StepReporter {
 
 void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
   if (s.verification_sets.empty()) return;
+  const TimePoint start = Clock::now();
   // Without sync_bn each worker has running statistics of its own batches. The model that is
   // written is rank 0's: that one is evaluated. Training itself never reads them.
   s.step_comm->broadcast(s.backbone->state.flat(), 0);
@@ -148,6 +162,7 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
     reporter.evaluation(
         step, s.phase("evaluate", [&] { return evaluate(set, s.host_comm(), embed, options); }));
   }
+  reporter.evaluated(seconds_since(start));
 }
 
 void write_model(TrainingSession& s) {
@@ -169,7 +184,7 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   for (std::int64_t step = s.first_step; step <= last; ++step) {
     const TimePoint start = Clock::now();
     const StepStats stats = train_step(trainer, step);
-    reporter.step(step, stats, std::chrono::duration<double>(Clock::now() - start).count());
+    reporter.step(step, stats, seconds_since(start));
 
     if (step == last) break;
     if (stats.signals.stop) {
@@ -178,7 +193,9 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
       reporter.message("stopped after step " + std::to_string(step) + ", checkpoint written");
       return TrainingEnd::kStopped;
     }
+    const TimePoint checkpoint = Clock::now();
     s.phase("checkpoint", [&] { s.checkpoints->after_step(step, stats.signals); });
+    reporter.checkpointed(step, seconds_since(checkpoint));
     if (s.job.verbose > 0 && step % s.job.verbose == 0) evaluate_all(s, step, reporter);
   }
 

@@ -141,6 +141,9 @@ void TrainingSession::load_weights() {
   } else {
     start_message = "weights from seed " + std::to_string(job.seed);
   }
+  if (resume)
+    start_message = "resume: no checkpoint in " + job.output.string() +
+                    " yet, training begins at step 1; " + start_message;
 }
 
 void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {

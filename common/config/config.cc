@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/config/config_keys.h"
+#include "common/config/arcface_torch_keys.h"
 #include "common/config/json_reader.h"
 #include "common/config/nearest.h"
 #include "common/error.h"
@@ -109,12 +109,15 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("device", job.device, kDevices);
   v.number("num_classes", job.num_classes, kTableSize);
   v.number("num_image", job.num_image, kTableSize);
+  v.text("notes", job.notes);
 }
 
 /// A JsonReader that also knows the shapes that only jobs have.
 class JobReader : public JsonReader {
  public:
-  using JsonReader::JsonReader;
+  /// `path` begins the names of the object's keys: "lr_schedule.".
+  JobReader(const json& object, const JobOrigin& origin, std::string path = "")
+      : JsonReader(object, origin.file), job_origin_(origin), path_(std::move(path)) {}
 
   void margin(const std::string& key, Margin& out) const {
     const json* value = find(key);
@@ -140,7 +143,7 @@ class JobReader : public JsonReader {
     if (!value->is_object() || !value->contains("name")) {
       fail(key, *value, R"("polynomial", or {"name": "polynomial" or "multistep", ...})");
     }
-    const JobReader inner(*value, origin() + ": " + key);
+    const JobReader inner(*value, job_origin_, key + ".");
     inner.choice("name", out.kind, kSchedules);
     if (out.kind == ScheduleKind::kPolynomial) {
       inner.check_keys(std::vector<std::string>{"name", "power"});
@@ -165,6 +168,16 @@ class JobReader : public JsonReader {
       out.push_back(epoch.get<std::int64_t>());
     }
   }
+
+ protected:
+  [[nodiscard]] std::string origin_of(const std::string& key) const override {
+    const std::string origin = job_origin_.of(path_ + key);
+    return path_.empty() ? origin : origin + ": " + path_.substr(0, path_.size() - 1);
+  }
+
+ private:
+  const JobOrigin& job_origin_;
+  const std::string path_;
 };
 
 /// Fills a JSON object with every key.
@@ -176,6 +189,7 @@ struct Writer {
     object[key] = value;
   }
   void flag(const char* key, bool value) { object[key] = value; }
+  void text(const char* key, const std::string& value) { object[key] = value; }
   void path(const char* key, const std::filesystem::path& value) { object[key] = value.string(); }
   void texts(const char* key, const std::vector<std::string>& value) { object[key] = value; }
   void margin(const char* key, const Margin& m) { object[key] = {m.m1, m.m2, m.m3}; }
@@ -197,7 +211,7 @@ struct Writer {
 };
 
 /// The older `"fp16": true`. Both ways at once must agree.
-void read_fp16(const json& job, const std::string& origin, Precision& precision) {
+void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
   if (!job.contains("fp16")) return;
   bool fp16 = false;
   const JobReader reader(job, origin);
@@ -219,28 +233,24 @@ std::vector<std::string> job_keys() {
   return keys;
 }
 
-void check_known_key(const std::string& key, std::span<const std::string> known,
-                     const std::string& origin) {
-  if (std::find(known.begin(), known.end(), key) != known.end()) return;
-  const std::string nearest = nearest_word(key, known);
-  throw InputError(origin + ": unknown key " + brief(json(key)) +
-                   (nearest.empty() ? "; docs/configuration.md lists all keys"
-                                    : "; did you mean \"" + nearest + "\"?"));
-}
-
-JobConfig parse_job(const json& job, const std::string& origin) {
+JobConfig parse_job(const json& job, const JobOrigin& origin) {
   if (!job.is_object()) {
-    throw InputError(origin + ": expected a JSON object { \"key\": value, ... }, found " +
+    throw InputError(origin.file + ": expected a JSON object { \"key\": value, ... }, found " +
                      shown(job));
   }
+  std::vector<std::string> known = job_keys();
+  for (const ArcfaceTorchKey& each : arcface_torch_keys()) known.emplace_back(each.key);
   const JobReader reader(job, origin);
-  reader.check_keys(job_keys());
+  reader.check_keys(known);
+  check_arcface_torch_keys(job, origin);
   JobConfig config;
   visit_keys(config, reader);
   read_fp16(job, origin, config.precision);
   if (config.warmup_epoch > config.num_epoch) {
-    reader.fail("warmup_epoch", json(config.warmup_epoch),
-                "no more than num_epoch, which is " + json(config.num_epoch).dump());
+    const char* longer = origin.of("num_epoch") == origin.file ? "warmup_epoch" : "num_epoch";
+    throw InputError(origin.of(longer) +
+                     ": warmup_epoch: expected no more than num_epoch, which is " +
+                     json(config.num_epoch).dump() + ", found " + shown(json(config.warmup_epoch)));
   }
   return config;
 }

@@ -7,7 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "common/config/job_origin.h"
 
 namespace pfc {
 
@@ -32,7 +35,7 @@ struct LrSchedule {
   double gamma = 0.1;                ///< multistep
 };
 
-/// Every key of the job file (design §7). Immutable once parsed.
+/// The value of every key of a job file. Does not change once it is parsed.
 struct JobConfig {
   std::string network = "r50";  ///< r18 r34 r50 r100 r200 mbf mbf_large
   std::int64_t embedding_size = 512;
@@ -76,17 +79,24 @@ struct JobConfig {
   DeviceChoice device = DeviceChoice::kAuto;
   std::int64_t num_classes = 0;  ///< 0: read from the data; given, it is checked
   std::int64_t num_image = 0;    ///< likewise
+  std::string notes;             ///< free text about the job, kept in its checkpoints
 };
 
-/// Parses a job. `origin` (file name) begins every error. Unknown keys name the nearest known one,
-/// wrong types and values out of range say what was found and expected. Throws InputError.
-JobConfig parse_job(const nlohmann::json& job, const std::string& origin);
+/// Parses a job, which may also have arcface_torch's keys that have no counterpart
+/// (common/config/arcface_torch_keys.h). An error begins with the origin of the value. It names the
+/// nearest known key for an unknown one, and says what was found and what was expected for a wrong
+/// type and for a value out of range. Throws InputError.
+JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);
 
-/// Applies each `--set key=value` to a job: values are JSON, or else plain strings; dots reach into
-/// objects. Throws InputError for a key that no job has, with the nearest.
+/// Every key of JobConfig, and "fp16", the older way to write "precision": "fp16". In no order.
+std::vector<std::string> job_keys();
+
+/// Applies each `--set key=value` to a job, in order. A value is JSON, or else a plain string. A
+/// dot reaches into an object, which is the default one where the job has none. Throws InputError
+/// for a key that no job has.
 void apply_overrides(nlohmann::json& job, std::span<const std::string> overrides);
 
-/// Reads DIR/job.json and applies the overrides. Relative paths stay relative to the working
+/// Reads a job file and applies the overrides. Relative paths stay relative to the working
 /// directory. Throws InputError.
 nlohmann::json read_job_file(const std::filesystem::path& path,
                              std::span<const std::string> overrides);

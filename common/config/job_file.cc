@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
-#include "common/config/config_keys.h"
+#include "common/config/json_reader.h"
 #include "common/error.h"
 
 namespace pfc {
@@ -90,6 +91,36 @@ json parse_value(const std::string& text, const std::string& origin) {
   return json::accept(text) ? parse_strict(text, origin) : json(text);
 }
 
+/// Every key that may stand at the top of a job file.
+std::vector<std::string> top_level_keys() {
+  std::vector<std::string> keys = job_keys();
+  for (const ArcfaceTorchKey& each : arcface_torch_keys()) keys.emplace_back(each.key);
+  return keys;
+}
+
+/// The object that `--set key.part=value` changes. A job without the key has its default, and a
+/// schedule's name alone is the same as an object with that name.
+json& object_at(json& job, const std::string& key, const std::string& origin) {
+  json& place = job[key];
+  const json standard = to_json(JobConfig{}).value(key, json());
+  if (standard.is_object() && place.is_null()) place = {{"name", standard["name"]}};
+  if (standard.is_object() && place.is_string()) place = {{"name", place}};
+  if (!place.is_object()) {
+    throw InputError(origin + ": \"" + key + "\" has no parts; set it as a whole: --set " + key +
+                     "=value");
+  }
+  return place;
+}
+
+/// Another schedule does not take the parameters of the one before.
+void drop_other_parameters(json& schedule) {
+  if (schedule["name"] == "multistep") schedule.erase("power");
+  if (schedule["name"] == "polynomial") {
+    schedule.erase("epochs");
+    schedule.erase("gamma");
+  }
+}
+
 void apply_override(json& job, const std::string& override_text) {
   const std::string origin = "--set " + override_text;
   const std::size_t equals = override_text.find('=');
@@ -97,18 +128,17 @@ void apply_override(json& job, const std::string& override_text) {
     throw InputError(origin + ": expected key=value, for example --set batch_size=64");
   }
   const std::string path = override_text.substr(0, equals);
-  check_known_key(path.substr(0, path.find('.')), job_keys(), origin);
-  json* place = &job;
-  std::size_t start = 0;
-  for (std::size_t dot; (dot = path.find('.', start)) != std::string::npos; start = dot + 1) {
-    place = &(*place)[path.substr(start, dot - start)];
-    if (place->is_null()) *place = json::object();
-    if (!place->is_object()) {
-      throw InputError(origin + ": \"" + path.substr(0, dot) +
-                       "\" is no object in this job; set it as a whole");
-    }
+  const std::string key = path.substr(0, path.find('.'));
+  check_known_key(key, top_level_keys(), origin);
+  json value = parse_value(override_text.substr(equals + 1), origin);
+  if (key == path) {
+    job[key] = std::move(value);
+    return;
   }
-  (*place)[path.substr(start)] = parse_value(override_text.substr(equals + 1), origin);
+  const std::string part = path.substr(key.size() + 1);
+  json& object = object_at(job, key, origin);
+  object[part] = std::move(value);
+  if (part == "name") drop_other_parameters(object);
 }
 
 }  // namespace

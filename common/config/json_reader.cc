@@ -1,9 +1,20 @@
 #include "common/config/json_reader.h"
 
-#include "common/config/config_keys.h"
+#include <algorithm>
+
+#include "common/config/nearest.h"
 #include "common/error.h"
 
 namespace pfc {
+
+void check_known_key(const std::string& key, std::span<const std::string> known,
+                     const std::string& origin) {
+  if (std::find(known.begin(), known.end(), key) != known.end()) return;
+  const std::string nearest = nearest_word(key, known);
+  throw InputError(origin + ": unknown key " + brief(nlohmann::json(key)) +
+                   (nearest.empty() ? "; docs/configuration.md lists all keys"
+                                    : "; did you mean \"" + nearest + "\"?"));
+}
 
 std::string brief(const nlohmann::json& value) {
   constexpr std::size_t kLongest = 60;
@@ -23,6 +34,13 @@ void JsonReader::flag(const std::string& key, bool& out) const {
   if (value == nullptr) return;
   if (!value->is_boolean()) fail(key, *value, "true or false");
   out = value->get<bool>();
+}
+
+void JsonReader::text(const std::string& key, std::string& out) const {
+  const json* value = find(key);
+  if (value == nullptr) return;
+  if (!value->is_string()) fail(key, *value, "a text (string)");
+  out = value->get<std::string>();
 }
 
 void JsonReader::path(const std::string& key, std::filesystem::path& out) const {
@@ -45,7 +63,9 @@ void JsonReader::texts(const std::string& key, std::vector<std::string>& out) co
 }
 
 void JsonReader::check_keys(std::span<const std::string> known) const {
-  for (const auto& item : object_.items()) check_known_key(item.key(), known, origin_);
+  for (const auto& item : object_.items()) {
+    check_known_key(item.key(), known, origin_of(item.key()));
+  }
 }
 
 void JsonReader::number(const std::string& key, double& out, const Range& range) const {
@@ -53,9 +73,11 @@ void JsonReader::number(const std::string& key, double& out, const Range& range)
 }
 
 void JsonReader::fail(const std::string& key, const json& found, std::string_view expected) const {
-  throw InputError(origin_ + ": " + key + ": expected " + std::string(expected) + ", found " +
-                   shown(found));
+  throw InputError(origin_of(key) + ": " + key + ": expected " + std::string(expected) +
+                   ", found " + shown(found));
 }
+
+std::string JsonReader::origin_of(const std::string&) const { return origin_; }
 
 const nlohmann::json* JsonReader::find(const std::string& key) const {
   const auto at = object_.find(key);

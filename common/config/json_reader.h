@@ -1,4 +1,4 @@
-// Takes typed values out of a JSON object, strictly: for files that a person writes.
+// Reads typed values out of a JSON object that a person has written, and refuses everything else.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// What a number may be; `text` says it in errors: "a number above 0".
+/// The allowed range of a number. `text` describes it in errors: "a number above 0".
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -27,7 +27,7 @@ struct Range {
   }
 };
 
-/// The words that a key takes, and what each means.
+/// The words that a key may have, and the value of each.
 template <class Value, std::size_t n>
 using Names = std::array<std::pair<std::string_view, Value>, n>;
 
@@ -39,6 +39,9 @@ class JsonReader {
 
   JsonReader(const json& object, std::string origin)
       : object_(object), origin_(std::move(origin)) {}
+  virtual ~JsonReader() = default;
+  JsonReader(const JsonReader&) = delete;
+  JsonReader& operator=(const JsonReader&) = delete;
 
   void flag(const std::string& key, bool& out) const;
   void number(const std::string& key, double& out, const Range& range) const;
@@ -74,6 +77,7 @@ class JsonReader {
     fail(key, *value, expected);
   }
 
+  void text(const std::string& key, std::string& out) const;
   void path(const std::string& key, std::filesystem::path& out) const;
   void texts(const std::string& key, std::vector<std::string>& out) const;
 
@@ -85,16 +89,21 @@ class JsonReader {
 
  protected:
   [[nodiscard]] const json* find(const std::string& key) const;  ///< null: missing
-  /// `value`, which belongs to `key`, as a number in its range.
+  /// The number in `value`, which belongs to `key`.
   [[nodiscard]] double real(const std::string& key, const json& value, const Range& range) const;
-  [[nodiscard]] const std::string& origin() const { return origin_; }
+  /// What an error about the key begins with.
+  [[nodiscard]] virtual std::string origin_of(const std::string& key) const;
 
  private:
   const json& object_;
   std::string origin_;
 };
 
-/// A value as an error shows it, on one line: `"128" (string)`, `1.5 (number)`, `an array of 3`.
+/// Throws InputError with the nearest known key when `key` is not one of `known`.
+void check_known_key(const std::string& key, std::span<const std::string> known,
+                     const std::string& origin);
+
+/// A value for an error message, on one line: `"128" (string)`, `1.5 (number)`, `an array of 3`.
 std::string shown(const nlohmann::json& value);
 
 /// A value's JSON on one line, cut where it is long.

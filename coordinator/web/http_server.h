@@ -1,4 +1,5 @@
-// A small HTTP/1.1 server for people, Prometheus and health checks: GET only, bounded, no state.
+// A small HTTP/1.1 server for the status page, Prometheus and health checks. It serves GET and
+// HEAD, and limits the size and the time of every request.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -15,7 +16,7 @@ struct HttpReply {
   std::string body;
 };
 
-/// On the event loop only.
+/// Used on the event loop only.
 class HttpServer {
  public:
   using Handler = std::function<HttpReply(std::string_view path)>;

@@ -1,4 +1,4 @@
-// What the coordinator serves over HTTP.
+// The pages that the coordinator serves over HTTP.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace pfc {
 
-/// /metrics (Prometheus), /healthz, /status.json, and / for a person.
+/// The reply for one path: /metrics (Prometheus), /healthz, /status.json, or / (the status page).
 HttpReply serve_page(Coordinator& coordinator, std::string_view path);
 
-/// The page for a person; it loads itself again every few seconds. Names are escaped.
+/// The status page in HTML. It reloads itself every few seconds.
 std::string status_page(const proto::StatusReply& status);
 
 }  // namespace pfc

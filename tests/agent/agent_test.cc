@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
 #include <fstream>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "common/machine/cores.h"
 #include "tests/coordinator/running_coordinator.h"
@@ -29,20 +32,32 @@ class RunningAgent {
   explicit RunningAgent(const AgentOptions& options)
       : thread_([this, options] {
           boost::asio::io_context loop;
+          const auto work = boost::asio::make_work_guard(loop);
           std::string problem;
           Agent agent(loop, options, [&](const std::string& why) {
             problem = why;
             loop.stop();
           });
+          made_.set_value({&loop, &agent});
           loop.run();
           problem_.set_value(problem);
         }) {}
   ~RunningAgent() { thread_.join(); }
 
+  /// As two signals do.
+  void end_twice() {
+    const auto [loop, agent] = made_.get_future().get();
+    boost::asio::post(*loop, [agent = agent] {
+      agent->end({});
+      agent->kill_workers();
+    });
+  }
+
   /// Waits for its end.
   std::string problem() { return problem_.get_future().get(); }
 
  private:
+  std::promise<std::pair<boost::asio::io_context*, Agent*>> made_;
   std::promise<std::string> problem_;
   std::thread thread_;
 };
@@ -66,7 +81,7 @@ class AgentOfAHost : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(AgentOfAHost, StartsAWorkerPerSlotInAGroupOfItsOwnWithItsShareOfTheCores) {
+TEST_F(AgentOfAHost, StartsAWorkerForEachSlotWithItsShareOfTheCores) {
   unsetenv("OMP_NUM_THREADS");
   workers_do(
       "read -r pid comm state parent group rest < /proc/self/stat\n"
@@ -87,7 +102,7 @@ TEST_F(AgentOfAHost, StartsAWorkerPerSlotInAGroupOfItsOwnWithItsShareOfTheCores)
   }
 }
 
-TEST_F(AgentOfAHost, TellsItsGpusAndGetsAWorkerForEach) {
+TEST_F(AgentOfAHost, ReportsItsGpusAndStartsAWorkerForEach) {
   workers_do("exit 3");
   AgentOptions with_gpus = options("");
   with_gpus.gpus.gpus = {{.index = 0, .name = "Fake A", .memory_bytes = 80ULL << 30},
@@ -104,7 +119,7 @@ TEST_F(AgentOfAHost, TellsItsGpusAndGetsAWorkerForEach) {
   EXPECT_THAT(coordinator.output(), HasSubstr("host a: 2 workers (one a GPU)"));
 }
 
-TEST_F(AgentOfAHost, TellsWhyItHasNoGpu) {
+TEST_F(AgentOfAHost, ReportsWhyItHasNoGpu) {
   workers_do("exit 3");
   AgentOptions without_gpus = options("");
   without_gpus.gpus.problem = "no CUDA driver: install one";
@@ -116,7 +131,7 @@ TEST_F(AgentOfAHost, TellsWhyItHasNoGpu) {
   EXPECT_THAT(coordinator.output(), HasSubstr("host a: 1 worker (no CUDA driver: install one)"));
 }
 
-TEST_F(AgentOfAHost, TellsTheLastWordsOfAWorker) {
+TEST_F(AgentOfAHost, ReportsTheLastLineThatAWorkerWrote) {
   workers_do("echo fine; echo 'cannot allocate 4 GiB' >&2; kill -ABRT $$");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address()));
@@ -127,7 +142,7 @@ TEST_F(AgentOfAHost, TellsTheLastWordsOfAWorker) {
   coordinator.shut_down();
 }
 
-TEST_F(AgentOfAHost, OutputThatIsNoTextArrivesAsItIs) {
+TEST_F(AgentOfAHost, PassesOutputOnThatIsNotText) {
   workers_do(R"(printf 'caf\351 \303\251\n'; exit 1)");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address()));
@@ -136,7 +151,7 @@ TEST_F(AgentOfAHost, OutputThatIsNoTextArrivesAsItIs) {
   EXPECT_THAT(coordinator.output(), HasSubstr("caf\351 \303\251\n"));
 }
 
-TEST_F(AgentOfAHost, SaysWhichProgramIsMissing) {
+TEST_F(AgentOfAHost, NamesTheProgramThatIsMissing) {
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address()));
   const Verdict verdict = coordinator.verdict();
@@ -146,7 +161,7 @@ TEST_F(AgentOfAHost, SaysWhichProgramIsMissing) {
   coordinator.shut_down();
 }
 
-TEST_F(AgentOfAHost, KillsAWorkerThatDoesNotListenTogetherWithItsChildren) {
+TEST_F(AgentOfAHost, KillsAWorkerThatIgnoresSigtermAndItsChildren) {
   workers_do("trap '' TERM; sleep 1000 & echo $! > " + (folder / "child").string() +
              "; echo ready; wait; wait");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
@@ -169,18 +184,29 @@ TEST_F(AgentOfAHost, KillsAWorkerThatDoesNotListenTogetherWithItsChildren) {
   });
 }
 
+TEST_F(AgentOfAHost, KillsItsWorkersAtOnceOnASecondSignal) {
+  workers_do("trap '' TERM; echo > " + (folder / "started").string() + "; sleep 1000");
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}});
+  AgentOptions patient = options(coordinator.address());
+  patient.grace = 1h;
+  RunningAgent agent(patient);
+  wait_until([&] { return std::filesystem::exists(folder / "started"); });
+  agent.end_twice();
+  EXPECT_EQ(agent.problem(), "");
+}
+
 TEST_F(AgentOfAHost, EndsWhenTheCoordinatorDoesNotKnowItsHost) {
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address(), "c"));
   EXPECT_THAT(agent.problem(), HasSubstr("host c"));
 }
 
-TEST_F(AgentOfAHost, GivesUpOnACoordinatorThatIsNotThere) {
+TEST_F(AgentOfAHost, EndsWhenItCannotReachTheCoordinator) {
   RunningAgent agent(options("127.0.0.1:1"));
   EXPECT_THAT(agent.problem(), HasSubstr("coordinator 127.0.0.1:1 cannot be reached for"));
 }
 
-TEST_F(AgentOfAHost, RanksRunAcrossTheHostsInTheirOrder) {
+TEST_F(AgentOfAHost, NumbersRanksInTheOrderOfTheHosts) {
   workers_do("echo $0 $4; exit 1");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}, {.name = "b", .slots = 2}});
   RunningAgent b(options(coordinator.address(), "b"));

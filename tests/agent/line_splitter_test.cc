@@ -18,7 +18,7 @@ TEST(LineSplitter, GivesLinesAsTheyAreCompleted) {
   EXPECT_THAT(splitter.flush(), IsEmpty());
 }
 
-TEST(LineSplitter, GivesALineWithoutEndInParts) {
+TEST(LineSplitter, SplitsAVeryLongLine) {
   LineSplitter splitter;
   const auto lines = splitter.feed(std::string(2 * kMaxLine + 5, 'x') + "\ny\n");
   EXPECT_THAT(lines, ElementsAre(SizeIs(kMaxLine), SizeIs(kMaxLine), "xxxxx", "y"));

@@ -22,7 +22,7 @@ proto::AgentMessage line(const std::string& text) {
   return message;
 }
 
-TEST(Outbox, GivesEverythingOnceAndInOrder) {
+TEST(Outbox, GivesEveryMessageOnceAndInOrder) {
   Outbox outbox;
   outbox.add_event(started(1, 0));
   outbox.add_output(line("hello"));
@@ -33,7 +33,7 @@ TEST(Outbox, GivesEverythingOnceAndInOrder) {
   EXPECT_THAT(outbox.take(), IsEmpty());
 }
 
-TEST(Outbox, KeepsTheEventsOfTheCurrentGenerationToTellThemAgain) {
+TEST(Outbox, KeepsTheEventsOfTheCurrentGeneration) {
   Outbox outbox;
   outbox.begin_generation(1);
   outbox.add_event(started(1, 0));
@@ -43,7 +43,7 @@ TEST(Outbox, KeepsTheEventsOfTheCurrentGenerationToTellThemAgain) {
   EXPECT_THAT(outbox.events(), IsEmpty());
 }
 
-TEST(Outbox, DropsOutputThatNobodyTakesAndSaysHowMuch) {
+TEST(Outbox, CountsTheOutputThatItDrops) {
   Outbox outbox;
   const std::string big(Outbox::kMaxOutputBytes / 4, 'x');
   for (int i = 0; i < 8; ++i) outbox.add_output(line(big));

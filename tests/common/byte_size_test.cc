@@ -18,11 +18,16 @@ TEST(ByteSize, TakesDecimalAndBinaryUnits) {
   EXPECT_EQ(parse_byte_size("512MB", "x"), 512'000'000u);
   EXPECT_EQ(parse_byte_size("1.5 KiB", "x"), 1536u);
   EXPECT_EQ(parse_byte_size("2TB", "x"), 2'000'000'000'000u);
-  EXPECT_EQ(parse_byte_size("4096", "x"), 4096u);
+  EXPECT_EQ(parse_byte_size("1000000", "x"), 1'000'000u);
   EXPECT_EQ(parse_byte_size("4096B", "x"), 4096u);
 }
 
-TEST(ByteSize, RefusesAllElseInOneLineThatNamesTheFlag) {
+TEST(ByteSize, AsksForTheUnitOfASmallNumber) {
+  EXPECT_EQ(message_of<InputError>([] { (void)parse_byte_size("80", "--device-memory"); }),
+            "--device-memory: found \"80\" without a unit; did you mean 80GB?");
+}
+
+TEST(ByteSize, RefusesAnythingElseAndNamesTheOption) {
   for (const char* text : {"", "GB", "80G", "80gb", "-1GB", "0GB", "1e3GB", "80GB!", "nan", "inf",
                            "99999999999TB", "80 GB 5"}) {
     const std::string message =

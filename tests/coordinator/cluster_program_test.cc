@@ -1,10 +1,11 @@
-// The real coordinator and agent as programs, with workers that only pretend: exit codes, the final
-// line, and that no process is left behind.
+// The programs pfc-coordinator and pfc-agent with a fake worker: exit codes, the final line, and
+// that no process is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -94,56 +95,58 @@ class Cluster : public ::testing::Test {
   std::vector<std::string> hosts{"--hosts", "localhost:2"};
 };
 
-TEST_F(Cluster, AJobThatAllRanksCompleteExitsWithZero) {
+TEST_F(Cluster, ExitsWithZeroWhenAllRanksComplete) {
   const Ran ran = runs("complete");
   EXPECT_EQ(ran.exit, ProcessExit{}) << ran.err;
-  EXPECT_EQ(ran.last_line(), "pfc: job completed");
+  EXPECT_EQ(ran.last_line(), "pfc-coordinator: job completed");
   EXPECT_THAT(ran.out, AllOf(::testing::ContainsRegex("(^|\n)world size 2"),
                              HasSubstr("[rank 1] world size 2")));
   EXPECT_THAT(processes_left(), IsEmpty());
   EXPECT_FALSE(fs::exists(folder / "state" / "coordinator.json"));
 }
 
-TEST_F(Cluster, WithoutHostsThisMachineTrainsAndTheNumberOfItsWorkersIsExplained) {
+TEST_F(Cluster, TrainsOnThisMachineWithoutHostsAndExplainsTheNumberOfWorkers) {
   hosts.clear();
   const Ran ran = runs("complete");
   EXPECT_EQ(ran.exit, ProcessExit{}) << ran.err;
   EXPECT_THAT(ran.err, ::testing::ContainsRegex("host localhost: [0-9]+ workers? \\([a-zA-Z]"));
 }
 
-TEST_F(Cluster, CoresAreDividedAmongTheSlots) {
+TEST_F(Cluster, DividesTheCoresAmongTheSlots) {
   const auto ran = runs("complete");
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   EXPECT_THAT(ran.out, HasSubstr("threads " + std::to_string(std::max(cores / 2, 1L)) + "\n"));
 }
 
-TEST_F(Cluster, AKilledWorkerIsNamedAndNotThePeerThatMissedIt) {
+TEST_F(Cluster, NamesTheKilledWorkerAndNotThePeerThatLostIt) {
   const Ran ran = runs("killed:1");
   EXPECT_EQ(ran.exit.code, 1);
-  EXPECT_THAT(ran.last_line(),
-              MatchesRegex("pfc: job failed: rank 1 \\(host localhost, slot 1, pid [0-9]+\\): "
-                           "killed by signal 9 \\(SIGKILL\\)"));
+  EXPECT_THAT(
+      ran.last_line(),
+      MatchesRegex(
+          "pfc-coordinator: error: job failed: rank 1 \\(host localhost, slot 1, pid [0-9]+\\): "
+          "killed by signal 9 \\(SIGKILL\\)"));
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
-TEST_F(Cluster, ACrashIsToldWithItsLastWords) {
+TEST_F(Cluster, ReportsTheLastLineThatACrashedWorkerWrote) {
   const Ran ran = runs("exits:0");
   EXPECT_EQ(ran.exit.code, 1);
   EXPECT_THAT(ran.last_line(),
               AllOf(HasSubstr("rank 0"), HasSubstr("exited with code 7: out of luck")));
 }
 
-TEST_F(Cluster, AWorkersOwnMessageIsTheFinalLine) {
+TEST_F(Cluster, EndsWithTheMessageOfTheWorkerThatFailed) {
   EXPECT_THAT(runs("fails:1").last_line(), HasSubstr("loss is not finite at step 3"));
 }
 
-TEST_F(Cluster, BadInputThatAWorkerFindsExitsAsBadInput) {
+TEST_F(Cluster, ExitsWithTwoForBadInputThatAWorkerFinds) {
   const Ran ran = runs("bad_input:1");
   EXPECT_EQ(ran.exit.code, 2);
   EXPECT_THAT(ran.last_line(), HasSubstr("train.rec: no such file"));
 }
 
-TEST_F(Cluster, WorkersAreToldHowLongACollectiveMayTake) {
+TEST_F(Cluster, TellsWorkersHowLongACollectiveMayTake) {
   EXPECT_THAT(runs("complete").out, HasSubstr("[rank 1] collective timeout 300\n"));
   EXPECT_THAT(runs("complete", {"--collective-timeout", "1.5min"}).out,
               HasSubstr("[rank 1] collective timeout 90\n"));
@@ -154,7 +157,7 @@ TEST_F(Cluster, WorkersAreToldHowLongACollectiveMayTake) {
   EXPECT_THAT(refused.last_line(), HasSubstr("--collective-timeout"));
 }
 
-TEST_F(Cluster, AWorkerThatNeverJoinsIsNamedAfterTheStartTimeout) {
+TEST_F(Cluster, NamesAWorkerThatDoesNotJoinInTime) {
   const Ran ran = runs("never_joins:1", {"--start-timeout", "1s"});
   EXPECT_EQ(ran.exit.code, 3);
   EXPECT_THAT(ran.last_line(), AllOf(HasSubstr("rank 1 (host localhost, slot 1, pid "),
@@ -162,28 +165,28 @@ TEST_F(Cluster, AWorkerThatNeverJoinsIsNamedAfterTheStartTimeout) {
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
-TEST_F(Cluster, SigintLetsWorkersStopAndLeavesNothingBehind) {
+TEST_F(Cluster, StopsTheWorkersOnSigintAndLeavesNoProcess) {
   const auto coordinator = starts("until_stop");
   wait_for_output("[rank 1] world size 2");
   EXPECT_EQ(read_coordinator_file(folder / "state").pid, coordinator->pid());
   coordinator->send(SIGINT);
   const Ran ran = ends(*coordinator);
   EXPECT_EQ(ran.exit.code, 130) << ran.err;
-  EXPECT_EQ(ran.last_line(), "pfc: job stopped by SIGINT");
+  EXPECT_EQ(ran.last_line(), "pfc-coordinator: job stopped by SIGINT");
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
-TEST_F(Cluster, ASecondSignalEndsAtOnce) {
+TEST_F(Cluster, ExitsWithOneWhenASecondSignalEndsTheJobByForce) {
   const auto coordinator = starts("stubborn:1");
   wait_for_output("[rank 1] world size 2");
   coordinator->send(SIGTERM);
   coordinator->send(SIGINT);
   const Ran ran = ends(*coordinator);
-  EXPECT_NE(ran.exit.code, 0);
+  EXPECT_EQ(ran.exit.code, 1);
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
-TEST_F(Cluster, WorkersEndWhenTheirCoordinatorIsKilled) {
+TEST_F(Cluster, EndsTheWorkersWhenTheCoordinatorIsKilled) {
   const auto coordinator = starts("until_stop");
   wait_for_output("[rank 1] world size 2");
   coordinator->send(SIGKILL);
@@ -191,12 +194,56 @@ TEST_F(Cluster, WorkersEndWhenTheirCoordinatorIsKilled) {
   while (!processes_left().empty()) std::this_thread::sleep_for(std::chrono::milliseconds{10});
 }
 
-TEST_F(Cluster, BadInputIsOneLineBeforeAnythingHasStarted) {
+TEST_F(Cluster, ReportsBadInputInOneLineBeforeAnythingStarts) {
   const Ran ran = runs("complete", {"--set", "netwrk=r18"});
   EXPECT_EQ(ran.exit.code, 2);
-  EXPECT_THAT(ran.err, MatchesRegex("pfc: [^\n]*netwrk[^\n]*network[^\n]*\n"));
+  EXPECT_THAT(ran.err,
+              MatchesRegex("pfc-coordinator: error: --set netwrk=r18[^\n]*network[^\n]*\n"));
   EXPECT_EQ(ran.out, "");
   EXPECT_FALSE(fs::exists(folder / "state"));
+}
+
+TEST_F(Cluster, ExitsWith129OnSighup) {
+  const auto coordinator = starts("until_stop");
+  wait_for_output("[rank 1] world size 2");
+  coordinator->send(SIGHUP);
+  EXPECT_EQ(ends(*coordinator).exit.code, 129);
+}
+
+TEST_F(Cluster, ExitsWithTwoForAMistypedOptionAndSuggestsTheRightOne) {
+  const Ran ran = runs("complete", {"--hots", "a"});
+  EXPECT_EQ(ran.exit.code, 2);
+  EXPECT_THAT(ran.last_line(), HasSubstr("unknown option --hots; did you mean --hosts?"));
+}
+
+TEST_F(Cluster, AgentAlsoTakesVersionAndExitsWithTwoForAnUnknownOption) {
+  const auto agent = [&](const std::string& argument) {
+    const std::string output = " >" + (folder / "out").string() + " 2>&1";
+    const int status = std::system((CLUSTER_FOLDER "/pfc-agent " + argument + output).c_str());
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(agent("--version"), 0);
+  EXPECT_EQ(agent("--bogus"), 2);
+  EXPECT_THAT(contents(folder / "out"), HasSubstr("pfc-agent: error: unknown option --bogus"));
+}
+
+TEST_F(Cluster, WarnsOfKeysThatAreIgnored) {
+  EXPECT_THAT(runs("complete", {"--set", "using_wandb=true"}).err,
+              HasSubstr("pfc-coordinator: warning: " + (folder / "job.json").string() +
+                        ": using_wandb is ignored: metrics go to metrics.jsonl"));
+}
+
+TEST_F(Cluster, StartsOneWorkerInTheSingular) {
+  hosts = {"--hosts", "localhost:1"};
+  EXPECT_THAT(runs("complete").err, HasSubstr("generation 1: starting 1 worker\n"));
+}
+
+TEST_F(Cluster, PrintsTheSameFailureOfAllRanksOnce) {
+  hosts = {"--hosts", "localhost:4"};
+  const Ran ran = runs("all_fail");
+  EXPECT_THAT(ran.last_line(), HasSubstr("job failed: ranks 0-3: train.rec: no such file"));
+  const std::string all = ran.out + ran.err;
+  EXPECT_EQ(all.find("no such file"), all.rfind("no such file")) << all;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// A worker that trains nothing: joins, talks to its peers through the store, reports, and ends as
-// FAKE_WORKER says: "complete", "until_stop", or "WHAT:RANK" for what befalls that one rank while
-// the others find their peer gone.
+// A worker that trains nothing: it joins, exchanges keys with its peers, reports progress, and ends
+// as the environment's FAKE_WORKER says: "complete", "until_stop", "all_fail", or "WHAT:RANK" for
+// what happens to that one rank, while the others lose their peer.
 #include <signal.h>
 #include <unistd.h>
 
@@ -70,6 +70,7 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
       client.finish(CoordinatorClient::Outcome::kStopped, "");
       return 0;
     }
+    if (step == 3 && fate.what == "all_fail") return suffer(client, "bad_input");
     if (step == 3 && self.rank == fate.rank) return suffer(client, fate.what);
     if (fate.what != "until_stop") meet(client, self, step);
     pfc::Progress progress;

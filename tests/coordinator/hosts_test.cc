@@ -30,40 +30,46 @@ TEST(Hosts, WithoutANumberHaveAsManySlotsAsGpus) {
   EXPECT_EQ(hosts[0], (HostSpec{.name = "localhost", .slots = 0, .local = true}));
 }
 
-TEST(Hosts, LoopbackAddressesAreThisMachine) {
-  EXPECT_TRUE(is_this_machine("localhost"));
-  EXPECT_TRUE(is_this_machine("127.0.0.1"));
-  EXPECT_TRUE(is_this_machine("127.1.2.3"));
-  EXPECT_FALSE(is_this_machine("203.0.113.7"));
+TEST(Hosts, AtALoopbackAddressAreThisMachine) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.1.2.3"}) {
+    EXPECT_TRUE(parse_hosts(host).front().local) << host;
+  }
+  EXPECT_FALSE(parse_hosts("203.0.113.7").front().local);
 }
 
-TEST(Hosts, AnEmptyListIsRefused) {
+TEST(Hosts, WhoseNameHasNoAddressAreMarked) {
+  EXPECT_FALSE(parse_hosts("no-such-host.invalid").front().resolves);
+  EXPECT_TRUE(parse_hosts("localhost").front().resolves);
+  EXPECT_TRUE(parse_hosts("203.0.113.7").front().resolves);
+}
+
+TEST(ParseHosts, RefusesAnEmptyList) {
   EXPECT_THAT(refusal(""), AllOf(HasSubstr("--hosts ''"), HasSubstr("empty")));
 }
 
-TEST(Hosts, AnEmptyEntryIsRefused) {
+TEST(ParseHosts, RefusesAnEmptyEntry) {
   EXPECT_THAT(refusal("a:1,,b:1"), HasSubstr("an entry is empty"));
   EXPECT_THAT(refusal("a:1,"), HasSubstr("an entry is empty"));
 }
 
-TEST(Hosts, AMissingNameIsRefused) { EXPECT_THAT(refusal(":2"), HasSubstr("no host name")); }
+TEST(ParseHosts, RefusesAMissingName) { EXPECT_THAT(refusal(":2"), HasSubstr("no host name")); }
 
-TEST(Hosts, AMissingNumberAfterAColonIsRefused) {
+TEST(ParseHosts, RefusesAColonWithoutANumber) {
   EXPECT_THAT(refusal("a:"), HasSubstr("'a:' has no number of slots"));
 }
 
-TEST(Hosts, SlotsMustBeAPositiveNumber) {
+TEST(ParseHosts, RefusesANumberOfSlotsThatIsNotPositive) {
   for (const char* hosts : {"a:0", "a:-1", "a:x", "a:2x", "a:99999999999", "a: 2"}) {
     EXPECT_THAT(refusal(hosts), AllOf(HasSubstr(hosts), HasSubstr("not 1 to 1024")));
   }
 }
 
-TEST(Hosts, ANameThatNoHostCanHaveIsRefused) {
+TEST(ParseHosts, RefusesANameThatNoHostCanHave) {
   EXPECT_THAT(refusal("a b:1"), HasSubstr("no host name or IPv4 address"));
   EXPECT_THAT(refusal("$(reboot):1"), HasSubstr("no host name or IPv4 address"));
 }
 
-TEST(Hosts, TheSameHostTwiceIsRefused) {
+TEST(ParseHosts, RefusesTheSameHostTwice) {
   EXPECT_THAT(refusal("203.0.113.7:1,203.0.113.7:2"), HasSubstr("'203.0.113.7' is given twice"));
   EXPECT_THAT(refusal("localhost:1,127.0.0.1:2"), HasSubstr("both this machine"));
 }

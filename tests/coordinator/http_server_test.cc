@@ -52,7 +52,7 @@ class Http : public ::testing::Test {
   std::thread thread{[this] { loop.run(); }};
 };
 
-TEST_F(Http, AnswersGetWithWhatTheHandlerSays) {
+TEST_F(Http, AnswersGetWithTheHandlersReply) {
   EXPECT_THAT(get("/healthz"), AllOf(StartsWith("HTTP/1.1 200 OK"), HasSubstr("Content-Length: 22"),
                                      EndsWith("you asked for /healthz")));
 }
@@ -76,12 +76,12 @@ TEST_F(Http, ServesSeveralRequestsOverOneConnection) {
   EXPECT_THAT(answer, AllOf(HasSubstr("for /a"), EndsWith("for /b")));
 }
 
-TEST_F(Http, HangsUpOnNonsenseAndOnEndlessHeaders) {
+TEST_F(Http, ClosesConnectionsWithInvalidOrEndlessHeaders) {
   EXPECT_EQ(answer_to("nonsense\r\n\r\n"), "");
   EXPECT_EQ(answer_to("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x')), "");
 }
 
-TEST_F(Http, APortInUseIsNamedWithWhatToDo) {
+TEST_F(Http, NamesAPortInUseAndWhatToDo) {
   const std::string message = testing::message_of<InputError>([&] {
     HttpServer(loop, "127.0.0.1", server.port(), [](std::string_view) { return HttpReply(); });
   });

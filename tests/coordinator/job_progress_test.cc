@@ -27,20 +27,20 @@ class JobProgressOfTwoWorkers : public ::testing::Test {
   JobProgress progress;
 };
 
-TEST_F(JobProgressOfTwoWorkers, IsRankZerosStepAndEverybodysSpeed) {
+TEST_F(JobProgressOfTwoWorkers, HasTheStepOfRankZeroAndTheSpeedOfAll) {
   reports(0, 10, 40);
   reports(1, 11, 44);
   EXPECT_EQ(progress.step(), 10);
   EXPECT_EQ(progress.samples_per_second(), 84);
 }
 
-TEST_F(JobProgressOfTwoWorkers, DoesNotKnowTheTimeLeftFromOneReport) {
+TEST_F(JobProgressOfTwoWorkers, HasNoTimeLeftAfterOneReport) {
   reports(0, 10, 40);
   EXPECT_FALSE(progress.remaining_seconds());
   EXPECT_EQ(progress_line(progress), "step 10/200 (5 %)  epoch 3  loss 1.5000  40.0 samples/s");
 }
 
-TEST_F(JobProgressOfTwoWorkers, EstimatesTheTimeLeftFromTheMeanPaceSinceItBegan) {
+TEST_F(JobProgressOfTwoWorkers, EstimatesTheTimeLeftFromTheMeanSpeedSinceTheStart) {
   reports(0, 100, 40);  // resumed at step 100
   now += 60s;
   reports(0, 120, 40);
@@ -49,7 +49,7 @@ TEST_F(JobProgressOfTwoWorkers, EstimatesTheTimeLeftFromTheMeanPaceSinceItBegan)
             "step 120/200 (60 %)  epoch 3  loss 1.5000  40.0 samples/s  4 min left");
 }
 
-TEST(DurationText, HasTheTwoUnitsThatMatter) {
+TEST(DurationText, HasTheTwoLargestUnits) {
   EXPECT_EQ(duration_text(0.4), "0 s");
   EXPECT_EQ(duration_text(119), "119 s");
   EXPECT_EQ(duration_text(125), "2 min");

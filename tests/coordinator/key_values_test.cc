@@ -24,13 +24,13 @@ class KeyValueStoreOfAGeneration : public ::testing::Test {
   std::vector<std::string> answers;
 };
 
-TEST_F(KeyValueStoreOfAGeneration, GivesAValueThatIsThereAtOnce) {
+TEST_F(KeyValueStoreOfAGeneration, AnswersAtOnceWhenTheValueIsSet) {
   values.set("id", "abc");
   asks("id", 0ms);
   EXPECT_THAT(answers, ElementsAre("id=abc"));
 }
 
-TEST_F(KeyValueStoreOfAGeneration, AnswersEverybodyWhoWaitedWhenTheValueComes) {
+TEST_F(KeyValueStoreOfAGeneration, AnswersAllWaitingCallsWhenTheValueIsSet) {
   asks("id", 1s);
   asks("other", 1s);
   asks("id", 2s);
@@ -39,7 +39,7 @@ TEST_F(KeyValueStoreOfAGeneration, AnswersEverybodyWhoWaitedWhenTheValueComes) {
   EXPECT_THAT(answers, ElementsAre("id=abc", "id=abc"));
 }
 
-TEST_F(KeyValueStoreOfAGeneration, NamesTheKeyThatDidNotComeInTime) {
+TEST_F(KeyValueStoreOfAGeneration, NamesTheKeyThatWasNotSetInTime) {
   asks("id", 1s);
   values.expire(now + 999ms);
   EXPECT_TRUE(answers.empty());
@@ -54,7 +54,7 @@ TEST_F(KeyValueStoreOfAGeneration, KeepsTheNewestValue) {
   EXPECT_THAT(answers, ElementsAre("id=d"));
 }
 
-TEST_F(KeyValueStoreOfAGeneration, IsBounded) {
+TEST_F(KeyValueStoreOfAGeneration, RefusesTooLargeKeysAndValues) {
   EXPECT_FALSE(values.set(std::string(KeyValues::kMaxKey + 1, 'k'), "v"));
   EXPECT_FALSE(values.set("k", std::string(KeyValues::kMaxBytes, 'v')));
   const std::string half(KeyValues::kMaxBytes / 2 + 1, 'v');
@@ -63,7 +63,7 @@ TEST_F(KeyValueStoreOfAGeneration, IsBounded) {
   EXPECT_FALSE(values.set("l", half));
 }
 
-TEST_F(KeyValueStoreOfAGeneration, RefusesThoseWhoWaitWhenItIsCleared) {
+TEST_F(KeyValueStoreOfAGeneration, RefusesWaitingCallsWhenItIsCleared) {
   values.set("old", "x");
   asks("id", 1s);
   values.clear({.message = "going away"});

@@ -1,4 +1,4 @@
-// What the coordinator serves: the metrics by name, JSON with numbers, a page without holes.
+// What the coordinator serves over HTTP: metrics, JSON and the status page.
 #include "coordinator/web/pages.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST_F(Pages, MetricsHaveTheNamesAndLabelsThatDashboardsUse) {
   }
 }
 
-TEST_F(Pages, CountersFollowTheTotalsThatWorkersTell) {
+TEST_F(Pages, CountersFollowTheTotalsThatWorkersReport) {
   reports(0.5);
   reports(0.75);
   EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.75\n"));
@@ -97,19 +97,30 @@ TEST_F(Pages, JsonHasNumbersAsNumbersAndNullForWhatIsNotKnown) {
   EXPECT_DOUBLE_EQ(json.at("workers").at(0).at("stuck_seconds"), 5);
 }
 
-TEST_F(Pages, NamesFromOutsideAreEscaped) {
+TEST_F(Pages, NamesAreEscapedInHtml) {
   state.workers[0].host = "<script>alert(1)</script>";
   reports(0.5);
   EXPECT_THAT(status_page(status()), Not(HasSubstr("<script>")));
   EXPECT_THAT(status_page(status()), HasSubstr("&lt;script&gt;"));
 }
 
-TEST_F(Pages, StatesOfAWorkerAreTold) {
-  EXPECT_EQ(worker_state_name(state.workers[0]), "joined");
+TEST_F(Pages, StateOfAWorkerFollowsItsReports) {
+  EXPECT_EQ(worker_state_name(state.workers[0], now), "joined");
   reports(0.5);
-  EXPECT_EQ(worker_state_name(state.workers[0]), "training");
+  EXPECT_EQ(worker_state_name(state.workers[0], now), "training");
   worker_reported(state, state.workers[0], proto::OUTCOME_STOPPED, "", now);
-  EXPECT_EQ(worker_state_name(state.workers[0]), "stopped");
+  EXPECT_EQ(worker_state_name(state.workers[0], now), "stopped");
+}
+
+TEST_F(Pages, StateOfAWorkerThatSendsHeartbeatsButDoesNotMoveIsNoProgress) {
+  reports(0.5);
+  now += 29s;
+  state.workers[0].last_heard = now;
+  EXPECT_EQ(worker_state_name(state.workers[0], now), "training");
+  now += 1s;
+  EXPECT_EQ(worker_state_name(state.workers[0], now), "no progress");
+  reports(0.5);
+  EXPECT_EQ(status().workers(0).stuck_seconds(), 35);
 }
 
 }  // namespace

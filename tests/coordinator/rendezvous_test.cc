@@ -1,4 +1,4 @@
-// The failure table, row by row, with a clock that only the test moves.
+// What decide() does in each situation. Only the test moves the time.
 #include "coordinator/rendezvous.h"
 
 #include <gmock/gmock.h>
@@ -36,43 +36,13 @@ class Rendezvous : public ::testing::Test {
     return slots;
   }
 
-  /// Asks, and does what is decided, as the coordinator does.
   Decision tick() {
-    const Decision decision = decide(state, config, now);
-    switch (decision.action) {
-      case Action::kStartGeneration:
-        start(decision.members);
-        break;
-      case Action::kFail:
-        for (const Failure& failure : decision.failures) state.failures.push_back(failure);
-        break;
-      case Action::kAskToStop:
-        state.stop_sent = true;
-        break;
-      case Action::kTerminate:
-        state.terminated_at = now;
-        break;
-      case Action::kKill:
-        state.killed_at = now;
-        break;
-      case Action::kWait:
-      case Action::kFinish:
-        break;
+    Decision decision = decide(state, config, now);
+    apply(state, decision, now);
+    if (decision.action == Action::kStartGeneration) {
+      for (WorkerState& worker : state.workers) worker.pid = 100 + worker.rank;
     }
     return decision;
-  }
-
-  void start(const std::vector<Member>& members) {
-    state.generation += 1;
-    state.generation_started_at = now;
-    for (const Member& member : members) {
-      state.workers.push_back({.rank = member.rank,
-                               .host = member.host,
-                               .slot = member.slot,
-                               .pid = 100 + member.rank,
-                               .last_heard = now,
-                               .last_moved = now});
-    }
   }
 
   void joins(Rank rank) {
@@ -136,7 +106,7 @@ TEST_F(Rendezvous, StartsTheFirstGenerationWhenAllHostsAreHere) {
   EXPECT_EQ(state.generation, 1);
 }
 
-TEST_F(Rendezvous, SlotsThatWereNotGivenAreOneAGpuAndOneWhereThereIsNone) {
+TEST_F(Rendezvous, GivesOneSlotForEachGpuAndOneToAHostWithoutGpus) {
   expect_hosts({{"a", 0}, {"b", 0}, {"c", 2}});
   registers("a", 3);
   registers("b", 0);
@@ -145,28 +115,28 @@ TEST_F(Rendezvous, SlotsThatWereNotGivenAreOneAGpuAndOneWhereThereIsNone) {
   EXPECT_THAT(tick().members, SizeIs(6));
 }
 
-TEST_F(Rendezvous, SlotsThatWereNotGivenAreOneForAJobOnCpus) {
+TEST_F(Rendezvous, GivesOneSlotToAHostOfAJobOnCpus) {
   config.device = DeviceChoice::kCpu;
   expect_hosts({{"a", 0}});
   registers("a", 8);
   EXPECT_THAT(slots(), ElementsAre(1));
 }
 
-TEST_F(Rendezvous, AnAgentThatRegistersAgainDoesNotChangeItsSlots) {
+TEST_F(Rendezvous, KeepsTheSlotsOfAHostWhoseAgentRegistersAgain) {
   expect_hosts({{"a", 0}});
   registers("a", 2);
   registers("a", 1);
   EXPECT_THAT(slots(), ElementsAre(2));
 }
 
-TEST_F(Rendezvous, AnAgentIsNotBelievedAnyNumberOfGpus) {
+TEST_F(Rendezvous, LimitsAnImpossibleNumberOfGpus) {
   expect_hosts({{"a", 0}, {"b", 0}});
   registers("a", 2'000'000'000);
   registers("b", -1);
   EXPECT_THAT(slots(), ElementsAre(1024, 1));
 }
 
-TEST_F(Rendezvous, AJobForGpusEndsAtAHostWithoutThemBeforeAWorkerStarts) {
+TEST_F(Rendezvous, FailsAJobForGpusBeforeItStartsWhenAHostHasNone) {
   config.device = DeviceChoice::kCuda;
   expect_hosts({{"a", 1}, {"b", 1}, {"c", 1}});
   registers("a", 1);
@@ -179,13 +149,13 @@ TEST_F(Rendezvous, AJobForGpusEndsAtAHostWithoutThemBeforeAWorkerStarts) {
             "job failed: host b: device: found \"cuda\", but no CUDA driver: install one");
 }
 
-TEST_F(Rendezvous, AJobForAnyDeviceStartsWhereThereIsNoGpu) {
+TEST_F(Rendezvous, StartsAJobForAnyDeviceOnAHostWithoutGpu) {
   expect_hosts({{"a", 2}});
   registers("a", 0);
   EXPECT_EQ(tick().action, Action::kStartGeneration);
 }
 
-TEST_F(Rendezvous, AHostThatNeverRegistersEndsTheJobWithTheCommandToRunThere) {
+TEST_F(Rendezvous, FailsWithTheCommandToRunWhenAHostDoesNotRegister) {
   expect_hosts({{"a", 1}, {"b", 1}});
   registers("a");
   passes(59s);
@@ -199,7 +169,7 @@ TEST_F(Rendezvous, AHostThatNeverRegistersEndsTheJobWithTheCommandToRunThere) {
             "--coordinator 10.0.0.1:7450 --host b");
 }
 
-TEST_F(Rendezvous, AWorkerThatNeverJoinsIsNamed) {
+TEST_F(Rendezvous, NamesAWorkerThatDoesNotJoin) {
   expect_hosts({{"a", 1}, {"b", 1}});
   registers("a");
   registers("b");
@@ -209,10 +179,10 @@ TEST_F(Rendezvous, AWorkerThatNeverJoinsIsNamed) {
   EXPECT_EQ(tick().action, Action::kFail);
   EXPECT_EQ(tick().action, Action::kTerminate);
   EXPECT_EQ(verdict(state).message,
-            "job failed: rank 1 (host b, slot 0, pid 101) has not joined after 60 s");
+            "job failed: rank 1 (host b, slot 0, pid 101): has not joined after 60 s");
 }
 
-TEST_F(Rendezvous, IsCompletedWhenEveryRankHasSaidSoAndLeft) {
+TEST_F(Rendezvous, CompletesWhenEveryRankHasReportedItAndExited) {
   trains_on_two_hosts();
   reports(0, proto::OUTCOME_COMPLETED);
   exits(0, {});
@@ -223,7 +193,7 @@ TEST_F(Rendezvous, IsCompletedWhenEveryRankHasSaidSoAndLeft) {
   EXPECT_EQ(verdict(state).kind, Verdict::Kind::kCompleted);
 }
 
-TEST_F(Rendezvous, AKilledWorkerIsTheCauseAndItsPeersGetTimeToNotice) {
+TEST_F(Rendezvous, BlamesAKilledWorkerAndGivesItsPeersTimeToNotice) {
   trains_on_two_hosts();
   exits(1, {.signal = SIGKILL});
   EXPECT_EQ(tick().action, Action::kWait);
@@ -238,7 +208,7 @@ TEST_F(Rendezvous, AKilledWorkerIsTheCauseAndItsPeersGetTimeToNotice) {
   EXPECT_FALSE(verdict(state).at_start);
 }
 
-TEST_F(Rendezvous, ACrashWinsOverAPeersComplaintThatCameBefore) {
+TEST_F(Rendezvous, BlamesACrashAndNotThePeerThatReportedItFirst) {
   trains_on_two_hosts();
   reports(0, proto::OUTCOME_COMM_FAILED, "all_reduce: connection closed by peer");
   exits(0, {.code = 1});
@@ -249,7 +219,7 @@ TEST_F(Rendezvous, ACrashWinsOverAPeersComplaintThatCameBefore) {
   EXPECT_THAT(verdict(state).message, HasSubstr("SIGSEGV"));
 }
 
-TEST_F(Rendezvous, TheFirstOfTwoCrashesIsTheCause) {
+TEST_F(Rendezvous, BlamesTheFirstOfTwoCrashes) {
   trains_on_two_hosts();
   exits(0, {.code = 7}, {"terminate called", "out of memory", "  "});
   passes(10ms);
@@ -258,7 +228,7 @@ TEST_F(Rendezvous, TheFirstOfTwoCrashesIsTheCause) {
             "job failed: rank 0 (host a, slot 0, pid 100): exited with code 7: out of memory");
 }
 
-TEST_F(Rendezvous, AWorkersOwnWordsAreTheCauseAndNotItsExitCode) {
+TEST_F(Rendezvous, PrefersAWorkersReportToItsExitCode) {
   trains_on_two_hosts();
   reports(1, proto::OUTCOME_FAILED, "train.rec: record 7 is damaged");
   exits(1, {.code = 2});
@@ -267,26 +237,26 @@ TEST_F(Rendezvous, AWorkersOwnWordsAreTheCauseAndNotItsExitCode) {
   EXPECT_EQ(verdict(state).worker_exit_code, 2);
 }
 
-TEST_F(Rendezvous, WordsFromOutsideAreOnePrintableLine) {
+TEST_F(Rendezvous, MakesReportsOnePrintableLine) {
   trains_on_two_hosts();
   reports(1, proto::OUTCOME_FAILED, "first\nsecond\x1b[2J \xff\xc3\xa9");
   EXPECT_THAT(verdict(state).message, HasSubstr("first second [2J ?\xc3\xa9"));
 }
 
-TEST_F(Rendezvous, AnExitWithoutAWordIsAFailureEvenWithCodeZero) {
+TEST_F(Rendezvous, TreatsAnExitWithoutAReportAsAFailureEvenWithCodeZero) {
   trains_on_two_hosts();
   exits(1, {});
-  EXPECT_THAT(verdict(state).message, HasSubstr("without telling the end of its work"));
+  EXPECT_THAT(verdict(state).message, HasSubstr("without reporting how its work ended"));
 }
 
-TEST_F(Rendezvous, ACrashAfterSuccessWasReportedIsAFailure) {
+TEST_F(Rendezvous, TreatsACrashAfterReportedSuccessAsAFailure) {
   trains_on_two_hosts();
   reports(1, proto::OUTCOME_COMPLETED);
   exits(1, {.signal = SIGSEGV});
   EXPECT_THAT(verdict(state).message, HasSubstr("reported success, then killed by signal 11"));
 }
 
-TEST_F(Rendezvous, ASilentWorkerIsFoundAndNamedWithWhereItWasLastSeen) {
+TEST_F(Rendezvous, NamesASilentWorkerAndItsLastStepAndPhase) {
   trains_on_two_hosts();
   progresses(0, 120, "forward");
   progresses(1, 120, "all_gather");
@@ -299,7 +269,7 @@ TEST_F(Rendezvous, ASilentWorkerIsFoundAndNamedWithWhereItWasLastSeen) {
             "in all_gather");
 }
 
-TEST_F(Rendezvous, APeersComplaintLeadsToTheSilentWorkerBehindIt) {
+TEST_F(Rendezvous, BlamesTheSilentWorkerWhenAPeerIsLost) {
   trains_on_two_hosts();
   passes(4s, 1);
   reports(0, proto::OUTCOME_COMM_FAILED, "all_reduce: timed out");
@@ -312,7 +282,7 @@ TEST_F(Rendezvous, APeersComplaintLeadsToTheSilentWorkerBehindIt) {
               HasSubstr("rank 1 (host b, slot 0, pid 101): silent for 9 s"));
 }
 
-TEST_F(Rendezvous, APeersComplaintLeadsToTheStuckWorkerBehindIt) {
+TEST_F(Rendezvous, BlamesTheStuckWorkerWhenAPeerIsLost) {
   trains_on_two_hosts();
   progresses(1, 3, "optimizer");
   passes(1s);
@@ -326,7 +296,7 @@ TEST_F(Rendezvous, APeersComplaintLeadsToTheStuckWorkerBehindIt) {
   EXPECT_THAT(verdict(state).message, HasSubstr("rank 0"));
 }
 
-TEST_F(Rendezvous, AHostWhoseAgentFallsSilentEndsTheJob) {
+TEST_F(Rendezvous, FailsWhenAnAgentFallsSilent) {
   trains_on_two_hosts();
   now += 30s;
   state.hosts[0].last_heard = now;
@@ -334,7 +304,7 @@ TEST_F(Rendezvous, AHostWhoseAgentFallsSilentEndsTheJob) {
   EXPECT_THAT(verdict(state).message, HasSubstr("host b: its agent has been silent for 30 s"));
 }
 
-TEST_F(Rendezvous, AWorkerThatHasFinishedButDoesNotLeaveIsNamed) {
+TEST_F(Rendezvous, NamesAWorkerThatHasFinishedButStillRuns) {
   trains_on_two_hosts();
   reports(0, proto::OUTCOME_COMPLETED);
   exits(0, {});
@@ -345,7 +315,7 @@ TEST_F(Rendezvous, AWorkerThatHasFinishedButDoesNotLeaveIsNamed) {
   EXPECT_THAT(verdict(state).message, HasSubstr("still runs after 30 s"));
 }
 
-TEST_F(Rendezvous, WorkersThatIgnoreSigtermAreKilledAndNeverWaitedForForever) {
+TEST_F(Rendezvous, KillsWorkersThatIgnoreSigtermAndStopsWaitingForThem) {
   trains_on_two_hosts();
   exits(0, {.code = 1});
   passes(5s);
@@ -358,7 +328,7 @@ TEST_F(Rendezvous, WorkersThatIgnoreSigtermAreKilledAndNeverWaitedForForever) {
   EXPECT_EQ(tick().action, Action::kFinish);
 }
 
-TEST_F(Rendezvous, AStopLetsWorkersCheckpointAndLeave) {
+TEST_F(Rendezvous, AsksWorkersToWriteACheckpointOnAStop) {
   trains_on_two_hosts();
   state.stop = StopRequest{.reason = "SIGINT", .at = now};
   EXPECT_EQ(tick().action, Action::kAskToStop);
@@ -372,7 +342,7 @@ TEST_F(Rendezvous, AStopLetsWorkersCheckpointAndLeave) {
   EXPECT_EQ(verdict(state).message, "job stopped by SIGINT");
 }
 
-TEST_F(Rendezvous, AStopIsBoundedAndSaysWhoHadToBeForced) {
+TEST_F(Rendezvous, EndsAStopByForceAfterItsTimeAndSaysWhom) {
   trains_on_two_hosts();
   state.stop = StopRequest{.reason = "SIGTERM", .at = now};
   tick();
@@ -387,7 +357,7 @@ TEST_F(Rendezvous, AStopIsBoundedAndSaysWhoHadToBeForced) {
               HasSubstr("rank 1 (host b, slot 0, pid 101) had to be ended"));
 }
 
-TEST_F(Rendezvous, ASecondStopDoesNotWaitForCheckpoints) {
+TEST_F(Rendezvous, WaitsForNoCheckpointAfterASecondStop) {
   trains_on_two_hosts();
   state.stop = StopRequest{.reason = "SIGINT", .at = now};
   tick();
@@ -395,14 +365,14 @@ TEST_F(Rendezvous, ASecondStopDoesNotWaitForCheckpoints) {
   EXPECT_EQ(tick().action, Action::kTerminate);
 }
 
-TEST_F(Rendezvous, AStopBeforeTheStartEndsAtOnce) {
+TEST_F(Rendezvous, EndsAtOnceOnAStopBeforeTheStart) {
   expect_hosts({{"a", 1}});
   state.stop = StopRequest{.reason = "SIGINT", .at = now};
   EXPECT_EQ(tick().action, Action::kFinish);
   EXPECT_EQ(verdict(state).message, "job stopped by SIGINT before training began");
 }
 
-TEST_F(Rendezvous, AStopWhileWorkersStillJoinDoesNotWaitForThem) {
+TEST_F(Rendezvous, DoesNotWaitForWorkersThatStillJoinOnAStop) {
   expect_hosts({{"a", 2}});
   registers("a");
   tick();
@@ -414,7 +384,7 @@ TEST_F(Rendezvous, AStopWhileWorkersStillJoinDoesNotWaitForThem) {
   EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
 }
 
-TEST_F(Rendezvous, AFailureDuringAStopIsToldAsAFailure) {
+TEST_F(Rendezvous, ReportsAFailureDuringAStopAsAFailure) {
   trains_on_two_hosts();
   state.stop = StopRequest{.reason = "SIGINT", .at = now};
   tick();
@@ -426,11 +396,53 @@ TEST_F(Rendezvous, AFailureDuringAStopIsToldAsAFailure) {
   EXPECT_THAT(verdict(state).message, HasSubstr("no space left"));
 }
 
-TEST_F(Rendezvous, TheReasonStaysTheSameWhileNothingChanges) {
+TEST_F(Rendezvous, KeepsItsReasonWhileNothingChanges) {
   trains_on_two_hosts();
   const std::string before = tick().reason;
   passes(7s);
   EXPECT_EQ(tick().reason, before);
+}
+
+TEST_F(Rendezvous, SaysThatAHostDoesNotResolveInsteadOfWhatToRunThere) {
+  expect_hosts({{"a", 1}, {"bb", 1}});
+  find_host(state, "bb")->resolves = false;
+  registers("a");
+  passes(60s);
+  tick();
+  EXPECT_EQ(verdict(state).message,
+            "job failed: host bb: no agent has registered after 60 s; the name \"bb\" does not "
+            "resolve on this machine; check its spelling in --hosts");
+}
+
+TEST_F(Rendezvous, ReportsTheSameFailureOfManyRanksOnce) {
+  expect_hosts({{"a", 8}});
+  registers("a");
+  tick();
+  for (const Rank rank : {0, 1, 2, 5, 7}) reports(rank, proto::OUTCOME_FAILED, "rec: no such file");
+  reports(3, proto::OUTCOME_COMM_FAILED, "all_gather: rank 0 is gone");
+  EXPECT_EQ(verdict(state).message, "job failed: ranks 0-2, 5, 7: rec: no such file");
+  EXPECT_THAT(failure_lines(state),
+              ElementsAre("ranks 0-2, 5, 7: rec: no such file",
+                          "rank 3 (host a, slot 3, pid 103): all_gather: rank 0 is gone"));
+}
+
+TEST(Apply, FailsOnceAndMarksTheSignalsThatWereSent) {
+  ClusterState state;
+  const TimePoint now{5s};
+  apply(state, {.action = Action::kFail, .failure = Failure{.who = "host a", .what = "late"}}, now);
+  apply(state, {.action = Action::kTerminate}, now);
+  apply(state, {.action = Action::kKill}, now + 1s);
+  EXPECT_THAT(failure_lines(state), ElementsAre("host a: late"));
+  EXPECT_EQ(state.terminated_at, now);
+  EXPECT_EQ(state.killed_at, now + 1s);
+}
+
+TEST(AssignRanks, FillsEachHostBeforeTheNextInTheOrderGiven) {
+  const std::vector<HostState> hosts{{.name = "b", .slots = 2}, {.name = "a", .slots = 1}};
+  EXPECT_THAT(assign_ranks(hosts), ElementsAre(Member{.rank = 0, .host = "b", .slot = 0},
+                                               Member{.rank = 1, .host = "b", .slot = 1},
+                                               Member{.rank = 2, .host = "a", .slot = 0}));
+  EXPECT_TRUE(assign_ranks({}).empty());
 }
 
 }  // namespace

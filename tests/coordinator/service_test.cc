@@ -101,7 +101,7 @@ class Service : public ::testing::Test {
   std::unique_ptr<CoordinatorClient> second;
 };
 
-TEST_F(Service, RegistersAnAgentAndTellsItWhichWorkersToStart) {
+TEST_F(Service, RegistersAnAgentAndSendsItTheWorkersToStart) {
   VoiceOfAgent a(coordinator.address(), "a");
   EXPECT_EQ(a.hears().registered().host(), "a");
   const proto::AgentCommand command = a.hears();
@@ -128,7 +128,7 @@ TEST_F(Service, RefusesASecondAgentOfAHost) {
               HasSubstr("host a has an agent already"));
 }
 
-TEST_F(Service, JoiningEndsWhenEveryRankIsThere) {
+TEST_F(Service, AnswersJoinsWhenEveryRankHasJoined) {
   begin_generation();
   first = worker(0);
   second = worker(1);
@@ -143,19 +143,19 @@ TEST_F(Service, JoiningEndsWhenEveryRankIsThere) {
   EXPECT_EQ(joining.get().membership.rank, 0);
 }
 
-TEST_F(Service, JoiningIsBoundedAndNamesWhoIsMissing) {
+TEST_F(Service, RefusesAJoinAfterItsTimeAndNamesTheMissing) {
   begin_generation();
   first = worker(0);
   EXPECT_THAT(message_of<CommError>([&] { first->join(50ms); }),
               HasSubstr("rank 1 (host a, slot 1) has not joined after"));
 }
 
-TEST_F(Service, AnUnknownRankCannotJoin) {
+TEST_F(Service, RefusesTheJoinOfAnUnknownRank) {
   begin_generation();
   EXPECT_THAT(message_of<CommError>([&] { worker(7)->join(1s); }), HasSubstr("no rank 7"));
 }
 
-TEST_F(Service, EveryRequestOfAnotherGenerationIsRejected) {
+TEST_F(Service, RefusesEveryRequestOfAnotherGeneration) {
   join_both();
   for (const Generation generation : {2, 99}) {
     const auto stranger = worker(0, generation);
@@ -174,7 +174,7 @@ TEST_F(Service, EveryRequestOfAnotherGenerationIsRejected) {
   EXPECT_EQ(coordinator.status().state(), "training");
 }
 
-TEST_F(Service, ValuesGoFromOneWorkerToTheOthers) {
+TEST_F(Service, GivesTheValuesOfOneWorkerToTheOthers) {
   join_both();
   auto waiting = std::async(std::launch::async, [&] { return second->get("nccl/id", 20s); });
   const std::vector<char> opaque{'\0', '\xff', 'x', '\n'};
@@ -182,13 +182,13 @@ TEST_F(Service, ValuesGoFromOneWorkerToTheOthers) {
   EXPECT_EQ(waiting.get(), opaque);
 }
 
-TEST_F(Service, AMissingValueIsNamedAfterItsTime) {
+TEST_F(Service, NamesAMissingValueAfterItsTime) {
   join_both();
   EXPECT_THAT(message_of<CommError>([&] { first->get("gloo/7", 30ms); }),
               HasSubstr("key 'gloo/7' was not set in time"));
 }
 
-TEST_F(Service, ReportsArriveAndTheLastOneComesWithTheEnd) {
+TEST_F(Service, KeepsTheProgressThatComesWithTheEnd) {
   join_both();
   Progress progress{.step = 41, .total_steps = 100, .phase = "forward", .loss = 3.5};
   progress.samples_per_second = 20;
@@ -203,7 +203,7 @@ TEST_F(Service, ReportsArriveAndTheLastOneComesWithTheEnd) {
   EXPECT_EQ(status.workers(1).state(), "joined");
 }
 
-TEST_F(Service, AStopReachesTheWorkers) {
+TEST_F(Service, PassesAStopToTheWorkers) {
   join_both();
   EXPECT_FALSE(first->stop_requested());
   coordinator.stop("SIGINT", false);
@@ -216,7 +216,7 @@ TEST_F(Service, AStopReachesTheWorkers) {
   EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
 }
 
-TEST_F(Service, ASilentWorkerEndsTheJob) {
+TEST_F(Service, FailsTheJobOfASilentWorker) {
   RendezvousConfig config = testing::impatient();
   config.limits.silence = 1500ms;
   RunningCoordinator other({{.name = "a", .slots = 1}}, config);
@@ -232,13 +232,13 @@ TEST_F(Service, ASilentWorkerEndsTheJob) {
   EXPECT_THAT(other.verdict().message, HasSubstr("silent for"));
 }
 
-TEST_F(Service, APortInUseIsNamedWithWhatToDo) {
+TEST_F(Service, NamesAPortInUseAndWhatToDo) {
   EXPECT_THAT(message_of<InputError>([&] { RunningCoordinator({}, {}, coordinator.port()); }),
               AllOf(HasSubstr(std::to_string(coordinator.port())), HasSubstr("in use"),
                     HasSubstr("--port")));
 }
 
-TEST_F(Service, ClosingAnswersEverybodyWhoWaits) {
+TEST_F(Service, AnswersEveryWaitingRequestWhenItCloses) {
   begin_generation();
   auto joining = std::async(std::launch::async,
                             [&] { return message_of<CommError>([&] { worker(0)->join(300ms); }); });

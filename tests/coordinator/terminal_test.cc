@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::EndsWith;
 
-TEST(Terminal, PassesRankZeroThroughAndMarksTheOthers) {
+TEST(Terminal, LeavesLinesOfRankZeroUnchangedAndMarksTheOthers) {
   std::ostringstream out, err;
   Terminal terminal(out, err, false);
   terminal.worker_line(0, false, "Training: step 1");
@@ -21,12 +21,12 @@ TEST(Terminal, PassesRankZeroThroughAndMarksTheOthers) {
   EXPECT_EQ(err.str(), "careful\n[rank 3] oh\n");
 }
 
-TEST(Terminal, DrawsNoProgressWhereNobodyWatches) {
+TEST(Terminal, DrawsNoProgressLineWithoutATerminal) {
   std::ostringstream out, err;
   Terminal terminal(out, err, false);
   terminal.progress("step 1/10");
   terminal.note("training");
-  EXPECT_EQ(err.str(), "pfc: training\n");
+  EXPECT_EQ(err.str(), "pfc-coordinator: training\n");
 }
 
 TEST(Terminal, KeepsTheProgressLineBelowEverythingElse) {
@@ -37,9 +37,19 @@ TEST(Terminal, KeepsTheProgressLineBelowEverythingElse) {
   terminal.worker_line(0, false, "Training: step 1");
   EXPECT_THAT(both.str(), EndsWith("\r\x1b[KTraining: step 1\n\r\x1b[Kstep 1/10"));
   terminal.note("stopping");
-  EXPECT_THAT(both.str(), EndsWith("\r\x1b[Kpfc: stopping\n\r\x1b[Kstep 1/10"));
+  EXPECT_THAT(both.str(), EndsWith("\r\x1b[Kpfc-coordinator: stopping\n\r\x1b[Kstep 1/10"));
   terminal.clear_progress();
   EXPECT_THAT(both.str(), EndsWith("\r\x1b[K"));
+}
+
+TEST(Terminal, ColoursTheWordErrorWhereColourIsOn) {
+  std::ostringstream out, err;
+  Terminal plain(out, err, false), coloured(out, err, false, true);
+  plain.note("job failed", Severity::kError);
+  coloured.note("job failed", Severity::kError);
+  EXPECT_EQ(err.str(),
+            "pfc-coordinator: error: job failed\n"
+            "pfc-coordinator: \x1b[1;31merror:\x1b[0m job failed\n");
 }
 
 TEST(Terminal, CutsAProgressLineThatWouldWrap) {

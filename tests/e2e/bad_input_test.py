@@ -146,6 +146,14 @@ class BadInput(JobTest):
         done = run(BIN / "pfc-worker", "--config", self.job(lr=-1), env=self.environment)
         self.assert_one_line(done, "lr", code=2)
 
+    def test_every_program_takes_version_and_help_and_refuses_a_mistyped_option(self):
+        for program in ("pfc-coordinator", "pfc-agent", "pfc-worker", "pfcctl"):
+            self.assertRegex(run(BIN / program, "--version").stdout, r"^\d+\.\d+\.\d+\n$")
+            self.assertIn("--version", run(BIN / program, "-h").stdout)
+            done = run(BIN / program, "--verion")
+            self.assert_one_line(done, "did you mean --version?", code=2)
+            self.assertTrue(done.stderr.startswith(program + ": error: "), done.stderr)
+
     def test_pfcctl_check_says_what_this_machine_can_do(self):
         done = run(BIN / "pfcctl", "check", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)

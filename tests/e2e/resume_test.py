@@ -22,6 +22,10 @@ class Resume(JobTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done
 
+    def test_a_resume_without_a_checkpoint_says_that_training_begins_anew(self):
+        done = self.finished(1, self.job(max_steps=1, resume=True))
+        self.assertIn("resume: no checkpoint in " + str(self.folder / "out"), done.stdout)
+
     def test_ten_and_ten_steps_give_the_bits_of_twenty(self):
         # Ten steps of two workers do not fill an epoch of 20 global batches: resumed in the middle.
         keys = dict(batch_size=2, max_steps=20, num_epoch=2, sample_rate=0.5)

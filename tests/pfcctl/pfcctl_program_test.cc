@@ -1,4 +1,4 @@
-// The program as a person meets it: what it prints, and its exit codes.
+// What the program pfcctl prints, and its exit codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,12 @@ TEST(Pfcctl, CheckFailsWithTheReasonWhereNothingTemporaryCanBeWritten) {
   EXPECT_THAT(failed.output, HasSubstr("[FAILED] temporary files: cannot write in /proc"));
 }
 
-TEST(Pfcctl, MistakesGetOneLineAndExitCode2) {
+TEST(Pfcctl, SuggestsTheVerbOrOptionThatWasMeant) {
+  expect_refused("stauts", "unknown command stauts; did you mean status?");
+  expect_refused("status --jsn", "unknown option --jsn; did you mean --json?");
+}
+
+TEST(Pfcctl, AnswersMistakesWithOneLineAndExitCode2) {
   for (const char* arguments :
        {"", "chek", "data", "data synth", "data synth --out", "plan",
         "data synth --out /tmp/x --identities 0", "data synth --out /tmp/x --identities many",
@@ -155,6 +160,7 @@ TEST_F(PfcctlPlan, NamesWhatIsMissingOrWrongInOneLine) {
            {"--set num_classes=10 --workers 0", "--workers"},
            {"--set num_classes=10 --workers-per-host 2", "--workers-per-host: found 2"},
            {"--set num_classes=10 --device-memory much", "--device-memory: found \"much\""},
+           {"--set num_classes=10 --device-memory 80", "did you mean 80GB?"},
            {"--set num_classes=10 --set device=cuda", "CUDA"}}) {
     expect_refused(command(arguments), words);
   }

@@ -1,4 +1,4 @@
-// The program as a person meets it: what it prints, and its exit code.
+// Runs the program pfcctl: what it prints, and its exit code.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ inline void expect_tells(const Ran& ran, std::initializer_list<const char*> text
 inline void expect_refused(const std::string& arguments, const std::string& words) {
   const Ran ran = pfcctl(arguments);
   EXPECT_EQ(ran.status, 2) << arguments << ": " << ran.output;
-  EXPECT_THAT(ran.output, ::testing::StartsWith("pfcctl: ")) << arguments;
+  EXPECT_THAT(ran.output, ::testing::StartsWith("pfcctl: error: ")) << arguments;
   EXPECT_THAT(ran.output, ::testing::HasSubstr(words)) << arguments;
   EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1) << ran.output;
 }

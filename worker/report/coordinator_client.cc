@@ -21,8 +21,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kSetTimeout{30'000};
 constexpr milliseconds kFinishTimeout{10'000};
-// The server answers a bounded wait itself, with the names of the missing; the client's own
-// deadline only guards against a server that does not answer at all.
+// The coordinator itself ends a wait and names who is missing; the deadline here is a little later,
+// for a coordinator that does not answer at all.
 constexpr milliseconds kAnswerSlack{5'000};
 constexpr milliseconds kRetryPause{100};
 // Phase samples wait here while the coordinator is away; more than this are dropped, oldest first.
@@ -127,7 +127,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   bool stop_requested() const override { return stop_requested_; }
   bool superseded() const override { return superseded_; }
 
-  void finish(Outcome outcome, const std::string& message) override {
+  bool finish(Outcome outcome, const std::string& message) override {
     proto::FinishRequest request;
     request.set_generation(options_.generation);
     request.set_rank(options_.rank);
@@ -143,8 +143,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         proto::FinishReply reply;
         return stub_->Finish(context, request, &reply);
       });
+      return true;
     } catch (const CommError&) {
-      // The agent sees this process end, and how: nothing else can be done from here.
+      return false;  // the agent will report how this process ends
     }
   }
 

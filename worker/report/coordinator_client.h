@@ -1,4 +1,4 @@
-// The one file where the worker meets the coordinator.
+// The worker's connection to the coordinator.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace pfc {
 
-/// What a worker tells about itself: liveness (that it arrives) and progress (that it moves).
+/// What a worker reports about itself.
 struct Progress {
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
@@ -41,8 +41,8 @@ struct JoinResult {
   std::string peer_address;  ///< this host's address as its peers see it
 };
 
-/// Thread-safe. Connection loss is not an error while training: it reconnects with back-off and
-/// keeps the newest report.
+/// Thread-safe. It reconnects by itself when the connection is lost during training, and then sends
+/// the newest report.
 class CoordinatorClient : public KeyValueStore {
  public:
   /// Blocks until every rank of the generation has joined. Throws CommError that names who is
@@ -50,20 +50,20 @@ class CoordinatorClient : public KeyValueStore {
   virtual JoinResult join(std::chrono::milliseconds timeout) = 0;
 
   virtual void report(const Progress& progress) = 0;  ///< never blocks; the newest one is sent
-  /// The coordinator wants the job to checkpoint and end.
+  /// Whether the coordinator wants the workers to write a checkpoint and end.
   [[nodiscard]] virtual bool stop_requested() const = 0;
-  /// A newer generation has begun: this one's collectives should be given up.
+  /// Whether a newer generation has begun, so that this worker should end its collectives.
   [[nodiscard]] virtual bool superseded() const = 0;
-  /// Tells the end of this worker, waiting briefly for delivery: success, a checkpointed stop, or
-  /// the one line that says what went wrong. kCommFailed (a CommError) blames somebody else: it
-  /// does not hide the failure of the worker that caused it.
+  /// Reports how this worker has ended: completed, stopped after a checkpoint, or failed, with one
+  /// line that says why. kCommFailed (a CommError) means that the cause is another worker. Waits
+  /// a few seconds for the coordinator; returns whether it has got the report.
   enum class Outcome { kCompleted, kStopped, kFailed, kCommFailed };
-  virtual void finish(Outcome outcome, const std::string& message) = 0;
+  virtual bool finish(Outcome outcome, const std::string& message) = 0;
 };
 
 struct CoordinatorClientOptions {
   std::string address;  ///< host:port
-  Rank rank = 0;        ///< as the agent was told
+  Rank rank = 0;        ///< given by the coordinator
   Generation generation = 1;
 };
 std::unique_ptr<CoordinatorClient> connect_to_coordinator(const CoordinatorClientOptions& options);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "common/config/config.h"
 #include "common/error.h"
 #include "worker/head/step_file.h"
 
@@ -47,11 +48,12 @@ void StepDump::stop(const Head::Step& step, const Verdict& verdict) {
   } catch (const CommError&) {
     // A peer has died meanwhile. This worker's verdict stands.
   }
+  const bool clips = job_.value("clip_norm", JobConfig{}.clip_norm) > 0;
   throw InputError(verdict.not_finite + " is not finite at step " + std::to_string(step.update) +
                    " (learning rate " + nlohmann::json(step.lr).dump() +
-                   "): lower lr, lengthen warmup_epoch or lower clip_norm, and resume from the "
-                   "last checkpoint; " +
-                   written);
+                   "): lower lr, lengthen warmup_epoch or " +
+                   (clips ? "lower clip_norm" : "set clip_norm, which is off, to 5") +
+                   ", and resume from the last checkpoint; " + written);
 }
 
 }  // namespace pfc

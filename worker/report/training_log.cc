@@ -59,9 +59,36 @@ std::string time_left(double seconds) {
     const auto n = static_cast<long long>(count + 0.5);
     return std::to_string(n) + " " + unit + (n == 1 ? "" : "s");
   };
-  if (seconds >= 3600 - 30) return whole(seconds / 3600, "hour");
-  if (seconds >= 60 - 0.5) return whole(seconds / 60, "minute");
+  if (seconds >= 2 * 3600 - 30) return whole(seconds / 3600, "hour");
+  if (seconds >= 2 * 60 - 0.5) return whole(seconds / 60, "minute");
   return whole(seconds, "second");
+}
+
+void RemainingTime::add_step(double seconds) {
+  constexpr double kStepsRemembered = 200;
+  steps_.sum *= 1 - 1 / kStepsRemembered;
+  steps_.count *= 1 - 1 / kStepsRemembered;
+  steps_.add(seconds);
+  others_.add(0);
+}
+
+void RemainingTime::add_checkpoint(std::int64_t step, double seconds) {
+  const std::int64_t every = schedule_.save_every_steps;
+  if (every > 0 && step % every == 0) return checkpoints_.add(seconds);
+  others_.sum += seconds;
+}
+
+double RemainingTime::after(std::int64_t step) const {
+  if (step >= schedule_.last_step) return 0;
+  // One after the last step, and those in between.
+  const auto still = [&](std::int64_t every) {
+    const std::int64_t between = every > 0 ? (schedule_.last_step - 1) / every - step / every : 0;
+    return static_cast<double>(between + 1);
+  };
+  const auto steps_left = static_cast<double>(schedule_.last_step - step);
+  return (steps_.value() + others_.value()) * steps_left +
+         evaluations_.value() * still(schedule_.verbose) +
+         checkpoints_.value() * still(schedule_.save_every_steps);
 }
 
 std::string speed_message(const LogWindow& w) {

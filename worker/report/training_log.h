@@ -33,8 +33,47 @@ struct LogWindow {
 };
 std::string speed_message(const LogWindow& window);
 
-/// "3 hours", "12 minutes", "45 seconds": the largest unit that is not zero.
+/// "3 hours", "95 minutes", "45 seconds": hours from 2 hours on, minutes from 2 minutes on.
 std::string time_left(double seconds);
+
+/// Estimates how long the rest of a job takes from the durations of its latest steps, of its
+/// evaluations, and of its checkpoints, of which only the time that training waits for them counts.
+class RemainingTime {
+ public:
+  struct Schedule {
+    std::int64_t last_step = 0;
+    std::int64_t verbose = 0;           ///< steps between evaluations; 0: only after the last step
+    std::int64_t save_every_steps = 0;  ///< steps between checkpoints; 0: only after the last step
+  };
+  explicit RemainingTime(const Schedule& schedule) : schedule_(schedule) {}
+
+  void add_step(double seconds);
+  void add_evaluation(double seconds) { evaluations_.add(seconds); }
+  /// How long training waited for checkpoints after `step`. Where save_every_steps has asked for
+  /// none after this step, the time is spread over all steps.
+  void add_checkpoint(std::int64_t step, double seconds);
+
+  /// Seconds from the end of `step` on. What has not been measured yet, such as the first
+  /// evaluation, counts nothing.
+  [[nodiscard]] double after(std::int64_t step) const;
+
+ private:
+  struct Mean {
+    double sum = 0;
+    double count = 0;
+    void add(double value) {
+      sum += value;
+      count += 1;
+    }
+    [[nodiscard]] double value() const { return count > 0 ? sum / count : 0; }
+  };
+
+  const Schedule schedule_;
+  Mean steps_;  ///< of the latest steps, mostly
+  Mean evaluations_;
+  Mean checkpoints_;  ///< those of save_every_steps
+  Mean others_;       ///< all other waits, for each step
+};
 
 /// "where the time went: backward 55.1 %, forward 31.0 %, head 9.2 %, ...": seconds of each phase,
 /// as parts of their sum, the longest first.

@@ -1,4 +1,4 @@
-// docs/configuration.md, the parser and JobConfig's defaults say the same.
+// docs/configuration.md and docs/exit-codes.md say the same as the code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,10 +6,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 
+#include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
-#include "common/config/config_keys.h"
+#include "common/exit_codes.h"
 
 namespace pfc {
 namespace {
@@ -27,20 +29,41 @@ std::string without_ticks(std::string cell) {
                                     : cell.substr(first, cell.find_last_not_of(' ') - first + 1);
 }
 
-/// The table's rows by key: | `key` | type | `default` | meaning |
-std::map<std::string, Row> documented() {
-  std::ifstream in(PFC_SOURCE_DIR "/docs/configuration.md");
-  std::map<std::string, Row> rows;
+/// The rows of a page's tables that have so many columns.
+std::vector<std::vector<std::string>> table_rows(const std::string& page, std::size_t columns) {
+  std::ifstream in(PFC_SOURCE_DIR "/docs/" + page);
+  std::vector<std::vector<std::string>> rows;
   for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("| `")) continue;
+    if (!line.starts_with("| ")) continue;
     std::vector<std::string> cells;
     for (std::size_t at = 1, bar; (bar = line.find('|', at)) != std::string::npos; at = bar + 1) {
       cells.push_back(without_ticks(line.substr(at, bar - at)));
     }
-    EXPECT_EQ(cells.size(), 4u) << line;
-    if (cells.size() == 4) rows[cells[0]] = {cells[1], cells[2], cells[3]};
+    if (cells.size() == columns) rows.push_back(cells);
   }
   return rows;
+}
+
+/// The rows of the keys' table: | `key` | type | `default` | meaning |
+std::map<std::string, Row> documented() {
+  std::map<std::string, Row> rows;
+  for (const auto& cells : table_rows("configuration.md", 4)) {
+    if (cells[0] != "key") rows[cells[0]] = {cells[1], cells[2], cells[3]};
+  }
+  return rows;
+}
+
+/// What the page says of each key of arcface_torch: | `key`, `key` | its default | here |
+std::map<std::string, std::string> migration() {
+  std::map<std::string, std::string> meanings;
+  for (const auto& cells : table_rows("configuration.md", 3)) {
+    std::istringstream keys(cells[0]);
+    for (std::string key; keys >> key;) {
+      std::erase(key, ',');
+      if (key != "arcface_torch") meanings[key] = cells[2];
+    }
+  }
+  return meanings;
 }
 
 TEST(ConfigurationPage, ListsEveryKeyOfTheParserAndNoOther) {
@@ -72,6 +95,40 @@ TEST(ConfigurationPage, GivesTheTypesThatTheParserTakes) {
                                                   : "string";
     EXPECT_THAT(row.type, testing::StartsWith(type)) << key;
   }
+}
+
+TEST(MigrationTable, HasOnlyKeysThatAJobMayHave) {
+  std::vector<std::string> known = job_keys();
+  for (const ArcfaceTorchKey& each : arcface_torch_keys()) known.emplace_back(each.key);
+  EXPECT_GT(migration().size(), 30u);
+  for (const auto& [key, meaning] : migration()) EXPECT_THAT(known, testing::Contains(key));
+}
+
+TEST(MigrationTable, SaysWhatHappensToEachKeyThatIsIgnoredOrRefused) {
+  std::set<std::string> ignored, expected;
+  for (const auto& [key, meaning] : migration()) {
+    if (meaning.starts_with("ignored with a warning: ")) ignored.insert(key);
+    if (meaning.starts_with("refused ")) ignored.insert(key + " refused");
+  }
+  for (const ArcfaceTorchKey& each : arcface_torch_keys()) {
+    const bool refused = each.treatment == ArcfaceTorchKey::Treatment::kRefused;
+    expected.insert(std::string(each.key) + (refused ? " refused" : ""));
+  }
+  EXPECT_EQ(ignored, expected);
+}
+
+TEST(ExitCodesPage, HasTheNumbersOfTheCode) {
+  std::map<std::string, std::string> codes;
+  for (const auto& cells : table_rows("exit-codes.md", 4)) codes[cells[1]] = cells[0];
+  codes.erase("constant");
+  EXPECT_EQ(codes,
+            (std::map<std::string, std::string>{
+                {"kExitSuccess", std::to_string(kExitSuccess)},
+                {"kExitFailed", std::to_string(kExitFailed)},
+                {"kExitBadInput", std::to_string(kExitBadInput)},
+                {"kExitNotStarted", std::to_string(kExitNotStarted)},
+                {"kExitPeerFailed", std::to_string(kExitPeerFailed)},
+                {"exit_code_of_signal()", std::to_string(exit_code_of_signal(0)) + " + signal"}}));
 }
 
 }  // namespace

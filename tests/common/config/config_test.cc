@@ -8,7 +8,6 @@
 #include <set>
 #include <sstream>
 
-#include "common/config/config_keys.h"
 #include "common/error.h"
 #include "tests/support/error_message.h"
 
@@ -82,8 +81,8 @@ TEST(ParseJob, TakesFp16AsThePrecision) {
 TEST(ParseJob, NamesTheNearestKeyForAnUnknownOne) {
   EXPECT_EQ(refusal(R"({"batchsize": 4})"),
             R"(job.json: unknown key "batchsize"; did you mean "batch_size"?)");
-  EXPECT_EQ(refusal(R"({"wandb_project": "x"})"),
-            R"(job.json: unknown key "wandb_project"; docs/configuration.md lists all keys)");
+  EXPECT_EQ(refusal(R"({"tensorboard": "x"})"),
+            R"(job.json: unknown key "tensorboard"; docs/configuration.md lists all keys)");
 }
 
 TEST(ParseJob, SaysWhatWasFoundAndExpectedForAWrongType) {
@@ -144,6 +143,25 @@ TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
               ::testing::SizeIs(::testing::Lt(250u)));
 }
 
+TEST(ParseJob, NamesTheOverrideThatHasSetAWrongValue) {
+  const auto refusal_of = [](json job, const std::vector<std::string>& overrides) {
+    return testing::message_of<InputError>([&] {
+      apply_overrides(job, overrides);
+      parse_job(job, {"job.json", overrides});
+    });
+  };
+  EXPECT_EQ(refusal_of({}, {"lr=0.5", "batch_size=0"}),
+            "--set batch_size=0: batch_size: expected an integer from 1 to 1048576, found 0 "
+            "(number)");
+  EXPECT_THAT(refusal_of({{"batch_size", 0}}, {"lr=0.5"}),
+              ::testing::StartsWith("job.json: batch_"));
+  EXPECT_EQ(refusal_of({}, {"lr_schedule.powr=2"}),
+            "--set lr_schedule.powr=2: lr_schedule: unknown key \"powr\"; did you mean \"power\"?");
+  EXPECT_EQ(refusal_of({{"warmup_epoch", 3}}, {"num_epoch=2"}),
+            "--set num_epoch=2: warmup_epoch: expected no more than num_epoch, which is 2.0, found "
+            "3.0 (number)");
+}
+
 TEST(ToJson, RoundTripsEveryKey) {
   json changed = to_json(JobConfig{});
   for (auto& [key, value] : changed.items()) {
@@ -155,7 +173,7 @@ TEST(ToJson, RoundTripsEveryKey) {
       "margin_gradient": "straight_through", "precision": "fp16",
       "centre_precision": "bf16", "optimizer": "adamw",
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5}, "rec": "d",
-      "val_targets": ["v"], "output": "o", "init_from": "i", "device": "cuda"})"));
+      "val_targets": ["v"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda"})"));
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, value] : changed.items()) EXPECT_NE(value, defaults[key]) << key;
   EXPECT_EQ(to_json(parse_job(changed, "job.json")), changed);

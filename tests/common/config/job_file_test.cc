@@ -89,15 +89,31 @@ TEST_F(ReadJobFile, AppliesOverridesInOrder) {
       "output": "", "val_targets": ["lfw"], "lr_schedule": {"name": "polynomial", "power": 2}})"));
 }
 
+TEST_F(ReadJobFile, ChangesAPartOfTheDefaultSchedule) {
+  for (const char* job : {"{}", R"({"lr_schedule": "polynomial"})"}) {
+    write(job);
+    const JobConfig config = parse_job(read({"lr_schedule.power=2"}), "job.json");
+    EXPECT_EQ(config.lr_schedule.power, 2.0) << job;
+  }
+}
+
+TEST_F(ReadJobFile, ChangesTheScheduleByItsNameAndParts) {
+  write(R"({"lr_schedule": {"name": "polynomial", "power": 2}})");
+  const JobConfig config =
+      parse_job(read({"lr_schedule.epochs=[3, 5]", "lr_schedule.name=multistep"}), "job.json");
+  EXPECT_EQ(config.lr_schedule.kind, ScheduleKind::kMultistep);
+  EXPECT_EQ(config.lr_schedule.epochs, (std::vector<std::int64_t>{3, 5}));
+}
+
 TEST_F(ReadJobFile, NamesTheOverrideThatIsWrong) {
   write(R"({"lr_schedule": "polynomial"})");
   EXPECT_THAT(refusal({"lr"}), StartsWith("--set lr: expected key=value"));
   EXPECT_THAT(refusal({"=3"}), StartsWith("--set =3: expected key=value"));
   EXPECT_EQ(refusal({"batchsize=3"}),
             R"(--set batchsize=3: unknown key "batchsize"; did you mean "batch_size"?)");
-  EXPECT_EQ(
-      refusal({"lr_schedule.power=2"}),
-      "--set lr_schedule.power=2: \"lr_schedule\" is no object in this job; set it as a whole");
+  EXPECT_EQ(refusal({"batch_size.x=2"}),
+            "--set batch_size.x=2: \"batch_size\" has no parts; set it as a whole: --set "
+            "batch_size=value");
   EXPECT_THAT(refusal({"seed={\"a\": 1, \"a\": 2}"}), HasSubstr("is given twice"));
 }
 

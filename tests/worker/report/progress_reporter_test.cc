@@ -19,7 +19,7 @@ class ListeningClient final : public CoordinatorClient {
   JoinResult join(std::chrono::milliseconds) override { return {}; }
   [[nodiscard]] bool stop_requested() const override { return false; }
   [[nodiscard]] bool superseded() const override { return false; }
-  void finish(Outcome, const std::string&) override {}
+  bool finish(Outcome, const std::string&) override { return true; }
 
   void report(const Progress& progress) override {
     const std::lock_guard lock(mutex_);

@@ -37,7 +37,7 @@ class StepDumps : public ::testing::Test {
       std::vector<float> embeddings(3 * kDimension, 1.f);
       const std::vector<std::int64_t> labels{4, 19, 4};
       const ActiveCentres active = head->sample(labels, 12);
-      StepDump dump(*ops, comm, *head, output_, {{"lr", 0.1}, {"seed", 7}});
+      StepDump dump(*ops, comm, *head, output_, job_);
       messages[static_cast<std::size_t>(comm.rank())] = message_of<InputError>([&] {
         dump.stop({.all_embeddings = Tensor(embeddings.data(), {3, kDimension}),
                    .all_labels = labels,
@@ -59,6 +59,7 @@ class StepDumps : public ::testing::Test {
     });
   }
 
+  nlohmann::json job_{{"lr", 0.1}, {"seed", 7}};
   const TemporaryFolder folder_;
   const std::filesystem::path output_ = folder_ / "out";
   std::array<std::ptrdiff_t, 8> parts_seen_{};
@@ -73,6 +74,12 @@ TEST_F(StepDumps, NameTheVerdictAndTheFileOfEachRank) {
                                 rank + "-of-00002.safetensors"),
                       HasSubstr("pfcctl replay head --in")));
   }
+}
+
+TEST_F(StepDumps, AdviseToLowerClipNormOnlyWhereItIsOn) {
+  EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or lower clip_norm"));
+  job_["clip_norm"] = 0;
+  EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or set clip_norm, which is off"));
 }
 
 TEST_F(StepDumps, AreAllWrittenBeforeAnyWorkerFails) {

@@ -52,11 +52,41 @@ TEST(SpeedMessage, HasTheReferencesWordsAndSpaces) {
             "Global Step: 100   Required: 3 hours");
 }
 
-TEST(TimeLeft, UsesTheLargestUnit) {
+TEST(RemainingTime, CountsTheEvaluationsAndCheckpointsThatAreStillToCome) {
+  RemainingTime time({.last_step = 1000, .verbose = 300, .save_every_steps = 500});
+  time.add_step(2);
+  EXPECT_DOUBLE_EQ(time.after(1), 2 * 999);
+  time.add_evaluation(60);
+  time.add_checkpoint(500, 10);
+  EXPECT_DOUBLE_EQ(time.after(500), 2 * 500 + 60 * 3 + 10);  // evaluations at 600, 900 and the end
+  EXPECT_DOUBLE_EQ(time.after(900), 2 * 100 + 60 + 10);
+  EXPECT_DOUBLE_EQ(time.after(1000), 0);
+}
+
+TEST(RemainingTime, DoesNotJumpWithAnEvaluationOrASlowStep) {
+  RemainingTime time({.last_step = 10'000, .verbose = 100});
+  for (int step = 1; step <= 400; ++step) {
+    time.add_step(1);
+    if (step % 100 == 0) time.add_evaluation(50);
+  }
+  const double before = time.after(400);
+  EXPECT_NEAR(before, 9'600 + 50 * 96, 1);
+  time.add_step(5);
+  EXPECT_NEAR(time.after(401), before, 0.03 * before);
+}
+
+TEST(RemainingTime, SpreadsCheckpointsThatAreDueByTimeOverAllSteps) {
+  RemainingTime time({.last_step = 20});
+  for (int step = 1; step <= 10; ++step) time.add_step(1);
+  time.add_checkpoint(10, 5);
+  EXPECT_DOUBLE_EQ(time.after(10), 10 + 5);
+}
+
+TEST(TimeLeft, UsesTheLargestUnitWithTwoDigitsOrMore) {
   EXPECT_EQ(time_left(7300), "2 hours");
-  EXPECT_EQ(time_left(3600), "1 hour");
+  EXPECT_EQ(time_left(5700), "95 minutes");
   EXPECT_EQ(time_left(150), "3 minutes");
-  EXPECT_EQ(time_left(59), "59 seconds");
+  EXPECT_EQ(time_left(119), "119 seconds");
   EXPECT_EQ(time_left(0), "0 seconds");
 }
 

@@ -1,4 +1,15 @@
-#include "pfcctl/check_gpus.h"
+#include "pfcctl/inventory.h"
+
+#include <gloo/config.h>
+#include <google/protobuf/stubs/common.h>
+#include <grpcpp/grpcpp.h>
+#include <openssl/crypto.h>
+#include <png.h>
+#include <spdlog/version.h>
+
+#include <boost/version.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "common/byte_size.h"
 #include "common/machine/dynamic_library.h"
@@ -8,15 +19,19 @@
 namespace pfc {
 namespace {
 
-/// What is found is of no use to a build without CUDA: said first, as it is the nearer cause.
+/// A build without CUDA cannot use what is found, so that comes first.
 std::string found(const std::string& detail) {
   return built_with_cuda() ? detail : "built without CUDA; " + detail;
 }
 
-/// 22809: 2.28.9, as nccl.h writes versions from 2.9 on.
+/// "2.28.9" for 22809: how nccl.h encodes versions from 2.9 on.
 std::string nccl_version_text(int code) {
   return std::to_string(code / 10'000) + "." + std::to_string(code / 100 % 100) + "." +
          std::to_string(code % 100);
+}
+
+std::string dotted(int major, int minor, int patch) {
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
 }
 
 }  // namespace
@@ -53,6 +68,25 @@ DeviceInfo nccl() {
     info.detail = found(nccl_version_text(code));
   }
   return info;
+}
+
+std::vector<LibraryInfo> library_versions() {
+  std::vector<LibraryInfo> all = kernel_libraries();
+  const std::string openssl = OpenSSL_version(OPENSSL_VERSION_STRING);
+  all.insert(
+      all.end(),
+      {{"Gloo", dotted(GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH)},
+       {"gRPC", grpc::Version()},
+       {"Protobuf", google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION)},
+       {"libjpeg-turbo", PFC_JPEG_TURBO_VERSION},
+       {"libpng", png_get_libpng_ver(nullptr)},
+       {"OpenSSL", openssl},
+       {"Boost", dotted(BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100)},
+       {"nlohmann/json", dotted(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
+                                NLOHMANN_JSON_VERSION_PATCH)},
+       {"spdlog", dotted(SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH)},
+       {"prometheus-cpp", PFC_PROMETHEUS_VERSION}});
+  return all;
 }
 
 }  // namespace pfc

@@ -1,0 +1,21 @@
+// What the command lines of all programs have in common: --help, --version, --color, suggestions
+// for mistyped words, and how an error becomes one line and an exit code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace pfc {
+
+/// Adds --version and --color to the program and parses. Returns the exit code when the program has
+/// nothing left to do (--help, --version). Throws InputError for a mistake: it names the mistyped
+/// option or command and the nearest one that exists.
+std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv);
+
+/// Runs `body`, a program's main. An exception becomes one line on stderr and an exit code:
+/// kExitBadInput for InputError, kExitFailed for any other.
+int run_program(const std::string& name, const std::function<int()>& body);
+
+}  // namespace pfc

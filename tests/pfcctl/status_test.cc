@@ -1,0 +1,60 @@
+// What pfcctl prints of a job's status, and that pfcctl stop ends a job.
+#include "pfcctl/status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/coordinator/running_coordinator.h"
+#include "tests/pfcctl/run_pfcctl.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+proto::StatusReply training(const std::string& state) {
+  proto::StatusReply status;
+  status.set_state("training");
+  proto::WorkerStatus* worker = status.add_workers();
+  worker->set_rank(1);
+  worker->set_state(state);
+  worker->set_stuck_seconds(43.4);
+  worker->mutable_progress()->set_step(120);
+  worker->mutable_progress()->set_phase("all_gather");
+  return status;
+}
+
+TEST(StatusText, NamesAWorkerWithoutProgressItsPhaseAndTheSecondsSince) {
+  EXPECT_THAT(status_text(training("no progress")),
+              HasSubstr("rank 1 has made no progress for 43 s: step 120, phase all_gather\n"));
+  EXPECT_THAT(status_text(training("training")), Not(HasSubstr("has made no progress")));
+}
+
+class PfcctlStop : public ::testing::Test {
+ protected:
+  /// A coordinator that still waits for its host.
+  testing::RunningCoordinator coordinator{{{.name = "elsewhere", .slots = 1}}};
+};
+
+TEST_F(PfcctlStop, EndsTheJob) {
+  expect_tells(pfcctl("stop --coordinator " + coordinator.address()),
+               {"write a checkpoint and end"});
+  const Verdict verdict = coordinator.verdict();
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kStopped);
+  EXPECT_EQ(verdict.message, "job stopped by pfcctl stop before training began");
+}
+
+TEST_F(PfcctlStop, EndsTheJobAtOnceWithNow) {
+  expect_tells(pfcctl("stop --now --coordinator " + coordinator.address()), {"ends now"});
+  EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
+}
+
+TEST(PfcctlStopWithoutACoordinator, ExitsWithOneAndNamesTheAddress) {
+  const Ran ran = pfcctl("stop --coordinator 127.0.0.1:1");
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_THAT(ran.output, HasSubstr("pfcctl: error: coordinator 127.0.0.1:1 does not answer"));
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,98 @@
+"""The scripts with an apt-get, a cmake and other commands that only note how they were called."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPTS = sorted((ROOT / "scripts").glob("*.sh"))
+NOTED = ["apt-get", "dpkg-query", "sudo", "cmake", "ctest", "cpack", "ninja", "g++", "clang-format",
+         "clang-tidy-16", "nvcc"]
+
+
+class Script(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.notes = self.folder / "notes"
+        for name in NOTED:
+            # As where nothing is installed: dpkg-query fails.
+            self.stub(name, "exit 1" if name == "dpkg-query" else "exit 0")
+
+    def stub(self, name, end):
+        path = self.folder / name
+        path.write_text(f'#!/bin/sh\necho "{name} $*" >>{self.notes}\n{end}\n')
+        path.chmod(0o755)
+
+    def run_script(self, name, *arguments):
+        return subprocess.run([ROOT / "scripts" / name, *arguments], capture_output=True, text=True,
+                              cwd=self.folder, timeout=30,
+                              env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"})
+
+    def noted(self):
+        return self.notes.read_text() if self.notes.exists() else ""
+
+    def installed(self, *parts):
+        """The words of the apt-get install command."""
+        done = self.run_script("setup.sh", *parts)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        installs = [line.split() for line in self.noted().split("\n") if " install " in line]
+        self.assertEqual(len(installs), 1, self.noted())
+        return installs[0]
+
+
+class Help(Script):
+    def test_prints_usage_and_does_nothing_else(self):
+        for script in SCRIPTS:
+            if script.name == "help.sh":  # sourced by the others
+                continue
+            for arguments in (["--help"], ["-h"], ["step", "--help"]):
+                with self.subTest(script=script.name, arguments=arguments):
+                    done = self.run_script(script.name, *arguments)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertIn(script.name.removesuffix(".sh"), done.stdout)
+                    self.assertEqual(self.noted(), "")
+
+
+class Setup(Script):
+    def test_installs_no_test_or_lint_package_for_who_trains(self):
+        words = self.installed()
+        self.assertIn("libgrpc++-dev", words)
+        for name in ("python3-torch", "libgtest-dev", "clang-format", "clang-tidy-16"):
+            self.assertNotIn(name, words)
+
+    def test_installs_each_part_by_itself(self):
+        self.assertIn("clang-tidy-16", self.installed("lint"))
+        self.notes.unlink()
+        self.assertIn("python3-torch", self.installed("test"))
+        self.notes.unlink()
+        self.assertIn("libopenblas0-pthread", self.installed("bench"))
+
+    def test_never_removes_a_package(self):
+        words = self.installed("build", "test", "bench", "lint", "package")
+        self.assertIn("--no-remove", words)
+        self.assertFalse([word for word in words if word.startswith("libomp")])
+
+    def test_says_that_apt_get_failed(self):
+        self.stub("apt-get", "exit 100")
+        done = self.run_script("setup.sh")
+        self.assertNotEqual(done.returncode, 0)
+
+    def test_leaves_alone_what_is_installed(self):
+        self.stub("dpkg-query", "echo 'install ok installed'")
+        done = self.run_script("setup.sh", "build", "test")
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn("apt-get", self.noted())
+
+    def test_refuses_an_unknown_part(self):
+        done = self.run_script("setup.sh", "bilud")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("bilud", done.stderr)
+        self.assertNotIn("apt-get", self.noted())
+
+
+if __name__ == "__main__":
+    unittest.main()
