@@ -149,9 +149,11 @@ class Commands(unittest.TestCase):
 
     def check_printed(self, block, output):
         """Numbers differ from machine to machine; names and words do not."""
-        for line in block.text.splitlines():
-            words = re.sub(r"[: ][\d.]+$", "", re.split(r"(?<=\S)  ", line)[0]).strip()
-            self.assertIn(words, output, str(block))
+        def words(line):
+            return re.sub(r"[: ][\d.]+$", "", re.split(r"(?<=\S)  ", line)[0]).strip()
+
+        self.assertLessEqual({words(line) for line in block.text.splitlines()},
+                             {words(line) for line in output.splitlines()}, str(block))
 
     def run_page(self, page):
         here = PageFolder(self.folder / str(page.relative_to(pages.ROOT)).replace("/", "_"), self.folder / "data")
