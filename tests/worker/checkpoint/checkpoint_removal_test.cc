@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "tests/worker/checkpoint/checkpoint_fixture.h"
