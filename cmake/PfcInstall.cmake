@@ -10,7 +10,9 @@ install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
 # Man pages and completions are made from the programs' --help, so they always agree with it.
 add_custom_target(installable DEPENDS programs)
 find_package(Python3 3.9 COMPONENTS Interpreter)
-if(Python3_Interpreter_FOUND)
+if(PFC_SANITIZE)
+  message(STATUS "Man pages and completions: not made with sanitizers")
+elseif(Python3_Interpreter_FOUND)
   set(share ${CMAKE_BINARY_DIR}/share)
   foreach(program pfc-coordinator pfc-agent pfc-worker pfcctl)
     set(made ${share}/man/man1/${program}.1 ${share}/bash-completion/completions/${program}
