@@ -31,7 +31,7 @@ std::int64_t allowed_damage(const BatchPlan& plan, double part) {
 
 BatchSource make_source(const Dataset& dataset, const PrefetcherOptions& o) {
   check(o.batch_size > 0 && o.world_size > 0 && o.rank >= 0 && o.rank < o.world_size &&
-            o.threads > 0 && o.depth > 0 && o.first_batch >= 0,
+            o.threads > 0 && o.depth >= 0 && o.first_batch >= 0,
         "Prefetcher: bad options");
   const BatchPlan plan{dataset.info().images, o.batch_size, o.rank, o.world_size};
   if (plan.batches_per_epoch() == 0) {
@@ -57,10 +57,12 @@ class ThreadedPrefetcher final : public Prefetcher {
         max_damaged_(options.max_damaged),
         end_(options.last_batch < 0 ? std::numeric_limits<std::int64_t>::max()
                                     : options.last_batch),
-        ring_(static_cast<std::size_t>(options.depth)),
+        ring_(static_cast<std::size_t>(options.depth > 0 ? options.depth
+                                                         : prefetch_depth(options.threads))),
         next_to_fill_(options.first_batch),
         next_to_give_(options.first_batch) {
-    for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { fill_batches(); });
+    const int busy = std::min(options.threads, static_cast<int>(ring_.size()));
+    for (int i = 0; i < busy; ++i) threads_.emplace_back([this] { fill_batches(); });
   }
 
   ~ThreadedPrefetcher() override {

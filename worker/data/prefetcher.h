@@ -1,6 +1,7 @@
 // Reads, decodes and augments batches ahead of the training step, in a deterministic global order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -9,6 +10,16 @@
 #include "worker/data/dataset.h"
 
 namespace pfc {
+
+/// The most batches that are kept ahead of the training step.
+inline constexpr int kMaxPrefetchDepth = 64;
+
+/// How many batches `threads` decoding threads keep ahead: one that each thread fills and two that
+/// are ready, at least 4 and at most kMaxPrefetchDepth. More threads than that have nothing to
+/// fill.
+constexpr int prefetch_depth(int threads) {
+  return std::min(std::max(threads, 2), kMaxPrefetchDepth - 2) + 2;
+}
 
 struct PrefetcherOptions {
   std::int64_t batch_size = 128;  ///< of this worker
@@ -20,7 +31,7 @@ struct PrefetcherOptions {
   std::int64_t first_batch = 0;  ///< micro-batch to start with: resumes in the middle of an epoch
   std::int64_t last_batch = -1;  ///< one past the last; -1: without end
   int threads = 2;
-  int depth = 4;  ///< batches ahead
+  int depth = 0;  ///< batches ahead; 0: prefetch_depth(threads)
   /// Part of an epoch's images that may be damaged. A worker sees only its own share of them, so it
   /// gives up when more than this part of its share is damaged, one image always being allowed
   /// where one is within this part of the whole epoch. Were too many damaged in all, some worker's

@@ -75,8 +75,11 @@ struct Sizes {
   std::uint64_t embeddings;  ///< of a batch
 };
 
-// Those that the prefetcher runs ahead, and one each that is ready, in the making and trained on.
-constexpr std::uint64_t kBatches = PrefetcherOptions{}.depth + 3;
+/// Decoded batches: those that the prefetcher keeps ahead, and one each that waits for its step, is
+/// being gathered and is trained on.
+std::uint64_t decoded_batches(const PlannedJob& p) {
+  return Sizes::u(prefetch_depth(static_cast<int>(p.job.num_workers)) + 3);
+}
 
 /// The reducer's buckets are slices of the gradients: only the transport needs memory, for the
 /// step's and for the gradients' sums.
@@ -89,7 +92,7 @@ std::uint64_t communication(const PlannedJob& p, const Sizes& s) {
 std::uint64_t input_batches(const PlannedJob& p, const Sizes& s) {
   const std::uint64_t labels = 8 * sizeof(std::int64_t) * s.samples;
   const std::uint64_t index = 2 * sizeof(std::int64_t) * Sizes::u(p.data.images);
-  return kBatches * s.pixels + s.pixels * (1 + sizeof(float)) + labels + index;
+  return decoded_batches(p) * s.pixels + s.pixels * (1 + sizeof(float)) + labels + index;
 }
 
 /// Embeddings of the largest verification set: this worker's, all workers', and once more sorted
@@ -230,7 +233,8 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
   if (p.gpu) return gpu_plan(p, sizes, std::move(list), copy, available);
   list.add("communication", communication(p, sizes), counted(p.world_size, "worker"));
   list.add("input batches", input_batches(p, sizes),
-           fmt::format("{} batches, an index of {}", kBatches, counted(p.data.images, "image")));
+           fmt::format("{} batches, an index of {}", decoded_batches(p),
+                       counted(p.data.images, "image")));
   list.add("verification sets", p.data.verification_bytes, "encoded images");
   // One file is in memory at a time, in PyTorch's layout; evaluation is over before it.
   const std::uint64_t file = std::max(b.weights + b.state, optimizer_bytes(p, b));

@@ -1,6 +1,9 @@
 // What one core gives: decoding, the epoch's order, whole batches from a .rec.
 #include <benchmark/benchmark.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
@@ -74,6 +77,31 @@ void prefetch(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 128);
 }
 BENCHMARK(prefetch)->Arg(1)->Arg(2)->UseRealTime();
+
+/// A disk, or a remote store, that takes a millisecond for a record however many are asked for.
+class SlowDataset : public Dataset {
+ public:
+  explicit SlowDataset(const Dataset& faces) : faces_(faces) {}
+  [[nodiscard]] const DatasetInfo& info() const override { return faces_.info(); }
+  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return faces_.read(image, storage);
+  }
+  [[nodiscard]] std::string name(std::int64_t image) const override { return faces_.name(image); }
+
+ private:
+  const Dataset& faces_;
+};
+
+void prefetch_from_slow_disk(benchmark::State& state) {
+  const Faces faces;
+  const SlowDataset slow(faces.dataset());
+  const auto prefetcher =
+      make_prefetcher(slow, {.batch_size = 32, .threads = static_cast<int>(state.range(0))});
+  for (auto _ : state) prefetcher->recycle(prefetcher->next());
+  state.SetItemsProcessed(state.iterations() * 32);
+}
+BENCHMARK(prefetch_from_slow_disk)->RangeMultiplier(2)->Range(1, 32)->MinTime(2)->UseRealTime();
 
 }  // namespace
 }  // namespace pfc

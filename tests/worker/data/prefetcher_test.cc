@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "tests/support/error_message.h"
@@ -46,6 +49,37 @@ class FakeDataset : public Dataset {
  private:
   DatasetInfo info_;
   std::vector<std::vector<std::byte>> encoded_;
+};
+
+/// Every read waits until `expected` threads are reading, or until two seconds have passed.
+class MeetingDataset : public FakeDataset {
+ public:
+  MeetingDataset(std::int64_t images, int expected) : FakeDataset(images), expected_(expected) {}
+  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+    {
+      std::unique_lock lock(mutex_);
+      most_ = std::max(most_, ++reading_);
+      met_.notify_all();
+      late_ |= !met_.wait_for(lock, std::chrono::seconds(2),
+                              [&] { return late_ || most_ >= expected_; });
+      --reading_;
+    }
+    return FakeDataset::read(image, storage);
+  }
+  /// The most threads that were reading at a time.
+  [[nodiscard]] int most() const {
+    const std::lock_guard lock(mutex_);
+    return most_;
+  }
+
+ private:
+  const int expected_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable met_;
+  // Guarded by mutex_.
+  mutable int reading_ = 0;
+  mutable int most_ = 0;
+  mutable bool late_ = false;
 };
 
 /// What a training run sees, batch by batch.
@@ -193,6 +227,21 @@ TEST(Prefetcher, UsesRecycledMemoryAgain) {
     prefetcher->recycle(std::move(batch));
   }
   EXPECT_LE(buffers.size(), 3u) << "one being filled, one ready, one with the caller";
+}
+
+TEST(Prefetcher, KeepsEveryDecodingThreadBusy) {
+  constexpr int kThreads = 9;
+  const MeetingDataset dataset(200, kThreads);
+  const auto prefetcher = make_prefetcher(dataset, {.batch_size = 10, .threads = kThreads});
+  EXPECT_NE(prefetcher->next(), nullptr);
+  EXPECT_EQ(dataset.most(), kThreads);
+}
+
+TEST(Prefetcher, KeepsABoundedNumberOfBatchesAhead) {
+  EXPECT_EQ(prefetch_depth(1), 4);
+  EXPECT_EQ(prefetch_depth(2), 4);
+  EXPECT_EQ(prefetch_depth(8), 10);
+  EXPECT_EQ(prefetch_depth(1024), kMaxPrefetchDepth);
 }
 
 TEST(Prefetcher, CanBeDroppedAtAnyTime) {

@@ -81,6 +81,15 @@ TEST_F(MemoryPlanTest, GrowsWithWhatItDependsOn) {
   grows("head buffers", [](PlannedJob& p) { p.threads = 2; });
 }
 
+TEST_F(MemoryPlanTest, CountsABatchForEachDecodingThread) {
+  const auto batches = [&](std::int64_t num_workers) {
+    return changed("input batches", [&](PlannedJob& p) { p.job.num_workers = num_workers; });
+  };
+  const std::uint64_t batch = 32 * 112 * 112 * 3;
+  EXPECT_EQ(batches(8) - batches(4), 4 * batch);
+  EXPECT_EQ(batches(1024), batches(62));
+}
+
 TEST_F(MemoryPlanTest, SharesTheClassesAmongTheWorkers) {
   EXPECT_EQ(changed("class centres", [](PlannedJob& p) { p.world_size = 4; }) * 4,
             plan().part("class centres").bytes);
