@@ -35,8 +35,9 @@ struct Parameter {
 struct Arena {
   std::vector<Parameter> parameters;  ///< in the order of the forward pass
   std::int64_t count = 0;             ///< elements, padding included (each starts 64-byte aligned)
-  std::unique_ptr<Buffer> buffer;
-  [[nodiscard]] Tensor flat() const;
+  std::unique_ptr<Buffer> buffer;     ///< of bytes()
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(count) * sizeof(float); }
+  [[nodiscard]] Tensor flat() const;  ///< [count]
 };
 
 struct BackboneOptions {

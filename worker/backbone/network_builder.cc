@@ -212,12 +212,10 @@ std::unique_ptr<Backbone> NetworkBuilder::build(Variable* embeddings) {
 }
 
 BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
-  const auto floats = [](std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(float); };
-  const std::size_t weights = floats(network_->weights.count);
-  return {.weights = weights,
+  return {.weights = network_->weights.bytes(),
           .operands = operand_bytes(),
-          .state = floats(network_->state.count),
-          .gradients = options_.training ? weights : 0,
+          .state = network_->state.bytes(),
+          .gradients = options_.training ? network_->weights.bytes() : 0,
           .activations = static_cast<std::size_t>(rehearse(embeddings).bytes())};
 }
 
@@ -253,10 +251,10 @@ std::size_t NetworkBuilder::operand_bytes() const {
 void NetworkBuilder::bind_parameters() {
   Network& n = *network_;
   for (Arena* arena : {&n.weights, &n.state}) {
-    arena->buffer = ops_.allocate(static_cast<std::size_t>(arena->count) * sizeof(float));
+    arena->buffer = ops_.allocate(arena->bytes());
   }
   if (options_.training) {
-    n.gradient_buffer = ops_.allocate(static_cast<std::size_t>(n.weights.count) * sizeof(float));
+    n.gradient_buffer = ops_.allocate(n.weights.bytes());
   }
   if (operand_bytes() > 0) n.operands_ = ops_.allocate(operand_bytes());
   std::vector<float> values;

@@ -24,6 +24,9 @@ struct Sample {
   std::int64_t label = 0;
 };
 
+/// Bytes of memory that an open data set of so many images takes at most: where each record begins.
+std::size_t dataset_bytes(std::int64_t images);
+
 /// Thread-safe for reading.
 class Dataset {
  public:

@@ -13,7 +13,9 @@ namespace pfc {
 struct VerificationSet {
   std::string name;                            ///< file name without .bin
   std::vector<std::vector<std::byte>> images;  ///< JPEG or PNG bytes, 2n for n pairs
-  std::vector<bool> same;                      ///< [n]
+  std::vector<bool> same;                      ///< [n]: both images show the same person
+
+  [[nodiscard]] std::size_t bytes() const;  ///< of memory: the encoded images
 };
 
 /// Reads a .bin pickle (images as bytes or numpy uint8 arrays; protocols 2 to 5, Python 2 too).

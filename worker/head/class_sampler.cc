@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -69,6 +70,11 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
   }
   active.insert(active.end(), positive, positives.end());
   return active;
+}
+
+std::int64_t expected_active(double rate, std::int64_t rows, std::int64_t labels) {
+  const double sampled = rate * static_cast<double>(rows);
+  return std::min(rows, static_cast<std::int64_t>(std::ceil(sampled)) + labels);
 }
 
 std::vector<Positive> find_positives(RowRange shard, std::span<const std::int64_t> active,

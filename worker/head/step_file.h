@@ -11,6 +11,7 @@
 // A job's own file says more in its metadata, all optional: see step_file below.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,8 +21,8 @@
 
 #include "common/files/safetensors.h"
 #include "common/ids.h"
+#include "worker/comm/shard.h"
 #include "worker/head/head.h"
-#include "worker/head/row_table.h"
 
 namespace pfc {
 
@@ -57,7 +58,29 @@ struct HeadStepPart {
 void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& head,
                           const HeadStepPart& part);
 
-/// A step, of one file or merged from the parts of all workers.
+/// A float32 matrix whose rows lie in several pieces of memory, one after the other. Views.
+struct RowTable {
+  std::int64_t columns = 0;
+  std::vector<std::span<const float>> pieces;  ///< whole rows each
+
+  /// Calls f(values, first_row) for each stretch of the rows, in order.
+  template <typename F>
+  void each_stretch(RowRange rows, const F& f) const {
+    std::int64_t first = 0;
+    for (const std::span<const float> piece : pieces) {
+      const std::int64_t end = first + static_cast<std::int64_t>(piece.size()) / columns;
+      const RowRange both{std::max(rows.begin, first), std::min(rows.end, end)};
+      if (both.size() > 0) {
+        f(piece.subspan(static_cast<std::size_t>((both.begin - first) * columns),
+                        static_cast<std::size_t>(both.size() * columns)),
+          both.begin);
+      }
+      first = end;
+    }
+  }
+};
+
+/// The input of one step, read from one file or merged from the parts of all workers.
 struct HeadStepInput {
   std::vector<SafetensorsFile> files;  ///< memory-mapped; the views below are of them
   std::int64_t samples = 0, rows = 0, dimension = 0;

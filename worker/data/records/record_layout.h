@@ -1,6 +1,7 @@
 // Which records of a .rec are images: InsightFace's layout, or every record (im2rec).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +15,11 @@ struct RecordLayout {
   std::vector<std::uint64_t> offsets;  ///< by image
   std::vector<std::int64_t> keys;      ///< by image; empty: image i has key i + 1
   std::int64_t identities = 0;         ///< as record 0 says; 0: there is no record 0
+
+  /// Bytes that the index of a data set takes at most: in InsightFace's layout it holds no keys.
+  [[nodiscard]] static std::size_t most_bytes(std::int64_t images) {
+    return static_cast<std::size_t>(images) * (sizeof(std::uint64_t) + sizeof(std::int64_t));
+  }
 
   [[nodiscard]] std::int64_t key(std::size_t image) const {
     return keys.empty() ? static_cast<std::int64_t>(image) + 1 : keys[image];
