@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -214,6 +215,28 @@ TEST(Prefetcher, ReturnsNullAfterTheLastBatch) {
   EXPECT_EQ(prefetcher->next()->index, 2);
   EXPECT_EQ(prefetcher->next(), nullptr);
   EXPECT_EQ(prefetcher->next(), nullptr);
+}
+
+TEST(Prefetcher, HasNoMoreBatchesThanItsStatedBytesAreFor) {
+  constexpr int kHeld = 3;
+  const FakeDataset dataset(40);
+  const PrefetcherOptions options{.batch_size = 4, .threads = 3};
+  const auto prefetcher = make_prefetcher(dataset, options);
+  std::deque<std::unique_ptr<Batch>> held;
+  std::map<const void*, std::size_t> memory;  // of each batch
+  for (int i = 0; i < 60; ++i) {
+    held.push_back(prefetcher->next());
+    const Batch& batch = *held.back();
+    memory[&batch] = batch.images.capacity() + batch.labels.capacity() * sizeof(batch.labels[0]);
+    if (held.size() < kHeld) continue;
+    prefetcher->recycle(std::move(held.front()));
+    held.pop_front();
+  }
+  std::size_t taken = 0;
+  for (const auto& [batch, bytes] : memory) taken += bytes;
+  EXPECT_LE(taken, prefetcher_bytes(prefetch_depth(options.threads), kHeld,
+                                    Batch::bytes(options.batch_size, 8 * 8 * 3)));
+  EXPECT_EQ(memory.begin()->second, Batch::bytes(options.batch_size, 8 * 8 * 3));
 }
 
 TEST(Prefetcher, UsesRecycledMemoryAgain) {

@@ -10,7 +10,6 @@
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/evaluation/python_pickles.h"
-#include "worker/evaluation/verification_bin_writer.h"
 
 namespace pfc {
 namespace {
