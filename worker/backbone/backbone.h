@@ -84,9 +84,6 @@ class Backbone {
   [[nodiscard]] Tensor gradients() const;  ///< [weights.count]
   Arena state;  ///< running statistics, and the last batch norm's weight, frozen at 1
   std::int64_t batches_tracked = 0;  ///< num_batches_tracked of every batch norm
-  /// Of a forward pass; a multiplication and an addition count as two.
-  [[nodiscard]] virtual double flops_per_image() const = 0;
-  [[nodiscard]] virtual std::size_t activation_bytes() const = 0;
 };
 
 /// Weights start with arcface_torch's distributions, as a function of the seed. ops is borrowed.

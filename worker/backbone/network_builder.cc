@@ -55,14 +55,6 @@ class NetworkBuilder::Network : public Backbone {
     }
   }
 
-  [[nodiscard]] double flops_per_image() const override {
-    double flops = 0;
-    for (const LayerEntry& entry : layers_) flops += entry.layer->flops();
-    return flops / static_cast<double>(images_->data.shape[0]);
-  }
-
-  [[nodiscard]] std::size_t activation_bytes() const override { return activations_->bytes(); }
-
  private:
   friend class NetworkBuilder;
 

@@ -106,7 +106,7 @@ TEST_F(HeadStepFile, NamesALabelThatNoRowOwns) {
                       HasSubstr("10 classes, from 0")));
   }
   EXPECT_THAT(refusal({part("x.safetensors", {3, 4, 5, 7})}),
-              AllOf(HasSubstr("label 9 of sample 1"), HasSubstr("4 classes that classes names")));
+              AllOf(HasSubstr("label 9 of sample 1"), HasSubstr("4 classes in the tensor classes")));
   EXPECT_THAT(refusal({part("x.safetensors", {})}), HasSubstr("label 4 of sample 0"));
 }
 
@@ -155,7 +155,7 @@ TEST_F(HeadStepFile, NamesTheRankWhosePartIsMissing) {
                                      HasSubstr("missing"), HasSubstr("folder")));
   EXPECT_THAT(refusal({zero, zero}), AllOf(HasSubstr("rank 0"), HasSubstr("given twice")));
   metadata_ = {{step_file::kRank, "1"}, {step_file::kWorldSize, "3"}};
-  EXPECT_THAT(refusal({zero, part("one.safetensors", {12})}), HasSubstr("not parts of one step"));
+  EXPECT_THAT(refusal({zero, part("one.safetensors", {12})}), HasSubstr("these are not parts of one step"));
 }
 
 TEST_F(HeadStepFile, TakesTheJobsGradientsOfTheWholeBatchOnly) {

@@ -91,7 +91,7 @@ TEST_F(MemoryAdvice, NamesASampleRateWhereGradientsOfCentresAreSummed) {
 }
 
 TEST_F(MemoryAdvice, SaysWhenNoOneChangeHelps) {
-  EXPECT_THAT(advice_for(1 << 20), HasSubstr("no one change makes it fit"));
+  EXPECT_THAT(advice_for(1 << 20), HasSubstr("no single change makes it fit"));
 }
 
 TEST_F(MemoryAdvice, AJobThatDoesNotFitIsRefused) {

@@ -48,10 +48,6 @@ class Layer {
   /// Whether forward() and backward() enqueue the same ops in every training pass, and none that
   /// involve other workers.
   [[nodiscard]] virtual bool repeatable() const { return true; }
-
-  /// Floating-point operations of forward() for the whole batch; a multiplication and an addition
-  /// count as two. Only of matrix products and convolutions.
-  [[nodiscard]] virtual double flops() const { return 0; }
 };
 
 }  // namespace pfc

@@ -17,7 +17,6 @@ class ConvLayer : public Layer {
   void plan_backward(ActivationPlan& plan) override;
   void forward(const ForwardPass& pass) override;
   void backward(bool accumulate) override;
-  [[nodiscard]] double flops() const override;
 
  private:
   Ops& ops_;
@@ -39,7 +38,6 @@ class LinearLayer : public Layer {
   void plan_backward(ActivationPlan& plan) override;
   void forward(const ForwardPass& pass) override;
   void backward(bool accumulate) override;
-  [[nodiscard]] double flops() const override;
 
  private:
   [[nodiscard]] Tensor flattened(const Tensor& x) const;

@@ -24,7 +24,6 @@ struct ImageRecord {
   float label = 0;         ///< the first label
   std::uint32_t flag = 0;  ///< number of labels after the header
   std::uint64_t id = 0;
-  std::uint64_t id2 = 0;
   std::span<const std::byte> label_bytes;  ///< flag float32
   std::span<const std::byte> image;        ///< encoded; empty in records that hold labels only
 
