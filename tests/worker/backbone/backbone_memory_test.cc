@@ -24,7 +24,7 @@ void expect_what_is_allocated(const BackboneOptions& options) {
   EXPECT_GT(planned.scratch_bytes(), 0u);
 }
 
-TEST(BackboneMemory, IsToTheByteWhatTheBackboneAllocates) {
+TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
   for (const char* network : {"mbf", "r18"}) {
     for (const bool training : {true, false}) {
       expect_what_is_allocated(
@@ -53,7 +53,7 @@ TEST(BackboneMemory, CountsTheStatisticsOfAllWorkers) {
   });
 }
 
-TEST(BackboneMemory, OfImagesThatFillNoMachineIsCountedToo) {
+TEST(BackboneMemory, CountsBatchesThatFitIntoNoMachine) {
   CountingOps ops(1);
   const BackboneMemory huge = backbone_memory(ops, {.network = "r18", .batch = 1 << 20});
   const BackboneMemory small = backbone_memory(ops, {.network = "r18", .batch = 1 << 10});
@@ -63,7 +63,7 @@ TEST(BackboneMemory, OfImagesThatFillNoMachineIsCountedToo) {
   EXPECT_EQ(ops.allocated, 0u);
 }
 
-TEST(BackboneMemory, OfANetworkThatThereIsNotIsRefused) {
+TEST(BackboneMemory, RefusesAnUnknownNetwork) {
   CountingOps ops(1);
   EXPECT_THROW(backbone_memory(ops, {.network = "r19"}), InputError);
 }

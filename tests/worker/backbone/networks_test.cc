@@ -100,7 +100,7 @@ TEST_F(Networks, TakeImagesOfOtherSizes) {
   EXPECT_EQ(embeddings(*make_backbone(*ops_, o), o, true).size(), 64U);
 }
 
-TEST_F(Networks, RefuseWhatTheyCannotBe) {
+TEST_F(Networks, RefuseUnknownNamesAndUnsuitableOptions) {
   const auto making = [&](BackboneOptions o) { return [this, o] { make_backbone(*ops_, o); }; };
   EXPECT_THAT(making(of("r51")), ThrowsMessage<InputError>(HasSubstr("r18, r34, r50")));
   EXPECT_THAT(making(of("r18", 100)), ThrowsMessage<InputError>(HasSubstr("100 x 100")));

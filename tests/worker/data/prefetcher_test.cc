@@ -319,7 +319,7 @@ class DamagedImages : public ::testing::Test {
   std::int64_t skipped_ = 0;
 };
 
-TEST_F(DamagedImages, GiveTheirPlaceToTheNextWholeOne) {
+TEST_F(DamagedImages, AreReplacedByTheNextUndamagedImage) {
   dataset_.cut = {order_.at(0, 10), order_.at(0, 11), order_.at(0, 700)};
   dataset_.unreadable = {order_.at(0, 1999)};
   for (const int world_size : {1, 2, 4}) {

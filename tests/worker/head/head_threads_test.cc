@@ -18,7 +18,7 @@ std::ptrdiff_t threads_of_this_process() {
   return std::distance(Tasks("/proc/self/task"), Tasks());
 }
 
-TEST(HeadOfOneThread, StartsNoOthers) {
+TEST(HeadOfOneThread, StartsNoFurtherThreads) {
   constexpr std::int64_t kSamples = 64, kDimension = 64, kClasses = 5000;
   MicroBatch batch = random_batch(kSamples, kClasses, kDimension, 1);
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});

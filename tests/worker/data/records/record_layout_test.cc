@@ -45,7 +45,7 @@ TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsTellApart) {
   }
 }
 
-TEST(RecordLayout, BelievesRecordZeroOfSmallerSets) {
+TEST(RecordLayout, TakesTheCountsOfRecordZeroInSmallerSets) {
   LargeSet set(1000, 7);
   const RecordReader reader(set.folder / "train.rec");
   const RecordLayout layout = find_images(reader, std::move(set.index), "train.idx");
