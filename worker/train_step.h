@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/config/config.h"
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
 #include "worker/comm/comm.h"
@@ -18,6 +19,17 @@
 #include "worker/schedule/lr_schedule.h"
 
 namespace pfc {
+
+/// Bytes of the buffers that a Trainer borrows: B images a worker, N = W * B.
+struct StepBufferBytes {
+  StepBufferBytes(const JobConfig& job, int workers, std::int64_t height, std::int64_t width,
+                  DType activations)
+      : images_u8(static_cast<std::size_t>(job.batch_size * height * width * 3)),
+        images(images_u8 * size_of(activations)),
+        d_embeddings(static_cast<std::size_t>(job.batch_size * job.embedding_size) * sizeof(float)),
+        all_embeddings(d_embeddings * static_cast<std::size_t>(workers)) {}
+  std::size_t images_u8, images, d_embeddings, all_embeddings;
+};
 
 /// Everything that a step touches, borrowed from the training loop.
 struct Trainer {
@@ -35,7 +47,7 @@ struct Trainer {
   PhaseTimer& phase;
   std::int64_t gradient_acc = 1;
 
-  // Fixed buffers, B images a worker, N = W * B.
+  // Fixed buffers (StepBufferBytes).
   Tensor images_u8;       ///< [B, H, W, 3] uint8, of an evaluation
   Tensor images;          ///< [B, H, W, 3] of the activations' type
   Tensor all_embeddings;  ///< [N, D]

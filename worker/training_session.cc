@@ -107,14 +107,12 @@ void TrainingSession::make_model() {
                                      plan.steps_per_epoch);
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
 
-  const auto pixels =
-      static_cast<std::size_t>(job.batch_size * dataset->info().height * dataset->info().width * 3);
-  const auto embedding_bytes =
-      static_cast<std::size_t>(job.batch_size * job.embedding_size) * sizeof(float);
-  images_u8 = ops->allocate(pixels);
-  images = ops->allocate(pixels * size_of(ops->activation_type()));
-  all_embeddings = ops->allocate(embedding_bytes * static_cast<std::size_t>(membership.world_size));
-  d_embeddings = ops->allocate(embedding_bytes);
+  const StepBufferBytes bytes(job, membership.world_size, dataset->info().height,
+                              dataset->info().width, ops->activation_type());
+  images_u8 = ops->allocate(bytes.images_u8);
+  images = ops->allocate(bytes.images);
+  all_embeddings = ops->allocate(bytes.all_embeddings);
+  d_embeddings = ops->allocate(bytes.d_embeddings);
 }
 
 void TrainingSession::load_weights() {

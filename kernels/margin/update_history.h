@@ -46,6 +46,11 @@ class CatchUpPlan {
   [[nodiscard]] std::span<const std::uint32_t> index() const { return index_; }  ///< [S]
   [[nodiscard]] std::span<const CatchUp> table() const { return table_; }
 
+  /// Host memory of the index of S rows.
+  [[nodiscard]] static std::size_t bytes(std::int64_t rows) {
+    return static_cast<std::size_t>(rows) * sizeof(std::uint32_t);
+  }
+
  private:
   std::vector<std::uint32_t> index_;
   std::vector<CatchUp> table_;

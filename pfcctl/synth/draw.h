@@ -10,7 +10,7 @@
 
 namespace pfc::synth {
 
-/// What a stream of draws is for: streams of different purposes never meet.
+/// The use of a stream of draws. Streams of different purposes are independent.
 enum class Purpose : std::uint32_t { kIdentity = 1, kCapture = 2, kPairs = 3 };
 
 class Draw {
@@ -26,7 +26,8 @@ class Draw {
     return static_cast<std::uint32_t>((std::uint64_t{word()} * n) >> 32);
   }
 
-  /// N(mean, deviation^2), held within 2.3 deviations: no monsters.
+  /// N(mean, deviation^2), limited to 2.3 deviations from the mean, so that no face looks
+  /// impossible.
   float normal(float mean, float deviation) {
     const std::uint32_t first = word();
     return mean + deviation * std::clamp(box_muller(first, word()).a, -2.3f, 2.3f);

@@ -1,5 +1,5 @@
-// Small vectors and curves of the face renderer. Units are millimetres on the head: x to the
-// viewer's right, y down, z towards the viewer; the origin lies between the eyes, deep in the head.
+// Vectors and curves of the face renderer. Units are millimetres on the head: x to the viewer's
+// right, y down, z towards the viewer. The origin lies between the eyes, inside the head.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Work shared by threads whose results are taken in order.
+// Work that threads share and whose results are taken in order.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 
 namespace pfc::synth {
 
-/// Calls make(0) .. make(n - 1) on `threads` threads (0: all cores) and take(i, result) on the
-/// calling thread, in order of i. At most a few results a thread wait to be taken. An exception of
-/// either ends the work and is thrown here.
+/// Calls make(0) .. make(n - 1) on `threads` threads (0: all cores), and take(i, result) on the
+/// calling thread in the order of i. At most 8 results for each thread wait to be taken. An
+/// exception of make or take ends the work and is rethrown.
 template <class Result, class Make, class Take>
 void ordered_work(std::int64_t n, int threads, const Make& make, const Take& take) {
   if (threads == 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

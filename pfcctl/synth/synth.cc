@@ -12,7 +12,7 @@
 #include "worker/data/records/image_record.h"
 #include "worker/data/records/property_file.h"
 #include "worker/data/records/record_writer.h"
-#include "worker/evaluation/verification_bin_writer.h"
+#include "worker/evaluation/verification_bin.h"
 
 namespace pfc::synth {
 namespace {

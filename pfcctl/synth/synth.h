@@ -1,4 +1,4 @@
-// A whole synthetic data set on disk: what `pfcctl data synth` makes.
+// Writes a whole synthetic data set, as `pfcctl data synth` does.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct SynthOptions {
   int threads = 0;  ///< 0: all cores that this process may use
 };
 
-/// Throws InputError for options that make no data set.
+/// Throws InputError for an option outside its range.
 void check_options(const SynthOptions& options);
 
-/// Image i of identity k as JPEG bytes, `size` pixels a side: a pure function of its arguments. The
-/// same photograph in every size, but for the noise of its pixels.
+/// Image i of identity k as JPEG bytes, `size` pixels a side: a pure function of its arguments. In
+/// another size it is the same photograph with other noise.
 std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint32_t i, int size);
 
 struct ImageOf {
@@ -37,8 +37,8 @@ struct Pair {
   bool same = false;
 };
 
-/// Pairs of the identities after the training set's; every fold of a tenth holds as many genuine
-/// pairs as impostors, since genuine and impostor pairs alternate.
+/// Pairs of images of identities that are not in the training set. Pairs of one person and of two
+/// alternate, so that each of ten folds holds as many of both.
 std::vector<Pair> draw_pairs(const SynthOptions& options);
 
 /// Writes train.rec, train.idx, property (InsightFace's layout) and val.bin into `folder`, made

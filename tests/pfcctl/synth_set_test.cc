@@ -108,7 +108,7 @@ TEST(DrawPairs, AreBalancedInEveryFoldAndOfPeopleOutsideTheTrainingSet) {
   }
 }
 
-TEST(SyntheticSet, RefusesOptionsThatMakeNone) {
+TEST(SyntheticSet, RefusesOptionsOutsideTheirRanges) {
   SynthOptions options = kSmall;
   options.identities = 0;
   EXPECT_THAT([&] { check_options(options); },

@@ -1,10 +1,11 @@
-// Where activations and their gradients lie: one buffer, shared by tensors that are never alive at
-// the same time.
+// Plans where activations and their gradients lie in one buffer. Tensors that are never needed at
+// the same time share memory.
 //
-// A network rehearses one step (forward, then backward) and says at each layer which tensors it
-// makes and which it touches. Greedy by size: the largest first, each at the lowest place that no
-// tensor alive at the same time holds (Pisarchyk and Lee, "Efficient memory management for deep
-// neural net inference", arXiv 2001.03288, section 5.2).
+// Before training, the network goes through one step (forward, then backward) without computing:
+// each layer says which tensors it makes and which it uses. Then tensors are placed greedily by
+// size: the largest first, each at the lowest offset that no tensor alive at the same time holds
+// (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", arXiv
+// 2001.03288, section 5.2).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace pfc {
 
-/// One stretch of memory, alive from its first to its last layer, both included.
+/// A piece of memory and the layers that need it: first to last, both included.
 struct Lifetime {
   std::int64_t bytes = 0;
   int first = 0;
@@ -24,30 +25,31 @@ struct Lifetime {
 };
 
 struct Placement {
-  std::vector<std::int64_t> offsets;  ///< one a lifetime, 64-byte aligned
-  std::int64_t bytes = 0;             ///< of all
+  std::vector<std::int64_t> offsets;  ///< of each lifetime, 64-byte aligned
+  std::int64_t bytes = 0;             ///< of the whole buffer
 };
 
 /// Pure. Lifetimes that overlap in time never overlap in space.
 Placement place(const std::vector<Lifetime>& lifetimes);
 
-/// Tensors are borrowed, with their shape and without data; allocate() gives them their data.
+/// Tensors are borrowed. They have a shape and no data until allocate() sets it.
 class ActivationPlan {
  public:
-  /// The rehearsal moves on to the next layer.
+  /// The calls that follow are those of the next layer.
   void advance() { ++now_; }
-  /// The tensor is written for the first time now. Each tensor is made once.
+  /// The current layer writes the tensor for the first time. REQUIRES: it has not been made.
   void make(Tensor& tensor);
-  /// The tensor is made in the memory of another, which holds nothing else from now on.
+  /// The current layer writes the tensor into the memory of `other`, whose values are lost.
+  /// REQUIRES: both have the same size.
   void make_in_place_of(Tensor& tensor, const Tensor& other);
-  /// The tensor is read or written now.
+  /// The current layer reads or writes the tensor. REQUIRES: it has been made.
   void use(const Tensor& tensor);
   [[nodiscard]] bool made(const Tensor& tensor) const { return storage_.contains(&tensor); }
 
-  /// Of the buffer that allocate() would make now.
+  /// The size of the buffer that allocate() would make now.
   [[nodiscard]] std::int64_t bytes() const { return place(lifetimes_).bytes; }
 
-  /// Ends the rehearsal. The tensors' data lies in the returned buffer.
+  /// Allocates the buffer and sets the data of all tensors to their places in it.
   std::unique_ptr<Buffer> allocate(Ops& ops);
 
  private:

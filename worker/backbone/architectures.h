@@ -1,4 +1,4 @@
-// The networks, written down for a builder.
+// The architectures of the networks, layer by layer.
 #pragma once
 
 #include <array>
@@ -9,11 +9,13 @@
 namespace pfc {
 
 /// Duta et al., "Improved residual networks for image and video recognition", arXiv 2004.04989, as
-/// arcface_torch has it (backbones/iresnet.py); blocks of each of the four stages.
+/// arcface_torch has it (backbones/iresnet.py). `blocks`: the number of blocks of each of the four
+/// stages. Returns the embeddings.
 Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 
 /// Chen et al., "MobileFaceNets", arXiv 1804.07573, as arcface_torch has it
-/// (backbones/mobilefacenet.py): `scale` times the paper's channels. Images are square.
+/// (backbones/mobilefacenet.py), with `scale` times the paper's channels. REQUIRES: square images.
+/// Returns the embeddings.
 Variable* mobilefacenet(NetworkBuilder& net, const std::array<int, 4>& blocks, std::int64_t scale);
 
 }  // namespace pfc

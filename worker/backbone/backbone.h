@@ -14,11 +14,11 @@
 
 namespace pfc {
 
-/// How a parameter lies in the arena, against PyTorch's state-dict layout of the same name.
+/// How a parameter lies in the arena, compared with PyTorch's state dict.
 enum class ParameterLayout {
-  kPlain,        ///< the same
-  kConvolution,  ///< PyTorch OIHW, here OHWI
-  kFlattened,    ///< linear after a flatten: PyTorch [D, C*H*W], here [D, H*W*C]
+  kPlain,        ///< as in PyTorch
+  kConvolution,  ///< OIHW in PyTorch, OHWI here
+  kFlattened,    ///< a linear layer after a flatten: [D, C*H*W] in PyTorch, [D, H*W*C] here
 };
 
 /// One named tensor. Offsets count float32 elements from the start of its arena.
@@ -28,15 +28,18 @@ struct Parameter {
   ParameterLayout layout = ParameterLayout::kPlain;
   std::int64_t offset = 0;
   std::int64_t count = 0;
-  std::int64_t flatten_h = 1, flatten_w = 1;  ///< kFlattened: H and W before the flatten
+  std::int64_t flatten_h = 1, flatten_w = 1;  ///< for kFlattened: H and W before the flatten
 };
 
 /// A contiguous buffer of named float32 tensors.
 struct Arena {
   std::vector<Parameter> parameters;  ///< in the order of the forward pass
   std::int64_t count = 0;             ///< elements, padding included (each starts 64-byte aligned)
-  std::unique_ptr<Buffer> buffer;
-  [[nodiscard]] Tensor flat() const;
+  std::unique_ptr<Buffer> buffer;     ///< of bytes()
+  [[nodiscard]] std::size_t bytes() const {
+    return static_cast<std::size_t>(count) * sizeof(float);
+  }
+  [[nodiscard]] Tensor flat() const;  ///< [count]
 };
 
 struct BackboneOptions {
@@ -46,9 +49,10 @@ struct BackboneOptions {
   std::int64_t height = 112, width = 112;
   float dropout = 0.f;
   std::uint64_t seed = 0;
-  bool training = true;     ///< false: no gradients, buffers of activations are reused
-  Comm* sync_bn = nullptr;  ///< not null: batch statistics over all its workers. Borrowed.
-  int rank = 0;             ///< for dropout's mask
+  bool training = true;  ///< false: no gradients, and activations need less memory
+  /// Where it is not null, batch norms take their statistics over all its workers. Borrowed.
+  Comm* sync_bn = nullptr;
+  int rank = 0;  ///< for dropout's mask
 };
 
 /// What the job says about the backbone, for images of this size. The caller adds sync_bn and rank.
@@ -59,13 +63,14 @@ class Backbone {
   virtual ~Backbone() = default;
 
   /// images [B, H, W, 3] of the Ops' activation type -> embeddings float32 [B, D], valid until the
-  /// next forward. `training` uses batch statistics and updates running ones; otherwise running
-  /// ones are used. `step` keys the dropout mask.
+  /// next forward(). With `training`, batch norms use the statistics of the batch and update the
+  /// running ones; without, they use the running ones. The dropout mask is a function of `step`.
   virtual Tensor forward(const Tensor& images, bool training, std::int64_t step) = 0;
 
-  /// Once after each training forward, whose activations it uses up. Calls ready(offset) as the
-  /// pass goes back through the layers: all gradients from `offset` to the end of the arena are
-  /// final. The last call has offset 0. Gradients are overwritten, or added to when `accumulate`.
+  /// REQUIRES: one forward() with `training` since the last backward(), whose activations this call
+  /// overwrites. Goes back through the layers and calls ready(offset) whenever all gradients from
+  /// `offset` to the end of the arena are final. The last call has offset 0. Overwrites the
+  /// gradients, or adds to them with `accumulate`.
   using GradientsReady = std::function<void(std::int64_t offset)>;
   struct BackwardOptions {
     bool accumulate = false;
@@ -79,26 +84,24 @@ class Backbone {
   [[nodiscard]] Tensor gradients() const;  ///< [weights.count]
   Arena state;  ///< running statistics, and the last batch norm's weight, frozen at 1
   std::int64_t batches_tracked = 0;  ///< num_batches_tracked of every batch norm
-  [[nodiscard]] virtual double flops_per_image() const = 0;  ///< forward, multiply and add as two
-  [[nodiscard]] virtual std::size_t activation_bytes() const = 0;
 };
 
-/// Weights are initialised as the reference does, by a counter-based generator: a function of seed.
-/// Throws InputError for an unknown network.
+/// Weights start with arcface_torch's distributions, as a function of the seed. ops is borrowed.
+/// Throws InputError for an unknown network, or an image size or dropout that it does not take.
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options);
 
-/// Device memory of a backbone that trains, or not, in bytes.
+/// Bytes of device memory of a backbone.
 struct BackboneMemory {
   std::size_t weights = 0;      ///< trainable parameters
-  std::size_t operands = 0;     ///< their copy in the activations' type; 0 for float32
+  std::size_t operands = 0;     ///< a copy of the weights in the activations' type; 0 for float32
   std::size_t state = 0;        ///< running statistics
   std::size_t gradients = 0;    ///< 0 without training
-  std::size_t activations = 0;  ///< and their gradients
+  std::size_t activations = 0;  ///< activations and their gradients, in shared memory
 };
 
-/// What make_backbone(ops, options) would allocate, to the byte, without allocating it. The
-/// network's plans are made, so that ops.scratch_bytes() is then what it would be too. Of sync_bn
-/// only the size is asked. Throws as make_backbone.
+/// The exact bytes that make_backbone(ops, options) would allocate, without allocating them. Makes
+/// the plans of the network's ops, so that afterwards ops.scratch_bytes() is what it would be too.
+/// Uses nothing of sync_bn but its size. Throws as make_backbone() does.
 BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options);
 
 /// Every parameter and state tensor in PyTorch's names, layouts and dtypes (num_batches_tracked is
@@ -110,15 +113,16 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
-/// The reverse; missing, unknown (but for `ignored`) or misshapen tensors throw InputError naming
-/// file and tensor.
+/// Loads what export_state_dict() gives. Throws InputError that names file and tensor where a
+/// tensor is missing, has another shape, or is unknown and not one of `ignored`.
 void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
                        const std::vector<std::string>& ignored = {});
 
-/// A flat tensor in the arena's layout (gradients, momentum) in PyTorch's names and layouts, and
-/// back.
+/// A flat tensor that is laid out as the arena (gradients, momentum), as tensors of PyTorch's names
+/// and layouts. Each name begins with `prefix`.
 std::vector<HostTensor> export_flat(Ops& ops, const Arena& arena, const Tensor& flat,
                                     const std::string& prefix);
+/// Loads what export_flat() gives. Throws InputError as import_state_dict() does.
 void import_flat(Ops& ops, const Arena& arena, const Tensor& flat, const SafetensorsFile& file,
                  const std::string& prefix);
 

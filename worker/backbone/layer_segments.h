@@ -1,5 +1,5 @@
-// Cuts a network's layers into stretches that run as one, so that a GPU can record each as a CUDA
-// graph (Ops::repeat) and launch it with one call instead of one a kernel.
+// Cuts a network's layers into segments. A GPU can record each segment as a CUDA graph
+// (Ops::repeat) and launch it with one call, instead of one call for each kernel.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 namespace pfc {
 
 struct LayerTraits {
-  bool repeatable = true;         ///< enqueues the same calls in every pass
-  std::int64_t first_weight = 0;  ///< weights from here on belong to this layer or to later ones
+  bool repeatable = true;         ///< the layer enqueues the same calls in every pass
+  std::int64_t first_weight = 0;  ///< the layer's first weight: later ones are of later layers
 };
 
 /// Layers [begin, end).
@@ -21,10 +21,10 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-/// Pure. All layers, in order; a layer that is not repeatable is a segment of its own. A segment
-/// ends where it has at least `weights` of the network's `all_weights`, counted from its end as the
-/// backward pass goes: whoever waits for gradients hears of them at the ends of segments. 0: every
-/// layer is a segment.
+/// Segments that hold all layers in order. A layer that is not repeatable is a segment of its own.
+/// From the network's end, as the backward pass goes, a segment takes layers until it has at least
+/// `weights` of the network's `all_weights`: gradients are reported as ready only at the borders of
+/// segments. With `weights` 0 every layer is a segment. Pure.
 std::vector<Segment> segments_of(std::span<const LayerTraits> layers, std::int64_t all_weights,
                                  std::int64_t weights);
 

@@ -55,14 +55,6 @@ class NetworkBuilder::Network : public Backbone {
     }
   }
 
-  [[nodiscard]] double flops_per_image() const override {
-    double flops = 0;
-    for (const LayerEntry& entry : layers_) flops += entry.layer->flops();
-    return flops / static_cast<double>(images_->data.shape[0]);
-  }
-
-  [[nodiscard]] std::size_t activation_bytes() const override { return activations_->bytes(); }
-
  private:
   friend class NetworkBuilder;
 
@@ -212,12 +204,10 @@ std::unique_ptr<Backbone> NetworkBuilder::build(Variable* embeddings) {
 }
 
 BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
-  const auto floats = [](std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(float); };
-  const std::size_t weights = floats(network_->weights.count);
-  return {.weights = weights,
+  return {.weights = network_->weights.bytes(),
           .operands = operand_bytes(),
-          .state = floats(network_->state.count),
-          .gradients = options_.training ? weights : 0,
+          .state = network_->state.bytes(),
+          .gradients = options_.training ? network_->weights.bytes() : 0,
           .activations = static_cast<std::size_t>(rehearse(embeddings).bytes())};
 }
 
@@ -253,10 +243,10 @@ std::size_t NetworkBuilder::operand_bytes() const {
 void NetworkBuilder::bind_parameters() {
   Network& n = *network_;
   for (Arena* arena : {&n.weights, &n.state}) {
-    arena->buffer = ops_.allocate(static_cast<std::size_t>(arena->count) * sizeof(float));
+    arena->buffer = ops_.allocate(arena->bytes());
   }
   if (options_.training) {
-    n.gradient_buffer = ops_.allocate(static_cast<std::size_t>(n.weights.count) * sizeof(float));
+    n.gradient_buffer = ops_.allocate(n.weights.bytes());
   }
   if (operand_bytes() > 0) n.operands_ = ops_.allocate(operand_bytes());
   std::vector<float> values;

@@ -1,4 +1,4 @@
-// Writes a network down layer by layer, in the order of its forward pass.
+// Builds a network layer by layer, in the order of its forward pass.
 #pragma once
 
 #include <deque>
@@ -9,7 +9,6 @@
 
 #include "worker/backbone/arena.h"
 #include "worker/backbone/backbone.h"
-#include "worker/backbone/initial.h"
 #include "worker/backbone/layers/batch_norm_layer.h"
 #include "worker/backbone/layers/layer.h"
 
@@ -25,9 +24,9 @@ struct ConvOptions {
 };
 
 struct BatchNormFusion {
-  std::string prelu = {};        ///< name of the PReLU behind it; empty: none
-  Variable* residual = nullptr;  ///< added to the result
-  bool frozen_weight = false;    ///< gamma stays 1: it is state, not trained
+  std::string prelu = {};        ///< name of a PReLU that follows; empty: none
+  Variable* residual = nullptr;  ///< added to the result; null: none
+  bool frozen_weight = false;    ///< gamma stays 1, and is saved as state
 };
 
 struct LinearOptions {
@@ -36,8 +35,8 @@ struct LinearOptions {
   Initial initial = {};  ///< of weight and bias
 };
 
-/// Names are those of arcface_torch's modules ("layer1.0.conv1"); ".weight" and the like are added
-/// here. Variables belong to the network and are valid as long as it is.
+/// Names are those of arcface_torch's modules ("layer1.0.conv1"); the builder adds ".weight" and
+/// the like. The network owns the variables.
 class NetworkBuilder {
  public:
   NetworkBuilder(Ops& ops, const BackboneOptions& options);
@@ -48,12 +47,13 @@ class NetworkBuilder {
   Variable* images();  ///< [B, H, W, 3]; called once
   Variable* conv(const std::string& name, Variable* x, const ConvOptions& o);
   Variable* batch_norm(const std::string& name, Variable* x, const BatchNormFusion& fusion = {});
-  Variable* dropout(Variable* x);  ///< in place; nothing when its probability is 0
+  Variable* dropout(Variable* x);  ///< in place; adds no layer when the probability is 0
   Variable* linear(const std::string& name, Variable* x, const LinearOptions& o);
 
-  /// Plans and allocates all memory, and initialises the weights. Ends the builder.
+  /// Plans and allocates all memory, and initialises the weights. The builder cannot be used
+  /// afterwards.
   std::unique_ptr<Backbone> build(Variable* embeddings);
-  /// What build() would allocate. Ends the builder.
+  /// The bytes that build() would allocate. The builder cannot be used afterwards.
   BackboneMemory measure(Variable* embeddings);
 
  private:
@@ -78,8 +78,8 @@ class NetworkBuilder {
   const BackboneOptions options_;
   std::unique_ptr<Network> network_;
   std::vector<NewParameter> parameters_;
-  std::int64_t weights_end_ = 0;                           // of the layers so far
-  std::map<const Variable*, BatchNormLayer*> normalised_;  // activation -> the layer that made it
+  std::int64_t weights_end_ = 0;                           // weights of the layers so far
+  std::map<const Variable*, BatchNormLayer*> normalised_;  // activation -> the layer that makes it
 };
 
 }  // namespace pfc

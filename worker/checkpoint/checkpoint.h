@@ -1,5 +1,5 @@
 // Checkpoints: step-%09d/ with manifest.json, backbone.safetensors, backbone_optimizer.safetensors
-// and centres-%05d-of-%05d.safetensors (design §6). Any number of workers loads any other's.
+// and centres-%05d-of-%05d.safetensors. Any number of workers loads any other's.
 #pragma once
 
 #include <cstdint>
@@ -77,6 +77,11 @@ struct CheckpointOptions {
   RemoveFolder remove = {};  ///< of old checkpoints; empty: std::filesystem::remove_all
 };
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options);
+
+/// Bytes of host memory that a copy of rank 0's state takes (CheckpointMode::kCopy), without the
+/// history of updates: 12 bytes for each.
+std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
+                                  std::size_t optimizer_bytes);
 
 /// The newest published checkpoint under `output` whose manifest reads; nullopt when there is no
 /// checkpoint. Throws InputError when there are some and none reads: nobody wants to begin anew

@@ -351,6 +351,13 @@ void FolderWriter::prune(std::int64_t published) {
 
 }  // namespace
 
+// The tensors of centres_file(), backbone_file() and optimizer_file().
+std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
+                                  std::size_t optimizer_bytes) {
+  return head.centres + head.momentum + head.second + head.updated + backbone.weights +
+         backbone.state + optimizer_bytes;
+}
+
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options) {
   return std::make_unique<FolderWriter>(options);
 }

@@ -1,5 +1,6 @@
-// Who keeps the others waiting: each worker tells through the store which collective it has come
-// to, and whoever is behind is the culprit. For transports that cannot tell by themselves.
+// Finds the worker that the others wait for. Each worker writes into the store which collective it
+// has begun last; a worker that is behind the others is named. For transports that do not report
+// this themselves.
 #pragma once
 
 #include <chrono>
@@ -15,24 +16,26 @@
 
 namespace pfc {
 
-/// One collective of a Comm; they are counted from 1, so 0 is none.
+/// One collective of a Comm.
 struct Collective {
-  std::uint64_t number = 0;
-  std::string kind;  ///< "all_reduce"
+  std::uint64_t number = 0;  ///< counted from 1; 0: none yet
+  std::string kind;          ///< "all_reduce"
   std::size_t bytes = 0;
 };
 
 /// "all_reduce of 40 bytes (number 17)".
 std::string to_text(const Collective& collective);
 
-/// The newest collective that each worker has begun, under the Comm's name in the store, which is
-/// borrowed. Nothing here throws: what it says only completes an error.
+/// The last collective that each worker has begun, in the store (borrowed) under the Comm's name.
+/// Nothing here throws, because it is called to complete the message of another error.
 class CollectiveReports {
  public:
   CollectiveReports(KeyValueStore& store, const std::string& comm_name, const Membership& me);
 
+  /// Writes this worker's last collective.
   void tell(const Collective& newest) const;
-  /// By rank; nullopt of whom nothing is heard until the patience is over, and of this worker.
+  /// The last collective of each rank; nullopt for ranks that have written none within the
+  /// patience, and for this worker.
   [[nodiscard]] std::vector<std::optional<Collective>> ask(
       std::chrono::milliseconds patience) const;
 
@@ -44,8 +47,8 @@ class CollectiveReports {
   const Membership me_;
 };
 
-/// The end of the error of a worker that has begun `mine`: who is behind, who does something else,
-/// and who says nothing. places: "127.0.0.1, GPU 1" by rank.
+/// Text for the error of a worker that has begun `mine`: which ranks are behind, which have begun
+/// another collective, and which have written nothing. places: "127.0.0.1, GPU 1" of each rank.
 std::string name_culprits(const Collective& mine, Rank me,
                           std::span<const std::optional<Collective>> reports,
                           std::span<const std::string> places);

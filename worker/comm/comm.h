@@ -1,10 +1,12 @@
-// Collectives over the workers of one generation. NCCL on GPUs, Gloo on CPUs, none for one worker.
+// Collectives over the workers of one generation: by NCCL on GPUs, by Gloo on CPUs. A single worker
+// needs no transport.
 //
-// Every worker calls the same collectives with the same sizes in the same order. A Comm belongs to
-// one thread at a time. On a CPU a call blocks until it is done. On a GPU it enqueues, in the order
-// of the compute stream or of a stream of its own (make_comm.h), and returns; only barrier()
-// blocks. Every wait is bounded. Failure of any kind throws CommError that names the operation, the
-// peer where it is known, and the time waited; the Comm is then useless and is destroyed.
+// REQUIRES: every worker calls the same collectives with the same sizes in the same order, and one
+// thread at a time uses a Comm. On a CPU a call returns when the collective is done. On a GPU it
+// enqueues the collective, in the compute stream or in a stream of its own (make_comm.h), and
+// returns; only barrier() waits. Every wait has a limit. Every failure throws CommError that names
+// the operation, the peer where it is known, and the time waited. After a failure the Comm can only
+// be destroyed.
 #pragma once
 
 #include <chrono>
@@ -19,7 +21,7 @@
 
 namespace pfc {
 
-/// What has been communicated, for metrics. Bytes are those of this worker's input.
+/// What this worker has communicated, for metrics. Bytes are those of its inputs.
 struct CommCounters {
   std::uint64_t calls = 0;
   std::uint64_t bytes = 0;
@@ -34,19 +36,21 @@ class Comm {
   [[nodiscard]] virtual std::string description() const = 0;  ///< "Gloo (TCP, 127.0.0.1)"
   [[nodiscard]] virtual CommCounters counters() const = 0;
 
-  /// out = [size() x in], in rank order. Any dtype. out may not alias in.
+  /// out = the inputs of all workers in rank order: size() times the size of in. Any dtype.
+  /// REQUIRES: out does not overlap in.
   virtual void all_gather(const Tensor& in, const Tensor& out) = 0;
   /// Sums float32 elements over workers in place; the same bits on every worker.
   virtual void all_reduce_sum(const Tensor& in_out) = 0;
   /// in is float32 [size() * n]; out [n] = this worker's part of the sum over workers.
   virtual void reduce_scatter_sum(const Tensor& in, const Tensor& out) = 0;
-  /// Copies root's bytes to all.
+  /// Copies the bytes of rank `root` to all workers.
   virtual void broadcast(const Tensor& in_out, int root) = 0;
+  /// Returns when every worker has called it.
   virtual void barrier() = 0;
 
-  /// On a GPU a collective fails after its call has returned, and frees the stream: what the host
-  /// then fetches is garbage. So this is called after the host has waited for results that depend
-  /// on collectives, before it believes them. On a CPU nothing fails so late.
+  /// Throws CommError when a collective has failed after its call returned. That happens on a GPU
+  /// only: the stream goes on, and the results are not valid. REQUIRED after the host has waited
+  /// for results that depend on collectives, before it uses them.
   virtual void throw_if_failed() {}
 };
 

@@ -1,4 +1,4 @@
-// How a Comm is made: who takes part, and how long it waits for them.
+// Options of a Comm: which workers take part, and how long it waits for them.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@ namespace pfc {
 
 struct CommOptions {
   Membership membership;
-  std::string name = "train";  ///< keys in the store begin with it: one Comm a name
-  std::string address;         ///< this host's address as its peers see it; empty: loopback
+  std::string name = "train";  ///< its keys in the store begin with it, so each Comm needs its own
+  std::string address;         ///< of this host, as its peers reach it; empty: loopback
   std::chrono::milliseconds connect_timeout{60'000};
-  std::chrono::milliseconds timeout{300'000};  ///< one collective
+  std::chrono::milliseconds timeout{300'000};  ///< of one collective
 };
 
 }  // namespace pfc

@@ -1,4 +1,5 @@
-// A small blocking key-value store: what Gloo's rendezvous and the NCCL id hand-out need.
+// A key-value store whose get() waits. Gloo's connections and NCCL's unique id are exchanged
+// through it.
 #pragma once
 
 #include <chrono>
@@ -7,12 +8,12 @@
 
 namespace pfc {
 
-/// Keys are scoped to one generation. Thread-safe.
+/// The keys of one generation of a job. Thread-safe.
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
 
-  /// Sets the value, waking every waiter. Throws CommError.
+  /// Sets the value, and wakes every thread that waits for it. Throws CommError.
   virtual void set(const std::string& key, const std::vector<char>& value) = 0;
 
   /// The value, once somebody has set it. Throws CommError that names the key when it is still

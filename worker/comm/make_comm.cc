@@ -1,13 +1,62 @@
 #include "worker/comm/make_comm.h"
 
+#include <cstring>
+
 #include "worker/comm/gloo/gloo_comm.h"
 #include "worker/comm/nccl/device_comms.h"
-#include "worker/comm/self_comm.h"
 
 namespace pfc {
+namespace {
+
+/// The collectives of one worker: copies where a result lies elsewhere than its input, and
+/// otherwise does nothing. With `ops` (borrowed) the memory is that of its device, and copies go
+/// into its compute stream; without, it is host memory.
+class SelfComm : public Comm {
+ public:
+  explicit SelfComm(Ops* ops) : ops_(ops) {}
+
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int size() const override { return 1; }
+  [[nodiscard]] std::string description() const override { return "none (one worker)"; }
+  [[nodiscard]] CommCounters counters() const override { return counters_; }
+
+  void all_gather(const Tensor& in, const Tensor& out) override { copy(in, out); }
+  void all_reduce_sum(const Tensor& in_out) override { count(in_out.bytes()); }
+  void reduce_scatter_sum(const Tensor& in, const Tensor& out) override { copy(in, out); }
+  void broadcast(const Tensor& in_out, int root) override {
+    check(root == 0, "broadcast: the root is no rank");
+    count(in_out.bytes());
+  }
+  void barrier() override {
+    count(0);
+    if (ops_ != nullptr) ops_->synchronize();
+  }
+
+ private:
+  void count(std::size_t bytes) {
+    ++counters_.calls;
+    counters_.bytes += bytes;
+  }
+  void copy(const Tensor& in, const Tensor& out) {
+    check(in.bytes() == out.bytes(), "collective of one worker: in and out differ in size");
+    count(in.bytes());
+    if (in.bytes() == 0 || in.data == out.data) return;
+    if (ops_ == nullptr) {
+      std::memcpy(out.data, in.data, in.bytes());
+    } else {
+      const Shape bytes{static_cast<std::int64_t>(in.bytes())};
+      ops_->copy({in.data, DType::kUInt8, bytes}, {out.data, DType::kUInt8, bytes});
+    }
+  }
+
+  Ops* const ops_;
+  CommCounters counters_;
+};
+
+}  // namespace
 
 std::unique_ptr<Comm> make_host_comm(const CommOptions& options, KeyValueStore* store) {
-  if (options.membership.world_size == 1) return make_self_comm();
+  if (options.membership.world_size == 1) return std::make_unique<SelfComm>(nullptr);
   check(store != nullptr, "make_host_comm: more than one worker needs a store to meet at");
   return make_gloo_comm(options, *store);
 }
@@ -22,7 +71,8 @@ DeviceComms make_device_comms(Ops& ops, const CommOptions& options, KeyValueStor
     return {.step = named("step"), .gradients = named("gradients")};
   }
   if (options.membership.world_size == 1) {
-    return {.step = make_self_comm(&ops), .gradients = make_self_comm(&ops)};
+    return {.step = std::make_unique<SelfComm>(&ops),
+            .gradients = std::make_unique<SelfComm>(&ops)};
   }
   check(store != nullptr, "make_device_comms: more than one worker needs a store to meet at");
   return make_nccl_comms(ops, options, *store);

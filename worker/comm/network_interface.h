@@ -1,11 +1,11 @@
-// Which network card an address is on.
+// The network interface that has an address.
 #pragma once
 
 #include <string>
 
 namespace pfc {
 
-/// "eth0" for an address, or a name, of this machine; empty for any other.
+/// Its name ("eth0") for an address or a host name of this machine; empty for any other.
 std::string network_interface_of(const std::string& address);
 
 }  // namespace pfc

@@ -26,7 +26,8 @@ std::vector<std::string> roll_call(const CommOptions& options, const std::string
   std::string absent;
   std::string reason;
   for (int rank = 0; rank < me.world_size; ++rank) {
-    // Late ranks are asked for too, with next to no patience: the error names all that are absent.
+    // After the deadline the other ranks are asked for too, with a timeout of 1 ms: the error names
+    // all that are missing.
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     try {
       const auto value = store.get(key(rank), std::max(left, milliseconds(1)));

@@ -1,4 +1,5 @@
-// Before workers connect, each says that it is here, so that an absent one can be named.
+// Before workers connect, each writes into the store that it is there, so that an error can name
+// those that are missing.
 #pragma once
 
 #include <string>
@@ -9,8 +10,9 @@
 
 namespace pfc {
 
-/// Publishes this worker's address under the Comm's name and waits for all others'. Returns the
-/// addresses by rank. Throws CommError naming every rank that is absent after connect_timeout.
+/// Writes this worker's address under the Comm's name and waits for those of all others. Returns
+/// the address of each rank. Throws CommError that names every rank that is missing after
+/// connect_timeout.
 std::vector<std::string> roll_call(const CommOptions& options, const std::string& address,
                                    KeyValueStore& store);
 

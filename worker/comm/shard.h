@@ -1,4 +1,4 @@
-// Which rows of a table of class centres a worker owns (Partial FC: split by class).
+// Which rows of a table a worker owns. Class centres are split by class this way.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What training does to an image before it is shown: a random horizontal flip.
+// Augmentation of training images: a random horizontal flip.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace pfc {
 
-/// One in two, by the image's position in its epoch: the same for any number of workers and
-/// threads.
+/// True for half of the images: a function of the seed and of the image's position in its epoch, so
+/// that it does not depend on the number of workers and threads.
 inline bool flips(std::uint64_t seed, std::int64_t epoch, std::int64_t position) {
   const Philox4 words = random_words(seed, Stream::kAugment, static_cast<std::uint32_t>(epoch),
                                      static_cast<std::uint64_t>(position));

@@ -1,23 +1,32 @@
-// What the data pipeline hands to a training step.
+// One micro-batch: what the data pipeline gives to a training step.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "kernels/tensor.h"
-
 namespace pfc {
 
-/// One micro-batch of this worker. Owns its memory; recycled by the prefetcher.
+/// One micro-batch of one worker. Owns its memory, which the prefetcher uses again after recycle().
 struct Batch {
-  std::int64_t size = 0;  ///< B, always the configured batch size
-  std::vector<std::uint8_t>
-      images;  ///< [B, height, width, 3] RGB, flipped where augmentation says so
+  std::int64_t size = 0;             ///< B, always the configured batch size
+  std::vector<std::uint8_t> images;  ///< [B, height, width, 3] RGB, augmented
   std::vector<std::int64_t> labels;  ///< [B]
   std::int64_t index = 0;            ///< micro-batch number since the start of the job, from 0
-  std::int64_t epoch = 0;
-  std::int64_t skipped_images = 0;  ///< damaged images so far in this epoch, of this worker
-  double wait_seconds = 0;          ///< how long next() waited for it
+  std::int64_t epoch = 0;            ///< from 0
+  std::int64_t skipped_images = 0;   ///< damaged images of this worker in this epoch so far
+  double wait_seconds = 0;           ///< how long Prefetcher::next() waited for this batch
+
+  /// Makes room for `images_in_batch` images of `image_bytes` each.
+  void resize(std::int64_t images_in_batch, std::size_t image_bytes) {
+    size = images_in_batch;
+    images.resize(static_cast<std::size_t>(size) * image_bytes);
+    labels.resize(static_cast<std::size_t>(size));
+  }
+  /// Bytes that resize() takes.
+  [[nodiscard]] static std::size_t bytes(std::int64_t images_in_batch, std::size_t image_bytes) {
+    return static_cast<std::size_t>(images_in_batch) * (image_bytes + sizeof(std::int64_t));
+  }
 };
 
 }  // namespace pfc

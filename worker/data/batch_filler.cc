@@ -13,11 +13,9 @@ std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
   const DatasetInfo& info = source_.dataset.info();
   const BatchPlan& plan = source_.plan;
   const auto image_bytes = static_cast<std::size_t>(info.height * info.width * 3);
-  batch.size = plan.batch_size;
   batch.index = index;
   batch.epoch = plan.epoch_of(index);
-  batch.images.resize(static_cast<std::size_t>(batch.size) * image_bytes);
-  batch.labels.resize(static_cast<std::size_t>(batch.size));
+  batch.resize(plan.batch_size, image_bytes);
 
   std::vector<std::string> damaged;
   for (std::int64_t i = 0; i < batch.size; ++i) {

@@ -1,4 +1,4 @@
-// Fills one batch: finds, reads, decodes and flips its images.
+// Fills batches: finds, reads, decodes and flips their images.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,36 @@
 #include <string>
 #include <vector>
 
+#include "common/ids.h"
 #include "worker/data/batch.h"
-#include "worker/data/batch_plan.h"
 #include "worker/data/dataset.h"
 #include "worker/data/decode.h"
 #include "worker/data/global_order.h"
 
 namespace pfc {
 
-/// What a batch is made from. Constant after construction, shared by all threads.
+/// Which positions of the global order make up which batch: micro-batch i of worker r holds
+/// positions (i * W + r) * B + 0 .. B - 1.
+struct BatchPlan {
+  std::int64_t images = 0;
+  std::int64_t batch_size = 0;
+  Rank rank = 0;
+  int world_size = 1;
+
+  [[nodiscard]] std::int64_t global_batch() const { return batch_size * world_size; }
+  /// Positions of an epoch. The images that do not fill a global batch are left out.
+  [[nodiscard]] std::int64_t epoch_positions() const { return images - images % global_batch(); }
+  [[nodiscard]] std::int64_t batches_per_epoch() const { return images / global_batch(); }
+  [[nodiscard]] std::int64_t epoch_of(std::int64_t batch) const {
+    return batch / batches_per_epoch();
+  }
+  /// The position in its epoch of this worker's first image of a batch.
+  [[nodiscard]] std::int64_t first_position(std::int64_t batch) const {
+    return batch % batches_per_epoch() * global_batch() + rank * batch_size;
+  }
+};
+
+/// Everything that batches are made from. Constant after construction; all threads share it.
 struct BatchSource {
   const Dataset& dataset;
   BatchPlan plan;
@@ -25,26 +46,28 @@ struct BatchSource {
   std::int64_t allowed_damage = 0;  ///< damaged images a worker may meet in one epoch
 };
 
-/// One thread's decoder and buffers.
+/// Belongs to one thread. Owns its decoder and buffers; the source is borrowed.
 class BatchFiller {
  public:
   explicit BatchFiller(const BatchSource& source) : source_(source) {}
 
-  /// Fills size, images, labels, index and epoch of batch number `index`, a pure function of the
-  /// source and the index. Returns what was wrong with each damaged image; the next whole one in
-  /// the epoch's order stands in its place. Stops early, the batch unfinished, once there are more
-  /// than allowed_damage. Throws InputError for a bad label.
+  /// Fills size, images, labels, index and epoch of batch number `index`: a pure function of the
+  /// source and the index. The next undamaged image of the epoch's order takes the place of a
+  /// damaged one. Returns one message for each damaged image. When there are more than
+  /// allowed_damage, it returns early and leaves the batch unfinished. Throws InputError for a bad
+  /// label.
   std::vector<std::string> fill(std::int64_t index, Batch& batch);
 
  private:
-  /// Where an image goes.
+  /// The place of one image in the batch.
   struct Place {
     std::int64_t epoch = 0;
     std::int64_t position = 0;  ///< of the epoch
     std::span<std::uint8_t> rgb;
     std::int64_t& label;
   };
-  /// Puts the image at `position` of the epoch's order there, or says what is wrong with it.
+  /// Puts the image at `position` of the epoch's order there. Returns what is wrong with it where
+  /// it is damaged.
   std::optional<std::string> show(const Place& place, std::int64_t position);
   void show_stand_in(const Place& place, const std::string& damage);
 

@@ -1,13 +1,13 @@
-// One bad image among good ones: what training skips and counts instead of ending.
+// The error of one damaged image, which training skips and counts.
 #pragma once
 
 #include "common/error.h"
 
 namespace pfc {
 
-/// A record or image that does not read whole: wrong magic, cut short, no JPEG or PNG, another
-/// size. Whoever can go on without it catches this; as an InputError it names what was found and
-/// expected.
+/// A record or image that cannot be read: wrong magic number, cut short, neither JPEG nor PNG, or
+/// of another size. A caller that can go on without the image catches it. The message says what was
+/// found and what was expected.
 class DamagedImage : public InputError {
  public:
   using InputError::InputError;

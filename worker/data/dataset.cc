@@ -190,6 +190,8 @@ std::string RecordDataset::name(std::int64_t image) const {
 
 }  // namespace
 
+std::size_t dataset_bytes(std::int64_t images) { return RecordLayout::most_bytes(images); }
+
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   return std::make_unique<RecordDataset>(options);
 }

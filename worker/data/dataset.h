@@ -1,4 +1,4 @@
-// A training set on disk: images and labels by index, whatever the RecordIO layout.
+// A training set on disk: images and labels by index, for every RecordIO layout.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,23 @@ struct DatasetInfo {
   std::int64_t width = 112;
 };
 
-/// One image as stored: its encoded bytes (valid until the caller's buffer is used again) and
-/// label.
+/// One image as stored: its label and its encoded bytes, a view of the caller's buffer.
 struct Sample {
   std::span<const std::byte> encoded;
   std::int64_t label = 0;
 };
+
+/// Bytes of memory that an open data set of so many images takes at most: where each record begins.
+std::size_t dataset_bytes(std::int64_t images);
 
 /// Thread-safe for reading.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
-  /// Image 0 .. images - 1. `storage` receives the record; reused, it grows to the largest one.
-  /// Throws DamagedImage for a record that does not read whole, and InputError (which no retry
-  /// mends) for a label that is no integer in 0 .. classes - 1. Both name file, key and offset.
+  /// Image 0 .. images - 1. Reads the record into `storage`, which grows as needed and is meant to
+  /// be used again. Throws DamagedImage for a record that cannot be read, and InputError for a
+  /// label that is no integer of 0 .. classes - 1. Both name file, key and offset.
   virtual Sample read(std::int64_t image, std::vector<std::byte>& storage) const = 0;
   /// For messages: "FILE: record KEY (offset N)".
   [[nodiscard]] virtual std::string name(std::int64_t image) const = 0;
@@ -40,19 +42,21 @@ class Dataset {
 struct DatasetOptions {
   std::filesystem::path rec;     ///< a folder with train.rec, or a .rec file
   std::int64_t num_classes = 0;  ///< 0: from the data; given, it is checked
-  std::int64_t num_image = 0;    ///< likewise
+  std::int64_t num_image = 0;    ///< 0: from the data; given, it is checked
 };
 
-/// Opens X.rec with X.idx (without one, the .rec is scanned once) and `property` in the same
-/// folder, and checks sizes, record 0, that every key is there and that the last record is whole.
+/// Opens X.rec, and X.idx and `property` in the same folder where they exist. Without X.idx it
+/// reads through the .rec once. Checks the sizes, record 0, that no key is missing, and that the
+/// last record is complete.
 ///
-/// InsightFace's layout (record 0 holds labels only: [images + 1, images + 1 + identities]): images
-/// are the keys 1 .. images in that order. Any other: every line of the .idx is an image, in its
-/// order. Classes come from `property`, else from record 0, else from num_classes, else from one
-/// pass over all labels; height and width from `property`, else from the first image.
+/// In InsightFace's layout record 0 holds no image but the labels [images + 1, images + 1 +
+/// identities], and the images are the keys 1 .. images in that order. In any other layout every
+/// line of the .idx is an image, in the order of the lines. The number of classes comes from the
+/// first of these that there is: `property`, record 0, num_classes, one pass over all labels.
+/// Height and width come from `property`, otherwise from the first image.
 ///
-/// RecordIO's labels are float32: more than 2^24 classes cannot be told apart and are refused.
-/// Throws InputError.
+/// Throws InputError; also for more than 2^24 classes, because RecordIO's float32 labels cannot
+/// tell them apart.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
 }  // namespace pfc

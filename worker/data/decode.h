@@ -15,9 +15,9 @@ struct ImageSize {
   friend bool operator==(const ImageSize&, const ImageSize&) = default;
 };
 
-/// Belongs to one thread; made once and used for many images. Errors are DamagedImage that say what
-/// is wrong with the image; its name is the caller's to add. Sizes are checked before memory is
-/// taken, so a small file cannot ask for much.
+/// Belongs to one thread and is meant to be used for many images. Throws DamagedImage that says
+/// what is wrong with the image; the caller adds which image it is. Checks sizes before it
+/// allocates, so a small file cannot make it allocate much.
 class ImageDecoder {
  public:
   ImageDecoder();
@@ -25,13 +25,13 @@ class ImageDecoder {
   ImageDecoder(ImageDecoder&&) noexcept;
   ImageDecoder& operator=(ImageDecoder&&) noexcept;
 
-  /// What the image's header says.
+  /// The size in the image's header.
   [[nodiscard]] ImageSize size(std::span<const std::byte> encoded);
 
-  /// Fills rgb [height, width, 3]. The image must have exactly that size. Grey becomes RGB; 16 bits
-  /// become 8; transparency is shown on black. With the accurate inverse DCT and smooth chroma
-  /// upsampling, as OpenCV decodes. Bytes that libjpeg-turbo would only warn about (a file cut
-  /// short, broken entropy coding) are damage too.
+  /// Fills rgb [height, width, 3]; an image of another size than `expected` is damaged. Grey images
+  /// become RGB, 16 bits become 8, and transparent pixels are blended with black. JPEG is decoded
+  /// as OpenCV does it: accurate inverse DCT, smooth chroma upsampling. An image where
+  /// libjpeg-turbo would only warn (cut short, broken entropy coding) is damaged.
   void decode(std::span<const std::byte> encoded, ImageSize expected, std::span<std::uint8_t> rgb);
 
  private:

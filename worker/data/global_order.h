@@ -1,21 +1,21 @@
-// The order in which an epoch shows the images: a permutation that is computed, not stored.
+// The order of the images in an epoch: a permutation that is computed and not stored.
 #pragma once
 
 #include <cstdint>
 
 namespace pfc {
 
-/// A pseudo-random permutation of 0 .. images - 1 for each epoch; a pure function of (seed, epoch,
-/// position), so that any worker finds any position at once and without memory, whatever the number
-/// of workers. A value: copied freely, thread-safe.
+/// A pseudo-random permutation of 0 .. images - 1 for each epoch. It is a pure function of (seed,
+/// epoch, position), so every worker can compute every position in constant time and memory, and
+/// the order does not depend on the number of workers. Thread-safe; may be copied.
 ///
 /// A balanced Feistel network (Luby and Rackoff 1988) with Philox as its round function permutes
-/// the smallest domain of 4^k that holds the images; positions that land outside walk on along
-/// their cycle (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, section
-/// 4).
+/// 0 .. 4^k - 1, the smallest such range that holds all images. A result outside 0 .. images - 1 is
+/// permuted again until it is inside (Black and Rogaway, "Ciphers with arbitrary finite domains",
+/// CT-RSA 2002, section 4).
 class GlobalOrder {
  public:
-  /// images > 0. Without `shuffle` it is the identity.
+  /// REQUIRES: images > 0. Without `shuffle` the order is 0, 1, 2 ...
   GlobalOrder(std::int64_t images, std::uint64_t seed, bool shuffle);
 
   /// The image at a position 0 .. images - 1 of an epoch.

@@ -57,6 +57,12 @@ class Prefetcher {
   virtual void recycle(std::unique_ptr<Batch> batch) = 0;
 };
 
+/// Bytes of all batches that exist at the same time: those ahead, and `held` that were taken with
+/// next() and not yet given back.
+constexpr std::size_t prefetcher_bytes(int depth, int held, std::size_t batch_bytes) {
+  return static_cast<std::size_t>(depth + held) * batch_bytes;
+}
+
 /// `dataset` is borrowed. Throws InputError when the images do not fill one global batch.
 std::unique_ptr<Prefetcher> make_prefetcher(const Dataset& dataset,
                                             const PrefetcherOptions& options);

@@ -30,6 +30,12 @@ double length(std::span<const float> v) {
   return std::sqrt(sum);
 }
 
+std::size_t floats(std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(float); }
+
+std::int64_t longest_shard(std::int64_t images, int world_size) {
+  return shard_of(images, 0, world_size).size();
+}
+
 /// Embeds one worker's images: rows of D + 1 numbers.
 class ShardEmbedder {
  public:
@@ -98,7 +104,7 @@ std::vector<float> embed_all(const VerificationSet& set, Comm& comm, const Embed
                              const EvaluationOptions& o) {
   const auto images = static_cast<std::int64_t>(set.images.size());
   const RowRange mine = shard_of(images, comm.rank(), comm.size());
-  const std::int64_t longest = shard_of(images, 0, comm.size()).size();
+  const std::int64_t longest = longest_shard(images, comm.size());
   const std::int64_t row = o.embedding_size + 1;
 
   std::vector<float> own(static_cast<std::size_t>(longest * row));
@@ -162,6 +168,15 @@ VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedB
   result.embedding_norm = norms / static_cast<double>(set.images.size());
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return result;
+}
+
+std::size_t evaluation_bytes(std::int64_t images, int world_size, const EvaluationOptions& o) {
+  const std::int64_t row = o.embedding_size + 1;
+  const std::int64_t longest = longest_shard(images, world_size);
+  const std::size_t embedder = static_cast<std::size_t>(o.batch * o.height * o.width * 3) +
+                               2 * floats(o.batch * o.embedding_size);
+  const std::size_t sides = floats(images * o.embedding_size);
+  return floats(longest * row) + floats(longest * world_size * row) + sides + embedder;
 }
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Runs a verification set through the network, on all workers together.
+// The accuracy of the network on a verification set, computed by all workers together.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,15 @@ struct EvaluationOptions {
   std::int64_t batch = 128, height = 112, width = 112, embedding_size = 512;
 };
 
-/// Splits the images over all workers (each decodes only its own), embeds image and mirror image,
-/// adds the two embeddings, normalises, gathers, and verifies on every worker alike. The last batch
-/// of a worker is filled up with black images. Collective: every worker calls it with the same set.
-/// Throws CommError, and InputError on all workers alike when an image is damaged or of another
-/// size.
+/// Each worker decodes its share of the images. It embeds each image and its mirror image, adds the
+/// two embeddings and normalises the sum. Then every worker gathers all embeddings and computes the
+/// same result. The last batch of a worker is filled up with black images. Collective: every worker
+/// calls it with the same set. Throws CommError, and InputError on every worker when an image is
+/// damaged or of another size.
 VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
                             const EvaluationOptions& options);
+
+/// Bytes of memory that evaluate() takes at most for a set of so many images.
+std::size_t evaluation_bytes(std::int64_t images, int world_size, const EvaluationOptions& options);
 
 }  // namespace pfc

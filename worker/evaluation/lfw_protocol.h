@@ -12,18 +12,20 @@ namespace pfc {
 struct VerificationResult {
   std::string name;
   double accuracy = 0;   ///< mean over the folds
-  double deviation = 0;  ///< over the folds (population)
+  double deviation = 0;  ///< standard deviation over the folds, of the whole population
   double threshold = 0;  ///< mean of the folds' thresholds on the squared distance
   std::int64_t pairs = 0;
   double embedding_norm = 0;  ///< mean length before normalisation ("XNorm")
   double seconds = 0;
 };
 
-/// The protocol on finished embeddings: a and b are [n, D], L2-normalised rows, n >= 2. A pair
-/// counts as the same person when its squared distance is below a threshold, 0 .. 4 by 0.01. The
-/// pairs are split into contiguous folds (the first n mod folds have one more); each is judged with
-/// the threshold that is best on all others, the smallest of equals. Fewer pairs than folds: n
-/// folds. Fills accuracy, deviation, threshold and pairs. O(n D).
+/// Applies the protocol to embeddings: a and b are [n, D] with L2-normalised rows. REQUIRES: n
+/// >= 2. A pair is taken for the same person when its squared distance is below a threshold of 0,
+/// 0.01 ..
+/// 4. The pairs are split into contiguous folds, of which the first n mod folds have one pair more;
+/// with fewer pairs than folds there are n folds. Each fold is judged with the threshold that is
+/// best on all other folds, the smallest of equally good ones. Fills accuracy, deviation, threshold
+/// and pairs. Takes time O(n D).
 VerificationResult verify_pairs(std::span<const float> a, std::span<const float> b,
                                 std::int64_t dimension, const std::vector<bool>& same,
                                 int folds = 10);

@@ -1,8 +1,8 @@
-// Reads the few things that verification .bin files hold out of a Python pickle: lists, tuples,
-// bytes, text, numbers, flags and numpy arrays of bytes. It knows only their opcodes (protocols 2
-// to 5, Python 2 files too), only the handful of names that numpy's arrays are pickled with, and
-// runs nothing: a pickle that asks for anything else is refused. The opcodes: Python's
-// Lib/pickletools.py.
+// Reads Python pickles of the kinds of values that verification .bin files hold: lists, tuples,
+// bytes, text, numbers, flags and numpy arrays of bytes. It knows only the opcodes of these
+// (protocols 2 to 5, and files of Python 2) and the few names that pickles of numpy arrays contain.
+// It refuses every other pickle, and never runs code. Python's Lib/pickletools.py describes the
+// opcodes.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// A value of a pickle. Small, copied freely; points into the Pickle it came from.
+/// A value of a pickle. Small, may be copied; a view of the Pickle that it came from.
 struct PickleValue {
   enum class Kind : std::uint8_t {
     kNone,
@@ -25,7 +25,7 @@ struct PickleValue {
     kSequence,  ///< number: index into sequences; a list or a tuple
     kArray,     ///< number: index into arrays
     kDtype,     ///< bytes: "u1"
-    kGlobal,    ///< number: which of the known names
+    kGlobal,    ///< number: index of one of the known names
   };
   Kind kind = Kind::kNone;
   std::int64_t number = 0;
@@ -44,12 +44,11 @@ struct PickleArray {
   std::span<const std::byte> bytes;
 };
 
-/// A pickle, taken apart. Memory is bounded by the file: bytes are views of it, and the number of
-/// values is limited.
+/// A parsed pickle. Its memory is limited by the size of the file: bytes are views of the file, and
+/// the number of values has a limit.
 class Pickle {
  public:
-  /// `origin` begins every error. `file` is borrowed. Throws InputError that names origin, offset
-  /// and opcode.
+  /// `file` is borrowed. Throws InputError that begins with `origin` and names offset and opcode.
   Pickle(std::string_view origin, std::span<const std::byte> file);
 
   [[nodiscard]] const PickleValue& root() const { return root_; }
@@ -61,7 +60,7 @@ class Pickle {
   PickleValue root_;
   std::vector<std::vector<PickleValue>> sequences_;
   std::vector<PickleArray> arrays_;
-  std::deque<std::vector<std::byte>> decoded_;  ///< bytes that were not in the file as such
+  std::deque<std::vector<std::byte>> decoded_;  ///< bytes that the file holds in another encoding
 };
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// The stack machine that reads a Pickle: one method an opcode family.
+// The stack machine that parses a pickle, with one method for each family of opcodes.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class PickleMachine {
   PickleMachine(std::string_view origin, std::span<const std::byte> file, Pickle& out)
       : origin_(origin), file_(file), out_(out) {}
 
-  /// Runs to STOP; the value left on the stack becomes the root.
+  /// Reads up to STOP. The value that is left on the stack becomes the root.
   void run();
 
  private:

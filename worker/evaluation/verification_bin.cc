@@ -2,14 +2,18 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <system_error>
 
 #include "common/error.h"
+#include "worker/data/records/buffered_file.h"
 #include "worker/evaluation/pickle.h"
 
 namespace pfc {
@@ -35,6 +39,20 @@ std::vector<std::byte> read_whole(const fs::path& path) {
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   if (!file) throw InputError(path.string() + ": cannot read the whole file");
   return bytes;
+}
+
+// Python's pickle.py appends lists by so many items, which bounds a reader's stack.
+constexpr std::size_t kItemsPerAppend = 1000;
+
+/// EMPTY_LIST, then MARK item... APPENDS for every kItemsPerAppend items.
+template <typename WriteItem>
+void write_list(BufferedFile& file, std::size_t count, const WriteItem& write_item) {
+  file.write("]");
+  for (std::size_t begin = 0; begin < count; begin += kItemsPerAppend) {
+    file.write("(");
+    for (std::size_t i = begin; i < std::min(count, begin + kItemsPerAppend); ++i) write_item(i);
+    file.write("e");
+  }
 }
 
 /// Takes the pickle's values for what a verification set is made of.
@@ -137,6 +155,32 @@ fs::path find_verification_bin(const std::string& target, const fs::path& rec) {
     tried += (tried.empty() ? "" : ", ") + place.string();
   }
   throw InputError(fmt::format("val_targets: '{}' not found; tried {}", target, tried));
+}
+
+void write_verification_bin(const std::filesystem::path& path,
+                            std::span<const std::vector<std::byte>> images,
+                            const std::vector<bool>& same) {
+  check(images.size() == 2 * same.size(), "write_verification_bin: two images a pair");
+  BufferedFile file(path);
+  file.write(std::string_view("\x80\x04"));  // PROTO 4
+  write_list(file, images.size(), [&](std::size_t i) {
+    check(images[i].size() <= std::numeric_limits<std::uint32_t>::max(), "image above 4 GiB");
+    const auto bytes = static_cast<std::uint32_t>(images[i].size());
+    file.write("B");  // BINBYTES, u32 length
+    file.write(std::as_bytes(std::span(&bytes, 1)));
+    file.write(images[i]);
+  });
+  write_list(file, same.size(), [&](std::size_t i) {
+    file.write(same[i] ? std::string_view("\x88") : std::string_view("\x89"));  // NEWTRUE, NEWFALSE
+  });
+  file.write("\x86.");  // TUPLE2, STOP
+  file.commit();
+}
+
+std::size_t VerificationSet::bytes() const {
+  std::size_t sum = 0;
+  for (const auto& image : images) sum += image.size();
+  return sum;
 }
 
 }  // namespace pfc

@@ -13,18 +13,27 @@ namespace pfc {
 struct VerificationSet {
   std::string name;                            ///< file name without .bin
   std::vector<std::vector<std::byte>> images;  ///< JPEG or PNG bytes, 2n for n pairs
-  std::vector<bool> same;                      ///< [n]
+  std::vector<bool> same;                      ///< [n]: both images show the same person
+
+  [[nodiscard]] std::size_t bytes() const;  ///< of memory: the encoded images
 };
 
-/// Reads a .bin pickle (images as bytes or numpy uint8 arrays; protocols 2 to 5, Python 2 too).
-/// Bounded, runs nothing. Throws InputError that names file and offset or item.
+/// Reads a .bin pickle, with images as bytes or as numpy uint8 arrays (pickle.h). Throws InputError
+/// that names the file and the offset or item.
 VerificationSet read_verification_bin(const std::filesystem::path& path);
-/// The same, from bytes in memory; `path` is for the name and for errors.
+/// The same for bytes in memory; `path` gives the set's name and is named in errors.
 VerificationSet parse_verification_bin(const std::filesystem::path& path,
                                        std::span<const std::byte> file);
 
-/// NAME.bin or NAME in the data folder (`rec`, or the folder of that .rec file), or a path. Throws
-/// InputError with the places tried.
+/// Writes a pickle of protocol 4, (list of bytes, list of bool), which arcface_torch reads too.
+/// Pair k is images 2k and 2k + 1, encoded; same[k] is true where both show one person. The file
+/// appears under its name when it is whole. Throws StorageError.
+void write_verification_bin(const std::filesystem::path& path,
+                            std::span<const std::vector<std::byte>> images,
+                            const std::vector<bool>& same);
+
+/// The path of the set `target`: target.bin or target in the data folder (`rec`, or the folder of
+/// that .rec file), or `target` itself. Throws InputError with the places that were tried.
 std::filesystem::path find_verification_bin(const std::string& target,
                                             const std::filesystem::path& rec);
 

@@ -8,10 +8,6 @@ namespace {
 // torch.nn.utils.clip_grad_norm_: keeps the quotient finite for a zero gradient.
 constexpr double kClipEpsilon = 1e-6;
 
-std::unique_ptr<Buffer> allocate_floats(Ops& ops, std::int64_t count) {
-  return ops.allocate(static_cast<std::size_t>(count) * sizeof(float));
-}
-
 Tensor flat(const std::unique_ptr<Buffer>& buffer, std::int64_t count) {
   return buffer ? Tensor(buffer->data(), DType::kFloat32, Shape{count}) : Tensor();
 }
@@ -19,8 +15,8 @@ Tensor flat(const std::unique_ptr<Buffer>& buffer, std::int64_t count) {
 }  // namespace
 
 Optimizer::Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count)
-    : ops_(ops), options_(options), count_(count), momentum_(allocate_floats(ops, count)) {
-  if (options.kind == OptimizerKind::kAdamW) second_ = allocate_floats(ops, count);
+    : ops_(ops), options_(options), count_(count), momentum_(ops.allocate(moment_bytes(count))) {
+  if (options.kind == OptimizerKind::kAdamW) second_ = ops.allocate(moment_bytes(count));
 }
 
 Optimizer::Result Optimizer::step(const Tensor& gradients, const Tensor& weights,

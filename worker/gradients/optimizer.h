@@ -21,6 +21,10 @@ struct OptimizerOptions {
 class Optimizer {
  public:
   Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count);
+  /// Bytes of device memory for `count` weights: one moment, or two for AdamW.
+  [[nodiscard]] static std::size_t bytes(OptimizerKind kind, std::int64_t count) {
+    return moment_bytes(count) * (kind == OptimizerKind::kAdamW ? 2 : 1);
+  }
 
   struct Result {
     double gradient_norm = 0;  ///< before clipping; 0 when clipping is off
@@ -36,6 +40,10 @@ class Optimizer {
   [[nodiscard]] Tensor momentum() const;  ///< SGD's velocity or AdamW's m, [count]
   [[nodiscard]] Tensor second() const;    ///< AdamW's v; null for SGD
  private:
+  static std::size_t moment_bytes(std::int64_t count) {
+    return static_cast<std::size_t>(count) * sizeof(float);
+  }
+
   Ops& ops_;
   OptimizerOptions options_;
   std::int64_t count_;

@@ -49,13 +49,11 @@ void AccumulatedGradients::reserve_rows(std::int64_t used, std::int64_t rows) {
                   {end - begin, dimension_});
   };
   if (rows > capacity_) {
-    // The sampled part differs from step to step: a little more than is needed now.
-    const std::int64_t capacity = rows + rows / 16;
-    auto larger = ops_.allocate(static_cast<std::size_t>(capacity * dimension_) * sizeof(float));
+    auto larger = ops_.allocate(bytes(rows, dimension_));
     if (used > 0) ops_.copy(rows_from(*buffer_, 0, used), rows_from(*larger, 0, used));
     ops_.synchronize();  // the old buffer dies here
     buffer_ = std::move(larger);
-    capacity_ = capacity;
+    capacity_ = capacity_for(rows);
   }
   if (rows > used) ops_.fill(rows_from(*buffer_, used, rows), 0.f);
 }

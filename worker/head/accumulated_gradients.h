@@ -10,18 +10,24 @@
 
 namespace pfc {
 
-/// Only for gradient_acc > 1, where centres cannot move within the backward pass. Costs D * 4 + 16
-/// bytes for every class that was active in any micro-batch of the step: as much as the centres
-/// again at sample rate 1, a tenth of it at 0.1.
+/// Needed only where gradient_acc is above 1: then centres cannot move within the backward pass.
+/// Has one row for every class that was active in any micro-batch of the step: at sample rate 1 the
+/// rows take as much memory as the centres, at 0.1 about a tenth of that. Owned by the training
+/// thread.
 class AccumulatedGradients {
  public:
   /// ops is borrowed.
   AccumulatedGradients(Ops& ops, std::int64_t dimension) : ops_(ops), dimension_(dimension) {}
 
-  void clear();  ///< before the first micro-batch
+  /// Device memory for a step with `rows` active classes.
+  [[nodiscard]] static std::size_t bytes(std::int64_t rows, std::int64_t dimension) {
+    return static_cast<std::size_t>(capacity_for(rows) * dimension) * sizeof(float);
+  }
 
-  /// Makes room, zeroed, for the classes (sorted) that are new in this step. Returns each one's row
-  /// in gradients(), valid until the next call.
+  void clear();  ///< before the first micro-batch of a step
+
+  /// Adds a row of zeros for each of the classes (sorted) that has none in this step. Returns the
+  /// row of each class in gradients(), valid until the next call.
   std::span<const std::int64_t> slots_of(std::span<const std::int64_t> classes);
 
   [[nodiscard]] Tensor gradients() const;  ///< [rows, D] float32
@@ -30,6 +36,8 @@ class AccumulatedGradients {
   [[nodiscard]] std::span<const std::int64_t> slots() const { return slots_; }
 
  private:
+  // The sampled part differs from step to step, so there is room for a few rows more.
+  static std::int64_t capacity_for(std::int64_t rows) { return rows + rows / 16; }
   void reserve_rows(std::int64_t used, std::int64_t rows);
 
   Ops& ops_;

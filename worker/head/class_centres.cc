@@ -34,16 +34,25 @@ DType state_type(CentrePrecision p) {
 
 }  // namespace
 
+CentreBytes ClassCentres::bytes(std::int64_t rows, const CentreOptions& options) {
+  const auto r = static_cast<std::size_t>(rows);
+  const std::size_t numbers = r * static_cast<std::size_t>(options.dimension);
+  const std::size_t state = numbers * size_of(state_type(options.precision));
+  return {.weight = numbers * size_of(weight_type(options.precision)),
+          .momentum = state,
+          .second = options.optimizer == OptimizerKind::kAdamW ? state : 0,
+          .inverse_norm = r * sizeof(float),
+          .updated = r * sizeof(updated_[0])};
+}
+
 ClassCentres::ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options)
     : shard_(shard), options_(options) {
-  const auto rows = static_cast<std::size_t>(shard.size());
-  const std::size_t numbers = rows * static_cast<std::size_t>(options.dimension);
-  weight_ = ops.allocate(numbers * size_of(weight_type(options.precision)));
-  inverse_norm_ = ops.allocate(rows * sizeof(float));
-  const std::size_t state_bytes = numbers * size_of(state_type(options.precision));
-  momentum_ = ops.allocate(state_bytes);
-  if (options.optimizer == OptimizerKind::kAdamW) second_ = ops.allocate(state_bytes);
-  updated_.resize(rows);
+  const CentreBytes sizes = bytes(shard.size(), options);
+  weight_ = ops.allocate(sizes.weight);
+  inverse_norm_ = ops.allocate(sizes.inverse_norm);
+  momentum_ = ops.allocate(sizes.momentum);
+  if (sizes.second > 0) second_ = ops.allocate(sizes.second);
+  updated_.resize(sizes.updated / sizeof(updated_[0]));
   initialise(ops);
 }
 

@@ -1,4 +1,4 @@
-// This worker's rows of the class centres, with the optimizer's state.
+// The class centres of one worker's shard, with the optimizer's state.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,33 @@ struct CentreOptions {
   std::uint64_t seed = 0;
 };
 
-/// Device memory of a shard: D numbers a class each for centre and momentum, again for AdamW's
-/// second moment, and 4 bytes for the centre's inverse length. Host memory: 4 bytes a class for the
-/// updates that its row has seen, and the history of updates.
+/// Bytes of the tables of a shard.
+struct CentreBytes {
+  std::size_t weight = 0;        ///< [R, D]
+  std::size_t momentum = 0;      ///< [R, D]
+  std::size_t second = 0;        ///< [R, D]; 0 for SGD
+  std::size_t inverse_norm = 0;  ///< [R]
+  std::size_t updated = 0;       ///< [R], in host memory on every device
+  /// What a step reads and writes of each row: weight, momentum and second moment.
+  [[nodiscard]] std::size_t rows() const { return weight + momentum + second; }
+};
+
+/// Owns the tables in device memory. Host memory holds, for each row, the number of updates that it
+/// has seen, and the history of updates: 12 bytes each, for the whole job.
 class ClassCentres {
  public:
-  /// Centres start as 0.01 * N(0, 1) (a standard deviation of 0.01, as arcface_torch's
-  /// PartialFC_V2), element i of class c drawn by a counter-based generator from (seed, c, i): the
-  /// same for any number of workers; rounded to the nearest where they are kept as bf16. The
-  /// optimizer's state starts as zeros.
+  /// What a shard of `rows` classes allocates, without the history.
+  [[nodiscard]] static CentreBytes bytes(std::int64_t rows, const CentreOptions& options);
+
+  /// Centres start with normally distributed elements of mean 0 and standard deviation 0.01, as in
+  /// arcface_torch's PartialFC_V2. Element i of class c is a function of (seed, c, i), so it is the
+  /// same for any number of workers. It is rounded to the nearest where centres are kept as
+  /// bfloat16. The optimizer's state starts as zeros. `ops` allocates, and is not kept.
   ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options);
 
   [[nodiscard]] RowRange shard() const { return shard_; }
-  /// Views; the inverse norms are not yet computed.
+  /// Views, valid as long as this object. The constructor does not compute the inverse norms:
+  /// MarginSoftmax::compute_inverse_norms() does.
   [[nodiscard]] CentreTable table();
 
  private:

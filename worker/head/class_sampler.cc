@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -12,7 +13,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kBlocksAtOnce = 1024;  // of four classes: a page of draws
+constexpr std::int64_t kBlocksAtOnce = 1024;  // blocks of four classes; their draws fill 1 KiB
 
 void check_labels(std::int64_t classes, std::span<const std::int64_t> labels) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -60,7 +61,7 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
     for (std::int64_t k = 0; k < count; ++k) {
       for (unsigned bits = hits[static_cast<std::size_t>(k)]; bits != 0; bits &= bits - 1) {
         const std::int64_t c = (block + k) * 4 + std::countr_zero(bits);
-        if (!shard.contains(c)) continue;  // a block at the shard's border
+        if (!shard.contains(c)) continue;  // the block reaches beyond the shard
         while (positive != positives.end() && *positive < c) active.push_back(*positive++);
         if (positive != positives.end() && *positive == c) ++positive;
         active.push_back(c);
@@ -69,6 +70,11 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
   }
   active.insert(active.end(), positive, positives.end());
   return active;
+}
+
+std::int64_t expected_active(double rate, std::int64_t rows, std::int64_t labels) {
+  const double sampled = rate * static_cast<double>(rows);
+  return std::min(rows, static_cast<std::int64_t>(std::ceil(sampled)) + labels);
 }
 
 std::vector<Positive> find_positives(RowRange shard, std::span<const std::int64_t> active,

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "common/error.h"
+#include "kernels/cpu/margin/margin_softmax.h"
+#include "kernels/cuda/margin/margin_plan.h"
 #include "kernels/make_ops.h"
 #include "kernels/margin/margin_softmax.h"
 #include "worker/head/accumulated_gradients.h"
@@ -17,9 +19,16 @@
 namespace pfc {
 namespace {
 
-MarginSoftmaxOptions softmax_options(const HeadOptions& o, const CentreTable& table) {
-  const std::size_t bytes = table.weight.bytes() + table.momentum.bytes() +
-                            (table.second ? table.second.bytes() : std::size_t{0});
+CentreOptions centre_options(const HeadOptions& o) {
+  return {.dimension = o.embedding_size,
+          .optimizer = o.optimizer,
+          .precision = o.centre_precision,
+          .seed = o.seed};
+}
+
+MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
+  constexpr double kMost = 1e18;  // fits std::int64_t
+  const auto tables = static_cast<double>(ClassCentres::bytes(rows, centre_options(o)).rows());
   return {.margin = o.margin,
           .scale = o.scale,
           .margin_gradient = o.margin_gradient,
@@ -28,9 +37,19 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, const CentreTable& ta
           .momentum = o.momentum,
           .weight_decay = o.weight_decay,
           .bf16_products = o.bf16_products,
-          .logits_bytes = static_cast<std::int64_t>(o.logits_memory * static_cast<double>(bytes)),
+          .logits_bytes = static_cast<std::int64_t>(std::min(kMost, o.logits_memory * tables)),
           .seed = o.seed};
 }
+
+/// Bytes of what a head exchanges with its peers and gives back, for N samples.
+struct ExchangeBytes {
+  ExchangeBytes(std::int64_t samples, std::int64_t dimension, int workers)
+      : d_embeddings(static_cast<std::size_t>(samples * dimension) * sizeof(float)),
+        statistics(static_cast<std::size_t>(samples) * sizeof(RowStatistics)),
+        all_statistics(static_cast<std::size_t>(workers) * statistics) {}
+  std::size_t d_embeddings, statistics, all_statistics;
+  [[nodiscard]] std::size_t total() const { return d_embeddings + statistics + all_statistics; }
+};
 
 class ShardedHead : public Head {
  public:
@@ -38,12 +57,8 @@ class ShardedHead : public Head {
       : ops_(ops),
         comm_(comm),
         options_(options),
-        centres_(ops, shard_of(options.classes, comm.rank(), comm.size()),
-                 {.dimension = options.embedding_size,
-                  .optimizer = options.optimizer,
-                  .precision = options.centre_precision,
-                  .seed = options.seed}),
-        softmax_(make_margin_softmax(ops, softmax_options(options, centres_.table()),
+        centres_(ops, shard_of(options.classes, comm.rank(), comm.size()), centre_options(options)),
+        softmax_(make_margin_softmax(ops, softmax_options(options, centres_.shard().size()),
                                      centres_.table())) {
     if (options.gradient_acc > 1) accumulated_.emplace(ops, options.embedding_size);
     ShardedHead::state_changed();
@@ -96,7 +111,7 @@ HeadResult ShardedHead::run(const Step& step) {
             n == static_cast<std::int64_t>(step.all_labels.size()),
         "head: embeddings must be [N, D] and labels [N]");
   check(step.micro_batch >= 0 && step.micro_batch < options_.gradient_acc,
-        "head: no such micro-batch");
+        "head: micro_batch must be in 0 .. gradient_acc - 1");
   reserve(n);
   const auto row = static_cast<std::int64_t>(sizeof(RowStatistics));
   const Tensor statistics(statistics_->data(), DType::kUInt8, {n, row});
@@ -142,12 +157,10 @@ void ShardedHead::settle_all() {
 
 void ShardedHead::reserve(std::int64_t samples) {
   if (samples <= samples_) return;
-  const auto n = static_cast<std::size_t>(samples);
-  d_embeddings_ =
-      ops_.allocate(n * static_cast<std::size_t>(options_.embedding_size) * sizeof(float));
-  statistics_ = ops_.allocate(n * sizeof(RowStatistics));
-  all_statistics_ =
-      ops_.allocate(static_cast<std::size_t>(comm_.size()) * n * sizeof(RowStatistics));
+  const ExchangeBytes bytes(samples, options_.embedding_size, comm_.size());
+  d_embeddings_ = ops_.allocate(bytes.d_embeddings);
+  statistics_ = ops_.allocate(bytes.statistics);
+  all_statistics_ = ops_.allocate(bytes.all_statistics);
   samples_ = samples;
 }
 
@@ -192,6 +205,43 @@ HeadOptions head_options(const JobConfig& job) {
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options) {
   check_options(options, comm.size());
   return std::make_unique<ShardedHead>(ops, comm, options);
+}
+
+HeadMemory head_memory(const HeadMemoryOptions& o) {
+  const std::int64_t rows = shard_of(o.head.classes, 0, o.world_size).size();
+  const std::int64_t n = o.samples;
+  const std::int64_t d = o.head.embedding_size;
+  const std::int64_t active = expected_active(o.head.sample_rate, rows, n);
+  const CentreBytes table = ClassCentres::bytes(rows, centre_options(o.head));
+  const MarginSoftmaxOptions softmax = softmax_options(o.head, rows);
+  HeadMemory m{.centres = table.weight,
+               .momentum = table.momentum,
+               .second = table.second,
+               .inverse_norms = table.inverse_norm,
+               .updated = table.updated,
+               .buffers = ExchangeBytes(n, d, o.world_size).total()};
+  if (o.head.gradient_acc > 1) {
+    // Every micro-batch adds the classes of its samples; the sampled ones are those of the first.
+    const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * n);
+    m.gradients = AccumulatedGradients::bytes(summed, d);
+  }
+  if (o.gpu) {
+    const MarginPlanOptions h100{.samples = n,
+                                 .dimension = d,
+                                 .bf16_products = o.head.bf16_products,
+                                 .l2_bytes = std::int64_t{50} << 20,
+                                 .multiprocessors = 132};
+    m.buffers +=
+        static_cast<std::uint64_t>(margin_device_bytes(h100, active, softmax.logits_bytes));
+    return m;
+  }
+  const CpuMarginBytes margin = cpu_margin_bytes(
+      softmax, {.samples = n, .dimension = d, .active = active, .threads = o.threads});
+  m.active = static_cast<std::uint64_t>(o.active_sets * active) * sizeof(std::int64_t) +
+             CatchUpPlan::bytes(active);
+  m.logits = static_cast<std::uint64_t>(margin.kept);
+  m.buffers += static_cast<std::uint64_t>(margin.working);
+  return m;
 }
 
 }  // namespace pfc

@@ -1,5 +1,5 @@
 // The classification layer: this worker's rows of the class centres, Partial FC sampling, and the
-// margin softmax over all workers (arXiv 2203.15565; design §3.1, §3.2).
+// margin softmax over all workers (arXiv 2203.15565).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,9 @@ struct HeadOptions {
   std::int64_t gradient_acc = 1;
   CentrePrecision centre_precision = CentrePrecision::kFp32;
   bool bf16_products = false;  ///< operands of the matrix products; sums are float32
-  double logits_memory = 0.1;  ///< of centres and momentum: for logits kept for the backward pass
+  /// Memory for products that are kept for the backward pass, as a part of the memory of centres
+  /// and momentum.
+  double logits_memory = 0.1;
 };
 
 /// What the job says about the head; classes = job.num_classes.
@@ -52,9 +54,10 @@ class Head {
  public:
   virtual ~Head() = default;
 
-  /// Active rows for the N labels of all workers: every label of this shard, and every class c with
-  /// u(seed, step, c) < sample_rate. Thread-safe: runs beside the forward pass. Throws InputError
-  /// when a label is outside 0 .. classes - 1.
+  /// Chooses the active classes for the N labels of all workers: every label of this shard, and
+  /// every class c with u(seed, step, c) < sample_rate (class_sampler.h). Thread-safe, so that it
+  /// can run while another thread trains. Throws InputError when a label is outside
+  /// 0 .. classes - 1.
   [[nodiscard]] virtual ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                              std::int64_t step) const = 0;
 
@@ -67,32 +70,62 @@ class Head {
     std::int64_t micro_batch = 0;  ///< 0 .. gradient_acc - 1; centres move after the last
     double gradient_scale = 1.0;   ///< 1 / gradient_acc: multiplies every gradient, not the loss
   };
-  /// One collective: row statistics. Updates the active centres in place (SGD: the others too, by
-  /// momentum and weight decay, when they are next needed); when the loss is not
-  /// finite, leaves them as they are, on every worker, so that the step can be examined.
+  /// Collective: every worker calls it, and it exchanges the row statistics of the softmax. Updates
+  /// the active centres in place. With SGD momentum and weight decay move the other centres too;
+  /// they are written when they are next needed. When the loss is not finite, no worker changes any
+  /// centre, so that the step can be examined. Throws CommError and DeviceError.
   virtual HeadResult run(const Step& step) = 0;
 
-  [[nodiscard]] virtual RowRange shard() const = 0;
-  /// This shard's rows, [shard().size(), D] float32 or (HeadOptions::centre_precision) bfloat16,
-  /// for checkpoints. `second` is AdamW's v, null for SGD. Views of device memory. Rows are as
-  /// after the updated-th update of the history (CentreTable); settled ones are as after the last.
+  [[nodiscard]] virtual RowRange shard() const = 0;  ///< the classes of this worker
+  /// The shard's tables, [shard().size(), D], float32 or bfloat16 as HeadOptions::centre_precision
+  /// says, for checkpoints. `second` is AdamW's v, null for SGD. Views of device memory. Row i is
+  /// as it was after update number updated[i] of the history (CentreTable); after settle() it is as
+  /// after the last update.
   struct State {
     Tensor centres, momentum, second;
     std::span<std::int32_t> updated;  ///< [shard().size()], host memory
     UpdateHistory* history = nullptr;
   };
   [[nodiscard]] virtual State state() = 0;
-  /// To be called after state() was written from outside (a checkpoint was loaded).
+  /// REQUIRED after somebody else wrote to state(), as loading a checkpoint does.
   virtual void state_changed() = 0;
 
-  /// Brings these rows (sorted) or all of them up to date, for others to read. Not between run()s
-  /// of one update. The job may go on, but not to the same bits: bringing a row up to date rounds.
+  /// Applies the updates that these classes (sorted), or all, have missed, so that others can read
+  /// current rows. REQUIRES: not between the micro-batches of one update. Training may go on
+  /// afterwards, but its results differ in the last bits, because each such update rounds.
   virtual void settle(std::span<const std::int64_t> classes) = 0;
   virtual void settle_all() = 0;
 };
 
-/// Centres start as N(0, 0.01) by the counter-based generator: a function of seed and class.
-/// ops and comm are borrowed.
+/// Centres start as class_centres.h says. ops and comm are borrowed. Throws InputError for options
+/// that do not fit each other or the number of workers.
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options);
+
+/// Bytes of device memory of a head, except where it says host memory.
+struct HeadMemory {
+  std::uint64_t centres = 0;
+  std::uint64_t momentum = 0;       ///< SGD's velocity or AdamW's m
+  std::uint64_t second = 0;         ///< AdamW's v
+  std::uint64_t inverse_norms = 0;  ///< one number a centre
+  std::uint64_t updated = 0;        ///< one number a centre: updates that it has seen; host memory
+  std::uint64_t active = 0;         ///< indices of active classes; on a GPU they are in buffers
+  std::uint64_t gradients = 0;      ///< of active classes, where gradient_acc is above 1
+  std::uint64_t logits = 0;         ///< kept from forward to backward; on a GPU they are in buffers
+  std::uint64_t buffers = 0;        ///< embeddings and their gradients, tiles, statistics
+};
+
+struct HeadMemoryOptions {
+  HeadOptions head;
+  int world_size = 1;
+  std::int64_t samples = 1;  ///< N, of all workers
+  int threads = 1;           ///< of this worker
+  int active_sets = 1;       ///< sets of active classes that exist at the same time
+  bool gpu = false;
+};
+
+/// The memory of rank 0, whose shard is the largest. Adds up what the parts of the head state. The
+/// number of active classes varies: expected_active() (class_sampler.h) is taken. For a GPU, tiles
+/// are as on an H100; on any GPU they take little beside the rest.
+HeadMemory head_memory(const HeadMemoryOptions& options);
 
 }  // namespace pfc

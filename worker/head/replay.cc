@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kRowsAtOnce = 2048;
 
-/// One worker of the step: a thread's until the step is done.
+/// One worker of the step. Belongs to one thread until the step is done.
 class ReplayWorker {
  public:
   ReplayWorker(const HeadStepInput& input, const ReplayOptions& options, const Membership& me,
@@ -93,7 +93,8 @@ class ReplayWorker {
 
 using Workers = std::vector<std::unique_ptr<ReplayWorker>>;
 
-/// Runs `body(rank)` on a thread a rank. Of the errors, one that is no complaint about a peer.
+/// Runs `body(rank)` on one thread for each rank. Rethrows an error that is not a CommError if
+/// there is one: the CommErrors of other ranks follow from it.
 void on_threads(int workers, const std::function<void(int)>& body) {
   std::vector<std::exception_ptr> causes(static_cast<std::size_t>(workers)), complaints(causes);
   std::vector<std::thread> threads;
@@ -122,7 +123,7 @@ Workers run_workers(const HeadStepInput& input, const ReplayOptions& options) {
   MemoryStore store;
   Workers workers(static_cast<std::size_t>(options.workers));
   on_threads(options.workers, [&](int rank) {
-    // Made here and dropped here when it fails: then its peers see its connections close.
+    // A worker that fails is destroyed here at once, so that its peers see its connections close.
     auto worker = std::make_unique<ReplayWorker>(
         input, options, Membership{.rank = rank, .world_size = options.workers}, store);
     worker->run(input, options);
@@ -136,7 +137,7 @@ SafetensorsEntry entry(const std::string& name, std::vector<std::int64_t> shape,
   return {.name = name, .dtype = dtype, .shape = std::move(shape), .bytes = bytes, .pieces = {}};
 }
 
-/// A table of the heads' state, worker after worker; `health` sees what is written.
+/// A table of the heads' state, worker after worker. `health` gets every row that is written.
 SafetensorsEntry table_entry(const std::string& name, Workers& workers, Tensor Head::State::*member,
                              RowHealth& health) {
   std::int64_t rows = 0;
@@ -169,7 +170,7 @@ void check_replay(const HeadStepInput& input, const ReplayOptions& options) {
   if (input.rows >= options.workers) return;
   throw InputError(input.path().string() + ": centres has " + std::to_string(input.rows) +
                    " rows, fewer than the " + std::to_string(options.workers) +
-                   " workers that would share them: lower --workers");
+                   " workers that would share them; lower --workers");
 }
 
 ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& options,

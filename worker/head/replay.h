@@ -1,4 +1,5 @@
-// One head step from a file and into a file, to be examined or checked against another program.
+// Computes one step of the classification layer from a file and writes the results to a file, so
+// that a person can examine them or compare them with another program.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,10 @@
 namespace pfc {
 
 struct ReplayOptions {
-  JobConfig job;          ///< margin, sampling and optimizer; lr is that of the step
-  std::int64_t step = 1;  ///< optimizer step: keys the sampling, counts AdamW's updates
-  int workers = 1;        ///< threads of this process, each with its shard of the rows
+  JobConfig job;  ///< margin, sampling and optimizer; lr is that of the step
+  std::int64_t step =
+      1;            ///< number of the optimizer step, for sampling and AdamW's bias correction
+  int workers = 1;  ///< threads of this process, each with its shard of the rows
 };
 
 struct ReplayResult {
@@ -24,11 +26,12 @@ struct ReplayResult {
 /// Throws InputError when there are fewer rows than workers.
 void check_replay(const HeadStepInput& input, const ReplayOptions& options);
 
-/// Writes `loss` [1], `d_embeddings` [N, D] and, after the update, `centres`, `momentum` and for
-/// AdamW `second` [R, D], all F32, and `classes` where the input has it; all rows of such an input
-/// are active. Gradients are times 1 / gradient_acc, as those of one micro-batch; the centres move
-/// by them alone. When the loss is not finite nothing moves, and d_embeddings are NaN. Throws what
-/// check_replay() throws, InputError when the device is not here, and StorageError.
+/// Writes `loss` [1] and `d_embeddings` [N, D], and the tables after the update: `centres`,
+/// `momentum` and for AdamW `second` [R, D]. All are F32. Writes `classes` too where the input has
+/// it; then all rows of the input are active. Gradients are multiplied by 1 / gradient_acc, as
+/// those of one micro-batch, and the centres move by this micro-batch alone. When the loss is not
+/// finite, no table changes and d_embeddings are NaN. Throws InputError as check_replay() does and
+/// where the device does not exist here, and StorageError.
 ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& options,
                               const std::filesystem::path& out);
 

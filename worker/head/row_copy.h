@@ -1,5 +1,5 @@
-// Rows of class centres (or their momentum) between a device, where they may be bfloat16, and
-// float32 in host memory.
+// Copies rows of class centres, or of their momentum, between a device, where they are float32 or
+// bfloat16, and float32 in host memory.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,13 @@
 
 namespace pfc {
 
-/// Rows [begin, begin + count) of t [R, D].
+/// A view of rows [begin, begin + count) of t [R, D].
 Tensor row_range(const Tensor& t, std::int64_t begin, std::int64_t count);
 
-/// Rounds to the nearest where rows is bfloat16. Waits.
+/// Copies float32 host values to rows, rounded to the nearest where rows is bfloat16. Waits for the
+/// copy.
 void copy_rows_to_device(Ops& ops, const Tensor& rows, const float* host);
+/// Copies rows to float32 host memory. Waits for the copy.
 void copy_rows_to_host(Ops& ops, float* host, const Tensor& rows);
 
 }  // namespace pfc

@@ -1,4 +1,5 @@
-// What a person asks of a matrix after a step went wrong: is it finite, and how long are its rows?
+// Statistics of a matrix for a person who examines a step that went wrong: which elements are not
+// finite, and the lengths of the rows.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +8,20 @@
 
 namespace pfc {
 
+/// Collects the statistics of a matrix that is read row by row.
 class RowHealth {
  public:
   explicit RowHealth(std::int64_t columns) : columns_(columns) {}
 
-  /// The next rows, in order: whole ones.
+  /// Adds the next rows, in order. REQUIRES: whole rows of columns() values.
   void add(std::span<const float> rows);
 
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t columns() const { return columns_; }
-  [[nodiscard]] std::int64_t not_finite() const { return not_finite_; }    ///< elements
-  [[nodiscard]] std::int64_t first_bad_row() const { return first_bad_; }  ///< -1: none
-  /// L2 lengths of the finite rows; shortest() is infinite when there is none.
+  [[nodiscard]] std::int64_t not_finite() const { return not_finite_; }    ///< number of elements
+  [[nodiscard]] std::int64_t first_bad_row() const { return first_bad_; }  ///< its index; -1: none
+  /// L2 lengths of the rows whose elements are all finite. Without such a row shortest() is
+  /// infinite and longest() is 0.
   [[nodiscard]] double shortest() const { return shortest_; }
   [[nodiscard]] double longest() const { return longest_; }
   /// L2 norm of all elements; NaN or infinite when one of them is not finite.

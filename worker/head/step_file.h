@@ -1,16 +1,19 @@
-// The file of one head step (docs/replay.md): what a worker writes when a step goes wrong, and what
-// `pfcctl replay head` reads.
+// The file of one step of the classification layer (docs/replay.md). A worker writes it when a loss
+// or gradient is not finite; `pfcctl replay head` reads it.
 //
 //   embeddings [N, D] F32, labels [N] I64    of all workers
 //   centres [R, D] F32
-//   momentum, second [R, D] F32              optional; missing: zeros
-//   classes [R] I64                          optional: the class of each row, rising, the active
-//                                            rows and no others; missing: row c is class c
-//   d_embeddings [B, D] F32                  optional: what the job made of its part of the batch
+//   momentum, second [R, D] F32              optional; zeros where missing
+//   classes [R] I64                          optional: the class of each row, in rising order. The
+//                                            rows are then the active ones. Where it is missing,
+//                                            row c is class c
+//   d_embeddings [B, D] F32                  optional: the gradients that the job computed for the
+//                                            worker's part of the batch
 //
-// A job's own file says more in its metadata, all optional: see step_file below.
+// The metadata, all optional, say which job and step wrote the file: see step_file below.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,8 +23,8 @@
 
 #include "common/files/safetensors.h"
 #include "common/ids.h"
+#include "worker/comm/shard.h"
 #include "worker/head/head.h"
-#include "worker/head/row_table.h"
 
 namespace pfc {
 
@@ -40,7 +43,7 @@ inline constexpr const char* kBefore = "before the update";
 inline constexpr const char* kAfter = "after the update";
 }  // namespace step_file
 
-/// What a worker's file holds beside its active rows as they are now.
+/// What a worker writes into its file beside the current values of its active rows.
 struct HeadStepPart {
   const Head::Step& step;
   const nlohmann::json& job;
@@ -48,35 +51,58 @@ struct HeadStepPart {
   int world_size = 1;
   std::string not_finite;
   double loss = 0;
-  bool rows_moved = false;  ///< the rows are those after the step's update
-  Tensor d_embeddings;      ///< [B, D] of this worker's samples; null: not made
+  bool rows_moved = false;  ///< the step has updated the rows already
+  Tensor d_embeddings;      ///< [B, D] of this worker's samples; null: not computed
 };
 
-/// Settles the active rows in the head, so that the file holds what the step computed with. Needs
-/// little memory, however many rows there are. Throws StorageError.
+/// Settles the active rows of the head first (Head::settle), so that the file holds the values that
+/// the step computed with. The memory needed does not depend on the number of rows. Throws
+/// StorageError.
 void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& head,
                           const HeadStepPart& part);
 
-/// A step, of one file or merged from the parts of all workers.
+/// A float32 matrix whose rows lie in several pieces of memory, one after the other. Views.
+struct RowTable {
+  std::int64_t columns = 0;
+  std::vector<std::span<const float>> pieces;  ///< whole rows each
+
+  /// Calls f(values, first_row) for each stretch of the rows, in order.
+  template <typename F>
+  void each_stretch(RowRange rows, const F& f) const {
+    std::int64_t first = 0;
+    for (const std::span<const float> piece : pieces) {
+      const std::int64_t end = first + static_cast<std::int64_t>(piece.size()) / columns;
+      const RowRange both{std::max(rows.begin, first), std::min(rows.end, end)};
+      if (both.size() > 0) {
+        f(piece.subspan(static_cast<std::size_t>((both.begin - first) * columns),
+                        static_cast<std::size_t>(both.size() * columns)),
+          both.begin);
+      }
+      first = end;
+    }
+  }
+};
+
+/// The input of one step, read from one file or merged from the parts of all workers.
 struct HeadStepInput {
-  std::vector<SafetensorsFile> files;  ///< memory-mapped; the views below are of them
+  std::vector<SafetensorsFile> files;  ///< memory-mapped; own the memory of the views below
   std::int64_t samples = 0, rows = 0, dimension = 0;
   std::span<const float> embeddings;   ///< [N, D]
-  std::vector<std::int64_t> labels;    ///< [N], as rows of the tables
+  std::vector<std::int64_t> labels;    ///< [N], as row numbers of the tables
   std::vector<std::int64_t> classes;   ///< [R]; empty: row c is class c
-  RowTable centres, momentum, second;  ///< [R, D]; momentum, second without pieces: zeros
-  RowTable job_d_embeddings;           ///< [N, D]; without pieces: the file has none
-  nlohmann::json job = nlohmann::json::object();  ///< keys of the job, lr that of the step
+  RowTable centres, momentum, second;  ///< [R, D]; momentum and second may have no pieces: zeros
+  RowTable job_d_embeddings;           ///< [N, D]; no pieces where the files have none
+  nlohmann::json job = nlohmann::json::object();  ///< keys of the job; lr is that of the step
   std::int64_t step = 1;
-  std::string story;  ///< what the job said of the step, one line; empty: nothing
+  std::string story;  ///< one line that says what was not finite in the job; empty: not known
 
   /// The file, or the first of several.
   [[nodiscard]] const std::filesystem::path& path() const { return files.front().path(); }
 };
 
-/// Reads files, and all *.safetensors of folders. Throws InputError that names file and tensor,
-/// what was found and what was expected; also for a label that no row owns, and for parts that are
-/// missing, of different steps, or hold the same class.
+/// Reads the given files, and every *.safetensors of given folders. Throws InputError that names
+/// the file and the tensor, what was found and what was expected. Refuses a label without a row,
+/// and parts that are incomplete, belong to different steps or hold the same class.
 HeadStepInput read_head_step(std::span<const std::filesystem::path> paths);
 
 }  // namespace pfc

@@ -13,7 +13,7 @@ namespace {
 using std::filesystem::path;
 using Shape64 = std::vector<std::int64_t>;
 
-/// One file, its tensors checked by themselves.
+/// One file. Each of its tensors has been checked, but not yet against those of other files.
 struct Part {
   SafetensorsFile file;
   std::int64_t samples = 0, rows = 0, dimension = 0;
@@ -130,13 +130,13 @@ Part open_part(const path& from) {
   return part;
 }
 
-/// Of two files: their tensors `name` hold the same, bit for bit (a NaN equals itself).
+/// Throws where the tensors `name` of two files differ in any bit. (A NaN equals itself.)
 void expect_same(const Part& a, const Part& b, const char* name) {
   const auto& one = a.file.at(name);
   const auto& other = b.file.at(name);
   if (one.shape == other.shape && std::ranges::equal(one.bytes, other.bytes)) return;
   throw InputError(b.name() + ": " + name + " are not those of " + a.name() +
-                   ": not parts of one step");
+                   ": these are not parts of one step");
 }
 
 void check_complete(std::span<const Part> parts) {
@@ -145,25 +145,25 @@ void check_complete(std::span<const Part> parts) {
     if (part.world_size != workers) {
       throw InputError(part.name() + ": written by " + std::to_string(part.world_size) +
                        " workers, " + parts.front().name() + " by " + std::to_string(workers) +
-                       ": not parts of one step; move the older ones away");
+                       ": these are not parts of one step; move the older files away");
     }
   }
   for (std::int64_t rank = 0; rank < workers; ++rank) {
     const auto of_rank = [&](const Part& part) { return part.rank == rank; };
     const auto found = std::ranges::count_if(parts, of_rank);
     if (found == 1) continue;
-    throw InputError(parts.front().name() + ": one of " + std::to_string(workers) +
-                     " parts of a step; that of rank " + std::to_string(rank) + " is " +
+    throw InputError(parts.front().name() + ": is one of " + std::to_string(workers) +
+                     " parts of a step, but the part of rank " + std::to_string(rank) + " is " +
                      (found == 0 ? "missing" : "given twice") +
-                     ": give --in the folder with all parts");
+                     "; give --in the folder that holds all parts");
   }
 }
 
 void check_parts(std::span<const Part> parts) {
   for (const Part& part : parts) {
     if (parts.size() > 1 && part.all_classes) {
-      throw InputError(part.name() + ": has no tensor classes, so it is no part of a step; " +
-                       "give --in this file alone");
+      throw InputError(part.name() + ": has no tensor classes, so it holds a whole step and " +
+                       "no part of one; give --in this file alone");
     }
     expect_same(parts.front(), part, "embeddings");
     expect_same(parts.front(), part, "labels");
@@ -171,7 +171,7 @@ void check_parts(std::span<const Part> parts) {
   check_complete(parts);
 }
 
-/// Those with rows must have the tensor, or none of them.
+/// The tensor `name` of all parts together. Either all parts that have rows have it, or none has.
 RowTable merge(std::span<const Part> parts, std::span<const float> Part::*member,
                const char* name) {
   RowTable table{.columns = parts.front().dimension, .pieces = {}};
@@ -185,12 +185,13 @@ RowTable merge(std::span<const Part> parts, std::span<const float> Part::*member
     }
   }
   if (without != nullptr && !table.pieces.empty()) {
-    throw InputError(without->name() + ": has no tensor " + name + ", but other parts have");
+    throw InputError(without->name() + ": has no tensor " + name + ", but other parts have one");
   }
   return table;
 }
 
-/// Each worker's part of the batch, in the order of ranks; all or none.
+/// The gradients of the whole batch, in the order of ranks; no pieces unless every part has its
+/// own.
 RowTable merge_gradients(std::span<const Part> parts) {
   RowTable table{.columns = parts.front().dimension, .pieces = {}};
   std::int64_t rows = 0;
@@ -230,7 +231,7 @@ void set_labels(const Part& part, HeadStepInput& in) {
       throw InputError(part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
                        std::to_string(i) + " has no row in centres: expected one of the " +
                        std::to_string(in.rows) +
-                       (part.all_classes ? " classes, from 0" : " classes that classes names"));
+                       (part.all_classes ? " classes, from 0" : " classes in the tensor classes"));
     }
     in.labels.push_back(row);
   }

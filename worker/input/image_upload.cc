@@ -7,10 +7,10 @@ namespace pfc {
 ImageUpload::ImageUpload(Ops& ops, const Shape& shape) : ops_(ops), shape_(shape) {
   if (ops.on_host()) return;
   copies_ = ops.copy_queue();
-  const auto bytes = static_cast<std::size_t>(shape.elements());
+  const std::size_t slot_bytes = bytes(shape) / kSlots;
   for (Slot& slot : slots_) {
-    slot.pinned = copies_->allocate_pinned(bytes);
-    slot.device = ops.allocate(bytes);
+    slot.pinned = copies_->allocate_pinned(slot_bytes);
+    slot.device = ops.allocate(slot_bytes);
   }
   ops.synchronize();  // what zeroes the slots is not ordered with the copies
 }

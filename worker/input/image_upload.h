@@ -23,6 +23,10 @@ class ImageUpload {
  public:
   /// shape: [B, H, W, 3]. ops is borrowed.
   ImageUpload(Ops& ops, const Shape& shape);
+  /// Bytes of GPU memory; the slots take as much pinned host memory.
+  [[nodiscard]] static std::size_t bytes(const Shape& shape) {
+    return kSlots * static_cast<std::size_t>(shape.elements());
+  }
 
   /// Starts the copy of a batch's images, which may be changed as soon as it returns. Blocks while
   /// both slots wait for the training thread; after close() it does nothing.
@@ -35,6 +39,7 @@ class ImageUpload {
   void close();
 
  private:
+  static constexpr std::size_t kSlots = 2;
   struct Slot {
     std::unique_ptr<Buffer> pinned, device;
     std::unique_ptr<Event> copied;  // the copy is done
@@ -45,7 +50,7 @@ class ImageUpload {
   Ops& ops_;
   const Shape shape_;
   std::unique_ptr<CopyQueue> copies_;  // null on a CPU
-  std::array<Slot, 2> slots_;
+  std::array<Slot, kSlots> slots_;
   std::size_t next_put_ = 0;   // of the putting thread
   std::size_t next_take_ = 0;  // of the taking thread
   std::mutex mutex_;

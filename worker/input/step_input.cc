@@ -29,6 +29,8 @@ namespace {
 // One worker's message: [stop, checkpoint_request, checkpoint_on_disk, labels...], all int64.
 constexpr std::size_t kHeader = 3;
 
+std::size_t message_words(std::size_t labels) { return kHeader + labels; }
+
 class ThreadedStepInputs final : public StepInputs {
  public:
   ThreadedStepInputs(Prefetcher& prefetcher, Comm& comm, const Head& head,
@@ -92,7 +94,7 @@ class ThreadedStepInputs final : public StepInputs {
   void exchange(StepInput& input) {
     const Batch& batch = *input.batch;
     const WorkerSignals mine = options_.signals();
-    const std::size_t words = kHeader + batch.labels.size();
+    const std::size_t words = message_words(batch.labels.size());
     const auto workers = static_cast<std::size_t>(comm_.size());
     message_.assign({mine.stop, mine.checkpoint_request, mine.checkpoint_on_disk});
     message_.insert(message_.end(), batch.labels.begin(), batch.labels.end());
@@ -145,6 +147,12 @@ class ThreadedStepInputs final : public StepInputs {
 };
 
 }  // namespace
+
+std::size_t step_label_bytes(std::int64_t samples, int workers) {
+  const auto n = static_cast<std::size_t>(samples);
+  const auto w = static_cast<std::size_t>(workers);
+  return (kStepInputs * n + (w + 1) * message_words(n / w)) * sizeof(std::int64_t);
+}
 
 std::unique_ptr<StepInputs> make_step_inputs(Prefetcher& prefetcher, Comm& comm, const Head& head,
                                              const StepInputsOptions& options) {

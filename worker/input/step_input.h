@@ -48,6 +48,13 @@ class StepInputs {
   virtual void recycle(std::unique_ptr<Batch> batch) = 0;
 };
 
+/// How many inputs exist at the same time: one is trained on, one is ready and one is being made.
+inline constexpr int kStepInputs = 3;
+
+/// Bytes of the labels of N samples on `workers` workers: those of each input, and the message that
+/// each worker sends and receives.
+std::size_t step_label_bytes(std::int64_t samples, int workers);
+
 struct StepInputsOptions {
   ImageUpload* upload = nullptr;  ///< gets the images of every batch. Borrowed; null: nobody does
   std::int64_t classes = 0;

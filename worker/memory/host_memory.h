@@ -1,4 +1,4 @@
-// How much memory of this host a process may still take.
+// How much more memory of this host a process may take.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@ namespace pfc {
 
 struct HostMemory {
   std::uint64_t available_bytes = 0;
-  /// What sets the limit, for people: "MemAvailable of /proc/meminfo" or "memory.max of
+  /// Names what sets the limit, for messages: "MemAvailable of /proc/meminfo" or "memory.max of
   /// /sys/fs/cgroup/job".
   std::string limit;
 };
 
-/// The least of what the kernel says is available without swapping, and of what each control group
-/// (v2, or v1's memory controller) that this process is in has left; the page cache counts as free.
-/// `root` is for tests: "/proc/meminfo" and the like are looked for under it. Where nothing can be
-/// read there is no limit: the largest number.
+/// The smallest of two kinds of limits: the memory that the kernel can give without swapping, and
+/// what is left in each control group around this process (version 2, or the memory controller of
+/// version 1). The page cache counts as free. Where no limit can be read, available_bytes is the
+/// largest number. `root` is for tests: /proc and /sys are looked for under it.
 HostMemory host_memory(const std::filesystem::path& root = "/");
 
 }  // namespace pfc

@@ -21,8 +21,9 @@ constexpr std::size_t kPartsNamed = 3;
 
 using Fits = std::function<bool(std::int64_t)>;
 
-/// The largest of low .. high that fits, where all below one that fits do too; low - 1: none. Looks
-/// around `guess` first, because an answer may cost a tenth of a second.
+/// The largest number of low .. high that fits; low - 1 where none does. REQUIRES: every number
+/// below one that fits, fits too. Searches around `guess` first, because each question may take 0.1
+/// s.
 std::int64_t largest(std::int64_t low, std::int64_t high, std::int64_t guess, const Fits& fits) {
   std::int64_t good = low - 1;
   std::int64_t bad = high + 1;
@@ -38,7 +39,7 @@ std::int64_t largest(std::int64_t low, std::int64_t high, std::int64_t guess, co
 }
 
 std::uint64_t needed(const PlannedJob& p, const PlannedBackbone& b) {
-  // Without a copy for checkpoints: they can always be written in place.
+  // With no memory available the plan has no copy for checkpoints: they are written in place.
   return plan_memory(p, b, 0).total();
 }
 
@@ -75,7 +76,7 @@ std::int64_t largest_classes(const PlannedJob& p, const PlannedBackbone& backbon
   return most < least ? 0 : most;
 }
 
-/// Changes of one key that make the job fit, the gentlest first.
+/// Changes of one key that make the job fit. Those that change the training least come first.
 std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& backbone,
                                   std::uint64_t available) {
   std::vector<std::string> found;
@@ -107,7 +108,8 @@ std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& ba
   return found;
 }
 
-/// How many workers, each with as much memory, could hold the classes; 0: no number could.
+/// The number of workers, a power of two times today's, with which the job fits when each has as
+/// much memory; 0 where none does.
 int enough_workers(PlannedJob p, const PlannedBackbone& backbone, std::uint64_t available) {
   constexpr int kMost = 1 << 12;
   while (p.world_size * 2 <= std::min<std::int64_t>(kMost, p.job.num_classes)) {
@@ -154,7 +156,7 @@ std::string advice(const PlannedJob& p, const PlannedBackbone& backbone, const M
   if (const int workers = enough_workers(p, backbone, there.bytes); workers > 0) {
     todo.push_back(fmt::format("take {} workers, each with as much memory", workers));
   }
-  if (todo.empty()) todo.emplace_back("no one change makes it fit: set several keys lower");
+  if (todo.empty()) todo.emplace_back("no single change makes it fit: lower several keys");
   text += fmt::format("; {}", fmt::join(todo, ", or "));
   if (const std::int64_t classes = largest_classes(p, backbone, there.bytes); classes > 0) {
     text += fmt::format("; {} classes would fit", classes);

@@ -1,4 +1,4 @@
-// What fits into the memory that there is, and what to change where a job does not.
+// Checks whether a job fits into memory, and says what to change where it does not.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@ namespace pfc {
 /// The memory that one worker may take.
 struct MemoryThere {
   std::uint64_t bytes = 0;
-  std::string where;  ///< for people: "half of what MemAvailable of /proc/meminfo says"
+  std::string where;  ///< for messages: "1/2 of MemAvailable of /proc/meminfo"
 };
 
-/// This host's, shared evenly by the workers that it will have, and what this process uses already.
-/// To be asked before any of them has allocated.
+/// An equal share of this host's free memory for each of its workers, and what this process uses
+/// already. REQUIRES: none of the workers has allocated its buffers yet.
 MemoryThere memory_of_this_host(int workers_of_this_host);
 
-/// A worker's own GPU, as its Ops sees it; what this process holds of it already counts as there.
+/// The free memory of a worker's GPU, and the scratch that its Ops holds already.
 MemoryThere memory_of_gpu(const Ops& ops);
 
-/// The largest value of one key with which the job fits, all else equal; 0: not even the smallest.
+/// The largest value of one key with which the job fits while all other keys stay as they are. 0:
+/// it does not fit with any value.
 struct LargestThatFits {
   std::int64_t num_classes = 0;
   std::int64_t batch_size = 0;
@@ -29,16 +30,16 @@ struct LargestThatFits {
 LargestThatFits largest_that_fits(const PlannedJob& planned, const PlannedBackbone& backbone,
                                   std::uint64_t available);
 
-/// For a job that does not fit: what is needed, what there is, the largest parts, and what to
-/// change to which value. One line.
+/// One line for a job that does not fit: the memory that it needs, what there is, the largest
+/// parts, and which keys to set to which values.
 std::string advice(const PlannedJob& planned, const PlannedBackbone& backbone,
                    const MemoryThere& there);
 
-/// For the log of a job that fits: what is planned of what there is, and how checkpoints are
-/// written where that is slower than usual.
+/// A line for the log of a job that fits: the planned and the available memory, and whether
+/// training waits while checkpoints are written.
 std::string memory_message(const MemoryPlan& plan);
 
-/// The plan of a job that fits. Throws InputError with the advice otherwise.
+/// The plan of a job that fits. Throws InputError with advice() where it does not.
 MemoryPlan expect_to_fit(const PlannedJob& planned, const MemoryThere& there);
 
 }  // namespace pfc

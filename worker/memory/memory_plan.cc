@@ -7,28 +7,29 @@
 #include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/make_ops.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/shard.h"
 #include "worker/data/prefetcher.h"
-#include "worker/head/head_memory.h"
+#include "worker/evaluation/evaluation.h"
+#include "worker/train_step.h"
 
 namespace pfc {
 namespace {
 
-// The program, its libraries, the code that oneDNN generates, stacks, and what the allocator keeps:
-// measured, within a few MiB the same for every job (docs/memory.md).
+// The program, its libraries, the code that oneDNN generates, stacks, and memory that the allocator
+// does not give back. Measured: the same for every job within a few MiB (docs/memory.md).
 constexpr std::uint64_t kProcess = 40 << 20;
 
-// Of a GPU: CUDA's context, the code of cuDNN's, cuBLASLt's and NCCL's kernels; and the buffers of
-// NCCL's channels, for two communicators. Guesses from what others report, to be measured where
-// there is a GPU.
+// On a GPU: CUDA's context with the code of the kernels of cuDNN, cuBLASLt and NCCL; and the
+// buffers of the channels of two NCCL communicators. These are guesses, not yet measured on a GPU.
 constexpr std::uint64_t kGpuProcess = std::uint64_t{1} << 30;
 constexpr std::uint64_t kNcclBuffers = std::uint64_t{1} << 30;
 
 constexpr const char* kProcessName = "process";
 constexpr const char* kScratchName = "kernels' scratch";
 
-// Makes plans of which only the size is asked, for activations of a GPU's type.
+/// Builds a network on the CPU to measure what it takes on a GPU, whose activations have this type.
 class SizingOps : public CpuOps {
  public:
   explicit SizingOps(DType activations) : CpuOps(1), activations_(activations) {}
@@ -38,7 +39,8 @@ class SizingOps : public CpuOps {
   const DType activations_;
 };
 
-// A Comm of which only the size is asked.
+/// Stands for the workers of a job where nothing is communicated: measuring a network asks only how
+/// many there are.
 class WorldSize : public Comm {
  public:
   explicit WorldSize(int size) : size_(size) {}
@@ -53,7 +55,7 @@ class WorldSize : public Comm {
   void barrier() override { refuse(); }
 
  private:
-  static void refuse() { check(false, "a memory plan does not communicate"); }
+  static void refuse() { check(false, "WorldSize: a memory plan must not communicate"); }
   const int size_;
 };
 
@@ -61,52 +63,18 @@ std::string counted(std::int64_t n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
-/// Sizes that many parts are made of; all in bytes but for the counts.
-struct Sizes {
-  explicit Sizes(const PlannedJob& p)
-      : batch(u(p.job.batch_size)),
-        samples(batch * u(p.world_size)),
-        pixels(batch * u(p.data.height * p.data.width * 3)),
-        embeddings(batch * u(p.job.embedding_size) * sizeof(float)) {}
-  static std::uint64_t u(std::int64_t n) { return static_cast<std::uint64_t>(n); }
+std::int64_t samples(const PlannedJob& p) { return p.job.batch_size * p.world_size; }
 
-  std::uint64_t batch, samples;
-  std::uint64_t pixels;      ///< of a batch, one byte each
-  std::uint64_t embeddings;  ///< of a batch
-};
-
-/// Decoded batches: those that the prefetcher keeps ahead, and one each that waits for its step, is
-/// being gathered and is trained on.
-std::uint64_t decoded_batches(const PlannedJob& p) {
-  return Sizes::u(prefetch_depth(static_cast<int>(p.job.num_workers)) + 3);
+DType activations(const PlannedJob& p) {
+  return p.gpu ? activation_type(p.job.precision) : DType::kFloat32;
 }
 
-/// The reducer's buckets are slices of the gradients: only the transport needs memory, for the
-/// step's and for the gradients' sums.
-std::uint64_t communication(const PlannedJob& p, const Sizes& s) {
-  return 2 * host_comm_bytes(p.world_size) + (Sizes::u(p.world_size) + 1) * s.embeddings;
-}
-
-/// Decoded batches; the images trained on as bytes and as floats; where each record of the data set
-/// begins.
-std::uint64_t input_batches(const PlannedJob& p, const Sizes& s) {
-  const std::uint64_t labels = 8 * sizeof(std::int64_t) * s.samples;
-  const std::uint64_t index = 2 * sizeof(std::int64_t) * Sizes::u(p.data.images);
-  return decoded_batches(p) * s.pixels + s.pixels * (1 + sizeof(float)) + labels + index;
-}
-
-/// Embeddings of the largest verification set: this worker's, all workers', and once more sorted
-/// into the two sides of the pairs.
-std::uint64_t evaluation(const PlannedJob& p, const Sizes& s) {
-  if (p.data.verification_images == 0) return 0;
-  const std::uint64_t images = Sizes::u(p.data.verification_images);
-  const std::uint64_t row = Sizes::u(p.job.embedding_size + 1) * sizeof(float);
-  const std::uint64_t own = images / Sizes::u(p.world_size) + 1;
-  return (own + 2 * images) * row + s.pixels + 2 * s.embeddings;
+StepBufferBytes step_buffers(const PlannedJob& p) {
+  return {p.job, p.world_size, p.data.height, p.data.width, activations(p)};
 }
 
 std::uint64_t optimizer_bytes(const PlannedJob& p, const BackboneMemory& b) {
-  return b.weights * (p.job.optimizer == OptimizerKind::kAdamW ? 2 : 1);
+  return Optimizer::bytes(p.job.optimizer, static_cast<std::int64_t>(b.weights / sizeof(float)));
 }
 
 bool saves_while_training(const JobConfig& job) {
@@ -124,7 +92,7 @@ class PartList {
 void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   const std::int64_t rows = shard_of(p.job.num_classes, 0, p.world_size).size();
   const auto table = [&](std::uint64_t bytes) {
-    const std::uint64_t elements = Sizes::u(rows * p.job.embedding_size);
+    const auto elements = static_cast<std::uint64_t>(rows * p.job.embedding_size);
     return fmt::format("{} of {} classes x {} x {} bytes", rows, p.job.num_classes,
                        p.job.embedding_size, elements == 0 ? 0 : bytes / elements);
   };
@@ -139,7 +107,7 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   list.add("centres' summed gradients", m.gradients,
            fmt::format("gradient_acc {}", p.job.gradient_acc));
   list.add("head buffers", m.buffers,
-           fmt::format("{} samples of {}", Sizes(p).samples, counted(p.world_size, "worker")));
+           fmt::format("{} samples of {}", samples(p), counted(p.world_size, "worker")));
 }
 
 void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list) {
@@ -155,21 +123,44 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
            p.gpu ? "at most, for convolutions" : counted(p.threads, "thread"));
 }
 
-/// What a GPU holds beside head and backbone; batches that are on their way, verification sets and
-/// files to be written are the host's.
-MemoryPlan gpu_plan(const PlannedJob& p, const Sizes& s, PartList list, std::uint64_t copy,
-                    std::uint64_t available) {
-  list.add("communication", (Sizes::u(p.world_size) + 1) * s.embeddings,
+/// What a GPU holds beside head and backbone. Decoded batches, verification sets and files that are
+/// being written are in host memory.
+void add_gpu_buffers(const PlannedJob& p, PartList& list) {
+  const StepBufferBytes step = step_buffers(p);
+  const Shape images{p.job.batch_size, p.data.height, p.data.width, 3};
+  list.add("communication", step.all_embeddings + step.d_embeddings,
            counted(p.world_size, "worker"));
-  list.add("images", s.pixels * (3 + size_of(activation_type(p.job.precision))), "three as bytes");
+  list.add("images", step.images_u8 + step.images + ImageUpload::bytes(images), "three as bytes");
   list.add(kProcessName, kGpuProcess + (p.world_size > 1 ? kNcclBuffers : 0),
            p.world_size > 1 ? "CUDA's context, libraries, NCCL's buffers, a guess"
                             : "CUDA's context and libraries, a guess");
-  MemoryPlan plan{.parts = std::move(list.parts), .available = available};
-  if (!saves_while_training(p.job)) return plan;
-  plan.checkpoint_copy = copy;
-  plan.checkpoints_in_place = p.host_bytes > 0 && copy > p.host_bytes;
-  return plan;
+}
+
+void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
+  const StepBufferBytes step = step_buffers(p);
+  // Two transports: that of the step, and that of the gradients, whose buckets are slices of them.
+  list.add("communication",
+           2 * host_comm_bytes(p.world_size) + step.all_embeddings + step.d_embeddings,
+           counted(p.world_size, "worker"));
+  const int ahead = prefetch_depth(static_cast<int>(p.job.num_workers));
+  const std::size_t batch =
+      Batch::bytes(p.job.batch_size, static_cast<std::size_t>(p.data.height * p.data.width * 3));
+  list.add("input batches",
+           prefetcher_bytes(ahead, kStepInputs, batch) + step.images_u8 + step.images +
+               step_label_bytes(samples(p), p.world_size) + dataset_bytes(p.data.images),
+           fmt::format("{} batches, an index of {}", ahead + kStepInputs,
+                       counted(p.data.images, "image")));
+  list.add("verification sets", p.data.verification_bytes, "encoded images");
+  // One file is in memory at a time, in PyTorch's layout; evaluation has ended before it is made.
+  const std::uint64_t file = std::max<std::uint64_t>(b.weights + b.state, optimizer_bytes(p, b));
+  const std::uint64_t evaluation =
+      p.data.verification_images == 0
+          ? 0
+          : evaluation_bytes(p.data.verification_images, p.world_size,
+                             {p.job.batch_size, p.data.height, p.data.width, p.job.embedding_size});
+  list.add("between steps", std::max(file, evaluation),
+           file > evaluation ? "a file of the model to be written" : "evaluation's embeddings");
+  list.add(kProcessName, kProcess, "program, libraries, generated code");
 }
 
 }  // namespace
@@ -178,7 +169,7 @@ PlannedData planned_data(const Dataset& dataset, std::span<const VerificationSet
   const DatasetInfo& info = dataset.info();
   PlannedData data{.images = info.images, .height = info.height, .width = info.width};
   for (const VerificationSet& set : sets) {
-    for (const auto& image : set.images) data.verification_bytes += image.size();
+    data.verification_bytes += set.bytes();
     data.verification_images =
         std::max(data.verification_images, static_cast<std::int64_t>(set.images.size()));
   }
@@ -218,34 +209,28 @@ std::uint64_t reserved_bytes(const MemoryPlan& plan) {
 
 MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
                        std::uint64_t available) {
-  const Sizes sizes(p);
   const BackboneMemory& b = backbone.memory;
   const HeadMemory head = head_memory({.head = head_options(p.job),
                                        .world_size = p.world_size,
-                                       .samples = static_cast<std::int64_t>(sizes.samples),
+                                       .samples = samples(p),
                                        .threads = p.threads,
+                                       .active_sets = kStepInputs,
                                        .gpu = p.gpu});
   PartList list;
   add_head(p, head, list);
   add_backbone(p, backbone, list);
-  const std::uint64_t copy = head.centres + head.momentum + head.second + head.updated + b.weights +
-                             b.state + optimizer_bytes(p, b);
-  if (p.gpu) return gpu_plan(p, sizes, std::move(list), copy, available);
-  list.add("communication", communication(p, sizes), counted(p.world_size, "worker"));
-  list.add("input batches", input_batches(p, sizes),
-           fmt::format("{} batches, an index of {}", decoded_batches(p),
-                       counted(p.data.images, "image")));
-  list.add("verification sets", p.data.verification_bytes, "encoded images");
-  // One file is in memory at a time, in PyTorch's layout; evaluation is over before it.
-  const std::uint64_t file = std::max(b.weights + b.state, optimizer_bytes(p, b));
-  const std::uint64_t evaluating = evaluation(p, sizes);
-  list.add("between steps", std::max(file, evaluating),
-           file > evaluating ? "a file of the model to be written" : "evaluation's embeddings");
-  list.add(kProcessName, kProcess, "program, libraries, generated code");
-
+  if (p.gpu) {
+    add_gpu_buffers(p, list);
+  } else {
+    add_host_buffers(p, b, list);
+  }
   MemoryPlan plan{.parts = std::move(list.parts), .available = available};
   if (!saves_while_training(p.job)) return plan;
-  plan.checkpoint_copy = copy;
+  plan.checkpoint_copy = checkpoint_copy_bytes(head, b, optimizer_bytes(p, b));
+  if (p.gpu) {
+    plan.checkpoints_in_place = p.host_bytes > 0 && plan.checkpoint_copy > p.host_bytes;
+    return plan;
+  }
   plan.parts.push_back({"checkpoint copy", plan.checkpoint_copy, "written while training goes on"});
   if (plan.fits()) return plan;
   plan.parts.pop_back();

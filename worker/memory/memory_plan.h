@@ -1,4 +1,5 @@
-// The memory that a worker will need, before anything is allocated (docs/memory.md).
+// Plans the memory that a worker needs before it allocates anything (docs/memory.md). Each part
+// states its bytes beside its allocation; the plan adds them up.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +14,34 @@
 
 namespace pfc {
 
-/// What the data set and the verification sets are, as far as memory goes.
+/// The sizes of the data set and of the verification sets that memory depends on.
 struct PlannedData {
   std::int64_t images = 0;
   std::int64_t height = 112, width = 112;
-  std::uint64_t verification_bytes = 0;  ///< encoded images of all verification sets
-  std::int64_t verification_images = 0;  ///< of the largest set
+  std::uint64_t verification_bytes = 0;  ///< VerificationSet::bytes() of all sets
+  std::int64_t verification_images = 0;  ///< images of the largest set
 };
 
 PlannedData planned_data(const Dataset& dataset, std::span<const VerificationSet> sets);
 
 struct PlannedJob {
-  JobConfig job;  ///< num_classes is known
+  JobConfig job;  ///< REQUIRES: num_classes is known
   int world_size = 1;
-  int threads = 1;  ///< of this worker
+  int threads = 1;  ///< compute threads of this worker
   PlannedData data;
-  bool gpu = false;  ///< the memory that is planned is that of a GPU; otherwise the host's
-  std::uint64_t host_bytes = 0;  ///< with a GPU: what copies for checkpoints may take of the host
+  bool gpu = false;  ///< true: plans the memory of a GPU; false: that of the host
+  /// With a GPU: host memory that checkpoint copies may take; 0: not known.
+  std::uint64_t host_bytes = 0;
 };
 
-/// What a backbone takes, with the area that its kernels share for intermediate results.
+/// Bytes of a backbone, and of the area that its kernels share for intermediate results.
 struct PlannedBackbone {
   BackboneMemory memory;
   std::size_t scratch = 0;
 };
 
-/// Exact: the network is built on the job's device, without its tensors. A tenth of a second.
-/// Throws InputError for a network or device that there is not.
+/// Builds the network without allocating its tensors, so the result is exact. Takes about 0.1 s.
+/// Throws InputError for an unknown network, or one that does not take the job's images.
 PlannedBackbone plan_backbone(const PlannedJob& planned);
 
 struct MemoryPart {
@@ -49,22 +51,27 @@ struct MemoryPart {
 };
 
 struct MemoryPlan {
-  std::vector<MemoryPart> parts;      ///< those that are there at once, at the worst moment
-  std::uint64_t checkpoint_copy = 0;  ///< one that is written while training goes on; 0: none is
-  bool checkpoints_in_place =
-      false;                    ///< that copy would not fit: training waits, and it is no part
-  std::uint64_t available = 0;  ///< what it was made for
+  std::vector<MemoryPart> parts;  ///< all that exist at the moment of the highest use
+  /// The copy of the state that a checkpoint is written from while training goes on; 0 where the
+  /// job writes no such checkpoints.
+  std::uint64_t checkpoint_copy = 0;
+  /// The copy would not fit: training waits while a checkpoint is written, and the copy is not one
+  /// of the parts.
+  bool checkpoints_in_place = false;
+  std::uint64_t available = 0;  ///< as given to plan_memory()
 
   [[nodiscard]] std::uint64_t total() const;
   [[nodiscard]] bool fits() const { return total() <= available; }
-  /// The part of that name; a programmer's error when there is none.
+  /// REQUIRES: there is a part of that name.
   [[nodiscard]] const MemoryPart& part(const std::string& name) const;
 };
 
-/// Of a GPU's plan: what the worker's buffers are cut from (Ops::reserve).
+/// Bytes that a worker reserves on its GPU when it starts (Ops::reserve): all parts but the process
+/// and the kernels' scratch.
 std::uint64_t reserved_bytes(const MemoryPlan& plan);
 
-/// Pure. Of rank 0, which needs the most: its shard is the largest, and it writes the model.
+/// The plan of rank 0, which needs the most: its shard is the largest, and it writes the model.
+/// Pure.
 MemoryPlan plan_memory(const PlannedJob& planned, const PlannedBackbone& backbone,
                        std::uint64_t available);
 

@@ -37,13 +37,6 @@ CentreRows::CentreRows(const CentreTable& table, std::uint64_t seed, const Vecto
         "margin softmax: the table says of every row which update it has seen");
 }
 
-void CentreRows::allocate(Scratch& scratch, DType type, std::int64_t classes) const {
-  const auto d = static_cast<std::size_t>(dimension_);
-  const std::size_t rows = d * static_cast<std::size_t>(classes);
-  type == DType::kFloat32 ? scratch.floats.resize(rows) : scratch.halves.resize(rows);
-  scratch.row.resize(d);
-}
-
 std::byte* CentreRows::address(const Tensor& t, std::int64_t c) const {
   return static_cast<std::byte*>(t.data) + (c - first_) * row_bytes(t);
 }

@@ -70,8 +70,15 @@ class CentreRows {
     std::vector<BFloat16> halves;  // [tile, D]
     std::vector<float> row;        // [D]
   };
-  /// Everything that calls with this scratch will need, for tiles of `classes` rows of `type`.
-  void allocate(Scratch& scratch, DType type, std::int64_t classes) const;
+  /// Calls f(array, elements) for each array of `scratch`, with what tiles of `classes` rows of
+  /// `type` need.
+  template <typename F>
+  static void each_array(Scratch& scratch, DType type, std::size_t classes, std::size_t dimension,
+                         const F& f) {
+    f(scratch.floats, type == DType::kFloat32 ? classes * dimension : 0);
+    f(scratch.halves, type == DType::kFloat32 ? 0 : classes * dimension);
+    f(scratch.row, dimension);
+  }
 
   /// The rows as `type`, one behind the other; in the table itself where they lie so, else in
   /// scratch. With `padded`, zeros follow up to that many rows. Sets inverse_norms [rows].

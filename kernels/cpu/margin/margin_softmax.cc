@@ -20,6 +20,39 @@
 namespace pfc {
 namespace {
 
+/// What the step keeps of each of the N samples.
+struct SampleArrays {
+  std::vector<float> unit, d_unit;               // [N, D]
+  std::vector<float> inverse_norm, max, factor;  // [N]
+  std::vector<double> target_factor;             // [N]
+  std::vector<RowSoftmax> softmax;               // [N]
+  std::vector<Angle> angles;                     // [positives]
+
+  /// Calls f(array, elements) for each array: what allocates and what counts cannot differ.
+  template <typename F>
+  void each(std::size_t samples, std::size_t dimension, std::size_t positives, const F& f) {
+    for (auto* array : {&unit, &d_unit}) f(*array, samples * dimension);
+    for (auto* array : {&inverse_norm, &max, &factor}) f(*array, samples);
+    f(target_factor, samples);
+    f(softmax, samples);
+    f(angles, positives);
+  }
+};
+
+/// The tiles of each thread whose products are kept, as many as the budget of bytes allows.
+struct KeptTiles {
+  KeptTiles(std::int64_t active, std::int64_t samples, std::int64_t threads, std::int64_t budget)
+      : bytes_each(threads * kTileClasses * samples * static_cast<std::int64_t>(sizeof(float))),
+        all((active + kTileClasses * threads - 1) / (kTileClasses * threads)),
+        most(budget / bytes_each) {}
+  std::int64_t bytes_each;  // of one tile of every thread
+  std::int64_t all;         // tiles of a thread
+  std::int64_t most;        // that fit into the budget
+  [[nodiscard]] std::int64_t kept() const { return std::min(all, most); }
+  /// The sampled part differs from step to step, so memory is for a little more than is kept now.
+  [[nodiscard]] std::int64_t room() const { return std::min(all + all / 16, most); }
+};
+
 class CpuMarginSoftmax : public MarginSoftmax {
  public:
   CpuMarginSoftmax(CpuOps& ops, const MarginSoftmaxOptions& options, const CentreTable& table)
@@ -78,11 +111,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
   std::vector<MarginTileWorker> workers_;  // one a thread
   AlignedMemory kept_;                     // [threads, kept_tiles_, tile, N]
   std::int64_t kept_tiles_ = 0;            // a thread's first tiles, whose products are kept
-  std::vector<float> unit_, inverse_norm_, d_unit_;
-  std::vector<Angle> angles_;
-  std::vector<RowSoftmax> softmax_;  // [N]
-  std::vector<float> max_, factor_;  // [N]
-  std::vector<double> target_factor_;
+  SampleArrays arrays_;
 };
 
 void CpuMarginSoftmax::prepare(const Batch& batch) {
@@ -91,20 +120,15 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
   check(x.shape == Shape({n, d}) && n > 0, "margin softmax: embeddings must be [N, D]");
-  const auto size = static_cast<std::size_t>(n * d);
-  unit_.resize(size);
-  d_unit_.resize(size);
-  inverse_norm_.resize(static_cast<std::size_t>(n));
-  max_.resize(static_cast<std::size_t>(n));
-  factor_.resize(static_cast<std::size_t>(n));
-  target_factor_.resize(static_cast<std::size_t>(n));
-  angles_.resize(batch.positives.size());
-  ops_.normalise_rows(x, Tensor(unit_.data(), {n, d}), Tensor(inverse_norm_.data(), {n}));
-  products_->set_embeddings(unit_.data(), n, d, threads_.count());
+  arrays_.each(static_cast<std::size_t>(n), static_cast<std::size_t>(d), batch.positives.size(),
+               [](auto& array, std::size_t elements) { array.resize(elements); });
+  ops_.normalise_rows(x, Tensor(arrays_.unit.data(), {n, d}),
+                      Tensor(arrays_.inverse_norm.data(), {n}));
+  products_->set_embeddings(arrays_.unit.data(), n, d, threads_.count());
   step_.batch = batch;
   step_.active = catch_up(batch.classes);
   step_.samples = n;
-  step_.angles = angles_.data();
+  step_.angles = arrays_.angles.data();
   for (MarginTileWorker& worker : workers_) worker.allocate(step_);
   plan_kept_tiles();
 }
@@ -118,19 +142,13 @@ void CpuMarginSoftmax::record(const UpdateRule& rule) {
   if (rule.optimizer == OptimizerKind::kSgd) table_.history->add(rule.sgd);
 }
 
-// As many tiles as the budget allows. The sampled part differs from step to step, so memory grows
-// by a little more than is needed now.
 void CpuMarginSoftmax::plan_kept_tiles() {
-  const auto active = static_cast<std::int64_t>(step_.batch.classes.size());
-  const auto threads = static_cast<std::int64_t>(threads_.count());
-  const std::int64_t tile_bytes =
-      threads * kTileClasses * step_.samples * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t tiles = (active + kTileClasses * threads - 1) / (kTileClasses * threads);
-  kept_tiles_ = std::min(tiles, options_.logits_bytes / tile_bytes);
-  if (static_cast<std::size_t>(kept_tiles_ * tile_bytes) <= kept_.bytes()) return;
-  const std::int64_t room = std::min(tiles + tiles / 16, options_.logits_bytes / tile_bytes);
+  const KeptTiles tiles(static_cast<std::int64_t>(step_.batch.classes.size()), step_.samples,
+                        threads_.count(), options_.logits_bytes);
+  kept_tiles_ = tiles.kept();
+  if (static_cast<std::size_t>(kept_tiles_ * tiles.bytes_each) <= kept_.bytes()) return;
   kept_ = {};  // first: both at once might not fit
-  kept_ = AlignedMemory(static_cast<std::size_t>(room * tile_bytes));
+  kept_ = AlignedMemory(static_cast<std::size_t>(tiles.room() * tiles.bytes_each));
 }
 
 template <typename F>
@@ -175,9 +193,9 @@ void CpuMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
       merge(rows[i], worker.statistics(static_cast<std::int64_t>(i)));
     }
   }
-  for (std::size_t k = 0; k < angles_.size(); ++k) {
+  for (std::size_t k = 0; k < arrays_.angles.size(); ++k) {
     rows[static_cast<std::size_t>(batch.positives[k].sample)].target =
-        options_.scale * margin_target(options_.margin, angles_[k]);
+        options_.scale * margin_target(options_.margin, arrays_.angles[k]);
   }
 }
 
@@ -193,27 +211,26 @@ double CpuMarginSoftmax::combine(const Tensor& statistics, int workers) {
   check(statistics.bytes() == static_cast<std::size_t>(workers) * n * sizeof(RowStatistics),
         "margin softmax: gathered statistics have [workers, N] rows");
   const auto* rows = static_cast<const RowStatistics*>(statistics.data);
-  softmax_.resize(n);
   double loss = 0;
   for (std::size_t i = 0; i < n; ++i) {
     RowStatistics all;
     for (int w = 0; w < workers; ++w) merge(all, rows[static_cast<std::size_t>(w) * n + i]);
-    softmax_[i] = row_softmax(all);
-    max_[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
-    loss += softmax_[i].loss;
+    arrays_.softmax[i] = row_softmax(all);
+    arrays_.max[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
+    loss += arrays_.softmax[i].loss;
   }
   return loss / static_cast<double>(n);
 }
 
 void CpuMarginSoftmax::set_factors(double gradient_scale) {
   const double factor = gradient_scale * options_.scale / static_cast<double>(step_.samples);
-  for (std::size_t i = 0; i < softmax_.size(); ++i) {
-    factor_[i] = static_cast<float>(factor * softmax_[i].probability);
-    target_factor_[i] = -factor * softmax_[i].others;
+  for (std::size_t i = 0; i < arrays_.softmax.size(); ++i) {
+    arrays_.factor[i] = static_cast<float>(factor * arrays_.softmax[i].probability);
+    arrays_.target_factor[i] = -factor * arrays_.softmax[i].others;
   }
-  step_.max = max_.data();
-  step_.factor = factor_.data();
-  step_.target_factor = target_factor_.data();
+  step_.max = arrays_.max.data();
+  step_.factor = arrays_.factor.data();
+  step_.target_factor = arrays_.target_factor.data();
 }
 
 template <typename Sink>
@@ -234,11 +251,12 @@ void CpuMarginSoftmax::backward_tiles(const Tensor& d_embeddings, const Sink& si
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       float sum = 0;
       for (const MarginTileWorker& worker : workers_) sum += worker.d_unit()[i];
-      d_unit_[static_cast<std::size_t>(i)] = sum;
+      arrays_.d_unit[static_cast<std::size_t>(i)] = sum;
     }
   });
-  ops_.normalise_rows_backward(Tensor(d_unit_.data(), {n, d}), Tensor(unit_.data(), {n, d}),
-                               Tensor(inverse_norm_.data(), {n}), d_embeddings);
+  ops_.normalise_rows_backward(Tensor(arrays_.d_unit.data(), {n, d}),
+                               Tensor(arrays_.unit.data(), {n, d}),
+                               Tensor(arrays_.inverse_norm.data(), {n}), d_embeddings);
 }
 
 void CpuMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,
@@ -300,6 +318,20 @@ std::unique_ptr<MarginSoftmax> make_cpu_margin_softmax(Ops& ops,
   auto* const cpu = dynamic_cast<CpuOps*>(&ops);
   check(cpu != nullptr, "margin softmax: a CPU's Ops expected");
   return std::make_unique<CpuMarginSoftmax>(*cpu, options, table);
+}
+
+CpuMarginBytes cpu_margin_bytes(const MarginSoftmaxOptions& options, const CpuMarginSizes& s) {
+  const KeptTiles tiles(s.active, s.samples, s.threads, options.logits_bytes);
+  const auto n = static_cast<std::size_t>(s.samples);
+  std::size_t arrays = 0;
+  SampleArrays().each(
+      n, static_cast<std::size_t>(s.dimension), n,
+      [&](const auto& array, std::size_t elements) { arrays += elements * sizeof(array[0]); });
+  const DType rows = options.bf16_products ? DType::kBFloat16 : DType::kFloat32;
+  return {.kept = tiles.kept() * tiles.bytes_each,
+          .working = static_cast<std::int64_t>(arrays) +
+                     tile_products_bytes(options.bf16_products, s.samples, s.dimension, s.threads) +
+                     s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows)};
 }
 
 }  // namespace pfc

@@ -6,18 +6,35 @@
 
 namespace pfc {
 
+/// Calls f(array, elements) for each array of a worker. Both allocate() and bytes() go through it,
+/// so they cannot differ.
+template <typename F>
+void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
+                                  const F& f) {
+  constexpr std::size_t kTile = kTileClasses;
+  CentreRows::each_array(scratch_, row_type, kTile, dimension, f);
+  f(products_, kTile * samples);
+  f(gradients_, kTile * dimension);
+  f(inverse_norms_, kTile);
+  f(along_, kTile);
+  f(targets_, samples);
+  for (auto* row : {&max_, &tile_max_, &tile_sum_}) f(*row, samples);
+  f(sum_, samples);
+  f(d_unit_, samples * dimension);
+}
+
 void MarginTileWorker::allocate(const MarginStep& step) {
-  const auto n = static_cast<std::size_t>(step.samples);
   dimension_ = static_cast<std::size_t>(step.rows.dimension());
-  step.rows.allocate(scratch_, step.products.row_type(), kTileClasses);
-  products_.resize(n * kTileClasses);
-  gradients_.resize(dimension_ * kTileClasses);
-  inverse_norms_.resize(kTileClasses);
-  along_.resize(kTileClasses);
-  targets_.reserve(n);
-  for (auto* row : {&max_, &tile_max_, &tile_sum_}) row->resize(n);
-  sum_.resize(n);
-  d_unit_.resize(n * dimension_);
+  each_array(static_cast<std::size_t>(step.samples), dimension_, step.products.row_type(),
+             [](auto& array, std::size_t elements) { array.resize(elements); });
+}
+
+std::int64_t MarginTileWorker::bytes(std::int64_t samples, std::int64_t dimension, DType row_type) {
+  std::size_t sum = 0;
+  MarginTileWorker(best_vector_kernels(), 0)
+      .each_array(static_cast<std::size_t>(samples), static_cast<std::size_t>(dimension), row_type,
+                  [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
+  return static_cast<std::int64_t>(sum);
 }
 
 void MarginTileWorker::begin_forward() {

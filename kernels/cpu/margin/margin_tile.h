@@ -38,13 +38,16 @@ struct ClassTile {
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
-/// Belongs to one thread. Memory for one tile and for this thread's part of every sum.
+/// Belongs to one thread. Owns memory for one tile and for this thread's part of every sum.
 class MarginTileWorker {
  public:
   MarginTileWorker(const VectorKernels& kernels, int part) : kernels_(kernels), part_(part) {}
 
   /// Memory for steps of this size; keeps what is large enough. The only call that may throw.
   void allocate(const MarginStep& step);
+  /// Bytes that allocate() takes for N samples and product operands of `row_type`.
+  [[nodiscard]] static std::int64_t bytes(std::int64_t samples, std::int64_t dimension,
+                                          DType row_type);
 
   void begin_forward();
   void forward(const MarginStep& step, const ClassTile& tile);
@@ -63,6 +66,8 @@ class MarginTileWorker {
   [[nodiscard]] bool failed() const { return failed_; }  ///< oneDNN refused a product
 
  private:
+  template <typename F>
+  void each_array(std::size_t samples, std::size_t dimension, DType row_type, const F& f);
   void gather(const MarginStep& step, const ClassTile& tile);
   void add_target_gradients(const MarginStep& step, const ClassTile& tile);
   /// The tile's row of a positive, in float32 whatever the products' operands are.

@@ -204,6 +204,14 @@ std::unique_ptr<TileProducts> make_float_tile_products() {
   return std::make_unique<FloatTileProducts>();
 }
 
+// The arrays of FloatTileProducts::set_embeddings() and BFloat16TileProducts::make_plans().
+std::int64_t tile_products_bytes(bool bfloat16, std::int64_t samples, std::int64_t dimension,
+                                 int parts) {
+  constexpr std::int64_t kHalf = sizeof(BFloat16);
+  if (!bfloat16) return samples * dimension * static_cast<std::int64_t>(sizeof(float));
+  return 3 * samples * dimension * kHalf + parts * kTileClasses * samples * kHalf;
+}
+
 bool cpu_has_bfloat16() { return __builtin_cpu_supports("avx512bf16") != 0; }
 
 std::unique_ptr<TileProducts> make_bfloat16_tile_products() {

@@ -43,4 +43,10 @@ std::unique_ptr<TileProducts> make_float_tile_products();
 std::unique_ptr<TileProducts> make_bfloat16_tile_products();
 bool cpu_has_bfloat16();
 
+/// Bytes that the products of a team of `parts` threads keep for N samples: copies of the
+/// embeddings in the layouts that are multiplied, and the factors of a tile. For bfloat16 oneDNN
+/// may pad the layouts and takes some scratch, which is not counted.
+std::int64_t tile_products_bytes(bool bfloat16, std::int64_t samples, std::int64_t dimension,
+                                 int parts);
+
 }  // namespace pfc

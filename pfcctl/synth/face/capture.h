@@ -1,5 +1,6 @@
-// How one photograph of a person comes out: pose, expression, light, what is worn or in the way,
-// and the camera. Everything here differs from image to image; nothing of it says who it is.
+// What differs between the photographs of one person: pose, expression, light, things worn or in
+// front of the face, background and camera. None of it depends on the identity, except how often
+// glasses are worn.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace pfc::synth {
 struct Pose {
   float yaw, pitch, roll;  ///< radians; yaw > 0: turned to the viewer's right
   float distance;          ///< of the camera, millimetres: perspective
-  Vec2 shift;              ///< of the aligned crop, pixels: what a detector's jitter leaves
-  float scale, turn;       ///< likewise, relative and radians
+  Vec2 shift;              ///< of the aligned crop, pixels: the inaccuracy of a face detector
+  float scale, turn;       ///< the same for its scale (relative) and turn (radians)
 };
 
 struct Expression {
@@ -54,8 +55,8 @@ struct Camera {
   Colour balance;
   float blur;                 ///< sigma, pixels
   float motion, motion_turn;  ///< length in pixels, direction
-  float coarseness;           ///< 1, or how many pixels became one
-  float noise;                ///< of 1
+  float coarseness;           ///< how many pixels were averaged to one; 1: none
+  float noise;                ///< standard deviation, where white is 1
   float vignette;
   bool grey;
   int jpeg_quality;
@@ -69,7 +70,7 @@ struct Capture {
   Wear wear;
   Backdrop backdrop;
   Camera camera;
-  float hair_shift, hair_mess;  ///< the fringe's fall of the day
+  float hair_shift, hair_mess;  ///< how the fringe falls in this photograph
 };
 
 /// Image i of identity k.

@@ -11,7 +11,7 @@ namespace pfc::synth {
 struct Paint {
   Colour albedo;
   float gloss = 0.2f;  ///< strength of the highlight
-  float glow = 0;      ///< light of its own: the glint in an eye
+  float glow = 0;      ///< brightness that does not depend on the light: the glint in an eye
 };
 
 /// Lays `colour` over the paint.

@@ -1,4 +1,4 @@
-// The hair: where on the head it grows and falls to, how far it stands out, and its colour.
+// The hair: which part of the head it covers, how thick it is, and its colour.
 #pragma once
 
 #include "pfcctl/synth/face/capture.h"

@@ -1,5 +1,5 @@
-// Who a synthetic person is: some seventy continuous factors of shape and colour, drawn once for an
-// identity and the same in all its images. Lengths are millimetres on the head (geometry.h).
+// The identity of a synthetic person: about seventy numbers of shape and colour that are drawn once
+// and are the same in all its images. Lengths are millimetres on the head (geometry.h).
 #pragma once
 
 #include <array>

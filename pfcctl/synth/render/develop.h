@@ -1,4 +1,5 @@
-// What the camera makes of a rendered picture: blur, exposure, colour balance, noise, 8 bits.
+// The camera: turns a rendered picture into sRGB bytes with blur, exposure, colour balance and
+// noise.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,7 @@
 
 namespace pfc::synth {
 
-/// sRGB bytes [size, size, 3]. The picture may be larger than `size` (it is averaged down) and is
-/// used up.
+/// sRGB bytes [size, size, 3]. A picture that is larger than `size` is averaged down.
 std::vector<std::uint8_t> develop(Picture picture, const Camera& camera, int size);
 
 }  // namespace pfc::synth

@@ -1,5 +1,6 @@
-// A depth-buffered triangle rasteriser: surfaces in, for every pixel the nearest one's place and
-// direction out. Colours are decided afterwards, once a pixel.
+// A triangle rasteriser with a depth buffer. For every pixel it finds the nearest surface, its
+// material, its place on the head and its normal; colours are computed afterwards, once for each
+// pixel.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ struct Vertex {
   float paint_x = 0;  ///< horizontal coordinate of what is painted there
 };
 
-/// A sheet of rows x columns vertices; neighbours make quads.
+/// A surface of rows x columns vertices. Each four neighbours make a quadrilateral.
 struct Sheet {
   int rows = 0, columns = 0;
   std::vector<Vertex> vertices;
@@ -62,8 +63,8 @@ class Raster {
         height_(height),
         pixels_(static_cast<std::size_t>(width) * static_cast<std::size_t>(height)) {}
 
-  /// Draws the part of the sheet where `keep` says so (all of it without one). `keep` may change
-  /// the fragment's material.
+  /// Draws the fragments of the sheet for which `keep` returns true, or all where `keep` is empty.
+  /// `keep` may change a fragment's material.
   void draw(const Sheet& sheet, const ScreenMap& screen, Material material,
             const std::function<bool(Fragment&)>& keep = {});
 

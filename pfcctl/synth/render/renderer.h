@@ -1,4 +1,5 @@
-// Draws one photograph of a synthetic person: surfaces, light, and what stands behind and before.
+// Draws one photograph of a synthetic person: surfaces, light, background, and things in front of
+// the face.
 #pragma once
 
 #include <vector>

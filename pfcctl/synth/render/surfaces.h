@@ -1,4 +1,5 @@
-// Builds the surfaces of one photograph (head, ears, neck, hair, hat, glasses) and rasters them.
+// Builds the surfaces of one photograph (head, ears, neck, hair, hat, glasses) and draws them into
+// a raster.
 #pragma once
 
 #include "pfcctl/synth/face/capture.h"

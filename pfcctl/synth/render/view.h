@@ -1,5 +1,5 @@
-// Where a head's points come to lie in the image: pose, perspective, and the alignment that a face
-// detector's five landmarks give.
+// Projects points of the head to the image: pose, perspective, and the alignment by a face
+// detector's five landmarks.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace pfc::synth {
 
-/// Turns the head and looks at it from a finite distance.
+/// Turns the head by the pose and projects it in perspective.
 class View {
  public:
   explicit View(const Pose& pose);

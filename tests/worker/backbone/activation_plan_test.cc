@@ -32,13 +32,13 @@ TEST(Place, TensorsAliveAtTheSameTimeNeverOverlap) {
   }
 }
 
-TEST(Place, AChainTakesTurnsInTwoPlaces) {
+TEST(Place, AChainOfTensorsAlternatesBetweenTwoPlaces) {
   std::vector<Lifetime> chain;
   for (int i = 0; i < 10; ++i) chain.push_back({.bytes = 640, .first = i, .last = i + 1});
   EXPECT_EQ(place(chain).bytes, 2 * 640);
 }
 
-TEST(Place, NothingNeedsNothing) { EXPECT_EQ(place({}).bytes, 0); }
+TEST(Place, WithoutTensorsNoMemoryIsNeeded) { EXPECT_EQ(place({}).bytes, 0); }
 
 TEST(ActivationPlan, ATensorInPlaceOfAnotherSharesItsMemoryToTheEndOfBoth) {
   const auto ops = testing::cpu_ops();
@@ -58,7 +58,7 @@ TEST(ActivationPlan, ATensorInPlaceOfAnotherSharesItsMemoryToTheEndOfBoth) {
   EXPECT_EQ(buffer->bytes(), 128U);
 }
 
-TEST(ActivationPlan, UsingATensorThatNobodyMadeIsAnError) {
+TEST(ActivationPlan, UsingATensorBeforeItIsMadeIsAnError) {
   Tensor a(nullptr, {16});
   ActivationPlan plan;
   EXPECT_THROW(plan.use(a), std::logic_error);

@@ -47,17 +47,6 @@ TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
   EXPECT_EQ(elements(make_backbone(*ops_, o)->weights), 2'059'520);
 }
 
-TEST_F(Networks, KnowTheirArithmetic) {
-  // arXiv 2203.15565's model zoo: r18 2.62 and mbf 0.45 GFLOPs, where a multiply and an add are
-  // one.
-  BackboneOptions o = of("r18", 112, 1);
-  o.embedding_size = 512;
-  o.training = false;
-  EXPECT_NEAR(make_backbone(*ops_, o)->flops_per_image() / 2e9, 2.62, 0.03);
-  o.network = "mbf";
-  EXPECT_NEAR(make_backbone(*ops_, o)->flops_per_image() / 2e9, 0.45, 0.02);
-}
-
 TEST_F(Networks, GiveTheSameEmbeddingsWhetherBuiltForTrainingOrNot) {
   for (const char* name : {"r18", "mbf", "mbf_large"}) {
     BackboneOptions o = of(name);
@@ -65,7 +54,6 @@ TEST_F(Networks, GiveTheSameEmbeddingsWhetherBuiltForTrainingOrNot) {
     o.training = false;
     const auto evaluated = make_backbone(*ops_, o);
     EXPECT_EQ(embeddings(*trained, o, false), embeddings(*evaluated, o, false)) << name;
-    EXPECT_LT(evaluated->activation_bytes(), trained->activation_bytes() / 3) << name;
   }
 }
 
@@ -112,7 +100,7 @@ TEST_F(Networks, TakeImagesOfOtherSizes) {
   EXPECT_EQ(embeddings(*make_backbone(*ops_, o), o, true).size(), 64U);
 }
 
-TEST_F(Networks, RefuseWhatTheyCannotBe) {
+TEST_F(Networks, RefuseUnknownNamesAndUnsuitableOptions) {
   const auto making = [&](BackboneOptions o) { return [this, o] { make_backbone(*ops_, o); }; };
   EXPECT_THAT(making(of("r51")), ThrowsMessage<InputError>(HasSubstr("r18, r34, r50")));
   EXPECT_THAT(making(of("r18", 100)), ThrowsMessage<InputError>(HasSubstr("100 x 100")));

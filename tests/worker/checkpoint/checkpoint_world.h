@@ -36,8 +36,6 @@ class SmallBackbone : public Backbone {
   }
   Tensor forward(const Tensor&, bool, std::int64_t) override { return {}; }
   void backward(const Tensor&, const BackwardOptions&, const GradientsReady&) override {}
-  [[nodiscard]] double flops_per_image() const override { return 0; }
-  [[nodiscard]] std::size_t activation_bytes() const override { return 0; }
 };
 
 /// One worker's rows.

@@ -19,7 +19,7 @@ const std::vector<std::string> kPlaces = {"a, GPU 0", "a, GPU 1", "b, GPU 0"};
 
 std::string culprits(const Reports& reports) { return name_culprits(kMine, 0, reports, kPlaces); }
 
-TEST(Culprits, WhoIsBehindIsNamedWithItsLastCollective) {
+TEST(Culprits, ARankThatIsBehindIsNamedWithItsLastCollective) {
   EXPECT_EQ(culprits({{}, kMine, Collective{16, "all_gather", 8}}),
             "rank 2 (b, GPU 0) has not come to it: last heard of at all_gather of 8 bytes "
             "(number 16)");
@@ -27,23 +27,23 @@ TEST(Culprits, WhoIsBehindIsNamedWithItsLastCollective) {
             "rank 1 (a, GPU 1) has not come to it: it has begun none");
 }
 
-TEST(Culprits, WhoIsSilentIsNamed) {
+TEST(Culprits, ARankThatWroteNothingIsNamed) {
   EXPECT_EQ(culprits({{}, {}, kMine}), "no word from rank 1 (a, GPU 1): stuck elsewhere, or dead");
   EXPECT_EQ(culprits({{}, {}, {}}),
             "no word from rank 1 (a, GPU 1), rank 2 (b, GPU 0): stuck elsewhere, or dead");
 }
 
-TEST(Culprits, WhoDoesSomethingElseIsNamed) {
+TEST(Culprits, ARankThatBeganAnotherCollectiveIsNamed) {
   EXPECT_EQ(culprits({{}, Collective{17, "all_reduce", 44}, Collective{18, "barrier", 0}}),
             "rank 1 (a, GPU 1) has come to all_reduce of 44 bytes (number 17) instead");
 }
 
-TEST(Culprits, NobodyIsAccusedWhereAllHaveCome) {
+TEST(Culprits, NoRankIsNamedWhereAllHaveBegunTheSameCollective) {
   EXPECT_EQ(culprits({{}, kMine, Collective{18, "barrier", 0}}),
             "all workers have come to it: look at the network and the GPUs");
 }
 
-TEST(CollectiveReports, GiveWhatTheOthersHaveToldLast) {
+TEST(CollectiveReports, GiveTheLastCollectiveOfEachOtherRank) {
   MemoryStore store;
   const auto of = [&](int rank) {
     return CollectiveReports(store, "step", {.rank = rank, .world_size = 3});
@@ -59,7 +59,7 @@ TEST(CollectiveReports, GiveWhatTheOthersHaveToldLast) {
   EXPECT_FALSE(reports[2]);
 }
 
-TEST(CollectiveReports, BeforeTheFirstCollectiveThereIsNone) {
+TEST(CollectiveReports, AreEmptyBeforeTheFirstCollective) {
   MemoryStore store;
   CollectiveReports(store, "step", {.rank = 1, .world_size = 2}).tell({});
   const Reports reports = CollectiveReports(store, "step", {.rank = 0, .world_size = 2}).ask(10ms);

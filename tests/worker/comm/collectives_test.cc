@@ -27,7 +27,7 @@ class Collectives : public ::testing::TestWithParam<std::tuple<Transport, int>> 
   const std::vector<std::size_t> sizes_ = {0, 1, 2, 7, 1000, 65'537, 700'001};
 };
 
-TEST_P(Collectives, AllGatherLiesInRankOrder) {
+TEST_P(Collectives, AllGatherIsInRankOrder) {
   on_ranks([&](RankOnDevice r) {
     for (const std::size_t n : sizes_) {
       const Floats in(r.ops, input(r.comm.rank(), 0, n));
@@ -97,7 +97,7 @@ TEST_P(Collectives, BroadcastCopiesEachRootsBytes) {
   });
 }
 
-TEST_P(Collectives, BarrierHoldsUntilAllHaveCome) {
+TEST_P(Collectives, BarrierWaitsForAllRanks) {
   testing::SharedCount arrived;
   on_ranks([&](RankOnDevice r) {
     for (int round = 1; round <= 20; ++round) {

@@ -34,7 +34,7 @@ void all_reduce(Comm& comm, std::size_t floats) {
   comm.all_reduce_sum({values.data(), Shape{static_cast<std::int64_t>(floats)}});
 }
 
-TEST(CommFailure, ARankThatNeverComesIsNamed) {
+TEST(CommFailure, ARankThatNeverConnectsIsNamed) {
   MemoryStore store;
   std::vector<std::string> errors(4);
   on_threads(2, [&](int which) {
@@ -48,7 +48,7 @@ TEST(CommFailure, ARankThatNeverComesIsNamed) {
   EXPECT_THAT(errors[2], HasSubstr("comm 'train', rank 2 of 4: absent after 0.2 s: rank 1, 3"));
 }
 
-TEST(CommFailure, AnAddressThatIsNotOursIsNamed) {
+TEST(CommFailure, AnAddressOfAnotherMachineIsNamed) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     CommOptions options = options_of(rank, 2);

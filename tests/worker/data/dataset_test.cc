@@ -135,7 +135,7 @@ TEST_F(DatasetFolder, NamesAKeyThatIsMissingOrThereTwice) {
   EXPECT_THAT(error(), HasSubstr("train.idx: key 4 is there twice"));
 }
 
-TEST_F(DatasetFolder, RefusesAWildKeyWithoutTakingMemoryForIt) {
+TEST_F(DatasetFolder, RefusesAHugeKeyWithoutAllocatingForIt) {
   write_insightface(faces_);
   rewrite_index([](const std::string& text) { return text + "9000000000000000000\t0\n"; });
   EXPECT_THAT(error(), HasSubstr("found key 9000000000000000000 among 27 keys"));

@@ -38,7 +38,7 @@ TEST(GlobalOrder, IsTheIdentityWithoutShuffle) {
   for (std::int64_t p = 0; p < 10; ++p) EXPECT_EQ(order.at(3, p), p);
 }
 
-TEST(GlobalOrder, HoldsForMoreImagesThanFit32Bits) {
+TEST(GlobalOrder, IsAPermutationOfMoreImagesThan32BitsCount) {
   const std::int64_t images = (std::int64_t{1} << 40) + 12345;
   const GlobalOrder order(images, 5, true);
   for (std::int64_t p = 0; p < 1000; ++p) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -216,6 +217,28 @@ TEST(Prefetcher, ReturnsNullAfterTheLastBatch) {
   EXPECT_EQ(prefetcher->next(), nullptr);
 }
 
+TEST(Prefetcher, HasNoMoreBatchesThanItsStatedBytesAreFor) {
+  constexpr int kHeld = 3;
+  const FakeDataset dataset(40);
+  const PrefetcherOptions options{.batch_size = 4, .threads = 3};
+  const auto prefetcher = make_prefetcher(dataset, options);
+  std::deque<std::unique_ptr<Batch>> held;
+  std::map<const void*, std::size_t> memory;  // of each batch
+  for (int i = 0; i < 60; ++i) {
+    held.push_back(prefetcher->next());
+    const Batch& batch = *held.back();
+    memory[&batch] = batch.images.capacity() + batch.labels.capacity() * sizeof(batch.labels[0]);
+    if (held.size() < kHeld) continue;
+    prefetcher->recycle(std::move(held.front()));
+    held.pop_front();
+  }
+  std::size_t taken = 0;
+  for (const auto& [batch, bytes] : memory) taken += bytes;
+  EXPECT_LE(taken, prefetcher_bytes(prefetch_depth(options.threads), kHeld,
+                                    Batch::bytes(options.batch_size, 8 * 8 * 3)));
+  EXPECT_EQ(memory.begin()->second, Batch::bytes(options.batch_size, 8 * 8 * 3));
+}
+
 TEST(Prefetcher, UsesRecycledMemoryAgain) {
   const FakeDataset dataset(20);
   const auto prefetcher =
@@ -296,7 +319,7 @@ class DamagedImages : public ::testing::Test {
   std::int64_t skipped_ = 0;
 };
 
-TEST_F(DamagedImages, GiveTheirPlaceToTheNextWholeOne) {
+TEST_F(DamagedImages, AreReplacedByTheNextUndamagedImage) {
   dataset_.cut = {order_.at(0, 10), order_.at(0, 11), order_.at(0, 700)};
   dataset_.unreadable = {order_.at(0, 1999)};
   for (const int world_size : {1, 2, 4}) {

@@ -6,8 +6,10 @@
 #include <atomic>
 #include <cmath>
 #include <mutex>
+#include <numeric>
 
 #include "common/error.h"
+#include "tests/support/counting_new.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
 #include "tests/support/thread_comm.h"
@@ -147,6 +149,20 @@ TEST_F(Evaluation, NeedsTwoPairs) {
   set_.images.resize(2);
   set_.same.resize(1);
   EXPECT_THAT(message_of<InputError>([&] { evaluate_on(1); }), HasSubstr("found 1 pairs"));
+}
+
+TEST_F(Evaluation, TakesTheMemoryThatItStates) {
+  const EvaluationOptions wide{
+      .batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
+  run_ranks(1, [&](Comm& comm) {
+    const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {
+      std::iota(out.begin(), out.end(), 1.f);
+    };
+    const std::size_t before = testing::bytes_of_new;
+    evaluate(set_, comm, embed, wide);
+    const auto taken = static_cast<double>(testing::bytes_of_new - before);
+    EXPECT_NEAR(static_cast<double>(evaluation_bytes(22, 1, wide)), taken, 0.02 * taken);
+  });
 }
 
 }  // namespace

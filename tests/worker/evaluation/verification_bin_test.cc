@@ -10,7 +10,6 @@
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/evaluation/python_pickles.h"
-#include "worker/evaluation/verification_bin_writer.h"
 
 namespace pfc {
 namespace {
@@ -79,7 +78,7 @@ TEST_F(VerificationBin, ReadsNumpyFlags) {
   EXPECT_THAT(read(from_hex(kNumpyFlagsProtocol5)).same, ElementsAre(true));
 }
 
-TEST_F(VerificationBin, RunsNothing) {
+TEST_F(VerificationBin, RefusesPicklesThatCallFunctions) {
   for (const auto hex : {kCallsSystemProtocol2, kCallsSystemProtocol4}) {
     EXPECT_THAT(error(from_hex(hex)),
                 HasSubstr("asks for posix.system, which is refused (nothing was run)"));
@@ -119,7 +118,7 @@ TEST_F(VerificationBin, SaysThatAPickleIsNoVerificationSet) {
   EXPECT_THAT(error("\x80\x04]]K\x02\x61\x86."), HasSubstr("flag 0 is neither true nor false"));
 }
 
-TEST_F(VerificationBin, StaysSmallForASmallFile) {
+TEST_F(VerificationBin, TakesLittleMemoryForASmallFile) {
   std::string repeated = "\x80\x04](C\x64" + std::string(100, 'x') + "q";
   repeated += '\0';
   for (int i = 0; i < 3999; ++i) repeated += std::string("h\0", 2);
@@ -145,7 +144,7 @@ TEST_F(VerificationBin, GivesBackWhatWasWritten) {
   EXPECT_EQ(set.same, same);
 }
 
-TEST_F(VerificationBin, RandomDamageNeverDoesMoreThanThrow) {
+TEST_F(VerificationBin, RandomDamageOnlyThrows) {
   std::mt19937 random(7);
   for (const auto hex : {kBytesProtocol2, kBytesProtocol4, kNumpyProtocol2, kNumpyProtocol3,
                          kNumpyProtocol5, kNumpyFlagsProtocol5, kPython2Numpy}) {

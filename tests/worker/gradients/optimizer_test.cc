@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/make_ops.h"
+#include "tests/support/counting_ops.h"
 
 namespace pfc {
 namespace {
@@ -42,6 +43,14 @@ class OptimizerStep : public ::testing::Test {
   std::unique_ptr<Ops> ops_ = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   Optimizer::Result last_;
 };
+
+TEST(OptimizerMemory, IsWhatTheOptimizerAllocates) {
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    testing::CountingOps ops(1);
+    const Optimizer optimizer(ops, {.kind = kind}, 1000);
+    EXPECT_EQ(Optimizer::bytes(kind, 1000), ops.allocated);
+  }
+}
 
 TEST_F(OptimizerStep, SgdAgreesWithTorch) {
   expect_near(twenty_steps(OptimizerKind::kSgd, 0),

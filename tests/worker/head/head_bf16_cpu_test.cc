@@ -17,7 +17,7 @@ TEST(Bf16ProductsOfACpu, AreRefusedWithoutInstructionsForThem) {
   EXPECT_THROW(run_head(job, 1), InputError);
 }
 
-TEST(HeadOptions, OfAJobMultiplyInBf16UnlessItsPrecisionIsFp32) {
+TEST(HeadOptions, UseBf16ProductsUnlessTheJobsPrecisionIsFp32) {
   EXPECT_FALSE(head_options({.precision = Precision::kFp32}).bf16_products);
   EXPECT_TRUE(head_options({.precision = Precision::kBf16}).bf16_products);
   EXPECT_TRUE(head_options({.precision = Precision::kFp16}).bf16_products);

@@ -1,11 +1,18 @@
-#include "worker/head/head_memory.h"
-
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <vector>
+
+#include "kernels/cpu/margin/margin_softmax.h"
+#include "kernels/make_ops.h"
+#include "tests/support/counting_new.h"
 #include "tests/support/counting_ops.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/head/head_job.h"
 #include "worker/comm/shard.h"
+#include "worker/head/accumulated_gradients.h"
+#include "worker/head/class_centres.h"
+#include "worker/head/head.h"
 
 namespace pfc {
 namespace {
@@ -13,10 +20,68 @@ namespace {
 using testing::CountingOps;
 
 HeadMemoryOptions million() {
-  return {.head = {.classes = 1'000'000, .embedding_size = 512}, .samples = 128, .threads = 2};
+  return {.head = {.classes = 1'000'000, .embedding_size = 512},
+          .samples = 128,
+          .threads = 2,
+          .active_sets = 3};
 }
 
-TEST(HeadMemory, OfTheTableIsWhatTheHeadAllocates) {
+TEST(ClassCentres, StateTheBytesThatTheyAllocate) {
+  for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    for (const CentrePrecision precision :
+         {CentrePrecision::kFp32, CentrePrecision::kBf16Momentum, CentrePrecision::kBf16}) {
+      const CentreOptions options{.dimension = 24, .optimizer = optimizer, .precision = precision};
+      CountingOps ops(1);
+      ClassCentres centres(ops, {10, 345}, options);
+      const CentreBytes bytes = ClassCentres::bytes(335, options);
+      EXPECT_EQ(bytes.rows() + bytes.inverse_norm, ops.allocated);
+      EXPECT_EQ(bytes.weight, centres.table().weight.bytes());
+      EXPECT_EQ(bytes.updated, centres.table().updated.size_bytes());
+    }
+  }
+}
+
+TEST(AccumulatedGradients, StateTheBytesThatTheyAllocate) {
+  CountingOps ops(1);
+  AccumulatedGradients sums(ops, 16);
+  std::vector<std::int64_t> classes(100);
+  std::iota(classes.begin(), classes.end(), 7);
+  sums.slots_of(classes);
+  EXPECT_EQ(AccumulatedGradients::bytes(100, 16), ops.allocated);
+}
+
+TEST(CpuMarginSoftmax, StatesTheBytesThatAStepAllocates) {
+  constexpr std::int64_t kSamples = 40, kDimension = 64, kClasses = 1000;
+  for (const int threads : {1, 3}) {
+    const MarginSoftmaxOptions options{.logits_bytes = 400'000};
+    CountingOps ops(threads);
+    ClassCentres centres(ops, {0, kClasses}, {.dimension = kDimension});
+    const auto softmax = make_margin_softmax(ops, options, centres.table());
+    softmax->compute_inverse_norms();
+    std::vector<float> x = testing::random_matrix(kSamples, kDimension, 1, 1);
+    std::vector<std::byte> statistics(kSamples * sizeof(RowStatistics));
+    std::vector<std::int64_t> classes(kClasses);
+    std::iota(classes.begin(), classes.end(), 0);
+    std::vector<Positive> positives(kSamples);
+    for (std::int64_t i = 0; i < kSamples; ++i) positives[static_cast<std::size_t>(i)] = {i, i};
+
+    const std::size_t before = testing::bytes_of_new;
+    softmax->forward({.embeddings = Tensor(x.data(), {kSamples, kDimension}),
+                      .classes = classes,
+                      .positives = positives},
+                     Tensor(statistics.data(), DType::kUInt8,
+                            {kSamples, static_cast<std::int64_t>(sizeof(RowStatistics))}));
+    const std::size_t allocated = testing::bytes_of_new - before - CatchUpPlan::bytes(kClasses);
+
+    const CpuMarginBytes stated = cpu_margin_bytes(
+        options,
+        {.samples = kSamples, .dimension = kDimension, .active = kClasses, .threads = threads});
+    EXPECT_NEAR(static_cast<double>(stated.working), static_cast<double>(allocated), 1000);
+    EXPECT_LE(stated.kept, options.logits_bytes);
+  }
+}
+
+TEST(HeadMemory, TablesTakeWhatTheHeadAllocates) {
   for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     const HeadOptions head{.classes = 1003, .embedding_size = 24, .optimizer = optimizer};
     testing::run_ranks(3, [&](Comm& comm) {
@@ -31,7 +96,7 @@ TEST(HeadMemory, OfTheTableIsWhatTheHeadAllocates) {
   }
 }
 
-TEST(HeadMemory, OfGradientsSumsUpToWhatAStepAllocates) {
+TEST(HeadMemory, SummedGradientsTakeWhatAStepAllocates) {
   const HeadOptions head{.classes = 500, .embedding_size = 16, .gradient_acc = 2};
   testing::run_ranks(1, [&](Comm& comm) {
     CountingOps ops(1);
@@ -49,7 +114,7 @@ TEST(HeadMemory, OfGradientsSumsUpToWhatAStepAllocates) {
   });
 }
 
-TEST(HeadMemory, HalvesWithCentrePrecision) {
+TEST(HeadMemory, TablesHalveWithCentrePrecision) {
   HeadMemoryOptions o = million();
   const HeadMemory full = head_memory(o);
   EXPECT_EQ(full.centres, 1'000'000u * 512 * 4);
@@ -62,7 +127,7 @@ TEST(HeadMemory, HalvesWithCentrePrecision) {
   EXPECT_EQ(head_memory(o).momentum, full.momentum / 2);
 }
 
-TEST(HeadMemory, OfKeptLogitsIsTheirBudgetOrAllOfThem) {
+TEST(HeadMemory, KeptLogitsTakeTheirBudgetUnlessAllNeedLess) {
   HeadMemoryOptions o = million();
   o.head.logits_memory = 0;
   EXPECT_EQ(head_memory(o).logits, 0u);
@@ -75,7 +140,7 @@ TEST(HeadMemory, OfKeptLogitsIsTheirBudgetOrAllOfThem) {
   EXPECT_EQ(head_memory(o).logits, 64u * 27 * 2 * 192 * 4);
 }
 
-TEST(HeadMemory, OfActiveRowsGrowsWithSamplingAndSamplesUpToTheShard) {
+TEST(HeadMemory, ActiveRowsGrowWithSampleRateAndSamplesUpToTheShard) {
   HeadMemoryOptions o = million();
   o.head.sample_rate = 0;
   EXPECT_EQ(head_memory(o).active, (3u * 8 + 4) * 128);
@@ -85,7 +150,7 @@ TEST(HeadMemory, OfActiveRowsGrowsWithSamplingAndSamplesUpToTheShard) {
   EXPECT_EQ(head_memory(o).active, (3u * 8 + 4) * 1'000'000);
 }
 
-TEST(HeadMemory, OfSummedGradientsIsThereForSeveralMicroBatchesOnly) {
+TEST(HeadMemory, SummedGradientsExistOnlyWithSeveralMicroBatches) {
   HeadMemoryOptions o = million();
   EXPECT_EQ(head_memory(o).gradients, 0u);
   o.head.gradient_acc = 4;
@@ -94,7 +159,7 @@ TEST(HeadMemory, OfSummedGradientsIsThereForSeveralMicroBatchesOnly) {
   EXPECT_EQ(head_memory(o).gradients, (rows + rows / 16) * 512 * 4);
 }
 
-TEST(HeadMemory, OfBuffersDoesNotGrowWithClasses) {
+TEST(HeadMemory, BuffersDoNotGrowWithClasses) {
   HeadMemoryOptions o = million();
   const std::uint64_t buffers = head_memory(o).buffers;
   o.head.classes *= 10;

@@ -8,7 +8,7 @@
 
 #include "kernels/make_ops.h"
 #include "tests/worker/head/head_job.h"
-#include "worker/comm/self_comm.h"
+#include "worker/comm/make_comm.h"
 
 namespace pfc::testing {
 namespace {
@@ -18,11 +18,11 @@ std::ptrdiff_t threads_of_this_process() {
   return std::distance(Tasks("/proc/self/task"), Tasks());
 }
 
-TEST(HeadOfOneThread, StartsNoOthers) {
+TEST(HeadOfOneThread, StartsNoFurtherThreads) {
   constexpr std::int64_t kSamples = 64, kDimension = 64, kClasses = 5000;
   MicroBatch batch = random_batch(kSamples, kClasses, kDimension, 1);
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
-  const auto comm = make_self_comm();
+  const auto comm = make_host_comm({}, nullptr);
   const auto head = make_head(*ops, *comm, {.classes = kClasses, .embedding_size = kDimension});
   std::ptrdiff_t before = 0, after = 0;
   // In a thread that has no OpenMP team yet and would be given one of three.

@@ -127,7 +127,7 @@ TEST_P(HeadStep, RunsTheSameStepToTheSameBits) {
   EXPECT_EQ(first.centres, second.centres);
 }
 
-TEST_P(HeadStep, TellsOfEmbeddingsThatAreNotFiniteInTheLoss) {
+TEST_P(HeadStep, GivesALossThatIsNotFiniteForSuchEmbeddings) {
   HeadJob broken = job(1.0, GetParam());
   broken.micro_batches[0].embeddings[5] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(run_head(broken, 2).losses[0]));
@@ -150,7 +150,7 @@ class HeadRefuses : public ::testing::Test {
   HeadOptions options_{.classes = 100, .embedding_size = 8};
 };
 
-TEST_F(HeadRefuses, AScaleThatMakesNoSense) {
+TEST_F(HeadRefuses, AScaleThatIsNotPositive) {
   options_.scale = 0;
   EXPECT_THAT(reason(options_), ::testing::HasSubstr("margin_scale is 0"));
   options_.scale = std::numeric_limits<double>::quiet_NaN();

@@ -1,4 +1,5 @@
-// The head by its formulas (design §3.1), naively, in float64: every logit, every gradient.
+// The head computed directly from its formulas in float64, with every logit and every gradient in
+// memory.
 #include <algorithm>
 #include <cmath>
 #include <map>

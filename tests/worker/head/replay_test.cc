@@ -177,7 +177,7 @@ TEST_F(HeadReplay, OfALossThatIsNotFiniteMovesNothingAndSaysWhere) {
   });
 }
 
-TEST_F(HeadReplay, NeedsARowAWorker) {
+TEST_F(HeadReplay, NeedsOneRowForEachWorker) {
   job_.sample_rate = 0;
   batch_.labels.assign(kSamples, 7);
   train(1);

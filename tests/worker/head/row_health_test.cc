@@ -31,7 +31,7 @@ TEST(RowHealth, CountsWhatIsNotFiniteAndNamesTheFirstRow) {
   EXPECT_FALSE(std::isfinite(health.norm()));
 }
 
-TEST(RowHealth, OfNothingIsHealthy) {
+TEST(RowHealth, OfNoRowsFindsNothingWrong) {
   const RowHealth health(3);
   EXPECT_EQ(health.rows(), 0);
   EXPECT_EQ(health.not_finite(), 0);

@@ -105,8 +105,9 @@ TEST_F(HeadStepFile, NamesALabelThatNoRowOwns) {
                 AllOf(HasSubstr("label " + std::to_string(label) + " of sample 1"),
                       HasSubstr("10 classes, from 0")));
   }
-  EXPECT_THAT(refusal({part("x.safetensors", {3, 4, 5, 7})}),
-              AllOf(HasSubstr("label 9 of sample 1"), HasSubstr("4 classes that classes names")));
+  EXPECT_THAT(
+      refusal({part("x.safetensors", {3, 4, 5, 7})}),
+      AllOf(HasSubstr("label 9 of sample 1"), HasSubstr("4 classes in the tensor classes")));
   EXPECT_THAT(refusal({part("x.safetensors", {})}), HasSubstr("label 4 of sample 0"));
 }
 
@@ -155,7 +156,8 @@ TEST_F(HeadStepFile, NamesTheRankWhosePartIsMissing) {
                                      HasSubstr("missing"), HasSubstr("folder")));
   EXPECT_THAT(refusal({zero, zero}), AllOf(HasSubstr("rank 0"), HasSubstr("given twice")));
   metadata_ = {{step_file::kRank, "1"}, {step_file::kWorldSize, "3"}};
-  EXPECT_THAT(refusal({zero, part("one.safetensors", {12})}), HasSubstr("not parts of one step"));
+  EXPECT_THAT(refusal({zero, part("one.safetensors", {12})}),
+              HasSubstr("these are not parts of one step"));
 }
 
 TEST_F(HeadStepFile, TakesTheJobsGradientsOfTheWholeBatchOnly) {
@@ -180,7 +182,7 @@ TEST_F(HeadStepFile, RefusesAWholeTableBesideOthers) {
               AllOf(HasSubstr("whole.safetensors"), HasSubstr("classes")));
 }
 
-TEST_F(HeadStepFile, TellsWhatTheJobSaid) {
+TEST_F(HeadStepFile, ReadsWhatWasNotFiniteInTheJob) {
   metadata_ = {{step_file::kJob, R"({"lr": 0.1, "margin_scale": 16})"},
                {step_file::kLr, "0.025"},
                {step_file::kStep, "12"},

@@ -34,6 +34,14 @@ class UploadOfImages : public ::testing::TestWithParam<bool> {
   std::unique_ptr<ImageUpload> upload_;
 };
 
+TEST_P(UploadOfImages, TakesTheGpuMemoryThatItStates) {
+  if (ops_->on_host()) return;  // nothing is copied there
+  const Shape large{4, 64, 64, 3};
+  const std::size_t before = ops_->memory().free;
+  const ImageUpload upload(*ops_, large);
+  EXPECT_EQ(before - ops_->memory().free, ImageUpload::bytes(large));
+}
+
 TEST_P(UploadOfImages, GivesEveryStepItsOwnBatch) {
   constexpr std::uint8_t kBatches = 9;
   std::vector<Batch> batches;

@@ -28,7 +28,7 @@ class HostMemoryTest : public testing::Test {
   const TemporaryFolder host_;
 };
 
-TEST_F(HostMemoryTest, IsWhatTheKernelSaysWhereNoGroupLimitsIt) {
+TEST_F(HostMemoryTest, EqualsMemAvailableWhereNoGroupLimitsIt) {
   host_has_kib(500);
   file("proc/self/cgroup", "0::/user.slice\n");
   file("sys/fs/cgroup/user.slice/memory.max", "max\n");
@@ -37,7 +37,7 @@ TEST_F(HostMemoryTest, IsWhatTheKernelSaysWhereNoGroupLimitsIt) {
   EXPECT_EQ(look().limit, "MemAvailable of /proc/meminfo");
 }
 
-TEST_F(HostMemoryTest, OfAGroupIsWhatItHasLeftAndItsPageCache) {
+TEST_F(HostMemoryTest, CountsWhatAGroupHasLeftAndItsPageCache) {
   host_has_kib(500);
   file("proc/self/cgroup", "0::/job/worker\n");
   file("sys/fs/cgroup/job/worker/memory.max", "100000\n");
@@ -48,7 +48,7 @@ TEST_F(HostMemoryTest, OfAGroupIsWhatItHasLeftAndItsPageCache) {
   EXPECT_EQ(look().limit, "memory.max of /sys/fs/cgroup/job/worker");
 }
 
-TEST_F(HostMemoryTest, IsLimitedByTheGroupsAroundItsOwnToo) {
+TEST_F(HostMemoryTest, IsLimitedByEnclosingGroupsToo) {
   host_has_kib(500);
   file("proc/self/cgroup", "0::/job/worker\n");
   file("sys/fs/cgroup/job/worker/memory.max", "100000\n");
@@ -59,7 +59,7 @@ TEST_F(HostMemoryTest, IsLimitedByTheGroupsAroundItsOwnToo) {
   EXPECT_EQ(look().limit, "memory.max of /sys/fs/cgroup/job");
 }
 
-TEST_F(HostMemoryTest, OfAContainerIsFoundAtTheRootOfItsMount) {
+TEST_F(HostMemoryTest, ReadsTheLimitOfAContainerAtTheRootOfItsMount) {
   host_has_kib(500);
   file("proc/self/cgroup", "0::/docker/0123abcd\n");  // this name is the host's
   file("sys/fs/cgroup/memory.max", "70000\n");
@@ -67,7 +67,7 @@ TEST_F(HostMemoryTest, OfAContainerIsFoundAtTheRootOfItsMount) {
   EXPECT_EQ(look().available_bytes, 60000u);
 }
 
-TEST_F(HostMemoryTest, OfVersion1GroupsIsReadToo) {
+TEST_F(HostMemoryTest, ReadsGroupsOfVersion1Too) {
   host_has_kib(500);
   file("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n");
   file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "90000\n");
@@ -76,7 +76,7 @@ TEST_F(HostMemoryTest, OfVersion1GroupsIsReadToo) {
   EXPECT_EQ(look().available_bytes, 60000u);
 }
 
-TEST_F(HostMemoryTest, OfAGroupThatIsOverItsLimitIsNone) {
+TEST_F(HostMemoryTest, IsZeroInAGroupThatIsOverItsLimit) {
   host_has_kib(500);
   file("proc/self/cgroup", "0::/job\n");
   file("sys/fs/cgroup/job/memory.max", "1000\n");

@@ -52,7 +52,7 @@ TEST_F(MemoryAdvice, LargestBatchFitsAndOneMoreDoesNot) {
   }
 }
 
-TEST_F(MemoryAdvice, LargestIsNoneWhereTheSmallestDoesNotFit) {
+TEST_F(MemoryAdvice, LargestIsZeroWhereTheSmallestDoesNotFit) {
   EXPECT_EQ(largest(1000).num_classes, 0);
   EXPECT_EQ(largest(1000).batch_size, 0);
 }
@@ -71,7 +71,7 @@ TEST_F(MemoryAdvice, SaysWhatIsNeededWhatThereIsTheLargestPartsAndABatchThatFits
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
-TEST_F(MemoryAdvice, OnlyNamesChangesThatHelp) {
+TEST_F(MemoryAdvice, NamesOnlyChangesThatHelp) {
   planned_.job.num_classes = 1'000'000;  // 3.8 GiB
   const std::string text = advice_for(3 * kGiB + kGiB / 2);
   EXPECT_THAT(text, Not(HasSubstr("batch_size")));
@@ -90,8 +90,8 @@ TEST_F(MemoryAdvice, NamesASampleRateWhereGradientsOfCentresAreSummed) {
   EXPECT_THAT(advice_for(5 * kGiB), HasSubstr("set sample_rate to 0.3"));
 }
 
-TEST_F(MemoryAdvice, SaysWhenNoOneChangeHelps) {
-  EXPECT_THAT(advice_for(1 << 20), HasSubstr("no one change makes it fit"));
+TEST_F(MemoryAdvice, SaysThatNoSingleChangeHelps) {
+  EXPECT_THAT(advice_for(1 << 20), HasSubstr("no single change makes it fit"));
 }
 
 TEST_F(MemoryAdvice, AJobThatDoesNotFitIsRefused) {

@@ -52,7 +52,7 @@ TEST_F(MemoryPlanTest, TotalIsTheSumOfTheParts) {
   EXPECT_TRUE(plan(sum).fits());
 }
 
-TEST_F(MemoryPlanTest, HasTheBackboneAsItWasPlanned) {
+TEST_F(MemoryPlanTest, HoldsTheBackboneThatWasPlanned) {
   EXPECT_EQ(plan().part("backbone weights").bytes, 9 * kMiB);
   EXPECT_EQ(plan().part("backbone gradients").bytes, 8 * kMiB);
   EXPECT_EQ(plan().part("backbone optimizer").bytes, 8 * kMiB);
@@ -115,7 +115,7 @@ TEST_F(MemoryPlanTest, WritesCheckpointsInPlaceWhereACopyWouldNotFit) {
   EXPECT_EQ(tight.total() + tight.checkpoint_copy, with_copy);
 }
 
-TEST_F(MemoryPlanTest, HasTheLargerOfEvaluationAndOfTheModelsFile) {
+TEST_F(MemoryPlanTest, CountsTheLargerOfEvaluationAndTheModelsFile) {
   EXPECT_EQ(plan().part("between steps").bytes, 9 * kMiB);
   planned_.data.verification_images = 12'000;
   const std::uint64_t rows = 3ull * 12'000 * 513 * 4;
@@ -123,7 +123,7 @@ TEST_F(MemoryPlanTest, HasTheLargerOfEvaluationAndOfTheModelsFile) {
               2e6);
 }
 
-TEST_F(MemoryPlanTest, OfAGpuHoldsWhatIsOnIt) {
+TEST_F(MemoryPlanTest, OfAGpuHoldsGpuMemoryOnly) {
   planned_.gpu = true;
   planned_.data.verification_bytes = 5 * kMiB;
   for (const char* on_host : {"between steps", "verification sets", "input batches"}) {
@@ -159,7 +159,7 @@ TEST(PlannedGpu, KeepsActivationsInTheJobsPrecision) {
   EXPECT_LT(ratio, 0.55);
 }
 
-TEST(PlannedGpu, Of80GBTrains29MillionClasses) {
+TEST(PlannedGpu, WithEightyGigabytesHolds29MillionClasses) {
   const PlannedJob planned{.job = {.network = "r50",
                                    .sample_rate = 0.1,
                                    .precision = Precision::kBf16,
@@ -171,7 +171,7 @@ TEST(PlannedGpu, Of80GBTrains29MillionClasses) {
   EXPECT_TRUE(plan.fits()) << plan.total();
 }
 
-TEST(PlannedBackbone, IsWhatTheJobsNetworkTakes) {
+TEST(PlannedBackbone, GrowsWithBatchSizeAndSynchronisedStatistics) {
   PlannedJob planned{.job = {.network = "mbf", .batch_size = 2, .num_classes = 10},
                      .data = {.height = 32, .width = 32}};
   const PlannedBackbone alone = plan_backbone(planned);

@@ -1,4 +1,4 @@
-// Batch norm with what follows it fused in: PReLU, or the sum with a residual branch.
+// Batch norm, fused with the layer that follows: PReLU, or the sum with a residual branch.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace pfc {
 
-/// Everything that a batch norm works on. Borrowed; null: none.
+/// The inputs, parameters and output of a batch norm. Borrowed; null where there is none.
 struct BatchNormVariables {
   Variable* x = nullptr;
   Variable* gamma = nullptr;
@@ -21,14 +21,15 @@ struct BatchNormVariables {
   Variable* y = nullptr;
 };
 
-/// eps 1e-5, momentum 0.1 (design §3.1). With `sync` the statistics are those of all workers, whose
-/// batches are equal; the gradients of gamma, beta and slope stay this worker's sums, because the
-/// gradient reducer adds them over workers as it does all others.
+/// eps 1e-5, momentum 0.1, as in arcface_torch. With `sync` the statistics are those of all
+/// workers, which have batches of equal size. The gradients of gamma, beta and slope are still sums
+/// over this worker's batch, because the gradient reducer adds the workers' gradients.
 class BatchNormLayer : public Layer {
  public:
   BatchNormLayer(Ops& ops, const BatchNormVariables& variables, Comm* sync);
 
-  /// This layer's output is what `next` normalises: compute its statistics on the way.
+  /// Makes this layer compute the statistics for `next` while it writes its output. REQUIRES:
+  /// `next` normalises that output.
   void feed_statistics_to(BatchNormLayer& next);
 
   [[nodiscard]] bool repeatable() const override { return sync_ == nullptr; }
@@ -38,8 +39,7 @@ class BatchNormLayer : public Layer {
   void backward(bool accumulate) override;
 
  private:
-  /// Mean and variance of the rows behind one normalisation, in one tensor [2 C], so that they
-  /// travel together.
+  /// Mean and variance lie in one tensor [2 C], so that one collective sends both.
   [[nodiscard]] Tensor mean() const { return half(statistics_, 0); }
   [[nodiscard]] Tensor variance() const { return half(statistics_, 1); }
   [[nodiscard]] Tensor half(const Tensor& pair, int which) const;

@@ -43,11 +43,6 @@ void ConvLayer::backward(bool accumulate) {
   }
 }
 
-double ConvLayer::flops() const {
-  return 2.0 * static_cast<double>(shape_.y_shape().elements()) * shape_.kernel * shape_.kernel *
-         static_cast<double>(shape_.in_c / shape_.groups);
-}
-
 LinearLayer::LinearLayer(Ops& ops, Variable& x, Variable& weight, Variable* bias, Variable& y)
     : ops_(ops),
       x_(x),
@@ -107,10 +102,6 @@ void LinearLayer::backward(bool accumulate) {
              .a = dy,
              .b = weight_.operand,
              .c = flattened(x_.gradient)});
-}
-
-double LinearLayer::flops() const {
-  return 2.0 * static_cast<double>(rows_) * static_cast<double>(in_) * static_cast<double>(out_);
 }
 
 DropoutLayer::DropoutLayer(Ops& ops, const DropoutOptions& options, Variable& x)

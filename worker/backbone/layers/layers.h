@@ -1,4 +1,4 @@
-// Layers with one activation in and one out: convolution, linear, dropout.
+// Layers that read one activation and write one: convolution, linear, dropout.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace pfc {
 
-/// Variables are borrowed and outlive the layer, here and below.
+/// The variables of all layers are borrowed and outlive the layer.
 class ConvLayer : public Layer {
  public:
   ConvLayer(Ops& ops, const Conv2dShape& shape, Variable& x, Variable& weight, Variable& y);
@@ -17,7 +17,6 @@ class ConvLayer : public Layer {
   void plan_backward(ActivationPlan& plan) override;
   void forward(const ForwardPass& pass) override;
   void backward(bool accumulate) override;
-  [[nodiscard]] double flops() const override;
 
  private:
   Ops& ops_;
@@ -26,11 +25,11 @@ class ConvLayer : public Layer {
   Variable& x_;
   Variable& weight_;
   Variable& y_;
-  Tensor dx_part_;  // this layer's share of x's gradient where another reader has made one
+  Tensor dx_part_;  // this layer's share of x's gradient, where another layer has made the gradient
 };
 
-/// y [B, n] = x [B, k] weight^T [k, n] + bias. x may be [B, H, W, C]: flattened as it lies. y is
-/// float32 whatever the activations are: it becomes the embedding, and the head works in float32.
+/// y [B, n] = x [B, k] weight^T [k, n] + bias. x may be [B, H, W, C], and is read as [B, H*W*C]. y
+/// is always float32: it becomes the embedding, and the head works in float32.
 class LinearLayer : public Layer {
  public:
   LinearLayer(Ops& ops, Variable& x, Variable& weight, Variable* bias, Variable& y);
@@ -39,7 +38,6 @@ class LinearLayer : public Layer {
   void plan_backward(ActivationPlan& plan) override;
   void forward(const ForwardPass& pass) override;
   void backward(bool accumulate) override;
-  [[nodiscard]] double flops() const override;
 
  private:
   [[nodiscard]] Tensor flattened(const Tensor& x) const;
@@ -54,11 +52,11 @@ class LinearLayer : public Layer {
   const std::int64_t rows_, in_, out_;
 };
 
-/// In place, on activation and gradient. The activation's other readers come behind this layer, and
-/// the layer that made it needs it no more.
+/// Changes the activation and its gradient in place. REQUIRES: other layers read the activation
+/// only after this one, and the layer that made it does not read it again.
 class DropoutLayer : public Layer {
  public:
-  /// Every element of `options` but the step.
+  /// The step in `options` is not used.
   DropoutLayer(Ops& ops, const DropoutOptions& options, Variable& x);
 
   [[nodiscard]] bool repeatable() const override { return false; }  // a new mask in every step

@@ -185,7 +185,7 @@ Inboxes GlooComm::reduce_own_slice(Exchange& exchange, Outbox& outbox, std::span
   const Pieces own_pieces(own, piece_);
   const auto& peers = mesh_.peers();
   const auto per_peer = static_cast<std::size_t>(kDepth * piece_);
-  scratch_.resize(std::max(scratch_.size(), per_peer * peers.size()));
+  scratch_.resize(std::max(scratch_.size(), gloo_comm_bytes(size()) / sizeof(float)));
   const auto scratch = [&](std::size_t i) {
     return std::span(scratch_).subspan(i * per_peer, per_peer);
   };

@@ -1,11 +1,10 @@
-// Byte streams between every two workers, over Gloo's TCP transport: what collectives are made of.
+// Byte streams between every two workers, over Gloo's TCP transport. Collectives are made of them.
 //
-// Gloo's own collectives are not used, because of how this version tells failures: an operation
-// that waits in a pair's queue is told when the connection breaks, but one whose bytes are on the
-// way is not, and would wait for its whole timeout. Here a stream always has one more receive
-// posted than the one it waits for, down to a last empty piece, the acknowledgement. So a dead peer
-// is found at once, in the middle of a piece too, and an exchange that has ended leaves nothing
-// unsent.
+// Gloo's own collectives are not used, because they find a broken connection too late: an operation
+// in a pair's queue fails at once, but one whose bytes are being received waits for its whole
+// timeout. Here a stream always has one more receive posted than the one it waits for; the last one
+// is an empty piece, the acknowledgement. So a dead peer is found at once, also in the middle of a
+// piece, and nothing is left unsent when an exchange ends.
 #pragma once
 
 #include <gloo/rendezvous/context.h>
@@ -34,7 +33,8 @@ class GlooMesh {
   [[nodiscard]] int rank() const { return membership_.rank; }
   [[nodiscard]] int size() const { return membership_.world_size; }
   [[nodiscard]] const std::string& address() const { return addresses_[index(rank())]; }
-  /// All other ranks, from the next one on, so that not all workers send to the same one first.
+  /// All other ranks, beginning with the next one, so that not all workers send to the same one
+  /// first.
   [[nodiscard]] const std::vector<int>& peers() const { return peers_; }
 
  private:
@@ -52,20 +52,20 @@ class GlooMesh {
   bool broken_ = false;
 };
 
-/// One collective under way: its name, deadline and message slots. Every failure closes all
-/// connections, so that the peers need not wait for their timeouts, and throws CommError.
+/// One collective that is being executed: its name, deadline and message slots. Every failure
+/// closes all connections, so that the peers fail too before their timeouts, and throws CommError.
 class Exchange {
  public:
   static constexpr int kChannels = 2;
 
   Exchange(GlooMesh& mesh, std::string operation);
 
-  /// The pieces that this worker sends to any peer out of one memory, in order a peer.
+  /// The pieces of one memory area that this worker sends to its peers, in order for each peer.
   class Outbox {
    public:
     Outbox(Exchange& exchange, int channel, std::span<const std::byte> memory);
     void send(int peer, std::size_t offset, std::size_t bytes);
-    /// Tells every peer that everything it has sent over this channel is here.
+    /// Tells every peer that all it has sent over this channel has arrived.
     void acknowledge();
     void wait();  ///< for all sends
 
@@ -82,8 +82,8 @@ class Exchange {
     Inbox(Exchange& exchange, int peer, int channel, std::span<std::byte> memory);
     void post(std::size_t offset, std::size_t bytes);
     void post_acknowledgement() { post(0, 0); }
-    /// For the next posted piece. One further piece or the acknowledgement must be posted already,
-    /// unless it is the acknowledgement that is waited for.
+    /// Waits for the next posted piece. REQUIRES: one more piece or the acknowledgement is posted,
+    /// unless this call waits for the acknowledgement itself.
     void wait();
 
    private:

@@ -1,4 +1,4 @@
-// NCCL as the rest of worker/ sees it: real where CUDA is built, absent.cc elsewhere.
+// The interface to NCCL. Where CUDA is not built, absent.cc implements it.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,16 @@
 
 namespace pfc {
 
-/// What a training step communicates with: memory of one device.
+/// The communicators of a training step, for memory of one device.
 struct DeviceComms {
-  std::unique_ptr<Comm> step;       ///< on a GPU in the order of the compute stream
-  std::unique_ptr<Comm> gradients;  ///< beside it: a GradReducer says what waits for what
+  std::unique_ptr<Comm> step;  ///< on a GPU its collectives are in the compute stream
+  /// On a GPU its collectives are in a stream of their own; a GradReducer orders the two.
+  std::unique_ptr<Comm> gradients;
 };
 
-/// ops: a GPU's. The store serves to connect, and later to find out who is missing. Throws
-/// CommError that names absent ranks, or the pair of ranks and the interface that cannot connect.
+/// REQUIRES: ops is a GPU's. The store is used to connect, and later to find out which rank is
+/// missing. Throws CommError that names missing ranks, or the two ranks and the interface that
+/// cannot connect.
 DeviceComms make_nccl_comms(Ops& ops, const CommOptions& options, KeyValueStore& store);
 
 }  // namespace pfc

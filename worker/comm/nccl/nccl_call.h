@@ -1,4 +1,4 @@
-// NCCL's calls that may take long, each with a limit. Communicators are non-blocking.
+// NCCL's calls that may take long, each with a time limit. The communicators are non-blocking.
 #pragma once
 
 #include <nccl.h>
@@ -15,10 +15,10 @@ namespace pfc {
 /// thing that NCCL has said about it.
 std::string nccl_error_text(ncclResult_t result, ncclComm_t comm);
 
-/// What the call that is under way has come to; ncclInProgress while it goes on.
+/// The result of the current call; ncclInProgress while it is not finished.
 ncclResult_t nccl_state(ncclComm_t comm);
 
-/// Between two looks at something that is under way: soon at first, then at leisure.
+/// Sleeps between two polls: briefly at first, then longer.
 class Pause {
  public:
   void operator()();
@@ -27,13 +27,13 @@ class Pause {
   int calls_ = 0;
 };
 
-/// Aborts communicators of one worker on a GPU, all at a time: the memory of one can only be freed
-/// when no kernel of another still waits for peers. False when NCCL has not come back in time, as
-/// it is known to do; a thread then still waits for it.
+/// Aborts the communicators of one worker on a GPU, all at the same time: NCCL can free the memory
+/// of one only when no kernel of another still waits for peers. Returns false when NCCL does not
+/// return in time, which is known to happen; a thread then still waits for it.
 bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu, std::chrono::milliseconds patience);
 
-/// Ends a communicator whose collectives are all done. When the peers do not end it as well by the
-/// end of the patience, aborts it.
+/// Ends a communicator. REQUIRES: its collectives are all done. Aborts it when the peers do not end
+/// theirs within the patience.
 void nccl_finish(ncclComm_t comm, int gpu, std::chrono::milliseconds patience);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// How workers' communicators find each other.
+// Connects the NCCL communicators of all workers.
 #pragma once
 
 #include <nccl.h>
@@ -11,12 +11,13 @@
 
 namespace pfc {
 
-/// "127.0.0.1, GPU 1": a worker's place as errors name it.
+/// A worker's place as errors name it: "127.0.0.1, GPU 1".
 std::string nccl_place(const CommOptions& options, int gpu);
 
-/// Calls the roll, takes NCCL's unique id from rank 0 through the store, and connects, on the
-/// calling thread's current GPU. places: by rank. Throws CommError that names who is absent, or the
-/// pair of ranks and the network interface, after connect_timeout.
+/// Waits until all workers are there (roll_call.h), gets NCCL's unique id from rank 0 through the
+/// store, and connects on the calling thread's current GPU. Sets `places` to the place of each
+/// rank. Throws CommError after connect_timeout, which names the missing ranks, or the two ranks
+/// and the network interface.
 ncclComm_t nccl_connect(const CommOptions& options, int gpu, KeyValueStore& store,
                         std::vector<std::string>& places);
 

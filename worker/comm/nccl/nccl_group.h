@@ -1,10 +1,10 @@
 // All NCCL communicators of one worker, and the thread that watches over them.
 //
-// A collective that fails or hangs leaves a kernel that spins on the GPU, and the host waits behind
-// it. Nobody but a second thread can find that out: it looks at the events of what is outstanding
-// and at NCCL's asynchronous errors, and aborts, which frees the GPU's streams. All communicators
-// of a worker fail together, because NCCL frees memory in an abort, and that waits for the kernels
-// of the others.
+// A collective that fails or hangs leaves a kernel that runs forever on the GPU, and the host waits
+// for it. Only a second thread can find that out: it polls the events of unfinished collectives and
+// NCCL's asynchronous errors, and aborts the communicators, which frees the GPU's streams. All
+// communicators of a worker fail together, because an abort frees memory, and that waits for the
+// kernels of the other communicators.
 #pragma once
 
 #include <nccl.h>
@@ -29,11 +29,11 @@
 
 namespace pfc {
 
-/// One communicator; the NcclGroup's.
+/// One communicator. Owned by the NcclGroup.
 struct NcclLink {
   struct Outstanding {
     Collective collective;
-    TimePoint since;                  ///< when it could begin: enqueued, and the one before is done
+    TimePoint since;  ///< when it could begin: it was enqueued, and the one before was done
     std::unique_ptr<CudaEvent> done;  ///< null until it is in the stream
   };
 
@@ -46,22 +46,24 @@ struct NcclLink {
   // Guarded by the group's mutex:
   ncclComm_t handle = nullptr;  ///< null once it is aborted or has left
   Collective newest;
-  std::uint64_t told = 0;  ///< number of the newest that the peers have been told of
+  std::uint64_t told = 0;  ///< number of the last collective that was written for the peers
   std::deque<Outstanding> outstanding;
   std::vector<std::unique_ptr<CudaEvent>> spare_events;
 };
 
 class NcclGroup {
  public:
-  /// timeout: of one collective, from when it could begin. Members of options but the name count.
+  /// options.timeout is that of one collective, from the moment when it could begin; options.name
+  /// is not used.
   NcclGroup(int gpu, const CommOptions& options, KeyValueStore& store);
   NcclGroup(const NcclGroup&) = delete;
   ~NcclGroup();
 
-  /// On the training thread, as is all but the watching. Throws CommError (nccl_connect.h).
+  /// REQUIRES: the training thread calls this and the functions below. Throws CommError
+  /// (nccl_connect.h).
   NcclLink& connect(const std::string& name);
 
-  /// Enqueues one collective in the stream, and returns once it is there.
+  /// Enqueues one collective in the stream, and returns when NCCL has enqueued it.
   using Call = std::function<ncclResult_t(ncclComm_t)>;
   void enqueue(NcclLink& link, const char* kind, std::size_t bytes, cudaStream_t stream,
                const Call& call);
@@ -69,17 +71,17 @@ class NcclGroup {
   /// Throws CommError when any communicator of the group has failed.
   void throw_if_failed();
 
-  /// The link is used no more. When all that the group was asked for is done it ends in agreement
-  /// with its peers, else by an abort of the whole group.
+  /// Ends the link. When all collectives of the group are done, it ends together with its peers;
+  /// otherwise the whole group is aborted.
   void leave(NcclLink& link);
 
  private:
   struct Failure {
     NcclLink* link = nullptr;
     Collective collective;
-    bool waiting = false;  // for that collective; otherwise it is the last one, and done
-    bool leaving = false;  // nobody will read the error
-    std::string what;      // the error up to the culprits
+    bool waiting = false;  // the collective is not done; otherwise it is the last one, and done
+    bool leaving = false;  // the worker is ending, so nobody reads the error
+    std::string what;      // the error without the ranks that caused it
   };
 
   void watch();
@@ -103,7 +105,7 @@ class NcclGroup {
   std::deque<NcclLink> links_;      // addresses stay
   std::optional<Failure> failure_;  // the first
   std::vector<ncclComm_t> doomed_;  // handles to abort
-  std::string cause_;               // the whole error, once the culprits are known
+  std::string cause_;               // the whole error, once the ranks that caused it are known
   bool ended_ = false;
 
   std::thread thread_;

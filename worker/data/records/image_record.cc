@@ -49,7 +49,6 @@ std::optional<ImageRecord> parse_image_record(std::span<const std::byte> payload
   record.flag = load<std::uint32_t>(payload, 0);
   record.label = load<float>(payload, 4);
   record.id = load<std::uint64_t>(payload, 8);
-  record.id2 = load<std::uint64_t>(payload, 16);
   payload = payload.subspan(kImageHeaderBytes);
   if (record.flag > payload.size() / 4) return std::nullopt;
   record.label_bytes = payload.first(std::size_t{record.flag} * 4);

@@ -1,10 +1,10 @@
-// What lies in a record of an image set: MXNet's IRHeader, labels and the encoded image.
+// The content of a record of an image set: MXNet's IRHeader, labels and the encoded image.
 //   u32 flag | f32 label | u64 id | u64 id2 | flag x f32 labels | JPEG or PNG bytes
-// flag 0: the one label is in the header; flag > 0: so many labels follow and the header's is
-// unused.
+// With flag 0 the only label is the one in the header. With flag > 0 as many labels follow as flag
+// says, and the one in the header is not used.
 //
-// Labels are float32 in this format, which tells integers apart only up to 2^24: nothing here reads
-// or writes a larger one.
+// Labels are float32, which represents every integer only up to 2^24. Larger labels are not
+// written.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,15 @@ namespace pfc {
 inline constexpr std::size_t kImageHeaderBytes = 24;
 inline constexpr std::int64_t kMaxFloatLabel = std::int64_t{1} << 24;
 
-/// A parsed record; views of the payload.
+/// A parsed record. Its spans are views of the payload.
 struct ImageRecord {
-  float label = 0;         ///< the first one
+  float label = 0;         ///< the first label
   std::uint32_t flag = 0;  ///< number of labels after the header
   std::uint64_t id = 0;
-  std::uint64_t id2 = 0;
   std::span<const std::byte> label_bytes;  ///< flag float32
   std::span<const std::byte> image;        ///< encoded; empty in records that hold labels only
 
-  [[nodiscard]] float label_at(std::size_t i) const;  ///< i < flag
+  [[nodiscard]] float label_at(std::size_t i) const;  ///< REQUIRES: i < flag
 };
 
 /// nullopt where the payload is too short for its header and labels.
@@ -37,7 +36,7 @@ std::optional<ImageRecord> parse_image_record(std::span<const std::byte> payload
 /// A record with flag 0. Throws InputError for a label outside 0 .. 2^24.
 std::vector<std::byte> encode_image_record(std::int64_t label, std::uint64_t id,
                                            std::span<const std::byte> image);
-/// A record with a vector of labels (flag = labels.size(), not empty).
+/// A record with several labels: flag is labels.size(). REQUIRES: labels is not empty.
 std::vector<std::byte> encode_image_record(std::span<const float> labels, std::uint64_t id,
                                            std::span<const std::byte> image);
 

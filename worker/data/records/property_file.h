@@ -15,10 +15,11 @@ struct Property {
   friend bool operator==(const Property&, const Property&) = default;
 };
 
-/// Images have 1 .. this many rows and columns.
+/// The most rows and columns that an image may have.
 inline constexpr std::int64_t kMaxImageSide = 4096;
 
-/// nullopt where there is no such file. Throws InputError that names the file and what it says.
+/// nullopt where there is no such file. Throws InputError that quotes what the file says where that
+/// is not three numbers.
 std::optional<Property> read_property(const std::filesystem::path& path);
 
 /// Throws StorageError.

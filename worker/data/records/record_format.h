@@ -1,9 +1,8 @@
-// The framing of RecordIO files (dmlc-core's recordio.h): a record is one part or several. A part
+// The framing of RecordIO files (dmlc-core's recordio.h). A record is one part or several. A part
 // is
 //   u32 magic | u32 cflag (3 bits), length (29 bits) | payload | zeros up to a multiple of 4
-// little-endian. A word of the payload that equals the magic, at a multiple of 4 from the payload's
-// start, is left out and splits the record there, so that the magic at a multiple of 4 always
-// begins a part.
+// little-endian. A payload word at a multiple of 4 bytes that equals the magic number is left out,
+// and the record is split there. So the magic number at a multiple of 4 bytes always begins a part.
 #pragma once
 
 #include <bit>
@@ -17,13 +16,13 @@ inline constexpr std::uint32_t kRecordMagic = 0xced7230a;
 inline constexpr std::uint64_t kPartHeaderBytes = 8;
 inline constexpr std::uint32_t kMaxPartBytes = (1u << 29) - 1;
 
-/// cflag: where a part stands in its record.
+/// cflag: which part of its record it is.
 enum class PartKind : std::uint32_t { kWhole = 0, kFirst = 1, kMiddle = 2, kLast = 3 };
 
 inline std::uint32_t encode_part(PartKind kind, std::uint32_t bytes) {
   return static_cast<std::uint32_t>(kind) << 29 | bytes;
 }
-/// 0 .. 7; above 3 there is no PartKind.
+/// The 3 bits of cflag. Values above 3 are no PartKind.
 inline std::uint32_t part_flag(std::uint32_t word) { return word >> 29; }
 inline std::uint32_t part_bytes(std::uint32_t word) { return word & kMaxPartBytes; }
 inline std::uint64_t padded(std::uint64_t bytes) { return (bytes + 3) & ~std::uint64_t{3}; }

@@ -1,6 +1,8 @@
-// Which records of a .rec are images: InsightFace's layout, or every record (im2rec).
+// Which records of a .rec are images: those that record 0 announces in InsightFace's layout, or all
+// of them (im2rec).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,17 +13,22 @@
 namespace pfc {
 
 struct RecordLayout {
-  std::vector<std::uint64_t> offsets;  ///< by image
-  std::vector<std::int64_t> keys;      ///< by image; empty: image i has key i + 1
-  std::int64_t identities = 0;         ///< as record 0 says; 0: there is no record 0
+  std::vector<std::uint64_t> offsets;  ///< of each image
+  std::vector<std::int64_t> keys;      ///< of each image; empty: image i has key i + 1
+  std::int64_t identities = 0;         ///< as record 0 says; 0 where there is no record 0
+
+  /// Bytes that the index of a data set takes at most: in InsightFace's layout it holds no keys.
+  [[nodiscard]] static std::size_t most_bytes(std::int64_t images) {
+    return static_cast<std::size_t>(images) * (sizeof(std::uint64_t) + sizeof(std::int64_t));
+  }
 
   [[nodiscard]] std::int64_t key(std::size_t image) const {
     return keys.empty() ? static_cast<std::int64_t>(image) + 1 : keys[image];
   }
 };
 
-/// Tells the layouts apart by record 0 and finds the images. `origin` names the index in errors.
-/// Throws InputError: no images, a key that is missing or there twice.
+/// Recognises the layout by record 0 and finds the images. `origin` names the index in errors.
+/// Throws InputError where there are no images, or a key is missing or there twice.
 RecordLayout find_images(const RecordReader& rec, RecordIndex index, const std::string& origin);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Reads RecordIO (record_format.h) at any offset.
+// Reads records at given offsets of a RecordIO file (record_format.h).
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,29 @@
 
 namespace pfc {
 
-/// An open .rec file. Thread-safe for reading: pread(2), not mmap, so that a file that is cut short
-/// or fails under us becomes an error and no signal. A record is bounded by kMaxRecordBytes and by
-/// the file. Errors name the file, the offset, what was found and what was expected.
+/// An open .rec file. Thread-safe. Reads with pread(2) and not through mmap, so that a file that is
+/// cut short or fails while it is read causes an error and not a signal. A record has at most
+/// kMaxRecordBytes. Errors name the file and the offset, what was found and what was expected.
 class RecordReader {
  public:
   static constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 29;
 
-  /// Throws InputError where there is no such file or it is not a regular one.
+  /// Throws InputError where the file does not exist or is not a regular file.
   explicit RecordReader(std::filesystem::path path);
   ~RecordReader();
   RecordReader(const RecordReader&) = delete;
   RecordReader& operator=(const RecordReader&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }  ///< of the file, when it was opened
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }  ///< of the file when it was opened
 
-  /// The payload of the record that begins at `offset`, its parts joined and the magic words that
-  /// had split it put back. Lies in `storage`, which grows as needed and is meant to be used again.
-  /// Throws DamagedImage.
+  /// The payload of the record that begins at `offset`: its parts, with the magic words between
+  /// them that had been left out. A view of `storage`, which grows as needed and is meant to be
+  /// used again. Throws DamagedImage.
   std::span<const std::byte> read(std::uint64_t offset, std::vector<std::byte>& storage) const;
 
-  /// Where the record that begins at `offset` ends, padding included, reading its part headers
-  /// only. Throws InputError where it is no record or does not end inside the file.
+  /// The offset at which the record that begins at `offset` ends, with its padding. Reads only the
+  /// headers of its parts. Throws InputError where there is no record or it is not complete.
   [[nodiscard]] std::uint64_t record_end(std::uint64_t offset) const;
 
   /// The offset of every record, from one pass over the file. Throws InputError.

@@ -10,14 +10,14 @@
 
 namespace pfc {
 
-/// Both files appear under their names at close(), whole; without close() nothing is left behind.
-/// One thread. Throws StorageError that names the file.
+/// Both files appear, complete, at close(); without close() no file is left behind. Belongs to one
+/// thread. Throws StorageError that names the file.
 class RecordWriter {
  public:
   RecordWriter(const std::filesystem::path& rec, const std::filesystem::path& idx);
 
-  /// Appends one record (framing: record_format.h) and its line `key \t offset`. Keys are the
-  /// caller's; nothing is demanded of their order. Throws InputError for 512 MiB and more.
+  /// Appends one record (record_format.h) and its line `key \t offset`. Keys may come in any order.
+  /// Throws InputError for a payload of 512 MiB or more.
   void append(std::int64_t key, std::span<const std::byte> payload);
 
   void close();

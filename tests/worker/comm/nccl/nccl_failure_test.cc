@@ -67,7 +67,7 @@ void sum_and_wait(RankOnDevice r, std::size_t floats) {
   r.comm.throw_if_failed();
 }
 
-TEST_F(NcclFailure, ARankThatNeverComesIsNamed) {
+TEST_F(NcclFailure, ARankThatNeverConnectsIsNamed) {
   const auto ops = gpu(0);
   CommOptions o = options(0, 3);
   o.connect_timeout = 200ms;
@@ -135,7 +135,7 @@ TEST_F(NcclFailure, WithinAHostTooWhereNobodyHearsOfAborts) {
   }
 }
 
-TEST_F(NcclFailure, WhoHasWaitedForLessLongThanTheOthersIsNotAccused) {
+TEST_F(NcclFailure, ARankThatWaitedLessLongThanTheOthersIsNotNamed) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
@@ -148,7 +148,7 @@ TEST_F(NcclFailure, WhoHasWaitedForLessLongThanTheOthersIsNotAccused) {
   EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 1 ("), Not(HasSubstr("rank 2 ("))));
 }
 
-TEST_F(NcclFailure, RanksThatAskForDifferentThingsAreNamed) {
+TEST_F(NcclFailure, RanksThatBeginDifferentCollectivesAreNamed) {
   const auto errors =
       errors_of(2, 400ms, [&](RankOnDevice r) { sum_and_wait(r, r.comm.rank() == 0 ? 10 : 11); });
   EXPECT_THAT(errors[0], HasSubstr("rank 1 (127.0.0.1, GPU 1) has come to all_reduce of 44 bytes "
@@ -202,7 +202,7 @@ TEST_F(NcclFailure, CommsThatAreStuckTogetherAreAbortedTogether) {
 }
 
 // As it is known to happen: the worker must end nevertheless.
-TEST_F(NcclFailure, AnAbortThatDoesNotComeBackIsNotWaitedFor) {
+TEST_F(NcclFailure, AnAbortThatHangsIsNotWaitedFor) {
   simt::nccl_abort_hangs();
   const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {
     if (r.comm.rank() == 0) sum_and_wait(r, 10);

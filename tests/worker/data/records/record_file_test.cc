@@ -148,7 +148,7 @@ TEST_F(RecordFile, SaysThatPartsAreOutOfOrder) {
   EXPECT_THAT(read_error(0), HasSubstr("cflag 0, expected 2 or 3"));
 }
 
-TEST_F(RecordFile, RandomDamageNeverDoesMoreThanThrow) {
+TEST_F(RecordFile, RandomDamageOnlyThrows) {
   std::mt19937 random(3);
   std::vector<Bytes> payloads;
   for (int i = 0; i < 20; ++i) payloads.push_back(payload_with_magic(random() % 60, random));
@@ -214,7 +214,7 @@ TEST_F(RecordIndexFile, ReadsLinesThatCrossItsBuffer) {
   for (int i = 0; i < 300'000; ++i) ASSERT_EQ(index.keys[static_cast<std::size_t>(i)], i);
 }
 
-TEST_F(RecordIndexFile, RandomBytesNeverDoMoreThanThrow) {
+TEST_F(RecordIndexFile, RandomBytesOnlyThrow) {
   std::mt19937 random(4);
   const std::string kAlphabet = "0123456789\t\n -x\r";
   for (int round = 0; round < 300; ++round) {

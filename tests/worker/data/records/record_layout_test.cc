@@ -45,13 +45,21 @@ TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsTellApart) {
   }
 }
 
-TEST(RecordLayout, BelievesRecordZeroOfSmallerSets) {
+TEST(RecordLayout, TakesTheCountsOfRecordZeroInSmallerSets) {
   LargeSet set(1000, 7);
   const RecordReader reader(set.folder / "train.rec");
   const RecordLayout layout = find_images(reader, std::move(set.index), "train.idx");
   EXPECT_EQ(layout.offsets.size(), 1000u);
   EXPECT_EQ(layout.identities, 7);
   EXPECT_EQ(layout.key(0), 1);
+}
+
+TEST(RecordLayout, TakesNoMoreMemoryThanItStates) {
+  LargeSet set(1000, 7);
+  const RecordReader reader(set.folder / "train.rec");
+  const RecordLayout layout = find_images(reader, std::move(set.index), "train.idx");
+  EXPECT_LE((layout.offsets.capacity() + layout.keys.capacity()) * sizeof(std::int64_t),
+            RecordLayout::most_bytes(1000));
 }
 
 }  // namespace
