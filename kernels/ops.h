@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "kernels/math/optimizer.h"
 #include "kernels/tensor.h"
@@ -50,6 +51,16 @@ class RepeatedWork {
  public:
   virtual ~RepeatedWork() = default;
   virtual void run() = 0;  ///< enqueues
+};
+
+/// RepeatedWork of a device that records nothing: calls the function each time.
+class CalledWork : public RepeatedWork {
+ public:
+  explicit CalledWork(std::function<void()> call) : call_(std::move(call)) {}
+  void run() override { call_(); }
+
+ private:
+  const std::function<void()> call_;
 };
 
 /// Activations NHWC; weights OHWI: [out_c, kernel, kernel, in_c / groups].

@@ -2,7 +2,6 @@
 
 #include "common/error.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/margin/margin_softmax.h"
 
 namespace pfc {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/device_info.h"
+#include "kernels/margin/margin_softmax.h"
 #include "kernels/ops.h"
 
 namespace pfc {
@@ -24,6 +25,12 @@ struct CudaOptions {
 
 /// Throws InputError that says in one line why the GPU cannot be had.
 std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options);
+
+/// The margin softmax on a GPU (kernels/cuda/margin/). REQUIRES: ops is of make_cuda_ops(). ops and
+/// the table's memory are borrowed. Throws InputError for a table of 2^31 rows or more.
+std::unique_ptr<MarginSoftmax> make_cuda_margin_softmax(Ops& ops,
+                                                        const MarginSoftmaxOptions& options,
+                                                        const CentreTable& table);
 
 /// $XDG_CACHE_HOME/pfc or ~/.cache/pfc; empty where neither variable is set.
 std::filesystem::path default_cache_folder();

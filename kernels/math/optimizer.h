@@ -49,4 +49,22 @@ PFC_HOST_DEVICE void adamw_update(const AdamWOptions& o, float g, float& w, floa
   w -= o.lr * (m / o.bias_correction1) / denominator;
 }
 
+/// The formulas as function objects, for code that takes either optimizer: g is the gradient, w the
+/// weight, then the first and the second state of the optimizer.
+struct SgdRule {
+  static constexpr bool kSecond = false;  ///< whether it has a second moment
+  SgdOptions o;
+  PFC_HOST_DEVICE void operator()(float g, float& w, float& v, float& /*unused*/) const {
+    sgd_update(o, g, w, v);
+  }
+};
+
+struct AdamWRule {
+  static constexpr bool kSecond = true;
+  AdamWOptions o;
+  PFC_HOST_DEVICE void operator()(float g, float& w, float& m, float& v) const {
+    adamw_update(o, g, w, m, v);
+  }
+};
+
 }  // namespace pfc

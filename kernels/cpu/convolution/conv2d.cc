@@ -1,12 +1,9 @@
-#include "kernels/cpu/convolution/conv2d.h"
-
 #include <functional>
 #include <memory>
 #include <utility>
 
-#include "kernels/cpu/convolution/dnnl_conv.h"
-#include "kernels/cpu/convolution/grouped_conv.h"
-#include "kernels/cpu/convolution/weight_gradient.h"
+#include "kernels/cpu/convolution/algorithms.h"
+#include "kernels/cpu/ops/cpu_ops.h"
 
 namespace pfc {
 namespace {
@@ -108,9 +105,9 @@ class CpuConv2d : public Conv2d {
 
 }  // namespace
 
-std::unique_ptr<Conv2d> make_conv2d(CpuDevice& device, const Conv2dShape& shape) {
+std::unique_ptr<Conv2d> CpuOps::conv2d(const Conv2dShape& shape) {
   shape.check_valid();
-  return std::make_unique<CpuConv2d>(device, shape);
+  return std::make_unique<CpuConv2d>(device_, shape);
 }
 
 }  // namespace pfc

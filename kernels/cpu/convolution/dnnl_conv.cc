@@ -1,7 +1,7 @@
-#include "kernels/cpu/convolution/dnnl_conv.h"
-
 #include <algorithm>
 #include <cstring>
+
+#include "kernels/cpu/convolution/algorithms.h"
 
 namespace pfc {
 namespace {

@@ -1,7 +1,7 @@
-#include "kernels/cpu/convolution/grouped_conv.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "kernels/cpu/convolution/algorithms.h"
 
 namespace pfc {
 namespace {

@@ -1,7 +1,7 @@
-#include "kernels/cpu/convolution/weight_gradient.h"
-
 #include <algorithm>
 #include <array>
+
+#include "kernels/cpu/convolution/algorithms.h"
 
 namespace pfc {
 namespace {

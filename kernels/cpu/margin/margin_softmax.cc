@@ -1,7 +1,6 @@
 // The streaming margin softmax on CPUs. Each thread streams its own contiguous part of the active
 // classes, tile by tile, with products on its own core: a tile stays in that core's cache from its
 // GEMM to its update. Parts are fixed and their sums are added in order: the same bits every time.
-#include "kernels/cpu/margin/margin_softmax.h"
 
 #include <algorithm>
 #include <cmath>

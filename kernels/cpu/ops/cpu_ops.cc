@@ -4,10 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/called_work.h"
-#include "kernels/cpu/batch_norm.h"
-#include "kernels/cpu/convolution/conv2d.h"
-
 namespace pfc {
 namespace {
 
@@ -62,13 +58,5 @@ std::unique_ptr<RepeatedWork> CpuOps::repeat(std::function<void()> enqueue) {
 }
 
 std::unique_ptr<Event> CpuOps::record() { return std::make_unique<DoneEvent>(); }
-
-std::unique_ptr<Conv2d> CpuOps::conv2d(const Conv2dShape& shape) {
-  return make_conv2d(device_, shape);
-}
-
-std::unique_ptr<BatchNorm> CpuOps::batch_norm(const BatchNormShape& shape) {
-  return make_batch_norm(device_, shape);
-}
 
 }  // namespace pfc

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "kernels/cpu/runtime/cpu_device.h"
+#include "kernels/margin/margin_softmax.h"
+#include "kernels/ops.h"
 
 namespace pfc {
 
@@ -30,9 +32,11 @@ class CpuOps : public Ops {
   std::unique_ptr<CopyQueue> copy_queue() override { return nullptr; }
   std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) override;
   void synchronize() override {}
+  [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
+
+  // kernels/cpu/convolution/conv2d.cc, batch_norm.cc
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
-  [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
 
   // elementwise.cc
   void normalise_images(const Tensor& images, const Tensor& y) override;
@@ -62,5 +66,11 @@ class CpuOps : public Ops {
  private:
   CpuDevice device_;
 };
+
+/// The margin softmax on a CPU (kernels/cpu/margin/). REQUIRES: ops is a CpuOps. ops and the
+/// table's memory are borrowed.
+std::unique_ptr<MarginSoftmax> make_cpu_margin_softmax(Ops& ops,
+                                                       const MarginSoftmaxOptions& options,
+                                                       const CentreTable& table);
 
 }  // namespace pfc

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/ops/cpu_ops.h"
+#include "kernels/math/running_statistics.h"
 
 namespace pfc {
 namespace {
@@ -76,14 +77,9 @@ void CpuOps::update_running_statistics(const RunningStatistics& r) {
   float* const running_mean = float_argument(r.running_mean, n, "update_running_statistics");
   float* const running_variance =
       float_argument(r.running_variance, n, "update_running_statistics");
-  // Unbiased as in torch.nn.BatchNorm; one row has no unbiased variance, and keeps the biased one.
-  const float unbias = r.total_rows > 1 ? static_cast<float>(static_cast<double>(r.total_rows) /
-                                                             static_cast<double>(r.total_rows - 1))
-                                        : 1.f;
+  const RunningStatisticsRule rule = running_statistics_rule(r.momentum, r.total_rows);
   for (std::int64_t c = 0; c < n; ++c) {
-    running_mean[c] = (1.f - r.momentum) * running_mean[c] + r.momentum * mean[c];
-    running_variance[c] =
-        (1.f - r.momentum) * running_variance[c] + r.momentum * (variance[c] * unbias);
+    update_running(rule, mean[c], variance[c], running_mean[c], running_variance[c]);
   }
 }
 

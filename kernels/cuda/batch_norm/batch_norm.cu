@@ -1,16 +1,10 @@
 #include <algorithm>
 
-#include "kernels/cuda/batch_norm/batch_norm.h"
 #include "kernels/cuda/batch_norm/batch_norm_kernels.h"
+#include "kernels/cuda/ops/cuda_ops.h"
 
 namespace pfc {
 namespace batch_norm {
-
-constexpr unsigned kChannelsOfBlock = kThreads / kWarp;  // of a merging kernel: one a warp
-
-__device__ __forceinline__ std::int64_t channel_of_warp() {
-  return std::int64_t{blockIdx.x} * kChannelsOfBlock + threadIdx.x / kWarp;
-}
 
 struct MergedMoments {
   double n = 0, mean = 0, m2 = 0;
@@ -27,7 +21,7 @@ struct MergedMoments {
 __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
                                      unsigned rows_at_once, const double* partial, float* mean,
                                      float* variance) {
-  const std::int64_t channel = channel_of_warp();
+  const std::int64_t channel = index_of_warp();
   if (channel >= channels) return;
   const unsigned lane = threadIdx.x % kWarp;
   const std::int64_t behind = std::int64_t{blocks} * channels;
@@ -53,7 +47,7 @@ __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, u
 __global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks, const double* partial,
                                   const float* variance, float eps, float* sum_dz,
                                   float* sum_dz_xhat, float* dslope) {
-  const std::int64_t channel = channel_of_warp();
+  const std::int64_t channel = index_of_warp();
   if (channel >= channels) return;
   const unsigned lane = threadIdx.x % kWarp;
   const std::int64_t behind = std::int64_t{blocks} * channels;
@@ -153,7 +147,7 @@ class CudaBatchNorm : public BatchNorm {
         const LaunchShape shape =
             run("batch_norm.backward_reduce", width, batch_norm::reduce_kernel<T, width(), slope()>,
                 p, rows<T>(b.dy), rows<T>(b.x), partial());
-        launch("batch_norm.backward_reduce", warp_a_channel(), device_.compute.get(),
+        launch("batch_norm.backward_reduce", one_warp_each(shape_.channels), device_.compute.get(),
                batch_norm::merge_sums_kernel, shape_.channels, shape.blocks.x, partial(),
                p.variance, p.eps, channels(b.sum_dz), channels(b.sum_dz_xhat), dslope);
       });
@@ -219,16 +213,11 @@ class CudaBatchNorm : public BatchNorm {
   }
 
   void merge_moments(const LaunchShape& of_parts, const Tensor& mean, const Tensor& variance) {
-    launch("batch_norm.statistics", warp_a_channel(), device_.compute.get(),
+    launch("batch_norm.statistics", one_warp_each(shape_.channels), device_.compute.get(),
            batch_norm::merge_moments_kernel, shape_.rows, shape_.channels, of_parts.blocks.x,
            of_parts.threads.y, partial(), channels(mean), channels(variance));
   }
 
-  [[nodiscard]] LaunchShape warp_a_channel() const {
-    constexpr std::int64_t kOfBlock = batch_norm::kChannelsOfBlock;
-    return {.blocks = dim3(static_cast<unsigned>((shape_.channels + kOfBlock - 1) / kOfBlock)),
-            .threads = dim3(kThreads)};
-  }
   /// Null for a tensor that is not given.
   template <typename T>
   [[nodiscard]] static T* rows(const Tensor& t) {
@@ -249,8 +238,8 @@ class CudaBatchNorm : public BatchNorm {
 
 }  // namespace
 
-std::unique_ptr<BatchNorm> make_batch_norm(CudaDevice& device, const BatchNormShape& shape) {
-  return std::make_unique<CudaBatchNorm>(device, shape);
+std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& shape) {
+  return std::make_unique<CudaBatchNorm>(device_, shape);
 }
 
 }  // namespace pfc

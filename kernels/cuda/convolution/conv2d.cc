@@ -1,4 +1,11 @@
-#include "kernels/cuda/convolution/conv2d.h"
+// Convolutions through cuDNN, NHWC.
+//
+// Each pass takes the fastest algorithm that gives the same bits every time and needs at most
+// kMostConvolutionWorkspace (scratch.h); with float32 and without TF32 none on transforms. Which
+// one that is has been timed once a kind of GPU, and is kept in `algorithms`. Where that keeps
+// nothing on disk, so that the next run would choose otherwise, or there is no room to time in,
+// cuDNN's guess is taken. Throws std::logic_error for a shape without output, InputError for a
+// tensor that is too large for cuDNN, DeviceError when no algorithm can be had.
 
 #include <spdlog/spdlog.h>
 
@@ -8,12 +15,20 @@
 #include <utility>
 
 #include "common/byte_size.h"
-#include "kernels/cuda/convolution/add_as_float32.h"
 #include "kernels/cuda/convolution/convolution_passes.h"
+#include "kernels/cuda/convolution/own_kernels.h"
+#include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/scratch.h"
 
 namespace pfc {
 namespace {
+
+/// What the convolutions of a device share; lives as long as they.
+struct ConvolutionContext {
+  CudaDevice& device;
+  Cudnn& cudnn;
+  AlgorithmCache& algorithms;
+};
 
 constexpr std::size_t kAlignment = 256;  // as cudaMalloc's
 
@@ -297,9 +312,10 @@ class CudnnConv2d : public Conv2d {
 
 }  // namespace
 
-std::unique_ptr<Conv2d> make_conv2d(const ConvolutionContext& context, const Conv2dShape& shape) {
+std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& shape) {
   shape.check_valid();
-  return std::make_unique<CudnnConv2d>(context, shape);
+  if (depthwise_supports(shape)) return make_depthwise_conv2d(device_, shape);
+  return std::make_unique<CudnnConv2d>(ConvolutionContext{device_, cudnn_, algorithms_}, shape);
 }
 
 }  // namespace pfc

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "kernels/cuda/convolution/depthwise.h"
 #include "kernels/cuda/convolution/depthwise_kernels.h"
+#include "kernels/cuda/convolution/own_kernels.h"
 
 namespace pfc {
 namespace depthwise {

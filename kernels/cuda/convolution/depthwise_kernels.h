@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/cuda/primitives/numbers.h"
-#include "kernels/cuda/primitives/reduce.h"
+#include "kernels/cuda/primitives/warps.h"
 
 namespace pfc::depthwise {
 

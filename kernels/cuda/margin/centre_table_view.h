@@ -1,4 +1,4 @@
-// The class centres of one worker as kernels are given them: plain pointers into device memory.
+// The class centres of one worker as kernels receive them: plain pointers into device memory.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/margin/warp_centre.h"
-#include "kernels/cuda/primitives/update_rules.h"
+#include "kernels/math/optimizer.h"
 
 namespace pfc {
 namespace {
@@ -106,7 +106,7 @@ template <typename Weight, typename State, typename Rule>
 __global__ void __launch_bounds__(kThreads)
     move_kernel(CentreTableView table, RowList active, CentreGradients gradients, Rule rule,
                 Rounding rounding) {
-  const std::int64_t number = row_of_warp();
+  const std::int64_t number = index_of_warp();
   if (number >= gradients.count) return;
   const WarpCentre<Weight, State> row(table, active, number);
   const std::int64_t d = row.dimension;
@@ -151,7 +151,7 @@ template <typename Weight, typename State>
 __global__ void add_gradients_kernel(CentreTableView table, RowList active,
                                      CentreGradients gradients, float* sums,
                                      const std::int32_t* slots) {
-  const std::int64_t number = row_of_warp();
+  const std::int64_t number = index_of_warp();
   if (number >= gradients.count) return;
   const WarpCentre<Weight, State> row(table, active, number);
   float* const sum = sums + slots[number] * row.dimension;
@@ -169,7 +169,7 @@ __global__ void add_gradients_kernel(CentreTableView table, RowList active,
 template <typename Weight, typename State>
 __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_t count,
                               Rounding rounding) {
-  const std::int64_t number = row_of_warp();
+  const std::int64_t number = index_of_warp();
   if (number >= count) return;
   const WarpCentre<Weight, State> row(table, active, number);
   if (!row.missed) return;
@@ -204,7 +204,7 @@ __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_
 void CudaCentreRows::settle(const RowList& rows, std::int64_t count, std::int64_t updates) const {
   const Rounding rounding{.seed = options_.seed, .update = updates};
   with_centre_types(precision_, [&](auto* weight, auto* state) {
-    launch("settling centres", warp_a_row(count), device_.compute.get(),
+    launch("settling centres", one_warp_each(count), device_.compute.get(),
            settle_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_, rows, count,
            rounding);
   });
@@ -216,7 +216,7 @@ void CudaCentreRows::move(const RowList& active, const CentreGradients& gradient
   const Rounding rounding{.seed = options_.seed, .update = update.number};
   with_centre_types(precision_, [&](auto* weight, auto* state) {
     const auto go = [&](const auto& rule) {
-      launch("moving centres", warp_a_row(gradients.count), device_.compute.get(),
+      launch("moving centres", one_warp_each(gradients.count), device_.compute.get(),
              move_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>,
                          std::decay_t<decltype(rule)>>,
              view_, active, gradients, rule, rounding);
@@ -233,7 +233,7 @@ void CudaCentreRows::add_gradients(const RowList& active, const CentreGradients&
                                    float* sums, const std::int32_t* slots) const {
   if (gradients.count == 0) return;
   with_centre_types(precision_, [&](auto* weight, auto* state) {
-    launch("adding centres' gradients", warp_a_row(gradients.count), device_.compute.get(),
+    launch("adding centres' gradients", one_warp_each(gradients.count), device_.compute.get(),
            add_gradients_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_, active,
            gradients, sums, slots);
   });

@@ -9,7 +9,7 @@ namespace {
 // Squares in float64: a length of 1e+20 or 1e-20 has none in float32.
 template <typename T>
 __global__ void normalise_kernel(MarginSamples s, T* unit) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.padded_samples) return;
   const unsigned lane = threadIdx.x % kWarp;
   const float* const x = s.embeddings + i * s.dimension;
@@ -29,7 +29,7 @@ __global__ void normalise_kernel(MarginSamples s, T* unit) {
 
 template <typename Weight, typename State>
 __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList active) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.samples || s.targets[i] < 0) return;
   const unsigned lane = threadIdx.x % kWarp;
   const WarpCentre<Weight, State> centre(table, active, s.targets[i]);
@@ -56,7 +56,7 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
 // A warp a sample: lanes share the slots.
 __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Margin margin,
                                   double scale, RowStatistics* statistics) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.samples) return;
   const unsigned lane = threadIdx.x % kWarp;
   float max = -std::numeric_limits<float>::infinity();
@@ -111,7 +111,7 @@ struct TargetSlope {
 template <typename Weight, typename State>
 __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, RowList active,
                                        TargetSlope slope, double scale) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.padded_samples) return;
   const unsigned lane = threadIdx.x % kWarp;
   const bool there = i < s.samples;
@@ -142,7 +142,7 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
 }
 
 __global__ void finish_gradients_kernel(MarginSamples s, float* d_embeddings) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.samples) return;
   const unsigned lane = threadIdx.x % kWarp;
   const double inverse = s.inverse_length[i];
@@ -168,7 +168,7 @@ LaunchShape thread_a_sample(std::int64_t samples) {
 
 void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, const Tensor& unit) {
   const auto go = [&](auto* out) {
-    launch("normalising embeddings", warp_a_row(s.padded_samples), device.compute.get(),
+    launch("normalising embeddings", one_warp_each(s.padded_samples), device.compute.get(),
            normalise_kernel<Pointee<decltype(out)>>, s, out);
   };
   unit.dtype == DType::kFloat32 ? go(unit.f32()) : go(static_cast<__nv_bfloat16*>(unit.data));
@@ -177,7 +177,7 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active) {
   with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
-    launch("targets' angles", warp_a_row(s.samples), device.compute.get(),
+    launch("targets' angles", one_warp_each(s.samples), device.compute.get(),
            angles_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s, rows.view(),
            active);
   });
@@ -186,7 +186,7 @@ void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCen
 void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics) {
-  launch("row statistics", warp_a_row(s.samples), device.compute.get(), statistics_kernel, s,
+  launch("row statistics", one_warp_each(s.samples), device.compute.get(), statistics_kernel, s,
          running, options.margin, options.scale, statistics);
 }
 
@@ -204,14 +204,14 @@ void begin_gradients(const CudaDevice& device, const MarginSamples& s, const Cud
   const TargetSlope slope{.margin = options.margin, .gradient = options.margin_gradient};
   const double scale = gradient_scale * options.scale / static_cast<double>(s.samples);
   with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
-    launch("targets' gradients", warp_a_row(s.padded_samples), device.compute.get(),
+    launch("targets' gradients", one_warp_each(s.padded_samples), device.compute.get(),
            begin_gradients_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s,
            rows.view(), active, slope, scale);
   });
 }
 
 void finish_gradients(const CudaDevice& device, const MarginSamples& s, float* d_embeddings) {
-  launch("embeddings' gradients", warp_a_row(s.samples), device.compute.get(),
+  launch("embeddings' gradients", one_warp_each(s.samples), device.compute.get(),
          finish_gradients_kernel, s, d_embeddings);
 }
 

@@ -1,16 +1,22 @@
-#include "kernels/cuda/margin/margin_softmax.h"
+// The streaming margin softmax of kernels/margin/margin_softmax.h on a GPU. Everything is enqueued
+// on the Ops' compute stream; combine() alone waits. The same bits every time on one kind of GPU:
+// sums go in a fixed order, and no float is added atomically.
+//
+// Per tile of active classes, sized to the second-level cache (margin_plan.h): rows are gathered
+// (not where they lie side by side in the products' type), cuBLASLt makes their products with the
+// unit embeddings, and one pass folds those into a maximum and a sum a sample. Backward makes or
+// keeps the products, turns them into factors in one pass, and after two more products one pass
+// moves the rows.
 
 #include <algorithm>
 #include <limits>
 
-#include "kernels/cuda/margin/centre_books.h"
 #include "kernels/cuda/margin/centre_rows.h"
-#include "kernels/cuda/margin/lists.h"
 #include "kernels/cuda/margin/margin_plan.h"
 #include "kernels/cuda/margin/margin_samples.h"
 #include "kernels/cuda/margin/margin_tile.h"
+#include "kernels/cuda/margin/row_lists.h"
 #include "kernels/cuda/ops/cuda_ops.h"
-#include "kernels/cuda/runtime/growing_buffer.h"
 
 namespace pfc {
 namespace {
@@ -35,7 +41,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
         options_(options),
         operand_type_(options.bf16_products ? DType::kBFloat16 : DType::kFloat32),
         rows_(device_, table, options),
-        books_(table, options),
+        row_updates_(table, options),
         batch_lists_(ops),
         move_lists_(ops),
         memory_(ops),
@@ -43,7 +49,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
 
   void compute_inverse_norms() override {
     rows_.compute_inverse_norms();
-    books_.opened();
+    row_updates_.reset();
   }
   void forward(const Batch& batch, const Tensor& statistics) override;
   double combine(const Tensor& statistics, int workers) override;
@@ -80,7 +86,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
   const MarginSoftmaxOptions options_;
   const DType operand_type_;
   const CudaCentreRows rows_;
-  CentreBooks books_;
+  RowUpdates row_updates_;
   CudaLists batch_lists_, move_lists_;
   GrowingBuffer memory_;  // laid out as the plan says
   GrowingBuffer kept_;    // [kept_tiles_, tile, padded N]: products of the first tiles
@@ -135,10 +141,10 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
 
 void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   const auto positives = static_cast<std::int64_t>(batch.positives.size());
-  books_.plan(batch.classes);
+  row_updates_.plan(batch.classes);
   batch_lists_.begin(CudaLists::rounded(plan_.padded_samples * 4) +
                      2 * CudaLists::rounded(positives * 4) +
-                     books_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
+                     row_updates_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
   const auto targets = batch_lists_.add<std::int32_t>(plan_.padded_samples);
   const auto classes = batch_lists_.add<std::int32_t>(positives);
   const auto samples = batch_lists_.add<std::int32_t>(positives);
@@ -148,7 +154,7 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
     targets.host[p.sample] = classes.host[k] = static_cast<std::int32_t>(p.index);
     samples.host[k] = static_cast<std::int32_t>(p.sample);
   }
-  active_ = books_.add_lists(batch_lists_, batch.classes);
+  active_ = row_updates_.add_lists(batch_lists_, batch.classes);
   batch_lists_.send();
   samples_.targets = targets.device;
   positives_ = {.stride = plan_.padded_dimension,
@@ -299,7 +305,7 @@ void CudaMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddin
                  [&](const Tile& tile, const CentreGradients& gradients) {
                    rows_.move(active_.from(tile.begin), gradients, update);
                  });
-  books_.moved(batch_.classes, update);
+  row_updates_.moved(batch_.classes, update);
 }
 
 void CudaMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
@@ -323,12 +329,12 @@ void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,
                                const Update& update) {
   check(slots.size() == classes.size(), "margin softmax: one slot a class");
   const auto count = static_cast<std::int64_t>(classes.size());
-  books_.plan(classes);
-  move_lists_.begin(CudaLists::rounded(count * 4) + books_.list_bytes(count));
+  row_updates_.plan(classes);
+  move_lists_.begin(CudaLists::rounded(count * 4) + row_updates_.list_bytes(count));
   const auto places = move_lists_.add<std::int32_t>(count);
   std::ranges::transform(slots, places.host,
                          [](std::int64_t slot) { return static_cast<std::int32_t>(slot); });
-  const RowList active = books_.add_lists(move_lists_, classes);
+  const RowList active = row_updates_.add_lists(move_lists_, classes);
   move_lists_.send();
   rows_.move(active,
              {.count = count,
@@ -336,17 +342,17 @@ void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,
               .stride = rows_.dimension(),
               .slots = places.device},
              update);
-  books_.moved(classes, update);
+  row_updates_.moved(classes, update);
 }
 
 void CudaMarginSoftmax::settle(std::span<const std::int64_t> classes) {
   const auto count = static_cast<std::int64_t>(classes.size());
-  books_.plan(classes);
-  move_lists_.begin(books_.list_bytes(count));
-  const RowList rows = books_.add_lists(move_lists_, classes);
+  row_updates_.plan(classes);
+  move_lists_.begin(row_updates_.list_bytes(count));
+  const RowList rows = row_updates_.add_lists(move_lists_, classes);
   move_lists_.send();
   if (rows.missed == nullptr) return;
-  rows_.settle(rows, count, books_.settled(classes));
+  rows_.settle(rows, count, row_updates_.settled(classes));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/margin/margin_tile.h"
 #include "kernels/cuda/primitives/numbers.h"
-#include "kernels/cuda/primitives/reduce.h"
+#include "kernels/cuda/primitives/warps.h"
 
 namespace pfc {
 namespace {

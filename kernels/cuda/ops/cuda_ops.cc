@@ -3,12 +3,7 @@
 #include <cstring>
 
 #include "common/machine/gpus.h"
-#include "kernels/called_work.h"
-#include "kernels/cuda/batch_norm/batch_norm.h"
-#include "kernels/cuda/convolution/depthwise.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/runtime/copy_queue.h"
-#include "kernels/cuda/runtime/graph.h"
 
 namespace pfc {
 
@@ -67,28 +62,10 @@ void CudaOps::wait_for(const Event& event) {
   dynamic_cast<const CudaEvent&>(event).make_wait(device_.compute.get());
 }
 
-std::unique_ptr<CopyQueue> CudaOps::copy_queue() {
-  return std::make_unique<CudaCopyQueue>(device_);
-}
-
-std::unique_ptr<RepeatedWork> CudaOps::repeat(std::function<void()> enqueue) {
-  if (device_.graphs) return std::make_unique<CudaGraphWork>(device_, std::move(enqueue));
-  return std::make_unique<CalledWork>(std::move(enqueue));
-}
-
 std::unique_ptr<Event> CudaOps::record() {
   auto event = std::make_unique<CudaEvent>();
   event->record(device_.compute.get());
   return event;
-}
-
-std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& shape) {
-  if (depthwise_supports(shape)) return make_depthwise_conv2d(device_, shape);
-  return make_conv2d({device_, cudnn_, algorithms_}, shape);
-}
-
-std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& shape) {
-  return make_batch_norm(device_, shape);
 }
 
 std::vector<DeviceInfo> cuda_devices() {

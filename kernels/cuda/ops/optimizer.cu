@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/primitives/numbers.h"
-#include "kernels/cuda/primitives/reduce.h"
-#include "kernels/cuda/primitives/update_rules.h"
+#include "kernels/cuda/primitives/warps.h"
+#include "kernels/math/optimizer.h"
 
 namespace pfc {
 namespace {

@@ -61,10 +61,4 @@ void CudaArena::release(std::size_t offset, std::size_t bytes) {
   free_[offset] = bytes;
 }
 
-std::size_t CudaArena::free_bytes() const {
-  std::size_t sum = 0;
-  for (const auto& [offset, bytes] : free_) sum += bytes;
-  return sum;
-}
-
 }  // namespace pfc

@@ -19,7 +19,6 @@ class CudaArena : public std::enable_shared_from_this<CudaArena> {
 
   /// Null where no free stretch is long enough. 512-byte aligned; not zeroed.
   std::unique_ptr<Buffer> allocate(std::size_t bytes);
-  [[nodiscard]] std::size_t free_bytes() const;
 
  private:
   class Piece;

@@ -1,7 +1,10 @@
-// Sums over the threads of a block, in a fixed order: the same bits every time.
+// Warps: which item of a loop each one computes, and sums over the threads of a warp or a block.
+// Sums are added in a fixed order, so the result has the same bits every time.
 #pragma once
 
 #include <cuda_runtime.h>
+
+#include <cstdint>
 
 #include "kernels/cuda/runtime/launch.h"
 
@@ -9,6 +12,18 @@ namespace pfc {
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kWholeWarp = 0xffffffffu;
+
+/// The launch of a kernel in which warp i computes item i, a row of a matrix for example: enough
+/// blocks of kThreads for `items` warps. The last block may have warps without an item.
+inline LaunchShape one_warp_each(std::int64_t items) {
+  constexpr std::int64_t kWarps = kThreads / kWarp;
+  return {.blocks = dim3(static_cast<unsigned>((items + kWarps - 1) / kWarps)),
+          .threads = dim3(kThreads)};
+}
+/// Which item is the calling warp's. REQUIRES: the kernel was launched with one_warp_each().
+__device__ __forceinline__ std::int64_t index_of_warp() {
+  return std::int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
+}
 
 /// Every lane gets the sum.
 template <typename T>

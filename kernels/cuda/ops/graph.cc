@@ -1,7 +1,9 @@
-#include "kernels/cuda/runtime/graph.h"
+// Work that is recorded once as a CUDA graph and launched as one from then on.
 
 #include <exception>
 #include <utility>
+
+#include "kernels/cuda/ops/cuda_ops.h"
 
 namespace pfc {
 namespace {
@@ -32,7 +34,28 @@ class Capture {
   bool ended_ = false;
 };
 
-}  // namespace
+/// The first run enqueues the work as it is: libraries choose their algorithms and make their
+/// handles then, which a recording must not meet. The second run records; it and all others launch
+/// the graph. Where the scratch area has moved since, which the graph has the address of, the work
+/// is recorded anew. The device is borrowed.
+class CudaGraphWork : public RepeatedWork {
+ public:
+  CudaGraphWork(CudaDevice& device, std::function<void()> enqueue);
+  CudaGraphWork(const CudaGraphWork&) = delete;
+  ~CudaGraphWork() override;
+
+  void run() override;
+
+ private:
+  void record();
+  void forget();
+
+  CudaDevice& device_;
+  const std::function<void()> enqueue_;
+  bool has_run_ = false;
+  const std::byte* scratch_ = nullptr;  // where it was when the graph was recorded
+  cudaGraphExec_t graph_ = nullptr;
+};
 
 CudaGraphWork::CudaGraphWork(CudaDevice& device, std::function<void()> enqueue)
     : device_(device), enqueue_(std::move(enqueue)) {}
@@ -56,6 +79,13 @@ void CudaGraphWork::record() {
   enqueue_();
   cuda_check(cudaGraphInstantiate(&graph_, capture.end(), 0), "making a CUDA graph");
   scratch_ = device_.scratch.data();
+}
+
+}  // namespace
+
+std::unique_ptr<RepeatedWork> CudaOps::repeat(std::function<void()> enqueue) {
+  if (device_.graphs) return std::make_unique<CudaGraphWork>(device_, std::move(enqueue));
+  return std::make_unique<CalledWork>(std::move(enqueue));
 }
 
 }  // namespace pfc

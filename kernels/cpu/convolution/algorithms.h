@@ -55,4 +55,56 @@ class DnnlBackwardWeights {
   std::optional<DnnlCall> call_, store_, add_;
 };
 
+/// As many input as output channels, one or two of each a group.
+class GroupedConvolution {
+ public:
+  /// Does this class have the shape? (Depthwise convolutions too; which passes of those it is
+  /// faster at is the caller's knowledge.)
+  static bool supports(const Conv2dShape& shape);
+
+  /// The device is borrowed; scratch is reserved.
+  GroupedConvolution(CpuDevice& device, const Conv2dShape& shape);
+  void forward(const float* x, const float* w, float* y) const;
+  /// For stride 1.
+  void backward_data(const float* dy, const float* w, float* dx) const;
+  /// For kernels of 3 and 7.
+  void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) const;
+
+ private:
+  [[nodiscard]] float* weight_scratch() const;
+  void run(const GroupedConv& g) const;
+
+  CpuDevice& device_;
+  Conv2dShape shape_;
+  int per_group_;  // 1 or 2
+};
+
+/// dw[o, kh, kw, i] (+)= sum over output pixels of dy[pixel, o] * x[pixel moved by (kh, kw), i].
+/// No scratch: each thread owns some output channels, so the bits do not hang on the number of
+/// threads. For groups == 1. The device is borrowed.
+class DenseWeightGradient {
+ public:
+  DenseWeightGradient(CpuDevice& device, const Conv2dShape& shape)
+      : device_(device), shape_(shape) {}
+  void execute(const float* x, const float* dy, float* dw, bool accumulate) const;
+
+ private:
+  CpuDevice& device_;
+  Conv2dShape shape_;
+};
+
+/// The same where x has too few channels to fill a vector (images): vectors run along the output
+/// channels, threads share the rows, and their sums are added in order.
+class StemWeightGradient {
+ public:
+  StemWeightGradient(CpuDevice& device, const Conv2dShape& shape);
+  void execute(const float* x, const float* dy, float* dw, bool accumulate) const;
+
+ private:
+  [[nodiscard]] float* sums_of(int part) const;  ///< [kernel, kernel, in_c, out_c] in scratch
+
+  CpuDevice& device_;
+  Conv2dShape shape_;
+};
+
 }  // namespace pfc

@@ -1,4 +1,6 @@
-#include "kernels/cuda/runtime/copy_queue.h"
+// Copies beside the compute stream.
+
+#include "kernels/cuda/ops/cuda_ops.h"
 
 namespace pfc {
 namespace {
@@ -13,7 +15,23 @@ class PinnedBuffer : public Buffer {
   const PinnedMemory memory_;
 };
 
-}  // namespace
+/// The device is borrowed, for its index.
+class CudaCopyQueue : public CopyQueue {
+ public:
+  explicit CudaCopyQueue(const CudaDevice& device) : device_(device) {}
+
+  std::unique_ptr<Buffer> allocate_pinned(std::size_t bytes) override;
+  void copy_to_device(const Tensor& device, const void* pinned) override;
+  void wait_for(const Event& event) override;
+  std::unique_ptr<Event> record() override;
+
+ private:
+  /// A thread begins with GPU 0 as its own; events are made for the current one.
+  void make_current() const;
+
+  const CudaDevice& device_;
+  CudaStream stream_;
+};
 
 void CudaCopyQueue::make_current() const {
   cuda_check(cudaSetDevice(device_.index), "cudaSetDevice");
@@ -40,6 +58,12 @@ std::unique_ptr<Event> CudaCopyQueue::record() {
   auto event = std::make_unique<CudaEvent>();
   event->record(stream_.get());
   return event;
+}
+
+}  // namespace
+
+std::unique_ptr<CopyQueue> CudaOps::copy_queue() {
+  return std::make_unique<CudaCopyQueue>(device_);
 }
 
 }  // namespace pfc

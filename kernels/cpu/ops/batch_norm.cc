@@ -1,6 +1,6 @@
-#include "kernels/cpu/batch_norm.h"
-
 #include <cmath>
+
+#include "kernels/cpu/ops/cpu_ops.h"
 
 namespace pfc {
 namespace {
@@ -236,8 +236,8 @@ class CpuBatchNorm : public BatchNorm {
 
 }  // namespace
 
-std::unique_ptr<BatchNorm> make_batch_norm(CpuDevice& device, const BatchNormShape& shape) {
-  return std::make_unique<CpuBatchNorm>(device, shape);
+std::unique_ptr<BatchNorm> CpuOps::batch_norm(const BatchNormShape& shape) {
+  return std::make_unique<CpuBatchNorm>(device_, shape);
 }
 
 }  // namespace pfc
