@@ -1,6 +1,7 @@
 #include "worker/comm/roll_call.h"
 
 #include "common/clock.h"
+#include "common/error.h"
 
 namespace pfc {
 namespace {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <exception>
 
+#include "common/error.h"
 #include "worker/comm/gloo/gloo_device.h"
 #include "worker/comm/roll_call.h"
 

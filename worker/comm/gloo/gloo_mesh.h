@@ -21,6 +21,7 @@
 
 #include "common/clock.h"
 #include "worker/comm/comm_options.h"
+#include "worker/comm/key_value_store.h"
 
 namespace pfc {
 

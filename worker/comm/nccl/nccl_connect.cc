@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/error.h"
 #include "worker/comm/nccl/nccl_call.h"
 #include "worker/comm/network_interface.h"
 #include "worker/comm/roll_call.h"

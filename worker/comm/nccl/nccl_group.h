@@ -25,6 +25,7 @@
 #include "kernels/cuda/runtime/stream.h"
 #include "worker/comm/collective_report.h"
 #include "worker/comm/comm_options.h"
+#include "worker/comm/key_value_store.h"
 
 namespace pfc {
 
