@@ -1,4 +1,4 @@
-// Compiled where CUDA is not built.
+// Replaces the CUDA sources in builds without CUDA.
 
 #include "common/error.h"
 #include "kernels/cuda/cuda_device.h"

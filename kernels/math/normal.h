@@ -1,4 +1,4 @@
-// Normal deviates from uniform words.
+// Normally distributed numbers from uniformly distributed words.
 #pragma once
 
 #include <cmath>
@@ -12,9 +12,9 @@ struct NormalPair {
   float a, b;
 };
 
-/// Two independent N(0, 1) deviates (Box and Muller, "A note on the generation of random normal
-/// deviates", 1958). u1 lies in (0, 1), so that its logarithm is finite. Float64 inside: host and
-/// device then agree but for the last bits of a float.
+/// Two independent N(0, 1) numbers (Box and Muller, "A note on the generation of random normal
+/// deviates", 1958). u1 lies in (0, 1), so its logarithm is finite. Computed in float64, so that
+/// host and device differ at most in the last bits of a float.
 PFC_HOST_DEVICE NormalPair box_muller(std::uint32_t word1, std::uint32_t word2) {
   const double u1 = (static_cast<double>(word1) + 0.5) * 0x1p-32;
   const double u2 = static_cast<double>(word2) * 0x1p-32;

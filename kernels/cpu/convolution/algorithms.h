@@ -1,5 +1,6 @@
-// The passes of a convolution through oneDNN. Activations stay NHWC; weights are reordered from
-// ours (OHWI) into the layout that oneDNN likes best, in scratch, in every call, since they change.
+// The algorithms for a convolution's passes on a CPU; conv2d.cc chooses among them. Activations are
+// NHWC, weights OHWI (kernels/ops.h). Every constructor borrows the device and reserves the scratch
+// memory that its algorithm needs.
 #pragma once
 
 #include <optional>
@@ -8,10 +9,12 @@
 
 namespace pfc {
 
-/// A pass that reads weights: y from x, or dx from dy. Made by the two functions below.
+/// A pass that reads weights (y from x, or dx from dy) by oneDNN. Every call reorders the weights
+/// in scratch into the layout that oneDNN prefers, since weights change between calls. Made by the
+/// two functions below.
 class DnnlWeightedPass {
  public:
-  /// input and weights are only read.
+  /// Overwrites output.
   void execute(const float* input, const float* weights, float* output);
 
  private:
@@ -29,19 +32,21 @@ class DnnlWeightedPass {
   CpuDevice& device_;
   Conv2dShape shape_;
   int input_, output_;
-  std::size_t turned_bytes_, blocked_bytes_;  // scratch: turned weights, blocked ones, oneDNN's own
+  // Scratch: rotated weights, then weights in oneDNN's layout, then oneDNN's own scratch.
+  std::size_t turned_bytes_, blocked_bytes_;
   DnnlCall call_;
   std::optional<DnnlCall> reorder_;
 };
 
-/// The device is borrowed; scratch is reserved.
 DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape);
 
-/// For stride 1 and one group this is a forward convolution of dy with the kernel turned by 180
-/// degrees and channels exchanged: oneDNN's forward code is up to a third faster than its backward.
+/// For stride 1 and one group, this is computed as a forward convolution of dy, with the kernel
+/// rotated by 180 degrees and its channels exchanged: oneDNN's forward code is up to a third faster
+/// than its backward code.
 DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape);
 
-/// The gradient of the weights, made in oneDNN's layout in scratch, then stored or added in ours.
+/// The gradient of the weights by oneDNN: computed in oneDNN's layout in scratch, then reordered to
+/// OHWI and stored in dw or added to it.
 class DnnlBackwardWeights {
  public:
   DnnlBackwardWeights(CpuDevice& device, const Conv2dShape& shape);
@@ -55,19 +60,19 @@ class DnnlBackwardWeights {
   std::optional<DnnlCall> call_, store_, add_;
 };
 
-/// As many input as output channels, one or two of each a group.
+/// Convolutions with one or two channels in each group, for which oneDNN is slow or has only its
+/// reference code.
 class GroupedConvolution {
  public:
-  /// Does this class have the shape? (Depthwise convolutions too; which passes of those it is
-  /// faster at is the caller's knowledge.)
+  /// True for as many input as output channels, one or two of each in a group. Depthwise
+  /// convolutions are among them; whether oneDNN is faster for such a shape, the caller decides.
   static bool supports(const Conv2dShape& shape);
 
-  /// The device is borrowed; scratch is reserved.
   GroupedConvolution(CpuDevice& device, const Conv2dShape& shape);
   void forward(const float* x, const float* w, float* y) const;
-  /// For stride 1.
+  /// REQUIRES: stride 1.
   void backward_data(const float* dy, const float* w, float* dx) const;
-  /// For kernels of 3 and 7.
+  /// REQUIRES: a kernel of 3 or 7.
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) const;
 
  private:
@@ -79,9 +84,10 @@ class GroupedConvolution {
   int per_group_;  // 1 or 2
 };
 
-/// dw[o, kh, kw, i] (+)= sum over output pixels of dy[pixel, o] * x[pixel moved by (kh, kw), i].
-/// No scratch: each thread owns some output channels, so the bits do not hang on the number of
-/// threads. For groups == 1. The device is borrowed.
+/// The gradient of the weights as a sum of outer products, computed from NHWC activations as they
+/// are: dw[o, kh, kw, i] (+)= sum over output pixels of dy[pixel, o] * x[pixel moved by (kh, kw),
+/// i]. Each thread computes some output channels alone, so it takes no scratch, and the result does
+/// not depend on the number of threads. REQUIRES: groups == 1.
 class DenseWeightGradient {
  public:
   DenseWeightGradient(CpuDevice& device, const Conv2dShape& shape)
@@ -93,8 +99,9 @@ class DenseWeightGradient {
   Conv2dShape shape_;
 };
 
-/// The same where x has too few channels to fill a vector (images): vectors run along the output
-/// channels, threads share the rows, and their sums are added in order.
+/// The same gradient where x has too few channels to fill a vector, as images have. Vectors run
+/// along the output channels; threads divide the rows, and their sums are added in order.
+/// REQUIRES: groups == 1.
 class StemWeightGradient {
  public:
   StemWeightGradient(CpuDevice& device, const Conv2dShape& shape);

@@ -12,10 +12,12 @@ using WeightedPass = std::function<void(const float* input, const float* weights
 using GradientPass =
     std::function<void(const float* x, const float* dy, float* dw, bool accumulate)>;
 
-// Which code is the fastest for a pass of a shape: measured with tests/kernels/conv2d_benchmark.cc.
+// These functions choose the fastest algorithm for each pass of a shape, as measured with
+// tests/kernels/conv2d_benchmark.cc.
 
-// Two channels a group: oneDNN is six times slower. One channel: where rows do not stay in cache
-// our code asks for them ahead of time, and wins; elsewhere oneDNN does.
+// Whether to prefer GroupedConvolution. With two channels in a group, oneDNN is six times slower.
+// With one channel, our code is faster where the rows of an image do not stay in the cache, since
+// it prefetches them; otherwise oneDNN is faster.
 bool own_grouped(const Conv2dShape& s) {
   constexpr std::int64_t kWide = 20;
   if (!GroupedConvolution::supports(s) || s.kernel != 3 || s.pad >= s.kernel) return false;
@@ -54,11 +56,13 @@ GradientPass choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
   if (s.groups == 1 && s.in_c < kFewChannels) {
     return gradient_pass(std::make_shared<StemWeightGradient>(device, s));
   }
-  // It divides the output channels among the threads: with fewer than four each, loads dominate.
+  // This divides the output channels among the threads. With fewer than four channels for a thread,
+  // most of the time would go into loads.
   if (s.groups == 1 && s.out_c >= 4L * device.threads.count()) {
     return gradient_pass(std::make_shared<DenseWeightGradient>(device, s));
   }
-  // Depthwise too where the kernel covers the image: oneDNN is thirty times slower there.
+  // Also for depthwise convolutions whose kernel covers the image, where oneDNN is thirty times
+  // slower.
   if (own_grouped(s) || (GroupedConvolution::supports(s) && s.kernel == 7)) {
     return [plan = GroupedConvolution(device, s)](const float* x, const float* dy, float* dw,
                                                   bool accumulate) {

@@ -1,6 +1,7 @@
-// The streaming margin softmax on CPUs. Each thread streams its own contiguous part of the active
-// classes, tile by tile, with products on its own core: a tile stays in that core's cache from its
-// GEMM to its update. Parts are fixed and their sums are added in order: the same bits every time.
+// The margin softmax on CPUs. Each thread computes a contiguous part of the active classes, tile by
+// tile, with the matrix products on its own core, so a tile stays in that core's cache from its
+// products to its update. The parts are fixed and their sums are added in order, so the result has
+// the same bits every time.
 
 #include <algorithm>
 #include <cmath>
@@ -31,7 +32,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
         products_(options.bf16_products ? make_bfloat16_tile_products()
                                         : make_float_tile_products()),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
-    check(table.history != nullptr, "margin softmax: the table has a history of updates");
+    check(table.history != nullptr, "margin softmax: the table needs a history of updates");
     for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
   }
 
@@ -73,10 +74,10 @@ class CpuMarginSoftmax : public MarginSoftmax {
   const CentreRows rows_;
   const std::unique_ptr<TileProducts> products_;
   MarginStep step_;
-  CatchUpPlan missed_;                     // of step_'s rows, or of those being moved or settled
-  std::vector<MarginTileWorker> workers_;  // one a thread
+  CatchUpPlan missed_;                     // of the rows of the current call
+  std::vector<MarginTileWorker> workers_;  // one for each thread
   AlignedMemory kept_;                     // [threads, kept_tiles_, tile, N]
-  std::int64_t kept_tiles_ = 0;            // a thread's first tiles, whose products are kept
+  std::int64_t kept_tiles_ = 0;            // number of each thread's first tiles that are kept
   std::vector<float> unit_, inverse_norm_, d_unit_;
   std::vector<Angle> angles_;
   std::vector<RowSoftmax> softmax_;  // [N]
@@ -85,7 +86,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
 };
 
 void CpuMarginSoftmax::prepare(const Batch& batch) {
-  threads_.apply();  // where one thread works, no team tells oneDNN so
+  threads_.apply();  // with one thread there is no team, and oneDNN would use all cores
   const Tensor& x = batch.embeddings;
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
@@ -117,8 +118,8 @@ void CpuMarginSoftmax::record(const UpdateRule& rule) {
   if (rule.optimizer == OptimizerKind::kSgd) table_.history->add(rule.sgd);
 }
 
-// As many tiles as the budget allows. The sampled part differs from step to step, so memory grows
-// by a little more than is needed now.
+// Keeps as many tiles as logits_bytes allows. The number of sampled classes varies from step to
+// step, so it allocates a little more than this step needs.
 void CpuMarginSoftmax::plan_kept_tiles() {
   const auto active = static_cast<std::int64_t>(step_.batch.classes.size());
   const auto threads = static_cast<std::int64_t>(threads_.count());
@@ -128,7 +129,7 @@ void CpuMarginSoftmax::plan_kept_tiles() {
   kept_tiles_ = std::min(tiles, options_.logits_bytes / tile_bytes);
   if (static_cast<std::size_t>(kept_tiles_ * tile_bytes) <= kept_.bytes()) return;
   const std::int64_t room = std::min(tiles + tiles / 16, options_.logits_bytes / tile_bytes);
-  kept_ = {};  // first: both at once might not fit
+  kept_ = {};  // freed first: the old and the new memory together might not fit
   kept_ = AlignedMemory(static_cast<std::size_t>(room * tile_bytes));
 }
 
@@ -180,7 +181,7 @@ void CpuMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
   }
 }
 
-// A thread of a team cannot throw: it says so, and this throws.
+// Throws when a thread of the team has failed; threads of a team must not throw themselves.
 void CpuMarginSoftmax::check_products() const {
   for (const MarginTileWorker& worker : workers_) {
     if (worker.failed()) throw DeviceError("CPU: oneDNN's GEMM failed in the margin softmax");

@@ -1,4 +1,4 @@
-// ops.h on a CPU: every call has completed when it returns. One .cc file a kernel family.
+// Ops on a CPU. Each group of members is defined in the file that is named above it.
 #pragma once
 
 #include "kernels/cpu/runtime/cpu_device.h"
@@ -9,7 +9,8 @@ namespace pfc {
 
 class CpuOps : public Ops {
  public:
-  /// cpu_threads: 0 means all cores that this process may use. Tests choose the kernels.
+  /// cpu_threads: 0 means all cores that this process may use. Tests pass other kernels than the
+  /// best ones of this machine.
   explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels())
       : device_(cpu_threads, kernels) {}
 

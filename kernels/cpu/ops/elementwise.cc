@@ -6,7 +6,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kLine = 16;  // floats in a cache line: no two threads write the same one
+constexpr std::int64_t kLine = 16;  // floats in a cache line; no two threads write to the same one
 
 }  // namespace
 
@@ -55,7 +55,7 @@ void CpuOps::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
   const std::int64_t rows = x.elements() / n;
   const float* const values = x.f32();
   float* const out = sums.f32();
-  // By strips of columns, each summed in float64 on the stack: no thread shares a sum.
+  // Threads divide the columns, so each sum is computed by one thread, in float64.
   constexpr std::int64_t kStrip = 64;
   device_.threads.each_range(n, kStrip, x.elements(), [&](const Range& columns) {
     for (std::int64_t begin = columns.begin; begin < columns.end; begin += kStrip) {

@@ -14,10 +14,10 @@ namespace {
 using UInt [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint32_t;
 using ULong [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint64_t;
 
-/// The 64-bit products of the even lanes. GCC has no operator for it.
+/// The 64-bit products of the even lanes, for which GCC has no operator.
 [[gnu::always_inline]] inline ULong multiply_even(ULong a, ULong b) {
 #if PFC_VECTOR_BYTES == 64
-  // With a mask of all lanes: GCC 12 warns of the plain one's (deliberately) undefined source.
+  // The variant with a mask, which selects all lanes: GCC 12 warns about the plain one.
   return reinterpret_cast<ULong>(
       _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 #elif PFC_VECTOR_BYTES == 32
@@ -60,7 +60,7 @@ struct PhiloxVectors {
   return c;
 }
 
-/// Words of blocks block, block + 1, ... (one a lane) of random_words(seed, stream, a, .).
+/// The words of random_words(seed, stream, a, b) for b = block, block + 1, ..., one b in each lane.
 [[gnu::always_inline]] inline PhiloxVectors random_vectors(std::uint64_t seed, Stream stream,
                                                            std::uint32_t a, std::uint64_t block) {
   UInt lanes{};

@@ -74,10 +74,11 @@ using batch_norm::ApplyArguments;
 using batch_norm::ForwardArguments;
 using batch_norm::Parameters;
 
-constexpr int kMostKinds = 3;   // of sums, in a pass
-constexpr int kMostBlocks = 8;  // on a multiprocessor: 2048 threads
+constexpr int kMostKinds = 3;   // kinds of sums in a pass
+constexpr int kMostBlocks = 8;  // on a multiprocessor, which holds 2048 threads
 
-/// Threads over channels and rows, blocks over rows and channels; as many blocks as run at once.
+/// The launch of a pass: threadIdx.x and blockIdx.y count channels, threadIdx.y and blockIdx.x
+/// rows. `blocks`: how many blocks run at once; the launch has about as many.
 LaunchShape shape_of(const BatchNormShape& s, int at_once, std::int64_t blocks) {
   const std::int64_t lanes = (s.channels + at_once - 1) / at_once;
   unsigned width = 1;
@@ -174,7 +175,7 @@ class CudaBatchNorm : public BatchNorm {
   }
 
  private:
-  // f(null pointer of the element type, how many channels a thread takes at once).
+  // Calls f(null pointer to the element type, number of channels that a thread processes at once).
   template <typename F>
   void pass(DType type, std::initializer_list<const Tensor*> tensors, const F& f) {
     bool packs = shape_.channels % kPack == 0;
@@ -193,7 +194,7 @@ class CudaBatchNorm : public BatchNorm {
     });
   }
 
-  /// Launches a kernel over all rows and channels; they are its first two arguments.
+  /// Launches a kernel whose first two arguments are the numbers of rows and channels.
   template <typename Kernel, typename... Arguments>
   LaunchShape run(const char* name, int at_once, Kernel* kernel, const Arguments&... arguments) {
     const int resident = std::min(resident_blocks(kernel, kThreads), kMostBlocks);

@@ -1,5 +1,4 @@
-// Convolutions with one channel a group by own kernels, NHWC: cuDNN's are made for many, and what
-// these cost is memory traffic.
+// What conv2d.cc uses beside cuDNN: kernels of our own, which nvcc compiles.
 #pragma once
 
 #include <memory>
@@ -9,13 +8,17 @@
 
 namespace pfc {
 
-/// One channel a group in and out, any stride and padding, kernels of up to 7 x 7.
+/// True for one input and one output channel in each group, and kernels of 3, 5 or 7; any stride
+/// and padding. Such convolutions are bound by memory traffic, and cuDNN's kernels are made for
+/// groups of many channels.
 bool depthwise_supports(const Conv2dShape& shape);
 
-/// Sums in float32, dw over blocks in float64; the same bits every time. The device is borrowed.
+/// A depthwise convolution, NHWC. Sums are float32; dw is summed over blocks in float64. The result
+/// has the same bits every time. Borrows the device. REQUIRES: depthwise_supports(shape).
 std::unique_ptr<Conv2d> make_depthwise_conv2d(CudaDevice& device, const Conv2dShape& shape);
 
-/// to = from, or to += from: `to` is float32, `from` of any activation type. Enqueues.
+/// Enqueues to = from, or to += from when `accumulate`. `to` is float32, `from` of any activation
+/// type.
 void add_as_float32(CudaDevice& device, const Tensor& from, const Tensor& to, bool accumulate);
 
 }  // namespace pfc

@@ -1,14 +1,15 @@
-// What its gradient does to a class centre, in one pass over row and momentum.
+// The optimizer step of class centres: one pass over centre and momentum of each row.
 
 #include <type_traits>
 
+#include "kernels/cuda/margin/centre_rows.h"
 #include "kernels/cuda/margin/warp_centre.h"
 #include "kernels/math/optimizer.h"
 
 namespace pfc {
 namespace {
 
-/// Row i's gradient: the products' and its targets'.
+/// The gradient of row i: the sum of what the matrix products and the row's targets contribute.
 class GradientRow {
  public:
   __device__ GradientRow(const CentreGradients& g, std::int64_t dimension, std::int64_t i)
@@ -18,7 +19,7 @@ class GradientRow {
         packs_(g.stride % kPack == 0) {
     const std::int64_t wanted = g.first_row + i;
     std::int32_t low = 0, high = g.positives;
-    while (low < high) {  // the first positive that is not before this row
+    while (low < high) {  // binary search for the first positive of this row
       const std::int32_t middle = low + (high - low) / 2;
       if (g.positive_rows[middle] < wanted) {
         low = middle + 1;
@@ -49,9 +50,10 @@ class GradientRow {
   std::int32_t first_, last_;
 };
 
-/// Calls f(i, gradient across the centre, centre, momentum) for the lane's packs of a row. Rows of
-/// up to 512 numbers stay in registers from the sum that the projection needs to f; what is behind
-/// is read twice, the second time from a cache.
+/// Subtracts the gradient's part along the centre, and calls f(i, gradient, centre, momentum) for
+/// each of the lane's packs of a row. That part is known only after a first pass over the row. The
+/// first 512 elements stay in registers meanwhile; the others are read twice, the second time from
+/// a cache.
 template <typename Row, typename F>
 __device__ __forceinline__ void each_pack_across(const Row& row, const CentreGradients& gradients,
                                                  std::int64_t number, const F& f) {
@@ -96,7 +98,7 @@ __device__ __forceinline__ void each_pack_across(const Row& row, const CentreGra
   }
 }
 
-/// What the random bits of bf16 numbers come from.
+/// The source of the random bits for stochastic rounding.
 struct Rounding {
   std::uint64_t seed;
   std::int64_t update;
@@ -125,8 +127,8 @@ __global__ void __launch_bounds__(kThreads)
                      Pack<State> new_momentum, new_second;
 #pragma unroll
                      for (int k = 0; k < kPack; ++k) {
-                       // The momentum that is kept is rounded; the step is made with the one that
-                       // is not.
+                       // The stored momentum is rounded; the step uses the momentum before
+                       // rounding.
                        rule(g.x[k], w.x[k], v.x[k], second.x[k]);
                        const std::uint32_t bits =
                            kRounds ? rounding_bits(key, static_cast<std::uint32_t>(i + k)) : 0u;

@@ -6,7 +6,7 @@
 namespace pfc {
 namespace {
 
-// Squares in float64: a length of 1e+20 or 1e-20 has none in float32.
+// Squares are float64: those of lengths of 1e+20 or 1e-20 are out of float32's range.
 template <typename T>
 __global__ void normalise_kernel(MarginSamples s, T* unit) {
   const std::int64_t i = index_of_warp();
@@ -53,7 +53,7 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
   if (lane == 0) s.angles[i] = angle;
 }
 
-// A warp a sample: lanes share the slots.
+// One warp for each sample; its lanes divide the slots.
 __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Margin margin,
                                   double scale, RowStatistics* statistics) {
   const std::int64_t i = index_of_warp();
@@ -93,7 +93,7 @@ __global__ void combine_kernel(MarginSamples s, const RowStatistics* statistics,
   s.max[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
 }
 
-// One block: the order of the sum is fixed.
+// Runs in one block, so the order of the sum is fixed.
 __global__ void loss_kernel(MarginSamples s, double* loss) {
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < s.samples; i += kThreads) sum += s.softmax[i].loss;
@@ -106,8 +106,8 @@ struct TargetSlope {
   MarginGradient gradient;
 };
 
-// Targets in float64 from the vectors themselves, already across them (margin.h): 1 / sin theta may
-// be huge where the part across is tiny.
+// Gradients of the targets, in float64 from embedding and centre, as parts orthogonal to each other
+// (kernels/math/margin.h): 1 / sin theta can be huge where the orthogonal part is tiny.
 template <typename Weight, typename State>
 __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, RowList active,
                                        TargetSlope slope, double scale) {

@@ -1,12 +1,12 @@
-// The streaming margin softmax of kernels/margin/margin_softmax.h on a GPU. Everything is enqueued
-// on the Ops' compute stream; combine() alone waits. The same bits every time on one kind of GPU:
-// sums go in a fixed order, and no float is added atomically.
+// The margin softmax of kernels/margin/margin_softmax.h on a GPU. All work is enqueued on the Ops'
+// compute stream; only combine() waits. The result has the same bits every time on one kind of GPU:
+// sums have a fixed order, and no floats are added atomically.
 //
-// Per tile of active classes, sized to the second-level cache (margin_plan.h): rows are gathered
-// (not where they lie side by side in the products' type), cuBLASLt makes their products with the
-// unit embeddings, and one pass folds those into a maximum and a sum a sample. Backward makes or
-// keeps the products, turns them into factors in one pass, and after two more products one pass
-// moves the rows.
+// The active classes are divided into tiles that fit the second-level cache (margin_plan.h). For
+// each tile, forward() gathers the rows (unless they are contiguous and of the products' type),
+// cuBLASLt multiplies them with the normalised embeddings, and one pass reduces these products to a
+// maximum and a sum for each sample. backward() computes the products again, or has kept them,
+// turns them into factors in one pass, makes two more products, and updates the rows in one pass.
 
 #include <algorithm>
 #include <limits>
@@ -27,7 +27,7 @@ struct Tile {
   [[nodiscard]] std::int64_t padded() const { return MarginPlan::padded_classes(classes); }
 };
 
-/// A tile's rows as the products read them.
+/// A tile's rows as a matrix product reads them.
 struct TileRows {
   Tensor operand;              // [padded, padded D]
   const float* inverse_norms;  // [classes]
@@ -88,16 +88,16 @@ class CudaMarginSoftmax : public MarginSoftmax {
   const CudaCentreRows rows_;
   RowUpdates row_updates_;
   CudaLists batch_lists_, move_lists_;
-  GrowingBuffer memory_;  // laid out as the plan says
+  GrowingBuffer memory_;  // in the layout of plan_
   GrowingBuffer kept_;    // [kept_tiles_, tile, padded N]: products of the first tiles
   std::int64_t kept_tiles_ = 0;
 
-  // Of the step.
+  // Of the present step.
   Batch batch_;
   MarginPlan plan_{{.samples = 1, .dimension = 1}};
   MarginSamples samples_;
   RowList active_;
-  CentreGradients positives_;  // its lists
+  CentreGradients positives_;  // only its lists of positives
   LogitStatistics running_;
   Tensor unit_, d_unit_;
 };
@@ -164,8 +164,8 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
                 .positives = static_cast<std::int32_t>(positives)};
 }
 
-// As many tiles as the budget allows. The sampled part differs from step to step, so memory grows
-// by a little more than is needed now.
+// Keeps as many tiles as logits_bytes allows. The number of sampled classes varies from step to
+// step, so it reserves a little more than this step needs.
 void CudaMarginSoftmax::plan_kept_tiles() {
   const auto active = static_cast<std::int64_t>(batch_.classes.size());
   const std::int64_t bytes = plan_.kept_tile_bytes();
@@ -185,7 +185,7 @@ void CudaMarginSoftmax::each_tile(const F& f) const {
   }
 }
 
-// From the table itself where they lie there as a whole number of a product's own tiles.
+// Uses the table's memory where the rows are contiguous and up to date there, and need no padding.
 TileRows CudaMarginSoftmax::rows_of(const Tile& tile) const {
   const RowList active = active_.from(tile.begin);
   const Shape shape{tile.padded(), plan_.padded_dimension};
@@ -258,7 +258,7 @@ double CudaMarginSoftmax::combine(const Tensor& statistics, int workers) {
   return *device_.answers.as<double>() / static_cast<double>(n);
 }
 
-// d_unit += factors' rows, gradients = factors unit.
+// d_unit += transposed factors * rows, gradients = factors * unit.
 void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows) const {
   const std::int64_t n = plan_.padded_samples;
   const std::int64_t d = plan_.padded_dimension;

@@ -1,4 +1,4 @@
-// Lists of numbers that the host writes for kernels of one stream.
+// Lists of numbers that the host writes and kernels read, and the lists of the rows of a call.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,13 @@
 
 namespace pfc {
 
-/// Lists are written into pinned memory and copied in one piece. Two pieces of pinned memory take
-/// turns, so that the host writes one while the copy of the other, and the kernels before it, may
-/// still have to run. Memory grows only. One host thread.
+/// The host writes the lists of a step into page-locked memory, and one copy takes them to the GPU.
+/// There are two pieces of page-locked memory, used in turn, so the host can write the next lists
+/// while the copy of the previous ones is still enqueued. Memory never shrinks. Used by one host
+/// thread.
 class CudaLists {
  public:
-  /// ops is borrowed; copies are enqueued on its compute stream.
+  /// Borrows ops, on whose compute stream the copies are enqueued.
   explicit CudaLists(CudaOps& ops) : stream_(ops.device().compute.get()), on_device_(ops) {}
 
   template <typename T>
@@ -26,15 +27,17 @@ class CudaLists {
     const T* device;
   };
 
-  /// Before the lists of a step, of `bytes` in all, each rounded up to 16.
+  /// Begins the lists of a step. bytes: upper bound on the sum of rounded() over the lists' sizes.
   void begin(std::int64_t bytes);
+  /// A list of n elements. REQUIRES: begin() was called, and the caller fills the list before
+  /// send().
   template <typename T>
   List<T> add(std::int64_t n) {
     const std::int64_t offset = take(n * static_cast<std::int64_t>(sizeof(T)));
     return {reinterpret_cast<T*>(next().memory->as<std::byte>() + offset),
             reinterpret_cast<const T*>(on_device_.data() + offset)};
   }
-  /// After they were written: enqueues the copy.
+  /// Enqueues the copy of all lists to the device.
   void send();
 
   [[nodiscard]] static constexpr std::int64_t rounded(std::int64_t bytes) {
@@ -56,27 +59,29 @@ class CudaLists {
   std::int64_t room_ = 0, used_ = 0;
 };
 
-/// Which updates each row has seen, and how those of a call catch up. One host thread.
+/// Records which updates each row of the table has seen, and makes the lists from which kernels
+/// apply the missed ones. Used by one host thread.
 class RowUpdates {
  public:
-  /// The table's memory is borrowed.
+  /// Borrows the table's memory.
   RowUpdates(const CentreTable& table, const MarginSoftmaxOptions& options)
       : table_(table), options_(options) {}
 
-  /// After table and history were written from outside.
+  /// REQUIRES: called after someone else has written table or history.
   void reset() { all_seen_ = -1; }
 
-  /// Before the lists of a call: how these rows (sorted) catch up.
+  /// Finds the updates that the rows of these classes (sorted) have missed.
   void plan(std::span<const std::int64_t> classes);
-  /// Of the lists of that call, at most.
+  /// Upper bound on the bytes of the lists for `rows` rows. REQUIRES: plan() was called.
   [[nodiscard]] std::int64_t list_bytes(std::int64_t rows) const;
-  /// Writes them; what need not be said is not: rows that lie one behind the other, and that none
-  /// has missed an update.
+  /// Adds the lists of these rows. Omits the row numbers when the rows are contiguous, and the
+  /// missed updates when there are none. REQUIRES: plan() was called with the same classes.
   RowList add_lists(CudaLists& lists, std::span<const std::int64_t> classes) const;
 
-  /// After these rows were moved: the update comes into the history. Not AdamW's.
+  /// Records that an update was applied to these rows, and adds it to the history. Does nothing for
+  /// AdamW.
   void moved(std::span<const std::int64_t> classes, const MarginSoftmax::Update& update);
-  /// After these rows were brought up to date. Returns after how many updates they are.
+  /// Records that these rows have seen all updates. Returns the number of updates.
   std::int32_t settled(std::span<const std::int64_t> classes);
 
  private:
@@ -90,7 +95,7 @@ class RowUpdates {
   const CentreTable table_;
   const MarginSoftmaxOptions options_;
   CatchUpPlan plan_;
-  std::int32_t all_seen_ = -1;  // every row has seen this many updates; -1: unknown
+  std::int32_t all_seen_ = -1;  // every row has seen at least this many updates; -1: unknown
 };
 
 }  // namespace pfc

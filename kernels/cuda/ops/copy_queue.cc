@@ -1,4 +1,4 @@
-// Copies beside the compute stream.
+// Copies to the GPU on a stream of their own, beside the compute stream.
 
 #include "kernels/cuda/ops/cuda_ops.h"
 
@@ -15,7 +15,7 @@ class PinnedBuffer : public Buffer {
   const PinnedMemory memory_;
 };
 
-/// The device is borrowed, for its index.
+/// Borrows the device.
 class CudaCopyQueue : public CopyQueue {
  public:
   explicit CudaCopyQueue(const CudaDevice& device) : device_(device) {}
@@ -26,7 +26,8 @@ class CudaCopyQueue : public CopyQueue {
   std::unique_ptr<Event> record() override;
 
  private:
-  /// A thread begins with GPU 0 as its own; events are made for the current one.
+  /// Makes the device current in the calling thread, in which GPU 0 may still be current. Events
+  /// are created on the current device.
   void make_current() const;
 
   const CudaDevice& device_;

@@ -1,6 +1,6 @@
-// ops.h on a GPU: every call enqueues on the compute stream and returns. One .cu file a kernel
-// family. Activations are float32, bfloat16 or float16 in memory; arithmetic is in float32, sums
-// over many numbers in float64 or by pairs.
+// Ops on a GPU: every call enqueues its work on the compute stream and returns. Each group of
+// members is defined in the file that is named above it. Activations are float32, bfloat16 or
+// float16 in memory; arithmetic is float32, and long sums are float64 or added pairwise.
 #pragma once
 
 #include "kernels/cuda/libraries/algorithm_cache.h"
@@ -70,7 +70,7 @@ class CudaOps : public Ops {
 
  private:
   CudaDevice device_;
-  std::shared_ptr<CudaArena> arena_;  // null: buffers are allocated one by one; shared with them
+  std::shared_ptr<CudaArena> arena_;  // null before reserve(); shared with the buffers from it
   CublasLt cublas_;
   Cudnn cudnn_;
   AlgorithmCache algorithms_;

@@ -1,4 +1,4 @@
-// One pass over memory each: bound by bytes.
+// Ops that make one pass over memory.
 
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/primitives/map.h"
@@ -29,7 +29,7 @@ __global__ void add_bias_kernel(std::int64_t elements, std::int64_t n, float* y,
   }
 }
 
-// A warp's lanes lie side by side over 32 columns, the block's 8 warps share the rows.
+// The lanes of a warp read 32 neighbouring columns; the 8 warps of a block divide the rows.
 constexpr unsigned kRowsAtOnce = 8;
 
 __global__ void column_sums_kernel(std::int64_t rows, std::int64_t n, const float* x, float* sums,

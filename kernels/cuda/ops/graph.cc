@@ -1,4 +1,4 @@
-// Work that is recorded once as a CUDA graph and launched as one from then on.
+// Repeated work, which a GPU records as a CUDA graph and then launches with one call.
 
 #include <exception>
 #include <utility>
@@ -11,7 +11,7 @@ namespace {
 class Capture {
  public:
   explicit Capture(cudaStream_t stream) : stream_(stream) {
-    // This thread's calls only: others go on polling events and copying batches.
+    // Captures the calls of this thread only: other threads poll events and copy batches meanwhile.
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                "the beginning of a CUDA graph");
   }
@@ -34,10 +34,10 @@ class Capture {
   bool ended_ = false;
 };
 
-/// The first run enqueues the work as it is: libraries choose their algorithms and make their
-/// handles then, which a recording must not meet. The second run records; it and all others launch
-/// the graph. Where the scratch area has moved since, which the graph has the address of, the work
-/// is recorded anew. The device is borrowed.
+/// The first run enqueues the work without recording it: libraries choose their algorithms and
+/// create their handles then, which is not allowed during a recording. The second run records the
+/// work; this and every later run launches the graph. The graph contains the address of the scratch
+/// area, so the work is recorded again after that area has moved. Borrows the device.
 class CudaGraphWork : public RepeatedWork {
  public:
   CudaGraphWork(CudaDevice& device, std::function<void()> enqueue);
@@ -53,7 +53,7 @@ class CudaGraphWork : public RepeatedWork {
   CudaDevice& device_;
   const std::function<void()> enqueue_;
   bool has_run_ = false;
-  const std::byte* scratch_ = nullptr;  // where it was when the graph was recorded
+  const std::byte* scratch_ = nullptr;  // address of the scratch area when the graph was recorded
   cudaGraphExec_t graph_ = nullptr;
 };
 

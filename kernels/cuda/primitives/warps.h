@@ -25,7 +25,7 @@ __device__ __forceinline__ std::int64_t index_of_warp() {
   return std::int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
 }
 
-/// Every lane gets the sum.
+/// The sum over the warp, in every lane. REQUIRES: all lanes of the warp call it.
 template <typename T>
 __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
@@ -35,6 +35,7 @@ __device__ __forceinline__ T warp_sum(T x) {
   return x;
 }
 
+/// The maximum over the warp, in every lane. REQUIRES: all lanes of the warp call it.
 template <typename T>
 __device__ __forceinline__ T warp_max(T x) {
 #pragma unroll
@@ -45,8 +46,8 @@ __device__ __forceinline__ T warp_max(T x) {
   return x;
 }
 
-/// Of a block of `Threads` threads in one dimension; every thread gets the sum. The block meets at
-/// barriers before and behind, so it may be called again at once.
+/// The sum over a block of `Threads` threads in one dimension, in every thread. It ends with a
+/// barrier, so it can be called again at once. REQUIRES: all threads of the block call it.
 template <unsigned Threads, typename T>
 __device__ __forceinline__ T block_sum(T x) {
   static_assert(Threads % kWarp == 0 && Threads / kWarp <= kWarp);
