@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/make_ops.h"
+#include "kernels/owned_tensor.h"
 
 namespace pfc {
 namespace {
@@ -27,13 +28,12 @@ class Fixture {
 
  private:
   Tensor tensor(const Shape& shape) {
-    buffers_.push_back(ops_->allocate(static_cast<std::size_t>(shape.elements()) * sizeof(float)));
-    const Tensor t(buffers_.back()->data(), DType::kFloat32, shape);
-    ops_->fill(t, 0.5f);
-    return t;
+    tensors_.emplace_back(*ops_, shape);
+    ops_->fill(tensors_.back(), 0.5f);
+    return *tensors_.back();
   }
   std::unique_ptr<Ops> ops_;
-  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::vector<OwnedTensor> tensors_;
 
  public:
   std::unique_ptr<BatchNorm> bn;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/make_ops.h"
+#include "kernels/owned_tensor.h"
 
 namespace pfc {
 namespace {
@@ -68,19 +69,10 @@ constexpr const char* kPassNames[] = {"forward", "backward_data", "backward_weig
 
 struct Operands {
   Operands(Ops& ops, const Conv2dShape& s)
-      : x_buffer(ops.allocate(bytes(s.x_shape()))),
-        w_buffer(ops.allocate(bytes(s.w_shape()))),
-        y_buffer(ops.allocate(bytes(s.y_shape()))),
-        x(x_buffer->data(), DType::kFloat32, s.x_shape()),
-        w(w_buffer->data(), DType::kFloat32, s.w_shape()),
-        y(y_buffer->data(), DType::kFloat32, s.y_shape()) {
-    for (const Tensor& t : {x, w, y}) ops.fill(t, 0.125f);
+      : x(ops, s.x_shape()), w(ops, s.w_shape()), y(ops, s.y_shape()) {
+    for (const OwnedTensor* t : {&x, &w, &y}) ops.fill(*t, 0.125f);
   }
-  static std::size_t bytes(const Shape& shape) {
-    return static_cast<std::size_t>(shape.elements()) * sizeof(float);
-  }
-  std::unique_ptr<Buffer> x_buffer, w_buffer, y_buffer;
-  Tensor x, w, y;
+  const OwnedTensor x, w, y;
 };
 
 void run(benchmark::State& state, const Layer& layer, Pass pass) {

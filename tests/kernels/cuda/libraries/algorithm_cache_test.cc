@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/owned_tensor.h"
 #include "tests/support/simt/memory.h"
 #include "tests/support/temporary_folder.h"
 
@@ -34,16 +35,11 @@ class ConvolutionAlgorithms : public testing::Test {
     const std::unique_ptr<Ops> ops = make_cuda_ops({.activations = type, .cache = cache});
     const Conv2dShape shape{.in_h = 5, .in_w = 5, .in_c = 8, .out_c = 8};
     const std::unique_ptr<Conv2d> plan = ops->conv2d(shape);
-    std::vector<std::unique_ptr<Buffer>> buffers;
-    const auto tensor = [&](DType of, const Shape& s) {
-      buffers.push_back(ops->allocate(static_cast<std::size_t>(s.elements()) * size_of(of)));
-      return Tensor(buffers.back()->data(), of, s);
-    };
-    const Tensor x = tensor(type, shape.x_shape()), w = tensor(type, shape.w_shape());
-    const Tensor y = tensor(type, shape.y_shape());
+    const OwnedTensor x(*ops, shape.x_shape(), type), w(*ops, shape.w_shape(), type);
+    const OwnedTensor y(*ops, shape.y_shape(), type), dw(*ops, shape.w_shape());
     plan->forward(x, w, y);
     plan->backward_data(y, w, x);
-    plan->backward_weights(x, y, tensor(DType::kFloat32, shape.w_shape()), false);
+    plan->backward_weights(x, y, dw, false);
     ops->synchronize();
     return simt::timed_convolutions() - before;
   }

@@ -72,12 +72,12 @@ class CudaMarginSoftmax : public testing::Test {
     std::vector<float> d_embeddings;
   };
 
-  [[nodiscard]] DeviceTensor embeddings() const {
+  [[nodiscard]] OwnedTensor embeddings() const {
     std::mt19937 generator(4);
     std::normal_distribution<float> normal;
     std::vector<float> x(kSamples * kDimension);
     for (float& value : x) value = normal(generator);
-    return {*ops_, {kSamples, kDimension}, x};
+    return to_device(*ops_, {kSamples, kDimension}, x);
   }
 
   /// One step in which `classes` take part, as rows filled alike whatever their numbers are.
@@ -89,8 +89,8 @@ class CudaMarginSoftmax : public testing::Test {
     const auto last = static_cast<std::int64_t>(classes.size()) - 1;
     const std::vector<Positive> positives{{.index = 1, .sample = 2}, {.index = last, .sample = 0}};
     const auto softmax = make_margin_softmax(*ops_, options_, table.view());
-    const DeviceTensor x = embeddings(), d_x(*ops_, {kSamples, kDimension});
-    const DeviceTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
+    const OwnedTensor x = embeddings(), d_x(*ops_, {kSamples, kDimension});
+    const OwnedTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
     softmax->forward({.embeddings = x, .classes = classes, .positives = positives}, statistics);
     Outcome outcome{.loss = softmax->combine(statistics, 1), .d_embeddings = {}};
     if (gradients) {
@@ -99,7 +99,7 @@ class CudaMarginSoftmax : public testing::Test {
     } else {
       softmax->backward(1.0, d_x, {});
     }
-    outcome.d_embeddings = d_x.values();  // waits
+    outcome.d_embeddings = to_host(*ops_, d_x);
     return outcome;
   }
 
@@ -170,7 +170,7 @@ TEST_F(CudaMarginSoftmax, OnlyEnqueuesExceptForTheLoss) {
   for (const std::int64_t c : classes) table.fill_row(c, static_cast<unsigned>(c));
   const std::vector<Positive> positives{{.index = 7, .sample = 1}};
   const auto softmax = make_margin_softmax(*ops_, options_, table.view());
-  const DeviceTensor x = embeddings();
+  const OwnedTensor x = embeddings();
   const simt::SparseMemory d_x(kSamples * kDimension * sizeof(float));
   const simt::SparseMemory rows(kSamples * sizeof(RowStatistics));
   const Tensor statistics(rows.data(), DType::kUInt8, {kSamples, sizeof(RowStatistics)});
@@ -205,8 +205,8 @@ TEST_F(CudaMarginSoftmax, TakesTheMemoryThatThePlanSays) {
     std::size_t step_memory = 0;
     {
       const auto softmax = make_margin_softmax(*ops_, options_, table.view());
-      const DeviceTensor x = embeddings();
-      const DeviceTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
+      const OwnedTensor x = embeddings();
+      const OwnedTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
       const std::size_t begun = simt::device_memory().free;
       softmax->forward({.embeddings = x, .classes = classes, .positives = {}}, statistics);
       step_memory = begun - simt::device_memory().free;
