@@ -1,4 +1,5 @@
-// Batch norm on the activations of r18 at batch 32, in bytes moved: the goal is memory bandwidth.
+// Measures batch norm on the activations of r18 at batch size 32. Reports the bytes read and
+// written per second, to be compared with the memory bandwidth.
 
 #include <benchmark/benchmark.h>
 
@@ -10,7 +11,7 @@
 namespace pfc {
 namespace {
 
-// [rows, channels] tensors and [channels] parameters of one batch norm.
+// The tensors [rows, channels] and the parameters [channels] of one batch norm.
 class Fixture {
  public:
   Fixture(std::int64_t rows, std::int64_t channels)
@@ -42,7 +43,7 @@ class Fixture {
   double bytes;
 };
 
-// tensors: how many [rows, channels] tensors a pass reads or writes.
+// tensors: the number of [rows, channels] tensors that a pass reads or writes.
 void report(benchmark::State& state, const Fixture& f, int tensors) {
   using benchmark::Counter;
   state.counters["GB/s"] = Counter(tensors * f.bytes * 1e-9, Counter::kIsIterationInvariantRate);
@@ -126,7 +127,7 @@ void backward_apply(benchmark::State& state) {
 }
 BENCHMARK(backward_apply)->Apply(shapes);
 
-// What memory can do: two tensors read, one written.
+// The memory bandwidth: reads two tensors and writes one.
 void add(benchmark::State& state) {
   const Fixture f(state.range(0), state.range(1));
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});

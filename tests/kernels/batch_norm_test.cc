@@ -1,4 +1,4 @@
-// Batch norm against its formulas in float64, and its gradients against finite differences.
+// Compares batch norm with its formulas in float64, and its gradients with finite differences.
 
 #include "tests/kernels/on_each_device.h"
 
@@ -25,7 +25,7 @@ Statistics statistics_of(const std::vector<T>& x, std::int64_t channels) {
 }
 
 struct Parameters {
-  std::vector<float> gamma, beta, slope;  // slope empty: no PReLU
+  std::vector<float> gamma, beta, slope;  // empty slope: no PReLU
 };
 
 // y of batch norm and PReLU in float64; slope may be empty.
@@ -50,14 +50,15 @@ class BatchNormalisation : public OnEachDevice {
     return {random(channels, 1.f, 0.3f), random(channels),
             slope ? random(channels, 0.25f, 0.1f) : std::vector<float>{}};
   }
-  // In the activation type, where that is narrow; else the given error of float32.
+  // The tolerance of a narrow activation type, otherwise the given one for float32.
   [[nodiscard]] double rounded(double error) const {
     return ops_->activation_type() == DType::kFloat32 ? error : tolerance();
   }
   std::vector<float> as_activations(const std::vector<float>& values) {
     return to_host(*ops_, activations({static_cast<std::int64_t>(values.size())}, values));
   }
-  // Rows and channels with and without tails, fewer rows than threads, more than a block.
+  // Rows and channels that are multiples of the vector and block sizes and ones that are not, fewer
+  // rows than threads, and more rows than a block.
   const std::vector<std::pair<std::int64_t, std::int64_t>> shapes_{
       {1, 5},    {2, 64},    {3, 17},    {7, 3},     {31, 33},
       {129, 64}, {260, 128}, {1001, 19}, {515, 512}, {70, 264}};
@@ -74,7 +75,7 @@ TEST_P(BatchNormalisation, StatisticsAgreeWithFloat64) {
   }
 }
 
-TEST_P(BatchNormalisation, StatisticsAreSafeFarFromZero) {
+TEST_P(BatchNormalisation, StatisticsAreAccurateFarFromZero) {
   constexpr std::int64_t kRows = 20000, kChannels = 33;
   const OwnedTensor x = activations({kRows, kChannels}, random(kRows * kChannels, 100.f, 1.f));
   const OwnedTensor mean = tensor({kChannels}), variance = tensor({kChannels});
@@ -155,7 +156,7 @@ TEST_P(BatchNormalisation, ForwardAgreesWithFloat64) {
   }
 }
 
-// A loss that weighs every y, and its value in float64 with batch statistics of x.
+// A loss with a weight for every y: its value in float64, with the batch statistics of x.
 double weighted_loss(const Doubles& x, const Parameters& p, const std::vector<float>& dy) {
   const Statistics s = statistics_of(x, static_cast<std::int64_t>(p.gamma.size()));
   const Doubles y = norm(x, s, p, 1e-5f);
@@ -168,7 +169,7 @@ struct Gradients {
   std::vector<float> dx, dgamma, dbeta, dslope;
 };
 
-// x, dy and add are of `type`, in which they are exact; dx is added to.
+// The gradients as `ops` computes them. REQUIRES: `type` represents x, dy and add exactly.
 Gradients gradients_on(Ops& ops, DType type, std::int64_t rows, std::int64_t channels,
                        const std::vector<float>& x, const std::vector<float>& dy,
                        const Parameters& p, const std::vector<float>& add) {
@@ -276,7 +277,8 @@ ExpectedGradients formulas(const std::vector<float>& x, const std::vector<float>
 
 TEST_P(BatchNormalisation, GradientsAgreeWithFloat64) {
   for (const auto& [rows, channels] : shapes_) {
-    if (rows < 3) continue;  // of two rows the gradient is zero but for rounding
+    if (rows < 3)
+      continue;  // for two rows the gradient is zero, and all digits are rounding errors
     for (const bool slope : {false, true}) {
       const std::vector<float> x = as_activations(random(rows * channels, -0.4f, 2.f));
       const std::vector<float> dy = as_activations(random(rows * channels, 0.1f, 1.f));
@@ -294,7 +296,7 @@ TEST_P(BatchNormalisation, GradientsAgreeWithFloat64) {
   }
 }
 
-TEST_P(BatchNormalisation, RunningStatisticsFollowTorch) {
+TEST_P(BatchNormalisation, RunningStatisticsAgreeWithTorch) {
   const OwnedTensor mean = tensor({2}, std::vector<float>{1.f, -2.f}),
                     variance = tensor({2}, std::vector<float>{4.f, 9.f}),
                     running_mean = tensor({2}, std::vector<float>{0.f, 1.f}),

@@ -1,4 +1,5 @@
-// Every convolution of r18, r50 and mbf at batch 32: GFLOP/s, and the time in a training step.
+// Measures every convolution of r18, r50 and mbf at batch size 32. Reports GFLOP/s and the time in
+// a training step.
 
 #include <benchmark/benchmark.h>
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kBatch = 32;
 
-// A convolution, and how often it stands in a network.
+// A convolution, and how many times a network contains it.
 struct Layer {
   const char* network;
   Conv2dShape shape;
@@ -36,7 +37,8 @@ Conv2dShape conv(std::int64_t size, std::int64_t in_c, std::int64_t out_c, int k
           .groups = groups};
 }
 
-// design §3.1: a stem, then four stages that halve the image in their first block.
+// The convolutions of an iresnet (worker/backbone/iresnet.cc): a stem, then four stages, each of
+// which halves the image in its first block.
 std::vector<Layer> iresnet(const char* name, const std::array<int, 4>& blocks) {
   std::vector<Layer> layers{{name, conv(112, 3, 64, 3, 1), 1}};
   std::int64_t size = 112, in = 64, out = 64;
@@ -117,7 +119,7 @@ const bool kRegistered = [] {
   for (const Layer& layer : mobilefacenet()) layers.push_back(layer);
   for (const Layer& layer : layers) {
     for (const Pass pass : {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights}) {
-      // Nobody needs the gradient of the images.
+      // Training does not compute the gradient of the images.
       if (layer.shape.in_c == 3 && pass == Pass::kBackwardData) continue;
       benchmark::RegisterBenchmark(
           name_of(layer, pass).c_str(),

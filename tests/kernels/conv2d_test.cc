@@ -1,4 +1,5 @@
-// Convolutions against a direct one in float64, on shapes of the backbones and odd ones.
+// Compares convolutions with a direct computation in float64, for shapes of the backbones and for
+// unusual ones.
 
 #include "tests/kernels/on_each_device.h"
 
@@ -60,10 +61,10 @@ class Convolution : public OnEachDevice {
     const OwnedTensor dev_x = activations(s.x_shape(), random(s.x_shape().elements())),
                       dev_w = activations(s.w_shape(), random(s.w_shape().elements())),
                       dev_dy = activations(s.y_shape(), random(s.y_shape().elements()));
-    // From the device: as rounded there.
+    // Copied back from the device, as it has rounded them.
     const std::vector<float> x = values(dev_x), w = values(dev_w), dy = values(dev_dy);
     const Reference expected = direct_convolution(s, x, w, dy);
-    // Results start as garbage: they must be overwritten.
+    // The results start with other numbers, which must be overwritten.
     const OwnedTensor y = activations(s.y_shape(), dy), dx = activations(s.x_shape(), x),
                       dw = tensor(s.w_shape(), w);
     const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
@@ -238,7 +239,7 @@ TEST_P(Convolution, UsesTheWeightsOfEachCall) {
   for (const float v : values(y)) EXPECT_EQ(v, 0.f);
 }
 
-TEST_P(Convolution, OfTwoPlansDoNotDisturbEachOther) {
+TEST_P(Convolution, OfAPlanIsUnchangedByALargerPlan) {
   const Conv2dShape small{
       .batch = 2, .in_h = 6, .in_w = 6, .in_c = 16, .out_c = 16, .kernel = 3, .pad = 1};
   const OwnedTensor x = activations(small.x_shape(), random(small.x_shape().elements()));
@@ -246,7 +247,7 @@ TEST_P(Convolution, OfTwoPlansDoNotDisturbEachOther) {
   const OwnedTensor before = activations(small.y_shape()), after = activations(small.y_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(small);
   conv->forward(x, w, before);
-  // A larger plan moves the shared scratch.
+  // Making a plan for a larger shape moves the shared scratch area.
   agrees_with_float64(
       {.batch = 2, .in_h = 12, .in_w = 12, .in_c = 64, .out_c = 96, .kernel = 3, .pad = 1});
   conv->forward(x, w, after);
@@ -264,7 +265,7 @@ TEST_P(Convolution, GivesTheSameBitsEveryTime) {
   EXPECT_EQ(values(first), values(second));
 }
 
-TEST_P(Convolution, RefusesWrongShapes) {
+TEST_P(Convolution, RejectsWrongShapes) {
   const Conv2dShape s{.batch = 1, .in_h = 4, .in_w = 4, .in_c = 16, .out_c = 16};
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
   const OwnedTensor x = activations(s.x_shape()), w = activations(s.w_shape()),

@@ -12,7 +12,7 @@ namespace {
 class Elementwise : public OnEachDevice {
  protected:
   const std::vector<std::int64_t> sizes_{1,  15,   16,
-                                         17, 1000, 40003};  // both sides of a fork's cost
+                                         17, 1000, 40003};  // only the last one is worth threads
 };
 
 TEST_P(Elementwise, BuffersAreZeroedAndAligned) {
@@ -28,7 +28,7 @@ TEST_P(Elementwise, BuffersAreZeroedAndAligned) {
   }
 }
 
-TEST_P(Elementwise, CopiesReachEveryByte) {
+TEST_P(Elementwise, CopiesWriteEveryByte) {
   for (const std::int64_t n : sizes_) {
     const std::vector<float> x = random(n);
     const OwnedTensor from = tensor({n}, x), to = tensor({n});
@@ -38,7 +38,7 @@ TEST_P(Elementwise, CopiesReachEveryByte) {
   EXPECT_THROW(ops_->copy(tensor({3}), tensor({4})), std::logic_error);
 }
 
-TEST_P(Elementwise, FillAndAddAgree) {
+TEST_P(Elementwise, FillAndAddAreExact) {
   for (const std::int64_t n : sizes_) {
     const std::vector<float> a = random(n), b = random(n);
     const OwnedTensor x = tensor({n}, a), y = tensor({n}, b), sum = tensor({n});
@@ -69,7 +69,7 @@ TEST_P(Elementwise, ImagesBecomeNumbersBetweenMinusOneAndOne) {
   EXPECT_EQ(found.back(), 1.f);
 }
 
-TEST_P(Elementwise, BiasAndItsGradientAgree) {
+TEST_P(Elementwise, BiasAndItsGradientAreExact) {
   for (const auto& [rows, n] : {std::pair{1, 1}, {5, 13}, {300, 65}, {33, 512}}) {
     const std::vector<float> x = random(rows * n), b = random(n);
     const OwnedTensor y = tensor({rows, n}, x), bias = tensor({n}, b), sums = tensor({n}, b);
@@ -88,7 +88,7 @@ TEST_P(Elementwise, BiasAndItsGradientAgree) {
   }
 }
 
-TEST_P(Elementwise, DropoutIsAFunctionOfSeedStepAndElement) {
+TEST_P(Elementwise, DropoutDependsOnSeedStepAndElementOnly) {
   constexpr std::int64_t kCount = 40001;
   const DropoutOptions o{.probability = 0.4f, .seed = 7, .step = 3, .first_element = 1'000'000'007};
   const std::vector<float> x = random(kCount);
@@ -105,7 +105,7 @@ TEST_P(Elementwise, DropoutIsAFunctionOfSeedStepAndElement) {
   EXPECT_EQ(values(to), x);
 }
 
-TEST_P(Elementwise, SumOfSquaresIsExactToFloat64) {
+TEST_P(Elementwise, SumOfSquaresHasFloat64Precision) {
   for (const std::int64_t n : sizes_) {
     const std::vector<float> x = random(n, 0.f, 1000.f);
     double expected = 0;

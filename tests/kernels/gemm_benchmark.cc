@@ -1,4 +1,4 @@
-// The matrix products of the last linear layer and of the head.
+// Measures the matrix products of the last linear layer and of the head.
 
 #include <benchmark/benchmark.h>
 

@@ -1,4 +1,4 @@
-// Matrix products against float64.
+// Compares matrix products with a computation in float64.
 
 #include <limits>
 
@@ -16,7 +16,7 @@ struct Case {
 class MatrixProduct : public OnEachDevice {
  protected:
   void agrees_with_float64(const Case& x, DType in, DType out, double tolerance) {
-    // From the device: as rounded there.
+    // Copied back from the device, as it has rounded them.
     const OwnedTensor dev_a = to_device(*ops_, {x.m, x.k}, random(x.m * x.k), in);
     const OwnedTensor dev_b = to_device(*ops_, {x.k, x.n}, random(x.k * x.n), in);
     const OwnedTensor dev_c = to_device(*ops_, {x.m, x.n}, random(x.m * x.n), out);
@@ -69,7 +69,7 @@ TEST_P(MatrixProduct, OfActivationsAgreesWithFloat64) {
   all_cases_agree(ops_->activation_type(), ops_->activation_type(), tolerance());
 }
 
-TEST_P(MatrixProduct, OfActivationsIsSummedInFloat32) {
+TEST_P(MatrixProduct, OfActivationsSumsInFloat32) {
   all_cases_agree(ops_->activation_type(), DType::kFloat32, 2e-6);
 }
 
@@ -81,7 +81,7 @@ TEST_P(MatrixProduct, WithBetaZeroDoesNotReadTheResult) {
   EXPECT_TRUE(ops_->all_finite(c));
 }
 
-TEST_P(MatrixProduct, RefusesWrongShapes) {
+TEST_P(MatrixProduct, RejectsWrongShapes) {
   const OwnedTensor a = tensor({2, 3}), b = tensor({3, 2}), c = tensor({2, 3});
   EXPECT_THROW(ops_->gemm({.m = 2, .n = 2, .k = 3, .a = a, .b = b, .c = c}), std::logic_error);
 }

@@ -1,4 +1,4 @@
-// L2 normalisation by rows, from the smallest to the largest lengths, and its gradient.
+// Tests the normalisation of rows, from the smallest to the largest lengths, and its gradient.
 
 #include "tests/kernels/on_each_device.h"
 

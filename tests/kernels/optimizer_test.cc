@@ -1,4 +1,4 @@
-// Updates against torch.optim's definitions in float64, over several steps.
+// Compares several optimizer steps with torch.optim's definitions in float64.
 
 #include "tests/kernels/on_each_device.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 class Updates : public OnEachDevice {};
 
-TEST_P(Updates, OfSgdFollowTorch) {
+TEST_P(Updates, OfSgdAgreeWithTorch) {
   for (const std::int64_t n : {1, 33, 20011}) {
     const std::vector<float> initial = random(n);
     const OwnedTensor w = tensor({n}, initial), v = tensor({n});
@@ -27,7 +27,7 @@ TEST_P(Updates, OfSgdFollowTorch) {
   }
 }
 
-TEST_P(Updates, OfAdamWFollowTorch) {
+TEST_P(Updates, OfAdamWAgreeWithTorch) {
   for (const std::int64_t n : {1, 33, 20011}) {
     const std::vector<float> initial = random(n);
     const OwnedTensor w = tensor({n}, initial), m = tensor({n}), v = tensor({n});
@@ -50,7 +50,7 @@ TEST_P(Updates, OfAdamWFollowTorch) {
     }
     EXPECT_LT(relative_error(values(w), expected), 1e-6);
     EXPECT_LT(relative_error(values(m), m1), 1e-6);
-    EXPECT_LT(relative_error(values(v), m2), 1e-4);  // 1 - 0.999f is off by 1e-5
+    EXPECT_LT(relative_error(values(v), m2), 1e-4);  // 1 - 0.999f has an error of 1e-5
   }
 }
 

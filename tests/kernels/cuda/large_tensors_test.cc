@@ -41,13 +41,13 @@ class LargeTensors : public testing::Test {
  protected:
   explicit LargeTensors(int multiprocessors = 1 << 18) : many_(multiprocessors) {}
 
-  simt::Multiprocessors many_;  // by default, so many blocks that each goes round a loop once
+  simt::Multiprocessors many_;  // by default so many that each block runs its loop only once
   simt::OnlyOuterBlocks outer_{8};
   std::unique_ptr<Ops> ops_ = make_cuda_ops({.activations = DType::kBFloat16});
 };
 
-TEST_F(LargeTensors, AreAddedToTheirLastElement) {
-  constexpr std::int64_t kElements = (std::int64_t{1} << 32) + 13;  // the last 5 make no pack
+TEST_F(LargeTensors, AreAddedUpToTheirLastElement) {
+  constexpr std::int64_t kElements = (std::int64_t{1} << 32) + 13;  // the last 5 do not fill a pack
   SparseTensor a({kElements}), b({kElements});
   const SparseTensor y({kElements});
   for (std::int64_t i = kElements - 20; i < kElements; ++i) {
@@ -62,13 +62,14 @@ TEST_F(LargeTensors, AreAddedToTheirLastElement) {
   EXPECT_EQ(y.get(3), 0.f);
 }
 
-// [rows, 8] with values in the last rows only, beyond 2^32 elements. Blocks that are not run leave
-// zeros in the scratch area, which is what rows of zeros would give.
+// A tensor [rows, 8] with values in its last rows only, beyond 2^32 elements. Blocks that are not
+// run leave zeros in the scratch area, the same that they would write for their rows of zeros.
 class LargeBatchNorm : public LargeTensors {
  protected:
   static constexpr int kMultiprocessors = 4096;
-  // Whole rounds of 3 blocks a multiprocessor and 256 rows a block: the last block ends with the
-  // last row.
+  // The grid has 3 blocks for each multiprocessor, and a block processes 256 rows at a time. The
+  // number of rows is a multiple of what the grid processes at a time, so the last row belongs to
+  // the last block.
   static constexpr std::int64_t kRows = std::int64_t{171} * kMultiprocessors * 3 * 256;
   static constexpr std::int64_t kChannels = 8, kLast = 50;
   static constexpr std::int64_t kElements = kRows * kChannels;
@@ -143,7 +144,7 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
     float sum = 0, squares = 0;
     for (std::int64_t i = kElements - kLast * kChannels + c; i < kElements; i += kChannels) {
       EXPECT_NEAR(y.get(i), 2.f * x_.get(i), 1e-2f);
-      EXPECT_NEAR(dx.get(i), 2.f * x_.get(i), 1e-2f);  // but for what a 2^29th of it is
+      EXPECT_NEAR(dx.get(i), 2.f * x_.get(i), 1e-2f);  // the means over 2^29 rows hardly count
       sum += x_.get(i);
       squares += x_.get(i) * x_.get(i);
     }
@@ -153,7 +154,7 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
   }
 }
 
-TEST_F(LargeTensors, AreConvolvedDepthwiseToTheirLastPixel) {
+TEST_F(LargeTensors, AreConvolvedUpToTheirLastPixel) {
   constexpr Conv2dShape kShape{.batch = 9,
                                .in_h = 8192,
                                .in_w = 8192,

@@ -1,4 +1,5 @@
-// What is kept of convolution algorithms, and how convolutions on the emulated GPU choose theirs.
+// Tests the file that keeps convolution algorithms, and how convolutions on the emulated GPU choose
+// theirs.
 
 #include "kernels/cuda/libraries/algorithm_cache.h"
 
@@ -29,7 +30,7 @@ class ConvolutionAlgorithms : public testing::Test {
     }
     return {};
   }
-  // All passes of a convolution, in a new run; how many were timed for it.
+  // Runs all passes of a convolution, as a new process would. Returns how many passes were timed.
   static int timed_by_a_run(const std::filesystem::path& cache, DType type = DType::kBFloat16) {
     const int before = simt::timed_convolutions();
     const std::unique_ptr<Ops> ops = make_cuda_ops({.activations = type, .cache = cache});
@@ -59,14 +60,14 @@ TEST_F(ConvolutionAlgorithms, AreFoundAgainInTheNextRun) {
   EXPECT_EQ(opened().find("a 7x7"), std::nullopt);
 }
 
-TEST_F(ConvolutionAlgorithms, OfTheFirstWorkerHoldForAll) {
+TEST_F(ConvolutionAlgorithms, OfTheFirstWorkerAreUsedByAll) {
   AlgorithmCache first = opened(), second = opened();
   first.keep("a 3x3", {.algorithm = 1, .math = 1});
   EXPECT_EQ(second.keep("a 3x3", {.algorithm = 5, .math = 1}), (AlgorithmChoice{1, 1}));
   EXPECT_EQ(second.find("a 3x3"), (AlgorithmChoice{1, 1}));
 }
 
-TEST_F(ConvolutionAlgorithms, OfOtherGpusAndVersionsAreNotMixed) {
+TEST_F(ConvolutionAlgorithms, AreKeptSeparatelyForEachGpuAndVersion) {
   opened().keep("a 3x3", {.algorithm = 1, .math = 1});
   EXPECT_EQ(AlgorithmCache(folder_.path() / "pfc", "NVIDIA L4", "9.19.0").find("a 3x3"),
             std::nullopt);
@@ -74,7 +75,7 @@ TEST_F(ConvolutionAlgorithms, OfOtherGpusAndVersionsAreNotMixed) {
             std::nullopt);
 }
 
-TEST_F(ConvolutionAlgorithms, InADamagedFileAreChosenAnew) {
+TEST_F(ConvolutionAlgorithms, AreChosenAgainAfterTheFileWasDamaged) {
   for (const char* const damage : {"", "something else\n", "pfc convolution algorithms 1\na 3x3\t1",
                                    "pfc convolution algorithms 1\na 3x3\t1 2 3\n",
                                    "pfc convolution algorithms 1\na 3x3\t99999 0\n",
@@ -88,23 +89,21 @@ TEST_F(ConvolutionAlgorithms, InADamagedFileAreChosenAnew) {
   }
 }
 
-TEST_F(ConvolutionAlgorithms, AreUsedAlsoWhereTheyCannotBeKept) {
+TEST_F(ConvolutionAlgorithms, AreUsedEvenIfTheyCannotBeKept) {
   std::ofstream(folder_.path() / "a file") << "not a folder";
   AlgorithmCache cache(folder_.path() / "a file" / "pfc", "GPU", "9");
   EXPECT_EQ(cache.keep("a 3x3", {.algorithm = 1, .math = 3}), (AlgorithmChoice{1, 3}));
   EXPECT_EQ(cache.find("a 3x3"), (AlgorithmChoice{1, 3}));
 }
 
-TEST_F(ConvolutionAlgorithms, AreTimedOnceAKindOfGpu) {
+TEST_F(ConvolutionAlgorithms, AreTimedOnceForEachKindOfGpu) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 0);
 }
 
-TEST_F(ConvolutionAlgorithms, AreNotTimedWhereTheNextRunWouldChooseOthers) {
-  EXPECT_EQ(timed_by_a_run({}), 0);
-}
+TEST_F(ConvolutionAlgorithms, AreNotTimedWithoutACacheFolder) { EXPECT_EQ(timed_by_a_run({}), 0); }
 
-TEST_F(ConvolutionAlgorithms, AreGuessedAndNotKeptWhereThereIsNoRoomToTimeThem) {
+TEST_F(ConvolutionAlgorithms, AreGuessedAndNotKeptWithTooLittleMemoryToTimeThem) {
   const std::size_t before = simt::device_memory().total;
   simt::set_device_memory(std::size_t{40} << 20);
   {
@@ -119,16 +118,16 @@ TEST_F(ConvolutionAlgorithms, AreGuessedAndNotKeptWhereThereIsNoRoomToTimeThem) 
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "pfc"));
 }
 
-TEST_F(ConvolutionAlgorithms, ThatAreFastButNotDeterministicAreNotTaken) {
+TEST_F(ConvolutionAlgorithms, AreDeterministicEvenIfOthersAreFaster) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   const std::string text = text_of_the_file();
-  // The emulated cuDNN's number 0 is faster; 5 is its first deterministic one.
+  // The emulated cuDNN's fastest algorithm is number 0; its fastest deterministic one is number 5.
   for (const std::string pass : {"forward", "backward data", "backward weights"}) {
     EXPECT_THAT(text, testing::HasSubstr(pass + "\t5 1\n"));
   }
 }
 
-// 5 works on transforms, which costs digits.
+// Number 5 transforms the numbers first, which loses digits.
 TEST_F(ConvolutionAlgorithms, OfFloat32NeitherTransformNorRoundToTf32) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc", DType::kFloat32), 3);
   const std::string text = text_of_the_file();
@@ -138,18 +137,18 @@ TEST_F(ConvolutionAlgorithms, OfFloat32NeitherTransformNorRoundToTf32) {
   }
 }
 
-TEST_F(ConvolutionAlgorithms, OfPassesThatNobodyAsksForAreNotChosen) {
+TEST_F(ConvolutionAlgorithms, AreNotChosenForPassesThatAreNotUsed) {
   const std::unique_ptr<Ops> ops = make_cuda_ops({.cache = folder_.path() / "pfc"});
   const int before = simt::timed_convolutions();
   EXPECT_NE(ops->conv2d({.in_h = 5, .in_w = 5, .in_c = 3, .out_c = 8}), nullptr);
   EXPECT_EQ(simt::timed_convolutions() - before, 1);
 }
 
-TEST_F(ConvolutionAlgorithms, ThatThisGpuDoesNotHaveAreReplaced) {
+TEST_F(ConvolutionAlgorithms, AreReplacedIfThisGpuDoesNotHaveThem) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   std::string text = text_of_the_file();
   const std::size_t choice = text.find("forward\t5") + std::string("forward\t").size();
-  text[choice] = '7';  // cuDNN has it, but not for this shape
+  text[choice] = '7';  // an algorithm that cuDNN has, but not for this shape
   std::ofstream(the_file()) << text;
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 1);
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 0);
