@@ -97,8 +97,7 @@ void run(benchmark::State& state, const Layer& layer, Pass pass) {
   const Conv2dShape& s = layer.shape;
   const double flops =
       2.0 * static_cast<double>(s.y_shape().elements() * s.kernel * s.kernel * (s.in_c / s.groups));
-  const double moved =
-      static_cast<double>(Operands::bytes(s.x_shape()) + Operands::bytes(s.y_shape()));
+  const auto moved = static_cast<double>(t.x->bytes() + t.y->bytes());
   using benchmark::Counter;
   state.counters["GFLOPs"] = Counter(flops * 1e-9, Counter::kIsIterationInvariantRate);
   state.counters["GB/s"] = Counter(moved * 1e-9, Counter::kIsIterationInvariantRate);
