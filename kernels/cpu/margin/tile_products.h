@@ -43,6 +43,7 @@ std::unique_ptr<TileProducts> make_float_tile_products();
 /// With bfloat16 operands, float32 sums and float32 results. Throws InputError on a CPU without
 /// instructions for bfloat16.
 std::unique_ptr<TileProducts> make_bfloat16_tile_products();
+/// Whether make_bfloat16_tile_products() works on this CPU.
 bool cpu_has_bfloat16();
 
 }  // namespace pfc

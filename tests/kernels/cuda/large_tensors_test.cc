@@ -122,7 +122,7 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
                 .y = y,
                 .y_mean = {},
                 .y_variance = {}});
-  const Floats sum_dz(*ops_), sum_dz_xhat(*ops_);
+  const OwnedTensor sum_dz(*ops_, {kChannels}), sum_dz_xhat(*ops_, {kChannels});
   const SparseTensor dx({kRows, kChannels});
   const BatchNorm::Backward b{.dy = x_,
                               .x = x_,
