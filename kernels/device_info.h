@@ -1,4 +1,4 @@
-// What this machine has to compute with: for `pfcctl check`.
+// The devices and libraries of this machine, as `pfcctl check` shows them.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace pfc {
 
 struct DeviceInfo {
   std::string kind;        ///< "CPU", "cuda:0", "NCCL"
-  bool available = false;  ///< can a job run on it?
+  bool available = false;  ///< whether a job can run on it
   std::string detail;      ///< model, cores, instruction set and memory; or why it is not available
 };
 

@@ -5,7 +5,6 @@
 #include "kernels/cpu/margin/margin_softmax.h"
 #include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/margin/margin_softmax.h"
 
 namespace pfc {
 namespace {

@@ -1,4 +1,4 @@
-// The one place that chooses a device.
+// Makes the Ops of a device. Only this file chooses between CPU and GPU.
 #pragma once
 
 #include <memory>
@@ -14,18 +14,18 @@ struct DeviceOptions {
   DeviceChoice choice = DeviceChoice::kAuto;  ///< auto: CUDA where built and present, else CPU
   int index = 0;                              ///< which GPU: the local rank
   int cpu_threads = 0;                        ///< 0: all cores that this process may use
-  Precision precision = Precision::kFp32;     ///< of a GPU's activations
+  Precision precision = Precision::kFp32;     ///< of activations; a CPU always uses float32
   bool tf32 = false;                          ///< see CudaOptions
   bool cuda_graphs = true;
 };
 
-/// Of a GPU's activations.
+/// The type of a GPU's activations for this precision.
 DType activation_type(Precision precision);
 
-/// Throws InputError when the device that was asked for is not there, and says why in one line.
+/// Throws InputError when the requested device is not available; the message says why in one line.
 std::unique_ptr<Ops> make_ops(const DeviceOptions& options);
 
-/// The margin softmax on the device of `ops`. `ops` and the table's memory are borrowed.
+/// The margin softmax on the device of `ops`. Borrows `ops` and the table's memory.
 std::unique_ptr<MarginSoftmax> make_margin_softmax(Ops& ops, const MarginSoftmaxOptions& options,
                                                    const CentreTable& table);
 

@@ -1,23 +1,27 @@
 // The arithmetic contract, the same for every device.
 //
-// Every call enqueues on the Ops' one compute stream, in order, and returns; on a CPU it has
-// completed when it returns. Tensors are views of memory of this device. A plan is made once per
-// shape and executed many times; nothing is allocated after the plans are made. Plans and Ops
-// belong to one thread. All plans share one scratch area, which is right because the stream orders
-// them. Errors: wrong shapes throw std::logic_error; a failing device throws DeviceError.
+// An Ops has one compute stream. Every call enqueues its work there, in order, and returns; on a
+// CPU the work is complete when the call returns. Tensors are views of this device's memory.
+//
+// A plan (Conv2d, BatchNorm) is made once for a shape and executed many times; a step allocates
+// nothing. All plans of an Ops share one scratch area: the stream executes them one after the
+// other. Plans and Ops are used by one thread. REQUIRES: plans are destroyed before their Ops.
+//
+// Errors: wrong shapes or types throw std::logic_error, a failing device throws DeviceError.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "kernels/math/optimizer.h"
 #include "kernels/tensor.h"
 
 namespace pfc {
 
-/// Memory of a device, zeroed when made. Owns.
+/// Owns memory of a device, which is zeroed when made.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -25,31 +29,44 @@ class Buffer {
   [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 
-/// A point in the compute stream. wait() blocks the calling host thread until the work enqueued
-/// before it is done; a Comm may make its own stream wait instead. On a CPU: always done.
+/// A point in the compute stream. wait() blocks the calling host thread until all work that was
+/// enqueued before this point is complete. A Comm can make its own stream wait instead. On a CPU
+/// the work is always complete.
 class Event {
  public:
   virtual ~Event() = default;
   virtual void wait() = 0;
 };
 
-/// Copies to the device beside the compute stream. One thread, any.
+/// A second stream for copies from the host to the device, which run beside the compute stream. It
+/// is used by one thread at a time, which need not be the thread of the Ops.
 class CopyQueue {
  public:
   virtual ~CopyQueue() = default;
-  /// Host memory that copies may read while the host goes on.
+  /// Page-locked host memory, from which the device can copy while the host goes on.
   virtual std::unique_ptr<Buffer> allocate_pinned(std::size_t bytes) = 0;
-  /// Enqueues and returns; `pinned` is of allocate_pinned().
+  /// Enqueues a copy and returns. REQUIRES: `pinned` points into memory of allocate_pinned(), which
+  /// stays unchanged until the copy is complete.
   virtual void copy_to_device(const Tensor& device, const void* pinned) = 0;
-  virtual void wait_for(const Event& event) = 0;  ///< later copies wait, not the host
+  virtual void wait_for(const Event& event) = 0;  ///< later copies wait; the host does not
   virtual std::unique_ptr<Event> record() = 0;
 };
 
-/// Calls that are the same every time, on the same memory.
+/// A sequence of calls that is repeated in every step, on the same memory.
 class RepeatedWork {
  public:
   virtual ~RepeatedWork() = default;
   virtual void run() = 0;  ///< enqueues
+};
+
+/// RepeatedWork of a device that records nothing: calls the function each time.
+class CalledWork : public RepeatedWork {
+ public:
+  explicit CalledWork(std::function<void()> call) : call_(std::move(call)) {}
+  void run() override { call_(); }
+
+ private:
+  const std::function<void()> call_;
 };
 
 /// Activations NHWC; weights OHWI: [out_c, kernel, kernel, in_c / groups].
@@ -62,7 +79,7 @@ struct Conv2dShape {
   int kernel = 1;
   int stride = 1;
   int pad = 0;
-  std::int64_t groups = 1;  ///< in_c: depthwise
+  std::int64_t groups = 1;  ///< as many as in_c: a depthwise convolution
 
   [[nodiscard]] std::int64_t out_h() const { return (in_h + 2L * pad - kernel) / stride + 1; }
   [[nodiscard]] std::int64_t out_w() const { return (in_w + 2L * pad - kernel) / stride + 1; }
@@ -80,19 +97,19 @@ struct Conv2dShape {
   }
 };
 
-/// A convolution without bias. The weights may have changed since the last call. All of
-/// activation_type(), but dw: float32.
+/// A convolution without bias. The weights may change between calls. dw is float32; all other
+/// tensors are of activation_type().
 class Conv2d {
  public:
   virtual ~Conv2d() = default;
   virtual void forward(const Tensor& x, const Tensor& w, const Tensor& y) = 0;
   virtual void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) = 0;
-  /// dw is overwritten, or added to when `accumulate`.
+  /// Overwrites dw, or adds to it when `accumulate`.
   virtual void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
                                 bool accumulate) = 0;
 };
 
-/// x is [rows, channels] in memory (NHWC with N*H*W rows, or [B, D]).
+/// x is [rows, channels] in memory: NHWC with N * H * W rows, or [B, D].
 struct BatchNormShape {
   std::int64_t rows = 1;
   std::int64_t channels = 1;
@@ -101,14 +118,14 @@ struct BatchNormShape {
 
 /// Batch norm, then optionally PReLU or a residual sum, in one pass:
 ///   z = gamma * (x - mean) / sqrt(variance + eps) + beta;  y = prelu(z, slope) + residual.
-/// Statistics are an own step, so that sync_bn can combine them over workers in between, and so
-/// that evaluation can pass running ones. x, y, residual, dy, dx and add are of one type, float32
-/// or activation_type(); all else is float32 [channels].
+/// Statistics are computed in a separate call, so that sync_bn can combine them over workers before
+/// forward(), and evaluation can pass the running statistics. x, y, residual, dy, dx and add have
+/// one type, float32 or activation_type(); all other tensors are float32 [channels].
 class BatchNorm {
  public:
   virtual ~BatchNorm() = default;
 
-  /// mean and biased variance of x over its rows. Numerically safe where |mean| >> deviation.
+  /// Mean and biased variance of x over its rows; accurate also where |mean| >> standard deviation.
   virtual void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) = 0;
 
   struct Forward {
@@ -127,19 +144,19 @@ class BatchNorm {
     Tensor slope;                 ///< null: no PReLU
     Tensor sum_dz;                ///< [channels]: sum of dL/dz over rows; dbeta
     Tensor sum_dz_xhat;           ///< [channels]: sum of dL/dz * xhat; dgamma
-    Tensor dslope;                ///< [channels], overwritten; null when slope is
-    std::int64_t total_rows = 0;  ///< rows behind the sums: over all workers for sync_bn
-    Tensor add;                   ///< null, or added to dx (the gradient along a residual branch)
+    Tensor dslope;                ///< [channels], overwritten; null when slope is null
+    std::int64_t total_rows = 0;  ///< rows that the sums were taken over; sync_bn: of all workers
+    Tensor add;                   ///< null, or added to dx (the gradient of a residual branch)
     Tensor dx;                    ///< may alias dy or add
   };
-  /// First pass: fills sum_dz, sum_dz_xhat and dslope of this worker's rows.
+  /// First pass: fills sum_dz, sum_dz_xhat and dslope over this worker's rows.
   virtual void backward_reduce(const Backward& b) = 0;
-  /// Second pass, with the sums of all rows behind the statistics: fills dx.
+  /// Second pass: fills dx. REQUIRES: sum_dz and sum_dz_xhat are the sums over total_rows rows.
   virtual void backward_apply(const Backward& b) = 0;
 };
 
 /// c [m, n] = alpha * op(a) op(b) + beta * c; row-major; op(a) is [m, k], op(b) is [k, n]. a and b
-/// are of one type, float32 or activation_type(); c is of the same or float32.
+/// have one type, float32 or activation_type(); c has the same type or float32.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;  ///< a is stored [k, m]
@@ -151,7 +168,7 @@ struct Gemm {
   const Tensor& c;
 };
 
-/// A mask that is a pure function of (seed, step, element), made again in the backward pass.
+/// The mask is a pure function of (seed, step, element): the backward pass computes it again.
 struct DropoutOptions {
   float probability = 0.f;
   std::uint64_t seed = 0;
@@ -163,48 +180,51 @@ class Ops {
  public:
   virtual ~Ops() = default;
 
-  /// For a person: "CPU (oneDNN 2.6.3, 2 threads, AVX-512)".
+  /// For log messages: "CPU (oneDNN 2.6.3, 2 threads, AVX-512)".
   [[nodiscard]] virtual std::string description() const = 0;
-  [[nodiscard]] virtual bool on_host() const = 0;  ///< may host code touch the memory?
-  /// Of activations, and of the copies of weights that convolutions and linear layers read:
-  /// float32, or on a GPU bfloat16 or float16. Everything else is float32.
+  [[nodiscard]] virtual bool on_host() const = 0;  ///< can host code read and write the memory?
+  /// The type of activations, and of the copies of weights that convolutions and linear layers
+  /// read: float32, or on a GPU bfloat16 or float16. Everything else is float32.
   [[nodiscard]] virtual DType activation_type() const = 0;
 
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
-  /// Before anything large is allocated: takes that much of a GPU's memory at once, and allocate()
-  /// cuts from it. DeviceError where there is less. Nothing on a CPU.
+  /// Takes `bytes` of a GPU's memory at once; later calls of allocate() take their memory from
+  /// there. Throws DeviceError where less is free. Does nothing on a CPU. REQUIRES: called before
+  /// anything large is allocated.
   virtual void reserve(std::size_t bytes) = 0;
-  /// Of a GPU of its own; all zero on a CPU, whose memory other programs and workers share.
+  /// The GPU's memory in bytes. Zeros on a CPU, whose memory is shared with other programs.
   struct DeviceMemory {
     std::size_t free = 0, total = 0;
   };
   [[nodiscard]] virtual DeviceMemory memory() const = 0;
-  virtual void copy_to_device(const Tensor& device, const void* host) = 0;  ///< waits
-  virtual void copy_to_host(void* host, const Tensor& device) = 0;          ///< waits
+  /// These two block until the copy is complete.
+  virtual void copy_to_device(const Tensor& device, const void* host) = 0;
+  virtual void copy_to_host(void* host, const Tensor& device) = 0;
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
-  virtual void fill(const Tensor& t, float value) = 0;  ///< float32
-  /// Between float32 and activation_type(), rounding to the nearest; a copy where both are the
-  /// same.
+  virtual void fill(const Tensor& t, float value) = 0;  ///< t is float32
+  /// Converts between float32 and activation_type(), rounding to nearest; copies where both tensors
+  /// have the same type.
   virtual void convert(const Tensor& from, const Tensor& to) = 0;
   virtual std::unique_ptr<Event> record() = 0;
-  virtual void wait_for(const Event& event) = 0;  ///< the compute stream waits, not the host
-  /// Null on a CPU: there is nowhere to copy to.
+  virtual void wait_for(const Event& event) = 0;  ///< the compute stream waits; the host does not
+  /// Null on a CPU, which computes on host memory.
   virtual std::unique_ptr<CopyQueue> copy_queue() = 0;
-  /// `enqueue` calls ops of this device only, waits for nothing, and may be called or not in each
-  /// run: a GPU records it once as a graph (DeviceOptions::graphs) and launches that.
+  /// On a GPU, run() records the work as a CUDA graph and launches the graph from then on
+  /// (DeviceOptions::cuda_graphs), so a run may not call `enqueue` at all. REQUIRES: `enqueue` only
+  /// calls ops of this device, always the same ones, and never waits.
   virtual std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) = 0;
   virtual void synchronize() = 0;
 
   virtual std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) = 0;
   virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) = 0;
-  /// Of the area that all plans made so far share.
+  /// Size of the scratch area that all plans made so far share.
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 
-  /// images uint8 [B, H, W, 3] -> y = x / 127.5 - 1, of activation_type().
+  /// images uint8 [B, H, W, 3] -> y = x / 127.5 - 1, in activation_type().
   virtual void normalise_images(const Tensor& images, const Tensor& y) = 0;
   /// running = (1 - momentum) * running + momentum * value, for mean and unbiased variance.
   struct RunningStatistics {
-    Tensor mean, variance;  ///< biased, over total_rows
+    Tensor mean, variance;  ///< of a step; the variance is biased, over total_rows rows
     std::int64_t total_rows = 0;
     float momentum = 0.1f;
     Tensor running_mean, running_variance;
@@ -212,28 +232,30 @@ class Ops {
   virtual void update_running_statistics(const RunningStatistics& r) = 0;
 
   virtual void gemm(const Gemm& g) = 0;
-  /// y may alias. All of one type, float32 or activation_type(); so in dropout().
+  /// y = a + b; y may alias a or b. All have one type, float32 or activation_type().
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& y) = 0;
   /// y = factor * x; float32.
   virtual void scale(const Tensor& x, float factor, const Tensor& y) = 0;
   virtual void add_bias(const Tensor& y, const Tensor& bias) = 0;  ///< y [rows, n] += bias [n]
   /// sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
   virtual void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) = 0;
-  /// y = x * mask / (1 - p); backward is the same call on gradients. y may alias x.
+  /// y = x * mask / (1 - p); the backward pass is the same call on gradients. y may alias x. Both
+  /// have one type, float32 or activation_type().
   virtual void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) = 0;
 
-  /// y[i] = x[i] / |x[i]| by rows of x [rows, d], inverse_norm [rows]; right for |x| from 1e-20 to
-  /// 1e+20; a zero row gives zeros. y may alias x.
+  /// Divides each row of x [rows, d] by its length: y[i] = x[i] * inverse_norm[i], inverse_norm
+  /// [rows]. Accurate for lengths from 1e-20 to 1e+20; a row of zeros gives zeros. y may alias x.
   virtual void normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) = 0;
-  /// dx = (dy - y (y . dy)) * inverse_norm by rows: the gradient through normalise_rows.
+  /// The gradient of normalise_rows(), row by row: dx = (dy - y (y . dy)) * inverse_norm.
   virtual void normalise_rows_backward(const Tensor& dy, const Tensor& y,
                                        const Tensor& inverse_norm, const Tensor& dx) = 0;
 
-  /// Sum of squares of a flat tensor, accumulated in float64, waited for.
+  /// Sum of squares of a flat tensor, accumulated in float64. Blocks until it is known.
   virtual double sum_of_squares(const Tensor& x) = 0;
-  /// True when every element is finite; waits.
+  /// True when every element is finite. Blocks until it is known.
   virtual bool all_finite(const Tensor& x) = 0;
-  /// One pass over flat tensors; the gradient is multiplied by gradient_scale first (clipping).
+  /// One optimizer step over flat tensors; the gradient is multiplied by gradient_scale first,
+  /// which clips it.
   virtual void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
                    const Tensor& weight, const Tensor& velocity) = 0;
   virtual void adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,

@@ -28,7 +28,7 @@ constexpr std::size_t size_of(DType type) {
   return 0;
 }
 
-/// As users write precisions: "fp32", "bf16", "fp16".
+/// As configuration files write it: "fp32", "bf16", "fp16".
 constexpr const char* name_of(DType type) {
   switch (type) {
     case DType::kFloat32:
@@ -68,8 +68,8 @@ class Shape {
   int rank_ = 0;
 };
 
-/// A view, copied freely; the memory belongs to a Buffer or arena. A null view (data == nullptr)
-/// says "not given" where a parameter is optional.
+/// A view of memory that someone else owns, for example a Buffer; cheap to copy. A null tensor
+/// (data == nullptr) stands for an optional argument that is not given.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::kFloat32;

@@ -1,4 +1,5 @@
-// This machine's processor, and the libraries behind its kernels: for `pfcctl check`.
+// The processor of this machine and the libraries that its kernels use, as `pfcctl check` shows
+// them.
 #pragma once
 
 #include <vector>
@@ -10,7 +11,7 @@ namespace pfc {
 /// Model, usable cores, instruction set and memory.
 DeviceInfo cpu_device();
 
-/// Name and version of each library that the CPU kernels call, as found at run time.
+/// Name and version of each library that the CPU kernels call, as loaded at run time.
 std::vector<LibraryInfo> kernel_libraries();
 
 }  // namespace pfc

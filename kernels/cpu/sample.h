@@ -1,4 +1,5 @@
-// Bernoulli draws in bulk, on the host.
+// Draws a random sample of classes on the host: each class independently, with the same
+// probability.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +7,16 @@
 
 namespace pfc {
 
-/// Element i of stream `a` of the class sampler is drawn when uniform01 of its word is below rate:
-/// word i % 4 of random_words(seed, Stream::kClassSampling, a, i / 4).
+/// Element i is drawn when uniform01(word) < rate, where word is number i % 4 of
+/// random_words(seed, Stream::kClassSampling, a, i / 4).
 struct ClassDraw {
-  double rate = 1;  ///< 0 .. 1
+  double rate = 1;  ///< 0 to 1
   std::uint64_t seed = 0;
-  std::uint32_t a = 0;
+  std::uint32_t a = 0;  ///< distinguishes the draws of one seed, see random_words()
 };
 
-/// hits[k], bit j: whether element 4 * (first_block + k) + j is drawn. The same on every CPU.
+/// Sets bit j of hits[k] when element 4 * (first_block + k) + j is drawn. The result is the same on
+/// every CPU.
 void draw_classes(const ClassDraw& draw, std::int64_t first_block, std::span<std::uint8_t> hits);
 
 }  // namespace pfc

@@ -1,8 +1,7 @@
-// Compiled where CUDA is not built.
+// Replaces the CUDA sources in builds without CUDA.
 
 #include "common/error.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/margin/margin_softmax.h"
 
 namespace pfc {
 

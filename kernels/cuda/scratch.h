@@ -1,15 +1,15 @@
-// How much scratch memory kernels may ask for. Without CUDA's headers: `pfcctl plan` asks
-// everywhere.
+// Upper bounds on the scratch memory of a GPU. This file includes no header of CUDA, because
+// `pfcctl plan` also runs where CUDA is not installed.
 #pragma once
 
 #include <cstddef>
 
 namespace pfc {
 
-/// The most that a convolution's algorithm may have as its workspace.
+/// Upper bound on the workspace of a convolution's algorithm.
 inline constexpr std::size_t kMostConvolutionWorkspace = std::size_t{496} << 20;
-/// With that workspace, and beside it a convolution's dw in the inputs' type: 3 x 3 x 512 x 512
-/// in bf16 takes 5 MiB.
+/// Upper bound on the scratch area: that workspace and a convolution's dw in the type of its
+/// inputs. For example, dw of 3 x 3 x 512 x 512 in bf16 takes 5 MiB.
 inline constexpr std::size_t kMostScratch = std::size_t{512} << 20;
 
 }  // namespace pfc

@@ -1,11 +1,16 @@
-// The margin softmax over the rows of one worker, streamed over tiles of classes: the N x S logits
-// never exist as a whole (design §3.2). Like every op, it enqueues on the Ops' compute stream.
+// The margin softmax over the classes of one worker. It works on one tile of classes after the
+// other, so the N x S matrix of logits never exists as a whole (docs/head.md). Like every op, it
+// enqueues its work on the Ops' compute stream.
 //
-// A step: forward() folds this worker's logits into one RowStatistics a sample; the caller gathers
-// them from all workers; combine() makes the loss of them; backward() makes each tile again, turns
-// it into gradients, and moves those centres and their momentum in place while the tile is in
-// cache. Memory beside the table: O(N * (D + tile)) a thread, and what logits_bytes allows: the
-// products of as many tiles as fit are kept from forward() to backward().
+// A step has four parts:
+//   forward()   computes this worker's logits and reduces them to one RowStatistics for each
+//   sample; the caller  gathers these statistics from all workers; combine()   computes the loss
+//   and the softmax from them; backward()  computes each tile of logits again, turns it into
+//   gradients, and updates the tile's
+//               centres and their momentum in place while the tile is in the cache.
+//
+// Memory beside the table: O(N * (D + tile)) for each thread, and up to logits_bytes: the products
+// of as many tiles as fit are kept from forward() to backward() instead of being computed again.
 #pragma once
 
 #include <cstdint>
@@ -27,36 +32,38 @@ struct MarginSoftmaxOptions {
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double momentum = 0.9;
   double weight_decay = 5e-4;
-  bool bf16_products = false;     ///< operands of the matrix products; sums are float32
-  std::int64_t logits_bytes = 0;  ///< for products that are kept instead of made again
+  bool bf16_products = false;     ///< matrix products read bfloat16; their sums are float32
+  std::int64_t logits_bytes = 0;  ///< memory for products that backward() need not compute again
   std::uint64_t seed = 0;         ///< of stochastic rounding
 };
 
-/// One worker's class centres. Row i is class first_class + i. Views of device memory. float32, or
-/// bfloat16: momentum and second alone, or all three; they are then rounded stochastically, as a
-/// function of (seed, update, class, element).
+/// One worker's class centres: views of device memory. Row i is class first_class + i. Weight,
+/// momentum and second are float32; or momentum and second, or all three, are bfloat16. bfloat16
+/// numbers are rounded stochastically, as a function of (seed, update, class, element).
 ///
-/// SGD moves every row in every update, those that are not active by momentum and weight decay
-/// alone, but touches active ones only: a row is as it was after the `updated`-th update of the
-/// history, and catches up when it is next used (kernels/math/missed_updates.h). AdamW is not
-/// linear in its state: a row that is not active stays as it is (as with torch.optim.SparseAdam),
-/// no update comes into the history, and no row has missed any.
+/// SGD changes every row in every update: momentum and weight decay also move the rows that are not
+/// active. Only active rows are written at once. Any other row keeps its state after update number
+/// `updated`, and the updates that it has missed are applied when it is next used
+/// (kernels/math/missed_updates.h).
+///
+/// AdamW leaves rows that are not active unchanged, as torch.optim.SparseAdam does, since its
+/// missed updates could not be combined into one. It adds nothing to the history, and no row misses
+/// an update.
 struct CentreTable {
   std::int64_t first_class = 0;
   Tensor weight;        ///< [R, D], not normalised
-  Tensor inverse_norm;  ///< [R] float32, of the row as it is kept; every update writes it
+  Tensor inverse_norm;  ///< [R] float32: 1 / length of the stored row; every update writes it
   Tensor momentum;      ///< [R, D]: SGD's velocity or AdamW's m
   Tensor second;        ///< [R, D]: AdamW's v; null for SGD
-  /// [R], in host memory on every device, as the active classes are: how many updates a row has
-  /// seen.
+  /// [R], in host memory on every device: how many updates of the history each row has seen.
   std::span<std::int32_t> updated;
   UpdateHistory* history = nullptr;
 };
 
-/// How the table is kept, by its tensors' types.
+/// The precision that follows from the types of the table's tensors.
 CentrePrecision precision_of(const CentreTable& table);
 
-/// A sample whose class is one of the active ones here.
+/// A sample whose class is one of this worker's active classes.
 struct Positive {
   std::int64_t index = 0;   ///< into the active classes
   std::int64_t sample = 0;  ///< 0 .. N - 1
@@ -66,48 +73,49 @@ class MarginSoftmax {
  public:
   virtual ~MarginSoftmax() = default;
 
-  /// Of the whole table: after weights were written from outside.
+  /// Computes inverse_norm for the whole table. The caller does this after it has written weights.
   virtual void compute_inverse_norms() = 0;
 
   struct Batch {
-    Tensor embeddings;                      ///< [N, D], not normalised; lengths 1e-20 .. 1e+20
-    std::span<const std::int64_t> classes;  ///< [S], global, sorted; S may be 0
-    std::span<const Positive> positives;    ///< sorted by index; a sample at most once
+    Tensor embeddings;                      ///< [N, D], not normalised; lengths 1e-20 to 1e+20
+    std::span<const std::int64_t> classes;  ///< [S], active classes: global, sorted; S may be 0
+    std::span<const Positive> positives;    ///< sorted by index; each sample at most once
   };
-  /// Of the centres as after all updates so far. statistics: RowStatistics [N] as bytes (kUInt8).
-  /// `batch` is kept, borrowed, for backward().
+  /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
+  /// (kUInt8). REQUIRES: what `batch` refers to stays valid until backward() has returned.
   virtual void forward(const Batch& batch, const Tensor& statistics) = 0;
 
-  /// statistics: [workers, N], in rank order, the same on every worker. Returns the mean loss;
-  /// waits.
+  /// statistics: RowStatistics [workers, N] in rank order, the same on every worker. Returns the
+  /// mean loss over N. Blocks until it is known.
   virtual double combine(const Tensor& statistics, int workers) = 0;
 
   /// One optimizer step over centres.
   struct Update {
     double lr = 0.1;
-    std::int64_t number = 1;  ///< from 1: AdamW's bias correction
+    std::int64_t number = 1;  ///< counts from 1, for AdamW's bias correction
   };
-  /// d_embeddings [N, D], overwritten: the gradient of the mean loss through this worker's classes,
-  /// times gradient_scale. Moves the active centres by theirs, and adds the update to the history.
-  /// Once after each combine().
+  /// Overwrites d_embeddings [N, D] with gradient_scale times the gradient of the mean loss through
+  /// this worker's classes. Updates the active centres with their gradients, and adds the update to
+  /// the history. REQUIRES: called once after each combine().
   virtual void backward(double gradient_scale, const Tensor& d_embeddings,
                         const Update& update) = 0;
 
-  /// The same, but the gradient of active class i is added to gradients[slots[i]] instead of moving
-  /// it; gradients is float32 [.., D]. For more than one micro-batch an update.
+  /// As backward(), but does not change the centres: adds the gradient of active class i to
+  /// gradients[slots[i]]. gradients is float32 [.., D]. Used when an update has several
+  /// micro-batches.
   virtual void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
                                    const Tensor& gradients,
                                    std::span<const std::int64_t> slots) = 0;
-  /// Moves centre classes[i] by gradients[slots[i]], and adds the update to the history.
+  /// Updates centre classes[i] with gradients[slots[i]], and adds the update to the history.
   virtual void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
                       const Tensor& gradients, const Update& update) = 0;
 
-  /// Brings the rows of these classes (sorted) up to date in the table, as if they were about to be
-  /// read by others.
+  /// Applies all missed updates to the rows of these classes (sorted), so that the table can be
+  /// read directly, for a checkpoint for example.
   virtual void settle(std::span<const std::int64_t> classes) = 0;
 };
 
-/// The update in the terms of kernels/math/optimizer.h.
+/// The update as kernels/math/optimizer.h expects it.
 SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);
 
 }  // namespace pfc

@@ -5,9 +5,11 @@
 namespace pfc {
 namespace {
 
-constexpr std::uint32_t kRecent = 2048;  // rows that have missed no more share a table
+// Rows that have missed at most so many updates share table entries: one for each number of
+// updates.
+constexpr std::uint32_t kRecent = 2048;
 
-/// The updates that a row has missed since long ago, from products of blocks.
+/// Combines a long sequence of missed updates from the history's blocks.
 class LongAgo {
  public:
   explicit LongAgo(const UpdateHistory& history) : history_(history) {
@@ -26,7 +28,7 @@ class LongAgo {
   }
 
  private:
-  /// The updates after the complete block that has `newer` complete ones after it.
+  /// Combines all updates after a complete block that is followed by `newer` complete blocks.
   const MissedUpdates& after(std::int32_t newer) {
     const auto blocks = history_.blocks();
     while (after_.size() <= static_cast<std::size_t>(newer)) {

@@ -1,5 +1,5 @@
-// The updates that a worker's class centres have been through, and what each row has yet to catch
-// up with (kernels/math/missed_updates.h). Host memory and host arithmetic on every device.
+// The updates of a worker's class centres so far, and those that each row has missed
+// (kernels/math/missed_updates.h). Host memory and host arithmetic on every device.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace pfc {
 
-/// SGD's updates in order, the first one is number 1. 12 bytes an update; products of whole blocks
-/// of them are kept too, so that a row that has missed a million costs a step no more than one that
-/// has missed a hundred.
+/// SGD's updates in order; the first one is number 1. Takes 12 bytes for each update. The products
+/// of whole blocks of updates are kept too, so a row that has missed a million updates costs a step
+/// no more than one that has missed a hundred.
 class UpdateHistory {
  public:
   static constexpr std::int32_t kBlock = 64;
 
   void add(const SgdOptions& update);
-  void restore(std::span<const SgdOptions> updates);  ///< instead of all there were
+  void restore(std::span<const SgdOptions> updates);  ///< replaces the whole history
 
   [[nodiscard]] std::int32_t count() const { return static_cast<std::int32_t>(updates_.size()); }
   [[nodiscard]] std::span<const SgdOptions> updates() const { return updates_; }
-  /// Of updates kBlock * i + 1 .. kBlock * (i + 1); those that are complete.
+  /// Element i combines updates kBlock * i + 1 to kBlock * (i + 1). Complete blocks only.
   [[nodiscard]] std::span<const MissedUpdates> blocks() const { return blocks_; }
-  /// Of the updates after them.
+  /// Combines the updates after the last complete block.
   [[nodiscard]] const MissedUpdates& last_block() const { return last_block_; }
 
  private:
@@ -34,12 +34,13 @@ class UpdateHistory {
   MissedUpdates last_block_;
 };
 
-/// How some rows catch up: table()[index()[i]] is row i's. Index 0: it has missed nothing. A row's
-/// numbers depend on the history and on what it has seen, not on the rows beside it.
+/// The missed updates of some rows: table()[index()[i]] combines those of row i. Index 0 means that
+/// the row has missed none. The result for a row depends on the history and on the updates that the
+/// row has seen, not on which other rows are planned with it.
 class CatchUpPlan {
  public:
-  /// updated [R]: how many updates each row has seen, row i being class first_class + i; classes
-  /// [S]. Time O(S + number of updates / kBlock).
+  /// Plans the rows of classes [S]. updated [R]: how many updates each row has seen; row i is class
+  /// first_class + i. Takes time O(S + number of updates / kBlock).
   void make(const UpdateHistory& history, std::span<const std::int32_t> updated,
             std::int64_t first_class, std::span<const std::int64_t> classes);
 

@@ -1,4 +1,4 @@
-// bfloat16: the upper half of a float32. 8 bits of precision, float32's range.
+// bfloat16: the upper half of a float32. It has 8 bits of precision and the range of float32.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,13 @@ PFC_HOST_DEVICE std::uint32_t bits_of(float x) {
   return bits;
 }
 
-/// Not a number stays one: rounding must not carry its bits over into an infinity.
+/// Whether the number is an infinity or a NaN. Their bits are not rounded like others: a carry
+/// would turn a NaN into an infinity.
 PFC_HOST_DEVICE bool has_full_exponent(std::uint32_t bits) {
   return (bits & 0x7f800000u) == 0x7f800000u;
 }
 
-/// To the nearest, ties to even.
+/// Rounds to nearest, ties to even.
 PFC_HOST_DEVICE BFloat16 nearest_bfloat16(float x) {
   const std::uint32_t bits = bits_of(x);
   if (has_full_exponent(bits)) {
@@ -38,17 +39,18 @@ PFC_HOST_DEVICE BFloat16 nearest_bfloat16(float x) {
   return static_cast<BFloat16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/// Up or down with the probability that makes the mean of the result x (Gupta et al., "Deep
-/// learning with limited numerical precision", arXiv 1502.02551, section 3): steps that are far
-/// smaller than a bfloat16's last bit are not lost. random: 16 uniform bits.
+/// Stochastic rounding (Gupta et al., "Deep learning with limited numerical precision", arXiv
+/// 1502.02551, section 3): rounds up or down with such probabilities that the expected result is x.
+/// So updates that are far smaller than the last bit of a bfloat16 are not lost. random: 16 uniform
+/// bits.
 PFC_HOST_DEVICE BFloat16 stochastic_bfloat16(float x, std::uint32_t random) {
   const std::uint32_t bits = bits_of(x);
   if (has_full_exponent(bits)) return nearest_bfloat16(x);
   return static_cast<BFloat16>((bits + random) >> 16);
 }
 
-/// What the random bits of one class centre come from in one optimizer step: one Philox block a
-/// row, the same for any number of workers.
+/// The source of the random bits for one class centre in one optimizer step. It depends on seed,
+/// update and class alone, so the bits are the same for any number of workers.
 struct RoundingKey {
   std::uint32_t a, b;
 };
@@ -59,10 +61,10 @@ PFC_HOST_DEVICE RoundingKey rounding_key(std::uint64_t seed, std::int64_t update
   return {words.x[0], words.x[1]};
 }
 
-/// 32 bits for element `element` of the row: the lower half rounds the centre, the upper half its
-/// momentum. MurmurHash3's finalizer (Appleby), every input bit of which flips each output bit with
-/// a probability near 1/2: rounding needs no more, at a fifth of Philox's cost.
-/// Word is std::uint32_t or a vector of them.
+/// 32 random bits for an element of the row: the lower 16 round the centre, the upper 16 its
+/// momentum. This is MurmurHash3's finalizer (Appleby), in which every input bit flips each output
+/// bit with a probability near 1/2. That is random enough for rounding, and takes a fifth of the
+/// time of Philox. Word is std::uint32_t or a vector of them.
 template <typename Word>
 PFC_HOST_DEVICE Word rounding_bits(const RoundingKey& key, Word element) {
   Word h = (element * 0x9E3779B9u) ^ key.a;

@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// What element is multiplied by: 0 with the given probability, else 1 / (1 - probability).
-/// Four elements share the four words of one counter.
+/// The factor of an element: 0 with the given probability, otherwise 1 / (1 - probability). Four
+/// neighbouring elements use the four words of one Philox block.
 PFC_HOST_DEVICE float dropout_factor(float probability, std::uint64_t seed, std::uint32_t step,
                                      std::uint64_t element) {
   const Philox4 words = random_words(seed, Stream::kDropout, step, element / 4);

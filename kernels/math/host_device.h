@@ -1,9 +1,10 @@
-// Marks a formula that host and device compile from the same source.
+// Marks a function that is compiled for host and device from the same source.
 #pragma once
 
 #if defined(__CUDACC__)
 #define PFC_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-// Always inlined: files compiled for a wider instruction set must leave no copy to the linker.
+// Always inlined. Otherwise the linker could choose a copy that was compiled for an instruction set
+// which this machine lacks.
 #define PFC_HOST_DEVICE [[gnu::always_inline]] inline
 #endif

@@ -2,10 +2,10 @@
 // al., arXiv 1801.07698, equation 4: cos(m1 theta + m2) - m3 combines SphereFace, ArcFace and
 // CosFace).
 //
-// A step has one target a sample, so the target is computed in float64 from the vectors themselves,
-// at no cost beside the products with all other centres. In float32, cos = 1 - 6e-8 is theta
-// = 3.5e-4: a cosine near +-1 says next to nothing about the angle, and the margin's derivative
-// divides by it.
+// The target logit is computed in float64 from the two vectors. Each sample has only one, so this
+// costs little compared with the products with all other centres. A float32 cosine would not do:
+// near +-1 it hardly determines the angle (cos = 1 - 6e-8 is theta = 3.5e-4), and the margin's
+// derivative divides by the sine of that angle.
 #pragma once
 
 #include <cmath>
@@ -16,15 +16,15 @@
 
 namespace pfc {
 
-/// The angle between two vectors a and b, without cancellation anywhere in [0, pi].
+/// The angle between two vectors a and b, accurate everywhere in [0, pi].
 struct Angle {
   double cos = 0;
-  double sin = 1;        ///< |b/|b| - cos a/|a||, the length of the part of b/|b| across a
-  double inverse_a = 0;  ///< 1 / |a|; 0 for a vector of zeros, which has angle pi / 2 to everything
+  double sin = 1;        ///< |b/|b| - cos a/|a||: the length of the part of b/|b| orthogonal to a
+  double inverse_a = 0;  ///< 1 / |a|; 0 for a vector of zeros, whose angle to any vector is pi / 2
   double inverse_b = 0;
 };
 
-/// What one pass over two vectors finds.
+/// The inner products of two vectors, computed in one pass.
 struct InnerProducts {
   double aa = 0, bb = 0, ab = 0;
 };
@@ -34,7 +34,8 @@ PFC_HOST_DEVICE void add_element(InnerProducts& p, double a, double b) {
   p.ab += a * b;
 }
 
-/// All but the sine, which a second pass finds: sin^2 is the sum of across_a(angle, a[i], b[i])^2.
+/// Everything but the sine. A second pass over the vectors computes it: sin^2 is the sum of
+/// across_a(angle, a[i], b[i])^2.
 PFC_HOST_DEVICE Angle angle_without_sine(const InnerProducts& p) {
   Angle angle;
   if (p.aa == 0 || p.bb == 0) return angle;
@@ -44,7 +45,8 @@ PFC_HOST_DEVICE Angle angle_without_sine(const InnerProducts& p) {
   return angle;
 }
 
-/// An element of the part of b/|b| across a, and of the part of a/|a| across b.
+/// One element of the part of b/|b| that is orthogonal to a, and of the part of a/|a| that is
+/// orthogonal to b.
 PFC_HOST_DEVICE double across_a(const Angle& angle, double a, double b) {
   return b * angle.inverse_b - angle.cos * (a * angle.inverse_a);
 }
@@ -71,14 +73,15 @@ PFC_HOST_DEVICE double margin_target(const Margin& m, const Angle& angle) {
   return std::cos(m.m1 * std::atan2(angle.sin, angle.cos) + m.m2) - m.m3;
 }
 
-/// d target / d cos: exact, m1 sin(m1 theta + m2) / sin theta; or straight through, 1.
+/// d target / d cos: m1 sin(m1 theta + m2) / sin theta for the exact gradient, 1 for the
+/// straight-through gradient.
 ///
-/// The exact one grows like 1 / sin theta, but it only ever multiplies the part of one unit vector
-/// across the other, whose length is sin theta: the gradient's length is m1 |sin(m1 theta + m2)|,
-/// finite everywhere. Where the vectors are parallel or opposite only its direction is undefined:
-/// the loss has a cone's tip there, alike in all directions, and 0 is the gradient by symmetry (the
-/// mean over all directions). Below 1e-13 the part across is float64's rounding error, not a
-/// direction.
+/// The exact derivative grows like 1 / sin theta. It is only ever multiplied by the orthogonal part
+/// of a unit vector, whose length is sin theta, so the gradient has the length
+/// m1 |sin(m1 theta + m2)|, which is finite everywhere. For parallel or opposite vectors the
+/// direction of the gradient is undefined. The loss is symmetric around such a point, so 0, the
+/// mean over all directions, is used there: below 1e-13 the orthogonal part is only rounding error
+/// of float64.
 PFC_HOST_DEVICE double margin_slope(const Margin& m, MarginGradient gradient, const Angle& angle) {
   if (gradient == MarginGradient::kStraightThrough) return 1.0;
   if (angle.sin < 1e-13) return 0.0;

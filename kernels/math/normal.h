@@ -1,11 +1,10 @@
-// Normal deviates from uniform words.
+// Normally distributed numbers from uniformly distributed words.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
 #include "kernels/math/host_device.h"
-#include "kernels/math/philox.h"
 
 namespace pfc {
 
@@ -13,9 +12,9 @@ struct NormalPair {
   float a, b;
 };
 
-/// Two independent N(0, 1) deviates (Box and Muller, "A note on the generation of random normal
-/// deviates", 1958). u1 lies in (0, 1), so that its logarithm is finite. Float64 inside: host and
-/// device then agree but for the last bits of a float.
+/// Two independent N(0, 1) numbers (Box and Muller, "A note on the generation of random normal
+/// deviates", 1958). u1 lies in (0, 1), so its logarithm is finite. Computed in float64, so that
+/// host and device differ at most in the last bits of a float.
 PFC_HOST_DEVICE NormalPair box_muller(std::uint32_t word1, std::uint32_t word2) {
   const double u1 = (static_cast<double>(word1) + 0.5) * 0x1p-32;
   const double u2 = static_cast<double>(word2) * 0x1p-32;
@@ -23,16 +22,6 @@ PFC_HOST_DEVICE NormalPair box_muller(std::uint32_t word1, std::uint32_t word2) 
   const double angle = 6.283185307179586476925 * u2;
   return {static_cast<float>(radius * std::cos(angle)),
           static_cast<float>(radius * std::sin(angle))};
-}
-
-/// Element i of an array of N(0, 1) deviates: a pure function of (seed, stream, a, i). One Philox
-/// block makes four elements, i / 4 numbers the block.
-PFC_HOST_DEVICE float normal_element(std::uint64_t seed, Stream stream, std::uint32_t a,
-                                     std::uint64_t i) {
-  const Philox4 words = random_words(seed, stream, a, i / 4);
-  const NormalPair pair =
-      i % 4 < 2 ? box_muller(words.x[0], words.x[1]) : box_muller(words.x[2], words.x[3]);
-  return i % 2 == 0 ? pair.a : pair.b;
 }
 
 }  // namespace pfc

@@ -1,4 +1,5 @@
-// One element's update: the same source on every device, for the flat arena and for centres.
+// The optimizers' update of one element, for the backbone's parameters and for class centres. Every
+// device compiles this source.
 #pragma once
 
 #include <cmath>
@@ -14,7 +15,7 @@ struct SgdOptions {
   float weight_decay = 5e-4f;
 };
 
-/// v = mu v + (g + wd w);  w -= lr v (design §3.1; torch.optim.SGD without dampening or Nesterov).
+/// v = mu v + (g + wd w);  w -= lr v: as torch.optim.SGD without dampening or Nesterov momentum.
 PFC_HOST_DEVICE void sgd_update(const SgdOptions& o, float g, float& w, float& v) {
   v = o.momentum * v + (g + o.weight_decay * w);
   w -= o.lr * v;
@@ -26,11 +27,11 @@ struct AdamWOptions {
   float beta2 = 0.999f;
   float eps = 1e-8f;
   float weight_decay = 0.1f;
-  float bias_correction1 = 1.f;  ///< 1 - beta1^t, t = number of updates from 1
+  float bias_correction1 = 1.f;  ///< 1 - beta1^t for update number t, counted from 1
   float bias_correction2 = 1.f;  ///< 1 - beta2^t
 };
 
-/// The options of update number `update` (from 1); betas and eps are the defaults above.
+/// The options of update number `update`, counted from 1. Betas and eps are the defaults above.
 inline AdamWOptions adamw_options(double lr, double weight_decay, std::int64_t update) {
   AdamWOptions o{.lr = static_cast<float>(lr), .weight_decay = static_cast<float>(weight_decay)};
   const auto t = static_cast<double>(update);
@@ -48,5 +49,23 @@ PFC_HOST_DEVICE void adamw_update(const AdamWOptions& o, float g, float& w, floa
   const float denominator = std::sqrt(v / o.bias_correction2) + o.eps;
   w -= o.lr * (m / o.bias_correction1) / denominator;
 }
+
+/// The formulas as function objects, for code that takes either optimizer: g is the gradient, w the
+/// weight, then the first and the second state of the optimizer.
+struct SgdRule {
+  static constexpr bool kSecond = false;  ///< whether the optimizer has a second moment
+  SgdOptions o;
+  PFC_HOST_DEVICE void operator()(float g, float& w, float& v, float& /*unused*/) const {
+    sgd_update(o, g, w, v);
+  }
+};
+
+struct AdamWRule {
+  static constexpr bool kSecond = true;
+  AdamWOptions o;
+  PFC_HOST_DEVICE void operator()(float g, float& w, float& m, float& v) const {
+    adamw_update(o, g, w, m, v);
+  }
+};
 
 }  // namespace pfc

@@ -1,5 +1,5 @@
-// A softmax over classes that lie on several workers: what each says about a sample's row of
-// logits, and the loss and probabilities that follow from all of it.
+// A softmax over classes that are distributed over several workers: what each worker computes from
+// its part of a sample's logits, and the loss and probabilities that follow from all parts.
 #pragma once
 
 #include <cmath>
@@ -9,15 +9,15 @@
 
 namespace pfc {
 
-/// One sample's logits on one worker. The target stays out of max and sum, so that neither the loss
-/// nor 1 - p(target) is ever a difference of nearly equal numbers.
+/// Statistics of one sample's logits on one worker. max and sum leave out the target, so that
+/// neither the loss nor 1 - p(target) is computed as a difference of nearly equal numbers.
 struct RowStatistics {
-  double max = -std::numeric_limits<double>::infinity();     ///< of all logits but the target's
-  double sum = 0;                                            ///< of exp(logit - max) over the same
-  double target = -std::numeric_limits<double>::infinity();  ///< stays so where the worker has none
+  double max = -std::numeric_limits<double>::infinity();  ///< of all logits but the target's
+  double sum = 0;  ///< of exp(logit - max) over the same logits
+  double target = -std::numeric_limits<double>::infinity();  ///< -infinity: target is elsewhere
 };
 
-/// a becomes the statistics of a's and b's classes together (b may have none).
+/// Replaces a by the statistics of the classes of a and b together. b may have no classes.
 PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
   if (b.sum != 0) {
     const double max = b.max > a.max ? b.max : a.max;
@@ -29,9 +29,9 @@ PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
 
 /// The softmax's cross entropy of one sample.
 struct RowSoftmax {
-  double loss = 0;         ///< log sum exp - target, with log-add-exp: right from 0 to overflow
+  double loss = 0;         ///< log sum exp - target; accurate also near 0 and for huge logits
   double others = 0;       ///< 1 - p(target), to full relative precision
-  double probability = 0;  ///< p(class) = probability * exp(logit - max)
+  double probability = 0;  ///< p(class) = probability * exp(logit - max) for the other classes
 };
 
 PFC_HOST_DEVICE RowSoftmax row_softmax(const RowStatistics& s) {

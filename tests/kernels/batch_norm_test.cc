@@ -1,4 +1,4 @@
-// Batch norm against its formulas in float64, and its gradients against finite differences.
+// Compares batch norm with its formulas in float64, and its gradients with finite differences.
 
 #include "tests/kernels/on_each_device.h"
 
@@ -25,7 +25,7 @@ Statistics statistics_of(const std::vector<T>& x, std::int64_t channels) {
 }
 
 struct Parameters {
-  std::vector<float> gamma, beta, slope;  // slope empty: no PReLU
+  std::vector<float> gamma, beta, slope;  // empty slope: no PReLU
 };
 
 // y of batch norm and PReLU in float64; slope may be empty.
@@ -50,14 +50,15 @@ class BatchNormalisation : public OnEachDevice {
     return {random(channels, 1.f, 0.3f), random(channels),
             slope ? random(channels, 0.25f, 0.1f) : std::vector<float>{}};
   }
-  // In the activation type, where that is narrow; else the given error of float32.
+  // The tolerance of a narrow activation type, otherwise the given one for float32.
   [[nodiscard]] double rounded(double error) const {
     return ops_->activation_type() == DType::kFloat32 ? error : tolerance();
   }
   std::vector<float> as_activations(const std::vector<float>& values) {
-    return activations({static_cast<std::int64_t>(values.size())}, values).values();
+    return to_host(*ops_, activations({static_cast<std::int64_t>(values.size())}, values));
   }
-  // Rows and channels with and without tails, fewer rows than threads, more than a block.
+  // Rows and channels that are multiples of the vector and block sizes and ones that are not, fewer
+  // rows than threads, and more rows than a block.
   const std::vector<std::pair<std::int64_t, std::int64_t>> shapes_{
       {1, 5},    {2, 64},    {3, 17},    {7, 3},     {31, 33},
       {129, 64}, {260, 128}, {1001, 19}, {515, 512}, {70, 264}};
@@ -65,52 +66,52 @@ class BatchNormalisation : public OnEachDevice {
 
 TEST_P(BatchNormalisation, StatisticsAgreeWithFloat64) {
   for (const auto& [rows, channels] : shapes_) {
-    const DeviceTensor x = activations({rows, channels}, random(rows * channels, 0.5f, 2.f));
-    const DeviceTensor mean = tensor({channels}), variance = tensor({channels});
+    const OwnedTensor x = activations({rows, channels}, random(rows * channels, 0.5f, 2.f));
+    const OwnedTensor mean = tensor({channels}), variance = tensor({channels});
     ops_->batch_norm({.rows = rows, .channels = channels})->statistics(x, mean, variance);
-    const Statistics expected = statistics_of(x.values(), channels);
-    EXPECT_LT(relative_error(mean.values(), expected.mean), 1e-6) << rows << " x " << channels;
-    EXPECT_LT(relative_error(variance.values(), expected.variance), 2e-6);
+    const Statistics expected = statistics_of(values(x), channels);
+    EXPECT_LT(relative_error(values(mean), expected.mean), 1e-6) << rows << " x " << channels;
+    EXPECT_LT(relative_error(values(variance), expected.variance), 2e-6);
   }
 }
 
-TEST_P(BatchNormalisation, StatisticsAreSafeFarFromZero) {
+TEST_P(BatchNormalisation, StatisticsAreAccurateFarFromZero) {
   constexpr std::int64_t kRows = 20000, kChannels = 33;
-  const DeviceTensor x = activations({kRows, kChannels}, random(kRows * kChannels, 100.f, 1.f));
-  const DeviceTensor mean = tensor({kChannels}), variance = tensor({kChannels});
+  const OwnedTensor x = activations({kRows, kChannels}, random(kRows * kChannels, 100.f, 1.f));
+  const OwnedTensor mean = tensor({kChannels}), variance = tensor({kChannels});
   ops_->batch_norm({.rows = kRows, .channels = kChannels})->statistics(x, mean, variance);
-  const Statistics expected = statistics_of(x.values(), kChannels);
+  const Statistics expected = statistics_of(values(x), kChannels);
   for (std::size_t c = 0; c < kChannels; ++c) {
-    EXPECT_NEAR(variance.values()[c] / expected.variance[c], 1.0, 1e-5);
-    EXPECT_NEAR(mean.values()[c] / expected.mean[c], 1.0, 1e-7);
+    EXPECT_NEAR(values(variance)[c] / expected.variance[c], 1.0, 1e-5);
+    EXPECT_NEAR(values(mean)[c] / expected.mean[c], 1.0, 1e-7);
   }
 }
 
 TEST_P(BatchNormalisation, StatisticsOfConstantChannelsHaveNoVariance) {
-  const DeviceTensor x = tensor({1000, 20}), mean = tensor({20}), variance = tensor({20});
+  const OwnedTensor x = tensor({1000, 20}), mean = tensor({20}), variance = tensor({20});
   ops_->fill(x, 1234.567f);
   ops_->batch_norm({.rows = 1000, .channels = 20})->statistics(x, mean, variance);
-  for (const float v : variance.values()) EXPECT_LT(std::abs(v), 1e-7f);
-  for (const float v : mean.values()) EXPECT_EQ(v, 1234.567f);
+  for (const float v : values(variance)) EXPECT_LT(std::abs(v), 1e-7f);
+  for (const float v : values(mean)) EXPECT_EQ(v, 1234.567f);
 }
 
 TEST_P(BatchNormalisation, StatisticsGiveTheSameBitsEveryTime) {
-  const DeviceTensor x = activations({1500, 70}, random(1500 * 70));
-  const DeviceTensor m1 = tensor({70}), v1 = tensor({70}), m2 = tensor({70}), v2 = tensor({70});
+  const OwnedTensor x = activations({1500, 70}, random(1500 * 70));
+  const OwnedTensor m1 = tensor({70}), v1 = tensor({70}), m2 = tensor({70}), v2 = tensor({70});
   const std::unique_ptr<BatchNorm> bn = ops_->batch_norm({.rows = 1500, .channels = 70});
   bn->statistics(x, m1, v1);
   bn->statistics(x, m2, v2);
-  EXPECT_EQ(m1.values(), m2.values());
-  EXPECT_EQ(v1.values(), v2.values());
+  EXPECT_EQ(values(m1), values(m2));
+  EXPECT_EQ(values(v1), values(v2));
 }
 
 TEST_P(BatchNormalisation, ForwardAgreesWithFloat64) {
   for (const auto& [rows, channels] : shapes_) {
     for (const bool slope : {false, true}) {
       for (const bool residual : {false, true}) {
-        const DeviceTensor dev_x = activations({rows, channels}, random(rows * channels, 1.f, 2.f)),
-                           dev_r = activations({rows, channels}, random(rows * channels));
-        const std::vector<float> x = dev_x.values(), r = dev_r.values();  // as rounded there
+        const OwnedTensor dev_x = activations({rows, channels}, random(rows * channels, 1.f, 2.f)),
+                          dev_r = activations({rows, channels}, random(rows * channels));
+        const std::vector<float> x = values(dev_x), r = values(dev_r);  // as rounded there
         const Parameters p = parameters(channels, slope);
         const Statistics s = statistics_of(random(64 * channels), channels);
         const std::vector<float> mean(s.mean.begin(), s.mean.end());
@@ -119,12 +120,12 @@ TEST_P(BatchNormalisation, ForwardAgreesWithFloat64) {
         for (std::size_t i = 0; residual && i < expected.size(); ++i) {
           expected[i] += static_cast<double>(r[i]);
         }
-        const DeviceTensor dev_mean = tensor({channels}, mean),
-                           dev_variance = tensor({channels}, variance),
-                           gamma = tensor({channels}, p.gamma), beta = tensor({channels}, p.beta),
-                           y = activations({rows, channels}), y_mean = tensor({channels}),
-                           y_variance = tensor({channels});
-        const DeviceTensor dev_slope =
+        const OwnedTensor dev_mean = tensor({channels}, mean),
+                          dev_variance = tensor({channels}, variance),
+                          gamma = tensor({channels}, p.gamma), beta = tensor({channels}, p.beta),
+                          y = activations({rows, channels}), y_mean = tensor({channels}),
+                          y_variance = tensor({channels});
+        const OwnedTensor dev_slope =
             tensor({channels}, slope ? p.slope : std::vector<float>(p.gamma.size()));
         const std::unique_ptr<BatchNorm> bn =
             ops_->batch_norm({.rows = rows, .channels = channels});
@@ -139,23 +140,23 @@ TEST_P(BatchNormalisation, ForwardAgreesWithFloat64) {
                              .y_mean = {},
                              .y_variance = {}};
         bn->forward(f);
-        const std::vector<float> plain = y.values();
+        const std::vector<float> plain = values(y);
         EXPECT_LT(relative_error(plain, expected), rounded(1e-6)) << rows << " x " << channels;
 
         f.y_mean = y_mean;
         f.y_variance = y_variance;
         f.y = residual ? dev_r : dev_x;  // in place
         bn->forward(f);
-        EXPECT_LT(relative_error((residual ? dev_r : dev_x).values(), plain), 1e-7);
+        EXPECT_LT(relative_error(values(residual ? dev_r : dev_x), plain), 1e-7);
         const Statistics of_y = statistics_of(plain, channels);
-        EXPECT_LT(relative_error(y_mean.values(), of_y.mean), 1e-6);
-        EXPECT_LT(relative_error(y_variance.values(), of_y.variance), 2e-6);
+        EXPECT_LT(relative_error(values(y_mean), of_y.mean), 1e-6);
+        EXPECT_LT(relative_error(values(y_variance), of_y.variance), 2e-6);
       }
     }
   }
 }
 
-// A loss that weighs every y, and its value in float64 with batch statistics of x.
+// A loss with a weight for every y: its value in float64, with the batch statistics of x.
 double weighted_loss(const Doubles& x, const Parameters& p, const std::vector<float>& dy) {
   const Statistics s = statistics_of(x, static_cast<std::int64_t>(p.gamma.size()));
   const Doubles y = norm(x, s, p, 1e-5f);
@@ -168,16 +169,20 @@ struct Gradients {
   std::vector<float> dx, dgamma, dbeta, dslope;
 };
 
-// x, dy and add are of `type`, in which they are exact; dx is added to.
+// The gradients as `ops` computes them. REQUIRES: `type` represents x, dy and add exactly.
 Gradients gradients_on(Ops& ops, DType type, std::int64_t rows, std::int64_t channels,
                        const std::vector<float>& x, const std::vector<float>& dy,
                        const Parameters& p, const std::vector<float>& add) {
   const bool slope = !p.slope.empty();
-  const DeviceTensor dev_x(ops, {rows, channels}, x, type), dev_dy(ops, {rows, channels}, dy, type),
-      mean(ops, {channels}), variance(ops, {channels}), gamma(ops, {channels}, p.gamma),
-      beta(ops, {channels}, p.beta), sum_dz(ops, {channels}), sum_dz_xhat(ops, {channels}),
-      dslope(ops, {channels}), dev_add(ops, {rows, channels}, add, type);
-  const DeviceTensor dev_slope(ops, {channels}, slope ? p.slope : p.gamma);
+  const Shape shape{rows, channels};
+  const OwnedTensor dev_x = to_device(ops, shape, x, type),
+                    dev_dy = to_device(ops, shape, dy, type),
+                    dev_add = to_device(ops, shape, add, type);
+  const OwnedTensor gamma = to_device(ops, {channels}, p.gamma),
+                    beta = to_device(ops, {channels}, p.beta),
+                    dev_slope = to_device(ops, {channels}, slope ? p.slope : p.gamma);
+  const OwnedTensor mean(ops, {channels}), variance(ops, {channels}), sum_dz(ops, {channels}),
+      sum_dz_xhat(ops, {channels}), dslope(ops, {channels});
   const std::unique_ptr<BatchNorm> bn = ops.batch_norm({.rows = rows, .channels = channels});
   bn->statistics(dev_x, mean, variance);
   BatchNorm::Backward b{.dy = dev_dy,
@@ -195,7 +200,8 @@ Gradients gradients_on(Ops& ops, DType type, std::int64_t rows, std::int64_t cha
                         .dx = dev_dy};  // in place
   bn->backward_reduce(b);
   bn->backward_apply(b);
-  Gradients g{dev_dy.values(), sum_dz_xhat.values(), sum_dz.values(), dslope.values()};
+  Gradients g{to_host(ops, dev_dy), to_host(ops, sum_dz_xhat), to_host(ops, sum_dz),
+              to_host(ops, dslope)};
   for (std::size_t i = 0; i < g.dx.size(); ++i) g.dx[i] -= add[i];
   return g;
 }
@@ -271,7 +277,8 @@ ExpectedGradients formulas(const std::vector<float>& x, const std::vector<float>
 
 TEST_P(BatchNormalisation, GradientsAgreeWithFloat64) {
   for (const auto& [rows, channels] : shapes_) {
-    if (rows < 3) continue;  // of two rows the gradient is zero but for rounding
+    if (rows < 3)
+      continue;  // for two rows the gradient is zero, and all digits are rounding errors
     for (const bool slope : {false, true}) {
       const std::vector<float> x = as_activations(random(rows * channels, -0.4f, 2.f));
       const std::vector<float> dy = as_activations(random(rows * channels, 0.1f, 1.f));
@@ -289,19 +296,19 @@ TEST_P(BatchNormalisation, GradientsAgreeWithFloat64) {
   }
 }
 
-TEST_P(BatchNormalisation, RunningStatisticsFollowTorch) {
-  const DeviceTensor mean = tensor({2}, std::vector<float>{1.f, -2.f}),
-                     variance = tensor({2}, std::vector<float>{4.f, 9.f}),
-                     running_mean = tensor({2}, std::vector<float>{0.f, 1.f}),
-                     running_variance = tensor({2}, std::vector<float>{1.f, 1.f});
+TEST_P(BatchNormalisation, RunningStatisticsAgreeWithTorch) {
+  const OwnedTensor mean = tensor({2}, std::vector<float>{1.f, -2.f}),
+                    variance = tensor({2}, std::vector<float>{4.f, 9.f}),
+                    running_mean = tensor({2}, std::vector<float>{0.f, 1.f}),
+                    running_variance = tensor({2}, std::vector<float>{1.f, 1.f});
   ops_->update_running_statistics({.mean = mean,
                                    .variance = variance,
                                    .total_rows = 5,
                                    .momentum = 0.1f,
                                    .running_mean = running_mean,
                                    .running_variance = running_variance});
-  EXPECT_LT(relative_error(running_mean.values(), Doubles{0.1, 0.7}), 1e-6);
-  EXPECT_LT(relative_error(running_variance.values(), Doubles{0.9 + 0.1 * 5, 0.9 + 0.1 * 11.25}),
+  EXPECT_LT(relative_error(values(running_mean), Doubles{0.1, 0.7}), 1e-6);
+  EXPECT_LT(relative_error(values(running_variance), Doubles{0.9 + 0.1 * 5, 0.9 + 0.1 * 11.25}),
             1e-6);
 }
 

@@ -1,4 +1,5 @@
-// Every convolution of r18, r50 and mbf at batch 32: GFLOP/s, and the time in a training step.
+// Measures every convolution of r18, r50 and mbf at batch size 32. Reports GFLOP/s and the time in
+// a training step.
 
 #include <benchmark/benchmark.h>
 
@@ -9,13 +10,14 @@
 #include <vector>
 
 #include "kernels/make_ops.h"
+#include "kernels/owned_tensor.h"
 
 namespace pfc {
 namespace {
 
 constexpr std::int64_t kBatch = 32;
 
-// A convolution, and how often it stands in a network.
+// A convolution, and how many times a network contains it.
 struct Layer {
   const char* network;
   Conv2dShape shape;
@@ -35,7 +37,8 @@ Conv2dShape conv(std::int64_t size, std::int64_t in_c, std::int64_t out_c, int k
           .groups = groups};
 }
 
-// design §3.1: a stem, then four stages that halve the image in their first block.
+// The convolutions of an iresnet (worker/backbone/iresnet.cc): a stem, then four stages, each of
+// which halves the image in its first block.
 std::vector<Layer> iresnet(const char* name, const std::array<int, 4>& blocks) {
   std::vector<Layer> layers{{name, conv(112, 3, 64, 3, 1), 1}};
   std::int64_t size = 112, in = 64, out = 64;
@@ -68,19 +71,10 @@ constexpr const char* kPassNames[] = {"forward", "backward_data", "backward_weig
 
 struct Operands {
   Operands(Ops& ops, const Conv2dShape& s)
-      : x_buffer(ops.allocate(bytes(s.x_shape()))),
-        w_buffer(ops.allocate(bytes(s.w_shape()))),
-        y_buffer(ops.allocate(bytes(s.y_shape()))),
-        x(x_buffer->data(), DType::kFloat32, s.x_shape()),
-        w(w_buffer->data(), DType::kFloat32, s.w_shape()),
-        y(y_buffer->data(), DType::kFloat32, s.y_shape()) {
-    for (const Tensor& t : {x, w, y}) ops.fill(t, 0.125f);
+      : x(ops, s.x_shape()), w(ops, s.w_shape()), y(ops, s.y_shape()) {
+    for (const OwnedTensor* t : {&x, &w, &y}) ops.fill(*t, 0.125f);
   }
-  static std::size_t bytes(const Shape& shape) {
-    return static_cast<std::size_t>(shape.elements()) * sizeof(float);
-  }
-  std::unique_ptr<Buffer> x_buffer, w_buffer, y_buffer;
-  Tensor x, w, y;
+  const OwnedTensor x, w, y;
 };
 
 void run(benchmark::State& state, const Layer& layer, Pass pass) {
@@ -103,8 +97,7 @@ void run(benchmark::State& state, const Layer& layer, Pass pass) {
   const Conv2dShape& s = layer.shape;
   const double flops =
       2.0 * static_cast<double>(s.y_shape().elements() * s.kernel * s.kernel * (s.in_c / s.groups));
-  const double moved =
-      static_cast<double>(Operands::bytes(s.x_shape()) + Operands::bytes(s.y_shape()));
+  const auto moved = static_cast<double>(t.x->bytes() + t.y->bytes());
   using benchmark::Counter;
   state.counters["GFLOPs"] = Counter(flops * 1e-9, Counter::kIsIterationInvariantRate);
   state.counters["GB/s"] = Counter(moved * 1e-9, Counter::kIsIterationInvariantRate);
@@ -125,7 +118,7 @@ const bool kRegistered = [] {
   for (const Layer& layer : mobilefacenet()) layers.push_back(layer);
   for (const Layer& layer : layers) {
     for (const Pass pass : {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights}) {
-      // Nobody needs the gradient of the images.
+      // Training does not compute the gradient of the images.
       if (layer.shape.in_c == 3 && pass == Pass::kBackwardData) continue;
       benchmark::RegisterBenchmark(
           name_of(layer, pass).c_str(),

@@ -1,4 +1,5 @@
-// Convolutions against a direct one in float64, on shapes of the backbones and odd ones.
+// Compares convolutions with a direct computation in float64, for shapes of the backbones and for
+// unusual ones.
 
 #include "tests/kernels/on_each_device.h"
 
@@ -57,27 +58,27 @@ class Convolution : public OnEachDevice {
                  std::to_string(s.in_c) + " out_c " + std::to_string(s.out_c) + " kernel " +
                  std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + " groups " +
                  std::to_string(s.groups));
-    const DeviceTensor dev_x = activations(s.x_shape(), random(s.x_shape().elements())),
-                       dev_w = activations(s.w_shape(), random(s.w_shape().elements())),
-                       dev_dy = activations(s.y_shape(), random(s.y_shape().elements()));
-    // From the device: as rounded there.
-    const std::vector<float> x = dev_x.values(), w = dev_w.values(), dy = dev_dy.values();
+    const OwnedTensor dev_x = activations(s.x_shape(), random(s.x_shape().elements())),
+                      dev_w = activations(s.w_shape(), random(s.w_shape().elements())),
+                      dev_dy = activations(s.y_shape(), random(s.y_shape().elements()));
+    // Copied back from the device, as it has rounded them.
+    const std::vector<float> x = values(dev_x), w = values(dev_w), dy = values(dev_dy);
     const Reference expected = direct_convolution(s, x, w, dy);
-    // Results start as garbage: they must be overwritten.
-    const DeviceTensor y = activations(s.y_shape(), dy), dx = activations(s.x_shape(), x),
-                       dw = tensor(s.w_shape(), w);
+    // The results start with other numbers, which must be overwritten.
+    const OwnedTensor y = activations(s.y_shape(), dy), dx = activations(s.x_shape(), x),
+                      dw = tensor(s.w_shape(), w);
     const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
     conv->forward(dev_x, dev_w, y);
-    EXPECT_LT(relative_error(y.values(), expected.y), tolerance());
+    EXPECT_LT(relative_error(values(y), expected.y), tolerance());
     conv->backward_data(dev_dy, dev_w, dx);
-    EXPECT_LT(relative_error(dx.values(), expected.dx), tolerance());
+    EXPECT_LT(relative_error(values(dx), expected.dx), tolerance());
     conv->backward_weights(dev_x, dev_dy, dw, false);
-    EXPECT_LT(relative_error(dw.values(), expected.dw), tolerance());
+    EXPECT_LT(relative_error(values(dw), expected.dw), tolerance());
 
     conv->backward_weights(dev_x, dev_dy, dw, true);
     std::vector<double> twice = expected.dw;
     for (double& v : twice) v *= 2;
-    EXPECT_LT(relative_error(dw.values(), twice), tolerance());
+    EXPECT_LT(relative_error(values(dw), twice), tolerance());
   }
 };
 
@@ -228,47 +229,47 @@ TEST_P(Convolution, OfOddShapesAgreesWithFloat64) {
 
 TEST_P(Convolution, UsesTheWeightsOfEachCall) {
   const Conv2dShape s{.batch = 1, .in_h = 4, .in_w = 4, .in_c = 16, .out_c = 16};
-  const DeviceTensor x = activations(s.x_shape(), random(s.x_shape().elements()));
-  const DeviceTensor w = activations(s.w_shape(), random(s.w_shape().elements()));
-  const DeviceTensor y = activations(s.y_shape());
+  const OwnedTensor x = activations(s.x_shape(), random(s.x_shape().elements()));
+  const OwnedTensor w = activations(s.w_shape(), random(s.w_shape().elements()));
+  const OwnedTensor y = activations(s.y_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
   conv->forward(x, w, y);
   ops_->copy(activations(s.w_shape()), w);
   conv->forward(x, w, y);
-  for (const float v : y.values()) EXPECT_EQ(v, 0.f);
+  for (const float v : values(y)) EXPECT_EQ(v, 0.f);
 }
 
-TEST_P(Convolution, OfTwoPlansDoNotDisturbEachOther) {
+TEST_P(Convolution, OfAPlanIsUnchangedByALargerPlan) {
   const Conv2dShape small{
       .batch = 2, .in_h = 6, .in_w = 6, .in_c = 16, .out_c = 16, .kernel = 3, .pad = 1};
-  const DeviceTensor x = activations(small.x_shape(), random(small.x_shape().elements()));
-  const DeviceTensor w = activations(small.w_shape(), random(small.w_shape().elements()));
-  const DeviceTensor before = activations(small.y_shape()), after = activations(small.y_shape());
+  const OwnedTensor x = activations(small.x_shape(), random(small.x_shape().elements()));
+  const OwnedTensor w = activations(small.w_shape(), random(small.w_shape().elements()));
+  const OwnedTensor before = activations(small.y_shape()), after = activations(small.y_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(small);
   conv->forward(x, w, before);
-  // A larger plan moves the shared scratch.
+  // Making a plan for a larger shape moves the shared scratch area.
   agrees_with_float64(
       {.batch = 2, .in_h = 12, .in_w = 12, .in_c = 64, .out_c = 96, .kernel = 3, .pad = 1});
   conv->forward(x, w, after);
-  EXPECT_EQ(before.values(), after.values());
+  EXPECT_EQ(values(before), values(after));
 }
 
 TEST_P(Convolution, GivesTheSameBitsEveryTime) {
   const Conv2dShape s{
       .batch = 4, .in_h = 14, .in_w = 14, .in_c = 64, .out_c = 64, .kernel = 3, .pad = 1};
-  const DeviceTensor x = activations(s.x_shape(), random(s.x_shape().elements()));
-  const DeviceTensor dy = activations(s.y_shape(), random(s.y_shape().elements()));
-  const DeviceTensor first = tensor(s.w_shape()), second = tensor(s.w_shape());
+  const OwnedTensor x = activations(s.x_shape(), random(s.x_shape().elements()));
+  const OwnedTensor dy = activations(s.y_shape(), random(s.y_shape().elements()));
+  const OwnedTensor first = tensor(s.w_shape()), second = tensor(s.w_shape());
   ops_->conv2d(s)->backward_weights(x, dy, first, false);
   ops_->conv2d(s)->backward_weights(x, dy, second, false);
-  EXPECT_EQ(first.values(), second.values());
+  EXPECT_EQ(values(first), values(second));
 }
 
-TEST_P(Convolution, RefusesWrongShapes) {
+TEST_P(Convolution, RejectsWrongShapes) {
   const Conv2dShape s{.batch = 1, .in_h = 4, .in_w = 4, .in_c = 16, .out_c = 16};
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
-  const DeviceTensor x = activations(s.x_shape()), w = activations(s.w_shape()),
-                     y = activations({1, 4, 4, 15});
+  const OwnedTensor x = activations(s.x_shape()), w = activations(s.w_shape()),
+                    y = activations({1, 4, 4, 15});
   EXPECT_THROW(conv->forward(x, w, y), std::logic_error);
   EXPECT_THROW(ops_->conv2d({.in_c = 3, .out_c = 4, .groups = 2}), std::logic_error);
   EXPECT_THROW(ops_->conv2d({.in_h = 2, .in_w = 2, .kernel = 7}), std::logic_error);

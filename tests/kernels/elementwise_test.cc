@@ -12,7 +12,7 @@ namespace {
 class Elementwise : public OnEachDevice {
  protected:
   const std::vector<std::int64_t> sizes_{1,  15,   16,
-                                         17, 1000, 40003};  // both sides of a fork's cost
+                                         17, 1000, 40003};  // only the last one is worth threads
 };
 
 TEST_P(Elementwise, BuffersAreZeroedAndAligned) {
@@ -28,28 +28,28 @@ TEST_P(Elementwise, BuffersAreZeroedAndAligned) {
   }
 }
 
-TEST_P(Elementwise, CopiesReachEveryByte) {
+TEST_P(Elementwise, CopiesWriteEveryByte) {
   for (const std::int64_t n : sizes_) {
     const std::vector<float> x = random(n);
-    const DeviceTensor from = tensor({n}, x), to = tensor({n});
+    const OwnedTensor from = tensor({n}, x), to = tensor({n});
     ops_->copy(from, to);
-    EXPECT_EQ(to.values(), x);
+    EXPECT_EQ(values(to), x);
   }
   EXPECT_THROW(ops_->copy(tensor({3}), tensor({4})), std::logic_error);
 }
 
-TEST_P(Elementwise, FillAndAddAgree) {
+TEST_P(Elementwise, FillAndAddAreExact) {
   for (const std::int64_t n : sizes_) {
     const std::vector<float> a = random(n), b = random(n);
-    const DeviceTensor x = tensor({n}, a), y = tensor({n}, b), sum = tensor({n});
+    const OwnedTensor x = tensor({n}, a), y = tensor({n}, b), sum = tensor({n});
     ops_->add(x, y, sum);
     std::vector<float> expected;
     for (std::size_t i = 0; i < a.size(); ++i) expected.push_back(a[i] + b[i]);
-    EXPECT_EQ(sum.values(), expected);
+    EXPECT_EQ(values(sum), expected);
     ops_->add(x, y, y);  // in place
-    EXPECT_EQ(y.values(), expected);
+    EXPECT_EQ(values(y), expected);
     ops_->fill(x, 3.5f);
-    EXPECT_EQ(x.values(), std::vector<float>(a.size(), 3.5f));
+    EXPECT_EQ(values(x), std::vector<float>(a.size(), 3.5f));
   }
 }
 
@@ -57,12 +57,11 @@ TEST_P(Elementwise, ImagesBecomeNumbersBetweenMinusOneAndOne) {
   std::vector<std::uint8_t> bytes(3 * 7 * 5 * 3);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
   bytes.back() = 255;
-  const std::unique_ptr<Buffer> buffer = ops_->allocate(bytes.size());
-  const Tensor images(buffer->data(), DType::kUInt8, {3, 7, 5, 3});
+  const OwnedTensor images(*ops_, {3, 7, 5, 3}, DType::kUInt8);
   ops_->copy_to_device(images, bytes.data());
-  const DeviceTensor y = tensor({3, 7, 5, 3});
+  const OwnedTensor y = tensor({3, 7, 5, 3});
   ops_->normalise_images(images, y);
-  const std::vector<float> found = y.values();
+  const std::vector<float> found = values(y);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     EXPECT_NEAR(found[i], bytes[i] / 127.5 - 1, 1e-7);
   }
@@ -70,32 +69,32 @@ TEST_P(Elementwise, ImagesBecomeNumbersBetweenMinusOneAndOne) {
   EXPECT_EQ(found.back(), 1.f);
 }
 
-TEST_P(Elementwise, BiasAndItsGradientAgree) {
+TEST_P(Elementwise, BiasAndItsGradientAreExact) {
   for (const auto& [rows, n] : {std::pair{1, 1}, {5, 13}, {300, 65}, {33, 512}}) {
     const std::vector<float> x = random(rows * n), b = random(n);
-    const DeviceTensor y = tensor({rows, n}, x), bias = tensor({n}, b), sums = tensor({n}, b);
+    const OwnedTensor y = tensor({rows, n}, x), bias = tensor({n}, b), sums = tensor({n}, b);
     ops_->add_bias(y, bias);
-    const std::vector<float> found = y.values();
+    const std::vector<float> found = values(y);
     std::vector<double> expected(b.begin(), b.end());
     for (std::size_t i = 0; i < x.size(); ++i) {
       EXPECT_EQ(found[i], x[i] + b[i % b.size()]);
       expected[i % b.size()] += static_cast<double>(found[i]);
     }
     ops_->column_sums(y, sums, true);
-    EXPECT_LT(relative_error(sums.values(), expected), 1e-6);
+    EXPECT_LT(relative_error(values(sums), expected), 1e-6);
     ops_->column_sums(y, sums, false);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= static_cast<double>(b[i]);
-    EXPECT_LT(relative_error(sums.values(), expected), 1e-6);
+    EXPECT_LT(relative_error(values(sums), expected), 1e-6);
   }
 }
 
-TEST_P(Elementwise, DropoutIsAFunctionOfSeedStepAndElement) {
+TEST_P(Elementwise, DropoutDependsOnSeedStepAndElementOnly) {
   constexpr std::int64_t kCount = 40001;
   const DropoutOptions o{.probability = 0.4f, .seed = 7, .step = 3, .first_element = 1'000'000'007};
   const std::vector<float> x = random(kCount);
-  const DeviceTensor from = tensor({kCount}, x), to = tensor({kCount});
+  const OwnedTensor from = tensor({kCount}, x), to = tensor({kCount});
   ops_->dropout(from, to, o);
-  const std::vector<float> y = to.values();
+  const std::vector<float> y = values(to);
   std::int64_t dropped = 0;
   for (std::size_t i = 0; i < y.size(); ++i) {
     ASSERT_EQ(y[i], x[i] * dropout_factor(0.4f, 7, 3, 1'000'000'007 + i));
@@ -103,10 +102,10 @@ TEST_P(Elementwise, DropoutIsAFunctionOfSeedStepAndElement) {
   }
   EXPECT_NEAR(static_cast<double>(dropped) / kCount, 0.4, 0.01);
   ops_->dropout(from, to, {.probability = 0.f});
-  EXPECT_EQ(to.values(), x);
+  EXPECT_EQ(values(to), x);
 }
 
-TEST_P(Elementwise, SumOfSquaresIsExactToFloat64) {
+TEST_P(Elementwise, SumOfSquaresHasFloat64Precision) {
   for (const std::int64_t n : sizes_) {
     const std::vector<float> x = random(n, 0.f, 1000.f);
     double expected = 0;
@@ -120,7 +119,7 @@ TEST_P(Elementwise, SumOfSquaresHasTheSameBitsEveryTimeAndForAnyNumberOfThreads)
   const double sum = ops_->sum_of_squares(tensor({1'000'003}, x));
   EXPECT_EQ(ops_->sum_of_squares(tensor({1'000'003}, x)), sum);
   const std::unique_ptr<Ops> serial = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
-  const double alone = serial->sum_of_squares(DeviceTensor(*serial, {1'000'003}, x));
+  const double alone = serial->sum_of_squares(to_device(*serial, {1'000'003}, x));
   EXPECT_NEAR(sum, alone, ops_->on_host() ? 0 : 1e-12 * alone);
 }
 

@@ -1,8 +1,9 @@
-// The matrix products of the last linear layer and of the head.
+// Measures the matrix products of the last linear layer and of the head.
 
 #include <benchmark/benchmark.h>
 
 #include "kernels/make_ops.h"
+#include "kernels/owned_tensor.h"
 
 namespace pfc {
 namespace {
@@ -10,27 +11,22 @@ namespace {
 void gemm(benchmark::State& state, std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a,
           bool transpose_b) {
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
-  const auto allocate = [&](std::int64_t elements) {
-    return ops->allocate(static_cast<std::size_t>(elements) * sizeof(float));
-  };
-  const std::unique_ptr<Buffer> a = allocate(m * k), b = allocate(k * n), c = allocate(m * n);
-  const Tensor at(a->data(), DType::kFloat32, {m, k}), bt(b->data(), DType::kFloat32, {k, n}),
-      ct(c->data(), DType::kFloat32, {m, n});
-  for (const Tensor& t : {at, bt}) ops->fill(t, 0.125f);
+  const OwnedTensor a(*ops, {m, k}), b(*ops, {k, n}), c(*ops, {m, n});
+  for (const OwnedTensor* t : {&a, &b}) ops->fill(*t, 0.125f);
   for (auto _ : state) {
     ops->gemm({.m = m,
                .n = n,
                .k = k,
                .transpose_a = transpose_a,
                .transpose_b = transpose_b,
-               .a = at,
-               .b = bt,
-               .c = ct});
+               .a = a,
+               .b = b,
+               .c = c});
   }
   using benchmark::Counter;
   state.counters["GFLOPs"] =
       Counter(2e-9 * static_cast<double>(m * n * k), Counter::kIsIterationInvariantRate);
-  state.counters["GB/s"] = Counter(static_cast<double>(at.bytes() + bt.bytes() + ct.bytes()) * 1e-9,
+  state.counters["GB/s"] = Counter(static_cast<double>(a->bytes() + b->bytes() + c->bytes()) * 1e-9,
                                    Counter::kIsIterationInvariantRate);
 }
 

@@ -1,4 +1,4 @@
-// Matrix products against float64.
+// Compares matrix products with a computation in float64.
 
 #include <limits>
 
@@ -16,11 +16,11 @@ struct Case {
 class MatrixProduct : public OnEachDevice {
  protected:
   void agrees_with_float64(const Case& x, DType in, DType out, double tolerance) {
-    // From the device: as rounded there.
-    const DeviceTensor dev_a(*ops_, {x.m, x.k}, random(x.m * x.k), in);
-    const DeviceTensor dev_b(*ops_, {x.k, x.n}, random(x.k * x.n), in);
-    const DeviceTensor dev_c(*ops_, {x.m, x.n}, random(x.m * x.n), out);
-    const std::vector<float> a = dev_a.values(), b = dev_b.values(), c = dev_c.values();
+    // Copied back from the device, as it has rounded them.
+    const OwnedTensor dev_a = to_device(*ops_, {x.m, x.k}, random(x.m * x.k), in);
+    const OwnedTensor dev_b = to_device(*ops_, {x.k, x.n}, random(x.k * x.n), in);
+    const OwnedTensor dev_c = to_device(*ops_, {x.m, x.n}, random(x.m * x.n), out);
+    const std::vector<float> a = values(dev_a), b = values(dev_b), c = values(dev_c);
     std::vector<double> expected;
     for (std::int64_t i = 0; i < x.m; ++i) {
       for (std::int64_t j = 0; j < x.n; ++j) {
@@ -45,7 +45,7 @@ class MatrixProduct : public OnEachDevice {
                 .b = dev_b,
                 .beta = x.beta,
                 .c = dev_c});
-    EXPECT_LT(relative_error(dev_c.values(), expected), tolerance)
+    EXPECT_LT(relative_error(values(dev_c), expected), tolerance)
         << x.m << " " << x.n << " " << x.k << " " << x.transpose_a << x.transpose_b;
   }
 
@@ -69,20 +69,20 @@ TEST_P(MatrixProduct, OfActivationsAgreesWithFloat64) {
   all_cases_agree(ops_->activation_type(), ops_->activation_type(), tolerance());
 }
 
-TEST_P(MatrixProduct, OfActivationsIsSummedInFloat32) {
+TEST_P(MatrixProduct, OfActivationsSumsInFloat32) {
   all_cases_agree(ops_->activation_type(), DType::kFloat32, 2e-6);
 }
 
 TEST_P(MatrixProduct, WithBetaZeroDoesNotReadTheResult) {
-  const DeviceTensor a = tensor({2, 3}, random(6)), b = tensor({3, 2}, random(6)),
-                     c = tensor({2, 2});
+  const OwnedTensor a = tensor({2, 3}, random(6)), b = tensor({3, 2}, random(6)),
+                    c = tensor({2, 2});
   ops_->fill(c, std::numeric_limits<float>::quiet_NaN());
   ops_->gemm({.m = 2, .n = 2, .k = 3, .a = a, .b = b, .c = c});
   EXPECT_TRUE(ops_->all_finite(c));
 }
 
-TEST_P(MatrixProduct, RefusesWrongShapes) {
-  const DeviceTensor a = tensor({2, 3}), b = tensor({3, 2}), c = tensor({2, 3});
+TEST_P(MatrixProduct, RejectsWrongShapes) {
+  const OwnedTensor a = tensor({2, 3}), b = tensor({3, 2}), c = tensor({2, 3});
   EXPECT_THROW(ops_->gemm({.m = 2, .n = 2, .k = 3, .a = a, .b = b, .c = c}), std::logic_error);
 }
 

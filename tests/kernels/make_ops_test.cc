@@ -1,4 +1,4 @@
-// Which device a job gets, and what this machine says that it has.
+// Tests which device a job gets, and how the devices and libraries of this machine are described.
 
 #include "kernels/make_ops.h"
 
@@ -12,7 +12,7 @@
 namespace pfc {
 namespace {
 
-TEST(MakeOps, GivesTheCpuWithTheThreadsThatWereAskedFor) {
+TEST(MakeOps, GivesTheCpuTheRequestedNumberOfThreads) {
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 3});
   EXPECT_TRUE(ops->on_host());
   EXPECT_THAT(ops->description(),
@@ -25,7 +25,7 @@ TEST(MakeOps, DescribesTheCpu) {
   EXPECT_THAT(cpu_device().detail, ::testing::HasSubstr("usable core"));
 }
 
-TEST(MakeOps, ChoosesADeviceThatIsThere) {
+TEST(MakeOps, ChoosesAnAvailableDevice) {
   const bool has_gpu = cuda_devices()[0].available;
   EXPECT_EQ(make_ops({.choice = DeviceChoice::kAuto})->on_host(), !has_gpu);
   if (has_gpu) return;
@@ -33,7 +33,7 @@ TEST(MakeOps, ChoosesADeviceThatIsThere) {
               ::testing::StartsWith("device: found \"cuda\", but "));
 }
 
-TEST(MakeOps, NamesTheLibrariesBehindIt) {
+TEST(MakeOps, NamesTheLibrariesOfTheKernels) {
   ASSERT_FALSE(kernel_libraries().empty());
   EXPECT_EQ(kernel_libraries()[0].name, "oneDNN");
   EXPECT_THAT(kernel_libraries()[0].version, ::testing::StartsWith("2."));

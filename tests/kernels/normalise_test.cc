@@ -1,4 +1,4 @@
-// L2 normalisation by rows, from the smallest to the largest lengths, and its gradient.
+// Tests the normalisation of rows, from the smallest to the largest lengths, and its gradient.
 
 #include "tests/kernels/on_each_device.h"
 
@@ -24,32 +24,32 @@ TEST_P(Normalisation, GivesUnitRowsForAnyLength) {
     }
     inverse.push_back(1 / length);
   }
-  const DeviceTensor from = tensor({rows, kSize}, x), y = tensor({rows, kSize}),
-                     inverse_norm = tensor({rows});
+  const OwnedTensor from = tensor({rows, kSize}, x), y = tensor({rows, kSize}),
+                    inverse_norm = tensor({rows});
   ops_->normalise_rows(from, y, inverse_norm);
-  EXPECT_LT(relative_error(y.values(), expected), 2e-7);
+  EXPECT_LT(relative_error(values(y), expected), 2e-7);
   for (std::size_t i = 0; i < inverse.size(); ++i) {
-    EXPECT_NEAR(static_cast<double>(inverse_norm.values()[i]) / inverse[i], 1.0, 1e-6);
+    EXPECT_NEAR(static_cast<double>(values(inverse_norm)[i]) / inverse[i], 1.0, 1e-6);
   }
   ops_->normalise_rows(from, from, inverse_norm);  // in place
-  EXPECT_EQ(from.values(), y.values());
+  EXPECT_EQ(values(from), values(y));
 }
 
 TEST_P(Normalisation, OfAZeroRowGivesZerosAndNoGradient) {
-  const DeviceTensor x = tensor({2, 5}), inverse_norm = tensor({2}),
-                     dy = tensor({2, 5}, random(10)), dx = tensor({2, 5}, random(10));
+  const OwnedTensor x = tensor({2, 5}), inverse_norm = tensor({2}), dy = tensor({2, 5}, random(10)),
+                    dx = tensor({2, 5}, random(10));
   ops_->normalise_rows(x, x, inverse_norm);
-  EXPECT_EQ(x.values(), std::vector<float>(10));
+  EXPECT_EQ(values(x), std::vector<float>(10));
   ops_->normalise_rows_backward(dy, x, inverse_norm, dx);
-  EXPECT_EQ(dx.values(), std::vector<float>(10));
+  EXPECT_EQ(values(dx), std::vector<float>(10));
 }
 
 TEST_P(Normalisation, GradientAgreesWithFiniteDifferences) {
   constexpr std::int64_t kRows = 6, kSize = 19;
   const std::vector<float> x = random(kRows * kSize, 0.f, 3.f), dy = random(kRows * kSize);
-  const DeviceTensor dev_x = tensor({kRows, kSize}, x), y = tensor({kRows, kSize}),
-                     inverse_norm = tensor({kRows}), dev_dy = tensor({kRows, kSize}, dy),
-                     dx = tensor({kRows, kSize});
+  const OwnedTensor dev_x = tensor({kRows, kSize}, x), y = tensor({kRows, kSize}),
+                    inverse_norm = tensor({kRows}), dev_dy = tensor({kRows, kSize}, dy),
+                    dx = tensor({kRows, kSize});
   ops_->normalise_rows(dev_x, y, inverse_norm);
   ops_->normalise_rows_backward(dev_dy, y, inverse_norm, dx);
   const auto loss = [&](const std::vector<double>& values) {
@@ -72,7 +72,7 @@ TEST_P(Normalisation, GradientAgreesWithFiniteDifferences) {
     down[i] -= 1e-5;
     expected.push_back((loss(up) - loss(down)) / 2e-5);
   }
-  EXPECT_LT(relative_error(dx.values(), expected), 1e-5);
+  EXPECT_LT(relative_error(values(dx), expected), 1e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Normalisation, testing::ValuesIn(test_devices()), device_name);

@@ -1,4 +1,4 @@
-// Updates against torch.optim's definitions in float64, over several steps.
+// Compares several optimizer steps with torch.optim's definitions in float64.
 
 #include "tests/kernels/on_each_device.h"
 
@@ -7,10 +7,10 @@ namespace {
 
 class Updates : public OnEachDevice {};
 
-TEST_P(Updates, OfSgdFollowTorch) {
+TEST_P(Updates, OfSgdAgreeWithTorch) {
   for (const std::int64_t n : {1, 33, 20011}) {
     const std::vector<float> initial = random(n);
-    const DeviceTensor w = tensor({n}, initial), v = tensor({n});
+    const OwnedTensor w = tensor({n}, initial), v = tensor({n});
     std::vector<double> expected(initial.begin(), initial.end()), momentum(initial.size());
     for (int step = 0; step < 4; ++step) {
       const std::vector<float> g = random(n);
@@ -22,15 +22,15 @@ TEST_P(Updates, OfSgdFollowTorch) {
         expected[i] -= lr * momentum[i];
       }
     }
-    EXPECT_LT(relative_error(w.values(), expected), 1e-6);
-    EXPECT_LT(relative_error(v.values(), momentum), 1e-6);
+    EXPECT_LT(relative_error(values(w), expected), 1e-6);
+    EXPECT_LT(relative_error(values(v), momentum), 1e-6);
   }
 }
 
-TEST_P(Updates, OfAdamWFollowTorch) {
+TEST_P(Updates, OfAdamWAgreeWithTorch) {
   for (const std::int64_t n : {1, 33, 20011}) {
     const std::vector<float> initial = random(n);
-    const DeviceTensor w = tensor({n}, initial), m = tensor({n}), v = tensor({n});
+    const OwnedTensor w = tensor({n}, initial), m = tensor({n}), v = tensor({n});
     std::vector<double> expected(initial.begin(), initial.end()), m1(initial.size()),
         m2(initial.size());
     for (int step = 1; step <= 4; ++step) {
@@ -48,9 +48,9 @@ TEST_P(Updates, OfAdamWFollowTorch) {
         expected[i] -= 1e-2 * (m1[i] / c1) / (std::sqrt(m2[i] / c2) + 1e-8);
       }
     }
-    EXPECT_LT(relative_error(w.values(), expected), 1e-6);
-    EXPECT_LT(relative_error(m.values(), m1), 1e-6);
-    EXPECT_LT(relative_error(v.values(), m2), 1e-4);  // 1 - 0.999f is off by 1e-5
+    EXPECT_LT(relative_error(values(w), expected), 1e-6);
+    EXPECT_LT(relative_error(values(m), m1), 1e-6);
+    EXPECT_LT(relative_error(values(v), m2), 1e-4);  // 1 - 0.999f has an error of 1e-5
   }
 }
 

@@ -1,4 +1,4 @@
-// A CPU's Ops that counts what is allocated and what is copied to the host.
+// The Ops of a CPU, which also records how many bytes are allocated and copied to the host.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class CountingOps : public CpuOps {
     CpuOps::copy_to_host(host, device);
   }
 
-  std::size_t allocated = 0;        ///< bytes, freed ones too
-  std::vector<std::size_t> copied;  ///< bytes of each copy
+  std::size_t allocated = 0;        ///< bytes of all allocations, including freed ones
+  std::vector<std::size_t> copied;  ///< bytes of each copy to the host
 };
 
 }  // namespace pfc::testing

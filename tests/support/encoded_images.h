@@ -1,4 +1,4 @@
-// Self-made JPEG and PNG files: smooth random pictures, the same for the same seed.
+// JPEG and PNG files for tests: smooth random images that depend on a seed only.
 #pragma once
 
 #include <png.h>
@@ -14,7 +14,7 @@
 
 namespace pfc::testing {
 
-/// RGB [height, width, 3]: waves whose direction and colour depend on the seed.
+/// An RGB image [height, width, 3] of waves whose direction and colour depend on the seed.
 inline std::vector<std::uint8_t> draw_waves(int height, int width, unsigned seed) {
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(height * width * 3));
   std::size_t i = 0;
@@ -52,7 +52,7 @@ inline std::vector<std::byte> make_jpeg(int height, int width, unsigned seed) {
   return encode_jpeg(draw_waves(height, width, seed), height, width);
 }
 
-/// `format` is one of libpng's PNG_FORMAT_*; pixels lie as it says.
+/// `format` is one of libpng's PNG_FORMAT_*, which describes the layout of the pixels.
 inline std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, int height,
                                          int width, unsigned format = PNG_FORMAT_RGB) {
   png_image image{};

@@ -1,4 +1,4 @@
-// The one line that an operation fails with.
+// The message of the error that an operation throws.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 namespace pfc::testing {
 
-/// Runs `operation`, which must throw Error, and gives its message.
+/// Runs `operation` and returns the message of the error that it throws. REQUIRES: it throws Error.
 template <typename Error, typename Operation>
 std::string message_of(Operation&& operation) {
   try {

@@ -1,4 +1,4 @@
-// Small training folders in RecordIO, made by a test for itself.
+// Writes small training folders in RecordIO for tests.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct FaceFolder {
   int width = 16;
 
   [[nodiscard]] std::int64_t images() const { return identities * images_per_identity; }
-  /// Image i (from 0) shows identity i / images_per_identity.
+  /// Image i, counted from 0, shows identity i / images_per_identity.
   [[nodiscard]] std::int64_t label(std::int64_t image) const { return image / images_per_identity; }
   [[nodiscard]] std::vector<std::byte> encoded(std::int64_t image) const {
     return make_jpeg(height, width, static_cast<unsigned>(image));
   }
 };
 
-/// InsightFace's layout: record 0, images 1 .. n, identity records, train.idx, property.
+/// Writes InsightFace's layout: record 0, images 1 to n, identity records, train.idx and property.
 inline void write_insightface(const FaceFolder& f) {
   RecordWriter writer(f.folder / "train.rec", f.folder / "train.idx");
   writer.append(0, encode_record_zero(f.images(), f.identities));

@@ -1,4 +1,4 @@
-// A full disk that needs no disk: writes beyond a size fail, as they do when no space is left.
+// Simulates a full disk: writes beyond a size fail.
 #pragma once
 
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 
 namespace pfc {
 
-/// While it lives, no file of this process can grow beyond `bytes` (the write fails with EFBIG).
+/// While it lives, no file of this process can grow beyond `bytes`: the write fails with EFBIG.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

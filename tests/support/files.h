@@ -1,4 +1,4 @@
-// Whole files in one call.
+// Reads and writes whole files.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Collectives on memory of any device: copied to the host, exchanged there, and copied back.
+// Collectives on the memory of any device. The data are copied to the host, exchanged there, and
+// copied back.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace pfc::testing {
 
-/// ops and comm are borrowed. Every call waits for the device.
+/// Borrows ops and comm. Every call waits for the device.
 class StagedComm : public Comm {
  public:
   StagedComm(Ops& ops, Comm& comm) : ops_(ops), comm_(comm) {}

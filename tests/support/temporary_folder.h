@@ -1,4 +1,4 @@
-// A folder of a test's own, removed with everything in it.
+// A folder for one test, which is removed with all of its contents.
 #pragma once
 
 #include <stdlib.h>

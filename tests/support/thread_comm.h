@@ -1,4 +1,4 @@
-// Collectives between threads of one process, so that a test can run several ranks.
+// Collectives between threads of one process, with which a test can run several ranks.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@
 
 namespace pfc::testing {
 
-/// Where the threads of one group meet. A thread that throws, or that does not come within the
-/// timeout, breaks the meeting for all: every waiting call throws CommError.
+/// Synchronises the threads of one group. When a thread throws, or does not arrive within the
+/// timeout, the waiting calls of all others throw CommError.
 class Meeting {
  public:
   explicit Meeting(int size, std::chrono::seconds timeout = std::chrono::seconds(60))
@@ -26,8 +26,8 @@ class Meeting {
 
   [[nodiscard]] int size() const { return size_; }
 
-  /// Shows `input` to all ranks, and runs `read` with everybody's inputs. None leaves (and may
-  /// change its input) before all have read.
+  /// Waits for the inputs of all ranks and calls `read` with them. Returns when all ranks have
+  /// read, so that the caller may then change its input.
   void meet(int rank, const void* input,
             const std::function<void(std::vector<const void*>&)>& read) {
     inputs_[static_cast<std::size_t>(rank)] = input;
@@ -62,16 +62,17 @@ class Meeting {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<const void*> inputs_;  // each rank writes its own before, reads all between two waits
-  long round_ = 0;                   // guarded by mutex_, as are the following
+  // Each rank writes its own element before the first wait, and reads all between the two waits.
+  std::vector<const void*> inputs_;
+  long round_ = 0;  // guarded by mutex_, as are the following
   int arrived_ = 0;
   bool broken_ = false;
   const int size_;
   const std::chrono::seconds timeout_;
 };
 
-/// One rank's end. Sums go in rank order, so that every rank gets the same bits. The Meeting is
-/// borrowed.
+/// The Comm of one rank. Sums are added in the order of ranks, so that every rank gets the same
+/// bits. Borrows the Meeting.
 class ThreadComm : public Comm {
  public:
   ThreadComm(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
@@ -143,8 +144,8 @@ class ThreadComm : public Comm {
   CommCounters counters_;
 };
 
-/// Runs `body(comm)` on one thread a rank and joins them. When ranks throw, the first exception
-/// that is not the others' CommError is thrown again here.
+/// Runs `body(comm)` on one thread for each rank and joins the threads. When ranks throw, rethrows
+/// the first exception that is not a CommError, which the other ranks only throw in consequence.
 inline void run_ranks(int world_size, const std::function<void(Comm&)>& body) {
   Meeting meeting(world_size);
   std::mutex mutex;

@@ -1,12 +1,9 @@
-#include "kernels/cpu/convolution/conv2d.h"
-
 #include <functional>
 #include <memory>
 #include <utility>
 
-#include "kernels/cpu/convolution/dnnl_conv.h"
-#include "kernels/cpu/convolution/grouped_conv.h"
-#include "kernels/cpu/convolution/weight_gradient.h"
+#include "kernels/cpu/convolution/algorithms.h"
+#include "kernels/cpu/ops/cpu_ops.h"
 
 namespace pfc {
 namespace {
@@ -15,10 +12,12 @@ using WeightedPass = std::function<void(const float* input, const float* weights
 using GradientPass =
     std::function<void(const float* x, const float* dy, float* dw, bool accumulate)>;
 
-// Which code is the fastest for a pass of a shape: measured with tests/kernels/conv2d_benchmark.cc.
+// These functions choose the fastest algorithm for each pass of a shape, as measured with
+// tests/kernels/conv2d_benchmark.cc.
 
-// Two channels a group: oneDNN is six times slower. One channel: where rows do not stay in cache
-// our code asks for them ahead of time, and wins; elsewhere oneDNN does.
+// Whether to prefer GroupedConvolution. With two channels in a group, oneDNN is six times slower.
+// With one channel, our code is faster where the rows of an image do not stay in the cache, since
+// it prefetches them; otherwise oneDNN is faster.
 bool own_grouped(const Conv2dShape& s) {
   constexpr std::int64_t kWide = 20;
   if (!GroupedConvolution::supports(s) || s.kernel != 3 || s.pad >= s.kernel) return false;
@@ -57,11 +56,13 @@ GradientPass choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
   if (s.groups == 1 && s.in_c < kFewChannels) {
     return gradient_pass(std::make_shared<StemWeightGradient>(device, s));
   }
-  // It divides the output channels among the threads: with fewer than four each, loads dominate.
+  // This divides the output channels among the threads. With fewer than four channels for a thread,
+  // most of the time would go into loads.
   if (s.groups == 1 && s.out_c >= 4L * device.threads.count()) {
     return gradient_pass(std::make_shared<DenseWeightGradient>(device, s));
   }
-  // Depthwise too where the kernel covers the image: oneDNN is thirty times slower there.
+  // Also for depthwise convolutions whose kernel covers the image, where oneDNN is thirty times
+  // slower.
   if (own_grouped(s) || (GroupedConvolution::supports(s) && s.kernel == 7)) {
     return [plan = GroupedConvolution(device, s)](const float* x, const float* dy, float* dw,
                                                   bool accumulate) {
@@ -108,9 +109,9 @@ class CpuConv2d : public Conv2d {
 
 }  // namespace
 
-std::unique_ptr<Conv2d> make_conv2d(CpuDevice& device, const Conv2dShape& shape) {
+std::unique_ptr<Conv2d> CpuOps::conv2d(const Conv2dShape& shape) {
   shape.check_valid();
-  return std::make_unique<CpuConv2d>(device, shape);
+  return std::make_unique<CpuConv2d>(device_, shape);
 }
 
 }  // namespace pfc

@@ -1,7 +1,7 @@
-#include "kernels/cpu/convolution/dnnl_conv.h"
-
 #include <algorithm>
 #include <cstring>
+
+#include "kernels/cpu/convolution/algorithms.h"
 
 namespace pfc {
 namespace {
@@ -17,14 +17,14 @@ dnnl::primitive_attr user_scratchpad() {
   return attributes;
 }
 
-// How a convolution is told to oneDNN.
+// A convolution as oneDNN describes it.
 struct Description {
   explicit Description(const Conv2dShape& s)
       : x({s.batch, s.in_c, s.in_h, s.in_w}, kFloat, dnnl::memory::format_tag::nhwc),
         y({s.batch, s.out_c, s.out_h(), s.out_w()}, kFloat, dnnl::memory::format_tag::nhwc),
         strides{s.stride, s.stride},
         padding{s.pad, s.pad},
-        // Less than `padding` where the stride leaves the last rows and columns unread.
+        // Less than `padding` where the stride skips the last rows and columns.
         padding_end{(s.out_h() - 1) * s.stride + s.kernel - s.in_h - s.pad,
                     (s.out_w() - 1) * s.stride + s.kernel - s.in_w - s.pad} {
     const std::int64_t k = s.kernel;
@@ -109,7 +109,7 @@ void DnnlWeightedPass::execute(const float* input, const float* weights, float* 
   device_.threads.apply();
   std::byte* const scratch = device_.scratch.data();
   std::byte* const own = scratch + turned_bytes_ + blocked_bytes_;
-  void* ready = const_cast<float*>(weights);  // oneDNN's memory objects know no const
+  void* ready = const_cast<float*>(weights);  // oneDNN only reads it, but its API takes no const
   if (turned_bytes_ > 0) {
     turn(weights, reinterpret_cast<float*>(scratch));
     ready = scratch;
@@ -126,7 +126,7 @@ void DnnlWeightedPass::execute(const float* input, const float* weights, float* 
 }
 
 DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape) {
-  device.threads.apply();  // oneDNN divides the work when it makes a primitive
+  device.threads.apply();  // oneDNN fixes the division of the work when it creates a primitive
   const Description d(shape);
   const auto desc = describe_forward(device, d);
   return {device,
@@ -147,7 +147,7 @@ DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape)
     const Description turned(turned_shape(shape));
     const auto desc = describe_forward(device, turned);
     const std::int64_t k = shape.kernel;
-    // Ours, seen with input and output exchanged.
+    // Our weights, read with input and output channels exchanged.
     const Layout exchanged({shape.in_c, shape.out_c, k, k}, kFloat,
                            Dims{1, k * k * shape.in_c, k * shape.in_c, shape.in_c});
     return {device,

@@ -1,14 +1,14 @@
-#include "kernels/cpu/convolution/grouped_conv.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "kernels/cpu/convolution/algorithms.h"
 
 namespace pfc {
 namespace {
 
-// Where weight (o, tap, j) of our OHWI layout stands in the vector kernels' [taps, kinds,
-// channels], which list it by input channel: kind 0 joins a channel with itself, 1 with the other
-// one of its pair. With `exchanged`, output channels are the inputs.
+// The index of weight (o, tap, j) of the OHWI layout in the vector kernels' layout [taps, kinds,
+// channels]. There, channels are input channels, or output channels when `exchanged`. Kind 0
+// connects a channel with the output of the same number, kind 1 with the other output of its pair.
 std::int64_t position(std::int64_t o, std::int64_t tap, std::int64_t j, std::int64_t per_group,
                       std::int64_t channels, bool exchanged) {
   const std::int64_t kind = o % per_group == j ? 0 : 1;
@@ -28,7 +28,7 @@ void for_each_weight(const Conv2dShape& s, const F& f) {
   }
 }
 
-// The shape as the vector kernels take it; where the data lie is still to be said.
+// The shape as the vector kernels take it; the caller fills in the pointers.
 GroupedConv described(const Conv2dShape& s) {
   return {.in_h = s.in_h,
           .in_w = s.in_w,
@@ -83,8 +83,8 @@ void GroupedConvolution::forward(const float* x, const float* w, float* y) const
 void GroupedConvolution::backward_data(const float* dy, const float* w, float* dx) const {
   const Conv2dShape& s = shape_;
   check(s.stride == 1, "GroupedConvolution: backward_data needs stride 1");
-  // With stride 1 the gradient is the convolution of dy with the kernel turned by 180 degrees, and
-  // with input and output exchanged.
+  // With stride 1 the gradient is the convolution of dy with the kernel rotated by 180 degrees and
+  // its input and output channels exchanged.
   float* const weights = weight_scratch();
   const std::int64_t last_tap = std::int64_t{s.kernel} * s.kernel - 1;
   for_each_weight(s, [&](std::int64_t i, std::int64_t o, std::int64_t tap, std::int64_t j) {
@@ -110,7 +110,8 @@ void GroupedConvolution::backward_weights(const float* x, const float* dy, float
   g.x = x;
   g.y = const_cast<float*>(dy);  // only read
   g.gradients = gradients;
-  // By channels: no thread adds to another's sums, and the bits do not hang on their number.
+  // Threads divide the channels, so each sum is computed by one thread, and the result does not
+  // depend on the number of threads.
   device_.threads.each_range(s.in_c, 16, s.x_shape().elements(), [&](const Range& channels) {
     device_.vector.grouped_weight_gradient(g, s.batch * s.out_h(), channels.begin, channels.size());
   });

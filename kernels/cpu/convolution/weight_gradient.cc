@@ -1,21 +1,23 @@
-#include "kernels/cpu/convolution/weight_gradient.h"
-
 #include <algorithm>
 #include <array>
+
+#include "kernels/cpu/convolution/algorithms.h"
 
 namespace pfc {
 namespace {
 
-// So many output pixels are summed while a tile's sums are in registers: enough that loading and
-// storing the sums does not count, few enough that 64 channels of x stay in the first-level cache.
+// How many output pixels are summed while a tile of sums stays in registers: enough to make the
+// time for loading and storing the sums negligible, and few enough that 64 channels of x stay in
+// the first-level cache.
 constexpr std::int64_t kBlockPixels = 448;
 constexpr std::int64_t kMaxRows = 64;
 
-// Addresses of the rows of x and dy that meet at one tap (kh, kw) in a block of output rows.
+// The rows of x and dy that are multiplied with each other at one tap (kh, kw) of the kernel, for a
+// block of output rows.
 struct TapRows {
   std::array<const float*, kMaxRows> x, dy;
   std::int64_t rows = 0;
-  std::int64_t length = 0;  // output pixels of a row whose input pixel is inside the image
+  std::int64_t length = 0;  // number of a row's output pixels whose input pixel is in the image
 };
 
 TapRows rows_at_tap(const Conv2dShape& s, const Range& output_rows, int kh, int kw, const float* x,

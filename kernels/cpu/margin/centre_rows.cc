@@ -34,7 +34,7 @@ CentreRows::CentreRows(const CentreTable& table, std::uint64_t seed, const Vecto
       updated_(table.updated.data()),
       precision_(precision_of(table)) {
   check(table.updated.size() == static_cast<std::size_t>(table.weight.shape[0]),
-        "margin softmax: the table says of every row which update it has seen");
+        "margin softmax: CentreTable::updated needs one element for each row");
 }
 
 std::byte* CentreRows::address(const Tensor& t, std::int64_t c) const {
@@ -125,7 +125,7 @@ CentreRow CentreRows::describe(const ActiveRow& row, const CentreGradient& g) co
           .missed = row.missed};
 }
 
-/// What the centre is made of; without missed updates that is the row of weights alone.
+/// Prefetches what the centre is computed from: the weights, and with missed updates the momentum.
 void CentreRows::prefetch_row(const ActiveRow& row) const {
   prefetch(address(table_.weight, row.c), row_bytes(table_.weight));
   if (row.missed == nullptr) return;

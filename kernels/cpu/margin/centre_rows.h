@@ -1,4 +1,4 @@
-// The class centres of one worker as rows of numbers, whatever they are kept as.
+// Reads and updates the class centres of one worker, row by row, for every precision of the table.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace pfc {
 
-/// An Update in the terms of kernels/math/optimizer.h.
+/// An update as kernels/math/optimizer.h expects it.
 struct UpdateRule {
   UpdateRule(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update,
              const UpdateHistory& history)
@@ -21,18 +21,18 @@ struct UpdateRule {
         adamw(adamw_options(update.lr, o.weight_decay, update.number)) {}
   OptimizerKind optimizer;
   std::int64_t number;
-  std::int32_t updated;  ///< what a row has seen after it
+  std::int32_t updated;  ///< CentreTable::updated of a row after this update
   SgdOptions sgd;
   AdamWOptions adamw;
 };
 
-/// A row as a step needs it: the centre after the updates that it has missed; null: none.
+/// One row of a step.
 struct ActiveRow {
-  std::int64_t c;  ///< global
-  const CatchUp* missed;
+  std::int64_t c;         ///< the class, global
+  const CatchUp* missed;  ///< the updates that the row has missed; null: none
 };
 
-/// Some of a step's active rows, sorted by class; see CatchUpPlan.
+/// Some of a step's rows, sorted by class. index and table are a CatchUpPlan's.
 struct ActiveRows {
   std::span<const std::int64_t> classes;
   std::span<const std::uint32_t> index;
@@ -48,23 +48,23 @@ struct ActiveRows {
   }
 };
 
-/// The gradient of a centre's direction: gradient [D] without its part `along` the centre, of which
-/// inverse_norm is that of the row as the step needs it.
+/// The gradient of a normalised centre. Its part along the centre does not change the direction of
+/// the centre, and is subtracted when the gradient is applied.
 struct CentreGradient {
-  const float* gradient;
-  float along;
-  float inverse_norm;
+  const float* gradient;  ///< [D], with the part along the centre
+  float along;            ///< length of that part
+  float inverse_norm;     ///< 1 / length of the centre, after its missed updates
 };
 
-/// Thread-safe for different rows; classes are global. The table is borrowed.
+/// Class numbers are global. Different threads may call it for different rows. Borrows the table.
 class CentreRows {
  public:
-  /// seed: of the rounding.
+  /// seed: of stochastic rounding.
   CentreRows(const CentreTable& table, std::uint64_t seed, const VectorKernels& kernels);
 
   [[nodiscard]] std::int64_t dimension() const { return dimension_; }
 
-  /// A thread's own memory.
+  /// Memory of one thread.
   struct Scratch {
     std::vector<float> floats;     // [tile, D]
     std::vector<BFloat16> halves;  // [tile, D]
@@ -80,20 +80,22 @@ class CentreRows {
     f(scratch.row, dimension);
   }
 
-  /// The rows as `type`, one behind the other; in the table itself where they lie so, else in
-  /// scratch. With `padded`, zeros follow up to that many rows. Sets inverse_norms [rows].
+  /// Returns the rows as a contiguous matrix of `type`, [max(rows, padded), D], padded with zeros:
+  /// the table itself where its rows are contiguous, of this type and up to date, otherwise a copy
+  /// in scratch. Only bfloat16 copies are padded. Fills inverse_norms [rows].
   const void* gather(const ActiveRows& rows, DType type, std::int64_t padded, Scratch& scratch,
                      float* inverse_norms) const;
-  /// One row as float32: the table's own, or a copy in scratch.row.
+  /// Returns one row as float32: the table's own memory, or a copy in scratch.row.
   const float* row(const ActiveRow& row, Scratch& scratch) const;
 
-  /// Asks for what move() will read: rows lie anywhere in a table of gigabytes, where no hardware
-  /// prefetcher follows.
+  /// Prefetches what move() will read. Rows are scattered over gigabytes, so the hardware cannot
+  /// predict these accesses.
   void prefetch_state(const ActiveRow& row) const;
+  /// Applies the missed updates and then this one to the row in the table.
   void move(const ActiveRow& row, const CentreGradient& g, const UpdateRule& rule) const;
-  /// sum [D] += the gradient across the centre.
+  /// sum [D] += the gradient without its part along the centre.
   void add_gradient(const ActiveRow& row, const CentreGradient& g, float* sum) const;
-  /// The row after `count` updates, in the table.
+  /// Applies the missed updates to the row in the table, which has then seen `count` updates.
   void settle(const ActiveRow& row, std::int32_t count) const;
   void compute_inverse_norm(std::int64_t c) const;
 

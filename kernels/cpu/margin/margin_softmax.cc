@@ -1,7 +1,7 @@
-// The streaming margin softmax on CPUs. Each thread streams its own contiguous part of the active
-// classes, tile by tile, with products on its own core: a tile stays in that core's cache from its
-// GEMM to its update. Parts are fixed and their sums are added in order: the same bits every time.
-#include "kernels/cpu/margin/margin_softmax.h"
+// The margin softmax on CPUs. Each thread computes a contiguous part of the active classes, tile by
+// tile, with the matrix products on its own core, so a tile stays in that core's cache from its
+// products to its update. The parts are fixed and their sums are added in order, so the result has
+// the same bits every time.
 
 #include <algorithm>
 #include <cmath>
@@ -65,7 +65,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
         products_(options.bf16_products ? make_bfloat16_tile_products()
                                         : make_float_tile_products()),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
-    check(table.history != nullptr, "margin softmax: the table has a history of updates");
+    check(table.history != nullptr, "margin softmax: the table needs a history of updates");
     for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
   }
 
@@ -107,15 +107,15 @@ class CpuMarginSoftmax : public MarginSoftmax {
   const CentreRows rows_;
   const std::unique_ptr<TileProducts> products_;
   MarginStep step_;
-  CatchUpPlan missed_;                     // of step_'s rows, or of those being moved or settled
-  std::vector<MarginTileWorker> workers_;  // one a thread
+  CatchUpPlan missed_;                     // of the rows of the current call
+  std::vector<MarginTileWorker> workers_;  // one for each thread
   AlignedMemory kept_;                     // [threads, kept_tiles_, tile, N]
-  std::int64_t kept_tiles_ = 0;            // a thread's first tiles, whose products are kept
+  std::int64_t kept_tiles_ = 0;            // number of each thread's first tiles that are kept
   SampleArrays arrays_;
 };
 
 void CpuMarginSoftmax::prepare(const Batch& batch) {
-  threads_.apply();  // where one thread works, no team tells oneDNN so
+  threads_.apply();  // with one thread there is no team, and oneDNN would use all cores
   const Tensor& x = batch.embeddings;
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
@@ -147,7 +147,7 @@ void CpuMarginSoftmax::plan_kept_tiles() {
                         threads_.count(), options_.logits_bytes);
   kept_tiles_ = tiles.kept();
   if (static_cast<std::size_t>(kept_tiles_ * tiles.bytes_each) <= kept_.bytes()) return;
-  kept_ = {};  // first: both at once might not fit
+  kept_ = {};  // freed first: the old and the new memory together might not fit
   kept_ = AlignedMemory(static_cast<std::size_t>(tiles.room() * tiles.bytes_each));
 }
 
@@ -199,7 +199,7 @@ void CpuMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
   }
 }
 
-// A thread of a team cannot throw: it says so, and this throws.
+// Throws when a thread of the team has failed; threads of a team must not throw themselves.
 void CpuMarginSoftmax::check_products() const {
   for (const MarginTileWorker& worker : workers_) {
     if (worker.failed()) throw DeviceError("CPU: oneDNN's GEMM failed in the margin softmax");

@@ -8,6 +8,7 @@
 
 namespace pfc {
 
+/// REQUIRES: ops is a CpuOps. ops and the table's memory are borrowed.
 std::unique_ptr<MarginSoftmax> make_cpu_margin_softmax(Ops& ops,
                                                        const MarginSoftmaxOptions& options,
                                                        const CentreTable& table);

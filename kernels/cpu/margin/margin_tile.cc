@@ -38,7 +38,7 @@ std::int64_t MarginTileWorker::bytes(std::int64_t samples, std::int64_t dimensio
 }
 
 void MarginTileWorker::begin_forward() {
-  // Finite, so that -infinity - max is -infinity and not a NaN.
+  // Starts from a finite number: -infinity - max must be -infinity, not NaN.
   std::fill(max_.begin(), max_.end(), std::numeric_limits<float>::lowest());
   std::fill(sum_.begin(), sum_.end(), 0.0);
 }
@@ -113,7 +113,8 @@ void MarginTileWorker::backward(const MarginStep& step, const ClassTile& tile) {
     products = products_.data();
     failed_ |= !step.products.forward(part_, rows_, tile.size(), products);
   }
-  // products_ becomes d loss / d cos, divided by the centre's length: both products need just that.
+  // Replaces the products by d loss / d cos, divided by the centre's length, which is the factor in
+  // both of the following matrix products.
   kernels_.margin_gradients(describe(step, tile), products, step.max, step.factor, products_.data(),
                             along_.data());
   failed_ |= !step.products.backward(part_, products_.data(), rows_, tile.size(), gradients_.data(),
@@ -121,8 +122,8 @@ void MarginTileWorker::backward(const MarginStep& step, const ClassTile& tile) {
   add_target_gradients(step, tile);
 }
 
-// In float64 from the vectors themselves, already across them (margin.h): 1 / sin theta may be huge
-// where the part across is tiny.
+// Computed in float64 from the two vectors, as parts orthogonal to each other
+// (kernels/math/margin.h), because 1 / sin theta can be huge where the orthogonal part is tiny.
 void MarginTileWorker::add_target_gradients(const MarginStep& step, const ClassTile& tile) {
   const std::int64_t d = step.rows.dimension();
   for (std::size_t k = 0; k < tile.positives.size(); ++k) {

@@ -1,4 +1,4 @@
-// One thread's work on tiles of classes: what the streaming margin softmax does between GEMMs.
+// The margin softmax of one tile of classes, computed by one thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace pfc {
 
-/// What all threads read in a step. Borrowed.
+/// What all threads read in a step. All memory is borrowed.
 struct MarginStep {
   const MarginSoftmaxOptions& options;
   const CentreRows& rows;
@@ -22,8 +22,8 @@ struct MarginStep {
   ActiveRows active = {};
   std::int64_t samples = 0;
   Angle* angles = nullptr;  ///< [positives]
-  // What combine() found, per sample; for the backward pass.
-  const float* max = nullptr;
+  // For the backward pass, from combine(): one number for each sample.
+  const float* max = nullptr;             ///< the largest logit but the target's, of all workers
   const float* factor = nullptr;          ///< d loss / d cos = factor * exp(logit - max)
   const double* target_factor = nullptr;  ///< d loss / d target cos
 };
@@ -32,9 +32,9 @@ struct MarginStep {
 struct ClassTile {
   std::int64_t begin = 0, end = 0;
   std::span<const Positive> positives;
-  std::int64_t first_positive = 0;  ///< of the step's positives
-  float* kept = nullptr;  ///< [kTileClasses, N]: products live here from forward to backward;
-                          ///< null: they are made again
+  std::int64_t first_positive = 0;  ///< index of positives[0] among the step's positives
+  float* kept = nullptr;  ///< [kTileClasses, N]: keeps the products from forward() to backward();
+                          ///< null: backward() computes them again
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
@@ -43,7 +43,8 @@ class MarginTileWorker {
  public:
   MarginTileWorker(const VectorKernels& kernels, int part) : kernels_(kernels), part_(part) {}
 
-  /// Memory for steps of this size; keeps what is large enough. The only call that may throw.
+  /// Allocates memory for steps of this size, where the present memory is too small. No other call
+  /// throws.
   void allocate(const MarginStep& step);
   /// Bytes that allocate() takes for N samples and product operands of `row_type`.
   [[nodiscard]] static std::int64_t bytes(std::int64_t samples, std::int64_t dimension,
@@ -51,26 +52,27 @@ class MarginTileWorker {
 
   void begin_forward();
   void forward(const MarginStep& step, const ClassTile& tile);
-  /// This thread's statistics so far, without targets.
+  /// Statistics of the tiles so far, without targets.
   [[nodiscard]] RowStatistics statistics(std::int64_t sample) const;
 
   void begin_backward();
-  /// Adds to d_unit() and makes the gradients of the tile's centres.
+  /// Adds the tile's part to d_unit(), and computes the gradients of the tile's centres.
   void backward(const MarginStep& step, const ClassTile& tile);
-  /// Of the tile's class i, until the next tile.
+  /// The gradient of the tile's class i; valid until the next call of backward().
   [[nodiscard]] CentreGradient gradient(std::int64_t i) const {
     const auto k = static_cast<std::size_t>(i);
     return {gradients_.data() + k * dimension_, along_[k], inverse_norms_[k]};
   }
-  [[nodiscard]] const float* d_unit() const { return d_unit_.data(); }  ///< [N, D]
-  [[nodiscard]] bool failed() const { return failed_; }  ///< oneDNN refused a product
+  /// [N, D]: gradients of the normalised embeddings.
+  [[nodiscard]] const float* d_unit() const { return d_unit_.data(); }
+  [[nodiscard]] bool failed() const { return failed_; }  ///< whether oneDNN failed on a product
 
  private:
   template <typename F>
   void each_array(std::size_t samples, std::size_t dimension, DType row_type, const F& f);
   void gather(const MarginStep& step, const ClassTile& tile);
   void add_target_gradients(const MarginStep& step, const ClassTile& tile);
-  /// The tile's row of a positive, in float32 whatever the products' operands are.
+  /// The centre of a positive's class in float32, also where the products read bfloat16.
   const float* float_row(const MarginStep& step, const ClassTile& tile, const Positive& p);
   [[nodiscard]] MarginTile describe(const MarginStep& step, const ClassTile& tile);
 

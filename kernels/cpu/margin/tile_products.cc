@@ -24,7 +24,7 @@ class FloatTileProducts : public TileProducts {
     d_ = dimension;
     unit_ = unit;
     transposed_.resize(static_cast<std::size_t>(n_ * d_));
-    constexpr std::int64_t kBlock = 16;  // a cache line both ways
+    constexpr std::int64_t kBlock = 16;  // floats in a cache line
     for (std::int64_t first = 0; first < d_; first += kBlock) {
       const std::int64_t last = std::min(first + kBlock, d_);
       for (std::int64_t i = 0; i < n_; ++i) {
@@ -45,7 +45,8 @@ class FloatTileProducts : public TileProducts {
   }
 
  private:
-  // c [m, n] = op(a) [m, k] b [k, n] + beta c. Within a team oneDNN uses the calling thread alone.
+  // c [m, n] = op(a) [m, k] * b [k, n] + beta * c. Within a team, oneDNN uses the calling thread
+  // only.
   static bool multiply(char transpose_a, std::int64_t m, std::int64_t n, std::int64_t k,
                        const float* a, const float* b, float beta, float* c) {
     const std::int64_t lda = transpose_a == 'T' ? m : k;
@@ -58,14 +59,14 @@ class FloatTileProducts : public TileProducts {
 
   std::int64_t n_ = 0, d_ = 0;
   const float* unit_ = nullptr;    // [N, D]
-  std::vector<float> transposed_;  // [D, N]: sgemm is faster with it than with 'T'
+  std::vector<float> transposed_;  // [D, N]: sgemm is faster with it than with transpose 'T'
 };
 
 using Layout = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
 
-/// oneDNN plans a primitive for as many threads as OpenMP would give it at that moment. These run
-/// inside a team.
+/// oneDNN creates a primitive for as many threads as OpenMP would use at that moment. These
+/// primitives run inside a team, so they are created for one thread.
 class PlanForOneThread {
  public:
   PlanForOneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -77,7 +78,7 @@ class PlanForOneThread {
   int before_;
 };
 
-/// dst [m, n] float32 (+)= src [m, k] weights [k, n], both bfloat16.
+/// dst [m, n] (+)= src [m, k] * weights [k, n]. dst is float32; src and weights are bfloat16.
 dnnl::matmul::primitive_desc plan(const dnnl::engine& engine, std::int64_t m, std::int64_t k,
                                   std::int64_t n, Layout src, Layout weights, bool accumulate) {
   dnnl::primitive_attr attributes;
@@ -130,7 +131,8 @@ class BFloat16TileProducts : public TileProducts {
   }
 
  private:
-  /// What one thread runs: oneDNN's memory objects take new addresses in every call.
+  /// The calls of one thread. Each thread needs its own, since a call sets the addresses in
+  /// oneDNN's memory objects.
   struct Part {
     DnnlCall product, gradients, embeddings;
     std::vector<BFloat16> factors;  // [tile, N]
@@ -141,7 +143,7 @@ class BFloat16TileProducts : public TileProducts {
 
   static bool run(Part& p, DnnlCall& call, const void* src, const void* weights, float* dst) {
     try {
-      call.execute({{DNNL_ARG_SRC, const_cast<void*>(src)},  // oneDNN has one type for both ways
+      call.execute({{DNNL_ARG_SRC, const_cast<void*>(src)},  // only read; oneDNN takes no const
                     {DNNL_ARG_WEIGHTS, const_cast<void*>(weights)},
                     {DNNL_ARG_DST, dst},
                     {DNNL_ARG_SCRATCHPAD, p.scratch.data()}});
@@ -152,10 +154,10 @@ class BFloat16TileProducts : public TileProducts {
   }
 
   const VectorKernels& vector_ = best_vector_kernels();
-  std::vector<std::unique_ptr<DnnlContext>> contexts_;  // one a part: a stream is one thread's
+  std::vector<std::unique_ptr<DnnlContext>> contexts_;  // by part: threads do not share a stream
   std::int64_t n_ = 0, d_ = 0;
   std::vector<BFloat16> rounded_;  // [N, D]
-  AlignedMemory right_, left_;     // unit' and unit as oneDNN wants to read them
+  AlignedMemory right_, left_;     // transposed unit, and unit, in oneDNN's layout
   std::unique_ptr<DnnlCall> pack_right_, pack_left_;
   std::vector<Part> parts_;
 };

@@ -8,39 +8,42 @@
 
 namespace pfc {
 
-/// Classes a tile: products [tile, N], rows and gradients [tile, D] stay in a core's cache together
-/// with the embeddings.
+/// Number of classes in a tile. Products [tile, N], rows and gradients [tile, D] fit into a core's
+/// cache together with the embeddings.
 constexpr std::int64_t kTileClasses = 192;
 
-/// Shared by the threads of a team, each of which is a `part`; a call computes on its own core.
-/// Memory for a tile must have kTileClasses rows, whatever `classes` is: products of the others are
-/// undefined. A member of a team cannot throw: false says that oneDNN failed.
+/// Shared by the threads of an OpenMP team. Thread number `part` calls forward() and backward(),
+/// which compute on its own core. They return false when oneDNN failed, as a thread of a team must
+/// not throw. REQUIRES: memory for a tile has kTileClasses rows, also when `classes` is less; the
+/// contents of the rows after `classes` are undefined.
 class TileProducts {
  public:
   virtual ~TileProducts() = default;
 
-  /// What the rows of a tile must be: kFloat32 or kBFloat16.
+  /// The type of the centres that forward() and backward() read: kFloat32 or kBFloat16.
   [[nodiscard]] virtual DType row_type() const = 0;
 
-  /// Before the tiles of a step, outside the team: unit is [N, D], borrowed until the next call.
+  /// Sets the normalised embeddings unit [N, D] of a step, borrowed until the next call. REQUIRES:
+  /// called outside the team, before the tiles of the step.
   virtual void set_embeddings(const float* unit, std::int64_t samples, std::int64_t dimension,
                               int parts) = 0;
 
-  /// products [tile, N] = rows [tile, D] unit'.
+  /// products [tile, N] = rows [tile, D] * transposed unit.
   virtual bool forward(int part, const void* rows, std::int64_t classes, float* products) = 0;
 
-  /// By factors g [tile, N]: gradients [tile, D] = g unit, and d_unit [N, D] += g' rows. Rows of g
-  /// behind `classes` are overwritten.
+  /// From factors g [tile, N]: gradients [tile, D] = g * unit, and d_unit [N, D] += transposed g *
+  /// rows. Overwrites the rows of g after `classes`.
   virtual bool backward(int part, float* g, const void* rows, std::int64_t classes,
                         float* gradients, float* d_unit) = 0;
 };
 
-/// float32, by oneDNN's sgemm.
+/// In float32, by oneDNN's sgemm.
 std::unique_ptr<TileProducts> make_float_tile_products();
 
-/// bfloat16 operands, float32 sums and results. Throws InputError on a CPU without instructions for
-/// it.
+/// With bfloat16 operands, float32 sums and float32 results. Throws InputError on a CPU without
+/// instructions for bfloat16.
 std::unique_ptr<TileProducts> make_bfloat16_tile_products();
+/// Whether make_bfloat16_tile_products() works on this CPU.
 bool cpu_has_bfloat16();
 
 /// Bytes that the products of a team of `parts` threads keep for N samples: copies of the

@@ -4,10 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/called_work.h"
-#include "kernels/cpu/batch_norm.h"
-#include "kernels/cpu/convolution/conv2d.h"
-
 namespace pfc {
 namespace {
 
@@ -17,7 +13,7 @@ class DoneEvent : public Event {
 };
 
 void copy_bytes(const Threads& threads, void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;  // memcpy takes no null pointers, even then
+  if (bytes == 0) return;  // memcpy() with a null pointer is undefined, also for 0 bytes
   const auto n = static_cast<std::int64_t>(bytes);
   threads.each_range(n, 64, n / 4, [&](const Range& r) {
     std::memcpy(static_cast<char*>(to) + r.begin, static_cast<const char*>(from) + r.begin,
@@ -62,13 +58,5 @@ std::unique_ptr<RepeatedWork> CpuOps::repeat(std::function<void()> enqueue) {
 }
 
 std::unique_ptr<Event> CpuOps::record() { return std::make_unique<DoneEvent>(); }
-
-std::unique_ptr<Conv2d> CpuOps::conv2d(const Conv2dShape& shape) {
-  return make_conv2d(device_, shape);
-}
-
-std::unique_ptr<BatchNorm> CpuOps::batch_norm(const BatchNormShape& shape) {
-  return make_batch_norm(device_, shape);
-}
 
 }  // namespace pfc

@@ -1,13 +1,16 @@
-// ops.h on a CPU: every call has completed when it returns. One .cc file a kernel family.
+// Ops on a CPU. Each group of members is defined in the file that is named above it.
 #pragma once
 
 #include "kernels/cpu/runtime/cpu_device.h"
+#include "kernels/margin/margin_softmax.h"
+#include "kernels/ops.h"
 
 namespace pfc {
 
 class CpuOps : public Ops {
  public:
-  /// cpu_threads: 0 means all cores that this process may use. Tests choose the kernels.
+  /// cpu_threads: 0 means all cores that this process may use. Tests pass other kernels than the
+  /// best ones of this machine.
   explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels())
       : device_(cpu_threads, kernels) {}
 
@@ -30,9 +33,11 @@ class CpuOps : public Ops {
   std::unique_ptr<CopyQueue> copy_queue() override { return nullptr; }
   std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) override;
   void synchronize() override {}
+  [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
+
+  // kernels/cpu/convolution/conv2d.cc, batch_norm.cc
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
-  [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
 
   // elementwise.cc
   void normalise_images(const Tensor& images, const Tensor& y) override;

@@ -1,11 +1,12 @@
 #include <algorithm>
 
 #include "kernels/cpu/ops/cpu_ops.h"
+#include "kernels/math/running_statistics.h"
 
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kLine = 16;  // floats in a cache line: no two threads write the same one
+constexpr std::int64_t kLine = 16;  // floats in a cache line; no two threads write to the same one
 
 }  // namespace
 
@@ -54,7 +55,7 @@ void CpuOps::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
   const std::int64_t rows = x.elements() / n;
   const float* const values = x.f32();
   float* const out = sums.f32();
-  // By strips of columns, each summed in float64 on the stack: no thread shares a sum.
+  // Threads divide the columns, so each sum is computed by one thread, in float64.
   constexpr std::int64_t kStrip = 64;
   device_.threads.each_range(n, kStrip, x.elements(), [&](const Range& columns) {
     for (std::int64_t begin = columns.begin; begin < columns.end; begin += kStrip) {
@@ -76,14 +77,9 @@ void CpuOps::update_running_statistics(const RunningStatistics& r) {
   float* const running_mean = float_argument(r.running_mean, n, "update_running_statistics");
   float* const running_variance =
       float_argument(r.running_variance, n, "update_running_statistics");
-  // Unbiased as in torch.nn.BatchNorm; one row has no unbiased variance, and keeps the biased one.
-  const float unbias = r.total_rows > 1 ? static_cast<float>(static_cast<double>(r.total_rows) /
-                                                             static_cast<double>(r.total_rows - 1))
-                                        : 1.f;
+  const RunningStatisticsRule rule = running_statistics_rule(r.momentum, r.total_rows);
   for (std::int64_t c = 0; c < n; ++c) {
-    running_mean[c] = (1.f - r.momentum) * running_mean[c] + r.momentum * mean[c];
-    running_variance[c] =
-        (1.f - r.momentum) * running_variance[c] + r.momentum * (variance[c] * unbias);
+    update_running(rule, mean[c], variance[c], running_mean[c], running_variance[c]);
   }
 }
 

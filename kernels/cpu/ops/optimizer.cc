@@ -7,13 +7,13 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kLine = 16;
+constexpr std::int64_t kLine = 16;  // floats in a cache line; no two threads write to the same one
 
 }  // namespace
 
 double CpuOps::sum_of_squares(const Tensor& x) {
-  // Blocks are a function of the size alone and are added in order: the same bits for any number of
-  // threads.
+  // The blocks depend on the size only, and their sums are added in order, so the result does not
+  // depend on the number of threads.
   constexpr int kBlocks = 512;
   constexpr std::int64_t kSmallestBlock = 4096;
   std::array<double, kBlocks> sums{};

@@ -1,4 +1,4 @@
-// Host memory for tensors: aligned for vectors, in huge pages where it is big, zeroed.
+// Host memory for tensors: zeroed, aligned for vectors, and in huge pages where it is large.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,10 @@
 
 namespace pfc {
 
-/// Owns zeroed memory: 64-byte aligned; from 4 MiB on in its own mapping, 2 MiB aligned, with huge
-/// pages asked for (a step touches gigabytes: small pages cost TLB misses). Throws DeviceError that
-/// says how much was asked for.
+/// Owns zeroed memory, aligned to 64 bytes. Memory of 4 MiB and more has its own mapping, aligned
+/// to 2 MiB, with huge pages where the system grants them: a step touches gigabytes, and small
+/// pages would cost TLB misses. Throws DeviceError with the number of bytes when there is not
+/// enough.
 class AlignedMemory {
  public:
   AlignedMemory() = default;
@@ -28,7 +29,7 @@ class AlignedMemory {
   std::size_t mapped_bytes_ = 0;
 };
 
-/// AlignedMemory as ops.h's Buffer.
+/// The Buffer of a CPU.
 class CpuBuffer : public Buffer {
  public:
   explicit CpuBuffer(std::size_t bytes) : memory_(bytes) {}
@@ -39,8 +40,8 @@ class CpuBuffer : public Buffer {
   AlignedMemory memory_;
 };
 
-/// The one scratch area that all plans of an Ops share: the compute stream orders them, so no two
-/// use it at once. Grows when plans are made, never in a step.
+/// The scratch area that all plans of an Ops share. Plans are executed one after the other, so only
+/// one uses it at a time. It grows when plans are made, and never during a step.
 class Scratch {
  public:
   void reserve(std::size_t bytes) {
@@ -53,7 +54,7 @@ class Scratch {
   AlignedMemory memory_;
 };
 
-/// Rounds a size up, so that what lies behind it in a scratch area is aligned for vectors.
+/// Rounds a size up to 64 bytes, so that the next array in a scratch area is aligned for vectors.
 constexpr std::size_t align_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// What all CPU plans of one Ops share.
+// What the plans of one CpuOps share: threads, vector kernels, oneDNN's stream, scratch memory.
 #pragma once
 
 #include "kernels/cpu/runtime/aligned_memory.h"
@@ -8,7 +8,7 @@
 
 namespace pfc {
 
-/// Belongs to an Ops; plans borrow it, so they must not outlive the Ops.
+/// Owned by a CpuOps and borrowed by its plans. REQUIRES: plans are destroyed before their Ops.
 struct CpuDevice {
   CpuDevice(int cpu_threads, const VectorKernels& kernels)
       : threads(cpu_threads), vector(kernels) {}
@@ -19,7 +19,8 @@ struct CpuDevice {
   Scratch scratch;
 };
 
-/// Checks shape, dtype and presence of an argument; `what` names op and argument.
+/// The data of a float32 argument. Throws std::logic_error unless the tensor is given, is float32
+/// and has this many elements; `what` names op and argument.
 inline float* float_argument(const Tensor& t, std::int64_t elements, std::string_view what) {
   check(t.data != nullptr && t.elements() == elements, what);
   return t.f32();

@@ -1,5 +1,5 @@
-// One oneDNN primitive and the memory descriptions of its arguments, ready to be executed on any
-// addresses without an allocation.
+// A oneDNN primitive with the layouts of its arguments. It can be executed on any addresses,
+// without an allocation.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace pfc {
 
-/// The CPU engine and the one stream of an Ops. oneDNN executes in the calling thread and its pool.
+/// oneDNN's CPU engine and a stream. oneDNN computes in the calling thread and in that thread's
+/// OpenMP pool.
 struct DnnlContext {
   DnnlContext() : DnnlContext(dnnl::engine(dnnl::engine::kind::cpu, 0)) {}
   explicit DnnlContext(const dnnl::engine& e) : engine(e), stream(e) {}
@@ -17,7 +18,7 @@ struct DnnlContext {
   dnnl::stream stream;
 };
 
-/// An argument: DNNL_ARG_*, and how its memory is laid out.
+/// An argument: its name (DNNL_ARG_*) and the layout of its memory.
 struct DnnlArgument {
   int name;
   dnnl::memory::desc layout;
@@ -29,20 +30,21 @@ struct DnnlAddress {
   void* address;
 };
 
+/// Borrows the context.
 class DnnlCall {
  public:
   DnnlCall(DnnlContext& context, dnnl::primitive primitive,
            const std::vector<DnnlArgument>& arguments);
 
-  /// Every argument by name. Returns when the work is done. Throws DeviceError with oneDNN's
-  /// status.
+  /// Executes the primitive and returns when it is complete. Throws DeviceError with oneDNN's
+  /// status. REQUIRES: one address for each argument, in the order of the constructor.
   void execute(std::initializer_list<DnnlAddress> addresses);
 
  private:
   DnnlContext& context_;
   dnnl::primitive primitive_;
   std::vector<dnnl::memory> memories_;
-  std::vector<dnnl_exec_arg_t> arguments_;  // what the C call takes: made once
+  std::vector<dnnl_exec_arg_t> arguments_;  // for oneDNN's C interface, which needs no allocation
 };
 
 }  // namespace pfc

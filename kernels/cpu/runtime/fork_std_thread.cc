@@ -1,5 +1,6 @@
-// For ThreadSanitizer, which does not see how OpenMP's runtime hands work over and waits for it. So
-// what it reports of our loops is theirs.
+// Replaces fork_openmp.cc in builds for ThreadSanitizer. ThreadSanitizer does not understand the
+// synchronisation inside OpenMP's runtime and would report false races; it does understand
+// std::jthread.
 #include <omp.h>
 
 #include <thread>
@@ -14,7 +15,7 @@ void Threads::side_by_side(Call call, const void* f) const {
   threads.reserve(static_cast<std::size_t>(count_));
   for (int part = 0; part < count_; ++part) {
     threads.emplace_back([=] {
-      omp_set_num_threads(1);  // oneDNN does not fork again inside a part
+      omp_set_num_threads(1);  // oneDNN uses the calling thread only, as inside an OpenMP team
       call(f, part);
     });
   }

@@ -1,4 +1,5 @@
-// How CPU ops use the cores: a fixed number of parts, so that sums come out the same every time.
+// How CPU ops use the cores: work is divided into a fixed number of parts, so that sums have the
+// same bits every time.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ struct Range {
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
-/// Part `part` of `parts` of [0, n); borders are multiples of `align`. Parts may be empty.
+/// Part number `part` of [0, n), divided into `parts` parts. Borders are multiples of `align`.
+/// Parts may be empty.
 inline Range part_of(std::int64_t n, int part, int parts, std::int64_t align = 1) {
   const std::int64_t blocks = (n + align - 1) / align;
   const auto border = [&](std::int64_t p) {
@@ -22,24 +24,25 @@ inline Range part_of(std::int64_t n, int part, int parts, std::int64_t align = 1
   return {border(part), border(part + 1)};
 }
 
-/// A fixed number of threads (OpenMP's pool of the calling thread, which oneDNN uses too).
+/// A fixed number of threads: the OpenMP pool of the calling thread, which oneDNN uses too.
 class Threads {
  public:
-  explicit Threads(int count);  ///< 0: threads_of_worker(1)
+  explicit Threads(int count);  ///< 0: as many as threads_of_worker(1) in common/machine/cores.h
   [[nodiscard]] int count() const { return count_; }
 
-  /// Makes oneDNN, which asks OpenMP, use this many threads from the calling thread on.
+  /// Makes oneDNN calls of the calling thread use this many threads.
   void apply() const;
 
-  /// Calls f(part) for part = 0 .. count - 1, side by side. f must not throw.
+  /// Calls f(part) for part = 0 to count() - 1, in parallel. REQUIRES: f does not throw.
   template <typename F>
   void each_part(const F& f) const {
     if (count_ == 1) return f(0);
     side_by_side([](const void* of, int part) { (*static_cast<const F*>(of))(part); }, &f);
   }
 
-  /// Calls f(Range) for parts of [0, n) side by side; in one piece where a fork would cost more
-  /// than it gains (`work` elements in all).
+  /// Calls f(Range) for parts of [0, n), in parallel. `work` is the number of elements that all
+  /// calls process together: where it is small, f is called once for the whole range, because
+  /// starting the threads would take longer. REQUIRES: f does not throw.
   template <typename F>
   void each_range(std::int64_t n, std::int64_t align, std::int64_t work, const F& f) const {
     if (count_ == 1 || work < kSerialWork) return f(Range{0, n});
@@ -53,7 +56,8 @@ class Threads {
   using Call = void (*)(const void* f, int part);
   void side_by_side(Call call, const void* f) const;  // fork_openmp.cc, fork_std_thread.cc
 
-  static constexpr std::int64_t kSerialWork = 16384;  // floats: about 2 us, a fork's cost
+  // In floats. Processing them takes about 2 us, which is also what starting the threads takes.
+  static constexpr std::int64_t kSerialWork = 16384;
   int count_;
 };
 

@@ -1,4 +1,4 @@
-// Batch norm by rows: four rows at a time, so that sums in the first-level cache are loaded and
+// Batch norm, four rows at a time: the sums, which are in the first-level cache, are loaded and
 // stored once for four vectors of activations, and memory is read in four sequential streams.
 
 #include "kernels/cpu/vector/isa.h"
@@ -7,8 +7,8 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-constexpr std::int64_t kBlockRows = 128;  // float32 sums of so few rows are good to about 1e-6
-constexpr std::int64_t kShiftRows = 32;   // rows whose mean is the shift of the moments
+constexpr std::int64_t kBlockRows = 128;  // few enough for float32 sums with errors of about 1e-6
+constexpr std::int64_t kShiftRows = 32;   // the moments' shift is the mean of so many rows
 
 template <typename V>
 [[gnu::always_inline]] inline V prelu(V z, V slope) {
@@ -32,7 +32,7 @@ void clear_moments(const Moments& m, std::int64_t channels) {
   for (std::int64_t c = 0; c < channels; ++c) m.sum1[c] = m.sum2[c] = 0.0;
 }
 
-// Adds the values of kRows rows of one vector of channels to a block's moments.
+// Adds the values of kRows rows, for one vector of channels, to a block's moments.
 template <typename V, int kRows>
 [[gnu::always_inline]] inline void add_moments(const Moments& m, std::int64_t c, const V* values) {
   const V shift = load<V>(m.shift + c);
@@ -47,8 +47,8 @@ template <typename V, int kRows>
   store(m.block2 + c, sum2);
 }
 
-// Calls f.template operator()<kRows>(row) for groups of four rows and then single ones, and flush()
-// after each block of kBlockRows rows.
+// Calls f.template operator()<kRows>(row) for groups of four rows and then for single rows, and
+// flush_block() after each block of kBlockRows rows.
 template <typename F, typename Flush>
 [[gnu::always_inline]] inline void for_each_rows(std::int64_t rows, const F& f,
                                                  const Flush& flush_block) {
@@ -70,7 +70,8 @@ template <typename V, bool kSlope, bool kResidual>
   return y;
 }
 
-// The mean of y's first rows, before any of them is written: y may be x or the residual.
+// Sets the shift to the mean of y's first rows. Runs before y is written, as y may be x or
+// residual.
 template <bool kSlope, bool kResidual>
 void start_output_moments(const NormForward& f) {
   clear_moments(*f.moments, f.channels);
@@ -103,7 +104,7 @@ void norm_forward_rows(const NormForward f) {
       });
 }
 
-// One element's gradient behind the PReLU, and what the sums need.
+// The gradient of an element with respect to z, the normalised x, and the gradient of the slope.
 template <typename V>
 struct Gradient {
   V dz, xhat, dslope;
@@ -117,7 +118,7 @@ template <typename V, bool kSlope>
   const V centred = stream<V>(b.x + i) - load<V>(b.mean + c);
   Gradient<V> g{dy, centred * load<V>(b.inverse + c), V{}};
   if constexpr (kSlope) {
-    // The same expression as forward, so that both see the same side of zero.
+    // The same expression as in the forward pass, so that rounding cannot change the sign of z.
     const V z = centred * load<V>(b.scale + c) + load<V>(b.beta + c);
     g.dz = z > 0.f ? dy : dy * load<V>(b.slope + c);
     g.dslope = z > 0.f ? V{} : dy * z;

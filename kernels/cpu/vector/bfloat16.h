@@ -1,5 +1,4 @@
-// Loads and stores of numbers kept as float32 or bfloat16 (kernels/math/bfloat16.h); arithmetic is
-// float32.
+// Loads and stores float32 and bfloat16 numbers (kernels/math/bfloat16.h) as vectors of float32.
 #pragma once
 
 #include "kernels/cpu/vector/exp.h"
@@ -27,7 +26,7 @@ template <typename V>
   }
 }
 
-/// Rounds to the nearest, ties to even.
+/// Rounds to nearest, ties to even.
 template <typename V>
 [[gnu::always_inline]] inline void store_nearest(BFloat16* p, V value) {
   if constexpr (sizeof(V) == sizeof(float)) {
@@ -43,7 +42,7 @@ template <typename V>
   }
 }
 
-/// The random bits of V's elements from i on.
+/// The random bits for the elements of a V that starts at element i.
 template <typename V>
 [[gnu::always_inline]] inline auto random_bits(const RoundingKey& key, std::int64_t i) {
   const auto first = static_cast<std::uint32_t>(i);
@@ -58,7 +57,8 @@ template <typename V>
   }
 }
 
-/// Stores a number and returns what was stored. A bfloat16 is rounded by the lower 16 of the bits.
+/// Stores a number and returns what was stored. A bfloat16 is rounded stochastically, with the
+/// lower 16 of the random bits.
 template <typename V, typename Bits>
 [[gnu::always_inline]] inline V store_number(float* p, V value, Bits) {
   store<V>(p, value);

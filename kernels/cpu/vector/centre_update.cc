@@ -1,4 +1,4 @@
-// One row of the class centres: what its gradient does to it.
+// Updates of one row of class centres.
 
 #include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
@@ -18,9 +18,9 @@ template <typename V>
   }
 }
 
-/// Calls of.template operator()<V>(i) for the row's vectors, which returns the elements from i on.
-/// The sum of their squares: in float32 where they neither overflow nor lose digits, in float64
-/// (from `element`, the same numbers one by one) else.
+/// The sum of squares of a row, whose elements from i on of.template operator()<V>(i) returns. It
+/// is summed in float32. Where that overflows or loses digits, it is summed again in float64, from
+/// element(i), which returns the same numbers one by one.
 template <typename Of, typename Element>
 [[gnu::always_inline]] inline double sum_of_row(std::int64_t n, const Of& of,
                                                 const Element& element) {
@@ -45,7 +45,7 @@ template <typename Of, typename Element>
   return exact;
 }
 
-/// Of a row of which `move` stores and returns the elements.
+/// The sum of squares of a row whose elements `move` computes, stores and returns.
 template <typename Number, typename Move>
 [[gnu::always_inline]] inline double move_row(const Number* weight, std::int64_t n,
                                               const Move& move) {
@@ -57,7 +57,7 @@ struct Pair {
   V w, v;
 };
 
-/// A row's elements from i on, as after the updates it has missed, if any.
+/// Centre and momentum from element i on, after the missed updates, if there are any.
 template <typename V, bool kMissed, typename Weight, typename Momentum>
 [[gnu::always_inline]] inline Pair<V> load_state(const CatchUp& missed, const Weight* weight,
                                                  const Momentum* momentum, std::int64_t i) {
@@ -67,7 +67,7 @@ template <typename V, bool kMissed, typename Weight, typename Momentum>
   return {missed.ww * w + missed.wv * v, missed.vw * w + missed.vv * v};
 }
 
-/// The part of the gradient across the centre: what normalising it lets through.
+/// The gradient without its part along the centre.
 template <typename V>
 [[gnu::always_inline]] inline V across(const CentreRow& row, std::int64_t i, V weight) {
   return load<V>(row.gradient + i) - weight * row.inverse_norm * row.along;
@@ -82,7 +82,7 @@ double sgd_row(const SgdOptions& o, const CentreRow& row) {
     const Pair<V> now = load_state<V, kMissed>(missed, weight, momentum, i);
     const V g = across<V>(row, i, now.w) + o.weight_decay * now.w;
     const V v = o.momentum * now.v + g;
-    // The momentum that is kept is rounded; the step is made with the one that is not.
+    // The stored momentum is rounded; the step uses the momentum before rounding.
     const auto random = random_bits<V>(row.key, i);
     store_number<V>(momentum + i, v, random >> 16);
     return store_number<V>(weight + i, now.w - o.lr * v, random);
@@ -158,7 +158,7 @@ double adamw_row(const AdamWOptions& o, const CentreRow& row) {
   });
 }
 
-/// update.operator()<Weight, Momentum>() with the types that a precision means.
+/// Calls update.operator()<Weight, Momentum>() with the types that belong to a precision.
 template <typename Update>
 auto with_types(CentrePrecision precision, const Update& update) {
   switch (precision) {

@@ -1,4 +1,4 @@
-// Loops over flat memory; the compiler vectorises them for the instruction set.
+// Loops over flat memory, which the compiler vectorises for the instruction set.
 
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/vector.h"

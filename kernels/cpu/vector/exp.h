@@ -18,14 +18,14 @@ struct Bits<Vector> {
   using Type [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
 };
 
-/// exp(x) for x <= 0, with a relative error below 1e-7; 0 below -87.3 (the smallest normal float's
-/// logarithm), also for -infinity. Cody and Waite's reduction to |r| <= ln(2) / 2, then Taylor's
-/// series to the sixth power.
+/// exp(x) for x <= 0, with a relative error below 1e-7. Gives 0 below -87.3, the logarithm of the
+/// smallest normal float, also for -infinity. Reduces the argument to |r| <= ln(2) / 2 as Cody and
+/// Waite do, and then sums Taylor's series up to the sixth power.
 template <typename V>
 [[gnu::always_inline]] inline V exp_of_negative(V x) {
   using Int = typename Bits<V>::Type;
   constexpr float kLog2E = 1.44269504f;
-  constexpr float kLn2High = 0.693359375f;    // few bits: times any exponent it is exact
+  constexpr float kLn2High = 0.693359375f;    // has few bits, so its product with n is exact
   constexpr float kLn2Low = -2.12194440e-4f;  // ln 2 - high
   constexpr float kRound = 12582912.f;        // 1.5 * 2^23: adding it rounds to an integer
   constexpr float kLowest = -87.3f;

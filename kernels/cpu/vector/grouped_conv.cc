@@ -1,6 +1,6 @@
-// Convolutions with one or two channels a group: bound by memory, so vectors run along the channels
-// as they lie in memory. With two channels a group, y = x * own + exchanged(x * other), where
-// exchanged() swaps the two channels of each pair inside the vector.
+// Convolutions with one or two channels in each group. They are bound by memory, so vectors run
+// along the channels, which are contiguous. With two channels in a group, y = x * own + exchanged(x
+// * other), where exchanged() swaps the two channels of each pair inside the vector.
 
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/vector.h"
@@ -8,10 +8,11 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-// What a walk needs soon is asked for: it jumps between rows, and hardware prefetchers lose track.
-constexpr std::int64_t kAhead = 1024;  // floats
+// How many floats ahead the loops prefetch. They jump between rows, which hardware prefetchers do
+// not follow.
+constexpr std::int64_t kAhead = 1024;
 constexpr std::int64_t kAheadPixels = 16;
-constexpr std::int64_t kBlockPixels = 14;  // of a row: with all channels in the first-level cache
+constexpr std::int64_t kBlockPixels = 14;  // so many pixels fit the first-level cache, all channels
 
 using Lanes [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
 
@@ -22,7 +23,8 @@ using Lanes [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
   return __builtin_shuffle(v, lanes);
 }
 
-// The elements at p + c with the channels of each pair exchanged; p is at an even channel.
+// The elements at p + c with the channels of each pair exchanged. REQUIRES: p is at an even
+// channel.
 template <typename V>
 [[gnu::always_inline]] inline V load_exchanged(const float* p, std::int64_t c) {
   if constexpr (sizeof(V) == sizeof(float)) {
@@ -35,7 +37,7 @@ template <typename V>
 std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
-// Taps [begin, end) that touch the image, for a window that starts at `start`.
+// The taps [begin, end) that are inside the image, for a window that starts at `start`.
 struct Taps {
   std::int64_t begin, end;
 };
@@ -43,12 +45,14 @@ Taps taps_inside(std::int64_t start, std::int64_t size, std::int64_t kernel) {
   return {larger(0, -start), smaller(kernel, size - start)};
 }
 
-// kPixels neighbouring outputs whose windows start at column iw of the image.
+// Computes kPixels neighbouring outputs, the first of which has its window at column iw of the
+// image.
 template <typename V, int kPixels, bool kPairs>
 [[gnu::always_inline]] inline void outputs(const GroupedConv& g, const float* image, float* y,
                                            std::int64_t ih, std::int64_t iw, Taps kh, Taps kw,
                                            std::int64_t c) {
-  // The other channel's share is summed where its input lies, and moved over at the end.
+  // The products for the other channel of a pair are summed at the input's channel, and exchanged
+  // at the end.
   constexpr bool kSingle = sizeof(V) == sizeof(float);
   const std::int64_t other_c = kSingle ? c ^ 1 : c;
   V sums[kPixels] = {};
@@ -85,7 +89,7 @@ void outputs_of_all_channels(const GroupedConv& g, const float* image, float* y,
 
 template <bool kPairs>
 void forward_rows(const GroupedConv& g, std::int64_t begin, std::int64_t end) {
-  constexpr int kPixels = 4;  // share the loads of the weights
+  constexpr int kPixels = 4;  // for so many pixels, the weights are loaded once
   for (std::int64_t row = begin; row < end; ++row) {
     const float* const image = g.x + row / g.out_h * g.in_h * g.in_w * g.channels;
     float* const y = g.y + row * g.out_w * g.channels;
@@ -107,7 +111,8 @@ void forward_rows(const GroupedConv& g, std::int64_t begin, std::int64_t end) {
   }
 }
 
-// Adds some outputs of a row to the gradients of one row of taps, for one vector of channels.
+// Adds the contributions of some outputs of a row to the gradients of one row of taps, for one
+// vector of channels.
 template <typename V, int kKernel, bool kPairs>
 [[gnu::always_inline]] inline void add_pixels(const GroupedConv& g, const float* x, const float* dy,
                                               float* gradients, Taps pixels, std::int64_t c) {

@@ -1,4 +1,5 @@
-// What this folder's files define, once per instruction set; contracts are in vector_kernels.h.
+// The functions that this folder's files define for each instruction set. vector_kernels.h
+// describes them.
 #pragma once
 
 #include "kernels/cpu/vector/vector_kernels.h"

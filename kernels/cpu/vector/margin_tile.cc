@@ -5,7 +5,7 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-/// The cosine, clamped; above the filter's threshold 0.
+/// The cosine, limited to [-1, 1]; 0 above the filter's threshold.
 template <typename V>
 [[gnu::always_inline]] inline V filtered_cosine(const MarginTile& t, V product, float inverse) {
   V cosine = product * inverse;
@@ -49,7 +49,8 @@ void margin_exp_sums(const MarginTile& t, const float* logits, const float* max,
 
 void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
                       float* gradients, float* along) {
-  // A target's gradient comes from elsewhere: here it counts neither in `along` nor as a factor.
+  // The target's gradient is computed elsewhere (margin_tile.h), so it is left out of `along` and
+  // of the factors.
   for (std::int64_t k = 0; k < t.targets; ++k) products[t.target[k]] = 0.f;
   for (std::int64_t j = 0; j < t.classes; ++j) {
     const float* row = products + j * t.samples;
@@ -62,7 +63,7 @@ void margin_gradients(const MarginTile& t, float* products, const float* max, co
       const V cosine = filtered_cosine(t, product, inverse);
       const V above = cosine * t.scale - load<V>(max + i);
       const V probability = exp_of_negative<V>(above) * load<V>(factor + i);
-      // A filtered class counts in the sum, but is constant: no gradient.
+      // The logit of a filtered class is a constant: part of the sum, but without a gradient.
       const V gradient = product * inverse > t.threshold ? V{} : probability * inverse;
       store<V>(out + i, gradient);
       if constexpr (sizeof(V) == sizeof(Vector)) {

@@ -1,5 +1,5 @@
-// Sums of outer products of rows: the gradient of convolution weights, where activations are NHWC
-// and both operands' channels are contiguous, so nothing is transposed or packed.
+// Sums of outer products of rows, for the gradient of convolution weights. Activations are NHWC, so
+// the channels of both operands are contiguous, and nothing has to be transposed or packed.
 
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/vector.h"
@@ -7,7 +7,8 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-// A tile's sums stay in registers: of 32, 4 x 6 for sums and 4 for vectors; of 16, 2 x 6 and 2.
+// The sums of a tile stay in registers. Of 32 registers, 4 x 6 hold sums and 4 hold vectors; of 16,
+// 2 x 6 and 2.
 constexpr int kTileVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
 constexpr int kTileBroadcasts = 6;
 

@@ -1,9 +1,78 @@
-// Random words in bulk.
+// Random words in bulk: Philox 4x32-10 (kernels/math/philox.h) for as many counters at once as a
+// vector has lanes.
+
+#include <immintrin.h>
+
+#include <cstdint>
 
 #include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/philox.h"
+#include "kernels/cpu/vector/vector.h"
 
 namespace pfc::PFC_ISA {
+namespace {
+
+using UInt [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint32_t;
+using ULong [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint64_t;
+
+/// The 64-bit products of the even lanes, for which GCC has no operator.
+[[gnu::always_inline]] inline ULong multiply_even(ULong a, ULong b) {
+#if PFC_VECTOR_BYTES == 64
+  // The variant with a mask, which selects all lanes: GCC 12 warns about the plain one.
+  return reinterpret_cast<ULong>(
+      _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif PFC_VECTOR_BYTES == 32
+  return reinterpret_cast<ULong>(
+      _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#else
+  return reinterpret_cast<ULong>(
+      _mm_mul_epu32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#endif
+}
+
+struct Products {
+  UInt high, low;
+};
+
+[[gnu::always_inline]] inline Products multiply(UInt a, std::uint32_t factor) {
+  constexpr std::uint64_t kLow = 0xffffffffu;
+  const ULong wide = ULong{} + factor;
+  const auto pairs = reinterpret_cast<ULong>(a);
+  const ULong even = multiply_even(pairs, wide);
+  const ULong odd = multiply_even(pairs >> 32, wide);
+  return {.high = reinterpret_cast<UInt>((even >> 32) | (odd & ~kLow)),
+          .low = reinterpret_cast<UInt>((even & kLow) | (odd << 32))};
+}
+
+struct PhiloxVectors {
+  UInt x[4];
+};
+
+[[gnu::always_inline]] inline PhiloxVectors philox(std::uint64_t key, PhiloxVectors c) {
+  auto k0 = static_cast<std::uint32_t>(key);
+  auto k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const Products p0 = multiply(c.x[0], 0xD2511F53u);
+    const Products p1 = multiply(c.x[2], 0xCD9E8D57u);
+    c = {{p1.high ^ c.x[1] ^ k0, p1.low, p0.high ^ c.x[3] ^ k1, p0.low}};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+/// The words of random_words(seed, stream, a, b) for b = block, block + 1, ..., one b in each lane.
+[[gnu::always_inline]] inline PhiloxVectors random_vectors(std::uint64_t seed, Stream stream,
+                                                           std::uint32_t a, std::uint64_t block) {
+  UInt lanes{};
+  for (std::int64_t lane = 0; lane < kWidth; ++lane) lanes[lane] = static_cast<std::uint32_t>(lane);
+  const auto first = static_cast<std::uint32_t>(block);
+  const UInt low = lanes + first;
+  const UInt carry = low < first ? UInt{} + 1u : UInt{};
+  const UInt high = carry + static_cast<std::uint32_t>(block >> 32);
+  return philox(seed, {{low, high, UInt{} + a, UInt{} + static_cast<std::uint32_t>(stream)}});
+}
+
+}  // namespace
 
 void blocks_below(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits) {
   std::int64_t i = 0;

@@ -1,5 +1,5 @@
-// Norms and checks: sums in float64, in a fixed number of lanes, so that the order of additions
-// does not hang on how the compiler vectorises.
+// Norms and checks. Sums are float64, in a fixed number of lanes, so that the order of the
+// additions does not depend on how the compiler vectorises.
 
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/vector.h"
@@ -7,7 +7,7 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-constexpr int kLanes = 32;  // enough independent sums to hide the latency of an addition
+constexpr int kLanes = 32;  // independent sums, enough of them to hide the latency of an addition
 
 // The sum of a[i] * b[i] in float64.
 double dot(const float* __restrict a, const float* __restrict b, std::int64_t n) {
@@ -31,8 +31,8 @@ constexpr double kLargestFloat = 3.40282346638528859812e+38;
 double sum_of_squares(const float* x, std::int64_t n) { return dot(x, x, n); }
 
 bool all_finite(const float* x, std::int64_t n) {
-  // An infinity or NaN has all bits of the exponent set: seen in the bits, whatever -ffast-math
-  // does.
+  // Infinity and NaN have all bits of the exponent set. The test is done on the bits because it is
+  // a simple integer comparison, which the compiler vectorises.
   constexpr std::uint32_t kExponent = 0x7f800000u;
   std::uint32_t bad = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -46,7 +46,7 @@ bool all_finite(const float* x, std::int64_t n) {
 void normalise_rows(const float* x, float* y, float* inverse_norm, std::int64_t rows,
                     std::int64_t n) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    // In float64 the squares of every float32 fit, down to 1e-90 and up to 1e+76.
+    // float64 holds the square of every float32: squares range from 1e-90 to 1e+76.
     const double squares = dot(x + row * n, x + row * n, n);
     const double inverse = squares == 0 ? 0.0 : 1.0 / __builtin_sqrt(squares);
     inverse_norm[row] = static_cast<float>(inverse < kLargestFloat ? inverse : kLargestFloat);

@@ -1,11 +1,12 @@
-// The vector type of the files in this folder, which are compiled once per instruction set
-// (PFC_ISA names the namespace, PFC_VECTOR_BYTES the width). They must not define or instantiate
-// anything outside their namespace: the linker might keep the AVX-512 copy for every machine.
+// The vector type of the files in this folder, which are compiled once for each instruction set:
+// PFC_ISA is the namespace, PFC_VECTOR_BYTES the width. These files must not define or instantiate
+// anything outside their namespace, because the linker could keep the AVX-512 copy of it for all
+// machines.
 #pragma once
 
 #include <cstdint>
 
-// A loop's body as a lambda must be part of the loop, or each vector costs a call.
+// For a lambda that is the body of a loop: without inlining, each vector would cost a call.
 #define PFC_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace pfc::PFC_ISA {
@@ -14,7 +15,7 @@ namespace pfc::PFC_ISA {
 using Vector [[gnu::vector_size(PFC_VECTOR_BYTES)]] = float;
 constexpr std::int64_t kWidth = PFC_VECTOR_BYTES / 4;
 
-/// V is Vector, or float for the elements behind the last whole vector.
+/// Loads a V: Vector, or float for the elements after the last whole vector.
 template <typename V>
 [[gnu::always_inline]] inline V load(const float* p) {
   V v;
@@ -22,11 +23,12 @@ template <typename V>
   return v;
 }
 
-/// A load in a walk through memory along several streams, which hardware prefetchers lose track of:
-/// asks for what the walk needs soon. Past the end of the memory that does nothing.
+/// As load(), and prefetches what the same loop will load soon. For loops that read several streams
+/// of memory at once, which hardware prefetchers do not follow well. A prefetch after the end of
+/// the memory does nothing.
 template <typename V>
 [[gnu::always_inline]] inline V stream(const float* p) {
-  constexpr std::int64_t kAhead = 1024;  // floats: a memory's latency at 10 GB/s and more
+  constexpr std::int64_t kAhead = 1024;  // floats: covers the latency of memory at 10 GB/s
   __builtin_prefetch(p + kAhead);
   return load<V>(p);
 }
@@ -36,7 +38,8 @@ template <typename V>
   __builtin_memcpy(p, &v, sizeof(V));
 }
 
-/// Calls f.template operator()<V>(i) for [0, n): whole vectors, then single elements.
+/// Calls f.template operator()<V>(i) for the elements [0, n): first for whole vectors, then for
+/// single elements.
 template <typename F>
 [[gnu::always_inline]] inline void for_each_vector(std::int64_t n, const F& f) {
   std::int64_t i = 0;

@@ -17,8 +17,8 @@ extern const VectorKernels kTable;
 std::span<const VectorKernels* const> runnable_vector_kernels() {
   static constexpr std::array<const VectorKernels*, 3> kTables{&avx512::kTable, &avx2::kTable,
                                                                &baseline::kTable};
-  // The same features as in CMakeLists.txt; libgcc also asks whether the system saves the
-  // registers.
+  // The same features as in CMakeLists.txt. __builtin_cpu_supports() also checks that the operating
+  // system saves the registers.
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
                           __builtin_cpu_supports("avx512bw") &&

@@ -1,5 +1,6 @@
-// The vectorised inner loops: serial, over a part of the rows or elements; threads are the
-// caller's. One table per instruction set; the best that the machine can run is chosen once.
+// The vectorised inner loops. Each runs in the calling thread, over the rows or elements that it is
+// given; the caller divides the work among threads. There is a table of functions for each
+// instruction set, from which the best one for this machine is chosen at run time.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,12 @@
 
 namespace pfc {
 
-/// Sums of (x - shift) and its square over rows, by channel: safe where |mean| >> deviation, since
-/// the shift is the mean of the first rows. float64 between blocks of rows. Borrowed memory.
+/// Sums over rows of (x - shift) and of its square, for each channel. The shift is the mean of the
+/// first rows, so no digits are lost where |mean| >> standard deviation. Sums within a block of
+/// rows are float32, those over blocks float64. The memory is borrowed.
 struct Moments {
   float* shift;   ///< [channels]
-  float* block1;  ///< [channels] float32 sums of the present block
+  float* block1;  ///< [channels] sums of the current block
   float* block2;
   double* sum1;  ///< [channels]
   double* sum2;
@@ -30,7 +32,7 @@ struct NormForward {
   const float* slope;     ///< null: no PReLU
   const float* residual;  ///< null: none
   float* y;
-  const Moments* moments;  ///< null, or receives y's
+  const Moments* moments;  ///< null, or receives the moments of y
 };
 
 /// Rows of a batch norm's backward passes (ops.h). inverse: 1 / sqrt(variance + eps).
@@ -38,41 +40,41 @@ struct NormBackward {
   std::int64_t rows, channels;
   const float *dy, *x, *mean, *inverse, *scale, *beta;
   const float* slope;  ///< null: no PReLU
-  // The reduce pass: float32 sums of a block of rows, and the float64 sums.
+  // For the reduce pass: sums over a block of rows, and over all rows.
   float *block_dz, *block_dz_xhat, *block_dslope;
   double *sum_dz, *sum_dz_xhat, *sum_dslope;
-  // The apply pass: sums divided by the number of rows.
+  // For the apply pass: the sums divided by the number of rows.
   const float *mean_dz, *mean_dz_xhat;
   const float* add;  ///< null: none
   float* dx;
 };
 
-/// A tile of the margin softmax (kernels/cpu/margin/margin_tile.h). Products are [classes,
-/// samples]: of each centre, not normalised, with each normalised embedding.
+/// A tile of the margin softmax (kernels/cpu/margin/margin_tile.h). Its products are [classes,
+/// samples]: those of each centre, not normalised, with each normalised embedding.
 struct MarginTile {
   std::int64_t classes, samples;
   const float* inverse_norm;  ///< [classes]
   float scale;
   float threshold;             ///< a cosine above it counts as 0; infinity: no filter
-  const std::int64_t* target;  ///< [targets] elements of products that are their sample's target
+  const std::int64_t* target;  ///< [targets], indices of the products that belong to targets
   std::int64_t targets;
 };
 
-/// A class centre that is about to move. Numbers are kept as CentrePrecision says.
+/// A class centre to be updated. Its numbers are stored as CentrePrecision says.
 struct CentreRow {
   std::int64_t n;
-  const float* gradient;  ///< [n], not yet projected
-  float inverse_norm;     ///< of the centre, caught up
-  float along;            ///< the gradient's part along the centre, which does not move it
+  const float* gradient;  ///< [n], with its part along the centre
+  float inverse_norm;     ///< 1 / length of the centre after its missed updates
+  float along;            ///< length of the gradient's part along the centre, which is subtracted
   void* weight;
   void* momentum;         ///< SGD's velocity or AdamW's m
   void* second;           ///< AdamW's v
-  RoundingKey key;        ///< of what is kept as bfloat16
-  const CatchUp* missed;  ///< SGD's updates that it has yet to catch up with; null: none
+  RoundingKey key;        ///< for the stochastic rounding of bfloat16 numbers
+  const CatchUp* missed;  ///< SGD's updates that the row has missed; null: none
 };
 
-/// A class centre as after the updates that it has missed, to be copied to `floats` or, rounded to
-/// the nearest, to `halves`; the other is null.
+/// A class centre that is copied, after its missed updates, to `floats` or, rounded to nearest, to
+/// `halves`; the other one is null.
 struct CaughtUpCentre {
   std::int64_t n;
   const void* weight;
@@ -82,7 +84,7 @@ struct CaughtUpCentre {
   BFloat16* halves;
 };
 
-/// Philox blocks first, first + 1, ... of random_words(seed, stream, a, .).
+/// The words of random_words(seed, stream, a, b) for b = first, first + 1, ...
 struct RandomBlocks {
   std::uint64_t seed;
   Stream stream;
@@ -91,8 +93,9 @@ struct RandomBlocks {
   std::int64_t blocks;
 };
 
-/// c[b * c_stride + v] += broadcast[b] * vector[v] for all b < broadcasts and v < vectors, summed
-/// over rows r and k < length; vector = vector_rows[r] + k * vector_step, broadcast likewise.
+/// c[b * c_stride + v] += the sum over rows r and k < length of broadcast[b] * vector[v], for all
+/// b < broadcasts and v < vectors, where vector = vector_rows[r] + k * vector_step, and broadcast =
+/// broadcast_rows[r] + k * broadcast_step.
 struct OuterProduct {
   const float* const* vector_rows;     ///< [rows] addresses
   const float* const* broadcast_rows;  ///< [rows] addresses
@@ -103,16 +106,17 @@ struct OuterProduct {
   std::int64_t c_stride;
 };
 
-/// A convolution with one or two (`pairs`) channels a group. Weights and their gradients are
-/// [kernel, kernel, 1 or 2, channels], by input channel: what it is multiplied by for the output of
-/// the same channel, and (pairs) for the output of the other one of its pair.
+/// A convolution with one channel in each group, or two with `pairs`. Weights and their gradients
+/// are [kernel, kernel, 1 or 2, channels], where channels are input channels: first the weights for
+/// the output channel with the same number, then, with `pairs`, those for the other channel of the
+/// pair.
 struct GroupedConv {
   std::int64_t in_h, in_w, out_h, out_w, channels, kernel, stride, pad;
   bool pairs;
   const float* x;
   const float* weights;
-  float* y;          ///< weight gradient: dy, only read
-  float* gradients;  ///< weight gradient: added to
+  float* y;          ///< in grouped_weight_gradient: dy, which is only read
+  float* gradients;  ///< in grouped_weight_gradient: the gradient is added to it
 };
 
 struct VectorKernels {
@@ -125,17 +129,17 @@ struct VectorKernels {
 
   void (*outer_product)(const OuterProduct& p);
 
-  /// Rows [begin, end) of the batch * out_h output rows.
+  /// Computes rows [begin, end) of the batch * out_h output rows.
   void (*grouped_forward)(const GroupedConv& g, std::int64_t begin, std::int64_t end);
-  /// All `rows` = batch * out_h, for channels [first, first + channels); first is even. Kernels of
-  /// 3 and 7.
+  /// Computes the gradient for channels [first, first + channels), over all `rows` = batch * out_h.
+  /// REQUIRES: first is even; the kernel is 3 or 7.
   void (*grouped_weight_gradient)(const GroupedConv& g, std::int64_t rows, std::int64_t first,
                                   std::int64_t channels);
 
   void (*normalise_images)(const std::uint8_t* x, float* y, std::int64_t n);
   void (*add)(const float* a, const float* b, float* y, std::int64_t n);
   void (*add_bias)(float* y, const float* bias, std::int64_t rows, std::int64_t n);
-  /// sums [width] += x[r * stride + i] over rows r.
+  /// sums[i] += the sum over rows r of x[r * stride + i], for i < width.
   void (*add_columns)(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
                       double* sums);
 
@@ -151,37 +155,35 @@ struct VectorKernels {
   void (*adamw)(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
                 float* m, float* v, std::int64_t n);
 
-  /// logits of products (targets: -infinity; may be the same memory); max [samples]: the largest of
-  /// each sample.
+  /// Computes the logits from the products, -infinity for targets, and the largest logit of each
+  /// sample, max [samples]. logits may be the memory of products.
   void (*margin_logits)(const MarginTile& t, const float* products, float* logits, float* max);
-  /// sums [samples] = sum over the tile's classes of exp(logit - max), where logit <= max.
+  /// sums [samples] = the sum over the tile's classes of exp(logit - max). REQUIRES: logit <= max.
   void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
-  /// gradients = factor * exp(logit - max) * inverse_norm (targets and filtered ones: 0): what the
-  /// sum over samples of gradient * embedding makes a centre's gradient, before normalisation
-  /// takes its part along the centre off: that part is along [classes]. Uses up the products;
-  /// gradients may be the same memory.
+  /// gradients = factor * exp(logit - max) * inverse_norm, and 0 for targets and filtered classes.
+  /// The sum over samples of gradients * embedding is a centre's gradient, and along [classes] the
+  /// length of its part along the centre. Overwrites the products; gradients may be their memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
                            const float* factor, float* gradients, float* along);
 
-  /// Moves a centre; returns its new squared length.
+  /// Update a centre; return its new squared length.
   double (*centre_sgd)(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
   double (*centre_adamw)(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row);
   double (*centre_squares)(CentrePrecision precision, const void* weight, std::int64_t n);
-  /// Returns the centre's squared length before it is rounded.
+  /// Copies a centre; returns its squared length before rounding.
   double (*centre_caught_up)(CentrePrecision precision, const CaughtUpCentre& centre);
-  /// Centre and momentum as after the updates missed (gradient: unused); returns the new squared
-  /// length.
+  /// Applies only the missed updates to centre and momentum; returns the new squared length.
   double (*centre_settle)(CentrePrecision precision, const CentreRow& row);
-  /// sum [n] += the gradient's part across the centre.
+  /// sum [n] += the gradient without its part along the centre.
   void (*add_centre_gradient)(CentrePrecision precision, const CentreRow& row, float* sum);
   void (*to_float)(const BFloat16* x, float* y, std::int64_t n);
-  void (*to_bfloat16)(const float* x, BFloat16* y, std::int64_t n);  ///< to the nearest
+  void (*to_bfloat16)(const float* x, BFloat16* y, std::int64_t n);  ///< rounds to nearest
 
-  /// hits [blocks]: bit k says whether the upper 24 bits of word k are below limit.
+  /// hits [blocks]: sets bit k when the upper 24 bits of word k of the block are below limit.
   void (*blocks_below)(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits);
 };
 
-/// The tables that this CPU (and its operating system) can run, widest instruction set first.
+/// The tables that this CPU and its operating system can run, the widest instruction set first.
 std::span<const VectorKernels* const> runnable_vector_kernels();
 inline const VectorKernels& best_vector_kernels() { return *runnable_vector_kernels().front(); }
 

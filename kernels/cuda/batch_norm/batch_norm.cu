@@ -1,16 +1,10 @@
 #include <algorithm>
 
-#include "kernels/cuda/batch_norm/batch_norm.h"
 #include "kernels/cuda/batch_norm/batch_norm_kernels.h"
+#include "kernels/cuda/ops/cuda_ops.h"
 
 namespace pfc {
 namespace batch_norm {
-
-constexpr unsigned kChannelsOfBlock = kThreads / kWarp;  // of a merging kernel: one a warp
-
-__device__ __forceinline__ std::int64_t channel_of_warp() {
-  return std::int64_t{blockIdx.x} * kChannelsOfBlock + threadIdx.x / kWarp;
-}
 
 struct MergedMoments {
   double n = 0, mean = 0, m2 = 0;
@@ -27,7 +21,7 @@ struct MergedMoments {
 __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
                                      unsigned rows_at_once, const double* partial, float* mean,
                                      float* variance) {
-  const std::int64_t channel = channel_of_warp();
+  const std::int64_t channel = index_of_warp();
   if (channel >= channels) return;
   const unsigned lane = threadIdx.x % kWarp;
   const std::int64_t behind = std::int64_t{blocks} * channels;
@@ -53,7 +47,7 @@ __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, u
 __global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks, const double* partial,
                                   const float* variance, float eps, float* sum_dz,
                                   float* sum_dz_xhat, float* dslope) {
-  const std::int64_t channel = channel_of_warp();
+  const std::int64_t channel = index_of_warp();
   if (channel >= channels) return;
   const unsigned lane = threadIdx.x % kWarp;
   const std::int64_t behind = std::int64_t{blocks} * channels;
@@ -80,10 +74,11 @@ using batch_norm::ApplyArguments;
 using batch_norm::ForwardArguments;
 using batch_norm::Parameters;
 
-constexpr int kMostKinds = 3;   // of sums, in a pass
-constexpr int kMostBlocks = 8;  // on a multiprocessor: 2048 threads
+constexpr int kMostKinds = 3;   // kinds of sums in a pass
+constexpr int kMostBlocks = 8;  // on a multiprocessor, which holds 2048 threads
 
-/// Threads over channels and rows, blocks over rows and channels; as many blocks as run at once.
+/// The launch of a pass: threadIdx.x and blockIdx.y count channels, threadIdx.y and blockIdx.x
+/// rows. `blocks`: how many blocks run at once; the launch has about as many.
 LaunchShape shape_of(const BatchNormShape& s, int at_once, std::int64_t blocks) {
   const std::int64_t lanes = (s.channels + at_once - 1) / at_once;
   unsigned width = 1;
@@ -153,7 +148,7 @@ class CudaBatchNorm : public BatchNorm {
         const LaunchShape shape =
             run("batch_norm.backward_reduce", width, batch_norm::reduce_kernel<T, width(), slope()>,
                 p, rows<T>(b.dy), rows<T>(b.x), partial());
-        launch("batch_norm.backward_reduce", warp_a_channel(), device_.compute.get(),
+        launch("batch_norm.backward_reduce", one_warp_each(shape_.channels), device_.compute.get(),
                batch_norm::merge_sums_kernel, shape_.channels, shape.blocks.x, partial(),
                p.variance, p.eps, channels(b.sum_dz), channels(b.sum_dz_xhat), dslope);
       });
@@ -180,7 +175,7 @@ class CudaBatchNorm : public BatchNorm {
   }
 
  private:
-  // f(null pointer of the element type, how many channels a thread takes at once).
+  // Calls f(null pointer to the element type, number of channels that a thread processes at once).
   template <typename F>
   void pass(DType type, std::initializer_list<const Tensor*> tensors, const F& f) {
     bool packs = shape_.channels % kPack == 0;
@@ -199,7 +194,7 @@ class CudaBatchNorm : public BatchNorm {
     });
   }
 
-  /// Launches a kernel over all rows and channels; they are its first two arguments.
+  /// Launches a kernel whose first two arguments are the numbers of rows and channels.
   template <typename Kernel, typename... Arguments>
   LaunchShape run(const char* name, int at_once, Kernel* kernel, const Arguments&... arguments) {
     const int resident = std::min(resident_blocks(kernel, kThreads), kMostBlocks);
@@ -219,16 +214,11 @@ class CudaBatchNorm : public BatchNorm {
   }
 
   void merge_moments(const LaunchShape& of_parts, const Tensor& mean, const Tensor& variance) {
-    launch("batch_norm.statistics", warp_a_channel(), device_.compute.get(),
+    launch("batch_norm.statistics", one_warp_each(shape_.channels), device_.compute.get(),
            batch_norm::merge_moments_kernel, shape_.rows, shape_.channels, of_parts.blocks.x,
            of_parts.threads.y, partial(), channels(mean), channels(variance));
   }
 
-  [[nodiscard]] LaunchShape warp_a_channel() const {
-    constexpr std::int64_t kOfBlock = batch_norm::kChannelsOfBlock;
-    return {.blocks = dim3(static_cast<unsigned>((shape_.channels + kOfBlock - 1) / kOfBlock)),
-            .threads = dim3(kThreads)};
-  }
   /// Null for a tensor that is not given.
   template <typename T>
   [[nodiscard]] static T* rows(const Tensor& t) {
@@ -249,8 +239,8 @@ class CudaBatchNorm : public BatchNorm {
 
 }  // namespace
 
-std::unique_ptr<BatchNorm> make_batch_norm(CudaDevice& device, const BatchNormShape& shape) {
-  return std::make_unique<CudaBatchNorm>(device, shape);
+std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& shape) {
+  return std::make_unique<CudaBatchNorm>(device_, shape);
 }
 
 }  // namespace pfc

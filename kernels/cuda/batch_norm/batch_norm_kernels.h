@@ -1,11 +1,11 @@
-// Batch norm's passes over memory. A block's threads lie side by side over channels, V of them
-// each (kPack where 16 bytes can be moved at a time, else one), and share rows; a thread keeps its
-// channels' coefficients in registers and walks over rows. Sums of a block are added up in a fixed
-// order, sums of blocks by a second kernel.
+// The kernels of batch norm. A thread processes V channels: kPack where 16 bytes can be loaded at a
+// time, otherwise 1. Threads along x have neighbouring channels, threads along y divide the rows. A
+// thread keeps the coefficients of its channels in registers and loops over its rows. The sums of a
+// block's threads are added in a fixed order; a second kernel adds those of the blocks.
 #pragma once
 
 #include "kernels/cuda/primitives/numbers.h"
-#include "kernels/cuda/primitives/reduce.h"
+#include "kernels/cuda/primitives/warps.h"
 
 namespace pfc::batch_norm {
 
@@ -14,7 +14,7 @@ struct Floats {
   float x[V];
 };
 
-/// What a thread reads at once: V elements.
+/// The V elements that a thread loads at once.
 template <int V, typename T>
 struct Elements {
   T x[V];
@@ -42,8 +42,8 @@ struct Elements {
   }
 };
 
-/// A thread's channels, and its rows: row, row + step, ... Without channels, it only meets the
-/// others at barriers.
+/// A thread's first channel, and its rows: row, row + step, ... A thread that is not active has no
+/// channels, but must still reach the barriers.
 struct Place {
   std::int64_t channel, row, step;
   bool active;
@@ -58,7 +58,7 @@ __device__ __forceinline__ Place place(std::int64_t channels) {
           .active = channel < channels};
 }
 
-/// How many rows the threads of a block have between them.
+/// The number of rows that the threads of a block process together.
 __device__ __forceinline__ std::int64_t rows_of_block(std::int64_t rows, std::int64_t block,
                                                       std::int64_t blocks,
                                                       std::int64_t rows_at_once) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ float inverse_deviation(float variance, float eps) {
   return 1.f / sqrtf(variance + eps);
 }
 
-/// z = (x - mean) * scale + beta, and PReLU of it.
+/// Computes z = (x - mean) * scale + beta, and its PReLU.
 template <int V, bool kSlope>
 struct Normaliser {
   Floats<V> mean, scale, beta, slope;
@@ -113,8 +113,9 @@ struct Normaliser {
   }
 };
 
-/// Sums of the threads that share channels, of `Kinds` values each; all threads of the block call.
-/// f(channel within the block, sums as double[Kinds]) is called once a channel, by some thread.
+/// Adds `Kinds` values over the threads of a block that have the same channels. Calls f(channel
+/// within the block, sums as double[Kinds]) once for each channel, in one of the threads. REQUIRES:
+/// all threads of the block call it.
 template <int V, int Kinds, typename F>
 __device__ __forceinline__ void sum_over_rows(const Floats<V> (&values)[Kinds], const F& f) {
   __shared__ float shared[Kinds][V][kThreads];
@@ -138,8 +139,9 @@ __device__ __forceinline__ void sum_over_rows(const Floats<V> (&values)[Kinds], 
   }
 }
 
-/// Sums of x - shift and its square, of a thread's rows. The shift is a value of the channel, the
-/// same for the whole block, so that nothing cancels where |mean| >> deviation.
+/// Sums of x - shift and of its square over a thread's rows. The shift is some value of the
+/// channel, the same for the whole block, so that no digits are lost where |mean| >> standard
+/// deviation.
 template <int V>
 struct Moments {
   Floats<V> shift;
@@ -150,15 +152,15 @@ struct Moments {
     sums[0].x[k] += d;
     sums[1].x[k] += d * d;
   }
-  /// Mean and sum of squared deviations of the block's rows, to partial[block][channel] and as far
-  /// again behind them.
+  /// Writes the block's means to partial [0][block][channel], and the sums of the squared
+  /// deviations from them to partial [1][block][channel].
   __device__ __forceinline__ void write(std::int64_t rows, std::int64_t channels, double* partial) {
     __shared__ float shifts[kThreads * V];  // by channel within the block
     if (threadIdx.y == 0) {
 #pragma unroll
       for (int k = 0; k < V; ++k) shifts[threadIdx.x * V + k] = shift.x[k];
     }
-    // sum_over_rows has a barrier between this and f.
+    // sum_over_rows() has a barrier before it calls f.
     const auto n = static_cast<double>(rows_of_block(rows, blockIdx.x, gridDim.x, blockDim.y));
     sum_over_rows<V>(sums, [&](unsigned c, const double(&s)[2]) {
       const std::int64_t channel = std::int64_t{blockIdx.y} * blockDim.x * V + c;
@@ -190,8 +192,8 @@ __global__ void __launch_bounds__(kThreads)
   moments.write(rows, channels, partial);
 }
 
-/// One warp a channel. Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
-/// computing sample variances", 1979, equation 2.1.
+/// Merges the blocks' moments, one warp for each channel, by Chan, Golub and LeVeque, "Updating
+/// formulae and a pairwise algorithm for computing sample variances", 1979, equation 2.1.
 __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
                                      unsigned rows_at_once, const double* partial, float* mean,
                                      float* variance);
@@ -231,14 +233,14 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int k = 0; k < V; ++k) moments.shift.x[k] = to_float(first.x[k]);
     }
-    __syncthreads();  // before that row is overwritten in place
+    __syncthreads();  // all threads have read that row before it is overwritten, where y is x
   }
   if (at.active && at.row < rows) {
     auto next = Elements<V, T>::load(a.x + at.row * channels + at.channel);
     for (std::int64_t row = at.row; row < rows; row += at.step) {
       const std::int64_t offset = row * channels + at.channel;
       const auto x = next;
-      // Ahead of the store, which it could not pass by itself: y may be x.
+      // Loads the next row before the store: as y may be x, the compiler could not do so by itself.
       if (row + at.step < rows) next = Elements<V, T>::load(a.x + offset + at.step * channels);
       const auto y = y_of(x, offset);
       y.store(a.y + offset);
@@ -251,7 +253,8 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (kMoments) moments.write(rows, channels, a.partial);
 }
 
-/// partial: [3][block][channel] of sum dz, sum dz * xhat and sum dslope (the last with kSlope).
+/// Writes each block's sums to partial [3][block][channel]: sums of dz, of dz * xhat, and with
+/// kSlope of dslope.
 template <typename T, int V, bool kSlope>
 __global__ void __launch_bounds__(kThreads)
     reduce_kernel(std::int64_t rows, std::int64_t channels, Parameters p, const T* __restrict__ dy,
@@ -277,7 +280,8 @@ __global__ void __launch_bounds__(kThreads)
           }
         }
         sums[0].x[k] += dz;
-        sums[1].x[k] += dz * (value - normaliser.mean.x[k]);  // xhat is that times 1 / deviation
+        // merge_sums_kernel divides by the standard deviation, which makes it the sum of dz * xhat.
+        sums[1].x[k] += dz * (value - normaliser.mean.x[k]);
       }
     }
   }
@@ -293,7 +297,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-/// One warp a channel. dslope null: there is none.
+/// Adds the blocks' sums, one warp for each channel. dslope: null without PReLU.
 __global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks, const double* partial,
                                   const float* variance, float eps, float* sum_dz,
                                   float* sum_dz_xhat, float* dslope);
@@ -328,7 +332,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t row = at.row; row < rows; row += at.step) {
     const std::int64_t offset = row * channels + at.channel;
     const auto dys = next_dy, xs = next_x;
-    if (row + at.step < rows) {  // ahead of the store: dx may be dy
+    if (row + at.step < rows) {  // loaded before the store, as dx may be dy
       next_dy = Elements<V, T>::load(a.dy + offset + at.step * channels);
       next_x = Elements<V, T>::load(a.x + offset + at.step * channels);
     }

@@ -1,4 +1,4 @@
-#include "kernels/cuda/convolution/add_as_float32.h"
+#include "kernels/cuda/convolution/own_kernels.h"
 #include "kernels/cuda/primitives/map.h"
 
 namespace pfc {

@@ -1,4 +1,14 @@
-#include "kernels/cuda/convolution/conv2d.h"
+// Convolutions through cuDNN, NHWC.
+//
+// Each pass uses the fastest algorithm that is deterministic and needs at most
+// kMostConvolutionWorkspace (kernels/cuda/scratch.h). With float32 and without TF32, algorithms
+// that multiply transformed numbers are excluded, because they lose digits. The algorithms are
+// timed once for each kind of GPU, and the fastest is kept in the AlgorithmCache. cuDNN's guess is
+// used instead where the cache is not on disk, since the next run could then choose another
+// algorithm, and where there is too little memory to time the algorithms.
+//
+// Throws std::logic_error for a shape without output, InputError for a tensor that is too large for
+// cuDNN, DeviceError when there is no such algorithm.
 
 #include <spdlog/spdlog.h>
 
@@ -8,20 +18,28 @@
 #include <utility>
 
 #include "common/byte_size.h"
-#include "kernels/cuda/convolution/add_as_float32.h"
 #include "kernels/cuda/convolution/convolution_passes.h"
+#include "kernels/cuda/convolution/own_kernels.h"
+#include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/scratch.h"
 
 namespace pfc {
 namespace {
 
-constexpr std::size_t kAlignment = 256;  // as cudaMalloc's
+/// What the convolutions of a device share. REQUIRES: they are destroyed before its members.
+struct ConvolutionContext {
+  CudaDevice& device;
+  Cudnn& cudnn;
+  AlgorithmCache& algorithms;
+};
+
+constexpr std::size_t kAlignment = 256;  // as of memory from cudaMalloc()
 
 std::size_t aligned_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// For a person, and the key of the algorithm cache.
+// Describes the convolution in messages, and is its key in the algorithm cache.
 std::string text(const Conv2dShape& s, const CudaDevice& device) {
   const bool tf32 = device.activations == DType::kFloat32 && device.tf32;
   const char* const type = tf32 ? "tf32" : name_of(device.activations);
@@ -36,7 +54,7 @@ cudnnMathType_t math_of(const CudaDevice& device) {
   return device.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;  // the default rounds to TF32
 }
 
-// What algorithms are timed on; zeros.
+// Memory in which algorithms are timed; tensors of zeros.
 class TimingMemory {
  public:
   TimingMemory(const Conv2dShape& s, const CudaDevice& device, std::size_t workspace_bytes)
@@ -94,7 +112,7 @@ class Convolution {
  private:
   using Algorithm = typename Pass::Algorithm;
   using Result = typename Pass::Result;
-  using Results = std::array<Result, Pass::kAlgorithms * 4>;  // each with several math types
+  using Results = std::array<Result, Pass::kAlgorithms * 4>;  // 4: several math types for each
 
   void require(cudnnStatus_t status, const char* call) const {
     context_.cudnn.require(status, call, what_);
@@ -116,7 +134,7 @@ class Convolution {
     require(cudnnSetConvolutionMathType(descriptor_.get(), math), "cudnnSetConvolutionMathType");
   }
 
-  // Nothing where cuDNN does not have the algorithm for this shape.
+  // The workspace of an algorithm. Sets *there to whether cuDNN has the algorithm for this shape.
   [[nodiscard]] std::size_t workspace_of(Algorithm algorithm, bool* there) const {
     std::size_t bytes = 0;
     *there = Pass::workspace(context_.cudnn.get(), descriptors_, descriptor_.get(), algorithm,
@@ -152,7 +170,7 @@ class Convolution {
                           static_cast<int>(results.size()), &count, results.data()),
               "a guess at the algorithm");
     }
-    // Sorted by cuDNN, the fastest first.
+    // cuDNN has sorted them, the fastest first.
     const auto end = results.begin() + count;
     const bool every_digit = math_of(context_.device) == CUDNN_FMA_MATH;
     const auto best = std::find_if(results.begin(), end, [&](const Result& r) {
@@ -169,15 +187,15 @@ class Convolution {
     }
   }
 
-  // cuDNN may report the default for what ran without TF32; asked to run it, it would round to
-  // TF32.
+  // cuDNN may report the default math type for an algorithm that it timed without TF32. With that
+  // math type it would round to TF32, so the one that was requested is taken instead.
   [[nodiscard]] AlgorithmChoice choice_of(const Result& r) const {
     const cudnnMathType_t asked = math_of(context_.device);
     return {.algorithm = static_cast<int>(r.algo),
             .math = static_cast<int>(asked == CUDNN_FMA_MATH ? asked : r.mathType)};
   }
 
-  /// False where there is no room to time in.
+  /// Returns false where there is too little memory.
   bool time(const Conv2dShape& shape, Results& results, int* count) const {
     std::size_t workspace = 0;
     for (int i = 0; i < Pass::kAlgorithms; ++i) {
@@ -209,8 +227,8 @@ class Convolution {
   std::size_t workspace_bytes_ = 0;
 };
 
-/// Passes are made when they are first asked for: an evaluation has no backward ones, and the first
-/// layer of a network no gradient of its images, for whose three channels cuDNN has little.
+/// Backward passes are made when they are first called. An evaluation never calls them, and nobody
+/// needs the gradient of a network's images, for whose three channels cuDNN has few algorithms.
 class CudnnConv2d : public Conv2d {
  public:
   CudnnConv2d(const ConvolutionContext& context, const Conv2dShape& shape)
@@ -238,7 +256,7 @@ class CudnnConv2d : public Conv2d {
                              accumulate ? 1.f : 0.f);
       return;
     }
-    // cuDNN writes dw of its inputs' type only.
+    // cuDNN can only write dw in the type of its inputs.
     const Tensor narrow(device_.scratch.data() + dw_offset(), device_.activations,
                         shape_.w_shape());
     backward_weights_->run({.x = input(x), .w = narrow.data, .y = output(dy)}, 0.f);
@@ -255,7 +273,7 @@ class CudnnConv2d : public Conv2d {
             .w = context.cudnn.filter(type, s.w_shape(), what)};
   }
 
-  /// With room for `more` scratch bytes behind its workspace.
+  /// Makes the pass, and reserves scratch for its workspace and `more` bytes after it.
   template <typename Pass>
   void make(std::optional<Convolution<Pass>>& pass, std::size_t more = 0) {
     if (pass) return;
@@ -297,9 +315,10 @@ class CudnnConv2d : public Conv2d {
 
 }  // namespace
 
-std::unique_ptr<Conv2d> make_conv2d(const ConvolutionContext& context, const Conv2dShape& shape) {
+std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& shape) {
   shape.check_valid();
-  return std::make_unique<CudnnConv2d>(context, shape);
+  if (depthwise_supports(shape)) return make_depthwise_conv2d(device_, shape);
+  return std::make_unique<CudnnConv2d>(ConvolutionContext{device_, cudnn_, algorithms_}, shape);
 }
 
 }  // namespace pfc

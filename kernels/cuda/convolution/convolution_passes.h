@@ -1,4 +1,5 @@
-// cuDNN's three convolution calls, and what belongs to each, under the same names.
+// The forward, backward-data and backward-weights pass of a convolution through cuDNN, each as a
+// struct with the same members, so that conv2d.cc can treat them alike.
 #pragma once
 
 #include <cudnn.h>
@@ -14,7 +15,7 @@ struct ConvolutionDescriptors {
   CudnnFilter w;
 };
 
-/// y is dy, x is dx and w is dw in the passes that write those.
+/// In the backward passes, y is dy; x is dx in backward data, and w is dw in backward weights.
 struct ConvolutionMemory {
   void* x = nullptr;
   void* w = nullptr;
@@ -23,9 +24,13 @@ struct ConvolutionMemory {
   std::size_t workspace_bytes = 0;
 };
 
-// Each pass: how many algorithms there are; whether one sums products of the numbers themselves,
-// not of their transforms (FFT, Winograd), which costs digits; the workspace of one; cuDNN's guess
-// and its timing of them, the fastest first; and the pass itself, out = pass + beta * out.
+// Members of each pass:
+//   kAlgorithms      the number of algorithms
+//   sums_products()  whether an algorithm sums products of the numbers themselves; others transform
+//                    them first (FFT, Winograd), which loses digits
+//   workspace()      the workspace of an algorithm
+//   guess(), time()  the algorithms in cuDNN's estimated or measured order, the fastest first
+//   run()            the pass itself: out = pass + beta * out
 
 struct ForwardPass {
   using Algorithm = cudnnConvolutionFwdAlgo_t;

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "kernels/cuda/convolution/depthwise.h"
 #include "kernels/cuda/convolution/depthwise_kernels.h"
+#include "kernels/cuda/convolution/own_kernels.h"
 
 namespace pfc {
 namespace depthwise {
@@ -32,8 +32,8 @@ namespace {
 
 using depthwise::Sizes;
 
-constexpr int kColumns = 4;          // of a thread of the 3 x 3 kernel
-constexpr int kBlocksOfWeights = 4;  // of the weights' kernel on a multiprocessor
+constexpr int kColumns = 4;          // pixels that a thread computes at once, for kernels of 3 x 3
+constexpr int kBlocksOfWeights = 4;  // blocks of weights_kernel for each multiprocessor
 
 Sizes sizes_of(const Conv2dShape& s) {
   return {.batch = s.batch,
@@ -47,7 +47,7 @@ Sizes sizes_of(const Conv2dShape& s) {
           .pad = s.pad};
 }
 
-/// Backward data of stride 1 as a convolution of dy.
+/// The convolution from dy to dx that computes backward data for stride 1.
 Sizes turned(Sizes s) {
   std::swap(s.in_h, s.out_h);
   std::swap(s.in_w, s.out_w);
@@ -132,7 +132,8 @@ class CudaDepthwise : public Conv2d {
     });
   }
 
-  /// Enqueues the transposition; the weights are there until the next op that uses scratch.
+  /// Enqueues the transposition of the weights into scratch. They stay there until the next op that
+  /// uses scratch.
   template <typename T>
   const float* transposed(const Tensor& w) {
     const auto n = static_cast<std::int64_t>(weight_elements());
@@ -144,7 +145,7 @@ class CudaDepthwise : public Conv2d {
     return scratch();
   }
 
-  /// f(null pointer of the element type, how many channels a thread takes at once).
+  /// Calls f(null pointer to the element type, number of channels that a thread computes at once).
   template <typename F>
   void with_width(std::initializer_list<const Tensor*> tensors, const F& f) const {
     bool packs = shape_.in_c % kPack == 0;
@@ -170,7 +171,8 @@ class CudaDepthwise : public Conv2d {
     }
   }
 
-  /// Of weights_kernel: as many rows of dy as fit in a block beside the kernel's rows.
+  /// The launch of weights_kernel: a block computes as many rows of dy at once as it has threads
+  /// for.
   [[nodiscard]] LaunchShape weights_shape(int at_once) const {
     const std::int64_t lanes = (shape_.in_c + at_once - 1) / at_once;
     unsigned width = 1;

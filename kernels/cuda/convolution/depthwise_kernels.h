@@ -1,11 +1,11 @@
-// A thread keeps V channels (kPack where 16 bytes can be moved at a time, else one); neighbours in
-// a warp lie side by side over channels, so what they load is one stretch of memory. Weights are
-// read as float32 [kernel * kernel, channels], made anew by transpose_kernel before each pass: a
-// few kilobytes that stay in the L1 cache.
+// The kernels of depthwise convolutions. A thread computes V channels: kPack where 16 bytes can be
+// loaded at a time, otherwise 1. Neighbouring threads of a warp compute neighbouring channels, so a
+// warp reads contiguous memory. Kernels read the weights as float32 [kernel * kernel, channels], a
+// few kilobytes that stay in the L1 cache; transpose_kernel makes this copy before each pass.
 #pragma once
 
 #include "kernels/cuda/primitives/numbers.h"
-#include "kernels/cuda/primitives/reduce.h"
+#include "kernels/cuda/primitives/warps.h"
 
 namespace pfc::depthwise {
 
@@ -61,7 +61,7 @@ __global__ void transpose_kernel(std::int64_t channels, int taps, const T* w, fl
   out[i] = to_float(w[i % channels * taps + i / channels]);
 }
 
-/// What a thread of a grid-wide loop works at: V channels of `Columns` pixels side by side.
+/// One item of a thread's loop: V channels, from `channel` on, of `Columns` neighbouring pixels.
 struct Pixels {
   std::int64_t image, row, column, channel;
 };
@@ -77,9 +77,10 @@ __device__ __forceinline__ Pixels pixels_of(std::int64_t item, std::int64_t rows
           .channel = item % lanes * V};
 }
 
-/// y of `Columns` pixels: each x is loaded once for all of them. Kernel and stride are known to the
-/// compiler. With `kFlip`, the kernel is turned by half a circle: x is then dy and y dx of a stride
-/// of 1, with sizes and padding of that view.
+/// Computes y for `Columns` pixels, for which each x is loaded once. Kernel and stride are
+/// compile-time constants. With `kFlip` the kernel is rotated by 180 degrees, which computes
+/// backward data for stride 1: x is then dy, y is dx, and `s` describes the convolution from dy to
+/// dx.
 template <typename T, int V, int Kernel, int Stride, int Columns, bool kFlip>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(Sizes s, std::int64_t items, const T* __restrict__ x,
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// y of one pixel, any kernel and stride.
+/// Computes y for one pixel, for any kernel and stride.
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads)
     any_forward_kernel(Sizes s, std::int64_t items, const T* __restrict__ x,
@@ -149,7 +150,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// The outputs that an input takes part in, along one axis: first <= o <= last.
+/// The output positions o to which an input position contributes, along one axis: first <= o <=
+/// last.
 struct Outputs {
   std::int64_t first, last;
 };
@@ -162,7 +164,7 @@ __device__ __forceinline__ Outputs outputs_of(std::int64_t i, std::int64_t outpu
           .last = last < outputs ? last : outputs - 1};
 }
 
-/// dx of one pixel, any kernel and stride.
+/// Computes dx for one pixel, for any kernel and stride.
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads)
     backward_data_kernel(Sizes s, std::int64_t items, const T* __restrict__ dy,
@@ -188,8 +190,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// partial [block][tap][channel]. threadIdx: x over channels, y over the rows of the kernel, z over
-/// rows of dy; a thread walks along rows of dy and keeps the sums of one row of the kernel.
+/// Each block's part of dw: partial [block][tap][channel]. threadIdx.x counts channels, y rows of
+/// the kernel, z rows of dy. A thread goes along rows of dy and keeps the sums for one row of the
+/// kernel.
 template <typename T, int V, int Kernel>
 __global__ void __launch_bounds__(kThreads)
     weights_kernel(Sizes s, const T* __restrict__ x, const T* __restrict__ dy,
@@ -216,7 +219,8 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  // Over z, one column of the kernel after the other: all at once would not fit.
+  // Adds the sums over z for one column of the kernel after the other; shared memory is too small
+  // for all columns at once.
   const unsigned plane = blockDim.x * blockDim.y;
   const unsigned within = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
@@ -238,8 +242,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// dw [channels, taps] from partial: blockDim (warp, kThreads / warp), a warp's lanes over
-/// channels.
+/// Adds the blocks' parts: dw [channels, taps] from partial. A block has kWarp channels along x,
+/// and along y kThreads / kWarp threads that divide the parts.
 __global__ void merge_weights_kernel(std::int64_t channels, int taps, unsigned blocks,
                                      const float* partial, float* dw, bool accumulate);
 

@@ -37,7 +37,7 @@ bool parse_line(const std::string& line, AlgorithmCache::Choices& choices) {
 AlgorithmCache::Choices read(const std::filesystem::path& path) {
   std::error_code error;
   const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error) return {};  // none yet
+  if (error) return {};  // there is no file yet
   std::ifstream file(path);
   std::string line;
   AlgorithmCache::Choices choices;
@@ -48,7 +48,7 @@ AlgorithmCache::Choices read(const std::filesystem::path& path) {
   return {};
 }
 
-// One process at a time reads, adds to and replaces the file.
+// While it lives, no other process reads or replaces the file.
 class Lock {
  public:
   explicit Lock(const std::filesystem::path& path)
@@ -119,7 +119,7 @@ void AlgorithmCache::write(const Choices& choices) const {
 }
 
 std::filesystem::path default_cache_folder() {
-  // Read only, before other threads begin.
+  // getenv() is safe here: this runs before other threads start.
   const char* const cache = std::getenv("XDG_CACHE_HOME");  // NOLINT(concurrency-mt-unsafe)
   if (cache != nullptr && *cache == '/') return std::filesystem::path(cache) / "pfc";
   const char* const home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe)

@@ -1,5 +1,5 @@
-// Which algorithm was the fastest for a convolution, kept on disk between runs: choosing costs
-// seconds, and the same choice is the same bits.
+// Keeps the fastest algorithm of each convolution on disk. Timing the algorithms takes seconds, and
+// runs that use the same algorithms produce the same bits.
 #pragma once
 
 #include <filesystem>
@@ -9,30 +9,30 @@
 
 namespace pfc {
 
-/// As cuDNN numbers them.
+/// The numbers that cuDNN gives to an algorithm and its math type.
 struct AlgorithmChoice {
   int algorithm = 0;
   int math = 0;
   friend bool operator==(const AlgorithmChoice&, const AlgorithmChoice&) = default;
 };
 
-/// One text file a kind of GPU and version of cuDNN, a line a choice. Workers of a host share it:
-/// the first choice that is kept holds for all. A damaged file is ignored with a warning, and so is
-/// a folder that cannot be written.
+/// A text file for each kind of GPU and version of cuDNN, with a line for each choice. All workers
+/// of a host share it: the first choice that is kept is valid for all of them. A damaged file, and
+/// a folder that cannot be written, are ignored with a warning.
 class AlgorithmCache {
  public:
   using Choices = std::map<std::string, AlgorithmChoice>;
 
-  /// `folder` is made when something is kept; empty: nothing is.
+  /// Creates `folder` when the first choice is kept. Empty: choices are not kept on disk.
   AlgorithmCache(const std::filesystem::path& folder, const std::string& gpu,
                  const std::string& cudnn_version);
 
   [[nodiscard]] bool on_disk() const { return !path_.empty(); }
-  /// `key`: one line without tabs.
+  /// REQUIRES: `key` is one line without tabs.
   [[nodiscard]] std::optional<AlgorithmChoice> find(const std::string& key) const;
-  /// Returns what holds: the choice given, or one that another worker has kept meanwhile.
+  /// Keeps the choice, unless another worker has kept one meanwhile. Returns the one that is kept.
   AlgorithmChoice keep(const std::string& key, const AlgorithmChoice& choice);
-  /// A choice that turned out to be none for this GPU.
+  /// Removes a choice that turned out not to work on this GPU.
   void forget(const std::string& key);
 
  private:

@@ -9,7 +9,8 @@
 namespace pfc {
 namespace {
 
-// A head that samples its classes has tiles of ever new sizes: at some number, all begins again.
+// When there are so many plans, all of them are dropped. A head that samples its classes has tiles
+// of ever new sizes, and the plans would grow without bound.
 constexpr std::size_t kMostPlans = 1024;
 
 using Operation = OwnedHandle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
@@ -30,7 +31,7 @@ cudaDataType_t type_of(DType type) {
   }
 }
 
-// Up to 256 bytes, which is all that any kernel asks for.
+// The alignment of an address, at most 256 bytes: no kernel needs more.
 std::uint32_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   return static_cast<std::uint32_t>(std::min<std::uintptr_t>(address & (~address + 1), 256));
@@ -52,8 +53,9 @@ struct CublasLt::Key {
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
-// In cuBLASLt's terms, which are column-major: a row-major matrix is there its own transpose, so
-// c^T = op(b)^T op(a)^T is asked for, and a and b change places.
+// A product as cuBLASLt describes it, with column-major matrices. A row-major matrix is the
+// transpose of the column-major matrix in the same memory. So the plan computes c^T = op(b)^T
+// op(a)^T, in which a and b have changed places.
 struct CublasLt::Plan {
   Operation operation;
   Layout a, b, c;
@@ -97,7 +99,7 @@ CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
   const auto layout = [&](DType type, std::int64_t rows, std::int64_t columns,
                           std::int64_t stride) {
     cublasLtMatrixLayout_t made = nullptr;
-    // Columns come first: see Plan.
+    // cuBLASLt's rows are our columns: see Plan.
     require(cublasLtMatrixLayoutCreate(&made, type_of(type), static_cast<std::uint64_t>(columns),
                                        static_cast<std::uint64_t>(rows), stride),
             "cublasLtMatrixLayoutCreate", p);
@@ -129,7 +131,8 @@ CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
             "cublasLtMatmulPreferenceSetAttribute", p);
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-  // Parts of a split sum are kept in float32 and added in a fixed order, whatever c's type.
+  // Where the sum over k is split, its parts are float32 and added in a fixed order, for any type
+  // of c.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));

@@ -14,8 +14,9 @@
 
 namespace pfc {
 
-/// c [m, n] = alpha * op(a) op(b) + beta * c. Sums in float32; with beta 0, c is not read. Strides
-/// are elements from one stored row to the next, so that a matrix may be part of a wider one.
+/// c [m, n] = alpha * op(a) op(b) + beta * c. Sums are float32. c is not read when beta is 0. A
+/// stride is the number of elements from one stored row to the next, so a matrix can be a part of a
+/// wider one.
 struct MatrixProduct {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;  ///< a is stored [k, m]
@@ -32,20 +33,20 @@ struct MatrixProduct {
   std::int64_t c_stride = 0;
 };
 
-/// Of the calling thread's current device and of one host thread. What cuBLASLt's heuristic chose
-/// is kept, so a product of a shape, types and alignment that it has seen costs one call.
+/// cuBLASLt on the device that is current when it is made; used by one host thread. It asks
+/// cuBLASLt's heuristic for an algorithm once for each combination of shape, types and alignment.
 class CublasLt {
  public:
-  /// The most that NVIDIA asks for, on sm_90.
+  /// What NVIDIA recommends for sm_90; other GPUs need less.
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
-  /// gpu: for error messages. tf32: float32 inputs may be rounded to 10 bits of mantissa, which
-  /// tensor cores take.
+  /// gpu: for error messages. tf32: float32 inputs may be rounded to a mantissa of 10 bits, so that
+  /// tensor cores can multiply them.
   CublasLt(std::string gpu, bool tf32);
   ~CublasLt();
 
-  /// Enqueues. `workspace`: kWorkspaceBytes on the device that nothing else uses meanwhile. Throws
-  /// DeviceError that names the product.
+  /// Enqueues the product on the stream. Throws DeviceError, which names the product. REQUIRES:
+  /// `workspace` has kWorkspaceBytes on the device, which only work on this stream uses.
   void multiply(const MatrixProduct& p, void* workspace, cudaStream_t stream);
 
  private:

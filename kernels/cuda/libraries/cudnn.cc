@@ -23,7 +23,7 @@ cudnnDataType_t type_of(DType type) {
   }
 }
 
-// cuDNN counts in int, strides included.
+// cuDNN's sizes and strides are of type int.
 std::array<int, 4> sizes_of(const Shape& shape, const std::string& what) {
   if (shape.elements() > std::numeric_limits<int>::max()) {
     throw InputError("CUDA: " + what + " has a tensor of " + std::to_string(shape.elements()) +

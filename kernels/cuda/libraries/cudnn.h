@@ -1,4 +1,4 @@
-// cuDNN's handle and descriptors, each with an owner.
+// Owners of cuDNN's handle and descriptors.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@ using CudnnFilter = OwnedHandle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescr
 using CudnnConvolution =
     OwnedHandle<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
-/// Of one stream of the current device, and of one host thread.
+/// cuDNN on one stream of the current device; used by one host thread.
 class Cudnn {
  public:
   /// gpu: for error messages.
@@ -26,10 +26,11 @@ class Cudnn {
   [[nodiscard]] cudnnHandle_t get() const { return handle_.get(); }
   [[nodiscard]] static std::string version();  ///< "9.19.0"
 
-  /// Throws DeviceError that names GPU, call and `what`, unless all went well.
+  /// Throws DeviceError, which names GPU, call and `what`, unless `status` is success.
   void require(cudnnStatus_t status, const char* call, const std::string& what) const;
 
-  /// NHWC; the filter OHWI. `what`: for error messages.
+  /// Descriptors of NHWC tensors and OHWI filters. Throw InputError for a tensor that is too large
+  /// for cuDNN. `what`: for error messages.
   [[nodiscard]] CudnnTensor tensor(DType type, const Shape& shape, const std::string& what) const;
   [[nodiscard]] CudnnFilter filter(DType type, const Shape& shape, const std::string& what) const;
 

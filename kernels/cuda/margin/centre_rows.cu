@@ -9,7 +9,7 @@ namespace {
 
 template <typename Weight, typename State>
 __global__ void inverse_norms_kernel(CentreTableView table) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= table.rows) return;
   const WarpCentre<Weight, State> row(table, {}, i);
   float squares = 0;
@@ -25,7 +25,7 @@ template <typename Weight, typename State, typename To>
 __global__ void gather_kernel(CentreTableView table, RowList active, std::int64_t count,
                               std::int64_t padded, std::int64_t padded_dimension, To* to,
                               float* inverse_norms) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= padded) return;
   const std::int64_t first = threadIdx.x % kWarp * kPack;
   To* const out = to + i * padded_dimension;
@@ -86,7 +86,7 @@ void* CudaCentreRows::operand(std::int64_t first, DType type) const {
 void CudaCentreRows::compute_inverse_norms() const {
   if (view_.rows == 0) return;
   with_centre_types(precision_, [&](auto* weight, auto* state) {
-    launch("the centres' lengths", warp_a_row(view_.rows), device_.compute.get(),
+    launch("the centres' lengths", one_warp_each(view_.rows), device_.compute.get(),
            inverse_norms_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_);
   });
 }
@@ -97,7 +97,7 @@ void CudaCentreRows::gather(const RowList& active, std::int64_t count, const Ten
     using Weight = Pointee<decltype(weight)>;
     using State = Pointee<decltype(state)>;
     const auto go = [&](auto* out) {
-      launch("gathering centres", warp_a_row(to.shape[0]), device_.compute.get(),
+      launch("gathering centres", one_warp_each(to.shape[0]), device_.compute.get(),
              gather_kernel<Weight, State, Pointee<decltype(out)>>, view_, active, count,
              to.shape[0], to.shape[1], out, inverse_norms);
     };

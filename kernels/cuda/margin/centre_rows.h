@@ -1,5 +1,5 @@
-// The class centres of one worker on a GPU, as kernels are given them, and the passes over their
-// rows: a warp a row, everything enqueued on the device's compute stream.
+// Reads and updates the class centres of one worker on a GPU. Each kernel computes a row with one
+// warp. All work is enqueued on the device's compute stream.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace pfc {
 
 class CudaCentreRows {
  public:
-  /// device and the table's memory are borrowed.
+  /// Borrows the device and the table's memory.
   CudaCentreRows(const CudaDevice& device, const CentreTable& table,
                  const MarginSoftmaxOptions& options);
 
@@ -20,23 +20,25 @@ class CudaCentreRows {
   [[nodiscard]] std::int64_t dimension() const { return view_.dimension; }
   [[nodiscard]] CentrePrecision precision() const { return precision_; }
 
-  /// The rows from `first` on as a product's operand, [.., D], where they can be one as they lie;
-  /// else null.
+  /// The address of the table's rows from `first` on, [.., D], where a matrix product can read them
+  /// in place as `type`; otherwise null.
   [[nodiscard]] void* operand(std::int64_t first, DType type) const;
 
   void compute_inverse_norms() const;
-  /// Rows 0 .. count - 1, caught up, to `to` [at least count, at least D], float32 or bf16, with
-  /// zeros around them; their inverse norms to inverse_norms, one a row of `to`.
+  /// Copies rows 0 to count - 1 of the list, after their missed updates, to `to` [at least count,
+  /// at least D], float32 or bf16, and fills the rest of `to` with zeros. inverse_norms has one
+  /// element for each row of `to`.
   void gather(const RowList& active, std::int64_t count, const Tensor& to,
               float* inverse_norms) const;
-  /// One optimizer step of each row, caught up.
+  /// Applies the missed updates and then this one to each row, in the table.
   void move(const RowList& active, const CentreGradients& gradients,
             const MarginSoftmax::Update& update) const;
-  /// sums [slots[i], D] += row i's gradient.
+  /// sums [slots[i]] += the gradient of row i; sums is [.., D].
   void add_gradients(const RowList& active, const CentreGradients& gradients, float* sums,
                      const std::int32_t* slots) const;
 
-  /// Rows 0 .. count - 1 as after `updates` updates, in the table.
+  /// Applies the missed updates to rows 0 to count - 1 of the list, in the table. `updates`: how
+  /// many updates the rows have then seen.
   void settle(const RowList& rows, std::int64_t count, std::int64_t updates) const;
 
  private:

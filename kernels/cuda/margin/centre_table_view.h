@@ -1,4 +1,4 @@
-// The class centres of one worker as kernels are given them: plain pointers into device memory.
+// The class centres of one worker as kernels receive them: plain pointers into device memory.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace pfc {
 
-/// CentreTable in a kernel's terms.
+/// A CentreTable as kernels receive it.
 struct CentreTableView {
   std::int64_t first_class = 0;
   std::int64_t rows = 0;
@@ -16,14 +16,15 @@ struct CentreTableView {
   void* momentum = nullptr;
   void* second = nullptr;
   float* inverse_norm = nullptr;
-  bool packs = false;  ///< every row lies on a 16-byte boundary
+  bool packs = false;  ///< every row starts at a multiple of 16 bytes
 };
 
-/// Which rows of the table, and how they catch up. Lists in device memory.
+/// Some rows of the table, and the updates that they have missed. The lists are in device memory.
 struct RowList {
-  std::int64_t first = 0;                 ///< of the rows, where they lie one behind the other
-  const std::int32_t* rows = nullptr;     ///< [S]; null: they do
-  const std::uint32_t* missed = nullptr;  ///< [S], into catch_ups; null: none has missed an update
+  std::int64_t first = 0;              ///< the first row, where rows is null
+  const std::int32_t* rows = nullptr;  ///< [S] row numbers; null: the rows are contiguous
+  /// [S], indices of catch_ups; 0: the row has missed no update. Null: no row has.
+  const std::uint32_t* missed = nullptr;
   const CatchUp* catch_ups = nullptr;
 
   [[nodiscard]] RowList from(std::int64_t begin) const {
@@ -34,17 +35,19 @@ struct RowList {
   }
 };
 
-/// Gradients of the centres' directions, without those of the targets.
+/// Gradients of normalised centres.
 struct CentreGradients {
-  std::int64_t count = 0;               ///< rows
-  const float* gradients = nullptr;     ///< [.., stride]
-  std::int64_t stride = 0;              ///< a multiple of 8, or the dimension
-  const std::int32_t* slots = nullptr;  ///< [count], row i's in gradients; null: i
-  /// [count] of the centres: takes off the part along the centre, which normalising does not let
-  /// through. Null: that part has been taken off.
+  std::int64_t count = 0;            ///< number of rows
+  const float* gradients = nullptr;  ///< [.., stride]
+  std::int64_t stride = 0;           ///< a multiple of 8, or the dimension
+  const std::int32_t* slots =
+      nullptr;  ///< [count]: row i is gradients[slots[i]]; null: gradients[i]
+  /// [count], 1 / length of the centres, with which the gradient's part along the centre is
+  /// subtracted. Null: that part has been subtracted before.
   const float* inverse_norms = nullptr;
-  /// The targets' gradients by sample [N, stride], and whose they are: positive k is row
-  /// positive_rows[k] - first_row; sorted.
+  /// Gradients of the targets, which come in addition: those of sample positive_samples[k], a row
+  /// of target_gradients [N, stride], belong to row positive_rows[k] - first_row. positive_rows is
+  /// sorted.
   const float* target_gradients = nullptr;
   const std::int32_t* positive_rows = nullptr;
   const std::int32_t* positive_samples = nullptr;

@@ -1,14 +1,15 @@
-// What its gradient does to a class centre, in one pass over row and momentum.
+// The optimizer step of class centres: one pass over centre and momentum of each row.
 
 #include <type_traits>
 
+#include "kernels/cuda/margin/centre_rows.h"
 #include "kernels/cuda/margin/warp_centre.h"
-#include "kernels/cuda/primitives/update_rules.h"
+#include "kernels/math/optimizer.h"
 
 namespace pfc {
 namespace {
 
-/// Row i's gradient: the products' and its targets'.
+/// The gradient of row i: the sum of what the matrix products and the row's targets contribute.
 class GradientRow {
  public:
   __device__ GradientRow(const CentreGradients& g, std::int64_t dimension, std::int64_t i)
@@ -18,7 +19,7 @@ class GradientRow {
         packs_(g.stride % kPack == 0) {
     const std::int64_t wanted = g.first_row + i;
     std::int32_t low = 0, high = g.positives;
-    while (low < high) {  // the first positive that is not before this row
+    while (low < high) {  // binary search for the first positive of this row
       const std::int32_t middle = low + (high - low) / 2;
       if (g.positive_rows[middle] < wanted) {
         low = middle + 1;
@@ -49,9 +50,10 @@ class GradientRow {
   std::int32_t first_, last_;
 };
 
-/// Calls f(i, gradient across the centre, centre, momentum) for the lane's packs of a row. Rows of
-/// up to 512 numbers stay in registers from the sum that the projection needs to f; what is behind
-/// is read twice, the second time from a cache.
+/// Subtracts the gradient's part along the centre, and calls f(i, gradient, centre, momentum) for
+/// each of the lane's packs of a row. That part is known only after a first pass over the row. The
+/// first 512 elements stay in registers meanwhile; the others are read twice, the second time from
+/// a cache.
 template <typename Row, typename F>
 __device__ __forceinline__ void each_pack_across(const Row& row, const CentreGradients& gradients,
                                                  std::int64_t number, const F& f) {
@@ -96,7 +98,7 @@ __device__ __forceinline__ void each_pack_across(const Row& row, const CentreGra
   }
 }
 
-/// What the random bits of bf16 numbers come from.
+/// The source of the random bits for stochastic rounding.
 struct Rounding {
   std::uint64_t seed;
   std::int64_t update;
@@ -106,7 +108,7 @@ template <typename Weight, typename State, typename Rule>
 __global__ void __launch_bounds__(kThreads)
     move_kernel(CentreTableView table, RowList active, CentreGradients gradients, Rule rule,
                 Rounding rounding) {
-  const std::int64_t number = row_of_warp();
+  const std::int64_t number = index_of_warp();
   if (number >= gradients.count) return;
   const WarpCentre<Weight, State> row(table, active, number);
   const std::int64_t d = row.dimension;
@@ -125,8 +127,8 @@ __global__ void __launch_bounds__(kThreads)
                      Pack<State> new_momentum, new_second;
 #pragma unroll
                      for (int k = 0; k < kPack; ++k) {
-                       // The momentum that is kept is rounded; the step is made with the one that
-                       // is not.
+                       // The stored momentum is rounded; the step uses the momentum before
+                       // rounding.
                        rule(g.x[k], w.x[k], v.x[k], second.x[k]);
                        const std::uint32_t bits =
                            kRounds ? rounding_bits(key, static_cast<std::uint32_t>(i + k)) : 0u;
@@ -151,7 +153,7 @@ template <typename Weight, typename State>
 __global__ void add_gradients_kernel(CentreTableView table, RowList active,
                                      CentreGradients gradients, float* sums,
                                      const std::int32_t* slots) {
-  const std::int64_t number = row_of_warp();
+  const std::int64_t number = index_of_warp();
   if (number >= gradients.count) return;
   const WarpCentre<Weight, State> row(table, active, number);
   float* const sum = sums + slots[number] * row.dimension;
@@ -169,7 +171,7 @@ __global__ void add_gradients_kernel(CentreTableView table, RowList active,
 template <typename Weight, typename State>
 __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_t count,
                               Rounding rounding) {
-  const std::int64_t number = row_of_warp();
+  const std::int64_t number = index_of_warp();
   if (number >= count) return;
   const WarpCentre<Weight, State> row(table, active, number);
   if (!row.missed) return;
@@ -204,7 +206,7 @@ __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_
 void CudaCentreRows::settle(const RowList& rows, std::int64_t count, std::int64_t updates) const {
   const Rounding rounding{.seed = options_.seed, .update = updates};
   with_centre_types(precision_, [&](auto* weight, auto* state) {
-    launch("settling centres", warp_a_row(count), device_.compute.get(),
+    launch("settling centres", one_warp_each(count), device_.compute.get(),
            settle_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_, rows, count,
            rounding);
   });
@@ -216,7 +218,7 @@ void CudaCentreRows::move(const RowList& active, const CentreGradients& gradient
   const Rounding rounding{.seed = options_.seed, .update = update.number};
   with_centre_types(precision_, [&](auto* weight, auto* state) {
     const auto go = [&](const auto& rule) {
-      launch("moving centres", warp_a_row(gradients.count), device_.compute.get(),
+      launch("moving centres", one_warp_each(gradients.count), device_.compute.get(),
              move_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>,
                          std::decay_t<decltype(rule)>>,
              view_, active, gradients, rule, rounding);
@@ -233,7 +235,7 @@ void CudaCentreRows::add_gradients(const RowList& active, const CentreGradients&
                                    float* sums, const std::int32_t* slots) const {
   if (gradients.count == 0) return;
   with_centre_types(precision_, [&](auto* weight, auto* state) {
-    launch("adding centres' gradients", warp_a_row(gradients.count), device_.compute.get(),
+    launch("adding centres' gradients", one_warp_each(gradients.count), device_.compute.get(),
            add_gradients_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_, active,
            gradients, sums, slots);
   });

@@ -23,7 +23,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
 class Area {
  public:
   std::int64_t take(std::int64_t bytes) {
-    constexpr std::int64_t kAlignment = 256;  // a GPU's memory transactions, twice over
+    constexpr std::int64_t kAlignment = 256;  // twice the 128 bytes of a GPU's memory transaction
     const std::int64_t offset = bytes_;
     bytes_ += rounded_up(bytes, kAlignment);
     return offset;
@@ -47,7 +47,7 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   const std::int64_t fitting = o.l2_bytes * 3 / 4 / class_bytes / kClassGranule * kClassGranule;
   tile = std::max(fitting, kClassGranule);
 
-  // Four blocks a multiprocessor, over the columns of 128 samples and the slots.
+  // Enough slots for four blocks on each multiprocessor; a block has 128 samples and one slot.
   constexpr std::int64_t kBlocksEach = 4, kColumns = 128, kClassesOfBlock = 32;
   const std::int64_t wanted = o.multiprocessors * kBlocksEach / ((n + kColumns - 1) / kColumns);
   slots = static_cast<int>(

@@ -1,5 +1,5 @@
-// How the margin softmax cuts its work on a GPU, and what memory that takes. Pure arithmetic, built
-// everywhere: `pfcctl plan` asks on machines without CUDA.
+// How the margin softmax divides its work into tiles on a GPU, and how much memory that takes. This
+// is plain arithmetic without CUDA, as `pfcctl plan` also runs where CUDA is not installed.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 namespace pfc {
 
 struct MarginPlanOptions {
-  std::int64_t samples = 0;    ///< N, of all workers
+  std::int64_t samples = 0;    ///< N, over all workers
   std::int64_t dimension = 0;  ///< D
   bool bf16_products = false;
   std::int64_t l2_bytes = 0;  ///< of the GPU's second-level cache
   int multiprocessors = 1;
 };
 
-/// Where everything lies in one area of device memory beside the table: offsets in bytes. What is
-/// sized by samples or dimension is padded to whole 16-byte packs, so that no matrix product and no
-/// kernel has a tail in either direction; padding holds zeros.
+/// The layout of the device memory that the margin softmax needs beside the table: offsets in bytes
+/// into one area. Samples and dimension are padded to whole packs of 16 bytes, so that matrix
+/// products and kernels need no code for a remainder. The padding holds zeros.
 ///
 /// Bytes, with N' and D' the padded sizes, T the bytes of a product's operand (4, or 2 for bf16):
 ///   N' D' (T + 8)                       unit embeddings, their gradients, the targets' gradients
@@ -30,10 +30,12 @@ struct MarginPlan {
 
   std::int64_t padded_samples = 0;
   std::int64_t padded_dimension = 0;
-  /// Classes a tile: what a tile's passes touch, one after the other, fits into three quarters of
-  /// the cache. A multiple of 128, the tile of a matrix product on a multiprocessor.
+  /// Number of classes in a tile. The memory that the passes over a tile use fits into three
+  /// quarters of the cache. A multiple of 128, the tile size of a matrix product on a
+  /// multiprocessor.
   std::int64_t tile = 0;
-  /// Parts of a tile that the logits' statistics are kept by, so that enough blocks run at a time.
+  /// Into how many parts the classes of a tile are divided for the statistics of the logits, so
+  /// that enough blocks run at once.
   int slots = 0;
 
   std::int64_t unit = 0;              ///< [N', D'] float or bf16
@@ -53,21 +55,22 @@ struct MarginPlan {
   std::int64_t gradients = 0;         ///< [tile, D'] float
   std::int64_t bytes = 0;             ///< of the area
 
-  /// Active classes in whole tiles' parts of 128: what is gathered, padded with zeros.
+  /// The number of classes rounded up to a multiple of 128. Gathered rows are padded to it with
+  /// zeros.
   [[nodiscard]] static std::int64_t padded_classes(std::int64_t classes);
-  /// Of one tile's products that are kept from forward() to backward().
+  /// Size of one tile's products, if they are kept from forward() to backward().
   [[nodiscard]] std::int64_t kept_tile_bytes() const {
     return tile * padded_samples * static_cast<std::int64_t>(sizeof(float));
   }
 };
 
-/// Of the lists of a step on the GPU, and twice in pinned memory: targets and positives, active
-/// rows and what they have missed. At most: lists that say nothing are not sent. How rows catch up
-/// takes 16 bytes more for every different number of missed updates.
+/// Upper bound on the size of a step's lists: targets and positives, active rows and the updates
+/// that they have missed. The lists take this once on the GPU and twice in page-locked host memory.
+/// For every different number of missed updates, 16 bytes come in addition.
 std::int64_t margin_list_bytes(std::int64_t samples, std::int64_t active);
 
-/// All device memory beside the table for steps of `active` classes; gradient accumulation takes
-/// another list, and its sums are the caller's.
+/// All device memory beside the table, for steps with `active` classes. Gradient accumulation needs
+/// another list; the caller owns the memory of its sums.
 std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active,
                                  std::int64_t logits_bytes);
 

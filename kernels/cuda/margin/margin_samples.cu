@@ -6,10 +6,10 @@
 namespace pfc {
 namespace {
 
-// Squares in float64: a length of 1e+20 or 1e-20 has none in float32.
+// Squares are float64: those of lengths of 1e+20 or 1e-20 are out of float32's range.
 template <typename T>
 __global__ void normalise_kernel(MarginSamples s, T* unit) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.padded_samples) return;
   const unsigned lane = threadIdx.x % kWarp;
   const float* const x = s.embeddings + i * s.dimension;
@@ -29,7 +29,7 @@ __global__ void normalise_kernel(MarginSamples s, T* unit) {
 
 template <typename Weight, typename State>
 __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList active) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.samples || s.targets[i] < 0) return;
   const unsigned lane = threadIdx.x % kWarp;
   const WarpCentre<Weight, State> centre(table, active, s.targets[i]);
@@ -53,10 +53,10 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
   if (lane == 0) s.angles[i] = angle;
 }
 
-// A warp a sample: lanes share the slots.
+// One warp for each sample; its lanes divide the slots.
 __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Margin margin,
                                   double scale, RowStatistics* statistics) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.samples) return;
   const unsigned lane = threadIdx.x % kWarp;
   float max = -std::numeric_limits<float>::infinity();
@@ -93,7 +93,7 @@ __global__ void combine_kernel(MarginSamples s, const RowStatistics* statistics,
   s.max[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
 }
 
-// One block: the order of the sum is fixed.
+// Runs in one block, so the order of the sum is fixed.
 __global__ void loss_kernel(MarginSamples s, double* loss) {
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < s.samples; i += kThreads) sum += s.softmax[i].loss;
@@ -106,12 +106,12 @@ struct TargetSlope {
   MarginGradient gradient;
 };
 
-// Targets in float64 from the vectors themselves, already across them (margin.h): 1 / sin theta may
-// be huge where the part across is tiny.
+// Gradients of the targets, in float64 from embedding and centre, as parts orthogonal to each other
+// (kernels/math/margin.h): 1 / sin theta can be huge where the orthogonal part is tiny.
 template <typename Weight, typename State>
 __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, RowList active,
                                        TargetSlope slope, double scale) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.padded_samples) return;
   const unsigned lane = threadIdx.x % kWarp;
   const bool there = i < s.samples;
@@ -142,7 +142,7 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
 }
 
 __global__ void finish_gradients_kernel(MarginSamples s, float* d_embeddings) {
-  const std::int64_t i = row_of_warp();
+  const std::int64_t i = index_of_warp();
   if (i >= s.samples) return;
   const unsigned lane = threadIdx.x % kWarp;
   const double inverse = s.inverse_length[i];
@@ -168,7 +168,7 @@ LaunchShape thread_a_sample(std::int64_t samples) {
 
 void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, const Tensor& unit) {
   const auto go = [&](auto* out) {
-    launch("normalising embeddings", warp_a_row(s.padded_samples), device.compute.get(),
+    launch("normalising embeddings", one_warp_each(s.padded_samples), device.compute.get(),
            normalise_kernel<Pointee<decltype(out)>>, s, out);
   };
   unit.dtype == DType::kFloat32 ? go(unit.f32()) : go(static_cast<__nv_bfloat16*>(unit.data));
@@ -177,7 +177,7 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active) {
   with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
-    launch("targets' angles", warp_a_row(s.samples), device.compute.get(),
+    launch("targets' angles", one_warp_each(s.samples), device.compute.get(),
            angles_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s, rows.view(),
            active);
   });
@@ -186,7 +186,7 @@ void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCen
 void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics) {
-  launch("row statistics", warp_a_row(s.samples), device.compute.get(), statistics_kernel, s,
+  launch("row statistics", one_warp_each(s.samples), device.compute.get(), statistics_kernel, s,
          running, options.margin, options.scale, statistics);
 }
 
@@ -204,14 +204,14 @@ void begin_gradients(const CudaDevice& device, const MarginSamples& s, const Cud
   const TargetSlope slope{.margin = options.margin, .gradient = options.margin_gradient};
   const double scale = gradient_scale * options.scale / static_cast<double>(s.samples);
   with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
-    launch("targets' gradients", warp_a_row(s.padded_samples), device.compute.get(),
+    launch("targets' gradients", one_warp_each(s.padded_samples), device.compute.get(),
            begin_gradients_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s,
            rows.view(), active, slope, scale);
   });
 }
 
 void finish_gradients(const CudaDevice& device, const MarginSamples& s, float* d_embeddings) {
-  launch("embeddings' gradients", warp_a_row(s.samples), device.compute.get(),
+  launch("embeddings' gradients", one_warp_each(s.samples), device.compute.get(),
          finish_gradients_kernel, s, d_embeddings);
 }
 

@@ -1,5 +1,5 @@
-// What the margin softmax computes by sample, a warp or a thread each. All memory is the device's;
-// everything is enqueued on its compute stream.
+// What the margin softmax computes for each sample. All memory is the device's. All work is
+// enqueued on its compute stream.
 #pragma once
 
 #include <cstdint>
@@ -11,45 +11,48 @@
 
 namespace pfc {
 
-/// N samples, padded to a multiple of 8, D numbers, padded likewise.
+/// The samples of a step. N, their number, and D, the dimension, are padded to multiples of 8.
 struct MarginSamples {
   std::int64_t samples = 0, padded_samples = 0;
   std::int64_t dimension = 0, padded_dimension = 0;
   const float* embeddings = nullptr;      ///< [N, D], not normalised
   double* inverse_length = nullptr;       ///< [N]
-  const std::int32_t* targets = nullptr;  ///< [N] among the active classes; -1: none here
-  Angle* angles = nullptr;                ///< [N], of those that have one
+  const std::int32_t* targets = nullptr;  ///< [N], index of an active class; -1: on another worker
+  Angle* angles = nullptr;                ///< [N], of samples whose target is here
   RowSoftmax* softmax = nullptr;          ///< [N]
-  float* max = nullptr;                   ///< [padded N], of all workers
+  float* max = nullptr;                   ///< [padded N], largest logit over all workers
   float* factor = nullptr;            ///< [padded N]: d loss / d cos = factor * exp(logit - max)
   float* d_unit = nullptr;            ///< [padded N, padded D]
-  float* target_gradients = nullptr;  ///< [padded N, padded D], of those that have a target
+  float* target_gradients = nullptr;  ///< [padded N, padded D], of samples whose target is here
 };
 
-/// unit [padded N, padded D], float32 or bf16: embeddings divided by their lengths, padded with
-/// zeros. Fills inverse_length.
+/// Fills unit [padded N, padded D], float32 or bf16, with the embeddings divided by their lengths,
+/// padded with zeros; and inverse_length.
 void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, const Tensor& unit);
 
-/// Fills angles, in float64 from the vectors themselves (kernels/math/margin.h).
+/// Fills angles, computed in float64 from embeddings and centres (kernels/math/margin.h).
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active);
 
-/// The statistics of this worker, [N]. running.slots 0: it has no active class.
+/// Fills statistics [N], those of this worker, from those by slot. running.slots is 0 when it has
+/// no active class.
 void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics);
 
-/// Of all workers' statistics, [workers, N]: fills softmax and max; loss [1]: the sum over samples.
+/// From the statistics of all workers, [workers, N]: fills softmax, max, and loss [1], the sum of
+/// the losses over samples.
 void combine_statistics(const CudaDevice& device, const MarginSamples& s,
                         const RowStatistics* statistics, int workers, double* loss);
 
-/// Fills factor. d_unit becomes the targets' part, zeros where there is none, and target_gradients
-/// the targets' part of their centres' gradients. Of the centres as they are before this update.
+/// Fills factor. Sets d_unit to the part that comes from the targets, or zeros for samples without
+/// a target here, and target_gradients to the targets' part of their centres' gradients. REQUIRES:
+/// called before the centres are updated.
 void begin_gradients(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                      const RowList& active, const MarginSoftmaxOptions& options,
                      double gradient_scale);
 
-/// d_embeddings [N, D]: d_unit through the normalisation.
+/// Fills d_embeddings [N, D], the gradient of the embeddings that follows from d_unit.
 void finish_gradients(const CudaDevice& device, const MarginSamples& s, float* d_embeddings);
 
 }  // namespace pfc

@@ -1,16 +1,22 @@
-#include "kernels/cuda/margin/margin_softmax.h"
+// The margin softmax of kernels/margin/margin_softmax.h on a GPU. All work is enqueued on the Ops'
+// compute stream; only combine() waits. The result has the same bits every time on one kind of GPU:
+// sums have a fixed order, and no floats are added atomically.
+//
+// The active classes are divided into tiles that fit the second-level cache (margin_plan.h). For
+// each tile, forward() gathers the rows (unless they are contiguous and of the products' type),
+// cuBLASLt multiplies them with the normalised embeddings, and one pass reduces these products to a
+// maximum and a sum for each sample. backward() computes the products again, or has kept them,
+// turns them into factors in one pass, makes two more products, and updates the rows in one pass.
 
 #include <algorithm>
 #include <limits>
 
-#include "kernels/cuda/margin/centre_books.h"
 #include "kernels/cuda/margin/centre_rows.h"
-#include "kernels/cuda/margin/lists.h"
 #include "kernels/cuda/margin/margin_plan.h"
 #include "kernels/cuda/margin/margin_samples.h"
 #include "kernels/cuda/margin/margin_tile.h"
+#include "kernels/cuda/margin/row_lists.h"
 #include "kernels/cuda/ops/cuda_ops.h"
-#include "kernels/cuda/runtime/growing_buffer.h"
 
 namespace pfc {
 namespace {
@@ -21,7 +27,7 @@ struct Tile {
   [[nodiscard]] std::int64_t padded() const { return MarginPlan::padded_classes(classes); }
 };
 
-/// A tile's rows as the products read them.
+/// A tile's rows as a matrix product reads them.
 struct TileRows {
   Tensor operand;              // [padded, padded D]
   const float* inverse_norms;  // [classes]
@@ -35,7 +41,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
         options_(options),
         operand_type_(options.bf16_products ? DType::kBFloat16 : DType::kFloat32),
         rows_(device_, table, options),
-        books_(table, options),
+        row_updates_(table, options),
         batch_lists_(ops),
         move_lists_(ops),
         memory_(ops),
@@ -43,7 +49,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
 
   void compute_inverse_norms() override {
     rows_.compute_inverse_norms();
-    books_.opened();
+    row_updates_.reset();
   }
   void forward(const Batch& batch, const Tensor& statistics) override;
   double combine(const Tensor& statistics, int workers) override;
@@ -80,18 +86,18 @@ class CudaMarginSoftmax : public MarginSoftmax {
   const MarginSoftmaxOptions options_;
   const DType operand_type_;
   const CudaCentreRows rows_;
-  CentreBooks books_;
+  RowUpdates row_updates_;
   CudaLists batch_lists_, move_lists_;
-  GrowingBuffer memory_;  // laid out as the plan says
+  GrowingBuffer memory_;  // in the layout of plan_
   GrowingBuffer kept_;    // [kept_tiles_, tile, padded N]: products of the first tiles
   std::int64_t kept_tiles_ = 0;
 
-  // Of the step.
+  // Of the present step.
   Batch batch_;
   MarginPlan plan_{{.samples = 1, .dimension = 1}};
   MarginSamples samples_;
   RowList active_;
-  CentreGradients positives_;  // its lists
+  CentreGradients positives_;  // only its lists of positives
   LogitStatistics running_;
   Tensor unit_, d_unit_;
 };
@@ -135,10 +141,10 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
 
 void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   const auto positives = static_cast<std::int64_t>(batch.positives.size());
-  books_.plan(batch.classes);
+  row_updates_.plan(batch.classes);
   batch_lists_.begin(CudaLists::rounded(plan_.padded_samples * 4) +
                      2 * CudaLists::rounded(positives * 4) +
-                     books_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
+                     row_updates_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
   const auto targets = batch_lists_.add<std::int32_t>(plan_.padded_samples);
   const auto classes = batch_lists_.add<std::int32_t>(positives);
   const auto samples = batch_lists_.add<std::int32_t>(positives);
@@ -148,7 +154,7 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
     targets.host[p.sample] = classes.host[k] = static_cast<std::int32_t>(p.index);
     samples.host[k] = static_cast<std::int32_t>(p.sample);
   }
-  active_ = books_.add_lists(batch_lists_, batch.classes);
+  active_ = row_updates_.add_lists(batch_lists_, batch.classes);
   batch_lists_.send();
   samples_.targets = targets.device;
   positives_ = {.stride = plan_.padded_dimension,
@@ -158,8 +164,8 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
                 .positives = static_cast<std::int32_t>(positives)};
 }
 
-// As many tiles as the budget allows. The sampled part differs from step to step, so memory grows
-// by a little more than is needed now.
+// Keeps as many tiles as logits_bytes allows. The number of sampled classes varies from step to
+// step, so it reserves a little more than this step needs.
 void CudaMarginSoftmax::plan_kept_tiles() {
   const auto active = static_cast<std::int64_t>(batch_.classes.size());
   const std::int64_t bytes = plan_.kept_tile_bytes();
@@ -179,7 +185,7 @@ void CudaMarginSoftmax::each_tile(const F& f) const {
   }
 }
 
-// From the table itself where they lie there as a whole number of a product's own tiles.
+// Uses the table's memory where the rows are contiguous and up to date there, and need no padding.
 TileRows CudaMarginSoftmax::rows_of(const Tile& tile) const {
   const RowList active = active_.from(tile.begin);
   const Shape shape{tile.padded(), plan_.padded_dimension};
@@ -252,7 +258,7 @@ double CudaMarginSoftmax::combine(const Tensor& statistics, int workers) {
   return *device_.answers.as<double>() / static_cast<double>(n);
 }
 
-// d_unit += factors' rows, gradients = factors unit.
+// d_unit += transposed factors * rows, gradients = factors * unit.
 void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows) const {
   const std::int64_t n = plan_.padded_samples;
   const std::int64_t d = plan_.padded_dimension;
@@ -299,7 +305,7 @@ void CudaMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddin
                  [&](const Tile& tile, const CentreGradients& gradients) {
                    rows_.move(active_.from(tile.begin), gradients, update);
                  });
-  books_.moved(batch_.classes, update);
+  row_updates_.moved(batch_.classes, update);
 }
 
 void CudaMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
@@ -323,12 +329,12 @@ void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,
                                const Update& update) {
   check(slots.size() == classes.size(), "margin softmax: one slot a class");
   const auto count = static_cast<std::int64_t>(classes.size());
-  books_.plan(classes);
-  move_lists_.begin(CudaLists::rounded(count * 4) + books_.list_bytes(count));
+  row_updates_.plan(classes);
+  move_lists_.begin(CudaLists::rounded(count * 4) + row_updates_.list_bytes(count));
   const auto places = move_lists_.add<std::int32_t>(count);
   std::ranges::transform(slots, places.host,
                          [](std::int64_t slot) { return static_cast<std::int32_t>(slot); });
-  const RowList active = books_.add_lists(move_lists_, classes);
+  const RowList active = row_updates_.add_lists(move_lists_, classes);
   move_lists_.send();
   rows_.move(active,
              {.count = count,
@@ -336,17 +342,17 @@ void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,
               .stride = rows_.dimension(),
               .slots = places.device},
              update);
-  books_.moved(classes, update);
+  row_updates_.moved(classes, update);
 }
 
 void CudaMarginSoftmax::settle(std::span<const std::int64_t> classes) {
   const auto count = static_cast<std::int64_t>(classes.size());
-  books_.plan(classes);
-  move_lists_.begin(books_.list_bytes(count));
-  const RowList rows = books_.add_lists(move_lists_, classes);
+  row_updates_.plan(classes);
+  move_lists_.begin(row_updates_.list_bytes(count));
+  const RowList rows = row_updates_.add_lists(move_lists_, classes);
   move_lists_.send();
   if (rows.missed == nullptr) return;
-  rows_.settle(rows, count, books_.settled(classes));
+  rows_.settle(rows, count, row_updates_.settled(classes));
 }
 
 }  // namespace

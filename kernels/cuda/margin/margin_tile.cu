@@ -2,15 +2,15 @@
 
 #include "kernels/cuda/margin/margin_tile.h"
 #include "kernels/cuda/primitives/numbers.h"
-#include "kernels/cuda/primitives/reduce.h"
+#include "kernels/cuda/primitives/warps.h"
 
 namespace pfc {
 namespace {
 
 constexpr unsigned kWarps = kThreads / kWarp;
 
-/// The cosine, clamped; above the filter's threshold 0. Comparisons that are false for what is not
-/// a number let it through.
+/// The cosine, limited to [-1, 1]; 0 above the filter's threshold. Keeps a NaN, since every
+/// comparison with it is false.
 __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float product,
                                                  float inverse) {
   float cosine = product * inverse;
@@ -19,19 +19,19 @@ __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float pro
   return cosine > t.threshold ? 0.f : cosine;
 }
 
-/// The place of a sample's target in the tile; where it is not there, one that no class has.
+/// The index of a sample's target in the tile; a number outside the tile where it is not there.
 __device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, std::int64_t sample) {
   return t.targets[sample] - static_cast<std::int32_t>(t.begin);
 }
 
-// A lane has four samples, a warp 128; the block's warps and the grid's slots share the classes,
-// four at a time.
+// A lane computes four samples, a warp 128. The warps of a block and the slots divide the classes,
+// of which a warp processes four at a time.
 constexpr int kLaneSamples = 4;
 constexpr int kRowsAtOnce = 4;
 constexpr unsigned kColumns = kWarp * kLaneSamples;
 
 /// The largest logit so far of each of a lane's samples, and the sum of exp(logit - largest).
-/// Finite from the start, so that -infinity - max is -infinity and not a NaN.
+/// Starts from a finite number: -infinity - max must be -infinity, not NaN.
 struct LaneStatistics {
   float max[kLaneSamples] = {-FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX};
   float sum[kLaneSamples] = {0, 0, 0, 0};
@@ -62,7 +62,7 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
     float max = s.max[k];
 #pragma unroll
     for (int r = 0; r < kRowsAtOnce; ++r) max = logits[r][k] > max ? logits[r][k] : max;
-    s.sum[k] *= __expf(s.max[k] - max);  // mostly 1
+    s.sum[k] *= __expf(s.max[k] - max);  // usually a factor of 1
 #pragma unroll
     for (int r = 0; r < kRowsAtOnce; ++r) s.sum[k] += __expf(logits[r][k] - max);
     s.max[k] = max;
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads)
   running.sum[slot] = sum;
 }
 
-/// A lane has a pack of samples, whose numbers stay in registers; a warp goes through classes.
+/// A lane has a pack of samples, whose numbers it keeps in registers, and loops over classes.
 template <typename Factor>
 __global__ void __launch_bounds__(kThreads)
     factors_kernel(ProductTile t, std::int64_t padded_classes, const float* max,
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int k = 0; k < kPack; ++k) {
         const float logit = filtered_cosine(t, products.x[k], inverse) * t.scale;
         const float gradient = __expf(logit - largest.x[k]) * weight.x[k] * inverse;
-        // A filtered class counts in the sum, but is constant.
+        // The logit of a filtered class is a constant: part of the sum, but without a gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
         factors.x[k] = from_float<Factor>(constant ? 0.f : gradient);
       }

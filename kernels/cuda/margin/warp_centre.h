@@ -1,17 +1,68 @@
-// One class centre in the hands of a warp. Device code.
+// A row of class centres as a warp reads and writes it. Device code.
 #pragma once
 
 #include <cfloat>
 
+#include "common/config/config.h"
 #include "kernels/cuda/margin/centre_table_view.h"
-#include "kernels/cuda/primitives/row_packs.h"
+#include "kernels/cuda/primitives/numbers.h"
+#include "kernels/cuda/primitives/warps.h"
+#include "kernels/math/bfloat16.h"
 
 namespace pfc {
 
-/// Numbers are kept as Weight and State: float or __nv_bfloat16.
+/// Number of elements that a warp processes at once.
+constexpr std::int64_t kWarpPacks = std::int64_t{kWarp} * kPack;
+
+/// Loads elements [i, i + 8) of a row of d elements, with zeros after its end. packs: whether the
+/// row starts at a multiple of 16 bytes and d is a multiple of 8.
+template <typename T>
+__device__ __forceinline__ Pack<float> load_numbers(const T* row, std::int64_t i, std::int64_t d,
+                                                    bool packs) {
+  Pack<float> out;
+  if (packs) {
+    const Pack<T> in = load_pack(row + i);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) out.x[k] = to_float(in.x[k]);
+  } else {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) out.x[k] = i + k < d ? to_float(row[i + k]) : 0.f;
+  }
+  return out;
+}
+
+/// Stores elements [i, i + 8) of a row, as load_numbers() loads them.
+template <typename T>
+__device__ __forceinline__ void store_numbers(T* row, std::int64_t i, std::int64_t d, bool packs,
+                                              const Pack<T>& numbers) {
+  if (packs) return store_pack(row + i, numbers);
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) {
+    if (i + k < d) row[i + k] = numbers.x[k];
+  }
+}
+
+/// x in the type in which it is stored; a bfloat16 is rounded stochastically, with 16 random bits.
+template <typename T>
+__device__ __forceinline__ T kept_number(float x, std::uint32_t random);
+template <>
+__device__ __forceinline__ float kept_number<float>(float x, std::uint32_t /*random*/) {
+  return x;
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 kept_number<__nv_bfloat16>(float x, std::uint32_t random) {
+  const BFloat16 bits = stochastic_bfloat16(x, random);
+  __nv_bfloat16 number;
+  memcpy(&number, &bits, sizeof(number));
+  return number;
+}
+
+/// A row of the table. Weight and State, the types of its centre and its optimizer state, are float
+/// or
+/// __nv_bfloat16.
 template <typename Weight, typename State>
 struct WarpCentre {
-  std::int64_t number;  ///< in the table
+  std::int64_t number;  ///< of the row in the table
   std::int64_t dimension;
   Weight* weight;
   State* momentum;
@@ -32,7 +83,7 @@ struct WarpCentre {
     if (missed) catch_up = active.catch_ups[active.missed[i]];
   }
 
-  /// Elements [i, i + 8) of centre and momentum, caught up.
+  /// Elements [i, i + 8) of centre and momentum, after the missed updates.
   __device__ void load(std::int64_t i, Pack<float>& w, Pack<float>& v) const {
     w = load_numbers(weight, i, dimension, packs);
     v = load_numbers(momentum, i, dimension, packs);
@@ -44,7 +95,7 @@ struct WarpCentre {
       v.x[k] = catch_up.vw * before + catch_up.vv * v.x[k];
     }
   }
-  /// Of the centre alone: reads the momentum only where it must.
+  /// Elements [i, i + 8) of the centre. Reads the momentum only if the row has missed updates.
   __device__ Pack<float> load(std::int64_t i) const {
     Pack<float> w, v;
     if (missed) {
@@ -53,6 +104,7 @@ struct WarpCentre {
     }
     return load_numbers(weight, i, dimension, packs);
   }
+  /// Element i of the centre, after the missed updates.
   __device__ float element(std::int64_t i) const {
     const float w = to_float(weight[i]);
     return missed ? catch_up.ww * w + catch_up.wv * to_float(momentum[i]) : w;
@@ -66,8 +118,9 @@ __device__ __forceinline__ float sum_of_squares(const Pack<float>& p) {
   return sum;
 }
 
-/// 1 / length from the squares that this lane has summed up: in float32 where they neither overflow
-/// nor lose digits; else again in float64 from load(i), a pack of the row. 0 for a row of zeros.
+/// 1 / length of a row of d elements; 0 for a row of zeros. lane_squares is this lane's part of the
+/// sum of squares, in float32. Where that sum overflows or loses digits, it is computed again in
+/// float64 from load(i), the pack at element i.
 template <typename Load>
 __device__ float inverse_norm_of(float lane_squares, std::int64_t d, const Load& load) {
   constexpr float kTiny = 1e-30f, kHuge = 1e+30f;
@@ -89,7 +142,7 @@ __device__ float inverse_norm_of(float lane_squares, std::int64_t d, const Load&
   return static_cast<float>(inverse > FLT_MAX ? FLT_MAX : inverse);
 }
 
-/// Calls f with null pointers of the types that centres and their momentum are kept as.
+/// Calls f with null pointers to the types in which centres and optimizer states are stored.
 template <typename F>
 void with_centre_types(CentrePrecision precision, const F& f) {
   switch (precision) {

@@ -3,12 +3,7 @@
 #include <cstring>
 
 #include "common/machine/gpus.h"
-#include "kernels/called_work.h"
-#include "kernels/cuda/batch_norm/batch_norm.h"
-#include "kernels/cuda/convolution/depthwise.h"
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/runtime/copy_queue.h"
-#include "kernels/cuda/runtime/graph.h"
 
 namespace pfc {
 
@@ -17,7 +12,7 @@ CudaOps::CudaOps(const CudaOptions& options)
       cublas_(device_.name(), device_.tf32),
       cudnn_(device_.name(), device_.compute.get()),
       algorithms_(options.cache, device_.properties.name, Cudnn::version()) {
-  device_.scratch.reserve(CublasLt::kWorkspaceBytes);  // not in the first step that multiplies
+  device_.scratch.reserve(CublasLt::kWorkspaceBytes);  // now, so that no step has to allocate it
 }
 
 std::string CudaOps::description() const {
@@ -29,7 +24,7 @@ std::string CudaOps::description() const {
 
 std::unique_ptr<Buffer> CudaOps::allocate(std::size_t bytes) {
   std::unique_ptr<Buffer> buffer = arena_ ? arena_->allocate(bytes) : nullptr;
-  if (buffer == nullptr) buffer = std::make_unique<CudaBuffer>(bytes);  // more than was planned
+  if (buffer == nullptr) buffer = std::make_unique<CudaBuffer>(bytes);  // the arena is full
   if (bytes > 0) {
     cuda_check(cudaMemsetAsync(buffer->data(), 0, bytes, device_.compute.get()), "zeroing memory");
   }
@@ -46,7 +41,7 @@ void CudaOps::copy_to_device(const Tensor& device, const void* host) {
   cuda_check(cudaMemcpyAsync(device.data, host, device.bytes(), cudaMemcpyHostToDevice,
                              device_.compute.get()),
              "a copy to the GPU");
-  device_.compute.synchronize();  // pageable memory may be read later than the call returns
+  device_.compute.synchronize();  // cudaMemcpyAsync() may read pageable memory after it returns
 }
 
 void CudaOps::copy_to_host(void* host, const Tensor& device) {
@@ -67,28 +62,10 @@ void CudaOps::wait_for(const Event& event) {
   dynamic_cast<const CudaEvent&>(event).make_wait(device_.compute.get());
 }
 
-std::unique_ptr<CopyQueue> CudaOps::copy_queue() {
-  return std::make_unique<CudaCopyQueue>(device_);
-}
-
-std::unique_ptr<RepeatedWork> CudaOps::repeat(std::function<void()> enqueue) {
-  if (device_.graphs) return std::make_unique<CudaGraphWork>(device_, std::move(enqueue));
-  return std::make_unique<CalledWork>(std::move(enqueue));
-}
-
 std::unique_ptr<Event> CudaOps::record() {
   auto event = std::make_unique<CudaEvent>();
   event->record(device_.compute.get());
   return event;
-}
-
-std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& shape) {
-  if (depthwise_supports(shape)) return make_depthwise_conv2d(device_, shape);
-  return make_conv2d({device_, cudnn_, algorithms_}, shape);
-}
-
-std::unique_ptr<BatchNorm> CudaOps::batch_norm(const BatchNormShape& shape) {
-  return make_batch_norm(device_, shape);
 }
 
 std::vector<DeviceInfo> cuda_devices() {
@@ -113,7 +90,7 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
-    // The driver tells causes apart that the runtime does not.
+    // The driver distinguishes causes that the runtime reports as one error.
     const std::string problem = find_gpus().problem;
     throw InputError("device: found \"cuda\", but " +
                      (problem.empty() ? cudaGetErrorString(error) : problem) +

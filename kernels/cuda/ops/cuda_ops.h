@@ -1,10 +1,11 @@
-// ops.h on a GPU: every call enqueues on the compute stream and returns. One .cu file a kernel
-// family. Activations are float32, bfloat16 or float16 in memory; arithmetic is in float32, sums
-// over many numbers in float64 or by pairs.
+// Ops on a GPU: every call enqueues its work on the compute stream and returns. Each group of
+// members is defined in the file that is named above it. Activations are float32, bfloat16 or
+// float16 in memory; arithmetic is float32, and long sums are float64 or added pairwise.
 #pragma once
 
-#include "kernels/cuda/convolution/conv2d.h"
+#include "kernels/cuda/libraries/algorithm_cache.h"
 #include "kernels/cuda/libraries/cublas_lt.h"
+#include "kernels/cuda/libraries/cudnn.h"
 #include "kernels/cuda/runtime/arena.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/ops.h"
@@ -29,12 +30,16 @@ class CudaOps : public Ops {
   void copy(const Tensor& from, const Tensor& to) override;
   std::unique_ptr<Event> record() override;
   void wait_for(const Event& event) override;
+  void synchronize() override { device_.compute.synchronize(); }
+  [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
+
+  // copy_queue.cc, graph.cc
   std::unique_ptr<CopyQueue> copy_queue() override;
   std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) override;
-  void synchronize() override { device_.compute.synchronize(); }
+
+  // kernels/cuda/convolution/conv2d.cc, kernels/cuda/batch_norm/batch_norm.cu
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
-  [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
 
   // elementwise.cu
   void fill(const Tensor& t, float value) override;
@@ -65,7 +70,7 @@ class CudaOps : public Ops {
 
  private:
   CudaDevice device_;
-  std::shared_ptr<CudaArena> arena_;  // null: buffers are allocated one by one; shared with them
+  std::shared_ptr<CudaArena> arena_;  // null before reserve(); shared with the buffers from it
   CublasLt cublas_;
   Cudnn cudnn_;
   AlgorithmCache algorithms_;

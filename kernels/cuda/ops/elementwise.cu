@@ -1,8 +1,9 @@
-// One pass over memory each: bound by bytes.
+// Ops that make one pass over memory.
 
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/primitives/map.h"
-#include "kernels/cuda/primitives/reduce.h"
+#include "kernels/cuda/primitives/warps.h"
+#include "kernels/math/running_statistics.h"
 
 namespace pfc {
 namespace {
@@ -28,7 +29,7 @@ __global__ void add_bias_kernel(std::int64_t elements, std::int64_t n, float* y,
   }
 }
 
-// A warp's lanes lie side by side over 32 columns, the block's 8 warps share the rows.
+// The lanes of a warp read 32 neighbouring columns; the 8 warps of a block divide the rows.
 constexpr unsigned kRowsAtOnce = 8;
 
 __global__ void column_sums_kernel(std::int64_t rows, std::int64_t n, const float* x, float* sums,
@@ -49,13 +50,11 @@ __global__ void column_sums_kernel(std::int64_t rows, std::int64_t n, const floa
   sums[column] = static_cast<float>(total);
 }
 
-__global__ void running_statistics_kernel(std::int64_t n, float momentum, float unbias,
+__global__ void running_statistics_kernel(std::int64_t n, RunningStatisticsRule rule,
                                           const float* mean, const float* variance,
                                           float* running_mean, float* running_variance) {
   const std::int64_t c = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (c >= n) return;
-  running_mean[c] = (1.f - momentum) * running_mean[c] + momentum * mean[c];
-  running_variance[c] = (1.f - momentum) * running_variance[c] + momentum * (variance[c] * unbias);
+  if (c < n) update_running(rule, mean[c], variance[c], running_mean[c], running_variance[c]);
 }
 
 }  // namespace
@@ -121,14 +120,11 @@ void CudaOps::update_running_statistics(const RunningStatistics& r) {
   check(r.variance.elements() == n && r.running_mean.elements() == n &&
             r.running_variance.elements() == n,
         "update_running_statistics: shapes");
-  // As on the CPU: one row has no unbiased variance, and keeps the biased one.
-  const float unbias = r.total_rows > 1 ? static_cast<float>(static_cast<double>(r.total_rows) /
-                                                             static_cast<double>(r.total_rows - 1))
-                                        : 1.f;
   const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
   launch("update_running_statistics", {.blocks = dim3(blocks), .threads = dim3(kThreads)},
-         device_.compute.get(), running_statistics_kernel, n, r.momentum, unbias, r.mean.f32(),
-         r.variance.f32(), r.running_mean.f32(), r.running_variance.f32());
+         device_.compute.get(), running_statistics_kernel, n,
+         running_statistics_rule(r.momentum, r.total_rows), r.mean.f32(), r.variance.f32(),
+         r.running_mean.f32(), r.running_variance.f32());
 }
 
 }  // namespace pfc

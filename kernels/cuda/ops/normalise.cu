@@ -1,21 +1,15 @@
-// A warp a row: rows are a few hundred numbers.
+// Normalises rows, which have a few hundred numbers: one warp for each row.
 
 #include "kernels/cuda/ops/cuda_ops.h"
-#include "kernels/cuda/primitives/reduce.h"
+#include "kernels/cuda/primitives/warps.h"
 
 namespace pfc {
 namespace {
 
-constexpr unsigned kRowsOfBlock = kThreads / kWarp;
-
-__device__ std::int64_t row_of_warp() {
-  return std::int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.x / kWarp;
-}
-
-// Squares in float64: a length of 1e+20 or 1e-20 has none in float32.
+// Squares are float64: those of lengths of 1e+20 or 1e-20 are out of float32's range.
 __global__ void normalise_rows_kernel(std::int64_t rows, std::int64_t d, const float* x, float* y,
                                       float* inverse_norm) {
-  const std::int64_t row = row_of_warp();
+  const std::int64_t row = index_of_warp();
   if (row >= rows) return;
   const unsigned lane = threadIdx.x % kWarp;
   double squares = 0;
@@ -34,7 +28,7 @@ __global__ void normalise_rows_kernel(std::int64_t rows, std::int64_t d, const f
 __global__ void normalise_rows_backward_kernel(std::int64_t rows, std::int64_t d, const float* dy,
                                                const float* y, const float* inverse_norm,
                                                float* dx) {
-  const std::int64_t row = row_of_warp();
+  const std::int64_t row = index_of_warp();
   if (row >= rows) return;
   const unsigned lane = threadIdx.x % kWarp;
   double along = 0;
@@ -50,18 +44,13 @@ __global__ void normalise_rows_backward_kernel(std::int64_t rows, std::int64_t d
   }
 }
 
-LaunchShape warp_a_row(std::int64_t rows) {
-  return {.blocks = dim3(static_cast<unsigned>((rows + kRowsOfBlock - 1) / kRowsOfBlock)),
-          .threads = dim3(kThreads)};
-}
-
 }  // namespace
 
 void CudaOps::normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) {
   const std::int64_t rows = inverse_norm.elements();
   check(rows > 0 && x.elements() % rows == 0 && y.elements() == x.elements(),
         "normalise_rows: shapes");
-  launch("normalise_rows", warp_a_row(rows), device_.compute.get(), normalise_rows_kernel, rows,
+  launch("normalise_rows", one_warp_each(rows), device_.compute.get(), normalise_rows_kernel, rows,
          x.elements() / rows, x.f32(), y.f32(), inverse_norm.f32());
 }
 
@@ -71,7 +60,7 @@ void CudaOps::normalise_rows_backward(const Tensor& dy, const Tensor& y, const T
   check(rows > 0 && dy.elements() % rows == 0 && y.elements() == dy.elements() &&
             dx.elements() == dy.elements(),
         "normalise_rows_backward: shapes");
-  launch("normalise_rows_backward", warp_a_row(rows), device_.compute.get(),
+  launch("normalise_rows_backward", one_warp_each(rows), device_.compute.get(),
          normalise_rows_backward_kernel, rows, dy.elements() / rows, dy.f32(), y.f32(),
          inverse_norm.f32(), dx.f32());
 }

@@ -1,16 +1,18 @@
-// The flat arena in one pass, and what is asked of it before.
+// The optimizers over flat tensors, and what a step computes before it: the gradient's length, and
+// whether it is finite.
 
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/primitives/numbers.h"
-#include "kernels/cuda/primitives/reduce.h"
-#include "kernels/cuda/primitives/update_rules.h"
+#include "kernels/cuda/primitives/warps.h"
+#include "kernels/math/optimizer.h"
 
 namespace pfc {
 namespace {
 
-constexpr unsigned kBlocks = 512;  // of a sum's first stage; the second is one block
+constexpr unsigned kBlocks = 512;  // of squares_kernel; sum_kernel runs with one block
 
-// Each block's part of the sum, then the sum of the parts: both in a fixed order.
+// squares_kernel computes each block's part of the sum, sum_kernel the sum of the parts; both add
+// in a fixed order.
 __global__ void squares_kernel(std::int64_t n, const float* x, double* parts) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   double sum = 0;
@@ -37,8 +39,8 @@ __global__ void not_finite_kernel(std::int64_t n, const float* x, int* found) {
   if (bad) atomicOr(found, 1);
 }
 
-/// Four elements a thread where all lie aligned, as the arena's do. Update: void(float g, float& w,
-/// float& a, float& b); b is not there for an optimizer with one state (null).
+/// With `packs`, all tensors are aligned, and a thread processes four elements at a time. Update is
+/// SgdRule or AdamWRule (kernels/math/optimizer.h). b is null for an optimizer with one state.
 template <typename Update>
 __global__ void update_kernel(Update update, std::int64_t n, bool packs, float scale,
                               const float* gradient, float* weight, float* a, float* b) {

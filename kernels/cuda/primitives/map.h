@@ -1,5 +1,5 @@
-// One pass over memory that computes every element from the elements at the same place: bound by
-// bytes.
+// Elementwise kernels: each output element is computed from the input elements with the same index.
+// Their time is that of the memory accesses.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace pfc {
 
-/// y[i] = op(x[i]...). Packs where every pointer is aligned, then what is left one by one.
+/// y[i] = op(x[i]...). With `packs`, all pointers are aligned: processes whole packs, and then the
+/// remaining elements one by one.
 template <typename Op, typename Y, typename... X>
 __global__ void map_kernel(Op op, std::int64_t n, bool packs, Y* y, const X*... x) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t packed = packs ? n / kPack : 0;
   for (std::int64_t i = first; i < packed; i += stride) {
-    // A pack for each x, folded element by element.
+    // Receives one pack of each x.
     const auto one = [&](const auto&... in) {
       Pack<Y> out;
 #pragma unroll
@@ -30,7 +31,8 @@ __global__ void map_kernel(Op op, std::int64_t n, bool packs, Y* y, const X*... 
   }
 }
 
-/// Enqueues. `op` is a functor with __device__ float operator()(float...). `name` is for errors.
+/// Enqueues y[i] = op(x[i]...) for n elements. `op` has `__device__ float operator()(float...)`.
+/// `name` is for error messages.
 template <typename Op, typename Y, typename... X>
 void map(const char* name, CudaDevice& device, std::int64_t n, Op op, Y* y, const X*... x) {
   if (n == 0) return;

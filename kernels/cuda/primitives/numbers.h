@@ -1,5 +1,5 @@
-// Elements as kernels see them: float32, bfloat16 and half in memory, float in registers, moved 16
-// bytes at a time.
+// How kernels read and write elements: float32, bfloat16 or float16 in memory, float in registers,
+// and 16 bytes in each memory access.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -33,7 +33,7 @@ __device__ __forceinline__ __half from_float<__half>(float x) {
   return __float2half(x);
 }
 
-/// How many elements a thread takes at a time: 16 bytes of the narrow types, twice 16 of float32.
+/// Number of elements that a thread processes at a time: 16 bytes of a 2-byte type, 32 of float32.
 constexpr int kPack = 8;
 
 template <typename T>
@@ -41,7 +41,7 @@ struct Pack {
   T x[kPack];
 };
 
-/// p must be aligned to the pack's size, or to 16 bytes where that is larger.
+/// REQUIRES: p is aligned to the size of the pack or to 16 bytes, whichever is smaller.
 template <typename T>
 __device__ __forceinline__ Pack<T> load_pack(const T* p) {
   Pack<T> pack;
@@ -69,11 +69,11 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T>& pack) {
   }
 }
 
-/// May packs be moved here? Null counts as yes.
+/// Whether packs can be loaded from and stored to this address. True for null, an absent tensor.
 inline bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-/// Calls f with a null pointer of the element type that `type` says: float, __nv_bfloat16 or
-/// __half.
+/// Calls f with a null pointer to the element type that belongs to `type`: float, __nv_bfloat16 or
+/// __half. Throws std::logic_error for other types.
 template <typename F>
 void with_element_type(DType type, const F& f) {
   switch (type) {

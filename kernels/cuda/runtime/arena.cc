@@ -43,7 +43,8 @@ std::unique_ptr<Buffer> CudaArena::allocate(std::size_t bytes) {
   return piece;
 }
 
-// The compute stream may still work on it; whoever gets it next comes later in that stream.
+// Work that is still enqueued on the compute stream may use the memory. Its next owner enqueues its
+// work on the same stream, so that work runs later.
 void CudaArena::release(std::size_t offset, std::size_t bytes) {
   if (bytes == 0) return;
   auto next = free_.lower_bound(offset);
@@ -59,12 +60,6 @@ void CudaArena::release(std::size_t offset, std::size_t bytes) {
     }
   }
   free_[offset] = bytes;
-}
-
-std::size_t CudaArena::free_bytes() const {
-  std::size_t sum = 0;
-  for (const auto& [offset, bytes] : free_) sum += bytes;
-  return sum;
 }
 
 }  // namespace pfc

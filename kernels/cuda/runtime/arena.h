@@ -1,4 +1,5 @@
-// One stretch of GPU memory, reserved at the start of a job, from which buffers are cut.
+// A large piece of GPU memory that a job reserves at its start, and from which it takes its
+// buffers.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +10,23 @@
 
 namespace pfc {
 
-/// What a job needs is known before it starts (worker/memory/memory_plan.h): reserved at once, it
-/// cannot be taken by another program in the middle of a run, nor be cut up. First fit; what is
-/// given back joins what is free beside it. Belongs to one thread; lives as long as its buffers
-/// (shared by them).
+/// The memory that a job needs is known before it starts (worker/memory/memory_plan.h). Reserving
+/// it at once keeps other programs from taking it during the job, and avoids fragmentation by
+/// cudaMalloc. Allocates first fit; freed memory is merged with free memory beside it. Used by one
+/// thread. The buffers share ownership of the arena, so it lives as long as they do.
 class CudaArena : public std::enable_shared_from_this<CudaArena> {
  public:
   explicit CudaArena(std::size_t bytes);
 
-  /// Null where no free stretch is long enough. 512-byte aligned; not zeroed.
+  /// Returns null where no free piece is large enough. Aligned to 512 bytes; not zeroed.
   std::unique_ptr<Buffer> allocate(std::size_t bytes);
-  [[nodiscard]] std::size_t free_bytes() const;
 
  private:
   class Piece;
   void release(std::size_t offset, std::size_t bytes);
 
   CudaBuffer memory_;
-  std::map<std::size_t, std::size_t> free_;  // offset -> bytes; never two side by side
+  std::map<std::size_t, std::size_t> free_;  // offset -> bytes; neighbours are always merged
 };
 
 }  // namespace pfc

@@ -1,12 +1,13 @@
-// What CUDA's runtime says becomes a DeviceError that names the GPU, the call and what to do.
+// Turns errors of CUDA's runtime into exceptions.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace pfc {
 
-/// `what`: the call or kernel, for the message. Kernels report with the next call that waits, so it
-/// need not be the one that failed.
+/// Throws DeviceError unless `error` is cudaSuccess. The message names `what`, the call or the
+/// kernel, and for common errors says what to do. An error inside a kernel is reported by a later
+/// call, so `what` need not be the call that failed.
 void cuda_check(cudaError_t error, const char* what);
 
 }  // namespace pfc

@@ -1,5 +1,4 @@
-// One GPU as the kernels' host side sees it. One worker owns it; everything on it belongs to the
-// worker's training thread, but for what waits for events.
+// The host side of one GPU, which one worker uses.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,8 +14,9 @@
 
 namespace pfc {
 
+/// Used by the worker's training thread only; other threads may wait for its events.
 struct CudaDevice {
-  /// Makes it the calling thread's current device.
+  /// Makes the GPU the calling thread's current device.
   explicit CudaDevice(const CudaOptions& options);
 
   const int index;
@@ -25,15 +25,16 @@ struct CudaDevice {
   const bool graphs;
   const cudaDeviceProp properties;
   CudaStream compute;
-  CudaScratch scratch;   ///< of the compute stream
-  PinnedMemory answers;  ///< what host code waits for: a sum, a verdict; 256 bytes
+  CudaScratch scratch;   ///< shared by all work on the compute stream
+  PinnedMemory answers;  ///< 256 bytes for results that the host waits for, as fetch() copies them
 
   /// For error messages: "GPU 0 (NVIDIA H100)".
   [[nodiscard]] std::string name() const;
   [[nodiscard]] LaunchShape grid_for(std::int64_t items) const {
     return pfc::grid_for(items, properties.multiProcessorCount);
   }
-  /// Copies from the device into `answers` and waits: the one way in which the host reads results.
+  /// Copies a result from the device into `answers` and blocks until it is there.
+  /// REQUIRES: bytes <= 256.
   void fetch(const void* from, std::size_t bytes);
 };
 

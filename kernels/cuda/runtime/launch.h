@@ -1,4 +1,4 @@
-// The one way in which kernels are launched.
+// Launches kernels. All launches go through launch(), which checks for errors.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,10 +14,12 @@ namespace pfc {
 struct LaunchShape {
   dim3 blocks;
   dim3 threads;
-  std::size_t shared_bytes = 0;  ///< dynamic; above 48 KiB the kernel must have been allowed it
+  /// Dynamic shared memory. REQUIRES: above 48 KiB, cudaFuncSetAttribute() has allowed the kernel
+  /// it.
+  std::size_t shared_bytes = 0;
 };
 
-/// Enqueues. `name` is for the error message.
+/// Enqueues the kernel and returns. Throws DeviceError, which mentions `name`, when that fails.
 template <typename... Parameters, typename... Arguments>
 void launch(const char* name, const LaunchShape& shape, cudaStream_t stream,
             void (*kernel)(Parameters...), Arguments&&... arguments) {
@@ -29,7 +31,7 @@ void launch(const char* name, const LaunchShape& shape, cudaStream_t stream,
   cuda_check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name);
 }
 
-/// How many blocks of a kernel a multiprocessor holds at once; at least one.
+/// How many blocks of a kernel a multiprocessor can hold at once; at least 1.
 template <typename... Parameters>
 int resident_blocks(void (*kernel)(Parameters...), unsigned threads) {
   int blocks = 0;
@@ -39,10 +41,10 @@ int resident_blocks(void (*kernel)(Parameters...), unsigned threads) {
   return std::max(blocks, 1);
 }
 
-constexpr unsigned kThreads = 256;  ///< of a block, where a kernel has no reason for another number
+constexpr unsigned kThreads = 256;  ///< threads of a block, unless a kernel needs another number
 
-/// For a loop over `items` with a stride of the whole grid: a few blocks a multiprocessor, so that
-/// the last round is short; at least one block.
+/// The launch of a kernel that loops over `items` with the stride of the whole grid: at most eight
+/// blocks for each multiprocessor, at least one block.
 inline LaunchShape grid_for(std::int64_t items, int multiprocessors) {
   constexpr int kBlocksEach = 8;  // 2048 threads: as many as one holds
   const std::int64_t needed = (items + kThreads - 1) / kThreads;

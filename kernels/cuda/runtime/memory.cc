@@ -12,7 +12,7 @@ CudaBuffer::CudaBuffer(std::size_t bytes) : bytes_(bytes) {
   void* memory = nullptr;
   const cudaError_t error = cudaMalloc(&memory, bytes);
   if (error == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());  // it would be found again by the next launch
+    static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report
     std::size_t free = 0, total = 0;
     cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     throw DeviceError("CUDA: " + byte_size_text(bytes) + " of GPU memory asked for, " +
@@ -23,7 +23,7 @@ CudaBuffer::CudaBuffer(std::size_t bytes) : bytes_(bytes) {
   data_ = static_cast<std::byte*>(memory);
 }
 
-// Waits for the GPU, so that no kernel still uses it.
+// cudaFree() waits for the GPU, so no kernel uses the memory any more.
 CudaBuffer::~CudaBuffer() { static_cast<void>(cudaFree(data_)); }
 
 PinnedMemory::PinnedMemory(std::size_t bytes) : bytes_(bytes) {
@@ -34,7 +34,7 @@ PinnedMemory::~PinnedMemory() { static_cast<void>(cudaFreeHost(data_)); }
 
 void CudaScratch::reserve(std::size_t bytes) {
   if (bytes <= this->bytes()) return;
-  buffer_.reset();  // first: both at once might not fit
+  buffer_.reset();  // freed first: the old and the new memory together might not fit
   buffer_ = std::make_unique<CudaBuffer>(bytes);
 }
 

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "kernels/ops.h"
 
 namespace pfc {
 
-/// On the current device; not yet zeroed. Throws DeviceError that says how much was asked for and
-/// how much was free.
+/// Memory of the current device, not zeroed. Throws DeviceError, with the bytes that were requested
+/// and that were free, when there is not enough.
 class CudaBuffer : public Buffer {
  public:
   explicit CudaBuffer(std::size_t bytes);
@@ -22,6 +23,7 @@ class CudaBuffer : public Buffer {
   const std::size_t bytes_;
 };
 
+/// Page-locked host memory: copies between it and a GPU run while the host goes on.
 class PinnedMemory {
  public:
   explicit PinnedMemory(std::size_t bytes);
@@ -38,8 +40,9 @@ class PinnedMemory {
   const std::size_t bytes_;
 };
 
-/// One area that plans share, which the compute stream's order makes right. Grows only; its address
-/// is asked for at each use.
+/// The scratch area that all plans of a GPU share. They execute one after the other on the compute
+/// stream, so only one uses it at a time. It never shrinks. REQUIRES: users call data() for each
+/// use, as reserve() may move the area.
 class CudaScratch {
  public:
   void reserve(std::size_t bytes);
@@ -48,6 +51,26 @@ class CudaScratch {
 
  private:
   std::unique_ptr<CudaBuffer> buffer_;
+};
+
+/// Memory whose size varies a little from step to step. It never shrinks, and loses its contents
+/// when it grows. It comes from Ops::allocate(), and work on the compute stream uses it. REQUIRES:
+/// users call data() for each use, as reserve() may move the memory.
+class GrowingBuffer {
+ public:
+  explicit GrowingBuffer(Ops& ops) : ops_(ops) {}
+
+  void reserve(std::size_t bytes) {
+    if (bytes <= this->bytes()) return;
+    buffer_.reset();  // freed first: the old and the new memory together might not fit
+    buffer_ = ops_.allocate(bytes);
+  }
+  [[nodiscard]] std::byte* data() const { return buffer_ ? buffer_->data() : nullptr; }
+  [[nodiscard]] std::size_t bytes() const { return buffer_ ? buffer_->bytes() : 0; }
+
+ private:
+  Ops& ops_;
+  std::unique_ptr<Buffer> buffer_;
 };
 
 }  // namespace pfc

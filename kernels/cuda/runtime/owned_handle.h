@@ -1,4 +1,4 @@
-// Owners of what CUDA's libraries hand out.
+// Owns handles and descriptors of CUDA's libraries.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@ struct HandleDestroyer {
   }
 };
 
-/// OwnedHandle<cudnnHandle_t, cudnnDestroy>: a unique_ptr that destroys it.
+/// A unique_ptr for a handle. For example, OwnedHandle<cudnnHandle_t, cudnnDestroy> calls
+/// cudnnDestroy().
 template <typename Handle, auto Destroy>
 using OwnedHandle = std::unique_ptr<std::remove_pointer_t<Handle>, HandleDestroyer<Destroy>>;
 

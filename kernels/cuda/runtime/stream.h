@@ -1,4 +1,4 @@
-// Streams and events that end with their owner.
+// Owners of CUDA streams and events.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,7 +27,7 @@ class CudaStream {
 
 class CudaEvent : public Event {
  public:
-  enum class Time { kNo, kYes };  ///< without a time it is cheaper to record
+  enum class Time { kNo, kYes };  ///< whether it records a time, which takes longer
 
   explicit CudaEvent(Time time = Time::kNo) {
     const unsigned flags = time == Time::kNo ? cudaEventDisableTiming : 0;

@@ -1,5 +1,5 @@
-// Tensors of more than 2^31 elements: a 32-bit offset anywhere would wrap. On the emulated GPU, in
-// memory of which only what is written takes room, and of large launches only the outer blocks.
+// Tensors of more than 2^31 elements, for which a 32-bit offset would overflow. They are in sparse
+// memory of the emulated GPU, which runs only the outer blocks of large launches.
 
 #include <gtest/gtest.h>
 
@@ -11,13 +11,15 @@
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/math/bfloat16.h"
 #include "kernels/ops.h"
+#include "tests/support/device_values.h"
 #include "tests/support/simt/block.h"
 #include "tests/support/simt/memory.h"
 
 namespace pfc {
 namespace {
 
-// bfloat16 numbers of a device that the host may touch between the ops: zero until written.
+// A bfloat16 tensor of the emulated GPU in memory of its own, of which only what is written takes
+// room. The host may access it between the ops. It is zero until written.
 class SparseTensor {
  public:
   explicit SparseTensor(Shape shape)
@@ -39,13 +41,13 @@ class LargeTensors : public testing::Test {
  protected:
   explicit LargeTensors(int multiprocessors = 1 << 18) : many_(multiprocessors) {}
 
-  simt::Multiprocessors many_;  // by default, so many blocks that each goes round a loop once
+  simt::Multiprocessors many_;  // by default so many that each block runs its loop only once
   simt::OnlyOuterBlocks outer_{8};
   std::unique_ptr<Ops> ops_ = make_cuda_ops({.activations = DType::kBFloat16});
 };
 
-TEST_F(LargeTensors, AreAddedToTheirLastElement) {
-  constexpr std::int64_t kElements = (std::int64_t{1} << 32) + 13;  // the last 5 make no pack
+TEST_F(LargeTensors, AreAddedUpToTheirLastElement) {
+  constexpr std::int64_t kElements = (std::int64_t{1} << 32) + 13;  // the last 5 do not fill a pack
   SparseTensor a({kElements}), b({kElements});
   const SparseTensor y({kElements});
   for (std::int64_t i = kElements - 20; i < kElements; ++i) {
@@ -60,13 +62,14 @@ TEST_F(LargeTensors, AreAddedToTheirLastElement) {
   EXPECT_EQ(y.get(3), 0.f);
 }
 
-// [rows, 8] with values in the last rows only, beyond 2^32 elements. Blocks that are not run leave
-// zeros in the scratch area, which is what rows of zeros would give.
+// A tensor [rows, 8] with values in its last rows only, beyond 2^32 elements. Blocks that are not
+// run leave zeros in the scratch area, the same that they would write for their rows of zeros.
 class LargeBatchNorm : public LargeTensors {
  protected:
   static constexpr int kMultiprocessors = 4096;
-  // Whole rounds of 3 blocks a multiprocessor and 256 rows a block: the last block ends with the
-  // last row.
+  // The grid has 3 blocks for each multiprocessor, and a block processes 256 rows at a time. The
+  // number of rows is a multiple of what the grid processes at a time, so the last row belongs to
+  // the last block.
   static constexpr std::int64_t kRows = std::int64_t{171} * kMultiprocessors * 3 * 256;
   static constexpr std::int64_t kChannels = 8, kLast = 50;
   static constexpr std::int64_t kElements = kRows * kChannels;
@@ -82,27 +85,15 @@ class LargeBatchNorm : public LargeTensors {
       x_.set(i, static_cast<float>(i % 5) - 1.f);
     }
   }
-  struct Floats {
-    explicit Floats(Ops& ops) : buffer(ops.allocate(kChannels * sizeof(float))) {}
-    operator Tensor() const {  // NOLINT(google-explicit-constructor)
-      return {reinterpret_cast<float*>(buffer->data()), {kChannels}};
-    }
-    [[nodiscard]] std::vector<float> on_host(Ops& ops) const {
-      std::vector<float> values(kChannels);
-      ops.copy_to_host(values.data(), *this);
-      return values;
-    }
-    std::unique_ptr<Buffer> buffer;
-  };
-
   std::unique_ptr<BatchNorm> bn_;
   SparseTensor x_{{kRows, kChannels}};
-  Floats mean_{*ops_}, variance_{*ops_}, gamma_{*ops_}, beta_{*ops_};
+  const OwnedTensor mean_{*ops_, {kChannels}}, variance_{*ops_, {kChannels}},
+      gamma_{*ops_, {kChannels}}, beta_{*ops_, {kChannels}};
 };
 
 TEST_F(LargeBatchNorm, ReadsItsLastRows) {
   bn_->statistics(x_, mean_, variance_);
-  const std::vector<float> mean = mean_.on_host(*ops_), variance = variance_.on_host(*ops_);
+  const std::vector<float> mean = to_host(*ops_, mean_), variance = to_host(*ops_, variance_);
   for (std::int64_t c = 0; c < kChannels; ++c) {
     double sum = 0, squares = 0;
     for (std::int64_t i = kElements - kLast * kChannels + c; i < kElements; i += kChannels) {
@@ -131,7 +122,7 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
                 .y = y,
                 .y_mean = {},
                 .y_variance = {}});
-  const Floats sum_dz(*ops_), sum_dz_xhat(*ops_);
+  const OwnedTensor sum_dz(*ops_, {kChannels}), sum_dz_xhat(*ops_, {kChannels});
   const SparseTensor dx({kRows, kChannels});
   const BatchNorm::Backward b{.dy = x_,
                               .x = x_,
@@ -148,12 +139,12 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
                               .dx = dx};
   bn_->backward_reduce(b);
   bn_->backward_apply(b);
-  const std::vector<float> dz = sum_dz.on_host(*ops_), dz_xhat = sum_dz_xhat.on_host(*ops_);
+  const std::vector<float> dz = to_host(*ops_, sum_dz), dz_xhat = to_host(*ops_, sum_dz_xhat);
   for (std::int64_t c = 0; c < kChannels; ++c) {
     float sum = 0, squares = 0;
     for (std::int64_t i = kElements - kLast * kChannels + c; i < kElements; i += kChannels) {
       EXPECT_NEAR(y.get(i), 2.f * x_.get(i), 1e-2f);
-      EXPECT_NEAR(dx.get(i), 2.f * x_.get(i), 1e-2f);  // but for what a 2^29th of it is
+      EXPECT_NEAR(dx.get(i), 2.f * x_.get(i), 1e-2f);  // the means over 2^29 rows hardly count
       sum += x_.get(i);
       squares += x_.get(i) * x_.get(i);
     }
@@ -163,7 +154,7 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
   }
 }
 
-TEST_F(LargeTensors, AreConvolvedDepthwiseToTheirLastPixel) {
+TEST_F(LargeTensors, AreConvolvedUpToTheirLastPixel) {
   constexpr Conv2dShape kShape{.batch = 9,
                                .in_h = 8192,
                                .in_w = 8192,
@@ -179,8 +170,7 @@ TEST_F(LargeTensors, AreConvolvedDepthwiseToTheirLastPixel) {
   const SparseTensor y(kShape.y_shape()), dx(kShape.x_shape());
   for (std::int64_t i = elements - 16; i < elements; ++i) x.set(i, static_cast<float>(i % 5) + 1);
   for (std::int64_t i = 0; i < 72; ++i) w.set(i, static_cast<float>(i % 9));
-  const std::unique_ptr<Buffer> buffer = ops_->allocate(72 * sizeof(float));
-  const Tensor dw(reinterpret_cast<float*>(buffer->data()), kShape.w_shape());
+  const OwnedTensor dw(*ops_, kShape.w_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(kShape);
   conv->forward(x, w, y);
   conv->backward_data(x, w, dx);
@@ -189,8 +179,7 @@ TEST_F(LargeTensors, AreConvolvedDepthwiseToTheirLastPixel) {
       cudaMemsetAsync(device.scratch.data(), 0, device.scratch.bytes(), device.compute.get()),
       "zeroing the sums of blocks that are not run");
   conv->backward_weights(x, x, dw, false);
-  std::vector<float> weights(72);
-  ops_->copy_to_host(weights.data(), dw);
+  const std::vector<float> weights = to_host(*ops_, dw);
   for (std::int64_t c = 0; c < 8; ++c) {
     const float before = x.get(elements - 16 + c), last = x.get(elements - 8 + c);
     EXPECT_EQ(y.get(elements - 8 + c), 3 * before + 4 * last);

@@ -1,4 +1,4 @@
-// Missed updates against the updates themselves, one after the other in float64.
+// Compares combined missed updates with the same updates one after the other, in float64.
 #include "kernels/margin/update_history.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ struct State {
   double w, v;
 };
 
-/// From the formula in words: a gradient of zero, update after update.
+/// Applies the updates one after the other, with a gradient of zero.
 State updated_one_by_one(State s, std::span<const SgdOptions> updates) {
   for (const SgdOptions& o : updates) {
     s.v = double{o.momentum} * s.v + double{o.weight_decay} * s.w;
@@ -63,7 +63,7 @@ TEST(UpdateHistory, CatchesUpWithEveryNumberOfMissedUpdates) {
   }
 }
 
-TEST(UpdateHistory, CatchesUpWithWhatWasMissedLongAgoAcrossBlocks) {
+TEST(UpdateHistory, CatchesUpWithUpdatesOfManyBlocks) {
   for (const int count : {5000, 5 * UpdateHistory::kBlock + 4096, 64 * 80 + 63}) {
     UpdateHistory history;
     for (int n = 1; n <= count; ++n) history.add(update(n));
@@ -73,7 +73,7 @@ TEST(UpdateHistory, CatchesUpWithWhatWasMissedLongAgoAcrossBlocks) {
   }
 }
 
-TEST(UpdateHistory, GivesARowTheSameBitsWhateverRowsAreBesideItAndAfterARestore) {
+TEST(UpdateHistory, GivesARowTheSameBitsBesideAnyRowsAndAfterARestore) {
   UpdateHistory history, restored;
   for (int n = 1; n <= 4000; ++n) history.add(update(n));
   restored.restore(history.updates());
@@ -88,7 +88,7 @@ TEST(UpdateHistory, GivesARowTheSameBitsWhateverRowsAreBesideItAndAfterARestore)
   }
 }
 
-TEST(UpdateHistory, HasNothingForRowsThatAreUpToDate) {
+TEST(UpdateHistory, PlansNothingForRowsThatAreUpToDate) {
   UpdateHistory history;
   CatchUpPlan plan;
   plan.make(history, std::vector<std::int32_t>(5, 0), 0, std::vector<std::int64_t>{1, 4});

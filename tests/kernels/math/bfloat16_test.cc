@@ -1,5 +1,5 @@
-// bfloat16 rounding: to the nearest against the definition, stochastic against its mean, and the
-// vectorised kernels of every instruction set against the formulas.
+// Tests rounding to bfloat16: rounding to nearest by its definition, stochastic rounding by its
+// mean, and the vectorised kernels of every instruction set by comparison with the formulas.
 #include "kernels/math/bfloat16.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 std::vector<float> awkward_numbers() {
   std::vector<float> numbers{
       0.f,    -0.f,      1.f,        -1.f,        3e38f,      -3.4e38f,
-      1e-40f, kInfinity, -kInfinity, 1.00390625f, 1.01171875f};  // the last two lie half-way
+      1e-40f, kInfinity, -kInfinity, 1.00390625f, 1.01171875f};  // the last two are half-way cases
   std::mt19937 generator(3);
   for (int i = 0; i < 4000; ++i) {
     const std::uint32_t bits = generator();
@@ -31,7 +31,7 @@ std::vector<float> awkward_numbers() {
   return numbers;
 }
 
-TEST(BFloat16, NearestIsTheCloserNeighbourAndTheEvenOneHalfWay) {
+TEST(BFloat16, RoundsToNearestWithTiesToEven) {
   for (const float x : awkward_numbers()) {
     const float rounded = float_of(nearest_bfloat16(x));
     if (std::isinf(x)) {
@@ -48,7 +48,7 @@ TEST(BFloat16, NearestIsTheCloserNeighbourAndTheEvenOneHalfWay) {
   }
 }
 
-TEST(BFloat16, WhatIsNotANumberStaysSo) {
+TEST(BFloat16, RoundingKeepsNaN) {
   for (const std::uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xffc00000u, 0xff80ffffu}) {
     float x;
     std::memcpy(&x, &bits, sizeof(x));
@@ -58,7 +58,7 @@ TEST(BFloat16, WhatIsNotANumberStaysSo) {
   EXPECT_EQ(float_of(stochastic_bfloat16(kInfinity, 0xffff)), kInfinity);
 }
 
-TEST(BFloat16, StochasticRoundingHasTheNumberAsItsMean) {
+TEST(BFloat16, StochasticRoundingKeepsTheMean) {
   for (const float x : {1.001f, -0.3337f, 7e-12f}) {
     double sum = 0;
     constexpr int kDraws = 65536;
@@ -69,7 +69,7 @@ TEST(BFloat16, StochasticRoundingHasTheNumberAsItsMean) {
   }
 }
 
-// Every bit is set half of the time, over elements, classes and steps alike, and no two bits of a
+// Every bit is set in half of the words, over elements, classes and steps, and no two bits of a
 // word agree more often than by chance.
 TEST(RoundingBits, AreUniformAndIndependent) {
   constexpr int kElements = 512, kRows = 64;
@@ -98,7 +98,7 @@ TEST(RoundingBits, AreUniformAndIndependent) {
 
 class EachInstructionSet : public ::testing::TestWithParam<const VectorKernels*> {};
 
-TEST_P(EachInstructionSet, RoundsAndWidensAsTheFormulas) {
+TEST_P(EachInstructionSet, RoundsAndWidensLikeTheFormulas) {
   const std::vector<float> numbers = awkward_numbers();
   const auto n = static_cast<std::int64_t>(numbers.size());
   std::vector<BFloat16> rounded(numbers.size());
@@ -111,7 +111,7 @@ TEST_P(EachInstructionSet, RoundsAndWidensAsTheFormulas) {
   }
 }
 
-TEST_P(EachInstructionSet, DrawsTheWordsOfTheScalarGenerator) {
+TEST_P(EachInstructionSet, DrawsTheSameWordsAsTheScalarGenerator) {
   // Around 2^32, where the counter's upper half changes.
   for (const std::uint64_t first : {std::uint64_t{0}, (std::uint64_t{1} << 32) - 7}) {
     const RandomBlocks blocks{.seed = 0x123456789abcdefull,

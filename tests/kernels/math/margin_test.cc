@@ -1,5 +1,5 @@
-// The margin's formulas against finite differences, and statistics of a split softmax against a
-// whole one.
+// Compares the margin's formulas with finite differences, and a softmax that is split over workers
+// with one over all classes.
 #include "kernels/math/margin.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ Angle angle_of(double theta) {
   return {.cos = std::cos(theta), .sin = std::sin(theta), .inverse_a = 1, .inverse_b = 1};
 }
 
-TEST(Margin, TargetIsTheCosineOfTheWidenedAngleLessTheMargin) {
+TEST(Margin, TargetIsTheCosineWithAllThreeMargins) {
   for (const Margin& m : kMargins) {
     for (const double theta : {0.0, 1e-6, 0.3, 1.5, 2.9, 3.14159265358979}) {
       EXPECT_NEAR(margin_target(m, angle_of(theta)), std::cos(m.m1 * theta + m.m2) - m.m3, 1e-14);
@@ -29,7 +29,7 @@ TEST(Margin, TargetIsTheCosineOfTheWidenedAngleLessTheMargin) {
   }
 }
 
-TEST(Margin, ExactSlopeIsTheDerivativeByTheCosine) {
+TEST(Margin, ExactSlopeIsTheDerivative) {
   for (const Margin& m : kMargins) {
     for (const double theta : {1e-3, 0.1, 0.7, 1.5, 2.4, 3.0, 3.14}) {
       const double h = 1e-5 * std::min(theta, 3.1415926 - theta);
@@ -66,7 +66,7 @@ class AngleBetween : public ::testing::Test {
   std::mt19937_64 generator_{17};
 };
 
-TEST_F(AngleBetween, KnowsSmallAnglesWhereTheCosineIsOne) {
+TEST_F(AngleBetween, IsAccurateForSmallAnglesWhereTheCosineIsOne) {
   std::vector<float> a(kSize, 0.f), b(kSize, 0.f);
   a[0] = b[0] = 1.f;
   b[1] = 1e-5f;
@@ -75,7 +75,7 @@ TEST_F(AngleBetween, KnowsSmallAnglesWhereTheCosineIsOne) {
   EXPECT_EQ(static_cast<float>(angle.cos), 1.f);
 }
 
-TEST_F(AngleBetween, HoldsForLengthsFrom1em20To1ep20) {
+TEST_F(AngleBetween, IsAccurateForLengthsFrom1em20To1ep20) {
   for (const double length : {1e-20, 1e-3, 1e+20}) {
     const std::vector<float> a = random(length);
     const std::vector<float> b = random(1 / length);
@@ -85,7 +85,7 @@ TEST_F(AngleBetween, HoldsForLengthsFrom1em20To1ep20) {
   }
 }
 
-TEST_F(AngleBetween, IsARightAngleWithAZeroVector) {
+TEST_F(AngleBetween, IsARightAngleForAZeroVector) {
   const std::vector<float> a = random(1);
   const std::vector<float> zero(kSize, 0.f);
   const Angle angle = angle_between(a.data(), zero.data(), kSize);
@@ -109,7 +109,7 @@ class SplitSoftmax : public ::testing::Test {
   }
 };
 
-TEST_F(SplitSoftmax, GivesLossAndProbabilitiesOfTheWhole) {
+TEST_F(SplitSoftmax, GivesTheSameLossAndProbabilitiesAsTheWhole) {
   std::mt19937_64 generator(3);
   for (const double spread : {0.1, 10.0, 400.0}) {  // exp(1000) overflows
     std::normal_distribution<double> normal(0, spread);

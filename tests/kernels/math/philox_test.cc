@@ -1,4 +1,4 @@
-// Philox 4x32-10 against the known answers that Random123 publishes (tests/kat_vectors).
+// Compares Philox 4x32-10 with the known answers that Random123 publishes (tests/kat_vectors).
 
 #include "kernels/math/philox.h"
 
@@ -33,7 +33,7 @@ TEST(Philox, GivesRandom123sKnownAnswers) {
   }
 }
 
-TEST(Philox, KeepsStreamsStepsAndElementsApart) {
+TEST(Philox, GivesDifferentWordsForStreamsStepsAndElements) {
   const std::uint32_t base = random_words(1, Stream::kDropout, 2, 3).x[0];
   EXPECT_NE(base, random_words(2, Stream::kDropout, 2, 3).x[0]);
   EXPECT_NE(base, random_words(1, Stream::kShuffle, 2, 3).x[0]);
@@ -42,7 +42,7 @@ TEST(Philox, KeepsStreamsStepsAndElementsApart) {
   EXPECT_NE(base, random_words(1, Stream::kDropout, 2, 3 + (std::uint64_t{1} << 32)).x[0]);
 }
 
-TEST(Philox, UniformIsBelowOne) {
+TEST(Philox, UniformNumbersAreBelowOne) {
   EXPECT_EQ(uniform01(0), 0.f);
   EXPECT_LT(uniform01(0xffffffffu), 1.f);
   EXPECT_EQ(uniform01(0x80000000u), 0.5f);

@@ -1,5 +1,6 @@
-// A library with the entry points of NVIDIA's driver that discovery uses, for machines without one.
-// Compile definitions say what it finds: FAKE_VERSION, FAKE_INIT (cuInit's result), FAKE_GPUS.
+// A library with those functions of NVIDIA's driver that the discovery of GPUs calls, for tests on
+// machines without the driver. Compile definitions choose its answers: FAKE_VERSION, FAKE_INIT (the
+// result of cuInit) and FAKE_GPUS.
 #include <cstddef>
 #include <cstdio>
 
@@ -14,7 +15,7 @@ constexpr int kSystemNotReady = 802;
 
 bool initialised = false;
 
-/// The driver hands out devices that are not their ordinals; nor shall a caller believe it.
+/// Device handles differ from their ordinals, so that a caller that confuses them fails.
 constexpr int kDeviceOffset = 40;
 
 int check_device(int device) {
@@ -38,7 +39,7 @@ int cuInit(unsigned flags) {
 }
 
 int cuGetErrorName(int error, const char** name) {
-  if (error != kSystemNotReady) return kInvalidValue;  // as a driver older than the error
+  if (error != kSystemNotReady) return kInvalidValue;  // like a driver that does not know the error
   *name = "CUDA_ERROR_SYSTEM_NOT_READY";
   return kSuccess;
 }
@@ -55,7 +56,7 @@ int cuDeviceGet(int* device, int ordinal) {
 }
 
 int cuDeviceGetName(char* name, int length, int device) {
-  // \x1b: a terminal must not get it.
+  // Contains \x1b, an escape character that must not reach a terminal.
   std::snprintf(name, static_cast<std::size_t>(length), "Fake GPU %c\x1b",
                 'A' + device - kDeviceOffset);
   return check_device(device);

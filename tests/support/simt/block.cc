@@ -24,15 +24,15 @@ struct Thread {
   Index3 index;
   unsigned number = 0;
   Waits waits = Waits::kNot;
-  std::uint32_t mask = 0;   // of the warp operation
-  std::uint64_t value = 0;  // put down in it
-  WarpValues seen{};        // what all lanes have put down
+  std::uint32_t mask = 0;   // of the present warp operation
+  std::uint64_t value = 0;  // this lane's value in it
+  WarpValues seen{};        // all lanes' values in it
   std::unique_ptr<Fiber> fiber;
 
   [[nodiscard]] bool ended() const { return fiber->ended(); }
 };
 
-// The stacks of one host thread's fibers, kept from block to block.
+// The stacks of one host thread's fibers, which are kept for the next block.
 std::deque<FiberStack>& stacks() {
   thread_local std::deque<FiberStack> all;
   return all;
@@ -42,7 +42,7 @@ class Block {
  public:
   Block(const Launch& launch, Index3 index, std::uint32_t seed)
       : launch_(launch), index_(index), shared_(launch.shared_bytes + 16), random_(seed) {
-    std::memset(shared_.data(), 0xff, shared_.size());  // NaNs, whatever it is read as
+    std::memset(shared_.data(), 0xff, shared_.size());  // NaN in every floating-point type
   }
 
   void run(const std::function<void()>& body);
@@ -73,7 +73,7 @@ class Block {
 
 thread_local Block* current = nullptr;
 
-constexpr int kFewMultiprocessors = 2;  // few: loops over a grid go round more than once
+constexpr int kFewMultiprocessors = 2;  // so few that grid-wide loops have several iterations
 std::atomic<int> multiprocessors = kFewMultiprocessors;
 std::atomic<std::uint64_t> run_at_each_end = std::numeric_limits<std::uint64_t>::max();
 
@@ -191,7 +191,7 @@ void run(const Launch& launch, const std::function<void()>& body) {
     throw std::logic_error(std::string(launch.kernel) +
                            ": a grid without blocks cannot be launched");
   }
-  // Backwards: nobody may count on block 0 being first.
+  // In reverse order, because kernels must not assume that block 0 runs first.
   const std::uint64_t kept = run_at_each_end;
   for (std::uint64_t i = blocks; i-- > 0;) {
     if (i >= kept && blocks - 1 - i >= kept) continue;

@@ -1,10 +1,10 @@
-// A block of a CUDA kernel on a CPU: its threads are fibers of the calling thread. Between two
-// barriers they run one after the other in an order that differs from barrier to barrier, so that a
-// kernel that lacks a barrier reads what is not there yet. Serves tests only.
+// Runs CUDA kernels on a CPU, for tests. The threads of a block are fibers of the calling thread.
+// Between two barriers they run one after the other, in an order that changes from barrier to
+// barrier, so a kernel in which a barrier is missing reads memory that is not written yet.
 //
-// What no GPU promises is refused with std::logic_error that names kernel, block and thread: a
-// barrier that some threads of the block have left behind, a warp operation that lanes of its mask
-// do not take part in, dynamic shared memory that was not asked for.
+// Throws std::logic_error, which names kernel, block and thread, for what is undefined on a GPU: a
+// barrier that some threads of the block do not reach, a warp operation in which lanes of its mask
+// do not take part, and dynamic shared memory that the launch did not request.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ struct Launch {
   std::size_t shared_bytes = 0;
 };
 
-/// While it lives, a launch of more blocks runs only this many first and this many last ones. With
-/// SparseMemory: what a kernel does beyond 2^31 elements, in the time of a few blocks.
+/// While it lives, a launch runs only this many of its first and of its last blocks. Together with
+/// SparseMemory, a test of more than 2^31 elements takes the time of a few blocks.
 class OnlyOuterBlocks {
  public:
   explicit OnlyOuterBlocks(std::uint64_t at_each_end);
@@ -34,7 +34,7 @@ class OnlyOuterBlocks {
   ~OnlyOuterBlocks();
 };
 
-/// While it lives, GPUs that are opened have so many multiprocessors; else 2.
+/// While it lives, newly opened GPUs have this many multiprocessors, otherwise 2.
 class Multiprocessors {
  public:
   explicit Multiprocessors(int count);
@@ -43,22 +43,23 @@ class Multiprocessors {
   static int count();
 };
 
-/// Runs body() once for every thread of every block. Blocks come one after the other, in an order
-/// that is not that of their numbers.
+/// Runs body() once for every thread of every block. Blocks run one after the other, but not in the
+/// order of their numbers.
 void run(const Launch& launch, const std::function<void()>& body);
 
-// What body() may ask while it runs.
+// REQUIRES for the following functions: called from body() while it runs.
 const Index3& thread_index();
 const Index3& block_index();
 const Index3& block_size();
 const Index3& grid_size();
-/// 16-byte aligned, full of NaNs when a block starts.
+/// Aligned to 16 bytes, and filled with NaNs when a block starts.
 std::byte* dynamic_shared_memory();
 void barrier();
 
-/// What the lanes of a warp have put down; those outside the mask: 0.
+/// The values that the lanes of a warp exchange; 0 for lanes outside the mask.
 using WarpValues = std::array<std::uint64_t, 32>;
-/// Waits for all lanes of the mask, which must include this thread's.
+/// Gives this lane's value to the others and returns the values of all lanes. Waits for all lanes
+/// of the mask. REQUIRES: the mask includes this lane.
 WarpValues warp_exchange(std::uint32_t mask, std::uint64_t value);
 unsigned lane();
 

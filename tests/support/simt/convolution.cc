@@ -24,7 +24,7 @@ const Algorithm* find(int number) {
 
 std::size_t bytes_of(cudnnDataType_t type) { return type == CUDNN_DATA_FLOAT ? 4 : 2; }
 
-// Tensor cores read 16 bytes at a time.
+// Tensor cores read 16 bytes at a time, so channels must fill them.
 bool usable(const Memory& m, std::size_t workspace) {
   for (const void* p : {m.a, m.b, static_cast<const void*>(m.out)}) {
     if (!is_device(p)) throw std::logic_error("simt: cuDNN was given memory of the host");

@@ -1,5 +1,5 @@
-// The emulated cuDNN's convolutions behind its C functions (cudnn.cc): what it refuses, which
-// algorithms it has, and the work that it enqueues, which the CPU's ops do.
+// The convolutions of the emulated cuDNN, whose C functions are in cudnn.cc: which problems it
+// accepts, which algorithms it has, and the work that it enqueues, which uses the CPU's ops.
 #pragma once
 
 #include <cudnn.h>
@@ -12,7 +12,7 @@
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
-  // Shared: work that is enqueued may run after the handle has gone.
+  // Shared with enqueued work, which may run after the handle was destroyed.
   std::shared_ptr<pfc::CpuOps> cpu = std::make_shared<pfc::CpuOps>(1);
 };
 struct cudnnTensorStruct {
@@ -31,17 +31,18 @@ struct cudnnConvolutionStruct {
 
 namespace pfc::simt {
 
-/// What each pass has, the fastest first, under numbers that mean the same kind in all of them.
+/// An algorithm. All passes have the same algorithms, with the same numbers.
 struct Algorithm {
   int number;
   std::size_t workspace;
   bool deterministic;
-  float error;  // relative; of what is not deterministic another one every time
+  float error;  // relative; differs from call to call when the algorithm is not deterministic
 };
+/// The fastest first.
 inline constexpr Algorithm kAlgorithms[] = {
     {0, 512, false, 1e-3f},
-    {5, 1024, true, 1e-4f},                  // on transforms of the numbers
-    {4, std::size_t{1} << 40, true, 1e-4f},  // more workspace than anyone would give
+    {5, 1024, true, 1e-4f},                  // transforms the numbers first
+    {4, std::size_t{1} << 40, true, 1e-4f},  // needs more workspace than any caller provides
     {1, 8192, true, 0.f},
 };
 
@@ -82,14 +83,14 @@ struct Memory {
 
 using Compute = void (*)(Conv2d& conv, const Tensor& a, const Tensor& b, const Tensor& out);
 
-/// Shapes of what m.a, m.b and m.out hold.
+/// Enqueues a pass with algorithm `number`. a, b and out are the shapes of m.a, m.b and m.out.
 cudnnStatus_t enqueue_pass(cudnnHandle_t handle, const Problem& p, int number, const Memory& m,
                            const void* alpha, const void* beta, const Shape& a, const Shape& b,
                            const Shape& out, Compute compute);
 
 cudnnStatus_t workspace_bytes_of(const Problem& p, int number, std::size_t* bytes);
 
-/// The algorithms, the fastest first; those that need more workspace are marked.
+/// Lists the algorithms, the fastest first. Those that need more workspace have an error status.
 template <typename Number>
 cudnnStatus_t list(const Problem& p, std::size_t workspace_bytes, int requested, int* returned,
                    SimtAlgorithmResult<Number>* results) {
@@ -111,7 +112,8 @@ cudnnStatus_t list(const Problem& p, std::size_t workspace_bytes, int requested,
   return CUDNN_STATUS_SUCCESS;
 }
 
-/// Adds to timed_convolutions() and enqueues what a timing writes: `out`, and all of the workspace.
+/// Counts the call in timed_convolutions(), and enqueues the writes of a timing: to `out` and to
+/// the whole workspace.
 cudnnStatus_t enqueue_timing(cudnnHandle_t handle, const Problem& p, const Memory& m,
                              const Shape& out);
 

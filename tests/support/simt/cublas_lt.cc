@@ -29,9 +29,9 @@ namespace {
 
 using Layout = cublasLtMatrixLayoutOpaque_t;
 
-// A chosen algorithm writes this much workspace, so that a test sees who else uses it.
+// An algorithm overwrites this much workspace, so that a test fails if something else uses it.
 constexpr std::size_t kWorkspace = 4096;
-// Where an algorithm keeps what it counts on.
+// At which places an algorithm stores the alignment and the workspace that it was chosen for.
 constexpr int kAlignmentOf = 0, kWorkspaceOf = 4;
 
 double element(const void* p, cudaDataType_t type, std::size_t i) {
@@ -59,7 +59,7 @@ void put(void* p, cudaDataType_t type, std::size_t i, double value) {
   }
 }
 
-// To the nearest number of 10 bits of mantissa.
+// Rounds to the nearest number with a mantissa of 10 bits.
 double as_tf32(double value) {
   const auto narrow = static_cast<float>(value);
   std::uint32_t bits;
@@ -70,7 +70,7 @@ double as_tf32(double value) {
   return static_cast<double>(rounded);
 }
 
-// op(x), [rows of op(x), columns of op(x)], row after row.
+// op(x) as a row-major matrix.
 std::vector<double> unpack(const void* p, const Layout& x, bool transpose, bool tf32) {
   std::vector<double> values(x.rows * x.columns);
   for (std::uint64_t c = 0; c < x.columns; ++c) {

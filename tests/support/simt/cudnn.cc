@@ -79,7 +79,7 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t desc,
                                               cudnnDataType_t compute) {
   if (pad_h != pad_w || stride_h != stride_w || dilation_h != 1 || dilation_w != 1 ||
       mode != CUDNN_CROSS_CORRELATION || compute != CUDNN_DATA_FLOAT) {
-    return CUDNN_STATUS_NOT_SUPPORTED;  // here; not used
+    return CUDNN_STATUS_NOT_SUPPORTED;  // cuDNN supports it; the emulation does not need it
   }
   desc->pad = pad_h;
   desc->stride = stride_h;

@@ -9,7 +9,7 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #else
-// Nothing to tell anyone.
+// Without AddressSanitizer, nobody has to be informed.
 static void __sanitizer_start_switch_fiber(void** /*fake_stack*/, const void* /*bottom*/,
                                            std::size_t /*bytes*/) {}
 static void __sanitizer_finish_switch_fiber(void* /*fake_stack*/, const void** /*old_bottom*/,
@@ -22,7 +22,7 @@ namespace {
 
 namespace context = boost::context;
 
-// The stack is the caller's: nothing to allocate or free.
+// The stack belongs to the caller, so there is nothing to allocate or to free.
 struct Borrowed {
   context::stack_context allocate() { std::terminate(); }
   void deallocate(context::stack_context& /*stack*/) {}
@@ -39,7 +39,7 @@ context::preallocated place_on(const FiberStack& stack) {
 
 Fiber::Fiber(const FiberStack& stack, std::function<void()> body)
     : stack_(stack), body_(std::move(body)) {
-  // Redzones of the fiber that was here before.
+  // Removes the redzones of the fiber that used this stack before.
   ASAN_UNPOISON_MEMORY_REGION(stack_.bottom(), FiberStack::kBytes);
   own_ = context::fiber(std::allocator_arg, place_on(stack), Borrowed{},
                         [this](context::fiber&& caller) {
@@ -62,7 +62,7 @@ Fiber::~Fiber() {
   if (ended_ || !own_) return;
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, stack_.bottom(), FiberStack::kBytes);
-  own_ = {};  // unwinds
+  own_ = {};  // unwinds the stack
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 }
 

@@ -1,4 +1,5 @@
-// A fiber on a stack of its own, with what AddressSanitizer must be told of every switch.
+// A function with a stack of its own, which can be suspended and resumed. AddressSanitizer is
+// informed of every switch.
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -8,7 +9,7 @@
 
 namespace pfc::simt {
 
-/// 16-byte aligned memory; used again by one fiber after the other.
+/// The memory of a stack, which one fiber after the other can use.
 class FiberStack {
  public:
   static constexpr std::size_t kBytes = std::size_t{64} << 10;
@@ -22,8 +23,8 @@ class FiberStack {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-/// Runs a function in parts: resume() goes on until it calls suspend() or returns. Destroyed before
-/// its end, it unwinds the function's stack.
+/// Runs a function in parts: resume() runs it until it calls suspend() or returns. Its destructor
+/// unwinds the function's stack if the function has not returned. Borrows the stack.
 class Fiber {
  public:
   Fiber(const FiberStack& stack, std::function<void()> body);
@@ -32,13 +33,13 @@ class Fiber {
 
   /// Rethrows what the function threw.
   void resume();
-  /// From inside the function only.
+  /// REQUIRES: called from inside the function.
   void suspend();
   [[nodiscard]] bool ended() const { return ended_; }
 
  private:
-  void enter();  // the fiber's side of a switch to it
-  void leave();  // the fiber's side of a switch back
+  void enter();  // informs AddressSanitizer after a switch to the fiber
+  void leave();  // and before the switch back
 
   const FiberStack& stack_;
   std::function<void()> body_;

@@ -20,13 +20,14 @@
 namespace pfc::simt {
 namespace {
 
-constexpr std::size_t kGuard = 256;  // bytes on either side; also the alignment
+constexpr std::size_t kGuard = 256;  // bytes on each side; also the alignment
 constexpr std::size_t kPage = 4096;
 constexpr unsigned char kGuardByte = 0xa5;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-// AddressSanitizer sees a touch of a guard at once; without it, free() finds the bytes changed.
+// AddressSanitizer reports an access to a guard at once. Without it, free_device() and
+// free_pinned() find that the guard's bytes have changed.
 class Allocations {
  public:
   void* allocate(std::size_t bytes) {

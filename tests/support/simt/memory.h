@@ -1,23 +1,26 @@
-// Memory of an emulated GPU, with guard zones that tell of writes outside. Serves tests only.
+// Memory of an emulated GPU, with guard zones that reveal writes outside of an allocation. For
+// tests.
 #pragma once
 
 #include <cstddef>
 
 namespace pfc::simt {
 
-/// 256-byte aligned, full of NaNs. Null when the emulated GPU has no room.
+/// Aligned to 256 bytes, and filled with NaNs. Null when the emulated GPU has too little memory.
 void* allocate_device(std::size_t bytes);
-/// Throws std::logic_error when a byte before or behind it was written, or it is none.
+/// Throws std::logic_error when bytes before or after the memory were written, or when it is not an
+/// allocation of allocate_device().
 void free_device(void* memory);
-/// Whether an address lies in such an allocation.
+/// Whether an address lies in memory of allocate_device() that has not been freed.
 bool is_device(const void* address);
-/// As allocate_device, but host memory that asynchronous copies may use.
+/// As allocate_device(), but page-locked host memory, which asynchronous copies can use.
 void* allocate_pinned(std::size_t bytes);
 void free_pinned(void* memory);
 bool is_pinned(const void* address);
 
-/// Device memory of any size, full of zeros, of which only pages that are written take room: for
-/// offsets beyond 2^31. A touch right before or behind it ends the test.
+/// Device memory of any size, filled with zeros, of which only pages that are written take memory
+/// of the host. For tests with offsets beyond 2^31. An access right before or after it ends the
+/// process.
 class SparseMemory {
  public:
   explicit SparseMemory(std::size_t bytes);
@@ -35,7 +38,7 @@ struct DeviceMemory {
   std::size_t free = 0, total = 0;
 };
 DeviceMemory device_memory();
-/// For tests of what happens where there is little.
+/// Sets the emulated GPU's memory, for tests of what happens when it is small.
 void set_device_memory(std::size_t bytes);
 
 }  // namespace pfc::simt

@@ -1,5 +1,6 @@
-// Collectives between threads: each rank's stream brings a copy of its input to the meeting of that
-// number, waits there for all others, and computes its own result in the order of ranks.
+// The emulated NCCL: collectives between threads. The stream of each rank contributes a copy of its
+// input to the collective, waits for the inputs of all other ranks, and computes its own result in
+// the order of ranks.
 #include <nccl.h>
 
 #include <chrono>
@@ -21,12 +22,12 @@ namespace pfc::simt {
 namespace {
 
 constexpr int kPollsOfACall = 3;
-constexpr std::chrono::seconds kPatience{100};     // of a test that hangs
-constexpr std::chrono::seconds kAbortPatience{2};  // with work that nobody ends
+constexpr std::chrono::seconds kPatience{100};     // after which a collective counts as hanging
+constexpr std::chrono::seconds kAbortPatience{2};  // how long an abort waits for other work
 
 enum class Kind { kGather, kReduce, kScatter, kBroadcast };
 
-/// What one rank asked for.
+/// The arguments of one rank's call.
 struct Call {
   Kind kind = Kind::kGather;
   const void* send = nullptr;
@@ -36,12 +37,12 @@ struct Call {
 };
 
 struct Meeting {
-  std::map<int, std::vector<std::byte>> inputs;  // by rank, of those that have come
+  std::map<int, std::vector<std::byte>> inputs;  // by rank, as far as they have arrived
   Call first;
   std::size_t left = 0;
 };
 
-/// What the ranks of one communicator share.
+/// The state that the ranks of one communicator share.
 struct Clique {
   int ranks = 0;
   int joined = 0;
@@ -74,18 +75,18 @@ World& world() {
 
 }  // namespace
 
-/// All guarded by the world's mutex.
+/// All members are guarded by the world's mutex.
 struct NcclHandle {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   int device = 0;
-  int polls = kPollsOfACall;     // until the call under way is done
-  std::function<void()> launch;  // what is done then
+  int polls = kPollsOfACall;     // how many polls remain until the present call is complete
+  std::function<void()> launch;  // runs when it is complete
   bool connected = false;
   ncclResult_t error = ncclSuccess;
   std::string message;
   std::uint64_t calls = 0;
-  // Shared with the works in streams, which may outlive the handle.
+  // Shared with enqueued work, which may run after the handle was destroyed.
   struct Waiting {
     bool aborted = false;
     int in_meetings = 0;
@@ -130,7 +131,8 @@ void give_result(const Meeting& meeting, const Call& call, int rank) {
   }
 }
 
-/// The work in the stream. Ranks that ask for different things never finish, as with NCCL.
+/// The work that a collective enqueues. It never completes when ranks pass different arguments, as
+/// with NCCL.
 void take_part(const std::shared_ptr<Clique>& clique,
                const std::shared_ptr<NcclHandle::Waiting>& state, int rank, std::uint64_t number,
                const Call& call) {
@@ -163,7 +165,7 @@ ncclResult_t begin(ncclComm_t comm, const Call& call, cudaStream_t stream) {
   if (!is_device(call.send) || !is_device(call.receive)) return ncclInvalidArgument;
   const std::lock_guard lock(world().mutex);
   if (comm->error != ncclSuccess) return comm->error;
-  if (comm->polls > 0) return ncclInvalidUsage;  // the call before is still under way
+  if (comm->polls > 0) return ncclInvalidUsage;  // the previous call is not complete
   comm->polls = kPollsOfACall;
   comm->launch = [=, clique = comm->clique, state = comm->state, rank = comm->rank,
                   number = comm->calls++] {
@@ -179,7 +181,8 @@ void fail(NcclHandle& handle, ncclResult_t error, const std::string& message) {
   handle.message = message;
 }
 
-// Asks the device to quit, then frees: which waits for whatever else runs on the same GPU.
+// Stops the communicator's work, then frees its memory, which waits for all other work on the same
+// GPU.
 void abort(NcclHandle* handle) {
   World& w = world();
   std::unique_lock lock(w.mutex);
@@ -271,7 +274,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const std::lock_guard lock(world().mutex);
   std::memset(id->internal, 0, sizeof(id->internal));
   const std::uint64_t number = ++world().ids;
-  std::memcpy(id->internal + 8, &number, sizeof(number));  // zeros before it: not a C string
+  std::memcpy(id->internal + 8, &number, sizeof(number));  // after zeros, so it is not a C string
   return ncclSuccess;
 }
 
@@ -284,7 +287,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   auto& clique = world().cliques[std::string(id.internal, sizeof(id.internal))];
   if (!clique) clique = std::make_shared<Clique>(Clique{.ranks = ranks});
   for (const NcclHandle* other : clique->members) {
-    // NCCL refuses two ranks on a GPU.
+    // NCCL refuses two ranks on one GPU.
     if (other->device == device || other->rank == rank) return ncclInvalidUsage;
   }
   auto* const handle = new NcclHandle{.clique = clique, .rank = rank, .device = device};

@@ -5,20 +5,21 @@
 
 namespace pfc::simt {
 
-/// The init of no communicator ends, and its last error is `message`.
+/// From now on, the initialisation of a communicator never completes, and its last error is
+/// `message`.
 void nccl_connects_nobody(const std::string& message);
-/// Every communicator of this rank fails from now on, as when its network card dies: `message` is
-/// NCCL's last error.
+/// From now on, every communicator of this rank fails, as when its network card fails. NCCL's last
+/// error is `message`.
 void nccl_loses_network(int rank, const std::string& message);
-/// Whether an aborted rank's peers hear of it: over sockets they do (at first), within a host they
-/// do not.
+/// Whether the peers of a rank that aborts get an error: with real NCCL they do over sockets, but
+/// not within a host. True at first.
 void nccl_peers_hear_of_aborts(bool hear);
-/// ncclCommAbort does not come back until clear_nccl_faults().
+/// From now on, ncclCommAbort() does not return until clear_nccl_faults().
 void nccl_abort_hangs();
 void clear_nccl_faults();
 
-/// Aborts since clear_nccl_faults() that would have waited for a collective of another communicator
-/// of the same GPU, which the same call did not abort: on a GPU they could wait for ever.
+/// The number of aborts since clear_nccl_faults() that would have waited for a collective of
+/// another communicator on the same GPU. On a real GPU, such an abort could wait forever.
 int nccl_aborts_behind_others();
 
 }  // namespace pfc::simt

@@ -28,7 +28,7 @@ namespace {
 std::atomic<int> device_count = 1;
 thread_local int current_device = 0;
 
-// Every stream there is: freeing memory waits for all of the current device, as on a GPU.
+// All streams. Freeing memory waits for those of the current device, as on a GPU.
 struct AllStreams {
   struct Entry {
     int device;
@@ -129,7 +129,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalGlobalMem = device_memory().total;
   properties->sharedMemPerBlockOptin = 227 << 10;
   properties->multiProcessorCount = Multiprocessors::count();
-  properties->l2CacheSize = 1 << 16;  // small: what is cut by it comes in several pieces
+  properties->l2CacheSize = 1 << 16;  // so small that work is divided into several tiles
   properties->major = 9;
   return cudaSuccess;
 }
@@ -164,8 +164,8 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
-// From pageable memory a GPU's driver copies to a place of its own before it returns, and into
-// pageable memory it has copied when it returns; only pinned memory is touched later.
+// For pageable memory, a GPU's driver has read the source, or written the destination, when the
+// call returns. Only page-locked memory is accessed later.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   const bool from_device = is_device(from);
@@ -176,7 +176,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
       (kind == cudaMemcpyDeviceToDevice && (!from_device || !to_device))) {
     return cudaErrorInvalidValue;
   }
-  // Also from memory that is not pinned: it may be read before the call returns, or later.
+  // Enqueued for pageable memory too, since the driver may read it before the call returns, or
+  // later.
   enqueue(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
   if (!to_device && !is_pinned(to)) of(stream).synchronize();
   return cudaSuccess;
@@ -234,15 +235,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   event->event.synchronize();
   return cudaSuccess;
 }
-// Asking does not run the work: a thread that only watches must not make memory look written that
-// nobody has waited for.
+// A query does not run the work: memory must not be written because a thread polls, when no thread
+// has waited.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return event->event.done() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   start->event.synchronize();
   end->event.synchronize();
-  *milliseconds = 1.f;  // time means nothing here
+  *milliseconds = 1.f;  // the emulation does not measure time
   return cudaSuccess;
 }
 

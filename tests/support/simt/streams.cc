@@ -25,8 +25,9 @@ void Stream::synchronize() {
   run_until(ticket());
 }
 
-// Whoever waits runs the work; a second one waits for the first. Without a cycle among the streams
-// this cannot block for ever: a work only ever waits for works enqueued before it.
+// A thread that waits runs the work; a second thread waits for the first. This cannot deadlock
+// unless streams wait for each other in a cycle, because work only waits for work that was enqueued
+// earlier.
 void Stream::run_until(std::uint64_t ticket) {
   if (done_ >= ticket) return;
   const std::lock_guard running(running_);
@@ -70,7 +71,7 @@ void Event::record(const std::shared_ptr<Stream>& stream) {
 
 Event::Point Event::point() {
   const std::lock_guard lock(mutex_);
-  // A GPU has no answer for them either (cudaErrorCapturedEvent).
+  // CUDA cannot answer for such events either (cudaErrorCapturedEvent).
   if (point_.captured) throw std::logic_error("simt: an event of a graph was asked for outside it");
   return point_;
 }

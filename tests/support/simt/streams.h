@@ -1,6 +1,6 @@
-// Streams, events and graphs of an emulated GPU. Work that is enqueued runs as late as it may: when
-// a host thread waits for it. So a host that does not wait, or a stream that was not ordered behind
-// another, meets memory that is not written yet. Thread-safe. Serves tests only.
+// Streams, events and graphs of an emulated GPU, for tests. Enqueued work runs as late as possible:
+// when a host thread waits for it. So code in which a wait is missing reads memory that is not
+// written yet. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,12 @@ using Graph = std::vector<Work>;
 
 class Stream {
  public:
-  /// While the stream is captured, into its graph instead.
+  /// Adds work to the stream, or to the graph while the stream is being captured.
   void enqueue(Work work);
-  /// Runs what has been enqueued so far, here. Rethrows what it throws.
+  /// Runs everything that has been enqueued so far, in the calling thread. Rethrows what it throws.
   void synchronize();
   void run_until(std::uint64_t ticket);
-  /// Number of works enqueued so far.
+  /// The number of works that have been enqueued so far.
   [[nodiscard]] std::uint64_t ticket();
   [[nodiscard]] bool done(std::uint64_t ticket) const { return done_ >= ticket; }
 
@@ -40,20 +40,20 @@ class Stream {
   std::atomic<std::uint64_t> done_ = 0;
 };
 
-/// Where a stream stood when the event was recorded.
+/// A point in a stream: all work that was enqueued there before record().
 class Event {
  public:
   void record(const std::shared_ptr<Stream>& stream);
   void synchronize();
   [[nodiscard]] bool done();
-  /// The stream's later work waits for this event.
+  /// Makes the stream's later work wait for this event.
   void make_wait(Stream& stream);
 
  private:
   struct Point {
-    std::shared_ptr<Stream> stream;  // shared: a stream may go before its events
+    std::shared_ptr<Stream> stream;  // shared: a stream may be destroyed before its events
     std::uint64_t ticket = 0;
-    bool captured = false;  // recorded while the stream was captured: a part of that graph alone
+    bool captured = false;  // recorded during a capture, so it has a meaning in that graph only
   };
   Point point();
 

@@ -9,6 +9,7 @@
 #include <exception>
 
 #include "kernels/make_ops.h"
+#include "kernels/owned_tensor.h"
 #include "worker/backbone/backbone.h"
 
 namespace pfc {
@@ -17,19 +18,13 @@ namespace {
 constexpr const char* kImages = "images";
 constexpr const char* kDEmbeddings = "d_embeddings";
 
-/// A tensor of a file on the device.
-struct Loaded {
-  std::unique_ptr<Buffer> buffer;
-  Tensor tensor;
-};
-
-Loaded load(Ops& ops, const SafetensorsFile::Tensor& from, DType dtype) {
+/// Copies a tensor of a file to the device.
+OwnedTensor load(Ops& ops, const SafetensorsFile::Tensor& from, DType dtype) {
   Shape shape = from.shape.size() == 2
                     ? Shape{from.shape.at(0), from.shape.at(1)}
                     : Shape{from.shape.at(0), from.shape.at(1), from.shape.at(2), from.shape.at(3)};
-  Loaded loaded{.buffer = ops.allocate(from.bytes.size()), .tensor = {}};
-  loaded.tensor = Tensor(loaded.buffer->data(), dtype, shape);
-  ops.copy_to_device(loaded.tensor, from.bytes.data());
+  OwnedTensor loaded(ops, shape, dtype);
+  ops.copy_to_device(loaded, from.bytes.data());
   return loaded;
 }
 
@@ -42,24 +37,23 @@ HostTensor to_host(Ops& ops, const std::string& name, const Tensor& tensor) {
 }
 
 std::vector<HostTensor> run(Ops& ops, const std::string& network, const SafetensorsFile& in) {
-  const Loaded images = load(ops, in.at(kImages), DType::kUInt8);
-  const Loaded d_embeddings = load(ops, in.at(kDEmbeddings), DType::kFloat32);
-  const Shape& size = images.tensor.shape;
+  const OwnedTensor images = load(ops, in.at(kImages), DType::kUInt8);
+  const OwnedTensor d_embeddings = load(ops, in.at(kDEmbeddings), DType::kFloat32);
+  const Shape& size = images->shape;
   const auto backbone = make_backbone(ops, {.network = network,
                                             .batch = size[0],
-                                            .embedding_size = d_embeddings.tensor.shape[1],
+                                            .embedding_size = d_embeddings->shape[1],
                                             .height = size[1],
                                             .width = size[2]});
   import_state_dict(ops, *backbone, in, {kImages, kDEmbeddings});
 
-  const auto buffer = ops.allocate(static_cast<std::size_t>(size.elements()) * sizeof(float));
-  const Tensor x(buffer->data(), DType::kFloat32, size);
-  ops.normalise_images(images.tensor, x);
+  const OwnedTensor x(ops, size);
+  ops.normalise_images(images, x);
 
   std::vector<HostTensor> out;
   out.push_back(to_host(ops, "eval.embeddings", backbone->forward(x, false, 0)));
   out.push_back(to_host(ops, "train.embeddings", backbone->forward(x, true, 0)));
-  backbone->backward(d_embeddings.tensor, {}, [](std::int64_t) {});
+  backbone->backward(d_embeddings, {}, [](std::int64_t) {});
   for (HostTensor& t : export_flat(ops, backbone->weights, backbone->gradients(), "gradient.")) {
     out.push_back(std::move(t));
   }

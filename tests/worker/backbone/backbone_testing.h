@@ -1,13 +1,14 @@
-// What the tests of the backbone share: an Ops, random data, copies to the host.
+// What the tests of the backbone share: an Ops, random data and a small network.
 #pragma once
 
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "kernels/make_ops.h"
+#include "tests/support/device_values.h"
+#include "tests/support/relative_error.h"
 #include "worker/backbone/backbone.h"
 #include "worker/backbone/network_builder.h"
 
@@ -23,36 +24,6 @@ inline std::vector<float> random_values(std::int64_t count, unsigned seed, float
   std::vector<float> values(static_cast<std::size_t>(count));
   for (float& v : values) v = normal(engine);
   return values;
-}
-
-inline std::vector<float> host(Ops& ops, const Tensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
-  ops.copy_to_host(values.data(), tensor);
-  return values;
-}
-
-/// Memory of a device, filled.
-struct OwnedTensor {
-  std::unique_ptr<Buffer> buffer;
-  Tensor tensor;
-
-  OwnedTensor(Ops& ops, Shape shape, const std::vector<float>& values)
-      : buffer(ops.allocate(values.size() * sizeof(float))),
-        tensor(buffer->data(), DType::kFloat32, shape) {
-    ops.copy_to_device(tensor, values.data());
-  }
-};
-
-/// |a - b| / |b|, L2, in float64.
-inline double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    const double d = static_cast<double>(a.at(i)) - static_cast<double>(b[i]);
-    difference += d * d;
-    norm += static_cast<double>(b[i]) * static_cast<double>(b[i]);
-  }
-  return std::sqrt(difference / norm);
 }
 
 /// Every kind of connection that the real networks have, on 16 x 16 images: a stem with PReLU, a

@@ -21,30 +21,26 @@ struct Pass {
 
 /// One training pass and one evaluation of a fresh network.
 Pass run(Ops& ops, Backbone& net, const BackboneOptions& options, float gradient_scale) {
-  const testing::OwnedTensor floats(ops, testing::images_shape(options),
-                                    testing::random_images(options));
-  const Shape shape = testing::images_shape(options);
-  const auto memory =
-      ops.allocate(static_cast<std::size_t>(shape.elements()) * size_of(ops.activation_type()));
-  const Tensor x(memory->data(), ops.activation_type(), shape);
-  ops.convert(floats.tensor, x);
-  const testing::OwnedTensor d(ops, {options.batch, options.embedding_size},
-                               testing::random_values(options.batch * options.embedding_size, 2));
+  const OwnedTensor x = to_device(ops, testing::images_shape(options),
+                                  testing::random_images(options), ops.activation_type());
+  const OwnedTensor d =
+      to_device(ops, {options.batch, options.embedding_size},
+                testing::random_values(options.batch * options.embedding_size, 2));
   Pass pass;
-  pass.embeddings = testing::host(ops, net.forward(x, true, 5));
-  net.backward(d.tensor, {.gradient_scale = gradient_scale}, [](std::int64_t) {});
-  pass.gradients = testing::host(ops, net.gradients());
+  pass.embeddings = to_host(ops, net.forward(x, true, 5));
+  net.backward(d, {.gradient_scale = gradient_scale}, [](std::int64_t) {});
+  pass.gradients = to_host(ops, net.gradients());
   for (float& g : pass.gradients) g /= gradient_scale;
-  pass.state = testing::host(ops, net.state.flat());
-  pass.evaluated = testing::host(ops, net.forward(x, false, 5));
+  pass.state = to_host(ops, net.state.flat());
+  pass.evaluated = to_host(ops, net.forward(x, false, 5));
   return pass;
 }
 
 void expect_close(const Pass& found, const Pass& expected, double tolerance) {
-  EXPECT_LT(testing::relative_error(found.embeddings, expected.embeddings), tolerance);
-  EXPECT_LT(testing::relative_error(found.gradients, expected.gradients), 4 * tolerance);
-  EXPECT_LT(testing::relative_error(found.state, expected.state), tolerance);
-  EXPECT_LT(testing::relative_error(found.evaluated, expected.evaluated), tolerance);
+  EXPECT_LT(relative_error(found.embeddings, expected.embeddings), tolerance);
+  EXPECT_LT(relative_error(found.gradients, expected.gradients), 4 * tolerance);
+  EXPECT_LT(relative_error(found.state, expected.state), tolerance);
+  EXPECT_LT(relative_error(found.evaluated, expected.evaluated), tolerance);
 }
 
 class BackboneOnGpu : public ::testing::TestWithParam<Precise> {

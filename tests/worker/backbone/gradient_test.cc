@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <optional>
 
 #include "tests/worker/backbone/backbone_testing.h"
 #include "worker/backbone/arena.h"
@@ -18,7 +17,7 @@ class Gradient : public ::testing::Test {
     options_ = options;
     net_ = testing::make_small_network(*ops_, options);
     randomise_vectors();
-    images_.emplace(*ops_, testing::images_shape(options), testing::random_images(options));
+    images_ = to_device(*ops_, testing::images_shape(options), testing::random_images(options));
     d_embeddings_ = testing::random_values(options.batch * options.embedding_size, 2);
   }
 
@@ -35,19 +34,20 @@ class Gradient : public ::testing::Test {
   }
 
   double loss() {
-    const auto embeddings = testing::host(*ops_, net_->forward(images_->tensor, true, 5));
+    const auto embeddings = to_host(*ops_, net_->forward(images_, true, 5));
     return std::inner_product(embeddings.begin(), embeddings.end(), d_embeddings_.begin(), 0.0);
   }
 
   void backward(bool accumulate = false) {
-    const testing::OwnedTensor d(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
-    net_->backward(d.tensor, {.accumulate = accumulate}, [](std::int64_t) {});
+    const OwnedTensor d =
+        to_device(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
+    net_->backward(d, {.accumulate = accumulate}, [](std::int64_t) {});
   }
 
   /// The loss's slope along `direction` in one parameter.
   double difference_quotient(const Parameter& p, const std::vector<float>& direction, float step) {
     const Tensor view = parameter_view(p, net_->weights.flat());
-    const std::vector<float> start = testing::host(*ops_, view);
+    const std::vector<float> start = to_host(*ops_, view);
     const auto loss_at = [&](float distance) {
       std::vector<float> moved = start;
       for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += distance * direction[i];
@@ -62,7 +62,7 @@ class Gradient : public ::testing::Test {
   std::unique_ptr<Ops> ops_ = testing::cpu_ops();
   BackboneOptions options_;
   std::unique_ptr<Backbone> net_;
-  std::optional<testing::OwnedTensor> images_;
+  OwnedTensor images_;
   std::vector<float> d_embeddings_;
 };
 
@@ -76,10 +76,10 @@ TEST_F(Gradient, OfEveryParameterIsTheSlopeOfTheLoss) {
   build(options);
   loss();
   backward();
-  const double whole = length_of(testing::host(*ops_, net_->gradients()));
+  const double whole = length_of(to_host(*ops_, net_->gradients()));
   int compared = 0;
   for (const Parameter& p : net_->weights.parameters) {
-    const std::vector<float> gradient = testing::host(*ops_, parameter_view(p, net_->gradients()));
+    const std::vector<float> gradient = to_host(*ops_, parameter_view(p, net_->gradients()));
     const double length = length_of(gradient);
     // A shift in front of a batch norm changes nothing: only rounding is left of its gradient.
     if (length < 1e-5 * whole) continue;
@@ -101,15 +101,15 @@ TEST_F(Gradient, AddsUpWhenAccumulating) {
   build(testing::small_options());
   loss();
   backward();
-  const std::vector<float> once = testing::host(*ops_, net_->gradients());
+  const std::vector<float> once = to_host(*ops_, net_->gradients());
   loss();
   backward(true);
-  std::vector<float> twice = testing::host(*ops_, net_->gradients());
+  std::vector<float> twice = to_host(*ops_, net_->gradients());
   for (float& g : twice) g /= 2.f;
-  EXPECT_LT(testing::relative_error(twice, once), 1e-6);
+  EXPECT_LT(relative_error(twice, once), 1e-6);
   loss();
   backward();
-  EXPECT_LT(testing::relative_error(testing::host(*ops_, net_->gradients()), once), 1e-6);
+  EXPECT_LT(relative_error(to_host(*ops_, net_->gradients()), once), 1e-6);
 }
 
 TEST_F(Gradient, NeedsATrainingForwardOfItsOwn) {
@@ -119,7 +119,7 @@ TEST_F(Gradient, NeedsATrainingForwardOfItsOwn) {
   backward();
   EXPECT_THROW(backward(), std::logic_error);
   loss();
-  net_->forward(images_->tensor, false, 5);
+  net_->forward(images_, false, 5);
   EXPECT_THROW(backward(), std::logic_error);
 }
 
@@ -127,7 +127,7 @@ TEST_F(Gradient, PaddingStaysZero) {
   build(testing::small_options());
   loss();
   backward();
-  const std::vector<float> gradients = testing::host(*ops_, net_->gradients());
+  const std::vector<float> gradients = to_host(*ops_, net_->gradients());
   std::vector<bool> padding(gradients.size(), true);
   for (const Parameter& p : net_->weights.parameters) {
     std::fill_n(padding.begin() + p.offset, p.count, false);
@@ -143,10 +143,10 @@ TEST_F(Gradient, OffsetsOfFinalGradientsDescendToZero) {
   loss();
   std::vector<std::int64_t> offsets;
   std::vector<std::vector<float>> seen;  // the gradients when they were called final
-  const testing::OwnedTensor d(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
-  net_->backward(d.tensor, {}, [&](std::int64_t offset) {
+  const OwnedTensor d = to_device(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
+  net_->backward(d, {}, [&](std::int64_t offset) {
     offsets.push_back(offset);
-    seen.push_back(testing::host(*ops_, net_->gradients()));
+    seen.push_back(to_host(*ops_, net_->gradients()));
   });
   ASSERT_GT(offsets.size(), 10U);
   EXPECT_EQ(offsets.back(), 0);

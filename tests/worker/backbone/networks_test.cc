@@ -29,8 +29,8 @@ class Networks : public ::testing::Test {
  protected:
   std::vector<float> embeddings(Backbone& net, const BackboneOptions& o, bool training,
                                 std::int64_t step = 0) {
-    const testing::OwnedTensor x(*ops_, testing::images_shape(o), testing::random_images(o));
-    return testing::host(*ops_, net.forward(x.tensor, training, step));
+    const OwnedTensor x = to_device(*ops_, testing::images_shape(o), testing::random_images(o));
+    return to_host(*ops_, net.forward(x, training, step));
   }
 
   std::unique_ptr<Ops> ops_ = testing::cpu_ops();
@@ -60,13 +60,13 @@ TEST_F(Networks, GiveTheSameEmbeddingsWhetherBuiltForTrainingOrNot) {
 TEST_F(Networks, CountTheBatchesThatTheyTrainOn) {
   const BackboneOptions o = of("mbf");
   const auto net = make_backbone(*ops_, o);
-  const auto before = testing::host(*ops_, net->state.flat());
+  const auto before = to_host(*ops_, net->state.flat());
   embeddings(*net, o, false);
   EXPECT_EQ(net->batches_tracked, 0);
-  EXPECT_EQ(testing::host(*ops_, net->state.flat()), before);
+  EXPECT_EQ(to_host(*ops_, net->state.flat()), before);
   embeddings(*net, o, true);
   EXPECT_EQ(net->batches_tracked, 1);
-  EXPECT_NE(testing::host(*ops_, net->state.flat()), before);
+  EXPECT_NE(to_host(*ops_, net->state.flat()), before);
 }
 
 TEST_F(Networks, DropOutOtherElementsInAnotherStepOrRank) {
@@ -83,9 +83,7 @@ TEST_F(Networks, DropOutOtherElementsInAnotherStepOrRank) {
 
 TEST_F(Networks, AreFunctionsOfTheSeed) {
   BackboneOptions o = of("mbf");
-  const auto weights = [&] {
-    return testing::host(*ops_, make_backbone(*ops_, o)->weights.flat());
-  };
+  const auto weights = [&] { return to_host(*ops_, make_backbone(*ops_, o)->weights.flat()); };
   const auto first = weights();
   EXPECT_EQ(weights(), first);
   o.seed = 2;

@@ -22,9 +22,9 @@ class StateDict : public ::testing::Test {
 
   void train_one_step(Backbone& net) {
     const BackboneOptions options = testing::small_options();
-    const testing::OwnedTensor x(*ops_, testing::images_shape(options),
-                                 testing::random_images(options));
-    net.forward(x.tensor, true, 0);
+    const OwnedTensor x =
+        to_device(*ops_, testing::images_shape(options), testing::random_images(options));
+    net.forward(x, true, 0);
   }
 
   SafetensorsFile written(const std::vector<HostTensor>& tensors) {
@@ -48,10 +48,10 @@ TEST_F(StateDict, GoesToAFileAndBackBitForBit) {
   const auto from = network(1);
   train_one_step(*from);
   const auto to = network(2);
-  ASSERT_NE(testing::host(*ops_, from->weights.flat()), testing::host(*ops_, to->weights.flat()));
+  ASSERT_NE(to_host(*ops_, from->weights.flat()), to_host(*ops_, to->weights.flat()));
   import_state_dict(*ops_, *to, written(export_state_dict(*ops_, *from)));
-  EXPECT_EQ(testing::host(*ops_, from->weights.flat()), testing::host(*ops_, to->weights.flat()));
-  EXPECT_EQ(testing::host(*ops_, from->state.flat()), testing::host(*ops_, to->state.flat()));
+  EXPECT_EQ(to_host(*ops_, from->weights.flat()), to_host(*ops_, to->weights.flat()));
+  EXPECT_EQ(to_host(*ops_, from->state.flat()), to_host(*ops_, to->state.flat()));
   EXPECT_EQ(to->batches_tracked, 1);
 }
 
@@ -60,8 +60,8 @@ TEST_F(StateDict, HasPyTorchsLayouts) {
   const Arena& arena = net->weights;
   std::vector<float> numbers(static_cast<std::size_t>(arena.count));
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
-  const testing::OwnedTensor flat(*ops_, {arena.count}, numbers);
-  auto tensors = export_flat(*ops_, arena, flat.tensor, "momentum.");
+  const OwnedTensor flat = to_device(*ops_, {arena.count}, numbers);
+  auto tensors = export_flat(*ops_, arena, flat, "momentum.");
   const auto ours = [&](const std::string& name, std::int64_t element) {
     const auto p = std::find_if(arena.parameters.begin(), arena.parameters.end(),
                                 [&](const Parameter& q) { return q.name == name; });

@@ -15,13 +15,13 @@ Result run(const BackboneOptions& options, const std::vector<float>& images,
            const std::vector<float>& d_embeddings) {
   const auto ops = testing::cpu_ops();
   const auto net = testing::make_small_network(*ops, options);
-  const testing::OwnedTensor x(*ops, testing::images_shape(options), images);
-  const testing::OwnedTensor d(*ops, {options.batch, options.embedding_size}, d_embeddings);
+  const OwnedTensor x = to_device(*ops, testing::images_shape(options), images);
+  const OwnedTensor d = to_device(*ops, {options.batch, options.embedding_size}, d_embeddings);
   Result result;
-  result.embeddings = testing::host(*ops, net->forward(x.tensor, true, 0));
-  net->backward(d.tensor, {}, [](std::int64_t) {});
-  result.gradients = testing::host(*ops, net->gradients());
-  result.state = testing::host(*ops, net->state.flat());
+  result.embeddings = to_host(*ops, net->forward(x, true, 0));
+  net->backward(d, {}, [](std::int64_t) {});
+  result.gradients = to_host(*ops, net->gradients());
+  result.state = to_host(*ops, net->state.flat());
   return result;
 }
 
@@ -57,10 +57,10 @@ TEST_P(SyncBn, RanksTogetherAreOneWorkerWithTheWholeBatch) {
   for (const Result& r : results) {
     together.embeddings.insert(together.embeddings.end(), r.embeddings.begin(), r.embeddings.end());
     for (std::size_t i = 0; i < r.gradients.size(); ++i) together.gradients[i] += r.gradients[i];
-    EXPECT_LT(testing::relative_error(r.state, expected.state), 1e-5);
+    EXPECT_LT(relative_error(r.state, expected.state), 1e-5);
   }
-  EXPECT_LT(testing::relative_error(together.embeddings, expected.embeddings), 1e-4);
-  EXPECT_LT(testing::relative_error(together.gradients, expected.gradients), 1e-3);
+  EXPECT_LT(relative_error(together.embeddings, expected.embeddings), 1e-4);
+  EXPECT_LT(relative_error(together.gradients, expected.gradients), 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SyncBn, ::testing::Values(1, 2, 3));

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/owned_tensor.h"
 #include "tests/support/folder_store.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/comm/processes.h"
@@ -96,23 +96,20 @@ template <typename T>
 class OnDevice {
  public:
   OnDevice(Ops& ops, const std::vector<T>& values, DType type = DType::kFloat32)
-      : ops_(ops),
-        buffer_(ops.allocate(values.size() * sizeof(T))),
-        view_(buffer_->data(), type, Shape{static_cast<std::int64_t>(values.size())}) {
+      : ops_(ops), tensor_(ops, {static_cast<std::int64_t>(values.size())}, type) {
     check(size_of(type) == sizeof(T), "OnDevice: type");
-    if (!values.empty()) ops.copy_to_device(view_, values.data());
+    if (!values.empty()) ops.copy_to_device(tensor_, values.data());
   }
-  operator const Tensor&() const { return view_; }  // NOLINT(google-explicit-constructor)
+  operator const Tensor&() const { return tensor_; }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] std::vector<T> values() const {
-    std::vector<T> host(static_cast<std::size_t>(view_.elements()));
-    if (!host.empty()) ops_.copy_to_host(host.data(), view_);
+    std::vector<T> host(static_cast<std::size_t>(tensor_->elements()));
+    if (!host.empty()) ops_.copy_to_host(host.data(), tensor_);
     return host;
   }
 
  private:
   Ops& ops_;
-  std::unique_ptr<Buffer> buffer_;
-  Tensor view_;
+  OwnedTensor tensor_;
 };
 using Floats = OnDevice<float>;
 

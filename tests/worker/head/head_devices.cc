@@ -1,13 +1,11 @@
 #include "tests/worker/head/head_devices.h"
 
-#include "kernels/cuda/cuda_device.h"
-
 namespace pfc::testing {
 
-std::vector<HeadDevice> head_devices() {
-  std::vector<HeadDevice> devices{cpu_head_device()};
-  if (!cuda_devices().front().available) return devices;  // no emulation under ThreadSanitizer
-  devices.push_back({"EmulatedGpu", [](int /*threads*/) { return make_cuda_ops({}); }});
+std::vector<TestDevice> head_devices() {
+  std::vector<TestDevice> devices{cpu_head_device()};
+  const std::vector<TestDevice> gpus = emulated_gpus();
+  if (!gpus.empty()) devices.push_back(gpus.front());
   return devices;
 }
 

@@ -1,46 +1,36 @@
-// What the head's tests run on: one body for all devices.
+// The devices on which the head's tests run.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <memory>
-#include <ostream>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "kernels/ops.h"
+#include "tests/support/test_devices.h"
 
 namespace pfc::testing {
 
-struct HeadDevice {
-  std::string name;
-  /// threads: of a CPU.
-  std::function<std::unique_ptr<Ops>(int threads)> make;
-  std::string why_not = {};  ///< not empty: tests are reported as not run, with this reason
+/// A CPU with as many threads as the test asks for.
+TestDevice cpu_head_device();
 
-  friend void PrintTo(const HeadDevice& device, std::ostream* out) { *out << device.name; }
-};
+/// In head_test: the CPU and the emulated GPU, whose cache is so small that a few hundred classes
+/// make several tiles. In head_gpu_test: this machine's GPU.
+std::vector<TestDevice> head_devices();
 
-HeadDevice cpu_head_device();
-
-/// head_test: the CPU, and a GPU that is emulated, with a cache so small that a few hundred classes
-/// are several tiles. head_gpu_test: the machine's GPU.
-std::vector<HeadDevice> head_devices();
-
-// The device that is a test's parameter, or a part of it.
-inline const HeadDevice& device_of(const HeadDevice& device) { return device; }
+// The device in a test's parameter, which is a device, a tuple that begins with one, or a struct
+// with a member `device`.
+inline const TestDevice& device_of(const TestDevice& device) { return device; }
 template <typename Rest>
-const HeadDevice& device_of(const std::tuple<HeadDevice, Rest>& parameter) {
+const TestDevice& device_of(const std::tuple<TestDevice, Rest>& parameter) {
   return std::get<0>(parameter);
 }
 template <typename Case>
-const HeadDevice& device_of(const Case& test_case) {
+const TestDevice& device_of(const Case& test_case) {
   return test_case.device;
 }
 
-/// A fixture whose tests run once a device. Parameter: see device_of().
+/// A fixture whose tests run once on each device. Parameter: see device_of().
 template <typename Parameter>
 class OnHeadDevice : public ::testing::TestWithParam<Parameter> {
  protected:

@@ -79,7 +79,7 @@ class RankRun {
 
 }  // namespace
 
-HeadDevice cpu_head_device() {
+TestDevice cpu_head_device() {
   return {"Cpu", [](int threads) {
             return make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = threads});
           }};

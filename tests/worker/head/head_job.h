@@ -21,7 +21,7 @@ struct HeadJob {
   std::vector<float> centres;             ///< [C, D]; empty: as the head initialises them
   std::vector<MicroBatch> micro_batches;  ///< gradient_acc of them make one update
   double lr = 0.1;
-  HeadDevice device = cpu_head_device();
+  TestDevice device = cpu_head_device();
   std::vector<double> lrs = {};  ///< one an update; empty: always lr
   [[nodiscard]] double lr_of(std::int64_t update) const {
     return lrs.empty() ? lr : lrs[static_cast<std::size_t>(update - 1)];

@@ -17,7 +17,7 @@ constexpr std::int64_t kDimension = 24;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-class HeadNotFinite : public OnHeadDevice<std::tuple<HeadDevice, float>> {
+class HeadNotFinite : public OnHeadDevice<std::tuple<TestDevice, float>> {
  protected:
   [[nodiscard]] static float value() { return std::get<1>(GetParam()); }
   static HeadJob job() {
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Values, HeadNotFinite,
                                                                               : "MinusInfinity");
                          });
 
-class HeadOfMicroBatches : public OnHeadDevice<HeadDevice> {};
+class HeadOfMicroBatches : public OnHeadDevice<TestDevice> {};
 
 TEST_P(HeadOfMicroBatches, NotFiniteInOneOfThemLeavesTheCentresAlone) {
   HeadJob job;

@@ -7,15 +7,15 @@
 
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/math/bfloat16.h"
+#include "tests/support/relative_error.h"
 #include "tests/worker/head/head_job.h"
-#include "tests/worker/head/relative_error.h"
 
 namespace pfc::testing {
 namespace {
 
 constexpr std::int64_t kDimension = 64;
 
-HeadJob job(const HeadDevice& device, std::int64_t classes, int steps) {
+HeadJob job(const TestDevice& device, std::int64_t classes, int steps) {
   HeadJob job;
   job.device = device;
   job.options = {.classes = classes, .embedding_size = kDimension, .sample_rate = 0.5, .seed = 3};
@@ -33,9 +33,9 @@ void expect_equal(const HeadOutcome<float>& got, const HeadOutcome<float>& want)
   EXPECT_EQ(got.momentum, want.momentum);
 }
 
-std::string name_of(const ::testing::TestParamInfo<HeadDevice>& test) { return test.param.name; }
+std::string name_of(const ::testing::TestParamInfo<TestDevice>& test) { return test.param.name; }
 
-class KeptLogits : public OnHeadDevice<HeadDevice> {};
+class KeptLogits : public OnHeadDevice<TestDevice> {};
 
 TEST_P(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
   HeadJob j = job(GetParam(), 3001, 3);
@@ -51,7 +51,7 @@ TEST_P(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, KeptLogits, ::testing::ValuesIn(head_devices()), name_of);
 
-class Bf16Products : public OnHeadDevice<HeadDevice> {};
+class Bf16Products : public OnHeadDevice<TestDevice> {};
 
 TEST_P(Bf16Products, StayWithinBf16OfTheReference) {
   if (GetParam().make(1)->on_host() && !cpu_has_bfloat16()) {
@@ -76,9 +76,9 @@ TEST_P(Bf16Products, StayWithinBf16OfTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, Bf16Products, ::testing::ValuesIn(head_devices()), name_of);
 
-class CentresKeptAs : public OnHeadDevice<std::tuple<HeadDevice, CentrePrecision>> {
+class CentresKeptAs : public OnHeadDevice<std::tuple<TestDevice, CentrePrecision>> {
  protected:
-  const HeadDevice device_ = std::get<0>(GetParam());
+  const TestDevice device_ = std::get<0>(GetParam());
   const CentrePrecision precision_ = std::get<1>(GetParam());
 };
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/relative_error.h"
 #include "tests/worker/head/head_job.h"
-#include "tests/worker/head/relative_error.h"
 
 namespace pfc::testing {
 namespace {
@@ -22,11 +22,11 @@ struct Case {
   Margin margin;
   MarginGradient gradient;
   double threshold;
-  HeadDevice device;
+  TestDevice device;
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
-std::vector<Case> cases_on(const HeadDevice& device) {
+std::vector<Case> cases_on(const TestDevice& device) {
   const std::vector<std::pair<std::string, Margin>> margins = {{"ArcFace", {1, 0.5, 0}},
                                                                {"CosFace", {1, 0, 0.4}},
                                                                {"Combined", {1, 0.3, 0.2}},
@@ -47,7 +47,7 @@ std::vector<Case> cases_on(const HeadDevice& device) {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const HeadDevice& device : head_devices())
+  for (const TestDevice& device : head_devices())
     std::ranges::copy(cases_on(device), std::back_inserter(cases));
   return cases;
 }
@@ -143,7 +143,7 @@ TEST_P(HeadAgainstReference, AgreesOnLengthsFrom1em20To1ep20) {
 INSTANTIATE_TEST_SUITE_P(Margins, HeadAgainstReference, ::testing::ValuesIn(all_cases()),
                          [](const auto& test) { return test.param.name; });
 
-class HeadUpdates : public OnHeadDevice<HeadDevice> {
+class HeadUpdates : public OnHeadDevice<TestDevice> {
  protected:
   static HeadJob job(OptimizerKind optimizer, double rate, std::int64_t micro_batches,
                      std::int64_t gradient_acc) {

@@ -8,8 +8,8 @@
 
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/math/bfloat16.h"
+#include "tests/support/relative_error.h"
 #include "tests/worker/head/head_job.h"
-#include "tests/worker/head/relative_error.h"
 
 namespace pfc::testing {
 namespace {
@@ -22,7 +22,7 @@ struct Sizes {
 constexpr Sizes kSizes[] = {{1, 3, 2},     {7, 20, 131},  {130, 33, 259},
                             {261, 40, 70}, {9, 521, 300}, {5, 776, 33}};
 
-class HeadOfAnySize : public OnHeadDevice<std::tuple<HeadDevice, Sizes>> {
+class HeadOfAnySize : public OnHeadDevice<std::tuple<TestDevice, Sizes>> {
  protected:
   // Without momentum or decay, momentum after one step is the centres' gradient.
   static HeadJob job() {
@@ -111,7 +111,7 @@ TEST_P(HeadOfAnySize, AddsUpMicroBatchesOfSampledRows) {
   EXPECT_LT(relative_error(got.centres, want.centres), 1e-5);
 }
 
-std::string name_of(const ::testing::TestParamInfo<std::tuple<HeadDevice, Sizes>>& test) {
+std::string name_of(const ::testing::TestParamInfo<std::tuple<TestDevice, Sizes>>& test) {
   const auto& [device, size] = test.param;
   return device.name + "N" + std::to_string(size.samples) + "D" + std::to_string(size.dimension) +
          "C" + std::to_string(size.classes);

@@ -9,10 +9,10 @@
 
 #include "kernels/make_ops.h"
 #include "tests/support/error_message.h"
+#include "tests/support/relative_error.h"
 #include "tests/support/staged_comm.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/head/head_job.h"
-#include "tests/worker/head/relative_error.h"
 
 namespace pfc::testing {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kDimension = 32;
 constexpr std::int64_t kClasses = 1009;  // prime: no number of workers divides it
 
-HeadJob job(double rate, const HeadDevice& device, OptimizerKind optimizer = OptimizerKind::kSgd) {
+HeadJob job(double rate, const TestDevice& device, OptimizerKind optimizer = OptimizerKind::kSgd) {
   HeadJob job;
   job.device = device;
   job.options = {.classes = kClasses,
@@ -45,9 +45,9 @@ void expect_same(const HeadOutcome<float>& got, const HeadOutcome<float>& want) 
   EXPECT_LT(relative_error(got.second, want.second), 1e-5);
 }
 
-class HeadOnWorkers : public OnHeadDevice<std::tuple<HeadDevice, int>> {
+class HeadOnWorkers : public OnHeadDevice<std::tuple<TestDevice, int>> {
  protected:
-  const HeadDevice device_ = std::get<0>(GetParam());
+  const TestDevice device_ = std::get<0>(GetParam());
   const int workers_ = std::get<1>(GetParam());
 };
 
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, HeadOnWorkers,
                                   std::to_string(std::get<1>(test.param));
                          });
 
-class HeadStep : public OnHeadDevice<HeadDevice> {};
+class HeadStep : public OnHeadDevice<TestDevice> {};
 
 TEST_P(HeadStep, RunsTheSameStepToTheSameBits) {
   const HeadOutcome<float> first = run_head(job(0.3, GetParam()), 1, 2);

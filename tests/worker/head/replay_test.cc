@@ -11,10 +11,10 @@
 #include "common/error.h"
 #include "kernels/make_ops.h"
 #include "tests/support/error_message.h"
+#include "tests/support/relative_error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/head/head_job.h"
-#include "tests/worker/head/relative_error.h"
 
 namespace pfc::testing {
 namespace {

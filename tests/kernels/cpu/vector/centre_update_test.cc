@@ -1,5 +1,5 @@
-// One row of the class centres: every instruction set and every way to keep it, against the
-// optimizer's formulas.
+// Compares updates of one row of class centres with the optimizer's formulas, for every instruction
+// set and every precision of the centres.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,9 +13,9 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kDimension = 100;  // not a multiple of any vector
+constexpr std::int64_t kDimension = 100;  // not a multiple of a vector's size
 
-/// A row in memory as CentrePrecision keeps it.
+/// A row in memory, stored in the types that CentrePrecision says.
 class Numbers {
  public:
   Numbers(bool half, const std::vector<float>& values) : half_(half), floats_(values) {
@@ -54,7 +54,7 @@ class CentreUpdate
             .second = second_.data(),
             .key = {0x12345678u, 0x9abcdef0u}};
   }
-  /// The gradient's part across the centre, in float64.
+  /// The gradient without its part along the centre, in float64.
   [[nodiscard]] double across(std::size_t i) const {
     return double{gradient_[i]} - double{weight_[i]} * 4.0 * 0.25;
   }
@@ -64,7 +64,8 @@ class CentreUpdate
   [[nodiscard]] double caught_up_momentum(const Numbers& w, const Numbers& v, std::size_t i) const {
     return double{missed_.vw} * double{w[i]} + double{missed_.vv} * double{v[i]};
   }
-  /// `got` is `want`, up to float32 or to one of the two neighbours among the bfloat16.
+  /// Expects that `got` is `want`: up to rounding errors of float32, or for a bfloat16 that it is
+  /// one of the two bfloat16 numbers beside `want`.
   static void expect_rounded(bool half, float got, double want) {
     EXPECT_NEAR(double{got}, want, std::abs(want) * (half ? 1.0 / 128 : 1e-5) + 1e-7);
   }
@@ -80,7 +81,7 @@ class CentreUpdate
   Numbers second_{half_state_, std::vector<float>(kDimension, 0.02f)};
 };
 
-TEST_P(CentreUpdate, IsAStepOfSgd) {
+TEST_P(CentreUpdate, AgreesWithSgd) {
   const SgdOptions o{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.05f};
   const Numbers w = weight_, v = momentum_;
   std::vector<double> want_v(kDimension), want_w(kDimension);
@@ -95,10 +96,10 @@ TEST_P(CentreUpdate, IsAStepOfSgd) {
     expect_rounded(half_weight_, weight_[i], want_w[i]);
     stored += double{weight_[i]} * double{weight_[i]};
   }
-  EXPECT_NEAR(squares, stored, 1e-5 * stored);  // of what was stored, not of what was meant
+  EXPECT_NEAR(squares, stored, 1e-5 * stored);  // the squares of the numbers after rounding
 }
 
-TEST_P(CentreUpdate, OfACentreThatMissedUpdatesCatchesUpFirst) {
+TEST_P(CentreUpdate, AppliesMissedUpdatesFirst) {
   const SgdOptions o{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.05f};
   const Numbers w = weight_, v = momentum_;
   CentreRow missing = row();
@@ -116,7 +117,7 @@ TEST_P(CentreUpdate, OfACentreThatMissedUpdatesCatchesUpFirst) {
   EXPECT_NEAR(squares, stored, 1e-5 * stored);
 }
 
-TEST_P(CentreUpdate, SettlesACentreThatMissedUpdates) {
+TEST_P(CentreUpdate, SettlesMissedUpdates) {
   const Numbers w = weight_, v = momentum_;
   CentreRow missing = row();
   missing.missed = &missed_;
@@ -130,7 +131,7 @@ TEST_P(CentreUpdate, SettlesACentreThatMissedUpdates) {
   EXPECT_NEAR(squares, stored, 1e-5 * stored);
 }
 
-TEST_P(CentreUpdate, CopiesACentreThatMissedUpdatesAsItIsNow) {
+TEST_P(CentreUpdate, CopiesACentreAfterItsMissedUpdates) {
   for (const float length : {1.f, 1e-22f, 1e+22f}) {
     const CatchUp missed{.ww = length * missed_.ww, .wv = length * missed_.wv};
     std::vector<float> floats(kDimension);
@@ -155,7 +156,7 @@ TEST_P(CentreUpdate, CopiesACentreThatMissedUpdatesAsItIsNow) {
   }
 }
 
-TEST_P(CentreUpdate, AddsTheGradientAcrossACentreThatMissedUpdates) {
+TEST_P(CentreUpdate, AddsTheProjectedGradientAfterMissedUpdates) {
   CentreRow missing = row();
   missing.missed = &missed_;
   std::vector<float> sum(kDimension, 1.f);
@@ -166,7 +167,7 @@ TEST_P(CentreUpdate, AddsTheGradientAcrossACentreThatMissedUpdates) {
   }
 }
 
-TEST_P(CentreUpdate, IsAStepOfAdamW) {
+TEST_P(CentreUpdate, AgreesWithAdamW) {
   const AdamWOptions o = adamw_options(0.01, 0.1, 3);
   const Numbers w = weight_, m = momentum_, s = second_;
   std::vector<double> want_m(kDimension), want_s(kDimension), want_w(kDimension);
@@ -186,13 +187,13 @@ TEST_P(CentreUpdate, IsAStepOfAdamW) {
   }
 }
 
-TEST_P(CentreUpdate, AddsTheGradientAcrossTheCentre) {
+TEST_P(CentreUpdate, AddsTheProjectedGradient) {
   std::vector<float> sum(kDimension, 1.f);
   kernels_.add_centre_gradient(precision_, row(), sum.data());
   for (std::size_t i = 0; i < kDimension; ++i) EXPECT_NEAR(sum[i], 1 + across(i), 1e-6);
 }
 
-TEST_P(CentreUpdate, SquaresOfTinyAndHugeCentresNeitherVanishNorOverflow) {
+TEST_P(CentreUpdate, SquaresOfTinyAndHugeCentresAreAccurate) {
   for (const double length : {1e-22, 1e-3, 1e+22}) {
     Numbers centre(half_weight_, random_row(length, 5));
     double want = 0;

@@ -1,4 +1,5 @@
-// What is kept of convolution algorithms, and how convolutions on the emulated GPU choose theirs.
+// Tests the file that keeps convolution algorithms, and how convolutions on the emulated GPU choose
+// theirs.
 
 #include "kernels/cuda/libraries/algorithm_cache.h"
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/owned_tensor.h"
 #include "tests/support/simt/memory.h"
 #include "tests/support/temporary_folder.h"
 
@@ -28,22 +30,17 @@ class ConvolutionAlgorithms : public testing::Test {
     }
     return {};
   }
-  // All passes of a convolution, in a new run; how many were timed for it.
+  // Runs all passes of a convolution, as a new process would. Returns how many passes were timed.
   static int timed_by_a_run(const std::filesystem::path& cache, DType type = DType::kBFloat16) {
     const int before = simt::timed_convolutions();
     const std::unique_ptr<Ops> ops = make_cuda_ops({.activations = type, .cache = cache});
     const Conv2dShape shape{.in_h = 5, .in_w = 5, .in_c = 8, .out_c = 8};
     const std::unique_ptr<Conv2d> plan = ops->conv2d(shape);
-    std::vector<std::unique_ptr<Buffer>> buffers;
-    const auto tensor = [&](DType of, const Shape& s) {
-      buffers.push_back(ops->allocate(static_cast<std::size_t>(s.elements()) * size_of(of)));
-      return Tensor(buffers.back()->data(), of, s);
-    };
-    const Tensor x = tensor(type, shape.x_shape()), w = tensor(type, shape.w_shape());
-    const Tensor y = tensor(type, shape.y_shape());
+    const OwnedTensor x(*ops, shape.x_shape(), type), w(*ops, shape.w_shape(), type);
+    const OwnedTensor y(*ops, shape.y_shape(), type), dw(*ops, shape.w_shape());
     plan->forward(x, w, y);
     plan->backward_data(y, w, x);
-    plan->backward_weights(x, y, tensor(DType::kFloat32, shape.w_shape()), false);
+    plan->backward_weights(x, y, dw, false);
     ops->synchronize();
     return simt::timed_convolutions() - before;
   }
@@ -63,14 +60,14 @@ TEST_F(ConvolutionAlgorithms, AreFoundAgainInTheNextRun) {
   EXPECT_EQ(opened().find("a 7x7"), std::nullopt);
 }
 
-TEST_F(ConvolutionAlgorithms, OfTheFirstWorkerHoldForAll) {
+TEST_F(ConvolutionAlgorithms, OfTheFirstWorkerAreUsedByAll) {
   AlgorithmCache first = opened(), second = opened();
   first.keep("a 3x3", {.algorithm = 1, .math = 1});
   EXPECT_EQ(second.keep("a 3x3", {.algorithm = 5, .math = 1}), (AlgorithmChoice{1, 1}));
   EXPECT_EQ(second.find("a 3x3"), (AlgorithmChoice{1, 1}));
 }
 
-TEST_F(ConvolutionAlgorithms, OfOtherGpusAndVersionsAreNotMixed) {
+TEST_F(ConvolutionAlgorithms, AreKeptSeparatelyForEachGpuAndVersion) {
   opened().keep("a 3x3", {.algorithm = 1, .math = 1});
   EXPECT_EQ(AlgorithmCache(folder_.path() / "pfc", "NVIDIA L4", "9.19.0").find("a 3x3"),
             std::nullopt);
@@ -78,7 +75,7 @@ TEST_F(ConvolutionAlgorithms, OfOtherGpusAndVersionsAreNotMixed) {
             std::nullopt);
 }
 
-TEST_F(ConvolutionAlgorithms, InADamagedFileAreChosenAnew) {
+TEST_F(ConvolutionAlgorithms, AreChosenAgainAfterTheFileWasDamaged) {
   for (const char* const damage : {"", "something else\n", "pfc convolution algorithms 1\na 3x3\t1",
                                    "pfc convolution algorithms 1\na 3x3\t1 2 3\n",
                                    "pfc convolution algorithms 1\na 3x3\t99999 0\n",
@@ -92,23 +89,21 @@ TEST_F(ConvolutionAlgorithms, InADamagedFileAreChosenAnew) {
   }
 }
 
-TEST_F(ConvolutionAlgorithms, AreUsedAlsoWhereTheyCannotBeKept) {
+TEST_F(ConvolutionAlgorithms, AreUsedEvenIfTheyCannotBeKept) {
   std::ofstream(folder_.path() / "a file") << "not a folder";
   AlgorithmCache cache(folder_.path() / "a file" / "pfc", "GPU", "9");
   EXPECT_EQ(cache.keep("a 3x3", {.algorithm = 1, .math = 3}), (AlgorithmChoice{1, 3}));
   EXPECT_EQ(cache.find("a 3x3"), (AlgorithmChoice{1, 3}));
 }
 
-TEST_F(ConvolutionAlgorithms, AreTimedOnceAKindOfGpu) {
+TEST_F(ConvolutionAlgorithms, AreTimedOnceForEachKindOfGpu) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 0);
 }
 
-TEST_F(ConvolutionAlgorithms, AreNotTimedWhereTheNextRunWouldChooseOthers) {
-  EXPECT_EQ(timed_by_a_run({}), 0);
-}
+TEST_F(ConvolutionAlgorithms, AreNotTimedWithoutACacheFolder) { EXPECT_EQ(timed_by_a_run({}), 0); }
 
-TEST_F(ConvolutionAlgorithms, AreGuessedAndNotKeptWhereThereIsNoRoomToTimeThem) {
+TEST_F(ConvolutionAlgorithms, AreGuessedAndNotKeptWithTooLittleMemoryToTimeThem) {
   const std::size_t before = simt::device_memory().total;
   simt::set_device_memory(std::size_t{40} << 20);
   {
@@ -123,16 +118,16 @@ TEST_F(ConvolutionAlgorithms, AreGuessedAndNotKeptWhereThereIsNoRoomToTimeThem) 
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "pfc"));
 }
 
-TEST_F(ConvolutionAlgorithms, ThatAreFastButNotDeterministicAreNotTaken) {
+TEST_F(ConvolutionAlgorithms, AreDeterministicEvenIfOthersAreFaster) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   const std::string text = text_of_the_file();
-  // The emulated cuDNN's number 0 is faster; 5 is its first deterministic one.
+  // The emulated cuDNN's fastest algorithm is number 0; its fastest deterministic one is number 5.
   for (const std::string pass : {"forward", "backward data", "backward weights"}) {
     EXPECT_THAT(text, testing::HasSubstr(pass + "\t5 1\n"));
   }
 }
 
-// 5 works on transforms, which costs digits.
+// Number 5 transforms the numbers first, which loses digits.
 TEST_F(ConvolutionAlgorithms, OfFloat32NeitherTransformNorRoundToTf32) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc", DType::kFloat32), 3);
   const std::string text = text_of_the_file();
@@ -142,18 +137,18 @@ TEST_F(ConvolutionAlgorithms, OfFloat32NeitherTransformNorRoundToTf32) {
   }
 }
 
-TEST_F(ConvolutionAlgorithms, OfPassesThatNobodyAsksForAreNotChosen) {
+TEST_F(ConvolutionAlgorithms, AreNotChosenForPassesThatAreNotUsed) {
   const std::unique_ptr<Ops> ops = make_cuda_ops({.cache = folder_.path() / "pfc"});
   const int before = simt::timed_convolutions();
   EXPECT_NE(ops->conv2d({.in_h = 5, .in_w = 5, .in_c = 3, .out_c = 8}), nullptr);
   EXPECT_EQ(simt::timed_convolutions() - before, 1);
 }
 
-TEST_F(ConvolutionAlgorithms, ThatThisGpuDoesNotHaveAreReplaced) {
+TEST_F(ConvolutionAlgorithms, AreReplacedIfThisGpuDoesNotHaveThem) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   std::string text = text_of_the_file();
   const std::size_t choice = text.find("forward\t5") + std::string("forward\t").size();
-  text[choice] = '7';  // cuDNN has it, but not for this shape
+  text[choice] = '7';  // an algorithm that cuDNN has, but not for this shape
   std::ofstream(the_file()) << text;
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 1);
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 0);

@@ -1,5 +1,5 @@
-// What the margin softmax asks of cuBLASLt besides Ops::gemm: parts of wider matrices that begin
-// anywhere. On the emulated GPU, which refuses what cuBLASLt refuses.
+// Tests products of parts of wider matrices at any address, which Ops::gemm() does not cover. They
+// run on the emulated GPU, which refuses what cuBLASLt refuses.
 
 #include "kernels/cuda/libraries/cublas_lt.h"
 
@@ -17,7 +17,7 @@ namespace {
 class CublasLtProduct : public testing::Test {
  protected:
   static constexpr std::int64_t kM = 5, kN = 7, kK = 11;
-  static constexpr std::int64_t kWidth = 19;  // of all three stored matrices
+  static constexpr std::int64_t kWidth = 19;  // width of all three stored matrices
 
   CublasLtProduct() {
     device_.scratch.reserve(CublasLt::kWorkspaceBytes);
@@ -37,12 +37,12 @@ class CublasLtProduct : public testing::Test {
     return reinterpret_cast<float*>(buffer.data()) + first;
   }
 
-  // How many elements into wider matrices those of a product begin.
+  // At which elements of the wider matrices the matrices of a product begin.
   struct First {
     std::int64_t a = 0, b = 0, c = 0;
   };
 
-  // The largest error of such a product, over all that the wider result holds.
+  // The largest error of such a product, over all elements of the wider result.
   double error_from(CublasLt& cublas, const First& first) {
     upload(c_);
     cublas.multiply({.m = kM,
@@ -88,12 +88,12 @@ class CublasLtProduct : public testing::Test {
   CudaBuffer a_{kBytes}, b_{kBytes}, c_{kBytes};
 };
 
-TEST_F(CublasLtProduct, OfPartsOfWiderMatricesTouchesNothingElse) {
+TEST_F(CublasLtProduct, OfPartsOfWiderMatricesWritesNothingElse) {
   CublasLt cublas("GPU 0", false);
   EXPECT_LT(error_from(cublas, {}), 1e-5);
 }
 
-TEST_F(CublasLtProduct, ChoosesAnewForAnotherAlignment) {
+TEST_F(CublasLtProduct, ChoosesAnotherAlgorithmForAnotherAlignment) {
   CublasLt cublas("GPU 0", false);
   for (const First& first : {First{0, 0, 0}, First{1, 1, 1}, First{4, 0, 0}, First{0, 1, 0},
                              First{0, 0, 2}, First{8, 1, 4}, First{0, 0, 0}}) {
@@ -108,7 +108,7 @@ TEST_F(CublasLtProduct, WithTf32RoundsItsInputs) {
   EXPECT_GT(error, 1e-5);
 }
 
-TEST_F(CublasLtProduct, ThatCannotBeHadIsNamed) {
+TEST_F(CublasLtProduct, ThatIsImpossibleIsNamedInTheError) {
   CublasLt cublas("GPU 3 (NVIDIA H100)", false);
   try {
     cublas.multiply({.m = 2,

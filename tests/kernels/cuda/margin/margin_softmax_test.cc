@@ -1,5 +1,5 @@
-// The margin softmax of the CUDA side alone: offsets beyond 2^31, what waits, and what memory it
-// takes. Its arithmetic is tested through the head.
+// Tests what is particular to the margin softmax on a GPU: offsets beyond 2^31, which calls wait,
+// and how much memory it takes. The tests of the head check its arithmetic.
 #include "kernels/margin/margin_softmax.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ namespace {
 constexpr std::int64_t kDimension = 512;
 constexpr std::int64_t kSamples = 3;
 
-/// A table of which only the rows that are used take room. The host may touch them between steps.
+/// A table in sparse memory: only rows that are used take room. The host may access them between
+/// steps.
 class SparseTable {
  public:
   explicit SparseTable(std::int64_t rows)
@@ -44,7 +45,7 @@ class SparseTable {
   [[nodiscard]] float* velocity(std::int64_t i) const {
     return view().momentum.f32() + i * kDimension;
   }
-  /// The same numbers in row i as in row j of another table.
+  /// Whether row i holds the same numbers as row j of another table.
   void fill_row(std::int64_t i, unsigned seed) const {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal(0.f, 0.05f);
@@ -72,15 +73,16 @@ class CudaMarginSoftmax : public testing::Test {
     std::vector<float> d_embeddings;
   };
 
-  [[nodiscard]] DeviceTensor embeddings() const {
+  [[nodiscard]] OwnedTensor embeddings() const {
     std::mt19937 generator(4);
     std::normal_distribution<float> normal;
     std::vector<float> x(kSamples * kDimension);
     for (float& value : x) value = normal(generator);
-    return {*ops_, {kSamples, kDimension}, x};
+    return to_device(*ops_, {kSamples, kDimension}, x);
   }
 
-  /// One step in which `classes` take part, as rows filled alike whatever their numbers are.
+  /// Runs one step with the active classes `classes`. The contents of their rows do not depend on
+  /// the class numbers.
   Outcome step(const SparseTable& table, const std::vector<std::int64_t>& classes,
                const Tensor& gradients = {}, const std::vector<std::int64_t>& slots = {}) {
     for (std::size_t i = 0; i < classes.size(); ++i) {
@@ -89,8 +91,8 @@ class CudaMarginSoftmax : public testing::Test {
     const auto last = static_cast<std::int64_t>(classes.size()) - 1;
     const std::vector<Positive> positives{{.index = 1, .sample = 2}, {.index = last, .sample = 0}};
     const auto softmax = make_margin_softmax(*ops_, options_, table.view());
-    const DeviceTensor x = embeddings(), d_x(*ops_, {kSamples, kDimension});
-    const DeviceTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
+    const OwnedTensor x = embeddings(), d_x(*ops_, {kSamples, kDimension});
+    const OwnedTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
     softmax->forward({.embeddings = x, .classes = classes, .positives = positives}, statistics);
     Outcome outcome{.loss = softmax->combine(statistics, 1), .d_embeddings = {}};
     if (gradients) {
@@ -99,7 +101,7 @@ class CudaMarginSoftmax : public testing::Test {
     } else {
       softmax->backward(1.0, d_x, {});
     }
-    outcome.d_embeddings = d_x.values();  // waits
+    outcome.d_embeddings = to_host(*ops_, d_x);
     return outcome;
   }
 
@@ -123,9 +125,9 @@ class CudaMarginSoftmax : public testing::Test {
   const std::unique_ptr<Ops> ops_ = make_cuda_ops({});
 };
 
-constexpr std::int64_t kMany = 29'000'000;  // x 512: 14.8e9 numbers
+constexpr std::int64_t kMany = 29'000'000;  // rows; with 512 columns 14.8e9 numbers
 
-TEST_F(CudaMarginSoftmax, OfScatteredRowsDoesNotDependOnWhereTheyLie) {
+TEST_F(CudaMarginSoftmax, GivesTheSameBitsForScatteredRowsAnywhereInTheTable) {
   const SparseTable small(16), large(kMany);
   const std::vector<std::int64_t> near{0, 1, 5, 9};
   const std::vector<std::int64_t> far{0, 4'194'305, kMany / 2, kMany - 1};
@@ -135,7 +137,7 @@ TEST_F(CudaMarginSoftmax, OfScatteredRowsDoesNotDependOnWhereTheyLie) {
   expect_equal_rows(large, far, small, near);
 }
 
-TEST_F(CudaMarginSoftmax, OfRowsThatAreReadWhereTheyLieDoesNotDependOnWhere) {
+TEST_F(CudaMarginSoftmax, GivesTheSameBitsForContiguousRowsAnywhereInTheTable) {
   const SparseTable small(300), large(kMany);
   const std::vector<std::int64_t> near = range(0, 300), far = range(kMany - 300, 300);
   const Outcome want = step(small, near), got = step(large, far);
@@ -144,7 +146,7 @@ TEST_F(CudaMarginSoftmax, OfRowsThatAreReadWhereTheyLieDoesNotDependOnWhere) {
   expect_equal_rows(large, far, small, near);
 }
 
-TEST_F(CudaMarginSoftmax, AddsUpGradientsInSlotsAnywhere) {
+TEST_F(CudaMarginSoftmax, AddsGradientsToTheirSlots) {
   const SparseTable small(16), large(kMany);
   const std::vector<std::int64_t> near{0, 1, 5, 9};
   const std::vector<std::int64_t> far{0, 4'194'305, kMany / 2, kMany - 1};
@@ -158,26 +160,26 @@ TEST_F(CudaMarginSoftmax, AddsUpGradientsInSlotsAnywhere) {
   expect_equal_rows(large, far, small, near);
 }
 
-TEST_F(CudaMarginSoftmax, RefusesMoreRowsThanItCanNumber) {
+TEST_F(CudaMarginSoftmax, RejectsATableOfTooManyRows) {
   CentreTable table = SparseTable(1).view();
   table.weight.shape = Shape{std::int64_t{1} << 31, 1};
   EXPECT_THROW(make_margin_softmax(*ops_, options_, table), InputError);
 }
 
-TEST_F(CudaMarginSoftmax, OnlyEnqueuesExceptForTheLoss) {
+TEST_F(CudaMarginSoftmax, WaitsOnlyForTheLoss) {
   const SparseTable table(300);
   const std::vector<std::int64_t> classes = range(0, 300);
   for (const std::int64_t c : classes) table.fill_row(c, static_cast<unsigned>(c));
   const std::vector<Positive> positives{{.index = 7, .sample = 1}};
   const auto softmax = make_margin_softmax(*ops_, options_, table.view());
-  const DeviceTensor x = embeddings();
+  const OwnedTensor x = embeddings();
   const simt::SparseMemory d_x(kSamples * kDimension * sizeof(float));
   const simt::SparseMemory rows(kSamples * sizeof(RowStatistics));
   const Tensor statistics(rows.data(), DType::kUInt8, {kSamples, sizeof(RowStatistics)});
   const auto* const sum = &static_cast<const RowStatistics*>(rows.data())->sum;
   const auto* const gradient = static_cast<const float*>(d_x.data());
   ops_->synchronize();
-  for (int i = 0; i < 3; ++i) {  // the first step makes memory, which waits
+  for (int i = 0; i < 3; ++i) {  // the first step allocates memory, which waits
     const double sum_before = *sum;
     const float gradient_before = gradient[0], row_before = table.row(5)[0];
     softmax->forward({.embeddings = x, .classes = classes, .positives = positives}, statistics);
@@ -195,7 +197,7 @@ TEST_F(CudaMarginSoftmax, OnlyEnqueuesExceptForTheLoss) {
   }
 }
 
-TEST_F(CudaMarginSoftmax, TakesTheMemoryThatThePlanSays) {
+TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
   for (const bool halves : {false, true}) {
     options_.bf16_products = halves;
     options_.logits_bytes = 200'000;
@@ -205,8 +207,8 @@ TEST_F(CudaMarginSoftmax, TakesTheMemoryThatThePlanSays) {
     std::size_t step_memory = 0;
     {
       const auto softmax = make_margin_softmax(*ops_, options_, table.view());
-      const DeviceTensor x = embeddings();
-      const DeviceTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
+      const OwnedTensor x = embeddings();
+      const OwnedTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
       const std::size_t begun = simt::device_memory().free;
       softmax->forward({.embeddings = x, .classes = classes, .positives = {}}, statistics);
       step_memory = begun - simt::device_memory().free;
@@ -235,7 +237,7 @@ TEST(MarginPlan, FitsATileIntoTheCache) {
   EXPECT_EQ(plan.slots, 66);
   EXPECT_LT(plan.tile * (1024 * 6 + 512 * 6), h100.l2_bytes * 3 / 4);
   MarginPlanOptions other = h100;
-  other.samples = 65536;  // no tile fits: the smallest one there is
+  other.samples = 65536;  // no tile fits the cache, so the plan takes the smallest one
   EXPECT_EQ(MarginPlan(other).tile, 128);
   other.samples = 9;
   other.dimension = 3;

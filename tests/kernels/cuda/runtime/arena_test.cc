@@ -1,4 +1,4 @@
-// Memory that a GPU's Ops has reserved, on the emulated GPU.
+// Tests memory that the Ops of a GPU has reserved, on the emulated GPU.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -19,7 +19,7 @@ class ReservedMemory : public ::testing::Test {
   std::size_t before_ = 0;
 };
 
-TEST_F(ReservedMemory, IsTakenAtOnceAndServesAllBuffers) {
+TEST_F(ReservedMemory, IsAllocatedAtOnceForAllBuffers) {
   ops_->reserve(10 << 20);
   const std::size_t after = ops_->memory().free;
   EXPECT_LE(after, before_ - (10 << 20));
@@ -28,7 +28,7 @@ TEST_F(ReservedMemory, IsTakenAtOnceAndServesAllBuffers) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c->data()) % 64, 0u);
 }
 
-TEST_F(ReservedMemory, BuffersNeverOverlapAndAreZeroed) {
+TEST_F(ReservedMemory, GivesZeroedBuffersThatDoNotOverlap) {
   ops_->reserve(1 << 20);
   std::mt19937 random(7);
   std::vector<std::unique_ptr<Buffer>> buffers;
@@ -52,7 +52,7 @@ TEST_F(ReservedMemory, BuffersNeverOverlapAndAreZeroed) {
   }
 }
 
-TEST_F(ReservedMemory, ThatIsGivenBackIsWholeAgain) {
+TEST_F(ReservedMemory, IsMergedWhenBuffersAreFreed) {
   ops_->reserve(1 << 20);
   const std::size_t after = ops_->memory().free;
   std::vector<std::unique_ptr<Buffer>> buffers;
@@ -62,13 +62,13 @@ TEST_F(ReservedMemory, ThatIsGivenBackIsWholeAgain) {
   EXPECT_EQ(ops_->memory().free, after);
 }
 
-TEST_F(ReservedMemory, ThatWasPlannedTooSmallIsNoEnd) {
+TEST_F(ReservedMemory, MayBeExceededByFurtherBuffers) {
   ops_->reserve(1 << 20);
   const auto large = ops_->allocate(2 << 20);
   EXPECT_EQ(large->bytes(), std::size_t{2} << 20);
 }
 
-TEST_F(ReservedMemory, ThatIsNotThereIsRefused) {
+TEST_F(ReservedMemory, IsRefusedWhereTheGpuHasLess) {
   EXPECT_THROW(ops_->reserve(ops_->memory().total + 1), DeviceError);
 }
 

@@ -1,6 +1,6 @@
-// The part of cuBLASLt that kernels/cuda uses, on an emulated GPU: the same names and meanings as
-// NVIDIA's header of this name. Products are summed in float64 and rounded once. What cuBLASLt
-// refuses is refused.
+// The part of cuBLASLt that kernels/cuda uses, for an emulated GPU, with the same names and
+// meanings as in NVIDIA's header of this name. Products are summed in float64 and rounded once. It
+// refuses what cuBLASLt refuses.
 #pragma once
 
 #include <cuda_runtime.h>

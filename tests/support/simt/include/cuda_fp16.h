@@ -1,4 +1,4 @@
-// Half precision of an emulated GPU: what kernels/cuda uses of NVIDIA's header of this name.
+// The part of NVIDIA's header of this name that kernels/cuda uses, for an emulated GPU.
 #pragma once
 
 struct __half {

@@ -1,6 +1,6 @@
-// The part of CUDA's runtime that kernels/cuda uses, on an emulated GPU. The same names and
-// meanings as NVIDIA's header of this name, in whose place it stands when kernels/cuda is compiled
-// for tests. What the emulation does of itself: see ../block.h, ../streams.h, ../memory.h.
+// The part of CUDA's runtime that kernels/cuda uses, for an emulated GPU, with the same names and
+// meanings as in NVIDIA's header of this name. Tests compile kernels/cuda with this header instead
+// of NVIDIA's. ../block.h, ../streams.h and ../memory.h describe the emulation.
 #pragma once
 
 #include <algorithm>
@@ -129,9 +129,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 namespace pfc::simt {
-/// One at first. They are alike, and share one memory.
+/// Sets the number of emulated GPUs, which is 1 at first. They are alike and share one memory.
 void set_device_count(int count);
-/// How fakes of other libraries enqueue their work.
+/// Enqueues the work of other emulated libraries.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::function<void()> body);
 }  // namespace pfc::simt
@@ -166,13 +166,14 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 #define __device__
 #define __host__
 #define __forceinline__ inline
-// One block runs at a time in a host thread, so its shared variables may be that thread's.
+// A host thread runs one block at a time, so variables of that thread can serve as shared ones.
 #define __shared__ static thread_local
 #define __launch_bounds__(...)
 
 namespace pfc::simt {
 
-// `threadIdx.x` asks who is running. Not macros: cudaLaunchConfig_t has members of these names.
+// `threadIdx.x` returns the index of the running thread. These are not macros, because
+// cudaLaunchConfig_t has members of the same names.
 template <const Index3& (*Of)(), unsigned Index3::*Axis>
 struct Coordinate {
   operator unsigned() const { return Of().*Axis; }  // NOLINT(google-explicit-constructor)
@@ -203,7 +204,7 @@ T exchange_with(std::uint32_t mask, T value, unsigned source) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(value));
   const WarpValues all = warp_exchange(mask, bits);
-  // Undefined on a GPU: here it is something that no test overlooks.
+  // Undefined on a GPU. Here it is a value that makes a test fail.
   const std::uint64_t found = source < 32 && (mask >> source & 1u) != 0 ? all[source] : ~0ULL;
   std::memcpy(&value, &found, sizeof(value));
   return value;
@@ -234,7 +235,7 @@ inline bool __any_sync(unsigned mask, bool predicate) {
   return __ballot_sync(mask, predicate) != 0;
 }
 
-// Fibers of one host thread: no other comes between.
+// The threads of a block are fibers of one host thread, so no other thread runs in between.
 template <typename T>
 T atomicAdd(T* address, T value) {
   const T old = *address;

@@ -1,6 +1,6 @@
-// The part of cuDNN that kernels/cuda uses, on an emulated GPU: the same names and meanings as
-// NVIDIA's header of this name. Convolutions are those of the CPU. What cuDNN refuses is refused;
-// its fastest algorithms are not deterministic, and neither are they here.
+// The part of cuDNN that kernels/cuda uses, for an emulated GPU, with the same names and meanings
+// as in NVIDIA's header of this name. The CPU's ops compute the convolutions. It refuses what cuDNN
+// refuses. As with cuDNN, the fastest algorithms are not deterministic.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -150,6 +150,6 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                                              cudnnFilterDescriptor_t dw, void* dw_data);
 
 namespace pfc::simt {
-/// How often algorithms have been timed: each of the Find calls is one.
+/// How many times algorithms were timed, that is the number of calls of the Find functions.
 int timed_convolutions();
 }  // namespace pfc::simt

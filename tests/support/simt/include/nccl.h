@@ -1,7 +1,8 @@
-// The part of NCCL that worker/comm uses, between threads of one process, each with an emulated GPU
-// of its own. The same names and meanings as NVIDIA's header of this name. Communicators are
-// non-blocking: a call is under way until ncclCommGetAsyncError has been asked a few times, and
-// only then is its collective in the stream. Which faults a test can cause: see ../nccl_faults.h.
+// The part of NCCL that worker/comm uses, between threads of one process, each of which has an
+// emulated GPU, with the same names and meanings as in NVIDIA's header of this name. Communicators
+// are non-blocking: a call is complete, and its collective is enqueued, only after
+// ncclCommGetAsyncError() has been called a few times. Tests can cause the faults of
+// ../nccl_faults.h.
 #pragma once
 
 #include <cuda_runtime.h>

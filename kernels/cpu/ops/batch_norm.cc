@@ -1,13 +1,14 @@
-#include "kernels/cpu/batch_norm.h"
-
 #include <cmath>
+
+#include "kernels/cpu/ops/cpu_ops.h"
 
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kRowAlignment = 4;  // the vector kernels take four rows at once
+constexpr std::int64_t kRowAlignment = 4;  // the vector kernels process four rows at once
 
-// Arrays of [channels] in scratch: coefficients that all threads read, and sums of each thread.
+// Hands out arrays of [channels] in scratch: coefficients that all threads read, and each thread's
+// sums.
 class ChannelScratch {
  public:
   ChannelScratch(std::byte* base, std::int64_t channels)
@@ -31,7 +32,7 @@ class ChannelScratch {
 };
 
 constexpr int kSharedArrays = 4;     // coefficients
-constexpr int kArraysPerThread = 6;  // sums, of a block and of the thread
+constexpr int kArraysPerThread = 6;  // sums of a block of rows, and of all of the thread's rows
 
 class CpuBatchNorm : public BatchNorm {
  public:
@@ -105,8 +106,8 @@ class CpuBatchNorm : public BatchNorm {
     check(b.total_rows >= shape_.rows, "batch_norm.backward: total_rows below this worker's rows");
     NormBackward whole = backward_of(b);
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
-    shared.floats();  // scale, by backward_of
-    shared.floats();  // inverse
+    shared.floats();  // scale, filled by backward_of()
+    shared.floats();  // inverse, likewise
     float* const mean_dz = shared.floats();
     float* const mean_dz_xhat = shared.floats();
     const float* const sum_dz = channels(b.sum_dz, "batch_norm.backward: sum_dz");
@@ -188,7 +189,7 @@ class CpuBatchNorm : public BatchNorm {
     }
   }
 
-  // What both backward passes read; coefficients go to the shared scratch.
+  // What both backward passes read. The coefficients are stored in the shared scratch.
   NormBackward backward_of(const Backward& b) {
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
     float* const scale = shared.floats();
@@ -212,7 +213,7 @@ class CpuBatchNorm : public BatchNorm {
     return whole;
   }
 
-  // One thread's rows, and its sums.
+  // The rows of one thread, with its own sums.
   [[nodiscard]] NormBackward slice(NormBackward b, const Range& range, int part) const {
     const std::int64_t offset = range.begin * shape_.channels;
     b.rows = range.size();
@@ -236,8 +237,8 @@ class CpuBatchNorm : public BatchNorm {
 
 }  // namespace
 
-std::unique_ptr<BatchNorm> make_batch_norm(CpuDevice& device, const BatchNormShape& shape) {
-  return std::make_unique<CpuBatchNorm>(device, shape);
+std::unique_ptr<BatchNorm> CpuOps::batch_norm(const BatchNormShape& shape) {
+  return std::make_unique<CpuBatchNorm>(device_, shape);
 }
 
 }  // namespace pfc

@@ -1,7 +1,9 @@
-#include "kernels/cuda/runtime/graph.h"
+// Repeated work, which a GPU records as a CUDA graph and then launches with one call.
 
 #include <exception>
 #include <utility>
+
+#include "kernels/cuda/ops/cuda_ops.h"
 
 namespace pfc {
 namespace {
@@ -9,7 +11,7 @@ namespace {
 class Capture {
  public:
   explicit Capture(cudaStream_t stream) : stream_(stream) {
-    // This thread's calls only: others go on polling events and copying batches.
+    // Captures the calls of this thread only: other threads poll events and copy batches meanwhile.
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                "the beginning of a CUDA graph");
   }
@@ -32,7 +34,28 @@ class Capture {
   bool ended_ = false;
 };
 
-}  // namespace
+/// The first run enqueues the work without recording it: libraries choose their algorithms and
+/// create their handles then, which is not allowed during a recording. The second run records the
+/// work; this and every later run launches the graph. The graph contains the address of the scratch
+/// area, so the work is recorded again after that area has moved. Borrows the device.
+class CudaGraphWork : public RepeatedWork {
+ public:
+  CudaGraphWork(CudaDevice& device, std::function<void()> enqueue);
+  CudaGraphWork(const CudaGraphWork&) = delete;
+  ~CudaGraphWork() override;
+
+  void run() override;
+
+ private:
+  void record();
+  void forget();
+
+  CudaDevice& device_;
+  const std::function<void()> enqueue_;
+  bool has_run_ = false;
+  const std::byte* scratch_ = nullptr;  // address of the scratch area when the graph was recorded
+  cudaGraphExec_t graph_ = nullptr;
+};
 
 CudaGraphWork::CudaGraphWork(CudaDevice& device, std::function<void()> enqueue)
     : device_(device), enqueue_(std::move(enqueue)) {}
@@ -56,6 +79,13 @@ void CudaGraphWork::record() {
   enqueue_();
   cuda_check(cudaGraphInstantiate(&graph_, capture.end(), 0), "making a CUDA graph");
   scratch_ = device_.scratch.data();
+}
+
+}  // namespace
+
+std::unique_ptr<RepeatedWork> CudaOps::repeat(std::function<void()> enqueue) {
+  if (device_.graphs) return std::make_unique<CudaGraphWork>(device_, std::move(enqueue));
+  return std::make_unique<CalledWork>(std::move(enqueue));
 }
 
 }  // namespace pfc

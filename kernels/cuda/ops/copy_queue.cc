@@ -1,4 +1,6 @@
-#include "kernels/cuda/runtime/copy_queue.h"
+// Copies to the GPU on a stream of their own, beside the compute stream.
+
+#include "kernels/cuda/ops/cuda_ops.h"
 
 namespace pfc {
 namespace {
@@ -13,7 +15,24 @@ class PinnedBuffer : public Buffer {
   const PinnedMemory memory_;
 };
 
-}  // namespace
+/// Borrows the device.
+class CudaCopyQueue : public CopyQueue {
+ public:
+  explicit CudaCopyQueue(const CudaDevice& device) : device_(device) {}
+
+  std::unique_ptr<Buffer> allocate_pinned(std::size_t bytes) override;
+  void copy_to_device(const Tensor& device, const void* pinned) override;
+  void wait_for(const Event& event) override;
+  std::unique_ptr<Event> record() override;
+
+ private:
+  /// Makes the device current in the calling thread, in which GPU 0 may still be current. Events
+  /// are created on the current device.
+  void make_current() const;
+
+  const CudaDevice& device_;
+  CudaStream stream_;
+};
 
 void CudaCopyQueue::make_current() const {
   cuda_check(cudaSetDevice(device_.index), "cudaSetDevice");
@@ -40,6 +59,12 @@ std::unique_ptr<Event> CudaCopyQueue::record() {
   auto event = std::make_unique<CudaEvent>();
   event->record(stream_.get());
   return event;
+}
+
+}  // namespace
+
+std::unique_ptr<CopyQueue> CudaOps::copy_queue() {
+  return std::make_unique<CudaCopyQueue>(device_);
 }
 
 }  // namespace pfc

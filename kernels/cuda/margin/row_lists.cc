@@ -1,0 +1,81 @@
+#include "kernels/cuda/margin/row_lists.h"
+
+#include <algorithm>
+
+namespace pfc {
+
+void CudaLists::begin(std::int64_t bytes) {
+  turn_ = 1 - turn_;
+  used_ = 0;
+  next().copied.wait();  // the lists before the previous ones, which used the same memory
+  if (bytes <= room_) return;
+  room_ = bytes + bytes / 16;  // the number of sampled classes varies from step to step
+  const auto size = static_cast<std::size_t>(room_);
+  turns_[1 - turn_].copied.wait();
+  on_device_.reserve(size);
+  for (Turn& t : turns_) t.memory = std::make_unique<PinnedMemory>(size);
+}
+
+std::int64_t CudaLists::take(std::int64_t bytes) {
+  const std::int64_t offset = used_;
+  used_ += rounded(bytes);
+  check(used_ <= room_, "CudaLists: more lists than were announced");
+  return offset;
+}
+
+void CudaLists::send() {
+  if (used_ == 0) return;
+  cuda_check(cudaMemcpyAsync(on_device_.data(), next().memory->as<void>(),
+                             static_cast<std::size_t>(used_), cudaMemcpyHostToDevice, stream_),
+             "a copy to the GPU");
+  next().copied.record(stream_);
+}
+
+void RowUpdates::plan(std::span<const std::int64_t> classes) {
+  if (all_up_to_date()) return;
+  plan_.make(*table_.history, table_.updated, table_.first_class, classes);
+}
+
+std::int64_t RowUpdates::list_bytes(std::int64_t rows) const {
+  const auto index = rows * static_cast<std::int64_t>(sizeof(std::int32_t));
+  const auto table = static_cast<std::int64_t>(plan_.table().size_bytes());
+  return 2 * CudaLists::rounded(index) + CudaLists::rounded(table);
+}
+
+RowList RowUpdates::add_lists(CudaLists& lists, std::span<const std::int64_t> classes) const {
+  const auto count = static_cast<std::int64_t>(classes.size());
+  if (count == 0) return {};
+  RowList list{.first = classes.front() - table_.first_class};
+  if (classes.back() - classes.front() != count - 1) {
+    const auto rows = lists.add<std::int32_t>(count);
+    std::ranges::transform(classes, rows.host, [&](std::int64_t c) {
+      return static_cast<std::int32_t>(c - table_.first_class);
+    });
+    list.rows = rows.device;
+  }
+  if (all_up_to_date() || plan_.table().size() <= 1) return list;
+  const auto missed = lists.add<std::uint32_t>(count);
+  std::ranges::copy(plan_.index(), missed.host);
+  const auto how = lists.add<CatchUp>(static_cast<std::int64_t>(plan_.table().size()));
+  std::ranges::copy(plan_.table(), how.host);
+  list.missed = missed.device;
+  list.catch_ups = how.device;
+  return list;
+}
+
+void RowUpdates::moved(std::span<const std::int64_t> classes, const MarginSoftmax::Update& update) {
+  if (!has_history()) return;
+  table_.history->add(sgd_options(options_, update));
+  settled(classes);
+}
+
+std::int32_t RowUpdates::settled(std::span<const std::int64_t> classes) {
+  const std::int32_t count = table_.history->count();
+  for (const std::int64_t c : classes) {
+    table_.updated[static_cast<std::size_t>(c - table_.first_class)] = count;
+  }
+  if (static_cast<std::int64_t>(classes.size()) == table_.weight.shape[0]) all_seen_ = count;
+  return count;
+}
+
+}  // namespace pfc

@@ -1,0 +1,101 @@
+// Lists of numbers that the host writes and kernels read, and the lists of the rows of a call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kernels/cuda/margin/centre_rows.h"
+#include "kernels/cuda/ops/cuda_ops.h"
+#include "kernels/margin/margin_softmax.h"
+
+namespace pfc {
+
+/// The host writes the lists of a step into page-locked memory, and one copy takes them to the GPU.
+/// There are two pieces of page-locked memory, used in turn, so the host can write the next lists
+/// while the copy of the previous ones is still enqueued. Memory never shrinks. Used by one host
+/// thread.
+class CudaLists {
+ public:
+  /// Borrows ops, on whose compute stream the copies are enqueued.
+  explicit CudaLists(CudaOps& ops) : stream_(ops.device().compute.get()), on_device_(ops) {}
+
+  template <typename T>
+  struct List {
+    T* host;
+    const T* device;
+  };
+
+  /// Begins the lists of a step. bytes: upper bound on the sum of rounded() over the lists' sizes.
+  void begin(std::int64_t bytes);
+  /// A list of n elements. REQUIRES: begin() was called, and the caller fills the list before
+  /// send().
+  template <typename T>
+  List<T> add(std::int64_t n) {
+    const std::int64_t offset = take(n * static_cast<std::int64_t>(sizeof(T)));
+    return {reinterpret_cast<T*>(next().memory->as<std::byte>() + offset),
+            reinterpret_cast<const T*>(on_device_.data() + offset)};
+  }
+  /// Enqueues the copy of all lists to the device.
+  void send();
+
+  [[nodiscard]] static constexpr std::int64_t rounded(std::int64_t bytes) {
+    return (bytes + 15) / 16 * 16;
+  }
+
+ private:
+  struct Turn {
+    std::unique_ptr<PinnedMemory> memory;
+    CudaEvent copied;
+  };
+  std::int64_t take(std::int64_t bytes);
+  Turn& next() { return turns_[turn_]; }
+
+  const cudaStream_t stream_;
+  GrowingBuffer on_device_;
+  Turn turns_[2];
+  std::size_t turn_ = 0;
+  std::int64_t room_ = 0, used_ = 0;
+};
+
+/// Records which updates each row of the table has seen, and makes the lists from which kernels
+/// apply the missed ones. Used by one host thread.
+class RowUpdates {
+ public:
+  /// Borrows the table's memory.
+  RowUpdates(const CentreTable& table, const MarginSoftmaxOptions& options)
+      : table_(table), options_(options) {}
+
+  /// REQUIRES: called after someone else has written table or history.
+  void reset() { all_seen_ = -1; }
+
+  /// Finds the updates that the rows of these classes (sorted) have missed.
+  void plan(std::span<const std::int64_t> classes);
+  /// Upper bound on the bytes of the lists for `rows` rows. REQUIRES: plan() was called.
+  [[nodiscard]] std::int64_t list_bytes(std::int64_t rows) const;
+  /// Adds the lists of these rows. Omits the row numbers when the rows are contiguous, and the
+  /// missed updates when there are none. REQUIRES: plan() was called with the same classes.
+  RowList add_lists(CudaLists& lists, std::span<const std::int64_t> classes) const;
+
+  /// Records that an update was applied to these rows, and adds it to the history. Does nothing for
+  /// AdamW.
+  void moved(std::span<const std::int64_t> classes, const MarginSoftmax::Update& update);
+  /// Records that these rows have seen all updates. Returns the number of updates.
+  std::int32_t settled(std::span<const std::int64_t> classes);
+
+ private:
+  [[nodiscard]] bool has_history() const {
+    return options_.optimizer == OptimizerKind::kSgd && table_.history != nullptr;
+  }
+  [[nodiscard]] bool all_up_to_date() const {
+    return !has_history() || all_seen_ == table_.history->count();
+  }
+
+  const CentreTable table_;
+  const MarginSoftmaxOptions options_;
+  CatchUpPlan plan_;
+  std::int32_t all_seen_ = -1;  // every row has seen at least this many updates; -1: unknown
+};
+
+}  // namespace pfc

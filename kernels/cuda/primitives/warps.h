@@ -1,0 +1,65 @@
+// Warps: which item of a loop each one computes, and sums over the threads of a warp or a block.
+// Sums are added in a fixed order, so the result has the same bits every time.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/runtime/launch.h"
+
+namespace pfc {
+
+constexpr unsigned kWarp = 32;
+constexpr unsigned kWholeWarp = 0xffffffffu;
+
+/// The launch of a kernel in which warp i computes item i, a row of a matrix for example: enough
+/// blocks of kThreads for `items` warps. The last block may have warps without an item.
+inline LaunchShape one_warp_each(std::int64_t items) {
+  constexpr std::int64_t kWarps = kThreads / kWarp;
+  return {.blocks = dim3(static_cast<unsigned>((items + kWarps - 1) / kWarps)),
+          .threads = dim3(kThreads)};
+}
+/// Which item is the calling warp's. REQUIRES: the kernel was launched with one_warp_each().
+__device__ __forceinline__ std::int64_t index_of_warp() {
+  return std::int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
+}
+
+/// The sum over the warp, in every lane. REQUIRES: all lanes of the warp call it.
+template <typename T>
+__device__ __forceinline__ T warp_sum(T x) {
+#pragma unroll
+  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    x += __shfl_xor_sync(kWholeWarp, x, lanes);
+  }
+  return x;
+}
+
+/// The maximum over the warp, in every lane. REQUIRES: all lanes of the warp call it.
+template <typename T>
+__device__ __forceinline__ T warp_max(T x) {
+#pragma unroll
+  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    const T other = __shfl_xor_sync(kWholeWarp, x, lanes);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
+/// The sum over a block of `Threads` threads in one dimension, in every thread. It ends with a
+/// barrier, so it can be called again at once. REQUIRES: all threads of the block call it.
+template <unsigned Threads, typename T>
+__device__ __forceinline__ T block_sum(T x) {
+  static_assert(Threads % kWarp == 0 && Threads / kWarp <= kWarp);
+  __shared__ T sums[Threads / kWarp];
+  x = warp_sum(x);
+  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  T total = sums[0];
+#pragma unroll
+  for (unsigned i = 1; i < Threads / kWarp; ++i) total += sums[i];
+  __syncthreads();
+  return total;
+}
+
+}  // namespace pfc

@@ -1,0 +1,32 @@
+// The running statistics of a batch norm, which evaluation uses.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/math/host_device.h"
+
+namespace pfc {
+
+/// How one step changes the running statistics, the same for every channel.
+struct RunningStatisticsRule {
+  float momentum;
+  float unbias;  ///< n / (n - 1): makes a biased variance over n rows unbiased
+};
+
+/// As torch.nn.BatchNorm2d. One row has no unbiased variance: it keeps the biased one.
+/// REQUIRES: total_rows > 0.
+inline RunningStatisticsRule running_statistics_rule(float momentum, std::int64_t total_rows) {
+  const auto rows = static_cast<double>(total_rows);
+  return {.momentum = momentum,
+          .unbias = total_rows > 1 ? static_cast<float>(rows / (rows - 1)) : 1.f};
+}
+
+/// One channel. mean and (biased) variance are those of the step's rows.
+PFC_HOST_DEVICE void update_running(const RunningStatisticsRule& rule, float mean, float variance,
+                                    float& running_mean, float& running_variance) {
+  const float kept = 1.f - rule.momentum;
+  running_mean = kept * running_mean + rule.momentum * mean;
+  running_variance = kept * running_variance + rule.momentum * (variance * rule.unbias);
+}
+
+}  // namespace pfc

@@ -1,0 +1,50 @@
+// The devices on which a test runs once each.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/ops.h"
+
+namespace pfc {
+
+struct TestDevice {
+  std::string name;  ///< a part of the test's name: letters and digits
+  /// cpu_threads: only for a CPU whose number of threads the test chooses.
+  std::function<std::unique_ptr<Ops>(int cpu_threads)> make;
+  std::string why_not = {};  ///< not empty: tests are skipped with this reason
+
+  friend void PrintTo(const TestDevice& device, std::ostream* out) { *out << device.name; }
+};
+
+/// GPU 0 with activations of float32, bfloat16 and float16, in this order.
+inline std::vector<TestDevice> gpus_for_tests(const std::string& name, const std::string& why_not) {
+  std::vector<TestDevice> devices;
+  for (const auto& [suffix, type] :
+       {std::pair{"", DType::kFloat32}, std::pair{"Bf16", DType::kBFloat16},
+        std::pair{"Fp16", DType::kFloat16}}) {
+    devices.push_back(
+        {name + suffix, [type](int) { return make_cuda_ops({.activations = type}); }, why_not});
+  }
+  return devices;
+}
+
+/// The emulated GPU (tests/support/simt). None in builds for ThreadSanitizer, which have no
+/// emulation.
+inline std::vector<TestDevice> emulated_gpus() {
+  if (!cuda_devices().front().available) return {};
+  return gpus_for_tests("EmulatedGpu", "");
+}
+
+/// This machine's GPU. Where there is none, tests are skipped.
+inline std::vector<TestDevice> real_gpus() {
+  const DeviceInfo gpu = cuda_devices().front();
+  return gpus_for_tests("Gpu", gpu.available ? "" : "no GPU: " + gpu.detail);
+}
+
+}  // namespace pfc
