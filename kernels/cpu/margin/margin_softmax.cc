@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/margin/centre_rows.h"
+#include "kernels/cpu/margin/margin_softmax.h"
 #include "kernels/cpu/margin/margin_tile.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cpu/ops/cpu_ops.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kernels/cpu/runtime/cpu_device.h"
-#include "kernels/margin/margin_softmax.h"
 #include "kernels/ops.h"
 
 namespace pfc {
