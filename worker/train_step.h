@@ -1,8 +1,7 @@
-// One optimizer step: from a batch of images to moved weights and class centres.
+// One optimizer step: from a batch of images to updated weights and class centres.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
@@ -19,10 +18,10 @@
 
 namespace pfc {
 
-/// Everything that a step touches, borrowed from the training loop.
+/// Everything that a step uses. It borrows all of it from the TrainingSession.
 struct Trainer {
   Ops& ops;
-  Comm& comm;  ///< embeddings, row statistics, embedding gradients
+  Comm& comm;  ///< for embeddings, row statistics and the embeddings' gradients
   Backbone& backbone;
   Head& head;
   GradReducer& reducer;
@@ -30,21 +29,17 @@ struct Trainer {
   LossScale& loss_scale;
   const LrScheduler& lr;
   StepInputs& inputs;
-  ImageUpload& upload;
   StepDump& dump;
   PhaseTimer& phase;
   std::int64_t gradient_acc = 1;
 
-  // Fixed buffers, B images a worker, N = W * B.
-  Tensor images_u8;       ///< [B, H, W, 3] uint8, of an evaluation
-  Tensor images;          ///< [B, H, W, 3] of the activations' type
-  Tensor all_embeddings;  ///< [N, D]
+  Tensor all_embeddings;  ///< [N, D], N = W * B
   Tensor d_embeddings;    ///< [B, D]
 };
 
-/// Step 1 .. T. When the loss or a gradient is not finite (the same verdict on every worker),
-/// writes what the head was given and throws InputError. Throws CommError, and what the data
-/// throws.
-StepStats train_step(Trainer& t, std::int64_t step);
+/// Trains one step on the next inputs; the stats say which step it was. When the loss or a gradient
+/// is not finite, which all workers find alike, writes what the head was given and throws
+/// InputError. Throws CommError, and what the data throws. REQUIRES: the inputs have not ended.
+StepStats train_step(Trainer& t);
 
 }  // namespace pfc

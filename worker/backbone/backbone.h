@@ -58,9 +58,13 @@ class Backbone {
  public:
   virtual ~Backbone() = default;
 
-  /// images [B, H, W, 3] of the Ops' activation type -> embeddings float32 [B, D], valid until the
-  /// next forward. `training` uses batch statistics and updates running ones; otherwise running
-  /// ones are used. `step` keys the dropout mask.
+  /// Where forward() reads the images: [B, H, W, 3] of the Ops' activation type. Whoever writes
+  /// them here saves a copy. The rest of the network may overwrite them once forward() has begun.
+  [[nodiscard]] virtual Tensor input() const = 0;
+
+  /// images [B, H, W, 3] of the Ops' activation type, or input() itself -> embeddings float32
+  /// [B, D], valid until the next forward. `training` uses batch statistics and updates running
+  /// ones; otherwise running ones are used. `step` keys the dropout mask.
   virtual Tensor forward(const Tensor& images, bool training, std::int64_t step) = 0;
 
   /// Once after each training forward, whose activations it uses up. Calls ready(offset) as the
