@@ -58,8 +58,8 @@ class Backbone {
  public:
   virtual ~Backbone() = default;
 
-  /// Where forward() reads the images: [B, H, W, 3] of the Ops' activation type. Whoever writes
-  /// them here saves a copy. The rest of the network may overwrite them once forward() has begun.
+  /// The memory where forward() reads the images: [B, H, W, 3] of the Ops' activation type. Writing
+  /// them here saves a copy. REQUIRES: nothing that the last forward() has made is still needed.
   [[nodiscard]] virtual Tensor input() const = 0;
 
   /// images [B, H, W, 3] of the Ops' activation type, or input() itself -> embeddings float32
