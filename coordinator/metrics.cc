@@ -37,6 +37,14 @@ Labels labels_of(const WorkerState& worker) {
 /// begins again at 0.
 double increase(double before, double after) { return after >= before ? after - before : after; }
 
+/// What the worker had told of this communicator before; zeros when nothing.
+proto::CommTotal total_of(const proto::Progress& progress, const std::string& purpose) {
+  for (const proto::CommTotal& total : progress.comm()) {
+    if (total.purpose() == purpose) return total;
+  }
+  return {};
+}
+
 // One phase of a step: from a millisecond on a GPU to a minute for an evaluation on a CPU.
 const prometheus::Histogram::BucketBoundaries kPhaseSeconds{
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60};
@@ -57,18 +65,20 @@ struct Metrics::Families {
   GaugeFamily& worker_step = gauge(registry, "pfc_worker_step", "Optimizer steps of the worker");
   GaugeFamily& worker_speed =
       gauge(registry, "pfc_worker_samples_per_second", "Images a second of the worker");
-  GaugeFamily& memory = gauge(registry, "pfc_worker_device_memory_used_bytes",
-                              "Memory that the worker uses on its device");
+  GaugeFamily& resident =
+      gauge(registry, "pfc_worker_resident_memory_bytes", "Host memory of the worker's process");
+  GaugeFamily& gpu_memory = gauge(registry, "pfc_worker_gpu_memory_used_bytes",
+                                  "Memory in use on the worker's GPU, by any process");
   HistogramFamily& phase = BuildHistogram()
                                .Name("pfc_worker_phase_seconds")
-                               .Help("Time of each phase of a training step, all workers")
+                               .Help("Time of each phase of training, all workers")
                                .Register(registry);
   CounterFamily& data_wait =
       counter(registry, "pfc_worker_data_wait_seconds_total", "Time that training waited for data");
   CounterFamily& comm_bytes =
-      counter(registry, "pfc_worker_comm_bytes_total", "Bytes given to collectives");
+      counter(registry, "pfc_worker_comm_bytes_total", "Bytes sent to other workers, by purpose");
   CounterFamily& comm_calls =
-      counter(registry, "pfc_worker_comm_calls_total", "Collectives called");
+      counter(registry, "pfc_worker_comm_calls_total", "Collectives called, by purpose");
   CounterFamily& skipped =
       counter(registry, "pfc_worker_skipped_images_total", "Damaged images that were skipped");
 };
@@ -83,13 +93,18 @@ void Metrics::add_progress(const WorkerState& before, const proto::Progress& pro
   Families& f = *families_;
   const Labels labels = labels_of(before);
   const proto::Progress& old = before.progress;
-  const auto add = [&labels](CounterFamily& family, auto from, auto to) {
-    family.Add(labels).Increment(increase(static_cast<double>(from), static_cast<double>(to)));
+  const auto add = [](CounterFamily& family, const Labels& with, auto from, auto to) {
+    family.Add(with).Increment(increase(static_cast<double>(from), static_cast<double>(to)));
   };
-  add(f.data_wait, old.data_wait_seconds(), progress.data_wait_seconds());
-  add(f.comm_bytes, old.comm_bytes(), progress.comm_bytes());
-  add(f.comm_calls, old.comm_calls(), progress.comm_calls());
-  add(f.skipped, old.skipped_images(), progress.skipped_images());
+  add(f.data_wait, labels, old.data_wait_seconds(), progress.data_wait_seconds());
+  add(f.skipped, labels, old.skipped_images(), progress.skipped_images());
+  for (const proto::CommTotal& total : progress.comm()) {
+    Labels with_purpose = labels;
+    with_purpose["purpose"] = total.purpose();
+    const proto::CommTotal earlier = total_of(old, total.purpose());
+    add(f.comm_bytes, with_purpose, earlier.sent_bytes(), total.sent_bytes());
+    add(f.comm_calls, with_purpose, earlier.calls(), total.calls());
+  }
   for (const proto::PhaseSeconds& sample : progress.phases()) {
     f.phase.Add({{"phase", sample.phase()}}, kPhaseSeconds).Observe(sample.seconds());
   }
@@ -109,10 +124,12 @@ std::string Metrics::text(const ClusterState& state, const JobProgress& progress
     f.up.Add(labels).Set(runs ? 1 : 0);
     f.worker_step.Add(labels).Set(static_cast<double>(worker.progress.step()));
     f.worker_speed.Add(labels).Set(runs ? worker.progress.samples_per_second() : 0);
-    if (!worker.training) continue;  // its device is not known yet
+    if (!worker.training) continue;  // it has not reported yet
+    f.resident.Add(labels).Set(static_cast<double>(worker.progress.resident_bytes()));
+    if (worker.progress.gpu_memory_bytes() == 0) continue;  // it computes on a CPU
     Labels with_device = labels;
     with_device["device"] = worker.progress.device();
-    f.memory.Add(with_device).Set(static_cast<double>(worker.progress.memory_used_bytes()));
+    f.gpu_memory.Add(with_device).Set(static_cast<double>(worker.progress.gpu_memory_bytes()));
   }
   return prometheus::TextSerializer().Serialize(f.registry.Collect());
 }

@@ -87,7 +87,7 @@ std::string progress_text(const proto::StatusReply& status) {
 
 std::string worker_row(const proto::WorkerStatus& worker) {
   const proto::Progress& progress = worker.progress();
-  const double gibibytes = static_cast<double>(progress.memory_used_bytes()) / (1 << 30);
+  const double gibibytes = static_cast<double>(progress.resident_bytes()) / (1 << 30);
   return print("%4d  %-20s %4d %8lld  %-8s %-11s %9lld  %-14s %10.1f %7.2f GiB %6.0f s %6.0f s\n",
                worker.rank(), worker.host().c_str(), worker.slot(),
                static_cast<long long>(worker.pid()), progress.device().c_str(),

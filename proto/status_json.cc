@@ -17,6 +17,11 @@ Json host_json(const proto::HostStatus& host) {
 
 Json worker_json(const proto::WorkerStatus& worker) {
   const proto::Progress& progress = worker.progress();
+  Json comm_bytes = Json::object(), comm_calls = Json::object();
+  for (const proto::CommTotal& total : progress.comm()) {
+    comm_bytes[total.purpose()] = total.sent_bytes();
+    comm_calls[total.purpose()] = total.calls();
+  }
   return {{"rank", worker.rank()},
           {"host", worker.host()},
           {"slot", worker.slot()},
@@ -29,10 +34,11 @@ Json worker_json(const proto::WorkerStatus& worker) {
           {"loss", progress.loss()},
           {"samples_per_second", progress.samples_per_second()},
           {"data_wait_seconds", progress.data_wait_seconds()},
-          {"memory_used_bytes", progress.memory_used_bytes()},
+          {"resident_bytes", progress.resident_bytes()},
+          {"gpu_memory_bytes", progress.gpu_memory_bytes()},
           {"device", progress.device()},
-          {"comm_bytes", progress.comm_bytes()},
-          {"comm_calls", progress.comm_calls()},
+          {"comm_bytes", std::move(comm_bytes)},
+          {"comm_calls", std::move(comm_calls)},
           {"skipped_images", progress.skipped_images()}};
 }
 

@@ -20,20 +20,22 @@ double seconds_since(TimePoint start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What rank 0 writes and every worker reports after a step.
+/// What rank 0 logs, and every worker reports to the coordinator.
 class StepReporter {
  public:
   StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
       : s_(session),
+        start_(Clock::now()),
         remaining_({.last_step = session.plan.last_step,
                     .verbose = session.job.verbose,
                     .save_every_steps = session.job.save_every_steps}),
-        window_start_(Clock::now()) {
-    if (coordinator != nullptr) progress_.emplace(*coordinator, s_.phase);
+        window_start_(start_) {
+    if (coordinator != nullptr) progress_.emplace(*coordinator, s_.phase, first_progress());
     if (s_.membership.rank != 0) return;
     log_.emplace(TrainingLogOptions{.output = s_.job.output,
                                     .global_batch = s_.plan.global_batch,
-                                    .resumed_images = s_.resumed_images});
+                                    .resumed_images = s_.resumed_images,
+                                    .generation = s_.membership.generation});
   }
 
   void start() {
@@ -47,32 +49,33 @@ class StepReporter {
     log_->message(memory_message(s_.memory));
     log_->message(s_.start_message + "; " + std::to_string(s_.plan.last_step) + " steps, " +
                   std::to_string(s_.plan.warmup_steps) + " of warm-up");
+    log_->start({.steps_done = s_.first_step - 1,
+                 .last_step = s_.plan.last_step,
+                 .network = job.network,
+                 .device = device(),
+                 .precision = s_.job_json.at("precision"),
+                 .classes = job.num_classes,
+                 .images = job.num_image,
+                 .workers = s_.membership.world_size,
+                 .batch_size = job.batch_size});
   }
 
-  void step(std::int64_t step, const StepStats& stats, double seconds) {
-    const ProcessMemory memory = process_memory();
-    // Asking takes the driver a while, and all of it is reserved before the first step.
-    if (gpu_memory_bytes_ == 0 || step % s_.job.frequent == 0) {
-      const Ops::DeviceMemory gpu = s_.ops->memory();
-      gpu_memory_bytes_ = gpu.total - gpu.free;
-    }
-    const StepRecord record{.step = step,
-                            .stats = stats,
-                            .step_seconds = seconds,
-                            .phases = s_.phase.take(),
-                            .comm = s_.step_comm->counters(),
-                            .resident_bytes = memory.resident_bytes,
-                            .peak_resident_bytes = memory.peak_resident_bytes,
-                            .gpu_memory_bytes = gpu_memory_bytes_};
+  void step(const StepStats& stats, double seconds) {
+    const std::vector<PhaseTimer::Sample> phases = s_.phase.take();
+    const StepRecord record =
+        s_.phase("report", [&] { return step_record(stats, seconds, phases); });
     data_wait_ += stats.data_wait_seconds;
     remaining_.add_step(seconds);
-    for (const PhaseTimer::Sample& s : record.phases) phase_seconds_[s.phase] += s.seconds;
-    if (log_) log_->step(record);
+    add(phases);
+    s_.phase("log", [&] {
+      if (log_) log_->step(record);
+      window_loss_ += stats.loss;
+      window_samples_ += stats.samples;
+      ++window_steps_;
+      if (stats.step % s_.job.frequent == 0 || stats.step == s_.plan.last_step) log_window(record);
+    });
     if (progress_) progress_->update(progress(record));
-    window_loss_ += stats.loss;
-    window_samples_ += stats.samples;
-    ++window_steps_;
-    if (step % s_.job.frequent == 0 || step == s_.plan.last_step) log_window(record);
+    take_phases_between_steps();
   }
 
   /// How long training waited after a step, for the time that is left.
@@ -81,15 +84,59 @@ class StepReporter {
 
   void evaluation(std::int64_t step, const VerificationResult& result) {
     if (log_) log_->evaluation(step, result);
+    take_phases_between_steps();
+  }
+  void checkpoint(const std::vector<CheckpointEvent>& events) {
+    for (const CheckpointEvent& event : events) {
+      if (log_) log_->checkpoint(event);
+    }
+    take_phases_between_steps();
   }
   void message(const std::string& text) {
     if (log_) log_->message(text);
   }
-  void end() {
+  void end(std::int64_t step, const std::string& reason) {
+    take_phases_between_steps();
     if (!phase_seconds_.empty()) message(time_message(phase_seconds_));
+    if (!log_) return;
+    log_->end({.step = step,
+               .reason = reason,
+               .seconds = seconds_since(start_),
+               .phase_seconds = phase_seconds_});
   }
 
  private:
+  void add(const std::vector<PhaseTimer::Sample>& samples) {
+    for (const PhaseTimer::Sample& s : samples) phase_seconds_[s.phase] += s.seconds;
+  }
+
+  /// So that no step is charged for what happened before it.
+  void take_phases_between_steps() {
+    const std::vector<PhaseTimer::Sample> samples = s_.phase.take();
+    add(samples);
+    if (progress_) progress_->add_phases(samples);
+  }
+
+  [[nodiscard]] StepRecord step_record(const StepStats& stats, double seconds,
+                                       const std::vector<PhaseTimer::Sample>& phases) {
+    const ProcessMemory memory = process_memory();
+    StepRecord record{.stats = stats,
+                      .step_seconds = seconds,
+                      .phases = phases,
+                      .comm = s_.communicated(),
+                      .resident_bytes = memory.resident_bytes,
+                      .peak_resident_bytes = memory.peak_resident_bytes};
+    if (s_.loss_scale.is_dynamic()) record.loss_scale = stats.loss_scale;
+    if (s_.ops->on_host()) return record;
+    // To ask the driver takes a while, and all memory is reserved before the first step.
+    if (gpu_memory_bytes_ == 0 || stats.step % s_.job.frequent == 0) {
+      const Ops::DeviceMemory gpu = s_.ops->memory();
+      gpu_memory_bytes_ = gpu.total - gpu.free;
+    }
+    record.gpu_memory_bytes = gpu_memory_bytes_;
+    return record;
+  }
+
   void log_window(const StepRecord& record) {
     const std::chrono::duration<double> elapsed = Clock::now() - window_start_;
     if (log_) {
@@ -98,10 +145,9 @@ class StepReporter {
            .loss = window_loss_ / static_cast<double>(window_steps_),
            .lr = record.stats.lr,
            .epoch = record.stats.epoch,
-           .step = record.step,
-           .loss_scale =
-               s_.loss_scale.is_dynamic() ? std::optional(record.stats.loss_scale) : std::nullopt,
-           .seconds_left = remaining_.after(record.step)}));
+           .step = record.stats.step,
+           .loss_scale = record.loss_scale,
+           .seconds_left = remaining_.after(record.stats.step)}));
     }
     window_loss_ = 0;
     window_samples_ = 0;
@@ -109,50 +155,74 @@ class StepReporter {
     window_start_ = Clock::now();
   }
 
-  [[nodiscard]] Progress progress(const StepRecord& r) const {
-    Progress p{
-        .step = r.step,
-        .total_steps = s_.plan.last_step,
-        .epoch = r.stats.epoch,
-        .loss = r.stats.loss,
-        .lr = r.stats.lr,
-        .samples_per_second =
-            static_cast<double>(r.stats.samples) / r.step_seconds / s_.membership.world_size,
-        .data_wait_seconds = data_wait_,
-        .memory_used_bytes = r.resident_bytes,
-        .device = s_.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s_.membership.local_rank),
-        .phases = {},
-        .comm_bytes = r.comm.bytes,
-        .comm_calls = r.comm.calls,
-        .skipped_images = static_cast<std::uint64_t>(r.stats.skipped_images)};
+  [[nodiscard]] std::string device() const {
+    return s_.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s_.membership.local_rank);
+  }
+
+  [[nodiscard]] Progress first_progress() const {
+    return {.step = s_.first_step - 1,
+            .total_steps = s_.plan.last_step,
+            .resident_bytes = process_memory().resident_bytes,
+            .device = device()};
+  }
+
+  [[nodiscard]] Progress progress(const StepRecord& r) {
+    Progress p = first_progress();
+    p.step = r.stats.step;
+    p.epoch = r.stats.epoch;
+    p.loss = r.stats.loss;
+    p.lr = r.stats.lr;
+    p.samples_per_second =
+        static_cast<double>(r.stats.samples) / r.step_seconds / s_.membership.world_size;
+    p.data_wait_seconds = data_wait_;
+    p.resident_bytes = r.resident_bytes;
+    p.gpu_memory_bytes = r.gpu_memory_bytes.value_or(0);
+    p.skipped_images = skipped_images(r.stats);
     for (const PhaseTimer::Sample& s : r.phases) p.phases.push_back({s.phase, s.seconds});
+    for (const auto& [purpose, counters] : r.comm) {
+      p.comm.push_back({purpose, counters.calls, counters.sent_bytes});
+    }
     return p;
+  }
+
+  /// Of all epochs since the start.
+  std::uint64_t skipped_images(const StepStats& stats) {
+    if (stats.epoch != epoch_) skipped_before_ += std::exchange(skipped_in_epoch_, 0);
+    epoch_ = stats.epoch;
+    skipped_in_epoch_ = static_cast<std::uint64_t>(stats.skipped_images);
+    return skipped_before_ + skipped_in_epoch_;
   }
 
   TrainingSession& s_;
   std::optional<ProgressReporter> progress_;
   std::optional<TrainingLog> log_;
+  const TimePoint start_;
+  std::map<std::string, double> phase_seconds_;  // of all phases so far
+  double data_wait_ = 0;                         // of all steps so far
+  std::int64_t epoch_ = 0;
+  std::uint64_t skipped_before_ = 0;    // in epochs before this one
+  std::uint64_t skipped_in_epoch_ = 0;  // in this epoch
+  std::uint64_t gpu_memory_bytes_ = 0;
   RemainingTime remaining_;
+
+  // Of the steps since the last log line.
   TimePoint window_start_;
-  std::map<std::string, double> phase_seconds_;  // of all steps so far
   double window_loss_ = 0;
-  double data_wait_ = 0;
   std::int64_t window_samples_ = 0;
   std::int64_t window_steps_ = 0;
-  std::uint64_t gpu_memory_bytes_ = 0;
 };
 
 void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
   if (s.verification_sets.empty()) return;
   const TimePoint start = Clock::now();
-  // Without sync_bn each worker has running statistics of its own batches. The model that is
-  // written is rank 0's: that one is evaluated. Training itself never reads them.
-  s.step_comm->broadcast(s.backbone->state.flat(), 0);
-  const Trainer t = s.trainer();
+  // Without sync_bn each worker has the running statistics of its own batches. The model that is
+  // written has those of rank 0, so these are evaluated. Training itself never reads them.
+  s.phase("evaluate", [&] { s.step_comm->broadcast(s.backbone->state.flat(), 0); });
   const EmbedBatch embed = [&](std::span<const std::uint8_t> images, std::span<float> out) {
-    t.ops.copy_to_device(t.images_u8, images.data());
-    t.ops.normalise_images(t.images_u8, t.images);
-    t.ops.copy_to_host(out.data(), t.backbone.forward(t.images, /*training=*/false, step));
+    s.ops->copy_to_device(s.evaluated_images, images.data());
+    s.ops->normalise_images(s.evaluated_images, s.backbone->input());
+    s.ops->copy_to_host(out.data(),
+                        s.backbone->forward(s.backbone->input(), /*training=*/false, step));
   };
   const EvaluationOptions options{.batch = s.job.batch_size,
                                   .height = s.dataset->info().height,
@@ -180,35 +250,38 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   reporter.start();
   Trainer trainer = s.trainer();
   const std::int64_t last = s.plan.last_step;
+  std::int64_t done = s.first_step - 1;  // may lie beyond the last step when the job was resumed
 
-  for (std::int64_t step = s.first_step; step <= last; ++step) {
+  while (done < last) {
     const TimePoint start = Clock::now();
-    const StepStats stats = train_step(trainer, step);
-    reporter.step(step, stats, seconds_since(start));
+    const StepStats stats = train_step(trainer);
+    done = stats.step;
+    reporter.step(stats, seconds_since(start));
 
-    if (step == last) break;
+    if (done == last) break;
     if (stats.signals.stop) {
-      s.phase("checkpoint", [&] { s.checkpoints->finish(step); });
-      reporter.end();
-      reporter.message("stopped after step " + std::to_string(step) + ", checkpoint written");
+      reporter.checkpoint(s.phase("checkpoint", [&] { return s.checkpoints->finish(done); }));
+      reporter.end(done, "stopped");
+      reporter.message("stopped after step " + std::to_string(done) + ", checkpoint written");
       return TrainingEnd::kStopped;
     }
     const TimePoint checkpoint = Clock::now();
-    s.phase("checkpoint", [&] { s.checkpoints->after_step(step, stats.signals); });
-    reporter.checkpointed(step, seconds_since(checkpoint));
-    if (s.job.verbose > 0 && step % s.job.verbose == 0) evaluate_all(s, step, reporter);
+    reporter.checkpoint(
+        s.phase("checkpoint", [&] { return s.checkpoints->after_step(done, stats.signals); }));
+    reporter.checkpointed(done, seconds_since(checkpoint));
+    if (s.job.verbose > 0 && done % s.job.verbose == 0) evaluate_all(s, done, reporter);
   }
 
   if (s.first_step <= last) {
-    s.phase("checkpoint", [&] {
-      // No step of this schedule will follow: the checkpoint holds the centres as they are now.
+    reporter.checkpoint(s.phase("checkpoint", [&] {
+      // No step of this schedule follows, so the checkpoint gets the centres as they are now.
       if (last == s.plan.total_steps) s.head->settle_all();
-      s.checkpoints->finish(last);
-    });
+      return s.checkpoints->finish(last);
+    }));
   }
-  evaluate_all(s, std::max(last, s.first_step - 1), reporter);  // resumed beyond it: nothing to do
-  if (s.membership.rank == 0) write_model(s);
-  reporter.end();
+  evaluate_all(s, done, reporter);
+  if (s.membership.rank == 0) s.phase("write_model", [&] { write_model(s); });
+  reporter.end(done, "completed");
   reporter.message("training is complete: " + (s.job.output / "backbone.safetensors").string());
   return TrainingEnd::kCompleted;
 }

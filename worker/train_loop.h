@@ -1,4 +1,4 @@
-// Steps, and what happens between them: logs, reports, evaluation, checkpoints, a stop.
+// The training loop: steps, and between them logs, reports, evaluations, checkpoints and the stop.
 #pragma once
 
 #include "worker/report/coordinator_client.h"
@@ -8,10 +8,10 @@ namespace pfc {
 
 enum class TrainingEnd { kCompleted, kStopped };
 
-/// Trains from session.first_step to the last step, or until any worker was asked to stop; then the
-/// newest checkpoint holds the state. When the job is complete, evaluates and writes
-/// backbone.safetensors to the output folder. `coordinator` may be null. Throws CommError,
-/// InputError, StorageError, DeviceError.
+/// Trains from session.first_step to the last step, or until a worker was asked to stop. In both
+/// cases the newest checkpoint then holds the state. When the job is complete, evaluates the model
+/// and writes it to backbone.safetensors in the output folder. `coordinator` gets reports, and may
+/// be null. Throws CommError, InputError, StorageError, DeviceError.
 TrainingEnd train(TrainingSession& session, CoordinatorClient* coordinator);
 
 }  // namespace pfc

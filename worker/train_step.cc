@@ -6,17 +6,27 @@
 namespace pfc {
 namespace {
 
-Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t step, std::int64_t micro) {
+Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) {
   return {.all_embeddings = t.all_embeddings,
           .all_labels = in.all_labels,
           .active = in.active,
-          .lr = t.lr.at(step),
-          .update = step,
+          .lr = t.lr.at(in.step),
+          .update = in.step,
           .micro_batch = micro,
           .gradient_scale = 1.0 / static_cast<double>(t.gradient_acc)};
 }
 
-/// Throws. All workers hold the same loss and the same reduced gradients, so all stop together.
+void add_input(const StepInput& in, StepStats& stats) {
+  stats.step = in.step;
+  stats.epoch = in.batch->epoch;
+  stats.samples += static_cast<std::int64_t>(in.all_labels.size());
+  stats.data_wait_seconds += in.wait_seconds;
+  stats.skipped_images = in.batch->skipped_images;
+  stats.signals = in.signals;
+}
+
+/// Ends training by throwing. All workers have the same loss and the same reduced gradients, so all
+/// stop at the same place.
 void stop(Trainer& t, const Head::Step& step, const StepDump::Verdict& verdict) {
   t.phase("dump", [&] { t.dump.stop(step, verdict); });
 }
@@ -25,32 +35,31 @@ void stop(Trainer& t, const Head::Step& step, const StepDump::Verdict& verdict) 
 
 // Shapes stand at the right margin.
 // clang-format off
-StepStats train_step(Trainer& t, std::int64_t step) {
-  StepStats stats{.lr = t.lr.at(step)};
+StepStats train_step(Trainer& t) {
+  StepStats stats;
   const double scale = 1.0 / static_cast<double>(t.gradient_acc);
-  const std::int64_t first = (step - 1) * t.gradient_acc;  // micro-batch: keys the dropout mask
   StepInput in;
 
   for (std::int64_t micro = 0; micro < t.gradient_acc; ++micro) {
     in = t.phase("data_wait", [&] { return t.inputs.next(); });
     check(in.batch != nullptr, "train_step: the data ended before the last step");
     t.phase("images", [&] {
-      t.ops.normalise_images(t.upload.take(*in.batch), t.images);              // [B, H, W, 3]
-      t.upload.release();
+      t.ops.normalise_images(in.images, t.backbone.input());                  // [B, H, W, 3]
     });
 
     const Tensor emb = t.phase("forward", [&] {
-      return t.backbone.forward(t.images, /*training=*/true, first + micro);   // [B, D]
+      return t.backbone.forward(t.backbone.input(), /*training=*/true,
+                                in.batch->index);                             // [B, D]
     });
     t.phase("all_gather", [&] {
       t.comm.all_gather(emb, t.all_embeddings);                               // [N, D]  comm 1
     });
     const HeadResult head = t.phase("head", [&] {
-      return t.head.run(head_step(t, in, step, micro));    // [N, D], [N], [S, D]; statistics: comm 2
+      return t.head.run(head_step(t, in, micro));          // [N, D], [N], [S, D]; statistics: comm 2
     });
-    t.comm.throw_if_failed();  // before the loss is believed
+    t.comm.throw_if_failed();  // the loss is only true if no collective has failed
     if (!std::isfinite(head.loss)) {
-      stop(t, head_step(t, in, step, micro), {.not_finite = "the loss", .loss = head.loss});
+      stop(t, head_step(t, in, micro), {.not_finite = "the loss", .loss = head.loss});
     }
     t.phase("reduce_scatter", [&] {
       t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);           // [B, D]  comm 3
@@ -65,12 +74,8 @@ StepStats train_step(Trainer& t, std::int64_t step) {
     });
 
     stats.loss += head.loss * scale;
-    stats.data_wait_seconds += in.wait_seconds;
-    stats.samples += static_cast<std::int64_t>(in.all_labels.size());
-    stats.epoch = in.batch->epoch;
-    stats.skipped_images = in.batch->skipped_images;
-    stats.signals = in.signals;
-    t.inputs.recycle(std::move(in.batch));
+    add_input(in, stats);
+    t.inputs.recycle(in);
   }
 
   t.phase("gradient_wait", [&] { t.reducer.wait(); });
@@ -79,17 +84,18 @@ StepStats train_step(Trainer& t, std::int64_t step) {
   const Optimizer::Result update = t.phase("optimizer", [&] {
     return t.optimizer.step(
         t.backbone.gradients(), t.backbone.weights.flat(),
-        {.lr = stats.lr, .number = step, .loss_scale = t.loss_scale.value()});
+        {.lr = t.lr.at(in.step), .number = in.step, .loss_scale = t.loss_scale.value()});
   });
-  t.comm.throw_if_failed();  // before the norm is: on a GPU for the gradients' Comm as well
+  t.comm.throw_if_failed();  // so is the norm; on a GPU this covers the gradients' Comm too
   if (!update.finite && !t.loss_scale.can_shrink()) {
-    stop(t, head_step(t, in, step, t.gradient_acc - 1),
+    stop(t, head_step(t, in, t.gradient_acc - 1),
          {.not_finite = "the gradient of the backbone", .loss = stats.loss, .rows_moved = true,
           .d_embeddings = t.d_embeddings});
   }
+  stats.lr = t.lr.at(in.step);
   stats.gradient_norm = update.gradient_norm;
   stats.loss_scale = t.loss_scale.value();
-  t.loss_scale.update(update.finite);  // not finite: all workers left their weights as they were
+  t.loss_scale.update(update.finite);  // where it is not, no worker has changed its backbone
   return stats;
 }
 // clang-format on

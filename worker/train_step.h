@@ -1,8 +1,7 @@
-// One optimizer step: from a batch of images to moved weights and class centres.
+// One optimizer step: from a batch of images to updated weights and class centres.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "common/config/config.h"
 #include "kernels/ops.h"
@@ -20,21 +19,23 @@
 
 namespace pfc {
 
-/// Bytes of the buffers that a Trainer borrows: B images a worker, N = W * B.
-struct StepBufferBytes {
-  StepBufferBytes(const JobConfig& job, int workers, std::int64_t height, std::int64_t width,
-                  DType activations)
-      : images_u8(static_cast<std::size_t>(job.batch_size * height * width * 3)),
-        images(images_u8 * size_of(activations)),
-        d_embeddings(static_cast<std::size_t>(job.batch_size * job.embedding_size) * sizeof(float)),
-        all_embeddings(d_embeddings * static_cast<std::size_t>(workers)) {}
-  std::size_t images_u8, images, d_embeddings, all_embeddings;
+/// Shapes of a step's own buffers, float32: B images a worker, N = W * B.
+struct StepShapes {
+  StepShapes(const JobConfig& job, int workers)
+      : all_embeddings{workers * job.batch_size, job.embedding_size},
+        d_embeddings{job.batch_size, job.embedding_size} {}
+  [[nodiscard]] std::size_t bytes() const {
+    return static_cast<std::size_t>(all_embeddings.elements() + d_embeddings.elements()) *
+           sizeof(float);
+  }
+  Shape all_embeddings;  ///< [N, D]
+  Shape d_embeddings;    ///< [B, D]
 };
 
-/// Everything that a step touches, borrowed from the training loop.
+/// Everything that a step uses. It borrows all of it from the TrainingSession.
 struct Trainer {
   Ops& ops;
-  Comm& comm;  ///< embeddings, row statistics, embedding gradients
+  Comm& comm;  ///< for embeddings, row statistics and the embeddings' gradients
   Backbone& backbone;
   Head& head;
   GradReducer& reducer;
@@ -42,21 +43,17 @@ struct Trainer {
   LossScale& loss_scale;
   const LrScheduler& lr;
   StepInputs& inputs;
-  ImageUpload& upload;
   StepDump& dump;
   PhaseTimer& phase;
   std::int64_t gradient_acc = 1;
 
-  // Fixed buffers (StepBufferBytes).
-  Tensor images_u8;       ///< [B, H, W, 3] uint8, of an evaluation
-  Tensor images;          ///< [B, H, W, 3] of the activations' type
-  Tensor all_embeddings;  ///< [N, D]
+  Tensor all_embeddings;  ///< [N, D], N = W * B
   Tensor d_embeddings;    ///< [B, D]
 };
 
-/// Step 1 .. T. When the loss or a gradient is not finite (the same verdict on every worker),
-/// writes what the head was given and throws InputError. Throws CommError, and what the data
-/// throws.
-StepStats train_step(Trainer& t, std::int64_t step);
+/// Trains one step on the next inputs; the stats say which step it was. When the loss or a gradient
+/// is not finite, which all workers find alike, writes what the head was given and throws
+/// InputError. Throws CommError, and what the data throws. REQUIRES: the inputs have not ended.
+StepStats train_step(Trainer& t);
 
 }  // namespace pfc

@@ -5,7 +5,6 @@
 
 #include "common/machine/cores.h"
 #include "kernels/make_ops.h"
-#include "worker/checkpoint/init_from.h"
 #include "worker/comm/make_comm.h"
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/memory/memory_advice.h"
@@ -25,7 +24,7 @@ CommOptions comm_options(const SessionOptions& o, const char* name) {
 
 TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)
     : job(config), membership(options.membership) {
-  // Before it meets its peers, so that no worker of this host has allocated anything yet.
+  // Asked before the workers connect, so that no worker of this host has allocated anything yet.
   const MemoryThere there = memory_of_this_host(membership.local_world_size);
   open_data();
   ops = make_ops({.choice = job.device,
@@ -55,7 +54,7 @@ void TrainingSession::connect(const SessionOptions& options) {
   input_comm = make_host_comm(comm_options(options, "inputs"), options.store);
   if (ops->on_host()) return;
   gpu_host_comm = make_host_comm(comm_options(options, "host"), options.store);
-  // NCCL makes its buffers for the first collective: where there is no memory for them, say so now.
+  // NCCL allocates its buffers at the first collective. Too little memory for them shows now.
   step_comm->barrier();
   gradient_comm->barrier();
 }
@@ -80,8 +79,8 @@ PlannedJob TrainingSession::planned() const {
           .host_bytes = host_bytes};
 }
 
-// Where one worker must write in place all do: its peers would only wait for it in a collective,
-// whose patience is limited.
+// All workers write checkpoints in place where one has to. Its peers would otherwise wait for it in
+// a collective, and a collective gives up after its timeout.
 void TrainingSession::agree_on_checkpoints() {
   std::uint8_t mine = memory.checkpoints_in_place ? 1 : 0;
   std::vector<std::uint8_t> all(static_cast<std::size_t>(membership.world_size));
@@ -107,17 +106,17 @@ void TrainingSession::make_model() {
                                      plan.steps_per_epoch);
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
 
-  const StepBufferBytes bytes(job, membership.world_size, dataset->info().height,
-                              dataset->info().width, ops->activation_type());
-  images_u8 = ops->allocate(bytes.images_u8);
-  images = ops->allocate(bytes.images);
-  all_embeddings = ops->allocate(bytes.all_embeddings);
-  d_embeddings = ops->allocate(bytes.d_embeddings);
+  if (!verification_sets.empty()) {
+    evaluated_images = OwnedTensor(*ops, image_shape(), DType::kUInt8);
+  }
+  const StepShapes shapes(job, membership.world_size);
+  all_embeddings = OwnedTensor(*ops, shapes.all_embeddings);
+  d_embeddings = OwnedTensor(*ops, shapes.d_embeddings);
 }
 
 void TrainingSession::load_weights() {
   const std::optional<CheckpointInfo> newest = newest_checkpoint(job.output);
-  // A later generation of this job goes on from what an earlier one has saved.
+  // A later generation of this job resumes from the checkpoint of an earlier one.
   const bool resume = job.resume || membership.generation > 1;
   if (newest && !resume) {
     throw InputError("output: " + job.output.string() + " already holds " +
@@ -171,36 +170,38 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
     checkpoints->fill(mine);
     return mine;
   };
-  upload = std::make_unique<ImageUpload>(
-      *ops, Shape{job.batch_size, dataset->info().height, dataset->info().width, 3});
-  inputs = make_step_inputs(*prefetcher, *input_comm, *head,
-                            {.upload = upload.get(),
-                             .classes = job.num_classes,
-                             .gradient_acc = job.gradient_acc,
-                             .signals = signals});
+  inputs = make_step_inputs(
+      *ops, *prefetcher, *input_comm, *head,
+      {.images = image_shape(), .gradient_acc = job.gradient_acc, .signals = signals});
+}
+
+Shape TrainingSession::image_shape() const {
+  return {job.batch_size, dataset->info().height, dataset->info().width, 3};
+}
+
+Communicated TrainingSession::communicated() const {
+  Communicated all{{"step", step_comm->counters()},
+                   {"gradients", gradient_comm->counters()},
+                   {"inputs", input_comm->counters()}};
+  if (gpu_host_comm) all["host"] = gpu_host_comm->counters();
+  return all;
 }
 
 Trainer TrainingSession::trainer() {
-  const std::int64_t b = job.batch_size;
-  const std::int64_t d = job.embedding_size;
-  return {
-      .ops = *ops,
-      .comm = *step_comm,
-      .backbone = *backbone,
-      .head = *head,
-      .reducer = *reducer,
-      .optimizer = *optimizer,
-      .loss_scale = loss_scale,
-      .lr = *lr,
-      .inputs = *inputs,
-      .upload = *upload,
-      .dump = *dump,
-      .phase = phase,
-      .gradient_acc = job.gradient_acc,
-      .images_u8 = batch_tensor(*images_u8, DType::kUInt8),
-      .images = batch_tensor(*images, ops->activation_type()),
-      .all_embeddings = {all_embeddings->data(), DType::kFloat32, {membership.world_size * b, d}},
-      .d_embeddings = {d_embeddings->data(), DType::kFloat32, {b, d}}};
+  return {.ops = *ops,
+          .comm = *step_comm,
+          .backbone = *backbone,
+          .head = *head,
+          .reducer = *reducer,
+          .optimizer = *optimizer,
+          .loss_scale = loss_scale,
+          .lr = *lr,
+          .inputs = *inputs,
+          .dump = *dump,
+          .phase = phase,
+          .gradient_acc = job.gradient_acc,
+          .all_embeddings = all_embeddings,
+          .d_embeddings = d_embeddings};
 }
 
 TrainingState TrainingSession::state() {
@@ -211,10 +212,6 @@ TrainingState TrainingSession::state() {
           .loss_scale = loss_scale,
           .classes = job.num_classes,
           .network = job.network};
-}
-
-Tensor TrainingSession::batch_tensor(Buffer& buffer, DType dtype) const {
-  return {buffer.data(), dtype, {job.batch_size, dataset->info().height, dataset->info().width, 3}};
 }
 
 }  // namespace pfc

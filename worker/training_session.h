@@ -1,7 +1,6 @@
-// Everything that one worker needs for one generation of one job, built in order and owned.
+// Builds and owns everything that one worker needs for one generation of a job.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -12,6 +11,7 @@
 
 #include "common/config/config.h"
 #include "common/ids.h"
+#include "kernels/owned_tensor.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_schedule.h"
 #include "worker/comm/key_value_store.h"
@@ -19,6 +19,7 @@
 #include "worker/data/prefetcher.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/memory/memory_plan.h"
+#include "worker/report/training_log.h"
 #include "worker/schedule/step_plan.h"
 #include "worker/train_step.h"
 
@@ -26,50 +27,55 @@ namespace pfc {
 
 struct SessionOptions {
   Membership membership;
-  KeyValueStore* store = nullptr;  ///< null: a worker alone
-  std::string peer_address;        ///< this host as its peers see it
+  KeyValueStore* store = nullptr;  ///< where workers find each other. Borrowed; null: one worker
+  std::string peer_address;        ///< this host's address, as its peers see it
   std::chrono::milliseconds connect_timeout{60'000};
   std::chrono::milliseconds collective_timeout{300'000};
-  std::function<bool()> stop_requested;  ///< thread-safe
+  /// Whether training shall end after a checkpoint. REQUIRES: it is thread-safe.
+  std::function<bool()> stop_requested;
 };
 
-/// Members are in the order in which they depend on each other.
+/// The members stand in the order in which they are made; each uses only those before it.
 struct TrainingSession {
+  /// Opens the data, reserves memory, connects to the other workers, and loads the newest
+  /// checkpoint or the job's initial weights. Throws InputError, CommError, DeviceError.
   TrainingSession(const JobConfig& job, const SessionOptions& options);
 
-  JobConfig job;  ///< num_classes and num_image filled in from the data
+  JobConfig job;  ///< with num_classes and num_image of the data
   nlohmann::json job_json;
   Membership membership;
   std::unique_ptr<Ops> ops;
-  std::uint64_t host_bytes = 0;         ///< of memory for this worker, as it started
+  std::uint64_t host_bytes = 0;         ///< host memory that was there for this worker at the start
   MemoryPlan memory;                    ///< of this worker
-  std::unique_ptr<Comm> step_comm;      ///< the step's three collectives; the device's memory
-  std::unique_ptr<Comm> gradient_comm;  ///< the reducer's; the device's memory
-  std::unique_ptr<Comm> input_comm;     ///< the inputs' thread's; host memory
-  std::unique_ptr<Comm> gpu_host_comm;  ///< on a GPU: what host_comm() gives
+  std::unique_ptr<Comm> step_comm;      ///< for the training thread; tensors on the device
+  std::unique_ptr<Comm> gradient_comm;  ///< for the GradReducer; tensors on the device
+  std::unique_ptr<Comm> input_comm;     ///< for the thread of StepInputs; tensors in host memory
+  std::unique_ptr<Comm> gpu_host_comm;  ///< what host_comm() is on a GPU; null on a CPU
   std::unique_ptr<Dataset> dataset;
   std::vector<VerificationSet> verification_sets;
   StepPlan plan;
   std::int64_t first_step = 1;
-  std::int64_t resumed_images = 0;  ///< seen by the checkpoint that this goes on from; 0: none
+  std::int64_t resumed_images = 0;  ///< seen by the checkpoint that was loaded; 0: none was
   std::unique_ptr<Backbone> backbone;
   std::unique_ptr<Head> head;
   std::unique_ptr<Optimizer> optimizer;
   LossScale loss_scale = LossScale::none();
   std::unique_ptr<LrScheduler> lr;
-  std::unique_ptr<Buffer> images_u8, images, all_embeddings, d_embeddings;
+  OwnedTensor evaluated_images;  ///< [B, H, W, 3] uint8
+  OwnedTensor all_embeddings;    ///< [W * B, D]
+  OwnedTensor d_embeddings;      ///< [B, D]
   std::unique_ptr<GradReducer> reducer;
   std::unique_ptr<CheckpointWriter> writer;
   std::unique_ptr<CheckpointSchedule> checkpoints;
   std::unique_ptr<Prefetcher> prefetcher;
-  std::unique_ptr<ImageUpload> upload;
   std::unique_ptr<StepInputs> inputs;
   std::unique_ptr<StepDump> dump;
   PhaseTimer phase;
-  std::string start_message;  ///< where the weights came from, for the log
+  std::string start_message;  ///< says where the weights came from, for the log
 
-  /// Between steps: barriers, and host memory.
+  /// For tensors in host memory, and barriers between steps. Belongs to the training thread.
   [[nodiscard]] Comm& host_comm() { return gpu_host_comm ? *gpu_host_comm : *step_comm; }
+  [[nodiscard]] Communicated communicated() const;
   [[nodiscard]] Trainer trainer();
   [[nodiscard]] TrainingState state();
 
@@ -81,7 +87,7 @@ struct TrainingSession {
   void make_model();
   void load_weights();
   void make_inputs(const std::function<bool()>& stop_requested);
-  [[nodiscard]] Tensor batch_tensor(Buffer& buffer, DType dtype) const;
+  [[nodiscard]] Shape image_shape() const;  ///< of a batch, [B, H, W, 3]
 };
 
 }  // namespace pfc

@@ -59,7 +59,7 @@ std::string workers_table(const proto::StatusReply& status) {
     html += row({std::to_string(worker.rank()), worker.host(), std::to_string(worker.slot()),
                  progress.device(), worker.state(), std::to_string(progress.step()),
                  progress.phase(), number(progress.samples_per_second(), "%.1f"),
-                 number(static_cast<double>(progress.memory_used_bytes()) / (1 << 30), "%.2f GiB"),
+                 number(static_cast<double>(progress.resident_bytes()) / (1 << 30), "%.2f GiB"),
                  number(worker.silent_seconds(), "%.0f s ago")},
                 "td");
   }

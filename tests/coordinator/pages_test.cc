@@ -35,9 +35,13 @@ class Pages : public ::testing::Test {
     message.set_samples_per_second(30);
     message.set_device("cpu");
     message.set_phase("forward");
-    message.set_memory_used_bytes(4096);
+    message.set_resident_bytes(4096);
+    message.set_gpu_memory_bytes(gpu_memory);
     message.set_data_wait_seconds(data_wait);
-    message.set_comm_bytes(1000);
+    proto::CommTotal* gradients = message.add_comm();
+    gradients->set_purpose("gradients");
+    gradients->set_calls(2);
+    gradients->set_sent_bytes(1000);
     proto::PhaseSeconds* sample = message.add_phases();
     sample->set_phase("forward");
     sample->set_seconds(0.03);
@@ -50,6 +54,7 @@ class Pages : public ::testing::Test {
   proto::StatusReply status() { return make_status(state, progress, "training", false, now + 5s); }
 
   TimePoint now{1000s};
+  std::uint64_t gpu_memory = 0;
   ClusterState state;
   JobProgress progress;
   Metrics metrics;
@@ -61,15 +66,25 @@ TEST_F(Pages, MetricsHaveTheNamesAndLabelsThatDashboardsUse) {
        {"pfc_job_step 12\n", "pfc_job_loss 2.5\n", "pfc_job_samples_per_second 30\n",
         "pfc_worker_up{host=\"a\",rank=\"0\"} 1\n",
         "pfc_worker_samples_per_second{host=\"a\",rank=\"0\"} 30\n",
-        "pfc_worker_device_memory_used_bytes{device=\"cpu\",host=\"a\",rank=\"0\"} 4096\n",
+        "pfc_worker_resident_memory_bytes{host=\"a\",rank=\"0\"} 4096\n",
         "pfc_worker_phase_seconds_count{phase=\"forward\"} 1\n",
         "pfc_worker_phase_seconds_bucket{phase=\"forward\",le=\"0.05\"} 1\n",
         "pfc_worker_phase_seconds_bucket{phase=\"forward\",le=\"0.02\"} 0\n",
         "pfc_worker_data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.5\n",
-        "pfc_worker_comm_bytes_total{host=\"a\",rank=\"0\"} 1000\n",
+        "pfc_worker_comm_bytes_total{host=\"a\",purpose=\"gradients\",rank=\"0\"} 1000\n",
+        "pfc_worker_comm_calls_total{host=\"a\",purpose=\"gradients\",rank=\"0\"} 2\n",
         "pfc_worker_skipped_images_total{host=\"a\",rank=\"0\"} 0\n", "pfc_build_info{version="}) {
     EXPECT_THAT(text(), HasSubstr(line));
   }
+}
+
+TEST_F(Pages, MetricsTellMemoryOfHostAndGpuApart) {
+  reports(0.5);
+  EXPECT_THAT(text(), Not(HasSubstr("gpu_memory_used_bytes{"))) << "this worker has no GPU";
+  gpu_memory = 8192;
+  reports(0.5);
+  EXPECT_THAT(text(), HasSubstr("pfc_worker_resident_memory_bytes{host=\"a\",rank=\"0\"} 4096\n"));
+  EXPECT_THAT(text(), HasSubstr("pfc_worker_gpu_memory_used_bytes{device=\"cpu\",host=\"a\","));
 }
 
 TEST_F(Pages, CountersFollowTheTotalsThatWorkersReport) {

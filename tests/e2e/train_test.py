@@ -27,11 +27,61 @@ class Train(JobTest):
         for key in ("data_wait_seconds", "samples_per_second", "phases", "memory_bytes"):
             self.assertIn(key, steps[0])
         self.assertTrue(any(m["reduce_overlapped_seconds"] > 0 for m in steps))
-        self.assertEqual(steps[-1]["comm_calls"], 3 * 6, "three collectives a step")
+        self.assertEqual(steps[-1]["comm_calls"]["step"], 3 * 6, "three collectives a step")
+        self.assertEqual(steps[0]["resident_bytes"] > 10_000_000, "gpu_memory_bytes" not in steps[0])
         self.assertTrue((out / "backbone.safetensors").stat().st_size > 1_000_000)
         manifest = json.loads((out / "step-000000006" / "manifest.json").read_text())
         self.assertEqual(manifest["world_size"], 2)
         self.assertEqual([p.name for p in out.glob("*tmp*")], [], "nothing half-written")
+
+    def test_bytes_are_counted_for_every_communicator(self):
+        done = self.train(2, self.job(max_steps=3))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        sent = [m for m in self.metrics() if m["kind"] == "step"][-1]["comm_bytes"]
+        # Of two workers each sends half of its gradients, and then half of the sums.
+        model = (self.folder / "out" / "backbone.safetensors").stat().st_size
+        self.assertAlmostEqual(sent["gradients"] / (3 * model), 1, delta=0.1)
+        # Embeddings [4, 64]; 3 statistics of 8 samples; a half of the gradients of 8 embeddings.
+        self.assertEqual(sent["step"], 3 * 4 * (4 * 64 + 3 * 8 + 4 * 64))
+        # 4 labels and 3 signals of 8 bytes, for the batches that were made ahead as well.
+        self.assertGreaterEqual(sent["inputs"], 3 * 7 * 8)
+
+    def test_evaluations_and_checkpoints_are_events_and_belong_to_no_step(self):
+        done = self.train(2, self.job(max_steps=4, val_targets=["val"], verbose=2, save_every_steps=2))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        events = self.metrics()
+        kinds = [m["kind"] for m in events]
+        self.assertEqual((kinds[0], kinds[-1]), ("start", "end"))
+        self.assertEqual([m["step"] for m in events if m["kind"] == "evaluation"], [2, 4])
+        stages = [(m["step"], m["stage"]) for m in events if m["kind"] == "checkpoint"]
+        self.assertEqual(stages, [(2, "begun"), (2, "published"), (4, "begun"), (4, "published")])
+        for step in (m for m in events if m["kind"] == "step"):
+            self.assertLessEqual(sum(step["phases"].values()), step["step_seconds"])
+            self.assertNotIn("evaluate", step["phases"])
+            self.assertNotIn("checkpoint", step["phases"])
+        spent = events[-1]["phase_seconds"]
+        evaluations = sum(m["seconds"] for m in events if m["kind"] == "evaluation")
+        self.assertGreaterEqual(spent["evaluate"], evaluations)
+        self.assertGreaterEqual(spent["checkpoint"],
+                                sum(m["seconds"] for m in events if m["kind"] == "checkpoint"))
+        self.assertLessEqual(sum(spent.values()), events[-1]["seconds"])
+        self.assertIn(" evaluate ", done.stdout.split("where the time went:")[1])
+
+    def test_a_poll_shows_the_phase_that_runs(self):
+        process = self.start(2, self.job(num_epoch=1000, frequent=1))
+        try:
+            lines = self.read_until(process, "Global Step: 3")
+            port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
+            seen = set()
+            for _ in range(30):
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/status.json", timeout=10) as page:
+                    seen |= {w["phase"] for w in json.load(page)["workers"]}
+                self.read_until(process, "Global Step")
+            self.assertNotIn("between phases", seen)
+            self.assertIn("backward", seen, "the longest phase of a step")
+        finally:
+            process.terminate()
+            process.communicate(timeout=120)
 
     def test_a_worker_alone_needs_no_coordinator(self):
         done = run(BIN / "pfc-worker", "--config", self.job(max_steps=2), env=self.environment)
@@ -60,8 +110,9 @@ class Train(JobTest):
                 text = page.read().decode()
             for name in ("pfc_job_step", "pfc_job_loss", "pfc_job_samples_per_second",
                          "pfc_worker_up{", "pfc_worker_samples_per_second{",
-                         "pfc_worker_device_memory_used_bytes{", "pfc_worker_phase_seconds_bucket{",
-                         "pfc_worker_data_wait_seconds_total"):
+                         "pfc_worker_resident_memory_bytes{", "pfc_worker_phase_seconds_bucket{",
+                         "pfc_worker_data_wait_seconds_total",
+                         'purpose="gradients"'):
                 self.assertIn(name, text)
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as page:
                 self.assertEqual(page.status, 200)

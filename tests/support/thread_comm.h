@@ -80,7 +80,7 @@ class ThreadComm : public Comm {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return meeting_.size(); }
   [[nodiscard]] std::string description() const override { return "threads"; }
-  [[nodiscard]] CommCounters counters() const override { return counters_; }
+  [[nodiscard]] CommCounters counters() const override { return count_.read(); }
 
   void all_gather(const Tensor& in, const Tensor& out) override {
     check(out.bytes() == in.bytes() * static_cast<std::size_t>(size()), "all_gather: wrong size");
@@ -125,8 +125,7 @@ class ThreadComm : public Comm {
  private:
   template <typename Read>
   void meet(const Tensor& in, Read read) {
-    ++counters_.calls;
-    counters_.bytes += in.data == nullptr ? 0 : in.bytes();
+    count_.add_call(in.data == nullptr ? 0 : in.bytes(), 0);
     meeting_.meet(rank_, in.data, read);
   }
 
@@ -141,7 +140,7 @@ class ThreadComm : public Comm {
 
   Meeting& meeting_;
   const int rank_;
-  CommCounters counters_;
+  CommCount count_;
 };
 
 /// Runs `body(comm)` on one thread for each rank and joins the threads. When ranks throw, rethrows

@@ -55,7 +55,8 @@ Trained train_one(const JobConfig& job, int rank, KeyValueStore& store) {
   Trainer trainer = session.trainer();
   Trained trained;
   for (std::int64_t step = 1; step <= kSteps; ++step) {
-    const StepStats stats = train_step(trainer, step);
+    const StepStats stats = train_step(trainer);
+    EXPECT_EQ(stats.step, step);
     trained.losses.push_back(stats.loss);
     trained.norms.push_back(stats.gradient_norm);
   }

@@ -62,9 +62,14 @@ class Backbone {
  public:
   virtual ~Backbone() = default;
 
-  /// images [B, H, W, 3] of the Ops' activation type -> embeddings float32 [B, D], valid until the
-  /// next forward(). With `training`, batch norms use the statistics of the batch and update the
-  /// running ones; without, they use the running ones. The dropout mask is a function of `step`.
+  /// The memory where forward() reads the images: [B, H, W, 3] of the Ops' activation type. Writing
+  /// them here saves a copy. REQUIRES: nothing that the last forward() has made is still needed.
+  [[nodiscard]] virtual Tensor input() const = 0;
+
+  /// images [B, H, W, 3] of the Ops' activation type, or input() itself -> embeddings float32
+  /// [B, D], valid until the next forward(). With `training`, batch norms use the statistics of the
+  /// batch and update the running ones; without, they use the running ones. The dropout mask is a
+  /// function of `step`.
   virtual Tensor forward(const Tensor& images, bool training, std::int64_t step) = 0;
 
   /// REQUIRES: one forward() with `training` since the last backward(), whose activations this call

@@ -18,11 +18,13 @@ class NetworkBuilder::Network : public Backbone {
  public:
   explicit Network(Ops& ops) : ops_(ops) {}
 
+  [[nodiscard]] Tensor input() const override { return images_->data; }
+
   Tensor forward(const Tensor& images, bool training, std::int64_t step) override {
     check(images.shape == images_->data.shape, "backbone: images of another shape than planned");
     check(trainable_ || !training, "backbone: built without training");
     if (operands_) ops_.convert(weights.flat(), operands());
-    ops_.copy(images, images_->data);
+    if (images.data != images_->data.data) ops_.copy(images, images_->data);
     const ForwardPass pass{.training = training, .step = step};
     for (Stretch& s : stretches_) {
       run(s, training ? &s.forward : nullptr, [this, segment = s.segment, pass] {

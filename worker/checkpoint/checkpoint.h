@@ -1,5 +1,5 @@
-// Checkpoints: step-%09d/ with manifest.json, backbone.safetensors, backbone_optimizer.safetensors
-// and centres-%05d-of-%05d.safetensors. Any number of workers loads any other's.
+// Writes checkpoints of a job's state and loads them. A job may go on with another number of
+// workers than it had when the checkpoint was written. docs/checkpoints.md describes the files.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace pfc {
 
-/// Everything that a checkpoint holds, borrowed.
+/// The state of training that a checkpoint holds. All of it is borrowed.
 struct TrainingState {
   Ops& ops;
   Backbone& backbone;
@@ -27,7 +27,7 @@ struct TrainingState {
   Head& head;
   LossScale& loss_scale;
   std::int64_t classes = 0;
-  std::string network;  ///< as the job names it; a checkpoint of another one is refused
+  std::string network;  ///< the job's; a checkpoint of another network is refused
 };
 
 struct CheckpointInfo {
@@ -37,35 +37,38 @@ struct CheckpointInfo {
   std::int64_t global_batch = 0;  ///< world_size * batch_size * gradient_acc
 };
 
-/// How begin() writes.
+/// How CheckpointWriter::begin() writes.
 enum class CheckpointMode {
-  kCopy,  ///< copies the state to host memory and returns; a thread writes while training goes on
-  kInPlace,  ///< writes the state itself and returns when this worker's part is on disk: training
-             ///< waits. Host memory for one file of the backbone; for centres only off the host
+  /// Copies the state to host memory and returns. A thread writes the copy while training goes on.
+  kCopy,
+  /// Writes the state without copying all of it first, and returns when this worker's part is on
+  /// disk. Needs host memory for one file of the backbone, and on a GPU for the centres as well.
+  kInPlace,
 };
 
-/// Writes checkpoints. The folder becomes visible (rename) when rank 0 calls publish() after every
-/// worker's part is on disk; the oldest beyond `keep` then lose their names and are removed by a
-/// thread of the writer's own. finished_step() may be called from any thread, the others belong to
-/// the training thread.
+/// Writes checkpoints. Each worker writes its part into a temporary folder. When all parts are on
+/// disk, rank 0 calls publish(), which gives the folder its final name. A thread of the writer's
+/// own then removes the oldest checkpoints beyond CheckpointOptions::keep. finished_step() may be
+/// called from any thread; the other members belong to the training thread.
 class CheckpointWriter {
  public:
   virtual ~CheckpointWriter() = default;
-  /// Waits for an earlier write of this worker first. What goes wrong with this one is thrown by
-  /// wait() and finished_step(), in either mode.
+  /// Begins to write this worker's part. First waits for this worker's part of the checkpoint
+  /// before. In both modes, wait() and finished_step() throw the error when this one fails.
   virtual void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
                      CheckpointMode mode) = 0;
-  /// The step whose part of this worker is on disk and synced; nothing yet: 0. Throws StorageError
-  /// (disk full) from the write until wait() has thrown it: whoever asks from another thread must
-  /// not take the error away from the training thread. The last good checkpoint stays whole; what
-  /// was written of the failed one goes with the writers, when the job ends. CommError where rank 0
-  /// has ended already.
+  /// The newest step whose part of this worker is on disk and synced; 0: none yet. When a write has
+  /// failed (disk full), throws its StorageError in every call until wait() has thrown it, so that
+  /// the training thread gets the error even if another thread asked first. Throws CommError when
+  /// rank 0 has ended already. A failed write leaves the checkpoints before it whole; the
+  /// destructor removes what was written of it.
   [[nodiscard]] virtual std::int64_t finished_step() = 0;
-  virtual void wait() = 0;  ///< until this worker's part is on disk; throws the write's error once
-  /// Rank 0, when all parts of `step` are on disk: writes the manifest with checksums and renames
-  /// the folder. Does not wait for the removal of old checkpoints; the next write of this worker
-  /// does, on its own thread, because it may need their space. An old checkpoint that cannot be
-  /// removed is logged.
+  /// Waits until this worker's part is on disk. Throws the error of a failed write once.
+  virtual void wait() = 0;
+  /// Writes the manifest with checksums and gives the folder its final name. Does not wait for the
+  /// removal of old checkpoints; the next write of this worker does, on its own thread, because it
+  /// may need their space. An old checkpoint that cannot be removed is logged.
+  /// REQUIRES: this is rank 0, and all workers' parts of `step` are on disk.
   virtual void publish(std::int64_t step) = 0;
 };
 
@@ -83,15 +86,21 @@ std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions
 std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
                                   std::size_t optimizer_bytes);
 
-/// The newest published checkpoint under `output` whose manifest reads; nullopt when there is no
-/// checkpoint. Throws InputError when there are some and none reads: nobody wants to begin anew
-/// over them unasked.
+/// The newest published checkpoint under `output` whose manifest can be read; nullopt when there is
+/// no checkpoint. Throws InputError when there are checkpoints and none can be read, so that no job
+/// starts from nothing beside damaged checkpoints unless it is told to.
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output);
+/// Throws InputError when the manifest cannot be read.
 CheckpointInfo read_manifest(const std::filesystem::path& folder);
 
-/// Loads any world size's checkpoint: this worker reads the rows of its shard from whichever files
-/// hold them. Verifies checksums of the files it reads. Throws InputError that names the file, both
-/// checksums and the checkpoint before it, if there is one.
+/// Loads a checkpoint of any number of workers: this worker reads the rows of its shard from the
+/// files that hold them. Verifies the checksum of every file that it reads. Throws InputError that
+/// names the file, what is wrong with it, and the checkpoint before this one, if there is one.
 CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const TrainingState& state);
+
+/// Takes weights from a safetensors file with PyTorch's names: backbone.safetensors, or an exported
+/// state dict. A tensor `centres` [C, D] float32 in it sets the class centres too. Momentum and the
+/// number of steps stay as they are. Throws InputError that names the file and the tensor.
+void init_from(const std::filesystem::path& file, const TrainingState& state);
 
 }  // namespace pfc

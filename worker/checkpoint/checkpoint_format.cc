@@ -43,7 +43,8 @@ std::vector<File> files_of(const json& list) {
   return files;
 }
 
-/// Reads a JSON file and lets `read` take it apart; all that can be wrong becomes an InputError.
+/// Reads a JSON file and passes it to `read`. Every error becomes an InputError that names the
+/// file.
 template <typename Read>
 auto read_json(const std::filesystem::path& path, Read read) {
   const MappedFile file(path);
@@ -162,7 +163,7 @@ std::vector<Published> published(const std::filesystem::path& output) {
     try {
       found.back().identity = load_manifest(entry.path()).identity;
     } catch (const InputError& error) {
-      found.back().damage = error.what();  // the one before it may be whole
+      found.back().damage = error.what();  // an older checkpoint may be whole
     }
   }
   std::ranges::sort(found, std::greater{}, [](const Published& p) {

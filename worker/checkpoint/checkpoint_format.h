@@ -1,13 +1,14 @@
-// What a checkpoint folder holds: names, the manifest, and the part that each worker reports.
+// The files of a checkpoint: their names, the manifest, and the list of files that each worker
+// leaves for rank 0.
 //
-//   OUTPUT/step-000000010/                 a checkpoint: visible only once it is whole
+//   OUTPUT/step-000000010/                 a checkpoint; it has this name only once it is whole
 //     manifest.json                        Manifest
 //     backbone.safetensors                 PyTorch's state dict
 //     backbone_optimizer.safetensors       "momentum.NAME", for AdamW also "second.NAME"
 //     centres-00001-of-00004.safetensors   rows of worker 1 of 4: "weight", "momentum", ("second"),
 //                                          (for SGD "updated", "updates": kUpdated)
 //   OUTPUT/.step-000000020.g3.tmp/         being written in generation 3
-//     part-00001.json                      Part: what worker 1 has written
+//     part-00001.json                      the files that worker 1 has written
 //   OUTPUT/.step-000000010.g3.old-1.tmp/   no longer wanted, being removed
 #pragma once
 
@@ -33,16 +34,18 @@ inline constexpr const char* kSecondPrefix = "second.";
 inline constexpr const char* kWeight = "weight";
 inline constexpr const char* kMomentum = "momentum";
 inline constexpr const char* kSecond = "second";
-/// I32 [rows]: a row is as it was after this many of the updates; the others it has yet to catch up
-/// with (kernels/math/missed_updates.h). Missing, as in AdamW's and in older files: up to date.
+/// I32 [rows]: how many of the updates each row has seen. It has yet to catch up with the others
+/// (kernels/math/missed_updates.h). Files of AdamW and of older versions lack this tensor: their
+/// rows have seen all updates.
 inline constexpr const char* kUpdated = "updated";
-/// F32 [updates, 3]: learning rate, momentum and weight decay of every update so far, in order.
+/// F32 [updates, 3]: learning rate, momentum and weight decay of every update so far, oldest first.
 inline constexpr const char* kUpdates = "updates";
 
 std::string folder_name(std::int64_t step);
 /// The step of a checkpoint folder's name; nullopt for any other name.
 std::optional<std::int64_t> step_of(const std::string& folder_name);
-/// Carries the generation, so that a straggler of an old one cannot write into a new one's.
+/// The name contains the generation, so that a worker of an old generation that still runs cannot
+/// write into the folder of a new one.
 std::string temporary_name(std::int64_t step, Generation generation);
 /// Of a checkpoint that is no longer wanted. `number` tells those of one writer apart.
 std::string removed_name(std::int64_t step, Generation generation, int number);
@@ -57,7 +60,7 @@ struct File {
   std::string sha256;
 };
 
-/// Which job's state this is.
+/// What the manifest says about the job and its state.
 struct Identity {
   std::int64_t step = 0;
   int world_size = 0;
@@ -67,7 +70,7 @@ struct Identity {
   LossScale::State loss_scale;
   nlohmann::json job;
 
-  /// What tells checkpoints' ages: steps count differently when the global batch has changed.
+  /// Orders checkpoints by age. Steps do not when the global batch has changed between them.
   [[nodiscard]] std::int64_t images_seen() const { return step * global_batch; }
 };
 
@@ -75,22 +78,23 @@ struct Manifest {
   Identity identity;
   std::vector<File> files;
 
-  /// Throws InputError when the manifest does not list it.
+  /// The entry of the file `name`; `folder` is for the message. Throws InputError when there is
+  /// none.
   [[nodiscard]] const File& file(const std::filesystem::path& folder,
                                  const std::string& name) const;
 };
 
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
-/// Throws InputError that names the file and what is wrong; a folder without one is no checkpoint.
+/// Throws InputError that names the file and says what is wrong with it, also when there is none.
 Manifest load_manifest(const std::filesystem::path& folder);
 
 struct Published {
   std::filesystem::path folder;
-  std::optional<Identity> identity;  ///< none: the manifest does not read, and
-  std::string damage;                ///< says why
+  std::optional<Identity> identity;  ///< none when the manifest cannot be read
+  std::string damage;                ///< says why it cannot be read
 };
-/// Checkpoints under `output` by images seen, the newest first, damaged ones last; none when there
-/// is no such folder.
+/// The checkpoints under `output`: the one with the most images seen first, damaged ones last.
+/// Empty when there is no such folder.
 std::vector<Published> published(const std::filesystem::path& output);
 
 void write_part(const std::filesystem::path& folder, Rank rank, const std::vector<File>& files);

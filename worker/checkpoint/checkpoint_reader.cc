@@ -44,7 +44,7 @@ std::string advice(const std::filesystem::path& folder, const format::Identity& 
   return "move " + folder.string() + " away to resume from " + before->folder.string() + " instead";
 }
 
-/// Opens one of the checkpoint's files once its size and checksum are those of the manifest.
+/// Opens a file of the checkpoint, after checking that its size and checksum are the manifest's.
 SafetensorsFile open_verified(const std::filesystem::path& folder, const format::Manifest& manifest,
                               const std::string& name) {
   const format::File& expected = manifest.file(folder, name);
@@ -88,7 +88,7 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
              state.optimizer.second() ? "adamw" : "sgd");
 }
 
-/// Rows of this worker that lie in one of the checkpoint's files.
+/// The rows that one file of the checkpoint and this worker's shard have in common.
 struct Overlap {
   SafetensorsFile file;
   RowRange file_rows;
@@ -109,8 +109,8 @@ std::vector<Overlap> open_overlaps(const std::filesystem::path& folder,
   return overlaps;
 }
 
-/// Rows [begin, begin + count) of a stored [rows, dimension] tensor, as float32 (a copy where they
-/// are kept as bfloat16: a job may go on with another centre_precision).
+/// A copy of rows [begin, begin + count) of a stored [rows, dimension] tensor, as float32. They are
+/// stored as float32 or bfloat16, because a job may go on with another centre_precision.
 std::vector<float> stored_rows(const SafetensorsFile::Tensor& stored, std::int64_t begin,
                                std::int64_t count, std::int64_t dimension) {
   std::vector<float> rows(static_cast<std::size_t>(count * dimension));
@@ -152,7 +152,7 @@ void load_rows(Ops& ops, const Overlap& overlap, const std::string& name, const 
   }
 }
 
-/// The updates behind the rows of a file; none in one without.
+/// The updates that the rows of this file have seen or have yet to see; empty when it has none.
 std::vector<SgdOptions> read_updates(const SafetensorsFile& file) {
   if (!file.tensors().contains(format::kUpdates)) return {};
   const SafetensorsFile::Tensor& stored = file.at(format::kUpdates);
@@ -166,7 +166,7 @@ std::vector<SgdOptions> read_updates(const SafetensorsFile& file) {
   return updates;
 }
 
-/// What the rows of a file have seen of `count` updates.
+/// How many of the `count` updates each row of the file has seen.
 std::vector<std::int32_t> read_updated(const Overlap& overlap, std::size_t count) {
   std::vector<std::int32_t> updated(static_cast<std::size_t>(overlap.file_rows.size()));
   if (count == 0) return updated;
@@ -183,7 +183,7 @@ std::vector<std::int32_t> read_updated(const Overlap& overlap, std::size_t count
                    std::to_string(count));
 }
 
-/// What this worker's rows have seen.
+/// The updates so far, and how many of them each row of this worker has seen.
 struct SeenUpdates {
   std::vector<SgdOptions> updates;
   std::vector<std::int32_t> updated;  // [shard]
@@ -227,13 +227,13 @@ void load_centres(const std::vector<Overlap>& overlaps, const SeenUpdates& seen,
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output) {
   const std::vector<format::Published> all = format::published(output);
   if (all.empty()) return std::nullopt;
-  const format::Published& newest = all.front();  // damaged ones come last
+  const format::Published& newest = all.front();  // damaged ones are at the end
   if (!newest.identity) {
     throw InputError(newest.damage + "; no checkpoint in " + output.string() +
-                     " reads: repair one, or move them away to begin anew");
+                     " can be read: repair one, or move them away to start from the beginning");
   }
   for (const format::Published& p : all) {
-    if (!p.identity) spdlog::warn("{}; passed over", p.damage);
+    if (!p.identity) spdlog::warn("{}; this checkpoint is skipped", p.damage);
   }
   return info_of(newest.folder, *newest.identity);
 }

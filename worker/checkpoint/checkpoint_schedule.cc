@@ -12,14 +12,22 @@ CheckpointSchedule::CheckpointSchedule(const JobConfig& job, Begin begin, Checkp
       comm_(comm),
       last_time_(Clock::now().time_since_epoch().count()) {}
 
-void CheckpointSchedule::after_step(std::int64_t step, const WorkerSignals& all) {
-  if (pending_ != 0 && all.checkpoint_on_disk >= pending_) publish();
+std::vector<CheckpointEvent> CheckpointSchedule::after_step(std::int64_t step,
+                                                            const WorkerSignals& all) {
+  if (pending_ != 0 && all.checkpoint_on_disk >= pending_) {
+    const TimePoint since = Clock::now();
+    const std::int64_t published = pending_;
+    publish();
+    record(published, true, since);
+  }
   if (due(step, all)) start(step, false);
+  return std::exchange(events_, {});
 }
 
-void CheckpointSchedule::finish(std::int64_t step) {
+std::vector<CheckpointEvent> CheckpointSchedule::finish(std::int64_t step) {
   if (last_ != step) start(step, true);
   settle();
+  return std::exchange(events_, {});
 }
 
 void CheckpointSchedule::fill(WorkerSignals& mine) {
@@ -33,28 +41,38 @@ void CheckpointSchedule::fill(WorkerSignals& mine) {
 
 bool CheckpointSchedule::due(std::int64_t step, const WorkerSignals& all) const {
   if (job_.save_every_steps > 0 && step % job_.save_every_steps == 0) return true;
-  return all.checkpoint_request == last_ + 1;  // an older request has been met
+  return all.checkpoint_request == last_ + 1;  // an older request has got its checkpoint
 }
 
 void CheckpointSchedule::start(std::int64_t step, bool last) {
   settle();
+  const TimePoint since = Clock::now();
   begin_(step, last);
   pending_ = step;
   last_time_ = Clock::now().time_since_epoch().count();
   last_ = step;
+  record(step, false, since);
 }
 
 void CheckpointSchedule::settle() {
   if (pending_ == 0) return;
+  const TimePoint since = Clock::now();
+  const std::int64_t published = pending_;
   writer_.wait();
   comm_.barrier();  // every worker's part is on disk
   publish();
-  comm_.barrier();  // and is visible before anybody goes on, or ends
+  comm_.barrier();  // the checkpoint is visible before any worker goes on, or ends
+  record(published, true, since);
 }
 
 void CheckpointSchedule::publish() {
   if (comm_.rank() == 0) writer_.publish(pending_);
   pending_ = 0;
+}
+
+void CheckpointSchedule::record(std::int64_t step, bool published, TimePoint since) {
+  const std::chrono::duration<double> elapsed = Clock::now() - since;
+  events_.push_back({.step = step, .published = published, .seconds = elapsed.count()});
 }
 
 }  // namespace pfc

@@ -1,10 +1,11 @@
-// When checkpoints are begun and made visible, agreed by all workers without a collective of its
-// own: the signals that travel with each micro-batch tell whose part is on disk.
+// Decides after which steps checkpoints are begun and published. All workers decide alike, without
+// a collective for it: the signals that travel with each micro-batch tell whose part is on disk.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/config/config.h"
@@ -14,40 +15,53 @@
 
 namespace pfc {
 
-/// after_step() and finish() belong to the training thread; fill() to any.
+/// A checkpoint was begun or published.
+struct CheckpointEvent {
+  std::int64_t step = 0;   ///< whose state the checkpoint holds
+  bool published = false;  ///< false: it was begun. true: it is whole and has its final name
+  double seconds = 0;      ///< that the training thread was held up
+};
+
+/// after_step() and finish() belong to the training thread, fill() to any thread. Both return what
+/// they have done, in order, and throw StorageError when a checkpoint could not be written.
 class CheckpointSchedule {
  public:
-  /// `begin` starts the write of a step's state; `last`: training does not go on, so that it need
-  /// not be copied. The writer waits and publishes. All borrowed; `comm` is the training thread's.
+  /// `begin` starts the writing of a step's state. With `last`, no step follows, so that the state
+  /// may be written without copying it first. The writer waits and publishes. Everything is
+  /// borrowed; the training thread uses `comm`.
   using Begin = std::function<void(std::int64_t step, bool last)>;
   CheckpointSchedule(const JobConfig& job, Begin begin, CheckpointWriter& writer, Comm& comm);
 
-  /// Publishes a checkpoint whose parts are all on disk, and begins one when it is due: every
-  /// save_every_steps, or when rank 0 has asked for it because save_every_seconds are over.
-  void after_step(std::int64_t step, const WorkerSignals& all);
+  /// Publishes a checkpoint whose parts are all on disk. Begins one when it is due: after every
+  /// save_every_steps steps, or when rank 0 has asked for one because save_every_seconds are over.
+  std::vector<CheckpointEvent> after_step(std::int64_t step, const WorkerSignals& all);
 
-  /// Writes and publishes a checkpoint of `step`, the last, and waits for it.
-  void finish(std::int64_t step);
+  /// Writes a checkpoint of `step`, after which no step follows, waits for it and publishes it.
+  std::vector<CheckpointEvent> finish(std::int64_t step);
 
-  /// This worker's checkpoint signals. A request is 1 + the newest checkpoint begun when it was
-  /// made: signals travel ahead of the step, so some are still on their way when the checkpoint
-  /// that they ask for has begun. Throws StorageError when the write failed.
+  /// Fills in this worker's checkpoint signals. A request is 1 + the step of the newest checkpoint
+  /// that was begun when the request was made. Signals are sent ahead of the step, so some of them
+  /// arrive after the checkpoint that they ask for has begun; this number tells them apart. Throws
+  /// StorageError when the checkpoint could not be written.
   void fill(WorkerSignals& mine);
 
  private:
   [[nodiscard]] bool due(std::int64_t step, const WorkerSignals& all) const;
   void start(std::int64_t step, bool last);
-  void settle();  ///< waits until the pending checkpoint is published
+  void settle();  ///< waits until the pending checkpoint is on disk everywhere, and publishes it
   void publish();
+  void record(std::int64_t step, bool published, TimePoint since);
 
   const JobConfig& job_;
   const Begin begin_;
   CheckpointWriter& writer_;
   Comm& comm_;
-  std::int64_t pending_ = 0;  ///< begun and not yet published; 0: none
-  // Read by fill(): a new last_ is there only once its time is.
-  std::atomic<std::int64_t> last_ = 0;  ///< the newest begun
-  std::atomic<Clock::rep> last_time_;
+  std::int64_t pending_ = 0;  ///< step of the checkpoint that was begun and not published; 0: none
+  std::vector<CheckpointEvent> events_;  ///< of this call
+  // fill() reads both from another thread. last_time_ is written first: whoever sees the new step
+  // sees its time as well.
+  std::atomic<std::int64_t> last_ = 0;  ///< step of the newest checkpoint that was begun
+  std::atomic<Clock::rep> last_time_;   ///< when it was begun
 };
 
 }  // namespace pfc

@@ -1,6 +1,6 @@
-#include "worker/checkpoint/init_from.h"
-
+// Starts a job from given weights: init_from() of checkpoint.h.
 #include "common/files/safetensors.h"
+#include "worker/checkpoint/checkpoint.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {

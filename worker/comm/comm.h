@@ -9,6 +9,7 @@
 // be destroyed.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,10 +22,32 @@
 
 namespace pfc {
 
-/// What this worker has communicated, for metrics. Bytes are those of its inputs.
+/// What has been communicated since the Comm was made, for metrics.
 struct CommCounters {
   std::uint64_t calls = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;  ///< of this worker's inputs of the calls
+  /// Payload that this worker has sent to its peers. Gloo counts what it sends. For NCCL it is what
+  /// a ring sends, the algorithm that moves the fewest bytes. 0 for one worker.
+  std::uint64_t sent_bytes = 0;
+};
+
+/// The counters of one Comm. The thread that calls collectives adds; any thread may read.
+class CommCount {
+ public:
+  void add_call(std::uint64_t input_bytes, std::uint64_t sent_bytes) {
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(input_bytes, std::memory_order_relaxed);
+    add_sent(sent_bytes);
+  }
+  void add_sent(std::uint64_t bytes) { sent_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  [[nodiscard]] CommCounters read() const {
+    return {.calls = calls_.load(std::memory_order_relaxed),
+            .bytes = bytes_.load(std::memory_order_relaxed),
+            .sent_bytes = sent_bytes_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<std::uint64_t> calls_{0}, bytes_{0}, sent_bytes_{0};
 };
 
 class Comm {
@@ -34,7 +57,7 @@ class Comm {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
   [[nodiscard]] virtual std::string description() const = 0;  ///< "Gloo (TCP, 127.0.0.1)"
-  [[nodiscard]] virtual CommCounters counters() const = 0;
+  [[nodiscard]] virtual CommCounters counters() const = 0;    ///< thread-safe
 
   /// out = the inputs of all workers in rank order: size() times the size of in. Any dtype.
   /// REQUIRES: out does not overlap in.

@@ -18,7 +18,7 @@ class SelfComm : public Comm {
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 1; }
   [[nodiscard]] std::string description() const override { return "none (one worker)"; }
-  [[nodiscard]] CommCounters counters() const override { return counters_; }
+  [[nodiscard]] CommCounters counters() const override { return count_.read(); }
 
   void all_gather(const Tensor& in, const Tensor& out) override { copy(in, out); }
   void all_reduce_sum(const Tensor& in_out) override { count(in_out.bytes()); }
@@ -33,10 +33,7 @@ class SelfComm : public Comm {
   }
 
  private:
-  void count(std::size_t bytes) {
-    ++counters_.calls;
-    counters_.bytes += bytes;
-  }
+  void count(std::size_t bytes) { count_.add_call(bytes, 0); }
   void copy(const Tensor& in, const Tensor& out) {
     check(in.bytes() == out.bytes(), "collective of one worker: in and out differ in size");
     count(in.bytes());
@@ -50,7 +47,7 @@ class SelfComm : public Comm {
   }
 
   Ops* const ops_;
-  CommCounters counters_;
+  CommCount count_;
 };
 
 }  // namespace

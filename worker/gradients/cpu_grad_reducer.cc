@@ -1,5 +1,3 @@
-#include "worker/gradients/cpu_grad_reducer.h"
-
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -7,7 +5,7 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "worker/gradients/grad_buckets.h"
+#include "worker/gradients/device_grad_reducers.h"
 
 namespace pfc {
 namespace {
@@ -45,22 +43,22 @@ class ThreadReducer : public GradReducer {
   }
 
   Ops& ops_;
-  Comm& comm_;  // the thread's
+  Comm& comm_;  // belongs to the thread
   float* const gradients_;
   const std::vector<GradBucket> buckets_;  // in the order of their reduction
 
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
-  std::size_t ready_ = 0;                       // buckets of this step whose gradients are final
-  std::size_t done_ = 0;                        // buckets of this step that are reduced
+  std::size_t ready_ = 0;                       // number of this step's buckets that are final
+  std::size_t done_ = 0;                        // number of this step's buckets that are reduced
   std::vector<std::unique_ptr<Event>> events_;  // when a ready bucket's gradients are written
   TimePoint step_start_;
   Timeline timeline_;
   std::exception_ptr error_;
   bool ended_ = false;
 
-  Timeline shown_;  // the owner's: of the last step
+  Timeline shown_;  // of the last step; belongs to the training thread
   std::thread thread_;
 };
 
@@ -103,7 +101,7 @@ void ThreadReducer::reduce(const GradBucket& bucket) {
     event = std::move(events_[done_]);
     span.start = now();
   }
-  // The compute stream may still be writing this bucket when the host is told of it.
+  // The compute stream may still be writing this bucket when the host hears that it is final.
   event->wait();
   comm_.all_reduce_sum({gradients_ + bucket.offset, Shape{bucket.count}});
   const std::lock_guard lock(mutex_);

@@ -1,8 +1,8 @@
-// Compiled where CUDA is not built. Only an Ops of a GPU asks for this reducer, and there is none
-// then.
+// Compiled into programs without CUDA. There is no Ops of a GPU in them that could ask for this
+// reducer.
 
 #include "common/error.h"
-#include "worker/gradients/cuda_grad_reducer.h"
+#include "worker/gradients/device_grad_reducers.h"
 
 namespace pfc {
 

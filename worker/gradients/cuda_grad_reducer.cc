@@ -1,11 +1,10 @@
-#include "worker/gradients/cuda_grad_reducer.h"
-
 #include <utility>
 #include <vector>
 
 #include "common/error.h"
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "worker/comm/nccl/nccl_comm.h"
+#include "worker/gradients/device_grad_reducers.h"
 
 namespace pfc {
 namespace {
@@ -62,7 +61,7 @@ class CudaReducer : public GradReducer {
   void start_next() {
     const GradBucket& bucket = buckets_[started_];
     BucketTimes& times = times_[started_];
-    ready_.record(compute_);  // what is enqueued so far: this bucket's gradients too
+    ready_.record(compute_);  // all that makes this bucket's gradients is enqueued by now
     ready_.make_wait(comm_.stream());
     times.start.record(comm_.stream());
     comm_.all_reduce_sum({gradients_ + bucket.offset, Shape{bucket.count}});
@@ -89,7 +88,7 @@ class CudaReducer : public GradReducer {
   std::size_t started_ = 0;  // buckets of this step
   CudaEvent ready_, reduced_;
 
-  // Of the last step that wait() has ended; read when the next one begins.
+  // Of the last step for which wait() was called. They are read when the next one begins.
   bool has_times_ = false;
   TimedEvent step_start_, wait_called_, wait_done_;
   std::vector<BucketTimes> times_;

@@ -1,36 +1,61 @@
-// All-reduces slices of the flat gradient while the backward pass still makes the rest.
+// All-reduces the gradients of the backbone, slice by slice, while the backward pass still makes
+// the rest of them.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "kernels/tensor.h"
+
 namespace pfc {
 
-/// Has a Comm of its own, and on a CPU a thread of its own. Buckets are slices of the arena from
-/// its end to its start, the same on every worker.
+struct GradReducerOptions {
+  std::int64_t bucket_bytes = 0;  ///< 0: default_bucket_bytes()
+};
+
+/// The bucket size for so many bytes of gradients: a sixteenth of them, so that the reduction of a
+/// small network overlaps its backward pass as well, but at least 512 KiB, because of the latency
+/// of a message, and at most 8 MiB, because larger messages are no faster.
+std::int64_t default_bucket_bytes(std::int64_t gradient_bytes);
+
+/// A slice of the flat gradient that is reduced at once: elements [offset, offset + count).
+struct GradBucket {
+  std::int64_t offset = 0;
+  std::int64_t count = 0;
+};
+
+/// All buckets in the order of their reduction: from the end of the flat gradient, which the
+/// backward pass makes first, to its start. All have the same size but for the last. That one is
+/// reduced when the backward pass is over, so it is good that it is the smaller one.
+std::vector<GradBucket> make_grad_buckets(const Tensor& gradients,
+                                          const GradReducerOptions& options);
+
+/// Has a communicator of its own, and on a CPU a thread of its own. The buckets are the same on
+/// every worker. All members belong to the training thread.
 class GradReducer {
  public:
   virtual ~GradReducer() = default;
-  /// All gradients from `offset` (elements) to the end are final: starts every bucket that is now
-  /// whole, and returns. Throws CommError.
+  /// The gradients from `offset` (in elements) to the end are final. Starts the reduction of every
+  /// bucket that has become complete, and returns. Throws CommError.
   virtual void ready(std::int64_t offset) = 0;
-  /// Waits for all buckets of this step; on a GPU it is the compute stream that waits. Throws
-  /// CommError.
+  /// Waits until all buckets of this step are reduced. On a GPU the compute stream waits, and the
+  /// host does not. Throws CommError. REQUIRES: ready(0) was called.
   virtual void wait() = 0;
 
-  /// When each bucket of the last step (on a GPU: the one before) was started and done, and when
-  /// wait() was called: proves the overlap. Seconds since the first ready() of the step.
+  /// When a bucket was reduced, in seconds since the first ready() of the step.
   struct Span {
     std::int64_t offset = 0, count = 0;
     double start = 0, end = 0;
   };
   struct Timeline {
     std::vector<Span> buckets;
-    double wait_called = 0;  ///< the backward pass was over
-    double wait_done = 0;
-    [[nodiscard]] double busy_seconds() const;        ///< all buckets' time in the all-reduce
+    double wait_called = 0;  ///< when wait() was called: the backward pass was over
+    double wait_done = 0;    ///< when the last bucket was reduced
+    [[nodiscard]] double busy_seconds() const;        ///< the sum of the buckets' times
     [[nodiscard]] double overlapped_seconds() const;  ///< the part of it before wait() was called
   };
+  /// Of the last step; on a GPU, of the newest step that the GPU had finished when the last one
+  /// began, because to ask for the last one would be to wait for it.
   [[nodiscard]] virtual const Timeline& timeline() const = 0;
 };
 

@@ -16,7 +16,7 @@ void LossScale::update(bool finite) {
 }
 
 void LossScale::restore(const State& state) {
-  if (!is_dynamic() || state.value <= 0) return;  // the precision has changed since
+  if (!is_dynamic() || state.value <= 0) return;
   value_ = state.value;
   finite_updates_ = state.finite_updates;
 }

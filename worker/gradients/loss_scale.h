@@ -1,5 +1,5 @@
-// Keeps float16 gradients away from underflow: the embeddings' gradient is multiplied by a power of
-// two on its way into the backbone, and the sums over all workers are divided by it again.
+// Keeps float16 gradients from underflow: the embeddings' gradient is multiplied by a power of two
+// before it enters the backbone, and the backbone's summed gradients are divided by it again.
 // Micikevicius et al., "Mixed precision training", arXiv 1710.03740, section 3.2.
 #pragma once
 
@@ -9,18 +9,19 @@ namespace pfc {
 
 class LossScale {
  public:
-  /// Where gradients are float16; elsewhere 1, for good.
+  /// For float16 gradients: a scale that adapts.
   static LossScale dynamic() { return LossScale(kInitial); }
+  /// For all other gradients: always 1.
   static LossScale none() { return LossScale(0); }
 
   [[nodiscard]] bool is_dynamic() const { return value_ > 0; }
   [[nodiscard]] double value() const { return is_dynamic() ? value_ : 1.0; }
 
-  /// After each update, with the same verdict on every worker (it is made of summed gradients): so
-  /// all skip an update, or none does. Halves the scale where a gradient is not finite, and doubles
-  /// it after kGrowthInterval updates in a row that were.
+  /// To be called after each update. Halves the scale when a gradient was not finite, and doubles
+  /// it after kGrowthInterval finite updates in a row. REQUIRES: all workers give the same answer,
+  /// which they do because it is that of the summed gradients.
   void update(bool finite);
-  /// At a scale of 1 it is not the scale that makes a gradient infinite.
+  /// Whether a smaller scale might make the gradients finite. At 1 the scale is not the reason.
   [[nodiscard]] bool can_shrink() const { return value_ > 1; }
 
   /// For checkpoints.
@@ -29,11 +30,12 @@ class LossScale {
     std::int64_t finite_updates = 0;
   };
   [[nodiscard]] State state() const { return {value_, finite_updates_}; }
+  /// Changes nothing when this job or the checkpoint's has no scale: the precision has changed.
   void restore(const State& state);
 
  private:
   static constexpr double kInitial = 65536;             // torch.cuda.amp.GradScaler's
-  static constexpr double kLargest = 1 << 24;           // beyond it float32 gradients overflow too
+  static constexpr double kLargest = 1 << 24;           // above it float32 gradients overflow too
   static constexpr std::int64_t kGrowthInterval = 100;  // arcface_torch's
 
   explicit LossScale(double value) : value_(value) {}

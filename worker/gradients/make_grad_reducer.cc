@@ -1,7 +1,6 @@
 #include "worker/gradients/make_grad_reducer.h"
 
-#include "worker/gradients/cpu_grad_reducer.h"
-#include "worker/gradients/cuda_grad_reducer.h"
+#include "worker/gradients/device_grad_reducers.h"
 
 namespace pfc {
 namespace {

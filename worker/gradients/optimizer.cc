@@ -5,7 +5,7 @@
 namespace pfc {
 namespace {
 
-// torch.nn.utils.clip_grad_norm_: keeps the quotient finite for a zero gradient.
+// Keeps the quotient finite for a zero gradient; the value is torch.nn.utils.clip_grad_norm_'s.
 constexpr double kClipEpsilon = 1e-6;
 
 Tensor flat(const std::unique_ptr<Buffer>& buffer, std::int64_t count) {
@@ -23,17 +23,12 @@ Optimizer::Result Optimizer::step(const Tensor& gradients, const Tensor& weights
                                   const Update& update) {
   check(gradients.elements() == count_ && weights.elements() == count_ && update.number >= 1,
         "Optimizer: wrong sizes, or an update number below 1");
-  Result result;
-  double scale = 1.0 / update.loss_scale;
-  if (options_.clip_norm > 0) {
-    // Summed in float64: it is finite exactly when every gradient is.
-    result.gradient_norm = std::sqrt(ops_.sum_of_squares(gradients)) / update.loss_scale;
-    result.finite = std::isfinite(result.gradient_norm);
-    scale *= std::min(1.0, options_.clip_norm / (result.gradient_norm + kClipEpsilon));
-  } else {
-    result.finite = ops_.all_finite(gradients);
-  }
+  // The squares are summed in float64, so the norm is finite exactly when every gradient is.
+  const double norm = std::sqrt(ops_.sum_of_squares(gradients)) / update.loss_scale;
+  const Result result{.gradient_norm = norm, .finite = std::isfinite(norm)};
   if (!result.finite) return result;
+  double scale = 1.0 / update.loss_scale;
+  if (options_.clip_norm > 0) scale *= std::min(1.0, options_.clip_norm / (norm + kClipEpsilon));
 
   if (options_.kind == OptimizerKind::kSgd) {
     ops_.sgd({.lr = static_cast<float>(update.lr),

@@ -1,4 +1,4 @@
-// One pass over the backbone's flat arena.
+// Updates the backbone's weights: SGD or AdamW in one pass over their flat memory.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,10 @@ struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double momentum = 0.9;
   double weight_decay = 5e-4;
-  double clip_norm = 5.0;  ///< global L2 norm; 0: off
+  double clip_norm = 5.0;  ///< gradients with a larger L2 norm are scaled down to it; 0: never
 };
 
-/// Owns momentum buffers of the arena's size. `gradients` are already summed over all workers and
-/// micro-batches.
+/// Owns the moments, tensors of the weights' size. ops is borrowed.
 class Optimizer {
  public:
   Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count);
@@ -27,18 +26,20 @@ class Optimizer {
   }
 
   struct Result {
-    double gradient_norm = 0;  ///< before clipping; 0 when clipping is off
-    bool finite = true;        ///< false: nothing was updated
+    double gradient_norm = 0;  ///< L2, before clipping, without the loss scale
+    bool finite = true;        ///< false: a gradient is not finite, and nothing was updated
   };
   struct Update {
     double lr = 0.1;
-    std::int64_t number = 1;  ///< from 1: AdamW's bias correction
-    double loss_scale = 1;    ///< gradients carry it; the result's norm does not
+    std::int64_t number = 1;  ///< of the update, from 1; for AdamW's bias correction
+    double loss_scale = 1;    ///< that the gradients were multiplied by
   };
+  /// gradients, weights [count]. REQUIRES: gradients are summed over all workers and micro-batches.
   Result step(const Tensor& gradients, const Tensor& weights, const Update& update);
 
   [[nodiscard]] Tensor momentum() const;  ///< SGD's velocity or AdamW's m, [count]
-  [[nodiscard]] Tensor second() const;    ///< AdamW's v; null for SGD
+  [[nodiscard]] Tensor second() const;    ///< AdamW's v, [count]; null for SGD
+
  private:
   static std::size_t moment_bytes(std::int64_t count) {
     return static_cast<std::size_t>(count) * sizeof(float);

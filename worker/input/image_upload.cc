@@ -4,19 +4,19 @@
 
 namespace pfc {
 
-ImageUpload::ImageUpload(Ops& ops, const Shape& shape) : ops_(ops), shape_(shape) {
-  if (ops.on_host()) return;
-  copies_ = ops.copy_queue();
+ImageUpload::ImageUpload(Ops& ops, const Shape& shape)
+    : ops_(ops), shape_(shape), copies_(ops.copy_queue()) {
   const std::size_t slot_bytes = bytes(shape) / kSlots;
   for (Slot& slot : slots_) {
     slot.pinned = copies_->allocate_pinned(slot_bytes);
     slot.device = ops.allocate(slot_bytes);
   }
-  ops.synchronize();  // what zeroes the slots is not ordered with the copies
+  ops.synchronize();  // the zeroing of the slots is not ordered with the copies
 }
 
-void ImageUpload::put(const Batch& batch) {
-  if (copies_ == nullptr) return;
+void ImageUpload::put(std::span<const std::uint8_t> images) {
+  check(images.size() == static_cast<std::size_t>(shape_.elements()),
+        "ImageUpload: images of another shape");
   Slot& slot = slots_[next_put_];
   {
     std::unique_lock lock(mutex_);
@@ -25,27 +25,23 @@ void ImageUpload::put(const Batch& batch) {
     slot.free = false;
   }
   next_put_ = 1 - next_put_;
-  if (slot.copied) slot.copied->wait();  // from the pinned memory; long done
-  std::memcpy(slot.pinned->data(), batch.images.data(), batch.images.size());
+  if (slot.copied) slot.copied->wait();  // the last copy out of the pinned memory; long done
+  std::memcpy(slot.pinned->data(), images.data(), images.size());
   if (slot.read) copies_->wait_for(*slot.read);
   copies_->copy_to_device({slot.device->data(), DType::kUInt8, shape_}, slot.pinned->data());
   slot.copied = copies_->record();
 }
 
-// The batch reached the training thread through a lock after put() returned: so has the slot.
-Tensor ImageUpload::take(const Batch& batch) {
-  check(batch.images.size() == static_cast<std::size_t>(shape_.elements()),
-        "ImageUpload: a batch of another shape");
-  if (copies_ == nullptr) {
-    return {const_cast<std::uint8_t*>(batch.images.data()), DType::kUInt8, shape_};
-  }
+// The batch came to the training thread through a lock after put() had returned. So what put() has
+// written of the slot is visible here.
+Tensor ImageUpload::take() {
   Slot& slot = slots_[next_take_];
+  check(slot.copied != nullptr, "ImageUpload: take() before put()");
   ops_.wait_for(*slot.copied);
   return {slot.device->data(), DType::kUInt8, shape_};
 }
 
 void ImageUpload::release() {
-  if (copies_ == nullptr) return;
   Slot& slot = slots_[next_take_];
   next_take_ = 1 - next_take_;
   slot.read = ops_.record();

@@ -1,4 +1,4 @@
-// Takes the images of the next batches to the device while the training step before them runs.
+// Copies the images of the next batches to a GPU while the training step before them runs.
 #pragma once
 
 #include <array>
@@ -6,53 +6,56 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <span>
 
 #include "kernels/ops.h"
-#include "worker/data/batch.h"
 
 namespace pfc {
 
-/// On a GPU: two slots of device memory, each behind one of pinned host memory, and a stream of
-/// copies beside the compute stream, ordered with it by events alone. One slot is filled while the
-/// step reads the other. On a CPU nothing is copied: the step reads the batch itself.
+/// A queue of two slots of device memory, each with a pinned host buffer behind it. The copies run
+/// on a stream beside the compute stream, and events alone order the two. One slot is filled while
+/// the training step uses the other.
 ///
-/// put() and close() belong to the thread that makes the inputs of steps, take() and release() to
-/// the one that trains.
+/// put() belongs to the thread that makes the inputs, take() and release() to the training thread.
+/// close() may be called from any thread.
 class ImageUpload {
  public:
-  /// shape: [B, H, W, 3]. ops is borrowed.
+  /// shape: [B, H, W, 3]. ops is borrowed. REQUIRES: ops computes on a GPU.
   ImageUpload(Ops& ops, const Shape& shape);
   /// Bytes of GPU memory; the slots take as much pinned host memory.
   [[nodiscard]] static std::size_t bytes(const Shape& shape) {
     return kSlots * static_cast<std::size_t>(shape.elements());
   }
 
-  /// Starts the copy of a batch's images, which may be changed as soon as it returns. Blocks while
-  /// both slots wait for the training thread; after close() it does nothing.
-  void put(const Batch& batch);
-  /// Images uint8 of the batch, in the order of put(); the compute stream waits for the copy.
-  Tensor take(const Batch& batch);
-  /// All that reads the images of the last take() has been enqueued.
+  /// Starts the copy of a batch's images, which may change as soon as put() has returned. Blocks
+  /// while both slots are in use. After close() it returns without copying.
+  void put(std::span<const std::uint8_t> images);
+
+  /// The oldest batch that was put and not taken, uint8 of `shape`, on the device. The compute
+  /// stream waits for the copy; the host does not. Valid until release().
+  /// REQUIRES: put() has returned for this batch, and the batch before it was released.
+  [[nodiscard]] Tensor take();
+  /// Gives the slot of the last take() back. What uses it is enqueued by now.
   void release();
-  /// Nobody will take any more: put() does not block.
+
+  /// Lets put() return for good.
   void close();
 
  private:
   static constexpr std::size_t kSlots = 2;
   struct Slot {
     std::unique_ptr<Buffer> pinned, device;
-    std::unique_ptr<Event> copied;  // the copy is done
-    std::unique_ptr<Event> read;    // the compute stream is past its last use; null: never used
+    std::unique_ptr<Event> copied;  // when the copy is done
+    std::unique_ptr<Event> read;    // when the compute stream no longer uses it; null: never used
     bool free = true;               // guarded by mutex_
   };
 
   Ops& ops_;
   const Shape shape_;
-  std::unique_ptr<CopyQueue> copies_;  // null on a CPU
+  std::unique_ptr<CopyQueue> copies_;
   std::array<Slot, kSlots> slots_;
-  std::size_t next_put_ = 0;   // of the putting thread
-  std::size_t next_take_ = 0;  // of the taking thread
+  std::size_t next_put_ = 0;   // belongs to the thread that puts
+  std::size_t next_take_ = 0;  // belongs to the thread that takes
   std::mutex mutex_;
   std::condition_variable freed_;
   bool closed_ = false;  // guarded by mutex_

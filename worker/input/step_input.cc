@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "worker/input/image_upload.h"
 
 namespace pfc {
 
@@ -33,9 +34,10 @@ std::size_t message_words(std::size_t labels) { return kHeader + labels; }
 
 class ThreadedStepInputs final : public StepInputs {
  public:
-  ThreadedStepInputs(Prefetcher& prefetcher, Comm& comm, const Head& head,
+  ThreadedStepInputs(Ops& ops, Prefetcher& prefetcher, Comm& comm, const Head& head,
                      const StepInputsOptions& options)
       : prefetcher_(prefetcher), comm_(comm), head_(head), options_(options) {
+    if (!ops.on_host()) upload_.emplace(ops, options.images);
     thread_ = std::thread([this] { run(); });
   }
 
@@ -45,7 +47,7 @@ class ThreadedStepInputs final : public StepInputs {
       closed_ = true;
     }
     changed_.notify_all();
-    if (options_.upload != nullptr) options_.upload->close();
+    if (upload_) upload_->close();
     thread_.join();
   }
 
@@ -55,7 +57,7 @@ class ThreadedStepInputs final : public StepInputs {
     changed_.wait(lock, [this] { return ready_.has_value() || error_ != nullptr; });
     if (!ready_.has_value()) std::rethrow_exception(error_);
     StepInput input = std::move(*ready_);
-    // The marker of the end stays, so that asking again gives it again.
+    // The end stays ready, so that asking again gives it again.
     if (input.batch != nullptr) {
       ready_.reset();
     } else {
@@ -63,13 +65,26 @@ class ThreadedStepInputs final : public StepInputs {
     }
     lock.unlock();
     changed_.notify_all();
+    if (input.batch != nullptr) input.images = images_of(*input.batch);
     input.wait_seconds = std::chrono::duration<double>(Clock::now() - start).count();
     return input;
   }
 
-  void recycle(std::unique_ptr<Batch> batch) override { prefetcher_.recycle(std::move(batch)); }
+  void recycle(StepInput& input) override {
+    if (upload_) upload_->release();
+    input.images = {};
+    prefetcher_.recycle(std::move(input.batch));
+  }
 
  private:
+  // On a CPU the images are used where the prefetcher has put them.
+  Tensor images_of(Batch& batch) {
+    if (upload_) return upload_->take();
+    check(batch.images.size() == static_cast<std::size_t>(options_.images.elements()),
+          "StepInputs: images of another shape");
+    return {batch.images.data(), DType::kUInt8, options_.images};
+  }
+
   void run() {
     try {
       while (hand_over(make())) {
@@ -87,7 +102,7 @@ class ThreadedStepInputs final : public StepInputs {
     input.batch = prefetcher_.next();
     if (input.batch == nullptr) return input;
     exchange(input);
-    if (options_.upload != nullptr) options_.upload->put(*input.batch);
+    if (upload_) upload_->put(input.batch->images);
     return input;
   }
 
@@ -111,14 +126,15 @@ class ThreadedStepInputs final : public StepInputs {
       input.all_labels.insert(input.all_labels.end(), from + kHeader, from + words);
     }
     input.signals = combine(signals);
-    // Of a step's last micro-batch the stop is obeyed, by all workers: one that went on to gather
-    // the next labels would wait for the others.
+    // All workers obey a stop after the last micro-batch of a step. One that went on to gather the
+    // next labels would wait for the others.
     stopped_ = input.signals.stop && (batch.index + 1) % options_.gradient_acc == 0;
-    // One sampling key an optimizer step: all micro-batches of it see the same negatives.
-    input.active = head_.sample(input.all_labels, batch.index / options_.gradient_acc + 1);
+    // The step is the key of the sampling: all its micro-batches have the same negatives.
+    input.step = batch.index / options_.gradient_acc + 1;
+    input.active = head_.sample(input.all_labels, input.step);
   }
 
-  // False when nobody wants more.
+  // Waits until the training thread has taken the input before. Returns whether to make another.
   bool hand_over(StepInput input) {
     const bool last = input.batch == nullptr;
     std::unique_lock lock(mutex_);
@@ -134,9 +150,12 @@ class ThreadedStepInputs final : public StepInputs {
   Comm& comm_;
   const Head& head_;
   const StepInputsOptions options_;
-  std::vector<std::int64_t> message_;   // of the thread
-  std::vector<std::int64_t> gathered_;  // of the thread
-  bool stopped_ = false;                // of the thread
+  std::optional<ImageUpload> upload_;  // none on a CPU
+
+  // These belong to the thread:
+  std::vector<std::int64_t> message_;
+  std::vector<std::int64_t> gathered_;
+  bool stopped_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -154,9 +173,9 @@ std::size_t step_label_bytes(std::int64_t samples, int workers) {
   return (kStepInputs * n + (w + 1) * message_words(n / w)) * sizeof(std::int64_t);
 }
 
-std::unique_ptr<StepInputs> make_step_inputs(Prefetcher& prefetcher, Comm& comm, const Head& head,
-                                             const StepInputsOptions& options) {
-  return std::make_unique<ThreadedStepInputs>(prefetcher, comm, head, options);
+std::unique_ptr<StepInputs> make_step_inputs(Ops& ops, Prefetcher& prefetcher, Comm& comm,
+                                             const Head& head, const StepInputsOptions& options) {
+  return std::make_unique<ThreadedStepInputs>(ops, prefetcher, comm, head, options);
 }
 
 }  // namespace pfc

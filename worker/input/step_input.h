@@ -1,51 +1,57 @@
-// Runs ahead of the training step, on a thread of its own (one micro-batch is ready and one is in
-// the making while a third is trained on): takes the next batch
-// from the prefetcher, gathers every worker's labels, and chooses the active class centres. So
-// neither the labels' collective nor the sampling is on the critical path.
+// Makes the inputs of training steps ahead of them, on a thread of its own: takes the next batch
+// from the prefetcher, gathers the labels of all workers, chooses the active class centres, and
+// copies the images to the device. While the step trains on one micro-batch, the next one is ready
+// and the one after it is being made. So neither the collective of the labels nor the sampling
+// delays a step.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "kernels/ops.h"
 #include "worker/comm/comm.h"
 #include "worker/data/batch.h"
 #include "worker/data/prefetcher.h"
 #include "worker/head/head.h"
-#include "worker/input/image_upload.h"
 
 namespace pfc {
 
 /// What a worker tells all others with each micro-batch, so that all act on it at the same step.
 struct WorkerSignals {
-  bool stop = false;                    ///< checkpoint after this step and end
+  bool stop = false;                    ///< write a checkpoint after this step, and end
   std::int64_t checkpoint_request = 0;  ///< see CheckpointSchedule::fill(); 0: none
   std::int64_t checkpoint_on_disk = 0;  ///< newest step whose part of this worker is on disk
 };
 
-/// The same signals combined over all workers: any, maximum, minimum.
+/// The signals of all workers as one: stop if any says so, the largest checkpoint_request, the
+/// smallest checkpoint_on_disk. REQUIRES: workers is not empty.
 WorkerSignals combine(std::span<const WorkerSignals> workers);
 
 /// Everything that one micro-batch of a training step needs.
 struct StepInput {
-  std::unique_ptr<Batch> batch;
+  std::unique_ptr<Batch> batch;          ///< null after the last one, and after recycle()
+  std::int64_t step = 0;                 ///< the optimizer step it belongs to, from 1
+  Tensor images;                         ///< [B, H, W, 3] uint8 on the device, until recycle()
   std::vector<std::int64_t> all_labels;  ///< [N], by rank
   ActiveCentres active;
-  WorkerSignals signals;    ///< combined over all workers
-  double wait_seconds = 0;  ///< how long next() waited for it: data was late
+  WorkerSignals signals;    ///< of all workers, combined
+  double wait_seconds = 0;  ///< how long next() waited because this was not ready
 };
 
-/// next() and recycle() belong to the training thread.
+/// For the training thread.
 class StepInputs {
  public:
   virtual ~StepInputs() = default;
-  /// The next micro-batch, or one without a batch after the last, and after a step whose last
-  /// micro-batch has the signal to stop. Rethrows what the thread threw (InputError of the data,
-  /// CommError of the collective).
+  /// The next micro-batch. One without a batch after the last one, and after a step whose last
+  /// micro-batch has the signal to stop. Throws what the thread threw: InputError of the data,
+  /// CommError of the collective.
   virtual StepInput next() = 0;
-  virtual void recycle(std::unique_ptr<Batch> batch) = 0;
+  /// Takes batch and images back, and leaves the rest of `input` as it is. All work that reads the
+  /// images must be enqueued by then. REQUIRES: input is from the last next(), and has a batch.
+  virtual void recycle(StepInput& input) = 0;
 };
 
 /// How many inputs exist at the same time: one is trained on, one is ready and one is being made.
@@ -56,15 +62,14 @@ inline constexpr int kStepInputs = 3;
 std::size_t step_label_bytes(std::int64_t samples, int workers);
 
 struct StepInputsOptions {
-  ImageUpload* upload = nullptr;  ///< gets the images of every batch. Borrowed; null: nobody does
-  std::int64_t classes = 0;
-  std::int64_t gradient_acc = 1;
-  /// Asked on the thread for each micro-batch; must be thread-safe.
+  Shape images;                   ///< [B, H, W, 3]
+  std::int64_t gradient_acc = 1;  ///< micro-batches of a step
+  /// The thread asks it once for each micro-batch. REQUIRES: it is thread-safe.
   std::function<WorkerSignals()> signals;
 };
 
-/// All borrowed; `comm` is used by the thread only.
-std::unique_ptr<StepInputs> make_step_inputs(Prefetcher& prefetcher, Comm& comm, const Head& head,
-                                             const StepInputsOptions& options);
+/// Everything is borrowed. Only the thread uses `comm`.
+std::unique_ptr<StepInputs> make_step_inputs(Ops& ops, Prefetcher& prefetcher, Comm& comm,
+                                             const Head& head, const StepInputsOptions& options);
 
 }  // namespace pfc

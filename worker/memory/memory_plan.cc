@@ -65,12 +65,10 @@ std::string counted(std::int64_t n, const char* what) {
 
 std::int64_t samples(const PlannedJob& p) { return p.job.batch_size * p.world_size; }
 
-DType activations(const PlannedJob& p) {
-  return p.gpu ? activation_type(p.job.precision) : DType::kFloat32;
-}
-
-StepBufferBytes step_buffers(const PlannedJob& p) {
-  return {p.job, p.world_size, p.data.height, p.data.width, activations(p)};
+/// A batch of images as bytes: where an evaluation's images lie on the device.
+std::size_t evaluated_images(const PlannedJob& p) {
+  if (p.data.verification_images == 0) return 0;
+  return static_cast<std::size_t>(p.job.batch_size * p.data.height * p.data.width * 3);
 }
 
 std::uint64_t optimizer_bytes(const PlannedJob& p, const BackboneMemory& b) {
@@ -126,27 +124,25 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
 /// What a GPU holds beside head and backbone. Decoded batches, verification sets and files that are
 /// being written are in host memory.
 void add_gpu_buffers(const PlannedJob& p, PartList& list) {
-  const StepBufferBytes step = step_buffers(p);
   const Shape images{p.job.batch_size, p.data.height, p.data.width, 3};
-  list.add("communication", step.all_embeddings + step.d_embeddings,
+  list.add("communication", StepShapes(p.job, p.world_size).bytes(),
            counted(p.world_size, "worker"));
-  list.add("images", step.images_u8 + step.images + ImageUpload::bytes(images), "three as bytes");
+  list.add("images", evaluated_images(p) + ImageUpload::bytes(images), "as bytes");
   list.add(kProcessName, kGpuProcess + (p.world_size > 1 ? kNcclBuffers : 0),
            p.world_size > 1 ? "CUDA's context, libraries, NCCL's buffers, a guess"
                             : "CUDA's context and libraries, a guess");
 }
 
 void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
-  const StepBufferBytes step = step_buffers(p);
   // Two transports: that of the step, and that of the gradients, whose buckets are slices of them.
   list.add("communication",
-           2 * host_comm_bytes(p.world_size) + step.all_embeddings + step.d_embeddings,
+           2 * host_comm_bytes(p.world_size) + StepShapes(p.job, p.world_size).bytes(),
            counted(p.world_size, "worker"));
   const int ahead = prefetch_depth(static_cast<int>(p.job.num_workers));
   const std::size_t batch =
       Batch::bytes(p.job.batch_size, static_cast<std::size_t>(p.data.height * p.data.width * 3));
   list.add("input batches",
-           prefetcher_bytes(ahead, kStepInputs, batch) + step.images_u8 + step.images +
+           prefetcher_bytes(ahead, kStepInputs, batch) + evaluated_images(p) +
                step_label_bytes(samples(p), p.world_size) + dataset_bytes(p.data.images),
            fmt::format("{} batches, an index of {}", ahead + kStepInputs,
                        counted(p.data.images, "image")));

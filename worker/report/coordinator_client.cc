@@ -25,7 +25,8 @@ constexpr milliseconds kFinishTimeout{10'000};
 // for a coordinator that does not answer at all.
 constexpr milliseconds kAnswerSlack{5'000};
 constexpr milliseconds kRetryPause{100};
-// Phase samples wait here while the coordinator is away; more than this are dropped, oldest first.
+// Phase samples are kept while the coordinator cannot be reached. Of more than this, the oldest are
+// dropped.
 constexpr std::size_t kMaxPhaseSamples = 4'096;
 
 proto::Outcome to_proto(CoordinatorClient::Outcome outcome) {
@@ -52,15 +53,20 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_lr(progress.lr);
   message.set_samples_per_second(progress.samples_per_second);
   message.set_data_wait_seconds(progress.data_wait_seconds);
-  message.set_memory_used_bytes(progress.memory_used_bytes);
+  message.set_resident_bytes(progress.resident_bytes);
+  message.set_gpu_memory_bytes(progress.gpu_memory_bytes);
   message.set_device(progress.device);
-  message.set_comm_bytes(progress.comm_bytes);
-  message.set_comm_calls(progress.comm_calls);
   message.set_skipped_images(progress.skipped_images);
   for (const Progress::PhaseSeconds& sample : progress.phases) {
     proto::PhaseSeconds* added = message.add_phases();
     added->set_phase(sample.phase);
     added->set_seconds(sample.seconds);
+  }
+  for (const Progress::CommTotal& total : progress.comm) {
+    proto::CommTotal* added = message.add_comm();
+    added->set_purpose(total.purpose);
+    added->set_calls(total.calls);
+    added->set_sent_bytes(total.sent_bytes);
   }
   return message;
 }
@@ -152,7 +158,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
  private:
   using Rpc = std::function<grpc::Status(grpc::ClientContext*, milliseconds left)>;
 
-  /// Calls until the coordinator answers or the time is over. Throws CommError.
+  /// Repeats the call until the coordinator answers or the timeout has passed. Throws CommError.
   void call(const std::string& what, milliseconds timeout, const Rpc& rpc) {
     const TimePoint deadline = Clock::now() + timeout;
     while (true) {
@@ -203,7 +209,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return {std::move(message)};
   }
 
-  /// Keeps the samples of a report that was replaced before it was sent. Holds mutex_.
+  /// Keeps the samples of a report that is replaced before it was sent. REQUIRES: mutex_ is held.
   void add_unsent_phases(proto::Progress& message) const {
     if (!unsent_) return;
     const int room = static_cast<int>(kMaxPhaseSamples) - message.phases_size();
@@ -220,7 +226,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::mutex mutex_;
   proto::Progress newest_;  // guarded by mutex_
   bool unsent_ = false;     // guarded by mutex_
-  // Set by join(). Last: its threads use everything above.
+  // Set by join(). It is the last member because its threads use all others.
   std::unique_ptr<ReconnectingStream<proto::WorkerMessage, proto::WorkerCommand>> stream_;
 };
 

@@ -1,4 +1,4 @@
-// The worker's connection to the coordinator.
+// The worker's connection to the coordinator. No other file of the worker knows the protocol.
 #pragma once
 
 #include <atomic>
@@ -13,50 +13,59 @@
 
 namespace pfc {
 
-/// What a worker reports about itself.
+/// What a worker reports about itself. That a report arrives shows that the worker lives; what it
+/// says shows whether training goes on.
 struct Progress {
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
   std::int64_t epoch = 0;
-  std::string phase;  ///< what it does now: "forward", "all_gather", "checkpoint"
+  std::string phase;  ///< that runs now: "forward", "all_gather", "checkpoint"
   double loss = 0;
   double lr = 0;
-  double samples_per_second = 0;  ///< this worker
-  double data_wait_seconds = 0;   ///< total since the start
-  std::uint64_t memory_used_bytes = 0;
-  std::string device;  ///< "cpu", "cuda:0"
+  double samples_per_second = 0;       ///< this worker
+  double data_wait_seconds = 0;        ///< of all steps since the start
+  std::uint64_t resident_bytes = 0;    ///< host memory of the process
+  std::uint64_t gpu_memory_bytes = 0;  ///< in use on its GPU, by any process; 0 on a CPU
+  std::string device;                  ///< "cpu", "cuda:0"
   struct PhaseSeconds {
     std::string phase;
     double seconds = 0;
   };
-  std::vector<PhaseSeconds> phases;  ///< samples since the last report: go into histograms
-  std::uint64_t comm_bytes = 0;      ///< total since the start
-  std::uint64_t comm_calls = 0;
-  std::uint64_t skipped_images = 0;
+  std::vector<PhaseSeconds> phases;  ///< that have ended since the last report
+  struct CommTotal {
+    std::string purpose;  ///< of the communicator: "step", "gradients"
+    std::uint64_t calls = 0;
+    std::uint64_t sent_bytes = 0;
+  };
+  std::vector<CommTotal> comm;       ///< since the start
+  std::uint64_t skipped_images = 0;  ///< since the start
 };
 
 struct JoinResult {
   Membership membership;
-  std::string job_json;      ///< the job as the coordinator has it, overrides applied
-  std::string peer_address;  ///< this host's address as its peers see it
+  std::string job_json;      ///< the job as the coordinator has it, with overrides applied
+  std::string peer_address;  ///< this host's address, as its peers see it
 };
 
-/// Thread-safe. It reconnects by itself when the connection is lost during training, and then sends
-/// the newest report.
+/// Thread-safe. The loss of the connection is no error while training: the client connects again,
+/// with growing pauses, and keeps the newest report until then.
 class CoordinatorClient : public KeyValueStore {
  public:
-  /// Blocks until every rank of the generation has joined. Throws CommError that names who is
-  /// missing after the timeout, or that the generation is an old one.
+  /// Blocks until every rank of the generation has joined. Throws CommError that names the missing
+  /// ranks when the timeout has passed, or says that a newer generation has begun.
   virtual JoinResult join(std::chrono::milliseconds timeout) = 0;
 
-  virtual void report(const Progress& progress) = 0;  ///< never blocks; the newest one is sent
-  /// Whether the coordinator wants the workers to write a checkpoint and end.
+  /// Does not wait for the network. A report that has not been sent yet is replaced, but for its
+  /// phases, which are added to those of the new one.
+  virtual void report(const Progress& progress) = 0;
+  /// Whether the coordinator wants the job to write a checkpoint and end.
   [[nodiscard]] virtual bool stop_requested() const = 0;
-  /// Whether a newer generation has begun, so that this worker should end its collectives.
+  /// Whether a newer generation has begun. The collectives of this one will not complete.
   [[nodiscard]] virtual bool superseded() const = 0;
-  /// Reports how this worker has ended: completed, stopped after a checkpoint, or failed, with one
-  /// line that says why. kCommFailed (a CommError) means that the cause is another worker. Waits
-  /// a few seconds for the coordinator; returns whether it has got the report.
+  /// Reports how this worker ends, and waits a few seconds for the coordinator to get it. message:
+  /// one line that says what went wrong; empty otherwise. kCommFailed says that another worker or
+  /// the network is the likely cause, so that the coordinator prefers a failure of another worker.
+  /// Returns whether the coordinator has got the report.
   enum class Outcome { kCompleted, kStopped, kFailed, kCommFailed };
   virtual bool finish(Outcome outcome, const std::string& message) = 0;
 };

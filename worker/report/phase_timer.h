@@ -1,8 +1,7 @@
-// Times each named phase of a step, and knows which one runs now: for metrics and hang detection.
+// Times the named phases of training, and knows which one runs now.
 #pragma once
 
 #include <atomic>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,7 +9,8 @@
 
 namespace pfc {
 
-/// Used by the training thread; current() may be read from any thread.
+/// Belongs to the training thread; current() may be called from any thread. On a GPU a phase takes
+/// as long as the host needs to enqueue its work, and to wait where it waits.
 class PhaseTimer {
  public:
   struct Sample {
@@ -18,39 +18,41 @@ class PhaseTimer {
     double seconds;
   };
 
-  /// Runs `body` as the phase `name` (a string literal) and returns what it returns.
+  /// Runs `body` as the phase `name` and returns what it returns. Phases do not nest.
+  /// REQUIRES: name is a string literal.
   template <typename Body>
   auto operator()(const char* name, Body&& body) {
     const Scope scope(*this, name);
     return std::forward<Body>(body)();
   }
 
-  /// Samples since the last take(), in the order of their ends.
+  /// The phases that have ended since the last take(), in the order of their ends.
   std::vector<Sample> take() { return std::exchange(samples_, {}); }
+  /// The phase that runs now; kNone before the first phase and between two.
   [[nodiscard]] const char* current() const { return current_.load(std::memory_order_relaxed); }
+
+  static constexpr const char* kNone = "between phases";
 
  private:
   class Scope {
    public:
-    Scope(PhaseTimer& timer, const char* name)
-        : timer_(timer), outer_(timer.current()), start_(Clock::now()) {
+    Scope(PhaseTimer& timer, const char* name) : timer_(timer), start_(Clock::now()) {
       timer_.current_.store(name, std::memory_order_relaxed);
     }
     ~Scope() {
       const std::chrono::duration<double> elapsed = Clock::now() - start_;
       timer_.samples_.push_back({timer_.current(), elapsed.count()});
-      timer_.current_.store(outer_, std::memory_order_relaxed);
+      timer_.current_.store(kNone, std::memory_order_relaxed);
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
     PhaseTimer& timer_;
-    const char* outer_;
     TimePoint start_;
   };
 
-  std::atomic<const char*> current_{"between phases"};
+  std::atomic<const char*> current_{kNone};
   std::vector<Sample> samples_;
 };
 

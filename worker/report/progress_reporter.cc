@@ -5,11 +5,11 @@
 namespace pfc {
 
 ProgressReporter::ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase,
-                                   std::chrono::milliseconds tick)
+                                   Progress start, std::chrono::milliseconds tick)
     : client_(client),
       phase_(phase),
       tick_(tick),
-      last_{.phase = phase.current()},
+      next_(std::move(start)),
       thread_(&ProgressReporter::watch, this) {}
 
 ProgressReporter::~ProgressReporter() {
@@ -19,25 +19,40 @@ ProgressReporter::~ProgressReporter() {
   }
   ended_changed_.notify_all();
   thread_.join();
+  report();
 }
 
 void ProgressReporter::update(Progress progress) {
   const std::lock_guard lock(mutex_);
-  last_ = std::move(progress);
-  last_.phase = phase_.current();
-  client_.report(last_);
-  last_.phases.clear();  // samples are told once
+  progress.phase = std::move(next_.phase);
+  progress.phases.insert(progress.phases.begin(), next_.phases.begin(), next_.phases.end());
+  next_ = std::move(progress);
+  changed_ = true;
+}
+
+void ProgressReporter::add_phases(const std::vector<PhaseTimer::Sample>& samples) {
+  const std::lock_guard lock(mutex_);
+  for (const PhaseTimer::Sample& s : samples) next_.phases.push_back({s.phase, s.seconds});
+  changed_ = true;
+}
+
+void ProgressReporter::report() {
+  const std::lock_guard lock(mutex_);
+  report_changes();
 }
 
 void ProgressReporter::watch() {
   std::unique_lock lock(mutex_);
-  while (!ended_changed_.wait_for(lock, tick_, [this] { return ended_; })) report_phase();
+  while (!ended_changed_.wait_for(lock, tick_, [this] { return ended_; })) report_changes();
 }
 
-void ProgressReporter::report_phase() {
-  if (last_.phase == phase_.current()) return;
-  last_.phase = phase_.current();
-  client_.report(last_);
+void ProgressReporter::report_changes() {
+  const char* const phase = phase_.current();
+  if (!changed_ && next_.phase == phase) return;
+  next_.phase = phase;
+  client_.report(next_);
+  next_.phases.clear();  // each sample is reported once
+  changed_ = false;
 }
 
 }  // namespace pfc

@@ -1,41 +1,56 @@
-// Tells the coordinator what this worker does now, also within a long phase: so that a worker that
-// is alive but stuck can be told from one that is busy, and named with its phase.
+// Tells the coordinator which step and which phase of it this worker is in, so that a worker that
+// hangs can be told from one that is busy, and named with the phase that it hangs in.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "worker/report/coordinator_client.h"
 #include "worker/report/phase_timer.h"
 
 namespace pfc {
 
-/// update() belongs to the training thread. Client and timer are borrowed.
+/// A thread looks at the phase once a tick, and reports when the phase is another one than reported
+/// last, or when there are new numbers. So the reports do not depend on the length of a step: what
+/// the coordinator shows is at most a tick old, and there are never more reports than ticks. The
+/// destructor reports what has not been reported.
+///
+/// update() and add_phases() are for the training thread. Client and timer are borrowed.
 class ProgressReporter {
  public:
-  ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase,
-                   std::chrono::milliseconds tick = std::chrono::milliseconds(500));
+  static constexpr std::chrono::milliseconds kTick{100};
+
+  /// start: what is known before the first step.
+  ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase, Progress start,
+                   std::chrono::milliseconds tick = kTick);
   ~ProgressReporter();
   ProgressReporter(const ProgressReporter&) = delete;
   ProgressReporter& operator=(const ProgressReporter&) = delete;
 
-  /// A step is done: reports at once. Between two steps a thread looks every tick, and reports
-  /// again when the phase has changed.
+  /// The numbers of a step that is done, for the next report. Its `phase` is not read: a report has
+  /// the phase that runs when it is made.
   void update(Progress progress);
+  /// How long phases took that belong to no step, for the next report.
+  void add_phases(const std::vector<PhaseTimer::Sample>& samples);
+
+  /// What the thread does every tick. Thread-safe.
+  void report();
 
  private:
   void watch();
-  void report_phase();  ///< holds mutex_
+  void report_changes();  ///< REQUIRES: mutex_ is held.
 
   CoordinatorClient& client_;
   const PhaseTimer& phase_;
   const std::chrono::milliseconds tick_;
   std::mutex mutex_;
   std::condition_variable ended_changed_;
-  Progress last_;       // guarded by mutex_
-  bool ended_ = false;  // guarded by mutex_
+  Progress next_;         // guarded by mutex_; its phase is the one reported last
+  bool changed_ = false;  // guarded by mutex_; next_ has numbers that have not been reported
+  bool ended_ = false;    // guarded by mutex_
   std::thread thread_;
 };
 

@@ -19,7 +19,7 @@ std::filesystem::path part_path(std::int64_t step, const Comm& comm) {
 
 }  // namespace
 
-// The rest of the message. What goes wrong here must not hide what went wrong before.
+// Returns the rest of the message. An error here must not hide that something is not finite.
 std::string StepDump::write(const Head::Step& step, const Verdict& verdict) {
   const std::filesystem::path path = output_ / part_path(step.update, comm_);
   try {
@@ -43,10 +43,11 @@ std::string StepDump::write(const Head::Step& step, const Verdict& verdict) {
 void StepDump::stop(const Head::Step& step, const Verdict& verdict) {
   const std::string written = write(step, verdict);
   try {
-    // Soon after the first worker fails, the others are ended: none may still be writing then.
+    // When the first worker fails, the coordinator ends the others soon. So all wait here until all
+    // have written.
     comm_.barrier();
   } catch (const CommError&) {
-    // A peer has died meanwhile. This worker's verdict stands.
+    // Another worker has died meanwhile. This worker still reports what is not finite.
   }
   const bool clips = job_.value("clip_norm", JobConfig{}.clip_norm) > 0;
   throw InputError(verdict.not_finite + " is not finite at step " + std::to_string(step.update) +

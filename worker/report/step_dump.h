@@ -1,5 +1,5 @@
-// How a job ends whose loss or gradient is not finite: with what the head was given on disk, so
-// that the step can be examined (docs/replay.md).
+// Ends a job whose loss or gradient is not finite. What the head was given in that step is written
+// to disk first, so that the step can be examined (docs/replay.md).
 #pragma once
 
 #include <filesystem>
@@ -19,14 +19,15 @@ class StepDump {
       : ops_(ops), comm_(comm), head_(head), output_(std::move(output)), job_(std::move(job)) {}
 
   struct Verdict {
-    std::string not_finite;  ///< "the loss"
+    std::string not_finite;  ///< what is not finite: "the loss"
     double loss = 0;
-    bool rows_moved = false;  ///< the head has updated its rows in this step
-    Tensor d_embeddings;      ///< [B, D]; null: not made
+    bool rows_moved = false;  ///< whether the head has updated its rows in this step
+    Tensor d_embeddings;      ///< [B, D]; null when the step did not get so far
   };
-  /// All workers call it at the same place with the same verdict. Each writes its part to
-  /// OUTPUT/not-finite-step-%09d/head-%05d-of-%05d.safetensors; when all have, throws InputError
-  /// that names verdict, step, learning rate and file, or says why it could not be written.
+  /// Each worker writes its part to OUTPUT/not-finite-step-%09d/head-%05d-of-%05d.safetensors. When
+  /// all have, throws InputError that names what is not finite, the step, the learning rate and the
+  /// file, or says why the file could not be written.
+  /// REQUIRES: all workers call it at the same place of the same step.
   [[noreturn]] void stop(const Head::Step& step, const Verdict& verdict);
 
  private:

@@ -1,4 +1,4 @@
-// What one optimizer step came to: for logs, metrics and the loop around it.
+// The numbers of one optimizer step: for the log, the metrics, and the training loop.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,22 @@
 
 namespace pfc {
 
+/// Unless something else is said, the same on every worker.
 struct StepStats {
+  std::int64_t step = 0;  ///< from 1
+  std::int64_t epoch = 0;
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
   double lr = 0;
-  double gradient_norm = 0;  ///< of the backbone, before clipping; 0 when clipping is off. Not
-                             ///< finite: the loss scale was too large, the update was skipped
-  double loss_scale = 1;     ///< of this step
-  double data_wait_seconds = 0;
-  double reduce_seconds = 0;             ///< the gradients' all-reduce, on its thread
-  double reduce_overlapped_seconds = 0;  ///< the part of it that ran while backward did
-  std::int64_t epoch = 0;
-  std::int64_t samples = 0;         ///< of all workers
-  std::int64_t skipped_images = 0;  ///< of this worker, so far in this epoch
-  WorkerSignals signals;            ///< of the last micro-batch
+  /// L2 norm of the backbone's gradient, before clipping. Not finite: the loss scale was too large,
+  /// and the update of the backbone was skipped.
+  double gradient_norm = 0;
+  double loss_scale = 1;                 ///< that the gradients of this step carried
+  double data_wait_seconds = 0;          ///< that this worker waited for its batches
+  double reduce_seconds = 0;             ///< this worker's part in the all-reduce of the gradients
+  double reduce_overlapped_seconds = 0;  ///< the part of it that ran during the backward pass
+  std::int64_t samples = 0;              ///< of all workers
+  std::int64_t skipped_images = 0;       ///< of this worker, so far in this epoch
+  WorkerSignals signals;                 ///< of the last micro-batch
 };
 
 }  // namespace pfc

@@ -14,8 +14,11 @@
 namespace pfc {
 namespace {
 
-// Drops the lines of images that will be seen again, and a last line that was cut off. Not by step:
-// an earlier run may have had another global batch.
+// The version of the keys in metrics.jsonl. Version 1 had neither this key nor "kind" and "time".
+constexpr int kSchema = 2;
+
+// Drops the events of images that will be seen again, and a last line that was cut off. It does not
+// compare steps, because an earlier run may have had another global batch.
 void keep_until(const std::filesystem::path& metrics, std::int64_t images) {
   std::ifstream in(metrics);
   if (!in) return;
@@ -39,6 +42,19 @@ std::ofstream open_log(const std::filesystem::path& path, bool append) {
 }
 
 }  // namespace
+
+std::string utc_time(std::chrono::system_clock::time_point when) {
+  using namespace std::chrono;
+  const std::time_t seconds = system_clock::to_time_t(when);
+  const auto millis = duration_cast<milliseconds>(when.time_since_epoch()).count() % 1000;
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+  char text[48];
+  std::snprintf(text, sizeof text, "%s.%03dZ", stamp, static_cast<int>(millis));
+  return text;
+}
 
 std::string training_line(std::chrono::system_clock::time_point when, std::string_view message) {
   using namespace std::chrono;
@@ -138,32 +154,59 @@ void TrainingLog::message(std::string_view text) {
   check_written();
 }
 
+nlohmann::ordered_json TrainingLog::event(const char* kind, std::int64_t step) const {
+  return {{"schema", kSchema},
+          {"kind", kind},
+          {"time", utc_time(std::chrono::system_clock::now())},
+          {"generation", options_.generation},
+          {"step", step},
+          {"images_seen", step * options_.global_batch}};
+}
+
+void TrainingLog::write(const nlohmann::ordered_json& event) {
+  metrics_ << event.dump() << std::endl;
+  check_written();
+}
+
+void TrainingLog::start(const StartRecord& r) {
+  nlohmann::ordered_json object = event("start", r.steps_done);
+  object.update({{"last_step", r.last_step},
+                 {"network", r.network},
+                 {"device", r.device},
+                 {"precision", r.precision},
+                 {"classes", r.classes},
+                 {"images", r.images},
+                 {"workers", r.workers},
+                 {"batch_size", r.batch_size},
+                 {"global_batch", options_.global_batch}});
+  write(object);
+}
+
 void TrainingLog::step(const StepRecord& r) {
   std::map<std::string, double> phases;
   for (const PhaseTimer::Sample& s : r.phases) phases[s.phase] += s.seconds;
   const double head_seconds = phases["head"];
-  const nlohmann::ordered_json object{
-      {"step", r.step},
-      {"images_seen", r.step * options_.global_batch},
-      {"epoch", r.stats.epoch},
-      {"loss", r.stats.loss},
-      {"lr", r.stats.lr},
-      {"gradient_norm", r.stats.gradient_norm},
-      {"samples_per_second", static_cast<double>(r.stats.samples) / r.step_seconds},
-      {"step_seconds", r.step_seconds},
-      {"head_share", head_seconds / r.step_seconds},
-      {"data_wait_seconds", r.stats.data_wait_seconds},
-      {"reduce_seconds", r.stats.reduce_seconds},
-      {"reduce_overlapped_seconds", r.stats.reduce_overlapped_seconds},
-      {"skipped_images", r.stats.skipped_images},
-      {"comm_calls", r.comm.calls},
-      {"comm_bytes", r.comm.bytes},
-      {"resident_bytes", r.resident_bytes},
-      {"memory_bytes", r.peak_resident_bytes},
-      {"gpu_memory_bytes", r.gpu_memory_bytes},
-      {"phases", phases}};
-  metrics_ << object.dump() << std::endl;
-  check_written();
+  nlohmann::ordered_json object = event("step", r.stats.step);
+  object.update({{"epoch", r.stats.epoch},
+                 {"loss", r.stats.loss},
+                 {"lr", r.stats.lr},
+                 {"gradient_norm", r.stats.gradient_norm}});
+  if (r.loss_scale) object["loss_scale"] = *r.loss_scale;
+  object.update({{"samples_per_second", static_cast<double>(r.stats.samples) / r.step_seconds},
+                 {"step_seconds", r.step_seconds},
+                 {"head_share", head_seconds / r.step_seconds},
+                 {"data_wait_seconds", r.stats.data_wait_seconds},
+                 {"reduce_seconds", r.stats.reduce_seconds},
+                 {"reduce_overlapped_seconds", r.stats.reduce_overlapped_seconds},
+                 {"skipped_images", r.stats.skipped_images}});
+  for (const auto& [purpose, counters] : r.comm) {
+    object["comm_calls"][purpose] = counters.calls;
+    object["comm_bytes"][purpose] = counters.sent_bytes;
+  }
+  object.update({{"resident_bytes", r.resident_bytes}, {"memory_bytes", r.peak_resident_bytes}});
+  if (r.gpu_memory_bytes) object["gpu_memory_bytes"] = *r.gpu_memory_bytes;
+  object["phases"] = phases;
+  write(object);
 }
 
 void TrainingLog::evaluation(std::int64_t step, const VerificationResult& r) {
@@ -173,17 +216,27 @@ void TrainingLog::evaluation(std::int64_t step, const VerificationResult& r) {
   message(prefix + text);
   std::snprintf(text, sizeof text, "Accuracy-Flip: %.5f+-%.5f", r.accuracy, r.deviation);
   message(prefix + text);
-  const nlohmann::ordered_json object{{"step", step},
-                                      {"images_seen", step * options_.global_batch},
-                                      {"val_target", r.name},
-                                      {"accuracy", r.accuracy},
-                                      {"accuracy_deviation", r.deviation},
-                                      {"threshold", r.threshold},
-                                      {"pairs", r.pairs},
-                                      {"xnorm", r.embedding_norm},
-                                      {"seconds", r.seconds}};
-  metrics_ << object.dump() << std::endl;
-  check_written();
+  nlohmann::ordered_json object = event("evaluation", step);
+  object.update({{"val_target", r.name},
+                 {"accuracy", r.accuracy},
+                 {"accuracy_deviation", r.deviation},
+                 {"threshold", r.threshold},
+                 {"pairs", r.pairs},
+                 {"xnorm", r.embedding_norm},
+                 {"seconds", r.seconds}});
+  write(object);
+}
+
+void TrainingLog::checkpoint(const CheckpointEvent& e) {
+  nlohmann::ordered_json object = event("checkpoint", e.step);
+  object.update({{"stage", e.published ? "published" : "begun"}, {"seconds", e.seconds}});
+  write(object);
+}
+
+void TrainingLog::end(const EndRecord& r) {
+  nlohmann::ordered_json object = event("end", r.step);
+  object.update({{"reason", r.reason}, {"seconds", r.seconds}, {"phase_seconds", r.phase_seconds}});
+  write(object);
 }
 
 void TrainingLog::check_written() {

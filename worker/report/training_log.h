@@ -1,5 +1,5 @@
-// What a person sees of training: arcface_torch's log lines, and metrics.jsonl with one object a
-// step.
+// What rank 0 writes about training: log lines as arcface_torch's, and metrics.jsonl with one JSON
+// object for each event.
 #pragma once
 
 #include <chrono>
@@ -7,24 +7,34 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "common/ids.h"
+#include "worker/checkpoint/checkpoint_schedule.h"
+#include "worker/comm/comm.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/report/phase_timer.h"
 #include "worker/report/step_stats.h"
 
 namespace pfc {
 
+/// "2026-05-12T00:00:42.110Z": a time of metrics.jsonl.
+std::string utc_time(std::chrono::system_clock::time_point when);
+
 /// "Training: 2026-05-12 00:00:42,110-" + message, local time, as arcface_torch's logger writes it.
 std::string training_line(std::chrono::system_clock::time_point when, std::string_view message);
 
+/// The numbers of one log line: of the steps since the line before.
+///
 /// "Speed 884.42 samples/sec   Loss 47.2532   LearningRate 0.1000   Epoch: 0   Global Step: 100
 ///    Required: 3 hours"; with "Fp16 Grad Scale: 65536" where there is a loss scale.
 struct LogWindow {
   double samples_per_second = 0;
-  double loss = 0;  ///< mean over the window
+  double loss = 0;  ///< mean over the steps of the window
   double lr = 0;
   std::int64_t epoch = 0;
   std::int64_t step = 0;
@@ -75,39 +85,77 @@ class RemainingTime {
   Mean others_;       ///< all other waits, for each step
 };
 
-/// "where the time went: backward 55.1 %, forward 31.0 %, head 9.2 %, ...": seconds of each phase,
-/// as parts of their sum, the longest first.
+/// "where the time went: backward 55.1 %, forward 31.0 %, head 9.2 %, ...": the share of each phase
+/// in the seconds of all phases, the largest first.
 std::string time_message(const std::map<std::string, double>& phases);
 
+/// What a worker's communicators have done since it started, by their purpose: "step" (embeddings
+/// and row statistics; evaluations), "gradients", "inputs" (labels and signals), and on a GPU
+/// "host" (evaluations and checkpoints).
+using Communicated = std::map<std::string, CommCounters>;
+
+/// Training begins, from the start or from a checkpoint.
+struct StartRecord {
+  std::int64_t steps_done = 0;  ///< of this job's steps, when it begins
+  std::int64_t last_step = 0;
+  std::string network;
+  std::string device;
+  std::string precision;
+  std::int64_t classes = 0;
+  std::int64_t images = 0;  ///< of the data set
+  int workers = 1;
+  std::int64_t batch_size = 0;  ///< of a worker
+};
+
 struct StepRecord {
-  std::int64_t step = 0;
   StepStats stats;
   double step_seconds = 0;
-  std::vector<PhaseTimer::Sample> phases;
-  CommCounters comm;  ///< of the training collectives since the start
-  std::uint64_t resident_bytes = 0;
-  std::uint64_t peak_resident_bytes = 0;
-  std::uint64_t gpu_memory_bytes = 0;  ///< in use of rank 0's GPU, by whomever; 0 on a CPU
+  std::vector<PhaseTimer::Sample> phases;  ///< of this step
+  Communicated comm;
+  std::uint64_t resident_bytes = 0;               ///< host memory of the process
+  std::uint64_t peak_resident_bytes = 0;          ///< the most that it was so far
+  std::optional<std::uint64_t> gpu_memory_bytes;  ///< in use on its GPU, by any process
+  std::optional<double> loss_scale;               ///< where gradients have one
+};
+
+/// Training ends, but not by an error.
+struct EndRecord {
+  std::int64_t step = 0;
+  std::string reason;                           ///< "completed" or "stopped"
+  double seconds = 0;                           ///< since the start
+  std::map<std::string, double> phase_seconds;  ///< all phases since the start
 };
 
 struct TrainingLogOptions {
   std::filesystem::path output;
   std::int64_t global_batch = 0;    ///< images of a step
   std::int64_t resumed_images = 0;  ///< seen when the checkpoint was written; 0: a fresh run
+  Generation generation = 1;
 };
 
-/// Writes training.log and metrics.jsonl in the output folder, and stdout. Only rank 0 has one.
+/// Writes training.log, metrics.jsonl (docs/observability.md lists its keys) and stdout. Only rank
+/// 0 has one. Every member throws StorageError when a file cannot be written.
 class TrainingLog {
  public:
-  /// Keeps what an earlier run wrote of the images that the checkpoint has seen, so that none is
-  /// told of twice in metrics.jsonl; a fresh run starts empty files. Throws StorageError.
+  /// A fresh run starts with empty files. A resumed one drops the events of steps that will be
+  /// trained again: those with more images seen than the checkpoint. Files of earlier versions,
+  /// whose events have no kind, are continued in the same way.
   explicit TrainingLog(TrainingLogOptions options);
 
-  void message(std::string_view text);  ///< one line to training.log and stdout
-  void step(const StepRecord& record);  ///< one object to metrics.jsonl
-  void evaluation(std::int64_t step, const VerificationResult& result);  ///< both
+  /// One line to training.log and stdout.
+  void message(std::string_view text);
+
+  // Each of these adds one event to metrics.jsonl. evaluation() also logs two lines.
+  void start(const StartRecord& record);
+  void step(const StepRecord& record);
+  void evaluation(std::int64_t step, const VerificationResult& result);
+  void checkpoint(const CheckpointEvent& event);
+  void end(const EndRecord& record);
 
  private:
+  /// An event with the keys that all have.
+  [[nodiscard]] nlohmann::ordered_json event(const char* kind, std::int64_t step) const;
+  void write(const nlohmann::ordered_json& event);
   void check_written();
 
   const TrainingLogOptions options_;

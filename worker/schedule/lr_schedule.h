@@ -1,4 +1,5 @@
-// The learning rate by optimizer step (design §3.1, arcface_torch's lr_scheduler).
+// The learning rate of each optimizer step: linear warm-up, then the polynomial or multi-step decay
+// of arcface_torch.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,14 @@
 
 namespace pfc {
 
-/// A pure function of the step, 1 .. total_steps.
+/// Immutable.
 class LrScheduler {
  public:
+  /// base: the rate when the warm-up ends. total_steps: where a polynomial decay reaches 0.
+  /// steps_per_epoch: for multi-step decay, which counts epochs.
   LrScheduler(const LrSchedule& schedule, double base, std::int64_t warmup_steps,
               std::int64_t total_steps, double steps_per_epoch);
+  /// The learning rate of a step. REQUIRES: step >= 1.
   [[nodiscard]] double at(std::int64_t step) const;
 
  private:

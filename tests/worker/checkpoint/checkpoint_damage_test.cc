@@ -15,7 +15,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::message_of;
 
-TEST_F(Checkpoint, AChangedByteIsFoundAndTheOneBeforeOffered) {
+TEST_F(Checkpoint, NamesAChangedFileAndTheCheckpointBefore) {
   Writers all = writers(2);
   save(all, 5);
   save(all, 6);
@@ -32,7 +32,7 @@ TEST_F(Checkpoint, AChangedByteIsFoundAndTheOneBeforeOffered) {
   EXPECT_EQ(load_checkpoint(folder(6), SmallWorker(0, 1).state()).step, 6);
 }
 
-TEST_F(Checkpoint, AFileThatIsCutOffOrMissingIsNamed) {
+TEST_F(Checkpoint, NamesAFileThatIsCutOffOrMissing) {
   Writers all = writers(1);
   save(all, 5);
   const auto path = folder(5) / "centres-00000-of-00001.safetensors";
@@ -43,7 +43,7 @@ TEST_F(Checkpoint, AFileThatIsCutOffOrMissingIsNamed) {
   EXPECT_THAT(load_error(5), HasSubstr(path.string() + ": missing"));
 }
 
-TEST_F(Checkpoint, ABrokenManifestIsPassedOverForTheOneBefore) {
+TEST_F(Checkpoint, SkipsABrokenManifest) {
   Writers all = writers(1);
   save(all, 5);
   save(all, 6);
@@ -54,7 +54,7 @@ TEST_F(Checkpoint, ABrokenManifestIsPassedOverForTheOneBefore) {
   }
 }
 
-TEST_F(Checkpoint, AManifestWhoseNumbersCannotBeIsBroken) {
+TEST_F(Checkpoint, RejectsImpossibleNumbersInAManifest) {
   Writers all = writers(1);
   save(all, 5);
   const auto path = folder(5) / "manifest.json";
@@ -64,7 +64,7 @@ TEST_F(Checkpoint, AManifestWhoseNumbersCannotBeIsBroken) {
   EXPECT_THAT(load_error(5), HasSubstr("out of range"));
 }
 
-TEST_F(Checkpoint, WhereNoManifestReadsNobodyBeginsAnew) {
+TEST_F(Checkpoint, RefusesToStartWhenNoManifestCanBeRead) {
   Writers all = writers(1);
   save(all, 5);
   testing::write_file(folder(5) / "manifest.json", std::string_view("{"));
@@ -72,7 +72,7 @@ TEST_F(Checkpoint, WhereNoManifestReadsNobodyBeginsAnew) {
               AllOf(HasSubstr("step-000000005/manifest.json: "), HasSubstr("move them away")));
 }
 
-TEST_F(Checkpoint, AnotherJobsIsRefused) {
+TEST_F(Checkpoint, RejectsTheCheckpointOfAnotherJob) {
   Writers all = writers(1);
   save(all, 5);
   EXPECT_THAT(load_error(5, {.classes = 11}),

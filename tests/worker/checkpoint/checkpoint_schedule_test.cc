@@ -51,6 +51,23 @@ TEST_F(CheckpointScheduleTest, PublishesWhenEveryWorkersPartIsOnDisk) {
   });
 }
 
+TEST_F(CheckpointScheduleTest, ReturnsWhatWasBegunAndPublished) {
+  job_.save_every_steps = 10;
+  with_schedule([&](CheckpointSchedule& schedule) {
+    const auto first = schedule.after_step(10, {});
+    ASSERT_EQ(first.size(), 1U);
+    EXPECT_EQ(first[0].step, 10);
+    EXPECT_FALSE(first[0].published);
+    EXPECT_TRUE(schedule.after_step(11, {}).empty());
+    const auto second = schedule.after_step(20, {});
+    ASSERT_EQ(second.size(), 2U);
+    EXPECT_TRUE(second[0].published);
+    EXPECT_EQ(second[0].step, 10);
+    EXPECT_FALSE(second[1].published);
+    EXPECT_EQ(second[1].step, 20);
+  });
+}
+
 TEST_F(CheckpointScheduleTest, WaitsForASlowCheckpointBeforeItBeginsTheNext) {
   job_.save_every_steps = 10;
   with_schedule([&](CheckpointSchedule& schedule) {
@@ -60,7 +77,7 @@ TEST_F(CheckpointScheduleTest, WaitsForASlowCheckpointBeforeItBeginsTheNext) {
   });
 }
 
-TEST_F(CheckpointScheduleTest, BeginsOnceHoweverManyRequestsAreStillOnTheirWay) {
+TEST_F(CheckpointScheduleTest, BeginsOnceForRequestsThatWereSentBefore) {
   job_.save_every_seconds = 1e-9;
   with_schedule([&](CheckpointSchedule& schedule) {
     WorkerSignals request;
@@ -73,7 +90,7 @@ TEST_F(CheckpointScheduleTest, BeginsOnceHoweverManyRequestsAreStillOnTheirWay) 
   });
 }
 
-TEST_F(CheckpointScheduleTest, ACheckpointByStepsMeetsTheRequestThatWasOnItsWay) {
+TEST_F(CheckpointScheduleTest, TakesACheckpointByStepsForARequestThatWasSentBefore) {
   job_.save_every_steps = 10;
   job_.save_every_seconds = 1e-9;
   with_schedule([&](CheckpointSchedule& schedule) {
@@ -102,7 +119,7 @@ TEST_F(CheckpointScheduleTest, DoesNotWriteTheLastStepTwice) {
   });
 }
 
-TEST_F(CheckpointScheduleTest, SignalsByTimeFromRankZero) {
+TEST_F(CheckpointScheduleTest, RequestsACheckpointByTimeOnRankZero) {
   job_.save_every_seconds = 1e-9;
   with_schedule([&](CheckpointSchedule& schedule) {
     writer_.on_disk = 7;

@@ -44,7 +44,7 @@ TEST_F(Checkpoint, OfAnyWorldSizeLoadsIntoAnyOther) {
   }
 }
 
-TEST_F(Checkpoint, WorkersWithoutRowsTakePart) {
+TEST_F(Checkpoint, IsWrittenByWorkersWithoutRowsToo) {
   const WorldOptions few{.classes = 3};
   Writers all = writers(5);
   save(all, 5, few);
@@ -92,7 +92,7 @@ class CheckpointedUpdates : public Checkpoint {
   }
 };
 
-TEST_F(CheckpointedUpdates, OfAnOlderFileAreNone) {
+TEST_F(CheckpointedUpdates, AreNoneInAnOlderFile) {
   Writers all = writers(1);
   save(all, 5);
   rewrite({}, {});
@@ -104,7 +104,7 @@ TEST_F(CheckpointedUpdates, OfAnOlderFileAreNone) {
   EXPECT_THAT(state.updated, ::testing::Each(0));
 }
 
-TEST_F(CheckpointedUpdates, ThatCannotBeAreRefused) {
+TEST_F(CheckpointedUpdates, AreRejectedWhenTheyAreImpossible) {
   Writers all = writers(1);
   save(all, 5);
   const std::vector<float> two(6, 0.5f);
@@ -134,7 +134,7 @@ TEST_F(Checkpoint, HoldsTheDocumentedFiles) {
   EXPECT_EQ(manifest["files"].size(), 4u);
 }
 
-TEST_F(Checkpoint, TheStateMayChangeOnceBeginReturns) {
+TEST_F(Checkpoint, HoldsTheStateAtBeginWhenItChangesLater) {
   Writers all = writers(1);
   SmallWorker worker(0, 1);
   worker.fill(5);
@@ -203,7 +203,7 @@ TEST_F(Checkpoint, IsNotThereBeforeItIsPublished) {
   EXPECT_FALSE(newest_checkpoint(output_).has_value());
 }
 
-TEST_F(Checkpoint, AFolderWithoutManifestIsNone) {
+TEST_F(Checkpoint, IsNoFolderWithoutAManifest) {
   Writers all = writers(1);
   save(all, 5);
   std::filesystem::create_directories(folder(6));
@@ -227,7 +227,7 @@ TEST_F(Checkpoint, NeverPrunesTheOneJustPublished) {
   EXPECT_THAT(entries(), ElementsAre("step-000000003"));
 }
 
-TEST_F(Checkpoint, AgeIsCountedInImagesWhateverTheGlobalBatchWas) {
+TEST_F(Checkpoint, IsNewerWhenItHasSeenMoreImages) {
   Writers small = writers(1, 1, 2, /*global_batch=*/8);
   save(small, 400);
   save(small, 401);
@@ -249,7 +249,7 @@ TEST_F(Checkpoint, MayBeWrittenAgain) {
   expect_loads(1, 5);
 }
 
-TEST_F(Checkpoint, RankZeroRemovesWhatACrashLeft) {
+TEST_F(Checkpoint, WriterRemovesWhatACrashLeft) {
   Writers crashed = writers(2);
   begin(crashed, 1, 5);
   crashed[1]->wait();
@@ -258,7 +258,7 @@ TEST_F(Checkpoint, RankZeroRemovesWhatACrashLeft) {
   EXPECT_TRUE(entries().empty());
 }
 
-TEST_F(Checkpoint, AStragglerOfAnOldGenerationDoesNotMixIn) {
+TEST_F(Checkpoint, IsNotChangedByAWorkerOfAnOldGeneration) {
   Writers current = writers(2, 2);
   Writers old = writers(2, 1);
   begin(current, 0, 5);
@@ -268,7 +268,7 @@ TEST_F(Checkpoint, AStragglerOfAnOldGenerationDoesNotMixIn) {
   EXPECT_THROW(current[0]->publish(5), StorageError);
 }
 
-TEST_F(Checkpoint, AFullDiskNamesTheFileAndKeepsTheLastGoodOne) {
+TEST_F(Checkpoint, NamesTheFileWhenTheDiskIsFullAndKeepsTheOneBefore) {
   Writers all = writers(1);
   save(all, 5);
   for (const CheckpointMode mode : {CheckpointMode::kCopy, CheckpointMode::kInPlace}) {
@@ -284,7 +284,7 @@ TEST_F(Checkpoint, AFullDiskNamesTheFileAndKeepsTheLastGoodOne) {
   expect_loads(1, 7);
 }
 
-TEST_F(Checkpoint, PartsOfAFailedOneGoWithTheJob) {
+TEST_F(Checkpoint, LeavesNothingBehindWhenItFails) {
   Writers all = writers(3);
   save(all, 5);
   begin(all, 0, 6);
@@ -316,7 +316,7 @@ class HeadThatLosesTheFolder : public SmallHead {
   const std::filesystem::path folder_;
 };
 
-TEST_F(Checkpoint, GivenUpByRankZeroIsNotThisWorkersFailure) {
+TEST_F(Checkpoint, ThrowsCommErrorWhenRankZeroHasEnded) {
   Writers all = writers(2);
   SmallWorker worker(1, 2);
   HeadThatLosesTheFolder head(output_ / ".step-000000006.g1.tmp");
@@ -331,7 +331,7 @@ TEST_F(Checkpoint, GivenUpByRankZeroIsNotThisWorkersFailure) {
   EXPECT_THAT(message_of<CommError>([&] { all[1]->wait(); }), HasSubstr("rank 0 has given"));
 }
 
-TEST_F(Checkpoint, AFailedWriteSeenByOneThreadStillFailsInTheOther) {
+TEST_F(Checkpoint, ThrowsAFailedWriteInBothThreads) {
   Writers all = writers(1);
   const FileSizeLimit limit(600);
   begin(all, 0, 6);
@@ -342,7 +342,7 @@ TEST_F(Checkpoint, AFailedWriteSeenByOneThreadStillFailsInTheOther) {
   EXPECT_THROW(all[0]->wait(), StorageError);
 }
 
-TEST_F(Checkpoint, AProcessKilledWhileItWritesLeavesTheLastGoodOne) {
+TEST_F(Checkpoint, SurvivesAKillWhileTheNextOneIsWritten) {
   for (int repeat = 0; repeat < 8; ++repeat) {
     const pid_t pid = ::fork();
     if (pid == 0) {

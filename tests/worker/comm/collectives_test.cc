@@ -119,6 +119,16 @@ TEST_P(Collectives, CountsCallsAndBytes) {
   });
 }
 
+TEST_P(Collectives, CountWhatThisWorkerSends) {
+  constexpr std::size_t kFloats = 12'000;  // 48,000 bytes, as many for every worker of 2, 3 or 4
+  on_ranks([&](RankOnDevice r) {
+    const auto peers = static_cast<std::size_t>(world_size_ - 1);
+    const Floats floats(r.ops, std::vector<float>(kFloats));
+    r.comm.all_reduce_sum(floats);
+    EXPECT_EQ(r.comm.counters().sent_bytes, 2 * peers * 4 * kFloats / (peers + 1));
+  });
+}
+
 TEST_P(Collectives, ManyMayBeUnderWayBeforeTheHostWaits) {
   on_ranks([&](RankOnDevice r) {
     const std::vector<float> mine = input(r.comm.rank(), 0, 1000);

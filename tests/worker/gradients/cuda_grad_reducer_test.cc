@@ -103,7 +103,7 @@ TEST(CudaReducerOfTwo, TheHostWaitsForNothing) {
   });
 }
 
-TEST(CudaReducerOfTwo, TellsWhenEachBucketOfTheStepBeforeWasReduced) {
+TEST(CudaReducerOfTwo, TimesEachBucketOfTheStepBefore) {
   on_workers(2, std::chrono::seconds(60), [](const Worker& w) {
     std::mt19937 random(1);
     backward(w, 0, random);
@@ -123,7 +123,7 @@ TEST(CudaReducerOfTwo, TellsWhenEachBucketOfTheStepBeforeWasReduced) {
   });
 }
 
-TEST(CudaReducerOfTwo, AWorkerThatStopsInItsBackwardPassIsNamed) {
+TEST(CudaReducerOfTwo, NamesAWorkerThatStopsInItsBackwardPass) {
   std::atomic<bool> over = false;
   on_workers(2, std::chrono::milliseconds(400), [&](const Worker& w) {
     std::mt19937 random(1);

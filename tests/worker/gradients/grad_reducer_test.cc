@@ -69,7 +69,7 @@ class Reducer : public ::testing::Test {
   std::unique_ptr<GradReducer> reducer_;
 };
 
-TEST_F(Reducer, GoesFromTheEndToTheStartInWholeBuckets) {
+TEST_F(Reducer, ReducesWholeBucketsFromTheEndToTheStart) {
   make(4);
   comm_.allowed.release(3);
   for (const std::int64_t offset : {9, 7, 6, 3, 1, 0}) ready(offset);
@@ -77,7 +77,7 @@ TEST_F(Reducer, GoesFromTheEndToTheStartInWholeBuckets) {
   EXPECT_THAT(comm_.reduced, ElementsAre(FieldsAre(6, 4), FieldsAre(2, 4), FieldsAre(0, 2)));
 }
 
-TEST_F(Reducer, NothingStartsBeforeItsBucketIsWhole) {  // WatchedComm looks
+TEST_F(Reducer, ReducesNoBucketBeforeItIsFinal) {  // WatchedComm checks it
   std::mt19937 random(3);
   make(3);
   for (int step = 0; step < 50; ++step) {
@@ -109,7 +109,7 @@ TEST_F(Reducer, ReducesWhileTheBackwardPassGoesOn) {
   }
 }
 
-TEST_F(Reducer, AFailureComesOutOfWaitAndStays) {
+TEST_F(Reducer, ThrowsAFailureFromEveryWait) {
   make(4);
   comm_.fails = true;
   comm_.allowed.release(3);
@@ -138,7 +138,7 @@ TEST(ReducerOfOne, DoesNothing) {
   EXPECT_TRUE(reducer->timeline().buckets.empty());
 }
 
-TEST(ReducerOfMany, EveryRankReducesTheSameBucketsWhateverItsPace) {
+TEST(ReducerOfMany, ReducesTheSameBucketsOnRanksOfDifferentSpeed) {
   std::mutex mutex;
   std::vector<std::vector<std::int64_t>> orders;  // guarded by mutex
   testing::run_ranks(3, [&](Comm& comm) {
@@ -168,13 +168,13 @@ TEST(ReducerOfMany, EveryRankReducesTheSameBucketsWhateverItsPace) {
   EXPECT_EQ(orders[0], orders[2]);
 }
 
-TEST(GradReducer, TakesBucketsThatFitTheNetwork) {
+TEST(GradReducer, ChoosesTheBucketSizeByTheNetworksSize) {
   EXPECT_EQ(default_bucket_bytes(100 << 20), (100 << 20) / 16 / 4096 * 4096);
   EXPECT_EQ(default_bucket_bytes(1 << 20), 512 << 10);
   EXPECT_EQ(default_bucket_bytes(1LL << 30), 8 << 20);
 }
 
-TEST(GradReducerTimeline, CountsTheTimeBeforeTheWaitAsOverlapped) {
+TEST(GradReducerTimeline, CountsTheTimeBeforeWaitAsOverlapped) {
   const GradReducer::Timeline timeline{.buckets = {{.start = 0.0, .end = 1.0},
                                                    {.start = 1.0, .end = 3.0},
                                                    {.start = 3.0, .end = 4.0}},

@@ -5,7 +5,7 @@
 namespace pfc {
 namespace {
 
-TEST(LossScale, IsOneForGoodWhereThereIsNone) {
+TEST(LossScale, IsAlwaysOneWhenThereIsNone) {
   LossScale scale = LossScale::none();
   scale.update(false);
   EXPECT_EQ(scale.value(), 1);
@@ -37,7 +37,7 @@ TEST(LossScale, DoublesAfterAHundredFiniteUpdatesInARow) {
   EXPECT_EQ(scale.value(), 1 << 24);
 }
 
-TEST(LossScale, GoesOnWhereACheckpointLeftIt) {
+TEST(LossScale, ContinuesFromTheStateInACheckpoint) {
   LossScale one = LossScale::dynamic();
   for (int i = 0; i < 60; ++i) one.update(i != 20);
   LossScale other = LossScale::dynamic();

@@ -1,32 +1,30 @@
-// The way of batches to the device: on a CPU, and on an emulated GPU whose streams run as late as
-// they may, so that a copy or a read that is not ordered meets other images.
+// Copies of batches to an emulated GPU. Its streams run as late as they may, so that a copy or a
+// read that is not ordered meets the images of another batch.
 #include "worker/input/image_upload.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <semaphore>
 #include <thread>
+#include <vector>
 
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/make_ops.h"
 
 namespace pfc {
 namespace {
 
 const Shape kShape{2, 3, 5, 3};
 
-Batch batch_of(std::uint8_t pixel) {
-  Batch batch;
-  batch.images.assign(static_cast<std::size_t>(kShape.elements()), pixel);
-  return batch;
+std::vector<std::uint8_t> batch_of(std::uint8_t pixel) {
+  return std::vector<std::uint8_t>(static_cast<std::size_t>(kShape.elements()), pixel);
 }
 
-class UploadOfImages : public ::testing::TestWithParam<bool> {
+class UploadOfImages : public ::testing::Test {
  protected:
   void SetUp() override {
-    const bool gpu = GetParam();
-    if (gpu && !cuda_devices().front().available) GTEST_SKIP() << cuda_devices().front().detail;
-    ops_ = gpu ? make_cuda_ops({}) : make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+    if (!cuda_devices().front().available) GTEST_SKIP() << cuda_devices().front().detail;
+    ops_ = make_cuda_ops({});
     upload_ = std::make_unique<ImageUpload>(*ops_, kShape);
   }
 
@@ -34,23 +32,22 @@ class UploadOfImages : public ::testing::TestWithParam<bool> {
   std::unique_ptr<ImageUpload> upload_;
 };
 
-TEST_P(UploadOfImages, TakesTheGpuMemoryThatItStates) {
-  if (ops_->on_host()) return;  // nothing is copied there
+TEST_F(UploadOfImages, TakesTheGpuMemoryThatItStates) {
   const Shape large{4, 64, 64, 3};
   const std::size_t before = ops_->memory().free;
   const ImageUpload upload(*ops_, large);
   EXPECT_EQ(before - ops_->memory().free, ImageUpload::bytes(large));
 }
 
-TEST_P(UploadOfImages, GivesEveryStepItsOwnBatch) {
+TEST_F(UploadOfImages, GivesEveryStepItsOwnBatch) {
   constexpr std::uint8_t kBatches = 9;
-  std::vector<Batch> batches;
+  std::vector<std::vector<std::uint8_t>> batches;
   for (std::uint8_t i = 0; i < kBatches; ++i) batches.push_back(batch_of(i));
   std::counting_semaphore ready(0);
   std::thread inputs([&] {
-    for (Batch& batch : batches) {
+    for (std::vector<std::uint8_t>& batch : batches) {
       upload_->put(batch);
-      if (!ops_->on_host()) std::ranges::fill(batch.images, std::uint8_t{255});  // it may be
+      std::ranges::fill(batch, std::uint8_t{255});  // they may change now
       ready.release();
     }
   });
@@ -60,8 +57,7 @@ TEST_P(UploadOfImages, GivesEveryStepItsOwnBatch) {
   for (std::uint8_t i = 0; i < kBatches; ++i) {
     ready.acquire();
     steps.push_back(ops_->allocate(bytes));
-    ops_->normalise_images(upload_->take(batches[i]),
-                           {steps.back()->data(), DType::kFloat32, kShape});
+    ops_->normalise_images(upload_->take(), {steps.back()->data(), DType::kFloat32, kShape});
     upload_->release();
   }
   inputs.join();
@@ -73,7 +69,7 @@ TEST_P(UploadOfImages, GivesEveryStepItsOwnBatch) {
   }
 }
 
-TEST_P(UploadOfImages, EndsWhileSomebodyWaitsToPut) {
+TEST_F(UploadOfImages, CloseEndsAPutThatWaits) {
   std::thread inputs([&] {
     for (int i = 0; i < 5; ++i) upload_->put(batch_of(0));
   });
@@ -81,12 +77,9 @@ TEST_P(UploadOfImages, EndsWhileSomebodyWaitsToPut) {
   inputs.join();
 }
 
-TEST_P(UploadOfImages, RefusesABatchOfAnotherShape) {
-  EXPECT_THROW(upload_->take({}), std::logic_error);
+TEST_F(UploadOfImages, RefusesABatchOfAnotherShape) {
+  EXPECT_THROW(upload_->put({}), std::logic_error);
 }
-
-INSTANTIATE_TEST_SUITE_P(Devices, UploadOfImages, ::testing::Values(false, true),
-                         [](const auto& device) { return device.param ? "EmulatedGpu" : "Cpu"; });
 
 }  // namespace
 }  // namespace pfc

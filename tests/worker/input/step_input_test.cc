@@ -6,14 +6,23 @@
 #include <mutex>
 #include <numeric>
 
+#include "kernels/make_ops.h"
 #include "tests/support/thread_comm.h"
 
 namespace pfc {
 namespace {
 
 constexpr std::int64_t kBatch = 3;
+const Shape kImages{kBatch, 2, 2, 3};
 
-/// Batches whose labels tell rank and number.
+/// Of a CPU, shared by all tests of this file.
+Ops* ops() {
+  static const std::unique_ptr<Ops> ops =
+      make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+  return ops.get();
+}
+
+/// Batches whose labels and pixels say which rank and which batch they belong to.
 class NumberedBatches final : public Prefetcher {
  public:
   NumberedBatches(int rank, std::int64_t count) : rank_(rank), count_(count) {}
@@ -24,6 +33,8 @@ class NumberedBatches final : public Prefetcher {
     batch->size = kBatch;
     batch->index = made_;
     for (std::int64_t i = 0; i < kBatch; ++i) batch->labels.push_back(made_ * 100 + rank_ * 10 + i);
+    batch->images.assign(static_cast<std::size_t>(kImages.elements()),
+                         static_cast<std::uint8_t>(made_));
     ++made_;
     return batch;
   }
@@ -58,12 +69,13 @@ class SamplingOnly final : public Head {
   void settle_all() override {}
 };
 
-TEST(StepInputs, GathersEveryWorkersLabelsByRank) {
+TEST(StepInputs, GatherTheLabelsOfAllWorkersByRank) {
   testing::run_ranks(2, [](Comm& comm) {
     NumberedBatches batches(comm.rank(), 4);
     const SamplingOnly head;
     const auto inputs =
-        make_step_inputs(batches, comm, head, {.signals = [] { return WorkerSignals{}; }});
+        make_step_inputs(*ops(), batches, comm, head,
+                         {.images = kImages, .signals = [] { return WorkerSignals{}; }});
     for (std::int64_t i = 0; i < 4; ++i) {
       StepInput in = inputs->next();
       const std::int64_t b = i * 100;
@@ -71,7 +83,8 @@ TEST(StepInputs, GathersEveryWorkersLabelsByRank) {
                 (std::vector<std::int64_t>{b, b + 1, b + 2, b + 10, b + 11, b + 12}));
       EXPECT_EQ(in.active.classes, in.all_labels);
       EXPECT_EQ(in.active.step, i + 1);
-      inputs->recycle(std::move(in.batch));
+      EXPECT_EQ(in.step, i + 1);
+      inputs->recycle(in);
     }
     EXPECT_EQ(inputs->next().batch, nullptr);
     EXPECT_EQ(inputs->next().batch, nullptr) << "asking again is harmless";
@@ -79,19 +92,37 @@ TEST(StepInputs, GathersEveryWorkersLabelsByRank) {
   });
 }
 
-TEST(StepInputs, KeysSamplingByOptimizerStepUnderGradientAccumulation) {
+TEST(StepInputs, DoNotCopyImagesOnACpu) {
+  testing::run_ranks(1, [](Comm& comm) {
+    NumberedBatches batches(0, 2);
+    const SamplingOnly head;
+    const auto inputs =
+        make_step_inputs(*ops(), batches, comm, head,
+                         {.images = kImages, .signals = [] { return WorkerSignals{}; }});
+    StepInput in = inputs->next();
+    EXPECT_EQ(in.images.data, in.batch->images.data());
+    EXPECT_EQ(in.images.shape, kImages);
+    inputs->recycle(in);
+    EXPECT_EQ(in.images.data, nullptr);
+    EXPECT_EQ(in.batch, nullptr);
+    EXPECT_EQ(in.all_labels.size(), std::size_t{kBatch}) << "what the step still needs stays";
+  });
+}
+
+TEST(StepInputs, SampleOnceForEachOptimizerStepUnderGradientAccumulation) {
   testing::run_ranks(1, [](Comm& comm) {
     NumberedBatches batches(0, 6);
     const SamplingOnly head;
     const auto inputs = make_step_inputs(
-        batches, comm, head, {.gradient_acc = 3, .signals = [] { return WorkerSignals{}; }});
+        *ops(), batches, comm, head,
+        {.images = kImages, .gradient_acc = 3, .signals = [] { return WorkerSignals{}; }});
     std::vector<std::int64_t> steps;
     for (int i = 0; i < 6; ++i) steps.push_back(inputs->next().active.step);
     EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 1, 1, 2, 2, 2}));
   });
 }
 
-TEST(StepInputs, TellsAStopOfOneWorkerToAllAtTheSameBatch) {
+TEST(StepInputs, TellAllWorkersOfAStopAtTheSameBatch) {
   std::mutex mutex;
   std::vector<std::int64_t> stopped_at;
   testing::run_ranks(3, [&](Comm& comm) {
@@ -102,7 +133,8 @@ TEST(StepInputs, TellsAStopOfOneWorkerToAllAtTheSameBatch) {
       return WorkerSignals{.stop = comm.rank() == 1 && ++asked > 2,
                            .checkpoint_on_disk = comm.rank() + 5};
     };
-    const auto inputs = make_step_inputs(batches, comm, head, {.signals = signals});
+    const auto inputs =
+        make_step_inputs(*ops(), batches, comm, head, {.images = kImages, .signals = signals});
     for (StepInput in = inputs->next(); in.batch != nullptr; in = inputs->next()) {
       EXPECT_EQ(in.signals.checkpoint_on_disk, 5) << "the slowest worker's";
       if (!in.signals.stop) continue;
@@ -115,26 +147,27 @@ TEST(StepInputs, TellsAStopOfOneWorkerToAllAtTheSameBatch) {
   EXPECT_EQ(stopped_at, (std::vector<std::int64_t>{2, 2, 2}));
 }
 
-TEST(StepInputs, GoOnToTheEndOfTheStepThatAStopFallsInto) {
+TEST(StepInputs, CompleteTheStepInWhichAStopIsRequested) {
   testing::run_ranks(2, [&](Comm& comm) {
     NumberedBatches batches(comm.rank(), 12);
     const SamplingOnly head;
     std::atomic<int> asked{0};
     const auto signals = [&] { return WorkerSignals{.stop = ++asked > 4}; };  // from index 4 on
-    const auto inputs =
-        make_step_inputs(batches, comm, head, {.gradient_acc = 3, .signals = signals});
+    const auto inputs = make_step_inputs(
+        *ops(), batches, comm, head, {.images = kImages, .gradient_acc = 3, .signals = signals});
     std::int64_t micro_batches = 0;
     while (inputs->next().batch != nullptr) ++micro_batches;
     EXPECT_EQ(micro_batches, 6);  // 3, 4 and 5 are a step
   });
 }
 
-TEST(StepInputs, RethrowsWhatTheDataThrew) {
+TEST(StepInputs, ThrowTheErrorOfTheData) {
   testing::run_ranks(1, [](Comm& comm) {
     FailingBatches batches;
     const SamplingOnly head;
     const auto inputs =
-        make_step_inputs(batches, comm, head, {.signals = [] { return WorkerSignals{}; }});
+        make_step_inputs(*ops(), batches, comm, head,
+                         {.images = kImages, .signals = [] { return WorkerSignals{}; }});
     EXPECT_THROW(inputs->next(), InputError);
     EXPECT_THROW(inputs->next(), InputError);
   });

@@ -39,27 +39,66 @@ class ListeningClient final : public CoordinatorClient {
   std::vector<Progress> reports_;
 };
 
-TEST(ProgressReporter, ReportsAStepAtOnce) {
+TEST(ProgressReporter, ReportsThePhaseThatRunsNotTheOneThatRanAtUpdate) {
   ListeningClient client;
-  const PhaseTimer phase;
-  ProgressReporter reporter(client, phase, 1h);
+  PhaseTimer phase;
+  ProgressReporter reporter(client, phase, {}, 1h);
   reporter.update({.step = 7, .phases = {{"forward", 0.5}}});
+  phase("forward", [&] { reporter.report(); });
   const auto reports = client.wait_for(1);
+  EXPECT_EQ(reports.size(), 1U);
+  EXPECT_EQ(reports[0].phase, "forward");
   EXPECT_EQ(reports[0].step, 7);
   EXPECT_EQ(reports[0].phases.size(), 1U);
 }
 
-TEST(ProgressReporter, TellsALongPhaseWhileItRuns) {
+TEST(ProgressReporter, ReportsNothingWhenNothingHasChanged) {
   ListeningClient client;
   PhaseTimer phase;
-  ProgressReporter reporter(client, phase, 1ms);
-  reporter.update({.step = 7, .phases = {{"forward", 0.5}}});
-  phase("evaluate", [&] {
-    const auto reports = client.wait_for(2);
-    EXPECT_EQ(reports[1].phase, "evaluate");
-    EXPECT_EQ(reports[1].step, 7);
-    EXPECT_TRUE(reports[1].phases.empty()) << "samples are told once";
+  ProgressReporter reporter(client, phase, {}, 1h);
+  phase("forward", [&] {
+    for (int tick = 0; tick < 3; ++tick) reporter.report();
   });
+  EXPECT_EQ(client.wait_for(1).size(), 1U);
+}
+
+TEST(ProgressReporter, ReportsEverySampleOnceWhenATickHasSeveralSteps) {
+  ListeningClient client;
+  const PhaseTimer phase;
+  ProgressReporter reporter(client, phase, {}, 1h);
+  reporter.update({.step = 1, .phases = {{"forward", 0.5}}});
+  reporter.add_phases({{"checkpoint", 0.25}});
+  reporter.update({.step = 2, .phases = {{"forward", 0.75}}});
+  reporter.report();
+  reporter.update({.step = 3});
+  reporter.report();
+  const auto reports = client.wait_for(2);
+  ASSERT_EQ(reports[0].phases.size(), 3U);
+  EXPECT_EQ(reports[0].step, 2);
+  EXPECT_EQ(reports[0].phases[1].phase, "checkpoint");
+  EXPECT_EQ(reports[0].phases[2].seconds, 0.75);
+  EXPECT_TRUE(reports[1].phases.empty());
+}
+
+TEST(ProgressReporter, LooksAtThePhaseEveryTick) {
+  ListeningClient client;
+  PhaseTimer phase;
+  ProgressReporter reporter(client, phase, {.step = 7}, 1ms);
+  phase("evaluate", [&] {
+    const auto reports = client.wait_for(1);
+    EXPECT_EQ(reports.back().phase, "evaluate");
+    EXPECT_EQ(reports.back().step, 7);
+  });
+}
+
+TEST(ProgressReporter, ReportsTheLastStepWhenItIsDestroyed) {
+  ListeningClient client;
+  const PhaseTimer phase;
+  {
+    ProgressReporter reporter(client, phase, {}, 1h);
+    reporter.update({.step = 9});
+  }
+  EXPECT_EQ(client.wait_for(1).back().step, 9);
 }
 
 }  // namespace

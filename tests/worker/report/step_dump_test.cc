@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 constexpr std::int64_t kDimension = 8;
 
 /// Workers that all find the same: something is not finite.
-class StepDumps : public ::testing::Test {
+class StepDumpTest : public ::testing::Test {
  protected:
   /// The messages of all ranks.
   std::vector<std::string> stop(int workers, const StepDump::Verdict& verdict) {
@@ -65,7 +65,7 @@ class StepDumps : public ::testing::Test {
   std::array<std::ptrdiff_t, 8> parts_seen_{};
 };
 
-TEST_F(StepDumps, NameTheVerdictAndTheFileOfEachRank) {
+TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFileOfEachRank) {
   const auto messages = stop(2, {.not_finite = "the loss", .loss = NAN});
   for (const char* rank : {"0", "1"}) {
     EXPECT_THAT(messages[static_cast<std::size_t>(*rank - '0')],
@@ -76,18 +76,18 @@ TEST_F(StepDumps, NameTheVerdictAndTheFileOfEachRank) {
   }
 }
 
-TEST_F(StepDumps, AdviseToLowerClipNormOnlyWhereItIsOn) {
+TEST_F(StepDumpTest, AdvisesToLowerClipNormOnlyWhereItIsOn) {
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or lower clip_norm"));
   job_["clip_norm"] = 0;
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or set clip_norm, which is off"));
 }
 
-TEST_F(StepDumps, AreAllWrittenBeforeAnyWorkerFails) {
+TEST_F(StepDumpTest, IsWrittenByAllWorkersBeforeAnyWorkerFails) {
   stop(3, {.not_finite = "the loss"});
   EXPECT_THAT(std::span(parts_seen_).first(3), ElementsAre(3, 3, 3));
 }
 
-TEST_F(StepDumps, HoldTheStepOfAllWorkers) {
+TEST_F(StepDumpTest, HoldsTheStepOfAllWorkers) {
   std::vector<float> gradient(3 * kDimension, 2.f);
   stop(1, {.not_finite = "the gradient of the backbone",
            .loss = 1.5,
@@ -104,7 +104,7 @@ TEST_F(StepDumps, HoldTheStepOfAllWorkers) {
   EXPECT_EQ(in.job_d_embeddings.pieces.at(0)[5], 2.f);
 }
 
-TEST_F(StepDumps, ThatCannotBeWrittenDoNotHideWhatHappened) {
+TEST_F(StepDumpTest, ReportsTheFirstErrorWhenTheFileCannotBeWritten) {
   const FileSizeLimit full(1000);
   const auto messages = stop(2, {.not_finite = "the loss", .loss = NAN});
   for (const std::string& message : messages) {
@@ -115,7 +115,7 @@ TEST_F(StepDumps, ThatCannotBeWrittenDoNotHideWhatHappened) {
   EXPECT_EQ(parts(), 0);
 }
 
-TEST_F(StepDumps, IntoAnOutputThatIsAFileDoNotHideWhatHappened) {
+TEST_F(StepDumpTest, ReportsTheFirstErrorWhenTheOutputIsAFile) {
   std::filesystem::copy_file("/proc/self/status", output_);
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0],
               AllOf(StartsWith("the loss is not finite"), HasSubstr("could not be written")));

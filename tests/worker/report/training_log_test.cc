@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <vector>
 
 #include "common/error.h"
@@ -21,21 +23,39 @@ std::vector<std::string> lines_of(const std::filesystem::path& path) {
 }
 
 StepRecord record(std::int64_t step) {
-  return {.step = step,
-          .stats = {.loss = 2.5, .lr = 0.1, .samples = 64},
+  return {.stats = {.step = step, .loss = 2.5, .lr = 0.1, .samples = 64},
           .step_seconds = 0.5,
           .phases = {{"forward", 0.1}, {"forward", 0.2}, {"head", 0.05}},
-          .gpu_memory_bytes = 5'000'000'000};
+          .comm = {{"gradients", {.calls = 3, .sent_bytes = 7'200'000}}},
+          .gpu_memory_bytes = 5'000'000'000,
+          .loss_scale = 1024};
 }
 
-TEST(TrainingLine, IsThatOfTheReferenceLogger) {
+std::vector<nlohmann::json> events_of(const std::filesystem::path& output) {
+  std::vector<nlohmann::json> events;
+  for (const std::string& line : lines_of(output / "metrics.jsonl")) {
+    events.push_back(nlohmann::json::parse(line));
+  }
+  return events;
+}
+
+/// One event of each kind, with every key that it may have.
+void write_every_kind(TrainingLog& log) {
+  log.start({.last_step = 9});
+  log.step(record(1));
+  log.evaluation(1, {.name = "lfw"});
+  log.checkpoint({.step = 1, .published = true, .seconds = 0.5});
+  log.end({.step = 1, .reason = "completed", .phase_seconds = {{"head", 1}}});
+}
+
+TEST(TrainingLine, HasTheFormatOfArcfaceTorchsLogger) {
   const std::string line = training_line(std::chrono::system_clock::now(), "Speed 1.00");
   EXPECT_TRUE(std::regex_match(
       line, std::regex(R"(Training: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}-Speed 1\.00)")))
       << line;
 }
 
-TEST(SpeedMessage, HasTheReferencesWordsAndSpaces) {
+TEST(SpeedMessage, HasTheWordsAndSpacesOfArcfaceTorch) {
   LogWindow w{.samples_per_second = 884.42,
               .loss = 47.25321,
               .lr = 0.1,
@@ -95,7 +115,7 @@ TEST(TimeMessage, NamesTheLongestPhaseFirst) {
             "where the time went: backward 56.2 %, forward 31.2 %, head 12.5 %");
 }
 
-TEST(TrainingLog, WritesOneObjectAStepWithPhasesSummed) {
+TEST(TrainingLog, WritesOneObjectForEachStepAndAddsUpItsPhases) {
   const TemporaryFolder folder;
   TrainingLog log({.output = folder.path(), .global_batch = 64});
   log.step(record(1));
@@ -110,7 +130,44 @@ TEST(TrainingLog, WritesOneObjectAStepWithPhasesSummed) {
   EXPECT_NEAR(object["head_share"], 0.05 / object["step_seconds"].get<double>(), 1e-12);
 }
 
-TEST(TrainingLog, KeepsOnlyTheStepsThatAResumedRunWillNotRepeat) {
+TEST(UtcTime, IsIso8601WithMilliseconds) {
+  const std::chrono::system_clock::time_point when{std::chrono::milliseconds(1'234)};
+  EXPECT_EQ(utc_time(when), "1970-01-01T00:00:01.234Z");
+}
+
+TEST(TrainingLog, GivesEveryEventItsKindTimeSchemaAndGeneration) {
+  const TemporaryFolder folder;
+  TrainingLog log({.output = folder.path(), .global_batch = 64, .generation = 3});
+  write_every_kind(log);
+  std::vector<std::string> kinds;
+  for (const auto& event : events_of(folder.path())) {
+    kinds.push_back(event["kind"]);
+    EXPECT_EQ(event["schema"], 2);
+    EXPECT_EQ(event["generation"], 3);
+    EXPECT_TRUE(event["time"].is_string());
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"start", "step", "evaluation", "checkpoint", "end"}));
+}
+
+TEST(TrainingLog, LeavesOutWhatAStepDoesNotHave) {
+  const TemporaryFolder folder;
+  TrainingLog log({.output = folder.path(), .global_batch = 64});
+  log.step({.stats = {.step = 1, .samples = 64}, .step_seconds = 1});
+  const auto event = events_of(folder.path()).at(0);
+  EXPECT_FALSE(event.contains("loss_scale"));
+  EXPECT_FALSE(event.contains("gpu_memory_bytes"));
+}
+
+TEST(TrainingLog, CountsTheBytesOfEachCommunicator) {
+  const TemporaryFolder folder;
+  TrainingLog log({.output = folder.path(), .global_batch = 64});
+  log.step(record(1));
+  const auto event = events_of(folder.path()).at(0);
+  EXPECT_EQ(event["comm_bytes"]["gradients"], 7'200'000);
+  EXPECT_EQ(event["comm_calls"]["gradients"], 3);
+}
+
+TEST(TrainingLog, DropsTheStepsThatAResumedRunRepeats) {
   const TemporaryFolder folder;
   {
     TrainingLog log({.output = folder.path(), .global_batch = 64});
@@ -126,7 +183,7 @@ TEST(TrainingLog, KeepsOnlyTheStepsThatAResumedRunWillNotRepeat) {
   }
 }
 
-TEST(TrainingLog, GoesOnByImagesSeenWhenTheGlobalBatchChanges) {
+TEST(TrainingLog, ComparesImagesSeenWhenTheGlobalBatchHasChanged) {
   const TemporaryFolder folder;
   const auto images_seen = [&] {
     std::vector<std::int64_t> images;
@@ -150,6 +207,92 @@ TEST(TrainingLog, GoesOnByImagesSeenWhenTheGlobalBatchChanges) {
   TrainingLog log({.output = folder.path(), .global_batch = 12, .resumed_images = 32});
   log.step(record(3));
   EXPECT_EQ(images_seen(), (std::vector<std::int64_t>{8, 16, 24, 32, 36}));
+}
+
+TEST(TrainingLog, DropsEventsOfEveryKindAfterTheCheckpoint) {
+  const TemporaryFolder folder;
+  {
+    TrainingLog log({.output = folder.path(), .global_batch = 64});
+    log.start({.steps_done = 0});
+    log.step(record(1));
+    log.checkpoint({.step = 1});
+    log.step(record(2));
+    log.checkpoint({.step = 1, .published = true});
+    log.checkpoint({.step = 2});
+    log.evaluation(2, {.name = "lfw"});
+    log.end({.step = 2});
+  }
+  const TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 64});
+  std::vector<std::string> kept;
+  for (const auto& event : events_of(folder.path())) kept.push_back(event["kind"]);
+  EXPECT_EQ(kept, (std::vector<std::string>{"start", "step", "checkpoint", "checkpoint"}));
+}
+
+TEST(TrainingLog, ContinuesAFileOfAnEarlierVersion) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "metrics.jsonl")
+      << R"({"step":1,"images_seen":64,"loss":3.5})" << '\n'
+      << R"({"step":1,"images_seen":64,"val_target":"lfw","accuracy":0.5})" << '\n'
+      << R"({"step":2,"images_seen":128,"loss":3.25})" << '\n';
+  TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 64});
+  log.step(record(2));
+  const auto events = events_of(folder.path());
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events[1]["val_target"], "lfw");
+  EXPECT_EQ(events[2]["kind"], "step");
+}
+
+/// A row of the table of keys in docs/observability.md: | `a`, `b` | kinds | type | meaning |.
+struct DocumentedKeys {
+  std::string kinds, type;
+};
+
+std::map<std::string, DocumentedKeys> documented_keys() {
+  std::map<std::string, DocumentedKeys> keys;
+  const std::regex row(R"(\| (`[^|]*`) \| ([a-z, ]+) \| ([a-z0-9 ]+) \|.*)");
+  bool here = false;
+  for (const std::string& line : lines_of(PFC_SOURCE_DIR "/docs/observability.md")) {
+    if (line.starts_with("## ")) here = line == "## metrics.jsonl";
+    std::smatch cells;
+    if (!here || !std::regex_match(line, cells, row)) continue;
+    const std::string names = cells[1];
+    const std::regex name("`([^`]+)`");
+    for (std::sregex_iterator i(names.begin(), names.end(), name), end; i != end; ++i) {
+      keys[(*i)[1]] = {cells[2], cells[3]};
+    }
+  }
+  return keys;
+}
+
+std::string type_of(const nlohmann::json& value) {
+  if (value.is_number_integer()) return "integer";
+  if (value.is_number()) return "number";
+  return value.type_name();
+}
+
+TEST(TrainingLog, WritesTheKeysThatTheDocumentationLists) {
+  const TemporaryFolder folder;
+  TrainingLog log({.output = folder.path(), .global_batch = 64});
+  write_every_kind(log);
+  const auto documented = documented_keys();
+  std::set<std::string> used;
+  for (const auto& event : events_of(folder.path())) {
+    const std::string kind = event["kind"];
+    for (const auto& [key, value] : event.items()) {
+      used.insert(key + " of " + kind);
+      ASSERT_TRUE(documented.contains(key)) << key;
+      EXPECT_EQ(type_of(value), documented.at(key).type) << key;
+    }
+  }
+  std::set<std::string> expected;
+  for (const auto& [key, row] : documented) {
+    for (const char* kind : {"start", "step", "evaluation", "checkpoint", "end"}) {
+      if (row.kinds == "all" || row.kinds.find(kind) != std::string::npos) {
+        expected.insert(key + " of " + kind);
+      }
+    }
+  }
+  EXPECT_EQ(used, expected);
 }
 
 TEST(TrainingLog, NamesAFolderThatCannotBeMade) {

@@ -54,7 +54,7 @@ TEST(LrSchedule, MultistepMultipliesAfterTheGivenEpochs) {
   EXPECT_NEAR(lr.at(100), 0.2, 1e-12);
 }
 
-TEST(LrSchedule, StepsCountFromOne) {
+TEST(LrSchedule, RejectsStepsBelowOne) {
   EXPECT_THROW((void)LrScheduler(polynomial(1), 0.1, 0, 50, 20).at(0), std::logic_error);
 }
 

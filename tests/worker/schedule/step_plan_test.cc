@@ -33,9 +33,11 @@ TEST(StepPlan, CountsOptimizerStepsUnderGradientAccumulation) {
   EXPECT_EQ(plan.warmup_steps, 8);
 }
 
-TEST(StepPlan, TakesPartsOfEpochs) { EXPECT_EQ(plan_steps(job(10, 0.5), 1, 100).total_steps, 5); }
+TEST(StepPlan, AcceptsAPartOfAnEpoch) {
+  EXPECT_EQ(plan_steps(job(10, 0.5), 1, 100).total_steps, 5);
+}
 
-TEST(StepPlan, EndsEarlyWithoutChangingTheScheduleUnderMaxSteps) {
+TEST(StepPlan, EndsAtMaxStepsWithoutChangingTheLearningRate) {
   JobConfig j = job(10, 2);
   j.max_steps = 7;
   EXPECT_EQ(plan_steps(j, 1, 100).total_steps, 20);
@@ -44,13 +46,13 @@ TEST(StepPlan, EndsEarlyWithoutChangingTheScheduleUnderMaxSteps) {
   EXPECT_EQ(plan_steps(j, 1, 100).last_step, 20);
 }
 
-TEST(StepPlan, NamesDataThatDoesNotFillABatch) {
+TEST(StepPlan, RejectsDataThatDoesNotFillABatch) {
   EXPECT_EQ(testing::message_of<InputError>([] { plan_steps(job(64, 1), 2, 100); }),
             "the data has 100 images, fewer than one batch of 128 (2 workers x batch_size 64): "
             "lower batch_size");
 }
 
-TEST(StepPlan, GoesOnByImagesSeenWhenTheGlobalBatchChanges) {
+TEST(StepPlan, CountsDoneStepsByImagesSeenWhenTheGlobalBatchHasChanged) {
   const StepPlan four = plan_steps(job(8, 1), 4, 10000);
   const StepPlan one = plan_steps(job(8, 1), 1, 10000);
   const StepPlan three = plan_steps(job(8, 1), 3, 10000);

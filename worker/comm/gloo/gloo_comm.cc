@@ -74,7 +74,11 @@ class GlooComm : public Comm {
   [[nodiscard]] std::string description() const override {
     return "Gloo (TCP, " + mesh_.address() + ")";
   }
-  [[nodiscard]] CommCounters counters() const override { return counters_; }
+  [[nodiscard]] CommCounters counters() const override {
+    CommCounters counters = count_.read();
+    counters.sent_bytes = mesh_.sent_bytes();
+    return counters;
+  }
 
   void all_gather(const Tensor& in, const Tensor& out) override {
     check(out.bytes() == in.bytes() * world(), "all_gather: out is not size() times in");
@@ -126,10 +130,7 @@ class GlooComm : public Comm {
   static constexpr std::size_t kSmall = 32 << 10;
 
   [[nodiscard]] std::size_t world() const { return static_cast<std::size_t>(size()); }
-  void count(std::size_t bytes) {
-    ++counters_.calls;
-    counters_.bytes += bytes;
-  }
+  void count(std::size_t bytes) { count_.add_call(bytes, 0); }  // the mesh counts what is sent
 
   /// Every exchange ends so: all have everything, and know that the others have.
   static void finish(Outbox& outbox, Inboxes& inboxes) {
@@ -151,7 +152,7 @@ class GlooComm : public Comm {
   GlooMesh mesh_;
   const std::int64_t piece_;    // floats
   std::vector<float> scratch_;  // parts of sums, as they arrive
-  CommCounters counters_;
+  CommCount count_;
 };
 
 void GlooComm::gather(Exchange& exchange, std::span<const std::byte> in, std::byte* out) {

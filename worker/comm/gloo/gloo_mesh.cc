@@ -174,6 +174,7 @@ Exchange::Outbox::Outbox(Exchange& exchange, int channel, std::span<const std::b
 
 void Exchange::Outbox::send(int peer, std::size_t offset, std::size_t bytes) {
   exchange_.guarded(peer, [&] { buffer_->send(peer, slot_, offset, bytes); });
+  exchange_.mesh_.sent_bytes_ += bytes;
   ++pending_;
 }
 

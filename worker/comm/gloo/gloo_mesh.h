@@ -10,6 +10,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -33,8 +34,9 @@ class GlooMesh {
   [[nodiscard]] int rank() const { return membership_.rank; }
   [[nodiscard]] int size() const { return membership_.world_size; }
   [[nodiscard]] const std::string& address() const { return addresses_[index(rank())]; }
-  /// All other ranks, beginning with the next one, so that not all workers send to the same one
-  /// first.
+  /// Bytes of all messages to peers so far, without acknowledgements. Thread-safe.
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
+  /// All other ranks, from the next one on, so that not all workers send to the same one first.
   [[nodiscard]] const std::vector<int>& peers() const { return peers_; }
 
  private:
@@ -49,6 +51,7 @@ class GlooMesh {
   std::vector<int> peers_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
   std::uint64_t exchanges_ = 0;
+  std::atomic<std::uint64_t> sent_bytes_{0};
   bool broken_ = false;
 };
 

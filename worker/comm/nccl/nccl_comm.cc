@@ -23,23 +23,24 @@ std::string NcclComm::description() const {
   return "NCCL (" + link_.places[static_cast<std::size_t>(rank())] + ")";
 }
 
-void NcclComm::enqueue(const char* kind, std::size_t bytes, const NcclGroup::Call& call) {
-  ++counters_.calls;
-  counters_.bytes += bytes;
+void NcclComm::enqueue(const char* kind, std::size_t bytes, std::size_t sent,
+                       const NcclGroup::Call& call) {
+  count_.add_call(bytes, sent);
   if (bytes > 0) group_->enqueue(link_, kind, bytes, stream_, call);
 }
 
 void NcclComm::all_gather(const Tensor& in, const Tensor& out) {
   check(out.bytes() == in.bytes() * static_cast<std::size_t>(size()),
         "all_gather: out is not size() times in");
-  enqueue("all_gather", in.bytes(), [&](ncclComm_t comm) {
+  enqueue("all_gather", in.bytes(), peers() * in.bytes(), [&](ncclComm_t comm) {
     return ncclAllGather(in.data, out.data, in.bytes(), ncclUint8, comm, stream_);
   });
 }
 
 void NcclComm::all_reduce_sum(const Tensor& in_out) {
   float* const data = in_out.f32();
-  enqueue("all_reduce", in_out.bytes(), [&](ncclComm_t comm) {
+  const std::size_t sent = 2 * peers() * in_out.bytes() / (peers() + 1);
+  enqueue("all_reduce", in_out.bytes(), sent, [&](ncclComm_t comm) {
     return ncclAllReduce(data, data, static_cast<std::size_t>(in_out.elements()), ncclFloat32,
                          ncclSum, comm, stream_);
   });
@@ -49,7 +50,7 @@ void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
   check(in.elements() == out.elements() * size(), "reduce_scatter: in is not size() times out");
   const float* const from = in.f32();
   float* const to = out.f32();
-  enqueue("reduce_scatter", in.bytes(), [&](ncclComm_t comm) {
+  enqueue("reduce_scatter", in.bytes(), peers() * out.bytes(), [&](ncclComm_t comm) {
     return ncclReduceScatter(from, to, static_cast<std::size_t>(out.elements()), ncclFloat32,
                              ncclSum, comm, stream_);
   });
@@ -57,14 +58,16 @@ void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
 
 void NcclComm::broadcast(const Tensor& in_out, int root) {
   check(root >= 0 && root < size(), "broadcast: the root is no rank");
-  enqueue("broadcast", in_out.bytes(), [&](ncclComm_t comm) {
+  // The worker before the root has nobody to pass the data on to.
+  const bool passes_on = (rank() + 1) % size() != root;
+  enqueue("broadcast", in_out.bytes(), passes_on ? in_out.bytes() : 0, [&](ncclComm_t comm) {
     return ncclBroadcast(in_out.data, in_out.data, in_out.bytes(), ncclUint8, root, comm, stream_);
   });
 }
 
 // Nobody's sum is there before everybody has come. An abort ends the host's wait too.
 void NcclComm::barrier() {
-  ++counters_.calls;
+  count_.add_call(0, 0);
   float* const word = reinterpret_cast<float*>(barrier_word_.data());
   group_->enqueue(link_, "barrier", 0, stream_, [&](ncclComm_t comm) {
     return ncclAllReduce(word, word, 1, ncclFloat32, ncclSum, comm, stream_);

@@ -21,7 +21,7 @@ class NcclComm : public Comm {
   [[nodiscard]] int rank() const override { return me_.rank; }
   [[nodiscard]] int size() const override { return me_.world_size; }
   [[nodiscard]] std::string description() const override;
-  [[nodiscard]] CommCounters counters() const override { return counters_; }
+  [[nodiscard]] CommCounters counters() const override { return count_.read(); }
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
 
   void all_gather(const Tensor& in, const Tensor& out) override;
@@ -33,7 +33,9 @@ class NcclComm : public Comm {
   void throw_if_failed() override { group_->throw_if_failed(); }
 
  private:
-  void enqueue(const char* kind, std::size_t bytes, const NcclGroup::Call& call);
+  /// bytes: this worker's input. sent: what a ring sends of it.
+  void enqueue(const char* kind, std::size_t bytes, std::size_t sent, const NcclGroup::Call& call);
+  [[nodiscard]] std::size_t peers() const { return static_cast<std::size_t>(size() - 1); }
 
   const std::shared_ptr<NcclGroup> group_;  // shared by the Comms of one worker
   const Membership me_;
@@ -42,7 +44,7 @@ class NcclComm : public Comm {
   NcclLink& link_;
   CudaBuffer barrier_word_{sizeof(float)};
   CudaEvent barrier_passed_;
-  CommCounters counters_;
+  CommCount count_;
 };
 
 }  // namespace pfc

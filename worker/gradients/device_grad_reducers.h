@@ -1,0 +1,23 @@
+// The GradReducer of each kind of device. Only make_grad_reducer() chooses among them.
+#pragma once
+
+#include <memory>
+
+#include "kernels/ops.h"
+#include "worker/comm/comm.h"
+#include "worker/gradients/grad_reducer.h"
+
+namespace pfc {
+
+/// For a CPU: a thread reduces the buckets, each once the compute stream has written it. Everything
+/// is borrowed, and only that thread uses `comm`.
+std::unique_ptr<GradReducer> make_cpu_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
+                                                   const GradReducerOptions& options);
+
+/// For a GPU: the stream of `comm` waits for the compute stream bucket by bucket, and wait() makes
+/// the compute stream wait for all of them. Everything is borrowed. Throws DeviceError in a program
+/// without CUDA. REQUIRES: ops is a CudaOps, and comm an NcclComm with a stream of its own.
+std::unique_ptr<GradReducer> make_cuda_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
+                                                    const GradReducerOptions& options);
+
+}  // namespace pfc
