@@ -5,7 +5,7 @@
 
 #include "common/counted.h"
 #include "common/version.h"
-#include "coordinator/status.h"
+#include "coordinator/report/status.h"
 
 namespace pfc {
 namespace {

@@ -11,13 +11,13 @@
 
 #include "coordinator/cluster_state.h"
 #include "coordinator/hosts.h"
-#include "coordinator/job_progress.h"
 #include "coordinator/join_barrier.h"
 #include "coordinator/key_values.h"
-#include "coordinator/metrics.h"
 #include "coordinator/refusal.h"
 #include "coordinator/rendezvous.h"
-#include "coordinator/terminal.h"
+#include "coordinator/report/job_progress.h"
+#include "coordinator/report/metrics.h"
+#include "coordinator/report/terminal.h"
 
 namespace pfc {
 

@@ -16,7 +16,7 @@
 #include "common/exit_codes.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/local_agent.h"
-#include "coordinator/service.h"
+#include "coordinator/rpc/service.h"
 #include "coordinator/web/http_server.h"
 #include "coordinator/web/pages.h"
 

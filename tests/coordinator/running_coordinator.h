@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "coordinator/coordinator.h"
-#include "coordinator/service.h"
+#include "coordinator/rpc/service.h"
 
 namespace pfc::testing {
 

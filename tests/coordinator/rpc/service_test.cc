@@ -1,5 +1,5 @@
 // The coordinator over real gRPC: agents and workers are only voices.
-#include "coordinator/service.h"
+#include "coordinator/rpc/service.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>

@@ -1,4 +1,4 @@
-#include "coordinator/service.h"
+#include "coordinator/rpc/service.h"
 
 #include <grpcpp/server_builder.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "common/error.h"
-#include "coordinator/stream_reactor.h"
+#include "coordinator/rpc/stream_reactor.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
 

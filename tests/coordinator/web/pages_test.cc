@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "coordinator/metrics.h"
-#include "coordinator/status.h"
+#include "coordinator/report/metrics.h"
+#include "coordinator/report/status.h"
 #include "proto/status_json.h"
 
 namespace pfc {

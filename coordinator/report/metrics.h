@@ -5,7 +5,7 @@
 #include <string>
 
 #include "coordinator/cluster_state.h"
-#include "coordinator/job_progress.h"
+#include "coordinator/report/job_progress.h"
 
 namespace pfc {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "coordinator/cluster_state.h"
-#include "coordinator/job_progress.h"
 #include "coordinator/rendezvous.h"
+#include "coordinator/report/job_progress.h"
 
 namespace pfc {
 

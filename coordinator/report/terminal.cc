@@ -1,4 +1,4 @@
-#include "coordinator/terminal.h"
+#include "coordinator/report/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "coordinator/job_progress.h"
+#include "coordinator/report/job_progress.h"
 
 #include <gtest/gtest.h>
 

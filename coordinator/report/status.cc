@@ -1,4 +1,4 @@
-#include "coordinator/status.h"
+#include "coordinator/report/status.h"
 
 #include "common/version.h"
 

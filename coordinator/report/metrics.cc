@@ -1,4 +1,4 @@
-#include "coordinator/metrics.h"
+#include "coordinator/report/metrics.h"
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
