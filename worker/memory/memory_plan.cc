@@ -12,6 +12,7 @@
 #include "worker/comm/shard.h"
 #include "worker/data/prefetcher.h"
 #include "worker/evaluation/evaluation.h"
+#include "worker/input/image_upload.h"
 #include "worker/train_step.h"
 
 namespace pfc {
