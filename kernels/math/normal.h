@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/math/host_device.h"
+#include "kernels/math/philox.h"
 
 namespace pfc {
 
