@@ -158,9 +158,9 @@ TEST_F(Evaluation, TakesTheMemoryThatItStates) {
     const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {
       std::iota(out.begin(), out.end(), 1.f);
     };
-    const std::size_t before = testing::bytes_of_new;
+    const std::size_t before = testing::bytes_of_new();
     evaluate(set_, comm, embed, wide);
-    const auto taken = static_cast<double>(testing::bytes_of_new - before);
+    const auto taken = static_cast<double>(testing::bytes_of_new() - before);
     EXPECT_NEAR(static_cast<double>(evaluation_bytes(22, 1, wide)), taken, 0.02 * taken);
   });
 }

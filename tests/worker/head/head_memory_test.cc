@@ -50,34 +50,41 @@ TEST(AccumulatedGradients, StateTheBytesThatTheyAllocate) {
   EXPECT_EQ(AccumulatedGradients::bytes(100, 16), ops.allocated);
 }
 
+constexpr std::int64_t kSamples = 40, kDimension = 64, kClasses = 1000;
+const MarginSoftmaxOptions kSoftmax{.logits_bytes = 400'000};
+
+/// What the first step of a new softmax asks of operator new.
+std::size_t bytes_of_first_step(int threads) {
+  CountingOps ops(threads);
+  ClassCentres centres(ops, {0, kClasses}, {.dimension = kDimension});
+  const auto softmax = make_margin_softmax(ops, kSoftmax, centres.table());
+  softmax->compute_inverse_norms();
+  std::vector<float> x = testing::random_matrix(kSamples, kDimension, 1, 1);
+  std::vector<RowStatistics> statistics(kSamples);
+  std::vector<std::int64_t> classes(kClasses);
+  std::iota(classes.begin(), classes.end(), 0);
+  std::vector<Positive> positives(kSamples);
+  for (std::int64_t i = 0; i < kSamples; ++i) positives[static_cast<std::size_t>(i)] = {i, i};
+
+  const std::size_t before = testing::bytes_of_new();
+  softmax->forward({.embeddings = Tensor(x.data(), {kSamples, kDimension}),
+                    .classes = classes,
+                    .positives = positives},
+                   Tensor(statistics.data(), DType::kUInt8,
+                          {kSamples, static_cast<std::int64_t>(sizeof(RowStatistics))}));
+  return testing::bytes_of_new() - before;
+}
+
 TEST(CpuMarginSoftmax, StatesTheBytesThatAStepAllocates) {
-  constexpr std::int64_t kSamples = 40, kDimension = 64, kClasses = 1000;
   for (const int threads : {1, 3}) {
-    const MarginSoftmaxOptions options{.logits_bytes = 400'000};
-    CountingOps ops(threads);
-    ClassCentres centres(ops, {0, kClasses}, {.dimension = kDimension});
-    const auto softmax = make_margin_softmax(ops, options, centres.table());
-    softmax->compute_inverse_norms();
-    std::vector<float> x = testing::random_matrix(kSamples, kDimension, 1, 1);
-    std::vector<std::byte> statistics(kSamples * sizeof(RowStatistics));
-    std::vector<std::int64_t> classes(kClasses);
-    std::iota(classes.begin(), classes.end(), 0);
-    std::vector<Positive> positives(kSamples);
-    for (std::int64_t i = 0; i < kSamples; ++i) positives[static_cast<std::size_t>(i)] = {i, i};
-
-    const std::size_t before = testing::bytes_of_new;
-    softmax->forward({.embeddings = Tensor(x.data(), {kSamples, kDimension}),
-                      .classes = classes,
-                      .positives = positives},
-                     Tensor(statistics.data(), DType::kUInt8,
-                            {kSamples, static_cast<std::int64_t>(sizeof(RowStatistics))}));
-    const std::size_t allocated = testing::bytes_of_new - before - CatchUpPlan::bytes(kClasses);
-
+    bytes_of_first_step(threads);  // oneDNN generates its code
+    const std::size_t allocated = bytes_of_first_step(threads) - CatchUpPlan::bytes(kClasses);
     const CpuMarginBytes stated = cpu_margin_bytes(
-        options,
+        kSoftmax,
         {.samples = kSamples, .dimension = kDimension, .active = kClasses, .threads = threads});
-    EXPECT_NEAR(static_cast<double>(stated.working), static_cast<double>(allocated), 1000);
-    EXPECT_LE(stated.kept, options.logits_bytes);
+    EXPECT_NEAR(static_cast<double>(stated.working), static_cast<double>(allocated), 500);
+    EXPECT_LE(stated.kept, kSoftmax.logits_bytes);
+    EXPECT_GT(stated.kept, 0);
   }
 }
 

@@ -85,7 +85,7 @@ TEST_F(MemoryPlanTest, CountsABatchForEachDecodingThread) {
   const auto batches = [&](std::int64_t num_workers) {
     return changed("input batches", [&](PlannedJob& p) { p.job.num_workers = num_workers; });
   };
-  const std::uint64_t batch = 32 * 112 * 112 * 3;
+  const std::uint64_t batch = 32 * (112 * 112 * 3 + sizeof(std::int64_t));  // images and labels
   EXPECT_EQ(batches(8) - batches(4), 4 * batch);
   EXPECT_EQ(batches(1024), batches(62));
 }
