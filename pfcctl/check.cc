@@ -8,7 +8,6 @@
 #include "common/version.h"
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/device_info.h"
-#include "pfcctl/check_gpus.h"
 #include "pfcctl/check_machine.h"
 #include "pfcctl/inventory.h"
 #include "pfcctl/verbs.h"

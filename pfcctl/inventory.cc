@@ -15,6 +15,7 @@
 #include "common/machine/dynamic_library.h"
 #include "common/machine/gpus.h"
 #include "common/version.h"
+#include "kernels/cpu/cpu_info.h"
 
 namespace pfc {
 namespace {
