@@ -3,13 +3,14 @@
 // products to its update. The parts are fixed and their sums are added in order, so the result has
 // the same bits every time.
 
+#include "kernels/cpu/margin/margin_softmax.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "kernels/cpu/margin/centre_rows.h"
-#include "kernels/cpu/margin/margin_softmax.h"
 #include "kernels/cpu/margin/margin_tile.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cpu/ops/cpu_ops.h"
