@@ -250,10 +250,9 @@ class Ops {
   virtual void normalise_rows_backward(const Tensor& dy, const Tensor& y,
                                        const Tensor& inverse_norm, const Tensor& dx) = 0;
 
-  /// Sum of squares of a flat tensor, accumulated in float64. Blocks until it is known.
+  /// Sum of squares of a flat tensor, accumulated in float64, so it is finite exactly when every
+  /// element is. Blocks until it is known.
   virtual double sum_of_squares(const Tensor& x) = 0;
-  /// True when every element is finite. Blocks until it is known.
-  virtual bool all_finite(const Tensor& x) = 0;
   /// One optimizer step over flat tensors; the gradient is multiplied by gradient_scale first,
   /// which clips it.
   virtual void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,

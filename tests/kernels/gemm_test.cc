@@ -1,5 +1,6 @@
 // Compares matrix products with a computation in float64.
 
+#include <cmath>
 #include <limits>
 
 #include "tests/kernels/on_each_device.h"
@@ -78,7 +79,7 @@ TEST_P(MatrixProduct, WithBetaZeroDoesNotReadTheResult) {
                     c = tensor({2, 2});
   ops_->fill(c, std::numeric_limits<float>::quiet_NaN());
   ops_->gemm({.m = 2, .n = 2, .k = 3, .a = a, .b = b, .c = c});
-  EXPECT_TRUE(ops_->all_finite(c));
+  EXPECT_TRUE(std::isfinite(ops_->sum_of_squares(c)));
 }
 
 TEST_P(MatrixProduct, RejectsWrongShapes) {

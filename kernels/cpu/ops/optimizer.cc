@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <atomic>
 
 #include "kernels/cpu/ops/cpu_ops.h"
 
@@ -30,15 +29,6 @@ double CpuOps::sum_of_squares(const Tensor& x) {
   double sum = 0;
   for (int block = 0; block < blocks; ++block) sum += sums[static_cast<std::size_t>(block)];
   return sum;
-}
-
-bool CpuOps::all_finite(const Tensor& x) {
-  std::atomic<bool> finite{true};
-  const float* const values = x.f32();
-  device_.threads.each_range(x.elements(), kLine, x.elements(), [&](const Range& r) {
-    if (!device_.vector.all_finite(values + r.begin, r.size())) finite = false;
-  });
-  return finite;
 }
 
 void CpuOps::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,

@@ -30,19 +30,6 @@ constexpr double kLargestFloat = 3.40282346638528859812e+38;
 
 double sum_of_squares(const float* x, std::int64_t n) { return dot(x, x, n); }
 
-bool all_finite(const float* x, std::int64_t n) {
-  // Infinity and NaN have all bits of the exponent set. The test is done on the bits because it is
-  // a simple integer comparison, which the compiler vectorises.
-  constexpr std::uint32_t kExponent = 0x7f800000u;
-  std::uint32_t bad = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    std::uint32_t bits;
-    __builtin_memcpy(&bits, x + i, sizeof(bits));
-    bad |= (bits & kExponent) == kExponent ? 1u : 0u;
-  }
-  return bad == 0;
-}
-
 void normalise_rows(const float* x, float* y, float* inverse_norm, std::int64_t rows,
                     std::int64_t n) {
   for (std::int64_t row = 0; row < rows; ++row) {

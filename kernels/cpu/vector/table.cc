@@ -19,7 +19,6 @@ const VectorKernels kTable = {
     .normalise_rows = normalise_rows,
     .normalise_rows_backward = normalise_rows_backward,
     .sum_of_squares = sum_of_squares,
-    .all_finite = all_finite,
     .sgd = sgd,
     .adamw = adamw,
     .margin_logits = margin_logits,

@@ -149,7 +149,6 @@ struct VectorKernels {
                                   float* dx, std::int64_t rows, std::int64_t n);
 
   double (*sum_of_squares)(const float* x, std::int64_t n);
-  bool (*all_finite)(const float* x, std::int64_t n);
   void (*sgd)(const SgdOptions& o, float gradient_scale, const float* gradient, float* weight,
               float* velocity, std::int64_t n);
   void (*adamw)(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,

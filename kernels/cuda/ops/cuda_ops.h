@@ -62,7 +62,6 @@ class CudaOps : public Ops {
 
   // optimizer.cu
   double sum_of_squares(const Tensor& x) override;
-  bool all_finite(const Tensor& x) override;
   void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient, const Tensor& weight,
            const Tensor& velocity) override;
   void adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,

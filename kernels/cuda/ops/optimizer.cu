@@ -1,5 +1,4 @@
-// The optimizers over flat tensors, and what a step computes before it: the gradient's length, and
-// whether it is finite.
+// The optimizers over flat tensors, and what a step computes before it: the gradient's length.
 
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/primitives/numbers.h"
@@ -28,15 +27,6 @@ __global__ void sum_kernel(unsigned n, const double* parts, double* total) {
   for (unsigned i = threadIdx.x; i < n; i += kThreads) sum += parts[i];
   sum = block_sum<kThreads>(sum);
   if (threadIdx.x == 0) *total = sum;
-}
-
-__global__ void not_finite_kernel(std::int64_t n, const float* x, int* found) {
-  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
-  bool bad = false;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
-    bad |= !isfinite(x[i]);
-  }
-  if (bad) atomicOr(found, 1);
 }
 
 /// With `packs`, all tensors are aligned, and a thread processes four elements at a time. Update is
@@ -92,16 +82,6 @@ double CudaOps::sum_of_squares(const Tensor& x) {
          sum_kernel, kBlocks, parts, total);
   device_.fetch(total, sizeof(double));
   return *device_.answers.as<double>();
-}
-
-bool CudaOps::all_finite(const Tensor& x) {
-  device_.scratch.reserve(sizeof(int));
-  auto* const found = reinterpret_cast<int*>(device_.scratch.data());
-  cuda_check(cudaMemsetAsync(found, 0, sizeof(int), device_.compute.get()), "zeroing memory");
-  launch("all_finite", device_.grid_for(x.elements()), device_.compute.get(), not_finite_kernel,
-         x.elements(), x.f32(), found);
-  device_.fetch(found, sizeof(int));
-  return *device_.answers.as<int>() == 0;
 }
 
 void CudaOps::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
