@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/config/config.h"
 #include "common/error.h"
 #include "tests/support/error_message.h"
 

@@ -34,6 +34,7 @@ class SmallBackbone : public Backbone {
     state.count = 16;
     state.buffer = ops.allocate(16 * sizeof(float));
   }
+  [[nodiscard]] Tensor input() const override { return {}; }
   Tensor forward(const Tensor&, bool, std::int64_t) override { return {}; }
   void backward(const Tensor&, const BackwardOptions&, const GradientsReady&) override {}
 };

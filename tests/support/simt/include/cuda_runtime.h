@@ -242,12 +242,6 @@ T atomicAdd(T* address, T value) {
   *address = old + value;
   return old;
 }
-template <typename T>
-T atomicOr(T* address, T value) {
-  const T old = *address;
-  *address = old | value;
-  return old;
-}
 
 template <typename T>
 T __ldg(const T* address) {
