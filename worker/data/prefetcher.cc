@@ -80,7 +80,8 @@ class ThreadedPrefetcher final : public Prefetcher {
   void recycle(std::unique_ptr<Batch> batch) override {
     if (batch == nullptr) return;
     const std::lock_guard lock(mutex_);
-    if (spare_.size() < ring_.size()) spare_.push_back(std::move(batch));
+    // Needs no limit: a batch is made only when none is spare.
+    spare_.push_back(std::move(batch));
   }
 
  private:
