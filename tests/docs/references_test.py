@@ -16,7 +16,7 @@ SOURCES = ("agent", "common", "coordinator", "kernels", "pfcctl", "proto", "work
 FOREIGN = {
     "--preset": "cmake and ctest", "--build": "cmake", "--target": "cmake", "--install": "cmake",
     "--prefix": "cmake", "--strip": "cmake", "--parallel": "ctest", "--nproc_per_node": "torchrun",
-    "--check-build": "horovodrun", "--lzma2": "xz",
+    "--check-build": "horovodrun", "--lzma2": "xz", "--benchmark_filter": "Google Benchmark",
 }
 # Messages of the operating system.
 SYSTEM = {"No space left on device"}
@@ -99,7 +99,7 @@ class References(unittest.TestCase):
                     compile(block.text, str(block), "exec")
 
     def test_metrics_are_those_that_are_served(self):
-        served = set(re.findall(r'"(pfc_[a-z_]+)"', (pages.ROOT / "coordinator" / "metrics.cc").read_text()))
+        served = set(re.findall(r'"(pfc_[a-z_]+)"', (pages.ROOT / "coordinator" / "report" / "metrics.cc").read_text()))
         self.assertTrue(served)
         name = re.compile(r"\bpfc_(?:job|worker|build)_[a-z_]+\b")
         for page in pages.pages():
