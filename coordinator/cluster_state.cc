@@ -150,8 +150,10 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
   if (worker.report) return;
   worker.report = WorkerReport{.outcome = outcome, .message = one_line(message), .at = now};
   if (outcome == proto::OUTCOME_COMPLETED || outcome == proto::OUTCOME_STOPPED) return;
-  if (ended_by_us(state)) return;
   const bool peer = outcome == proto::OUTCOME_COMM_FAILED;
+  // After we have ended the workers, a lost peer is our doing, and an earlier failure is the cause.
+  // A worker that fails by itself then (it cannot write its checkpoint) is news.
+  if (ended_by_us(state) && (peer || !state.failures.empty())) return;
   fail(state, failure_of(worker, peer ? Failure::Kind::kPeerLost : Failure::Kind::kCrash,
                          one_line(message), now));
 }

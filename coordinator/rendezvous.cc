@@ -213,7 +213,10 @@ Verdict verdict(const ClusterState& state) {
     result.message = "job failed: " + line_of(state, root);
     return result;
   }
-  const auto ended_by_itself = [](const WorkerState& worker) { return worker.report.has_value(); };
+  const auto ended_by_itself = [](const WorkerState& worker) {
+    return worker.report && (worker.report->outcome == proto::OUTCOME_COMPLETED ||
+                             worker.report->outcome == proto::OUTCOME_STOPPED);
+  };
   const auto completed = [](const WorkerState& worker) {
     return worker.report && worker.report->outcome == proto::OUTCOME_COMPLETED;
   };

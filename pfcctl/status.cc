@@ -113,7 +113,7 @@ void stop(const StopOptions& options) {
   request.set_reason("pfcctl stop");
   request.set_urgent(options.now);
   ask(options.target.address(), &proto::CoordinatorService::Stub::Stop, request);
-  std::cout << (options.now ? "the job ends now, without a checkpoint"
+  std::cout << (options.now ? "the job ends now, and waits for no checkpoint"
                             : "the workers write a checkpoint and end; pfcctl status shows them")
             << std::endl;
 }

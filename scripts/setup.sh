@@ -18,7 +18,7 @@ build=(
   libboost-dev libboost-context-dev libboost-filesystem-dev nlohmann-json3-dev prometheus-cpp-dev
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libcli11-dev libspdlog-dev libssl-dev
 )
-test=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch)
+test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch)
 bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
   libopenblas0-pthread)
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.

@@ -38,8 +38,8 @@ std::chrono::milliseconds seconds(double value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value * 1000)};
 }
 
-// The first signal that asked for a stop; 0: none. Written by the signal handlers only; lock-free,
-// so safe there.
+// The signal that asked for a stop; 0: none. Alone it is the first one. Written by the signal
+// handlers only; lock-free, so safe there.
 std::atomic<int> g_stop_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -126,7 +126,8 @@ int run_with_coordinator(const Arguments& arguments) {
 void handle_signals(bool alone) {
   std::signal(SIGTERM, alone ? on_signal_alone : on_signal);
   std::signal(SIGINT, alone ? on_signal_alone : SIG_IGN);
-  if (alone) std::signal(SIGHUP, on_signal_alone);
+  // nohup ignores it.
+  if (alone && std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, on_signal_alone);
 }
 
 int run(int argc, char** argv) {

@@ -30,7 +30,12 @@ class StepReporter {
                     .verbose = session.job.verbose,
                     .save_every_steps = session.job.save_every_steps}),
         window_start_(start_) {
-    if (coordinator != nullptr) progress_.emplace(*coordinator, s_.phase, first_progress());
+    if (coordinator != nullptr) {
+      Progress first = progress_of_session();
+      first.step = s_.first_step - 1;
+      first.resident_bytes = process_memory().resident_bytes;
+      progress_.emplace(*coordinator, s_.phase, first);
+    }
     if (s_.membership.rank != 0) return;
     log_.emplace(TrainingLogOptions{.output = s_.job.output,
                                     .global_batch = s_.plan.global_batch,
@@ -159,15 +164,13 @@ class StepReporter {
     return s_.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s_.membership.local_rank);
   }
 
-  [[nodiscard]] Progress first_progress() const {
-    return {.step = s_.first_step - 1,
-            .total_steps = s_.plan.last_step,
-            .resident_bytes = process_memory().resident_bytes,
-            .device = device()};
+  /// What is the same in every report.
+  [[nodiscard]] Progress progress_of_session() const {
+    return {.total_steps = s_.plan.last_step, .device = device()};
   }
 
   [[nodiscard]] Progress progress(const StepRecord& r) {
-    Progress p = first_progress();
+    Progress p = progress_of_session();
     p.step = r.stats.step;
     p.epoch = r.stats.epoch;
     p.loss = r.stats.loss;

@@ -165,8 +165,11 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                  const proto::StopRequest* request,
                                  proto::StopReply* reply) override {
     return handle<proto::StopReply>(context, request, reply, [this, request](auto answer) {
+      // gRPC frees the request with the answer, and the stop may end this server before it.
+      const std::string reason = request->reason();
+      const bool urgent = request->urgent();
       answer(proto::StopReply());
-      coordinator_.stop(request->reason(), request->urgent());
+      coordinator_.stop(reason, urgent);
     });
   }
 

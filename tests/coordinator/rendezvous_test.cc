@@ -396,6 +396,31 @@ TEST_F(Rendezvous, ReportsAFailureDuringAStopAsAFailure) {
   EXPECT_THAT(verdict(state).message, HasSubstr("no space left"));
 }
 
+TEST_F(Rendezvous, ReportsACheckpointThatFailsAfterSigtermAsAFailure) {
+  trains_on_two_hosts();
+  state.stop = StopRequest{.reason = "pfcctl stop", .urgent = true, .at = now};
+  EXPECT_EQ(tick().action, Action::kTerminate);
+  reports(1, proto::OUTCOME_COMM_FAILED, "rank 0 is gone");
+  exits(1, {.code = 4});
+  reports(0, proto::OUTCOME_FAILED, "work_dirs/job: not a directory");
+  exits(0, {.code = 2});
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kFailed);
+  EXPECT_THAT(verdict(state).message, HasSubstr("not a directory"));
+}
+
+TEST_F(Rendezvous, DoesNotTakeALostPeerForAWorkerThatHasSavedItsState) {
+  trains_on_two_hosts();
+  state.stop = StopRequest{.reason = "pfcctl stop", .urgent = true, .at = now};
+  tick();
+  for (const Rank rank : {0, 1}) {
+    reports(rank, proto::OUTCOME_COMM_FAILED, "a peer is gone");
+    exits(rank, {.code = 4});
+  }
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kFailed);
+}
+
 TEST_F(Rendezvous, KeepsItsReasonWhileNothingChanges) {
   trains_on_two_hosts();
   const std::string before = tick().reason;

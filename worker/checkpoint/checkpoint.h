@@ -66,8 +66,8 @@ class CheckpointWriter {
   /// Waits until this worker's part is on disk. Throws the error of a failed write once.
   virtual void wait() = 0;
   /// Writes the manifest with checksums and gives the folder its final name. Does not wait for the
-  /// removal of old checkpoints; the next write of this worker does, on its own thread, because it
-  /// may need their space. An old checkpoint that cannot be removed is logged.
+  /// removal of old checkpoints; the next write of rank 0 does, because it may need their
+  /// space. An old checkpoint that cannot be removed is logged.
   /// REQUIRES: this is rank 0, and all workers' parts of `step` are on disk.
   virtual void publish(std::int64_t step) = 0;
 };

@@ -90,6 +90,10 @@ std::string removed_name(std::int64_t step, Generation generation, int number) {
          std::to_string(number) + ".tmp";
 }
 
+bool is_removed(const std::string& name) {
+  return is_temporary(name) && name.find(".old-") != std::string::npos;
+}
+
 bool is_temporary(const std::string& name) {
   return name.starts_with(std::string(".") + kPrefix) && name.ends_with(".tmp");
 }

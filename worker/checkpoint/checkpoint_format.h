@@ -49,7 +49,8 @@ std::optional<std::int64_t> step_of(const std::string& folder_name);
 std::string temporary_name(std::int64_t step, Generation generation);
 /// Of a checkpoint that is no longer wanted. `number` tells those of one writer apart.
 std::string removed_name(std::int64_t step, Generation generation, int number);
-/// Either of the two: nothing that a job needs once no writer is at work in the folder.
+bool is_removed(const std::string& folder_name);
+/// A temporary or a removed name: nothing that a job needs once no writer is at work in the folder.
 bool is_temporary(const std::string& folder_name);
 std::string centres_name(Rank rank, int world_size);
 std::string part_name(Rank rank);

@@ -1,4 +1,4 @@
-// Removes old checkpoints on a thread of its own, so that no training step waits for a slow disk.
+// Removes old checkpoints on a thread of its own, so that training goes on meanwhile.
 #pragma once
 
 #include <condition_variable>

@@ -198,12 +198,17 @@ class FolderWriter : public CheckpointWriter {
   [[nodiscard]] std::filesystem::path temporary(std::int64_t step) const {
     return options_.output / format::temporary_name(step, options_.membership.generation);
   }
-  void remove_stale_folders() const;
+  void remove_stale_folders();
   void run(std::int64_t step, const std::vector<MakeFile>& files);
   void write_part(std::int64_t step, const std::vector<MakeFile>& files) const;
   [[nodiscard]] std::vector<format::File> gather_parts(const std::filesystem::path& folder) const;
   [[nodiscard]] std::filesystem::path name_to_remove(std::int64_t step) {
-    return options_.output / format::removed_name(step, options_.membership.generation, ++removed_);
+    std::filesystem::path name;
+    do {  // an earlier job may have left one that could not be removed
+      name =
+          options_.output / format::removed_name(step, options_.membership.generation, ++removed_);
+    } while (std::filesystem::exists(name));
+    return name;
   }
   void prune(std::int64_t published);
 
@@ -222,10 +227,15 @@ class FolderWriter : public CheckpointWriter {
   std::exception_ptr error_;
 };
 
-void FolderWriter::remove_stale_folders() const {
+void FolderWriter::remove_stale_folders() {
   std::error_code missing;
   for (const auto& entry : std::filesystem::directory_iterator(options_.output, missing)) {
-    if (!format::is_temporary(entry.path().filename().string())) continue;
+    const std::string name = entry.path().filename().string();
+    if (!format::is_temporary(name)) continue;
+    if (format::is_removed(name)) {  // an old checkpoint: one that stays does no harm
+      removal_.start(entry.path());
+      continue;
+    }
     std::error_code error;
     std::filesystem::remove_all(entry.path(), error);
     // The writer of an earlier generation may be removing the same folder: only what stays counts.
@@ -327,7 +337,7 @@ void FolderWriter::publish(std::int64_t step) {
     published_ = step;
     if (std::filesystem::exists(replaced)) removal_.start(replaced);
   });
-  prune(step);
+  storage([&] { prune(step); });
 }
 
 // The one just published stays whatever its age: others may be left from a longer job.

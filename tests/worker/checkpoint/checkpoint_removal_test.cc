@@ -91,16 +91,22 @@ TEST_F(OldCheckpoints, OfTheSameStepAreReplacedWithoutWaiting) {
 }
 
 TEST_F(OldCheckpoints, ThatCannotBeRemovedDoNotEndTheJob) {
-  Writers all = writers(1, 1, 1, 256, [](const std::filesystem::path& folder) {
+  const RemoveFolder never = [](const std::filesystem::path& folder) {
     throw std::filesystem::filesystem_error("remove", folder,
                                             std::make_error_code(std::errc::io_error));
-  });
+  };
+  Writers all = writers(1, 1, 1, 256, never);
   for (std::int64_t step = 5; step <= 7; ++step) save(all, step);
   all.clear();
   expect_loads(1, 7);
   EXPECT_THAT(entries(), SizeIs(3));
-  Writers next_job = writers(1, 2);
-  EXPECT_THAT(entries(), ElementsAre("step-000000007"));
+  Writers next_job = writers(1, 1, 1, 256, never);  // names what it removes otherwise
+  save(next_job, 8);
+  next_job.clear();
+  expect_loads(1, 8);
+  EXPECT_THAT(entries(), SizeIs(4));
+  writers(1, 2).clear();
+  EXPECT_THAT(entries(), ElementsAre("step-000000008"));
 }
 
 TEST_F(OldCheckpoints, ThatACrashLeftHalfRemovedAreRemovedByTheNextJob) {
@@ -108,7 +114,7 @@ TEST_F(OldCheckpoints, ThatACrashLeftHalfRemovedAreRemovedByTheNextJob) {
   save(all, 5);
   std::filesystem::create_directories(output_ / ".step-000000004.g1.old-3.tmp" / "half");
   expect_loads(1, 5);
-  Writers next_job = writers(1, 2);
+  writers(1, 2).clear();
   EXPECT_THAT(entries(), ElementsAre("step-000000005"));
 }
 
