@@ -216,7 +216,7 @@ int run(int argc, char** argv) {
 }  // namespace pfc
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // the job goes on when nobody reads the output any more
+  std::signal(SIGPIPE, SIG_IGN);  // the job goes on when its output is no longer read
   // gRPC's own log is for its developers; errors are reported as messages of this program.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe)
   return pfc::run_program("pfc-coordinator", [&] { return pfc::run(argc, argv); });

@@ -126,7 +126,7 @@ class Watch:
 
 
 def end(coordinator):
-    """Kills the job, its workers too: none of them shall write a checkpoint."""
+    """Kills the job, its workers too: none of them is to write a checkpoint."""
     for pid in [coordinator.pid, *children(coordinator.pid)]:
         subprocess.run(["kill", "-KILL", str(pid)], check=False, stderr=subprocess.DEVNULL)
     coordinator.wait()
