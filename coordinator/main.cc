@@ -83,9 +83,8 @@ void declare(CLI::App& app, Options& options) {
       "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
       "second one leaves them 5 s, then they are killed.\n"
       "Exit codes: 0 completed; 1 the job failed, or workers had to be killed; 2 bad input;\n"
-      "3 a host, worker or GPU was missing at the start; 130, 143, 129: ended by SIGINT, SIGTERM "
-      "or\n"
-      "pfcctl stop, SIGHUP, after a checkpoint (docs/exit-codes.md).");
+      "3 a host, worker or GPU was missing at the start; 130, 143, 129: ended after a\n"
+      "checkpoint by SIGINT, by SIGTERM or pfcctl stop, by SIGHUP (docs/exit-codes.md).");
 }
 
 /// The first signal ends the job after a checkpoint, the second one in a few seconds.
