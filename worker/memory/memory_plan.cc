@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/counted.h"
 #include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/make_ops.h"
@@ -59,10 +60,6 @@ class WorldSize : public Comm {
   static void refuse() { check(false, "WorldSize: a memory plan must not communicate"); }
   const int size_;
 };
-
-std::string counted(std::int64_t n, const char* what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
 
 std::int64_t samples(const PlannedJob& p) { return p.job.batch_size * p.world_size; }
 
