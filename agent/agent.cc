@@ -5,7 +5,6 @@
 #include <sstream>
 #include <utility>
 
-#include "agent/worker_environment.h"
 #include "common/error.h"
 #include "common/machine/cores.h"
 #include "common/version.h"
@@ -116,7 +115,7 @@ void Agent::start_worker(Rank rank, const proto::StartWorkers& start) {
                     "--generation", std::to_string(generation_), "--join-timeout",
                     in_seconds(start.join_timeout_ms()), "--collective-timeout",
                     in_seconds(start.collective_timeout_ms())},
-      .environment = worker_environment(start.slots_size()),
+      .environment = {{"OMP_NUM_THREADS", std::to_string(threads_of_worker(start.slots_size()))}},
       .capture_output = true};
   proto::AgentMessage event = message();
   try {

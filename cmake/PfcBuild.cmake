@@ -43,8 +43,8 @@ if(PFC_SANITIZE MATCHES thread)
   add_compile_definitions(BOOST_ASIO_DISABLE_FENCED_BLOCK)
 endif()
 
-# Libraries whose speed nobody notices: they read files, talk, or start something. So do the programs'
-# own files.
+# Libraries whose speed does not matter: they read files, send messages, or start processes. So do the
+# programs' own files.
 set(PFC_LIBRARIES_THAT_COMPUTE_NOTHING agent common coordinator coordinator_client plan proto status)
 
 # -O1 builds what is mostly gRPC, Asio, JSON and CLI11 in about three quarters of the time of -O2.

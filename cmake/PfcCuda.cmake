@@ -72,7 +72,7 @@ function(pfc_gpu_test name)
   add_dependencies(gpu_tests ${name}_test)
 endfunction()
 
-# What a library that calls into the CUDA side depends on: the choice of whoever links it.
+# What a library that calls into the CUDA side depends on: the target that links it chooses.
 set(side "$<TARGET_PROPERTY:PFC_CUDA_SIDE>")
 set(pfc_cuda_side "$<IF:$<STREQUAL:${side},emulated>,pfc_cuda_emulated,\
 $<IF:$<STREQUAL:${side},real>,pfc_cuda,pfc_cuda_absent>>")

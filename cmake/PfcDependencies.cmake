@@ -5,7 +5,7 @@ find_package(PkgConfig REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 find_package(OpenSSL REQUIRED)
-find_package(Boost 1.74 REQUIRED COMPONENTS context filesystem)
+find_package(Boost 1.74 REQUIRED COMPONENTS context)
 find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
@@ -27,7 +27,8 @@ add_library(dnnl INTERFACE)
 target_include_directories(dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(dnnl INTERFACE ${DNNL_LIBRARY})
 
-# Whoever only trains has no test libraries (scripts/setup.sh). PFC_BUILD_TESTS: what came of it.
+# The test libraries are missing where only training was set up (scripts/setup.sh). PFC_BUILD_TESTS:
+# whether the tests are built.
 set(PFC_BUILD_TESTS OFF)
 if(PFC_TESTS STREQUAL "AUTO")
   find_package(GTest QUIET)

@@ -75,7 +75,7 @@ void remove_coordinator_file(const std::filesystem::path& folder, pid_t pid) noe
   try {
     if (read_coordinator_file(folder).pid == pid) std::filesystem::remove(file_in(folder));
   } catch (const std::exception&) {
-    // It is only a signpost: whoever follows a stale one finds nobody listening.
+    // A file that is left behind does no harm: no coordinator answers at its address.
   }
 }
 

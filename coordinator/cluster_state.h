@@ -67,7 +67,7 @@ struct Failure {
 
 struct StopRequest {
   std::string reason;   ///< "SIGINT"
-  bool urgent = false;  ///< do not wait for checkpoints
+  bool urgent = false;  ///< end the workers now: SIGTERM, and soon SIGKILL
   TimePoint at;
 };
 

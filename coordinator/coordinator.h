@@ -56,8 +56,9 @@ class Coordinator {
   /// Starts the time limit for hosts to register. `address` (host:port) is shown to people who must
   /// start an agent.
   void start(const std::string& address);
-  /// Ends the job: workers write a checkpoint first, unless it is `urgent`. `reason` says who
-  /// asked: "SIGINT". A second call can make it urgent.
+  /// Ends the job. Workers write a checkpoint first; when it is `urgent`, they have only
+  /// RendezvousConfig::terminate for it. `reason` says who asked: "SIGINT". A second call can make
+  /// it urgent.
   void stop(const std::string& reason, bool urgent);
   /// Refuses every waiting request, closes every link, and accepts nothing afterwards.
   void close();

@@ -73,7 +73,7 @@ void declare(CLI::App& app, Options& options) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--stop-timeout", options.stop_timeout,
-                 "Time for workers to write a checkpoint and end after SIGINT or SIGTERM")
+                 "Time for workers to write a checkpoint and end after a signal or pfcctl stop")
       ->transform(duration)
       ->capture_default_str();
   app.add_option("--state-dir", options.state_dir,
@@ -81,13 +81,13 @@ void declare(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.footer(
       "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
-      "second one ends them at once.\n"
-      "Exit codes: 0 completed; 1 the job failed, or was ended without a checkpoint; 2 bad input;\n"
-      "3 a host or worker did not come; 130, 143, 129: ended by SIGINT, SIGTERM or pfcctl stop, "
-      "SIGHUP,\nafter a checkpoint (docs/exit-codes.md).");
+      "second one leaves them 5 s, then they are killed.\n"
+      "Exit codes: 0 completed; 1 the job failed, or workers had to be killed; 2 bad input;\n"
+      "3 a host, worker or GPU was missing at the start; 130, 143, 129: ended after a\n"
+      "checkpoint by SIGINT, by SIGTERM or pfcctl stop, by SIGHUP (docs/exit-codes.md).");
 }
 
-/// The first signal ends the job after a checkpoint, the second one at once.
+/// The first signal ends the job after a checkpoint, the second one in a few seconds.
 class StopSignals {
  public:
   StopSignals(asio::io_context& loop, Coordinator& coordinator)
@@ -216,7 +216,7 @@ int run(int argc, char** argv) {
 }  // namespace pfc
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // the job goes on when nobody reads the output any more
+  std::signal(SIGPIPE, SIG_IGN);  // the job goes on when its output is no longer read
   // gRPC's own log is for its developers; errors are reported as messages of this program.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe)
   return pfc::run_program("pfc-coordinator", [&] { return pfc::run(argc, argv); });

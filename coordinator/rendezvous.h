@@ -1,5 +1,5 @@
 // What the coordinator does next, decided by one pure function, decide(): when to start workers,
-// whom to blame for a failure, and when to end the job. docs/cluster.md describes it in prose.
+// which failure is the cause, and when to end the job. docs/cluster.md describes it in prose.
 #pragma once
 
 #include <chrono>

@@ -10,7 +10,9 @@
 namespace {
 
 int run(int argc, char** argv) {
-  CLI::App app("Checks, plans, data tools, status and stop for pfc", "pfcctl");
+  CLI::App app(
+      "Checks machines, plans memory, draws data sets, replays steps, shows and stops jobs",
+      "pfcctl");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   std::string level = "info";

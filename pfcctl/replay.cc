@@ -128,7 +128,8 @@ void add_head(CLI::App& replay) {
   verb->add_option("--workers", flags->workers, "Workers to share the rows, as threads here")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  verb->add_option("--set", flags->overrides, "key=value of the job file; repeatable");
+  verb->add_option("--set", flags->overrides,
+                   "key=value: changes a key of the job; may be given several times");
   verb->add_option("--step", flags->step, "Optimizer step; without it, as the file says")
       ->check(CLI::PositiveNumber);
   verb->footer(

@@ -113,9 +113,11 @@ void stop(const StopOptions& options) {
   request.set_reason("pfcctl stop");
   request.set_urgent(options.now);
   ask(options.target.address(), &proto::CoordinatorService::Stub::Stop, request);
-  std::cout << (options.now ? "the job ends now, and waits for no checkpoint"
-                            : "the workers write a checkpoint and end; pfcctl status shows them")
-            << std::endl;
+  std::cout
+      << (options.now
+              ? "the job ends now; workers that need more than 5 s for a checkpoint are killed"
+              : "the workers write a checkpoint and end; pfcctl status shows them")
+      << std::endl;
 }
 
 /// The workers that have made no progress for a while, and what each was doing.
@@ -161,7 +163,8 @@ void add_stop_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand("stop", "Ends the job after a checkpoint");
   const auto options = std::make_shared<StopOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
-  verb->add_flag("--now", options->now, "Do not wait for a checkpoint");
+  verb->add_flag("--now", options->now,
+                 "Leave the workers only 5 s for the checkpoint, then kill them");
   verb->footer("Returns at once. The job goes on from its checkpoint with \"resume\": true.");
   verb->callback([options] { stop(*options); });
 }

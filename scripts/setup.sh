@@ -15,7 +15,7 @@ source scripts/help.sh "$@"
 build=(
   g++ cmake ninja-build ccache pkg-config
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-  libboost-dev libboost-context-dev libboost-filesystem-dev nlohmann-json3-dev prometheus-cpp-dev
+  libboost-dev libboost-context-dev nlohmann-json3-dev prometheus-cpp-dev
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libcli11-dev libspdlog-dev libssl-dev
 )
 test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch)

@@ -52,7 +52,7 @@ class StepReporter {
                   std::to_string(job.batch_size) + "; " + s_.ops->description() + "; " +
                   s_.step_comm->description());
     log_->message(memory_message(s_.memory));
-    log_->message(s_.start_message + "; " + std::to_string(s_.plan.last_step) + " steps, " +
+    log_->message(s_.start_message + "; " + counted(s_.plan.last_step, "step") + ", " +
                   std::to_string(s_.plan.warmup_steps) + " of warm-up");
     log_->start({.steps_done = s_.first_step - 1,
                  .last_step = s_.plan.last_step,

@@ -52,7 +52,7 @@ struct Trainer {
 };
 
 /// Trains one step on the next inputs; the stats say which step it was. When the loss or a gradient
-/// is not finite, which all workers find alike, writes what the head was given and throws
+/// is not finite, which is so on all workers or on none, writes what the head was given and throws
 /// InputError. Throws CommError, and what the data throws. REQUIRES: the inputs have not ended.
 StepStats train_step(Trainer& t);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/counted.h"
 #include "common/machine/cores.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
@@ -128,7 +129,7 @@ void TrainingSession::load_weights() {
     resumed_images = info.step * info.global_batch;
     first_step = steps_done(plan, resumed_images) + 1;
     start_message = "resumed from " + info.folder.string() + " (step " + std::to_string(info.step) +
-                    " of " + std::to_string(info.world_size) + " workers): next is step " +
+                    " of " + counted(info.world_size, "worker") + "): next is step " +
                     std::to_string(first_step);
     return;
   }

@@ -31,7 +31,7 @@ struct SessionOptions {
   std::string peer_address;        ///< this host's address, as its peers see it
   std::chrono::milliseconds connect_timeout{60'000};
   std::chrono::milliseconds collective_timeout{300'000};
-  /// Whether training shall end after a checkpoint. REQUIRES: it is thread-safe.
+  /// Whether training is to end after a checkpoint. REQUIRES: it is thread-safe.
   std::function<bool()> stop_requested;
 };
 

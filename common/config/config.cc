@@ -26,7 +26,7 @@ constexpr Range kFraction{.low = 0, .high = 1, .high_open = false, .text = "a nu
 constexpr Range kBelowOne{.low = 0, .high = 1, .text = "a number from 0 to below 1"};
 constexpr Range kCount{.low = 1, .text = "an integer of 1 or more"};
 constexpr Range kCountOrZero{.low = 0, .text = "an integer of 0 or more"};
-// Bounds that only a slip of the pen exceeds: they keep sizes computed from them far from overflow.
+// Bounds that only a mistyped number exceeds. They keep sizes computed from them far from overflow.
 constexpr Range kBatch{
     .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
 constexpr Range kDimension{

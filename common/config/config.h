@@ -63,7 +63,7 @@ struct JobConfig {
   std::filesystem::path rec;  ///< folder with train.rec, train.idx, property; or a .rec file
   bool shuffle = true;
   bool augment = true;                   ///< random horizontal flip
-  std::vector<std::string> val_targets;  ///< names (DIR/NAME.bin in rec) or paths
+  std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths
   std::filesystem::path output = "work_dirs/job";
   std::int64_t frequent = 10;         ///< steps between log lines
   std::int64_t verbose = 2000;        ///< steps between evaluations; 0: only at the end

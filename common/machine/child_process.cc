@@ -127,7 +127,7 @@ ChildProcess::ChildProcess(const SpawnOptions& options) {
     _exit(127);
   }
   if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
-  setpgid(pid_, pid_);  // in both processes: whoever comes first
+  setpgid(pid_, pid_);  // in both processes: either may run first
   failure.close_end(1);
   int reason = 0;
   ssize_t got = 0;

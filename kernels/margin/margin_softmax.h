@@ -3,11 +3,11 @@
 // enqueues its work on the Ops' compute stream.
 //
 // A step has four parts:
-//   forward()   computes this worker's logits and reduces them to one RowStatistics for each
-//   sample; the caller  gathers these statistics from all workers; combine()   computes the loss
-//   and the softmax from them; backward()  computes each tile of logits again, turns it into
-//   gradients, and updates the tile's
-//               centres and their momentum in place while the tile is in the cache.
+// 1. forward() computes this worker's logits and reduces them to one RowStatistics a sample.
+// 2. The caller gathers these statistics from all workers.
+// 3. combine() computes the loss and the softmax from them.
+// 4. backward() computes each tile of logits again and turns it into gradients. It updates the
+//    tile's centres and their momentum in place, while the tile is in the cache.
 //
 // Memory beside the table: O(N * (D + tile)) for each thread, and up to logits_bytes: the products
 // of as many tiles as fit are kept from forward() to backward() instead of being computed again.

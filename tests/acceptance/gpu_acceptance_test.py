@@ -59,11 +59,14 @@ class WithoutAGpu(unittest.TestCase):
         lines = [line.split(":")[0] for line in done.stdout.splitlines()]
         self.assertEqual(lines[0], "step r50-128")
         self.assertEqual(lines[9:14], ["head 1000000-1", "head 1000000-0.1", "head 29000000-1",
-                                       "head train-29000000", "head 4000000-1"])
+                                       "head train-16000000", "head 4000000-1"])
         self.assertIn("--rounds 3 --precisions bf16", done.stdout.splitlines()[0])
 
 
 class Cases(unittest.TestCase):
+    def test_no_job_has_more_classes_than_a_data_set_can_hold(self):
+        self.assertLessEqual(cases.MANY_TRAINED, 2**24)
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)

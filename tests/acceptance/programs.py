@@ -61,7 +61,7 @@ class Programs:
         return found[0] if found else self.folders[0] / name
 
     def under(self, tool, name):
-        """The command that runs a program under a tool, which shall not watch a shell instead."""
+        """The command that runs a program under a tool, which must not watch a shell instead."""
         if self.launcher:
             return [*self.launcher, *tool, self.binaries / name]
         return [*tool, self.path(name)]

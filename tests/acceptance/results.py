@@ -35,7 +35,7 @@ class Result:
 
     @property
     def goals_missed(self):
-        """Of speed: they make no case a failure, but shall be seen."""
+        """Goals of speed that were missed: they make no case fail, and the page counts them."""
         return self.table.count("MISSED")
 
     @property

@@ -17,6 +17,7 @@ FOREIGN = {
     "--preset": "cmake and ctest", "--build": "cmake", "--target": "cmake", "--install": "cmake",
     "--prefix": "cmake", "--strip": "cmake", "--parallel": "ctest", "--nproc_per_node": "torchrun",
     "--check-build": "horovodrun", "--lzma2": "xz", "--benchmark_filter": "Google Benchmark",
+    "--always": "git", "--dirty": "git",
 }
 # Messages of the operating system.
 SYSTEM = {"No space left on device"}

@@ -15,7 +15,7 @@ versions of PyTorch do by default). What --update chooses:
   dense  as PartialFC_V2 and CombinedMarginLoss: below rate 1 autograd scatters the rows' gradient
          into one of the whole table, and torch.optim's SGD goes over the whole table; the margin's
          arc cosine and cosine are those of all logits.
-  rows   what somebody who knows PyTorch makes of it: below rate 1 the selected rows and their
+  rows   a faster way to write it in PyTorch: below rate 1 the selected rows and their
          momentum are taken out, updated and written back, as in the first PartialFC, so that rows
          without a gradient are left alone; SGD works in place, and the margin is that of the targets
          alone.

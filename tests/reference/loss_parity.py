@@ -8,8 +8,8 @@ over all steps.
 
 A freshly initialised network in front of a margin loss is chaotic: rounding grows from step to step,
 the faster the higher the learning rate, in any two programs. --judge also runs the reference in
-float64 and says how far each program is from it: what PyTorch's own float32 is away, nobody can be
-blamed for. The default learning rate is low enough for 20 steps to stay well inside the limit.
+float64 and says how far each program is from it: the distance of PyTorch's own float32 is that
+of rounding alone. The default learning rate is low enough for 20 steps to stay well inside the limit.
 """
 
 import argparse

@@ -44,8 +44,8 @@ def payloads(path):
 def spread_labels(source, target, classes):
     """The images of a set whose labels are 0, 1, 2, ... with labels 0 .. classes - 1 apart from each
     other. Without record 0: every record is an image. Labels are float32, which has every integer up
-    to 2^24 and every even one up to 2^25."""
-    assert classes <= 2**25
+    to 2^24; pfc reads no set with more classes."""
+    assert classes <= 2**24
     known, height, width = map(int, (source / "property").read_text().split(","))
     target.mkdir(parents=True, exist_ok=True)
     offset, key = 0, 0
@@ -55,8 +55,6 @@ def spread_labels(source, target, classes):
             if flag != 0:  # not an image
                 continue
             spread = int(label) * (classes - 1) // max(1, known - 1)
-            if classes > 2**24:
-                spread -= spread % 2
             idx.write(f"{key}\t{offset}\n")
             offset += rec.write(record(HEADER.pack(0, spread, key, 0) + payload[HEADER.size:]))
             key += 1
@@ -126,7 +124,7 @@ class Watch:
 
 
 def end(coordinator):
-    """Kills the job, its workers too: none of them shall write a checkpoint."""
+    """Kills the job, its workers too: none of them is to write a checkpoint."""
     for pid in [coordinator.pid, *children(coordinator.pid)]:
         subprocess.run(["kill", "-KILL", str(pid)], check=False, stderr=subprocess.DEVNULL)
     coordinator.wait()

@@ -25,7 +25,7 @@ class CheckpointRemoval {
   CheckpointRemoval(const CheckpointRemoval&) = delete;
   CheckpointRemoval& operator=(const CheckpointRemoval&) = delete;
 
-  /// Returns at once. REQUIRES: nobody uses the folder, or makes one of that name, any more.
+  /// Returns at once. REQUIRES: the folder is no longer used, and no folder of that name is made.
   void start(std::filesystem::path folder);
   /// Waits until all folders that were given to start() have been tried.
   void wait();

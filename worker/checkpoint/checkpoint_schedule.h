@@ -1,5 +1,6 @@
-// Decides after which steps checkpoints are begun and published. All workers decide alike, without
-// a collective for it: the signals that travel with each micro-batch tell whose part is on disk.
+// Decides after which steps checkpoints are begun and published. All workers decide the same,
+// without a collective for it: the signals that travel with each micro-batch tell whose part is on
+// disk.
 #pragma once
 
 #include <atomic>
@@ -58,8 +59,8 @@ class CheckpointSchedule {
   Comm& comm_;
   std::int64_t pending_ = 0;  ///< step of the checkpoint that was begun and not published; 0: none
   std::vector<CheckpointEvent> events_;  ///< of this call
-  // fill() reads both from another thread. last_time_ is written first: whoever sees the new step
-  // sees its time as well.
+  // fill() reads both from another thread. last_time_ is written first, so that a thread that
+  // sees the new step sees its time as well.
   std::atomic<std::int64_t> last_ = 0;  ///< step of the newest checkpoint that was begun
   std::atomic<Clock::rep> last_time_;   ///< when it was begun
 };

@@ -16,7 +16,7 @@ class KeyValueStore {
   /// Sets the value, and wakes every thread that waits for it. Throws CommError.
   virtual void set(const std::string& key, const std::vector<char>& value) = 0;
 
-  /// The value, once somebody has set it. Throws CommError that names the key when it is still
+  /// The value, once it has been set. Throws CommError that names the key when it is still
   /// missing after the timeout, or when the store cannot be reached.
   virtual std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) = 0;
 };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "worker/data/batch_filler.h"
 
@@ -35,10 +36,10 @@ BatchSource make_source(const Dataset& dataset, const PrefetcherOptions& o) {
         "Prefetcher: bad options");
   const BatchPlan plan{dataset.info().images, o.batch_size, o.rank, o.world_size};
   if (plan.batches_per_epoch() == 0) {
-    throw InputError("rec: " + std::to_string(plan.images) + " images do not fill one batch of " +
-                     std::to_string(plan.global_batch()) + " (" + std::to_string(o.world_size) +
-                     " workers x batch_size " + std::to_string(o.batch_size) +
-                     "): lower batch_size");
+    throw InputError("rec: the data has " + counted(plan.images, "image") +
+                     ", fewer than one batch of " + std::to_string(plan.global_batch()) + " (" +
+                     counted(o.world_size, "worker") + " x batch_size " +
+                     std::to_string(o.batch_size) + "): lower batch_size");
   }
   return {.dataset = dataset,
           .plan = plan,

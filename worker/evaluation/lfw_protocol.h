@@ -19,13 +19,12 @@ struct VerificationResult {
   double seconds = 0;
 };
 
-/// Applies the protocol to embeddings: a and b are [n, D] with L2-normalised rows. REQUIRES: n
-/// >= 2. A pair is taken for the same person when its squared distance is below a threshold of 0,
-/// 0.01 ..
-/// 4. The pairs are split into contiguous folds, of which the first n mod folds have one pair more;
-/// with fewer pairs than folds there are n folds. Each fold is judged with the threshold that is
-/// best on all other folds, the smallest of equally good ones. Fills accuracy, deviation, threshold
-/// and pairs. Takes time O(n D).
+/// Applies the protocol to embeddings: a and b are [n, D] with L2-normalised rows. REQUIRES:
+/// n >= 2. A pair is taken for the same person when its squared distance is below a threshold.
+/// Thresholds from 0 to 4 in steps of 0.01 are tried. The pairs are split into contiguous folds, of
+/// which the first n mod folds have one pair more; with fewer pairs than folds there are n folds.
+/// Each fold is judged with the threshold that is best on all other folds, the smallest of equally
+/// good ones. Fills accuracy, deviation, threshold and pairs. Takes time O(n D).
 VerificationResult verify_pairs(std::span<const float> a, std::span<const float> b,
                                 std::int64_t dimension, const std::vector<bool>& same,
                                 int folds = 10);

@@ -87,7 +87,7 @@ class Head {
     UpdateHistory* history = nullptr;
   };
   [[nodiscard]] virtual State state() = 0;
-  /// REQUIRED after somebody else wrote to state(), as loading a checkpoint does.
+  /// REQUIRED after other code wrote to state(), as loading a checkpoint does.
   virtual void state_changed() = 0;
 
   /// Applies the updates that these classes (sorted), or all, have missed, so that others can read

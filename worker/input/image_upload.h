@@ -38,7 +38,7 @@ class ImageUpload {
   /// Gives the slot of the last take() back. What uses it is enqueued by now.
   void release();
 
-  /// Lets put() return for good.
+  /// From now on put() returns at once, without copying.
   void close();
 
  private:

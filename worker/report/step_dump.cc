@@ -47,7 +47,7 @@ void StepDump::stop(const Head::Step& step, const Verdict& verdict) {
     // have written.
     comm_.barrier();
   } catch (const CommError&) {
-    // Another worker has died meanwhile. This worker still reports what is not finite.
+    // Another worker has ended meanwhile. This worker still reports what is not finite.
   }
   const bool clips = job_.value("clip_norm", JobConfig{}.clip_norm) > 0;
   throw InputError(verdict.not_finite + " is not finite at step " + std::to_string(step.update) +

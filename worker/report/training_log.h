@@ -30,8 +30,9 @@ std::string training_line(std::chrono::system_clock::time_point when, std::strin
 
 /// The numbers of one log line: of the steps since the line before.
 ///
-/// "Speed 884.42 samples/sec   Loss 47.2532   LearningRate 0.1000   Epoch: 0   Global Step: 100
-///    Required: 3 hours"; with "Fp16 Grad Scale: 65536" where there is a loss scale.
+/// "Speed 884.42 samples/sec   Loss 47.2532   LearningRate 0.1000   Epoch: 0   Global Step: 100   "
+/// "Required: 3 hours". Where there is a loss scale, "Fp16 Grad Scale: 65536   " precedes
+/// "Required".
 struct LogWindow {
   double samples_per_second = 0;
   double loss = 0;  ///< mean over the steps of the window

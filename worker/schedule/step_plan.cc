@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "common/counted.h"
 #include "common/error.h"
 
 namespace pfc {
@@ -11,10 +12,9 @@ namespace pfc {
 StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images) {
   const std::int64_t micro_batch = world_size * job.batch_size;
   if (images < micro_batch) {
-    throw InputError("the data has " + std::to_string(images) +
-                     " images, fewer than one batch of " + std::to_string(micro_batch) + " (" +
-                     std::to_string(world_size) + " workers x batch_size " +
-                     std::to_string(job.batch_size) + "): lower batch_size");
+    throw InputError("the data has " + counted(images, "image") + ", fewer than one batch of " +
+                     std::to_string(micro_batch) + " (" + counted(world_size, "worker") +
+                     " x batch_size " + std::to_string(job.batch_size) + "): lower batch_size");
   }
   StepPlan plan;
   plan.global_batch = micro_batch * job.gradient_acc;

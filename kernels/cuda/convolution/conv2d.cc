@@ -227,8 +227,8 @@ class Convolution {
   std::size_t workspace_bytes_ = 0;
 };
 
-/// Backward passes are made when they are first called. An evaluation never calls them, and nobody
-/// needs the gradient of a network's images, for whose three channels cuDNN has few algorithms.
+/// Backward passes are made when they are first called. An evaluation never calls them, and the
+/// gradient of a network's images is not needed: for their three channels cuDNN has few algorithms.
 class CudnnConv2d : public Conv2d {
  public:
   CudnnConv2d(const ConvolutionContext& context, const Conv2dShape& shape)

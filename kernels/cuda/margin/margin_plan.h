@@ -21,9 +21,9 @@ struct MarginPlanOptions {
 /// products and kernels need no code for a remainder. The padding holds zeros.
 ///
 /// Bytes, with N' and D' the padded sizes, T the bytes of a product's operand (4, or 2 for bf16):
-///   N' D' (T + 8)                       unit embeddings, their gradients, the targets' gradients
-///   N' (80 + 12 slots)                  statistics and angles; slots: parts that classes are
-///   summed in tile (N' (4 + bf16 ? 2 : 0) + D' (T + 4) + 4)   products and gradients of one tile
+/// - N' D' (T + 8): unit embeddings, their gradients, the targets' gradients.
+/// - N' (80 + 12 slots): statistics and angles.
+/// - tile (N' (4 + bf16 ? 2 : 0) + D' (T + 4) + 4): products and gradients of one tile.
 /// At N = 1024 and D = 512 on an H100: 50 MB, and 5 MB of them for embeddings.
 struct MarginPlan {
   explicit MarginPlan(const MarginPlanOptions& o);

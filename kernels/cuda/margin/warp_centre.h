@@ -57,9 +57,8 @@ __device__ __forceinline__ __nv_bfloat16 kept_number<__nv_bfloat16>(float x, std
   return number;
 }
 
-/// A row of the table. Weight and State, the types of its centre and its optimizer state, are float
-/// or
-/// __nv_bfloat16.
+/// A row of the table. Weight and State are the types of its centre and its optimizer state: float
+/// or __nv_bfloat16.
 template <typename Weight, typename State>
 struct WarpCentre {
   std::int64_t number;  ///< of the row in the table

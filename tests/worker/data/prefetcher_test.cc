@@ -285,7 +285,7 @@ TEST(Prefetcher, SaysThatTheImagesDoNotFillABatch) {
   const FakeDataset dataset(20);
   EXPECT_THAT(message_of<InputError>(
                   [&] { make_prefetcher(dataset, {.batch_size = 11, .world_size = 2}); }),
-              HasSubstr("20 images do not fill one batch of 22 (2 workers x batch_size 11)"));
+              HasSubstr("20 images, fewer than one batch of 22 (2 workers x batch_size 11)"));
 }
 
 class DamagedImages : public ::testing::Test {

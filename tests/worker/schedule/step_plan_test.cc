@@ -50,6 +50,9 @@ TEST(StepPlan, RejectsDataThatDoesNotFillABatch) {
   EXPECT_EQ(testing::message_of<InputError>([] { plan_steps(job(64, 1), 2, 100); }),
             "the data has 100 images, fewer than one batch of 128 (2 workers x batch_size 64): "
             "lower batch_size");
+  EXPECT_EQ(testing::message_of<InputError>([] { plan_steps(job(64, 1), 1, 1); }),
+            "the data has 1 image, fewer than one batch of 64 (1 worker x batch_size 64): lower "
+            "batch_size");
 }
 
 TEST(StepPlan, CountsDoneStepsByImagesSeenWhenTheGlobalBatchHasChanged) {

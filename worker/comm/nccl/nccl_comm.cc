@@ -58,14 +58,14 @@ void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
 
 void NcclComm::broadcast(const Tensor& in_out, int root) {
   check(root >= 0 && root < size(), "broadcast: the root is no rank");
-  // The worker before the root has nobody to pass the data on to.
+  // The worker before the root does not pass the data on.
   const bool passes_on = (rank() + 1) % size() != root;
   enqueue("broadcast", in_out.bytes(), passes_on ? in_out.bytes() : 0, [&](ncclComm_t comm) {
     return ncclBroadcast(in_out.data, in_out.data, in_out.bytes(), ncclUint8, root, comm, stream_);
   });
 }
 
-// Nobody's sum is there before everybody has come. An abort ends the host's wait too.
+// The sum is complete only when every worker has called this. An abort ends the host's wait too.
 void NcclComm::barrier() {
   count_.add_call(0, 0);
   float* const word = reinterpret_cast<float*>(barrier_word_.data());

@@ -99,7 +99,8 @@ bool Connecting::has_begun(Rank rank, milliseconds patience) {
   }
 }
 
-/// Who has not begun; or else whose address NCCL speaks of; or else nobody in particular.
+/// The workers that have not begun to connect; or else those whose addresses NCCL's message names;
+/// or else none.
 std::string Connecting::missing_peers(const std::string& reason) {
   std::string absent, spoken_of;
   const auto add = [&](std::string& list, Rank rank) {

@@ -117,7 +117,7 @@ void NcclGroup::leave(NcclLink& link) {
   changed_.wait_for(lock, kCausePatience, [this] { return !cause_.empty(); });
 }
 
-// Bounded, so that a worker whose NCCL is beyond help still ends.
+// The wait has a limit, so that a worker ends even where NCCL's abort does not return.
 void NcclGroup::await_cause(std::unique_lock<std::mutex>& lock) {
   changed_.wait_for(lock, kCausePatience, [this] { return !cause_.empty(); });
   throw CommError(cause_.empty() ? failure_->what : cause_);
@@ -189,8 +189,8 @@ NcclGroup::Failure NcclGroup::failure(NcclLink& link, const std::string& reason)
   return f;
 }
 
-// Half way to the deadline each worker that waits says where it is, so that when the first one's
-// time is up, who is silent does not wait: it is the culprit.
+// After half of the timeout each worker that waits writes in which collective it waits. So when the
+// first worker's time is over, a worker that has written nothing does not wait: it is the cause.
 void NcclGroup::tell_peers_of_delay(std::unique_lock<std::mutex>& lock) {
   for (NcclLink& link : links_) {
     if (link.handle == nullptr || link.outstanding.empty() || link.told == link.newest.number ||
@@ -205,7 +205,7 @@ void NcclGroup::tell_peers_of_delay(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Under the mutex. From now on nobody but the watching thread touches a handle.
+// REQUIRES: the mutex is held. From now on only the watching thread touches a handle.
 void NcclGroup::fail(Failure f) {
   failure_ = std::move(f);
   for (NcclLink& link : links_) {
@@ -222,13 +222,14 @@ void NcclGroup::end_all(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
 
   for (const auto& [reports, collective] : newest) reports->tell(collective);
-  // Before the culprits are asked for: peers over the network hear of the abort, and tell in turn.
+  // Before the reports are read: an abort also fails the collectives of peers on other hosts, which
+  // then write their own reports.
   const bool aborted = nccl_abort(doomed, gpu_, std::min(kAbortPatience, options_.timeout));
   std::string cause = failed.what;
   if (!failed.leaving) {
     const Membership& me = options_.membership;
     Collective mine = failed.collective;
-    if (!failed.waiting) mine = {};  // it is done: nobody can be behind it, only silent
+    if (!failed.waiting) mine = {};  // it is done: no worker can be behind it
     cause += ": " + name_culprits(mine, me.rank, failed.link->reports.ask(kPeersPatience),
                                   failed.link->places);
   }
