@@ -20,7 +20,7 @@ build=(
 )
 test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch)
 bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
-  libopenblas0-pthread)
+  libopenblas0-pthread libopenblas0-openmp libjemalloc2 libtcmalloc-minimal4)
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.
 lint=(git g++ clang-format clang-tidy-16)
 package=(python3 dpkg-dev)
