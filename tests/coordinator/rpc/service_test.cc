@@ -216,6 +216,26 @@ TEST_F(Service, PassesAStopToTheWorkers) {
   EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
 }
 
+// gRPC frees a request when its call has been answered.
+TEST_F(Service, KeepsTheReasonOfAStopRequest) {
+  join_both();
+  const auto stub = proto::CoordinatorService::NewStub(make_channel(coordinator.address()));
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    proto::StopRequest request;
+    proto::StopReply reply;
+    request.set_reason("a person, " + std::string(200, 'x'));
+    ASSERT_TRUE(stub->Stop(&context, request, &reply).ok());
+  }
+  wait_until([&] { return first->stop_requested() && second->stop_requested(); });
+  for (CoordinatorClient* each : {first.get(), second.get()}) {
+    each->finish(CoordinatorClient::Outcome::kStopped, "");
+  }
+  agent->tells_exit(0, 0);
+  agent->tells_exit(1, 0);
+  EXPECT_EQ(coordinator.verdict().message, "job stopped by a person, " + std::string(200, 'x'));
+}
+
 TEST_F(Service, FailsTheJobOfASilentWorker) {
   RendezvousConfig config = testing::impatient();
   config.limits.silence = 1500ms;
