@@ -52,13 +52,6 @@ class StopSignals {
   std::optional<int> first_;
 };
 
-void check_address(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  const bool whole = colon != std::string::npos && colon > 0 && colon + 1 < address.size() &&
-                     address.find_first_not_of("0123456789", colon + 1) == std::string::npos;
-  if (!whole) throw InputError("--coordinator '" + address + "': expected HOST:PORT");
-}
-
 int run_agent(const AgentOptions& options) {
   boost::asio::io_context loop(1);
   std::string problem;
@@ -79,17 +72,18 @@ int run(int argc, char** argv) {
   CLI::App app("Starts and watches the workers of this host for a coordinator.", "pfc-agent");
   AgentOptions options{.host = host_name(), .worker_program = program_folder() / "pfc-worker"};
   double patience = 60;
-  app.add_option("--coordinator", options.coordinator, "HOST:PORT of the coordinator")->required();
+  app.add_option("--coordinator", options.coordinator, "HOST:PORT of the coordinator")
+      ->required()
+      ->check(host_and_port());
   app.add_option("--host", options.host, "This host's name in the coordinator's --hosts")
       ->capture_default_str();
   app.add_option("--patience", patience,
                  "Seconds without a connection to the coordinator after which this host's workers "
                  "are ended")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_seconds())
       ->capture_default_str();
   app.footer("Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
-  check_address(options.coordinator);
   options.gpus = usable_gpus();
   options.patience = std::chrono::milliseconds{static_cast<std::int64_t>(patience * 1000)};
   return run_agent(options);

@@ -57,6 +57,29 @@ std::string path_of(const CLI::App& command) {
 
 }  // namespace
 
+CLI::Validator host_and_port() {
+  return {[](const std::string& text) -> std::string {
+            const std::size_t colon = text.rfind(':');
+            const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+            const bool digits = !port.empty() && port.size() <= 5 &&
+                                port.find_first_not_of("0123456789") == std::string::npos;
+            if (colon != 0 && digits && std::stoi(port) >= 1 && std::stoi(port) <= 65535) return {};
+            return "found '" + text + "', expected HOST:PORT with a port from 1 to 65535";
+          },
+          ""};
+}
+
+CLI::Validator positive_seconds() {
+  return {[](const std::string& text) -> std::string {
+            constexpr double kYear = 31'536'000;
+            double seconds = 0;
+            if (CLI::detail::lexical_cast(text, seconds) && seconds > 0 && seconds <= kYear)
+              return {};
+            return "found " + text + ", expected seconds above 0 and at most 31536000 (a year)";
+          },
+          ""};
+}
+
 std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv) {
   program.set_version_flag("--version", version(), "Print the version and exit");
   program

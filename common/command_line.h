@@ -14,6 +14,12 @@ namespace pfc {
 /// option or command and the nearest one that exists.
 std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv);
 
+/// Checks an address: HOST:PORT, with a port from 1 to 65535.
+CLI::Validator host_and_port();
+
+/// Checks a limit of time in seconds: above 0, and at most a year.
+CLI::Validator positive_seconds();
+
 /// Runs `body`, a program's main. An exception becomes one line on stderr and an exit code:
 /// kExitBadInput for InputError, kExitFailed for any other.
 int run_program(const std::string& name, const std::function<int()>& body);

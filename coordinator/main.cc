@@ -66,15 +66,17 @@ void declare(CLI::App& app, Options& options) {
                  "Time for hosts to register, and for workers to join and connect: seconds, or "
                  "90s, 2min")
       ->transform(duration)
+      ->check(positive_seconds())
       ->capture_default_str();
   app.add_option("--collective-timeout", options.collective_timeout,
                  "Time that a worker waits for the others in one collective before it fails")
       ->transform(duration)
-      ->check(CLI::PositiveNumber)
+      ->check(positive_seconds())
       ->capture_default_str();
   app.add_option("--stop-timeout", options.stop_timeout,
                  "Time for workers to write a checkpoint and end after a signal or pfcctl stop")
       ->transform(duration)
+      ->check(positive_seconds())
       ->capture_default_str();
   app.add_option("--state-dir", options.state_dir,
                  "Folder in which pfcctl finds this coordinator's address")

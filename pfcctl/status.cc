@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 
+#include "common/command_line.h"
 #include "common/coordinator_file.h"
 #include "common/error.h"
 #include "pfcctl/verbs.h"
@@ -28,7 +29,8 @@ struct Target {
 
   void declare(CLI::App& verb) {
     verb.add_option("--coordinator", coordinator,
-                    "HOST:PORT; without it, the one that this user runs on this machine");
+                    "HOST:PORT; without it, the one that this user runs on this machine")
+        ->check(host_and_port());
     verb.add_option("--state-dir", state_dir, "The coordinator's --state-dir")
         ->capture_default_str();
   }

@@ -143,16 +143,17 @@ int run(int argc, char** argv) {
       ->needs(config);
   auto* coordinator =
       app.add_option("--coordinator", arguments.coordinator, "HOST:PORT of the coordinator");
-  coordinator->excludes(config);
+  coordinator->excludes(config)->check(host_and_port());
   app.add_option("--rank", arguments.rank, "This worker's rank")->needs(coordinator);
   app.add_option("--generation", arguments.generation, "The generation that it joins")
       ->needs(coordinator);
   app.add_option("--join-timeout", arguments.join_timeout,
                  "Seconds to wait for the other workers to join and to connect")
+      ->check(positive_seconds())
       ->capture_default_str();
   app.add_option("--collective-timeout", arguments.collective_timeout,
                  "Seconds to wait for the other workers in one collective")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_seconds())
       ->capture_default_str();
   app.footer(
       "Alone, a first SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"

@@ -67,6 +67,27 @@ TEST_F(CommandLine, NamesTheOptionWhoseValueIsWrong) {
   EXPECT_THAT(refusal({"--color", "pink"}), HasSubstr("--color"));
 }
 
+TEST(HostAndPort, RefusesWhatIsNoAddress) {
+  for (const char* wrong : {"", "localhost", ":7450", "localhost:", "localhost:abc", "localhost:0",
+                            "127.0.0.1:72986", "127.0.0.1:99999999999"}) {
+    std::string text = wrong;
+    EXPECT_THAT(host_and_port()(text), HasSubstr("expected HOST:PORT")) << wrong;
+  }
+  for (const char* right : {"localhost:7450", "[::1]:65535"}) {
+    std::string text = right;
+    EXPECT_EQ(host_and_port()(text), "");
+  }
+}
+
+TEST(PositiveSeconds, RefusesZeroNegativeAndEndlessTimes) {
+  for (const char* wrong : {"0", "-1", "1e30", "inf", "nan", "", "soon"}) {
+    std::string text = wrong;
+    EXPECT_THAT(positive_seconds()(text), HasSubstr("expected seconds above 0")) << wrong;
+  }
+  std::string right = "0.5";
+  EXPECT_EQ(positive_seconds()(right), "");
+}
+
 TEST(RunProgram, TurnsAnErrorIntoOneLineAndAnExitCode) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_program("tool", []() -> int { throw InputError("--x: found 1"); }), kExitBadInput);
