@@ -12,9 +12,13 @@ std::atomic<std::size_t> counted{0};
 
 std::size_t pfc::testing::bytes_of_new() { return counted; }
 
-void* operator new(std::size_t bytes) {
+// Every form that the operators below free must be here: AddressSanitizer has forms of its own.
+void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   counted += bytes;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+void* operator new(std::size_t bytes) {
+  if (void* const memory = operator new(bytes, std::nothrow)) return memory;
   throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
