@@ -11,9 +11,8 @@ namespace {
 using Treatment = ArcfaceTorchKey::Treatment;
 
 constexpr std::string_view kNoWandb =
-    "metrics go to metrics.jsonl in the output folder and to /metrics for Prometheus, and nothing "
-    "is "
-    "sent to Weights & Biases";
+    "metrics go to metrics.jsonl in the output folder and to /metrics for Prometheus, and "
+    "nothing is sent to Weights & Biases";
 
 constexpr std::array<ArcfaceTorchKey, 11> kKeys{{
     {"save_all_states", Treatment::kIgnored,
