@@ -60,7 +60,7 @@ def special_step(seed):
 
 def cases():
     margins = {"arcface": [1, 0.5, 0], "cosface": [1, 0, 0.4], "combined": [1, 0.3, 0.2],
-               "sphereface": [1.35, 0, 0]}
+               "sphereface": [1.35, 0, 0], "beyond pi": [2, 0.1, 0.1]}
     for (name, margin), gradient in itertools.product(margins.items(),
                                                       ("exact", "straight_through")):
         options = {"margin_list": margin, "margin_gradient": gradient}

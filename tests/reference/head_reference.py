@@ -37,15 +37,18 @@ def active_classes(classes, labels, rate, seed, step):
 
 
 def target_logit(cos, x, w, job):
-    """cos(m1 theta + m2) - m3 of each sample's own class; x and w are unit vectors [N, D]."""
+    """cos(m1 theta + m2) - m3 of each sample's own class; x and w are unit vectors [N, D].
+
+    With the exact gradient it falls at every angle, as psi of SphereFace (arXiv 1704.08063)."""
     m1, m2, m3 = job["margin_list"]
     across = torch.linalg.vector_norm(w - cos[:, None] * x, dim=1)  # sin theta, without cancellation
     # Below it is rounding error, not a direction: parallel vectors, whose gradient is 0 by symmetry.
     across = torch.where(across < 1e-13, torch.zeros_like(across), across)
-    target = torch.cos(m1 * torch.atan2(across, cos) + m2) - m3
+    angle = m1 * torch.atan2(across, cos) + m2
     if job["margin_gradient"] == "straight_through":
-        target = cos + (target - cos).detach()
-    return target
+        return cos + (torch.cos(angle) - m3 - cos).detach()
+    turns = torch.floor(angle.detach() / np.pi)
+    return torch.cos(angle - turns * np.pi) - 2 * turns - m3
 
 
 def loss_of(embeddings, centres, places, job):

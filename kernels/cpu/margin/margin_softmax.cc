@@ -197,7 +197,8 @@ void CpuMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
   }
   for (std::size_t k = 0; k < arrays_.angles.size(); ++k) {
     rows[static_cast<std::size_t>(batch.positives[k].sample)].target =
-        options_.scale * margin_target(options_.margin, arrays_.angles[k]);
+        options_.scale *
+        margin_target(options_.margin, options_.margin_gradient, arrays_.angles[k]);
   }
 }
 

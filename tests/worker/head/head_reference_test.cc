@@ -31,6 +31,8 @@ std::vector<Case> cases_on(const TestDevice& device) {
                                                                {"CosFace", {1, 0, 0.4}},
                                                                {"Combined", {1, 0.3, 0.2}},
                                                                {"SphereFace", {1.35, 0, 0}},
+                                                               // Beyond pi for most samples.
+                                                               {"DoubleAngle", {2, 0.1, 0.1}},
                                                                {"NoMargin", {1, 0, 0}}};
   std::vector<Case> cases;
   for (const auto& [margin_name, margin] : margins) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numbers>
 
 #include "tests/worker/head/head_job.h"
 #include "worker/head/class_sampler.h"
@@ -21,6 +22,13 @@ struct Logit {
   double d_cos = 0;  // d value / d cos
 };
 
+// The cosine for angles from 0 to pi. For larger ones it goes on falling: by 2 for each further pi.
+double falling_cosine(double angle) {
+  double fallen = 0;
+  for (; angle > std::numbers::pi; angle -= std::numbers::pi) fallen += 2;
+  return std::cos(angle) - fallen;
+}
+
 Logit logit_of(const HeadOptions& o, double cos, bool target) {
   if (!target) {
     const double threshold = o.interclass_filtering_threshold;
@@ -29,11 +37,12 @@ Logit logit_of(const HeadOptions& o, double cos, bool target) {
   }
   const double theta = std::acos(std::clamp(cos, -1.0, 1.0));
   const double angle = o.margin.m1 * theta + o.margin.m2;
+  if (o.margin_gradient == MarginGradient::kStraightThrough) {
+    return {o.scale * (std::cos(angle) - o.margin.m3), o.scale};
+  }
   // Multiplied below by a vector of length sin theta, 1e-16 and not 0 when that is rounding error.
-  const double slope = o.margin_gradient == MarginGradient::kStraightThrough
-                           ? 1.0
-                           : o.margin.m1 * std::sin(angle) / std::max(std::sin(theta), 1e-10);
-  return {o.scale * (std::cos(angle) - o.margin.m3), o.scale * slope};
+  const double slope = o.margin.m1 * std::abs(std::sin(angle)) / std::max(std::sin(theta), 1e-10);
+  return {o.scale * (falling_cosine(angle) - o.margin.m3), o.scale * slope};
 }
 
 class Reference {
