@@ -42,7 +42,7 @@ struct JobConfig {
   double dropout = 0.0;  ///< before the last linear layer of iresnet
   Margin margin;
   double margin_scale = 64.0;
-  MarginGradient margin_gradient = MarginGradient::kExact;
+  MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   double sample_rate = 1.0;
   Precision precision = Precision::kFp32;

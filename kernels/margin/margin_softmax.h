@@ -27,7 +27,7 @@ namespace pfc {
 struct MarginSoftmaxOptions {
   Margin margin;
   double scale = 64.0;
-  MarginGradient margin_gradient = MarginGradient::kExact;
+  MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double momentum = 0.9;

@@ -8,6 +8,7 @@ import sys
 
 # What the studies have in common: small images and a small network, so that a run takes minutes.
 JOB = {"network": "mbf", "embedding_size": 128, "margin_list": [1.0, 0.3, 0.0], "margin_scale": 32,
+       "margin_gradient": "exact",
        "batch_size": 64, "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "warmup_epoch": 0.5,
        "verbose": 0, "keep_checkpoints": 1, "num_workers": 1, "device": "cpu"}
 

@@ -20,7 +20,7 @@ struct HeadOptions {
   std::int64_t embedding_size = 512;
   Margin margin;
   double scale = 64.0;
-  MarginGradient margin_gradient = MarginGradient::kExact;
+  MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;
   double sample_rate = 1.0;
   std::uint64_t seed = 0;

@@ -30,19 +30,20 @@ TEST(ParseJob, FillsWhatIsNotGivenWithDefaults) {
   EXPECT_EQ(job.embedding_size, 512);
   EXPECT_EQ(job.sample_rate, 1.0);
   EXPECT_EQ(job.margin.m2, 0.5);
+  EXPECT_EQ(job.margin_gradient, MarginGradient::kStraightThrough);  // as arcface_torch
   EXPECT_EQ(job.seed, 2048u);
 }
 
 TEST(ParseJob, TakesAWholeJob) {
   const JobConfig job = parse(R"({"network": "mbf", "embedding_size": 128,
-      "margin_list": [1, 0, 0.4], "margin_gradient": "straight_through", "sample_rate": 0.1,
+      "margin_list": [1, 0, 0.4], "margin_gradient": "exact", "sample_rate": 0.1,
       "precision": "bf16", "optimizer": "adamw", "lr": 1e-3, "num_epoch": 2.5, "rec": "/data/x",
       "val_targets": ["lfw", "a/b.bin"], "resume": true, "device": "cpu",
       "seed": 18446744073709551615, "lr_schedule": {"name": "multistep", "epochs": [10, 16]}})");
   EXPECT_EQ(job.network, "mbf");
   EXPECT_EQ(job.margin.m1, 1.0);
   EXPECT_EQ(job.margin.m3, 0.4);
-  EXPECT_EQ(job.margin_gradient, MarginGradient::kStraightThrough);
+  EXPECT_EQ(job.margin_gradient, MarginGradient::kExact);
   EXPECT_EQ(job.precision, Precision::kBf16);
   EXPECT_EQ(job.optimizer, OptimizerKind::kAdamW);
   EXPECT_EQ(job.num_epoch, 2.5);
@@ -170,7 +171,7 @@ TEST(ToJson, RoundTripsEveryKey) {
     if (value.is_number_integer()) value = value.get<std::int64_t>() + 3;
   }
   changed.update(json::parse(R"({"network": "r100", "margin_list": [1.0, 0.25, 0.125],
-      "margin_gradient": "straight_through", "precision": "fp16",
+      "margin_gradient": "exact", "precision": "fp16",
       "centre_precision": "bf16", "optimizer": "adamw",
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5}, "rec": "d",
       "val_targets": ["v"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda"})"));
