@@ -103,8 +103,7 @@ void TrainingSession::make_model() {
                                                            .clip_norm = job.clip_norm},
                                           backbone->weights.count);
   if (ops->activation_type() == DType::kFloat16) loss_scale = LossScale::dynamic();
-  lr = std::make_unique<LrScheduler>(job.lr_schedule, job.lr, plan.warmup_steps, plan.total_steps,
-                                     plan.steps_per_epoch);
+  lr = std::make_unique<LrScheduler>(job.lr_schedule, job.lr, plan);
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
 
   if (!verification_sets.empty()) {

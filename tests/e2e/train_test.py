@@ -34,6 +34,11 @@ class Train(JobTest):
         self.assertEqual(manifest["world_size"], 2)
         self.assertEqual([p.name for p in out.glob("*tmp*")], [], "nothing half-written")
 
+    def test_a_job_of_one_step_learns(self):
+        done = self.train(2, self.job(batch_size=40, num_epoch=1))  # all 80 images at once
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([m["lr"] for m in self.metrics() if m["kind"] == "step"], [0.02])
+
     def test_bytes_are_counted_for_every_communicator(self):
         done = self.train(2, self.job(max_steps=3))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

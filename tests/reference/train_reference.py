@@ -79,7 +79,7 @@ def learning_rate(job, step, steps_per_epoch, total):
     warm = math.floor(steps_per_epoch * job["warmup_epoch"])
     if step <= warm:
         return job["lr"] * step / warm
-    return job["lr"] * (1 - (step - warm) / (total - warm))
+    return job["lr"] * (1 - (step - 1 - warm) / (total - warm))
 
 
 def margin_loss(embeddings, labels, centres, job):
