@@ -69,7 +69,7 @@ GradientPass choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
       plan.backward_weights(x, dy, dw, accumulate);
     };
   }
-  return gradient_pass(std::make_shared<DnnlBackwardWeights>(device, s));
+  return gradient_pass(std::make_shared<DnnlBackwardWeightsInParts>(device, s));
 }
 
 class CpuConv2d : public Conv2d {

@@ -93,9 +93,9 @@ struct RandomBlocks {
   std::int64_t blocks;
 };
 
-/// c[b * c_stride + v] += the sum over rows r and k < length of broadcast[b] * vector[v], for all
-/// b < broadcasts and v < vectors, where vector = vector_rows[r] + k * vector_step, and broadcast =
-/// broadcast_rows[r] + k * broadcast_step.
+/// c[b * c_stride + v] += the float32 sum over rows r and k < length of broadcast[b] * vector[v],
+/// for all b < broadcasts and v < vectors, where vector = vector_rows[r] + k * vector_step, and
+/// broadcast = broadcast_rows[r] + k * broadcast_step.
 struct OuterProduct {
   const float* const* vector_rows;     ///< [rows] addresses
   const float* const* broadcast_rows;  ///< [rows] addresses
@@ -115,8 +115,11 @@ struct GroupedConv {
   bool pairs;
   const float* x;
   const float* weights;
-  float* y;          ///< in grouped_weight_gradient: dy, which is only read
-  float* gradients;  ///< in grouped_weight_gradient: the gradient is added to it
+  float* y;  ///< in grouped_weight_gradient: dy, which is only read
+  // For grouped_weight_gradient, in the layout of the weights: float32 sums over some pixels, which
+  // are zero before and after, and those over all pixels, to which the gradient is added.
+  float* sums;
+  double* gradients;
 };
 
 struct VectorKernels {
