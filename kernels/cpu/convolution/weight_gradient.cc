@@ -10,7 +10,7 @@ namespace {
 // make the time for adding the sums to those in memory negligible, and few enough that 64 channels
 // of x stay in the first-level cache. A batch of 128 images of 112 x 112 has 3584 blocks. With
 // float32 sums of 448 products and of 3584 sums its gradients are right to about 1e-6; one sum over
-// all pixels would be wrong by 2e-5.
+// all pixels is wrong by 4e-5.
 constexpr std::int64_t kBlockPixels = 448;
 constexpr std::int64_t kMaxRows = 64;
 
