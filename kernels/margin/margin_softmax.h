@@ -41,14 +41,10 @@ struct MarginSoftmaxOptions {
 /// momentum and second are float32; or momentum and second, or all three, are bfloat16. bfloat16
 /// numbers are rounded stochastically, as a function of (seed, update, class, element).
 ///
-/// SGD changes every row in every update: momentum and weight decay also move the rows that are not
-/// active. Only active rows are written at once. Any other row keeps its state after update number
+/// Every update changes every row: momentum and weight decay also move the rows that are not active.
+/// Only active rows are written at once. Any other row keeps its state after update number
 /// `updated`, and the updates that it has missed are applied when it is next used
 /// (kernels/math/missed_updates.h).
-///
-/// AdamW leaves rows that are not active unchanged, as torch.optim.SparseAdam does, since its
-/// missed updates could not be combined into one. It adds nothing to the history, and no row misses
-/// an update.
 struct CentreTable {
   std::int64_t first_class = 0;
   Tensor weight;        ///< [R, D], not normalised
@@ -117,5 +113,7 @@ class MarginSoftmax {
 
 /// The update as kernels/math/optimizer.h expects it.
 SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);
+/// The update as the history keeps it.
+PastUpdate past_update(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);
 
 }  // namespace pfc

@@ -69,7 +69,7 @@ def loss_of(embeddings, centres, places, job):
 
 
 def update(centres, gradient, state, job, step):
-    """One step of torch.optim on the rows given: (centres, momentum, second)."""
+    """One step of torch.optim on all rows: (centres, momentum, second)."""
     momentum, second = state
     parameter = torch.nn.Parameter(centres)
     parameter.grad = gradient
@@ -96,18 +96,14 @@ def head_step(tensors, job, step):
     places = torch.from_numpy(np.searchsorted(active, labels))
 
     embeddings = torch.from_numpy(tensors["embeddings"].astype(np.float64)).requires_grad_()
-    rows = {name: torch.from_numpy(value[active]) for name, value in table.items()}
-    centres = rows["centres"].clone().requires_grad_()
+    centres = torch.from_numpy(table["centres"][active]).requires_grad_()
     loss = loss_of(embeddings, centres, places, job)
     loss.backward()
-    gradient = centres.grad
-    if job["optimizer"] == "sgd":  # dense: momentum and decay move every row
-        gradient = torch.zeros(table["centres"].shape, dtype=torch.float64)
-        gradient[active] = centres.grad
-        rows, active = {name: torch.from_numpy(value) for name, value in table.items()}, slice(None)
-    moved = update(rows["centres"].clone(), gradient, (rows["momentum"], rows["second"]), job, step)
-    for name, value in zip(("centres", "momentum", "second"), moved):
-        table[name][active] = value.numpy()
+    gradient = torch.zeros(table["centres"].shape, dtype=torch.float64)
+    gradient[active] = centres.grad  # dense: momentum and decay move every row
+    state = (torch.from_numpy(table["momentum"]), torch.from_numpy(table["second"]))
+    moved = update(torch.from_numpy(table["centres"]).clone(), gradient, state, job, step)
+    table = {name: value.numpy() for name, value in zip(("centres", "momentum", "second"), moved)}
     result = {"loss": np.array([loss.item()]), "d_embeddings": embeddings.grad.numpy(), **table}
     if job["optimizer"] == "sgd":
         del result["second"]

@@ -6,7 +6,7 @@
 //     backbone.safetensors                 PyTorch's state dict
 //     backbone_optimizer.safetensors       "momentum.NAME", for AdamW also "second.NAME"
 //     centres-00001-of-00004.safetensors   rows of worker 1 of 4: "weight", "momentum", ("second"),
-//                                          (for SGD "updated", "updates": kUpdated)
+//                                          "updated", "updates" (kUpdated)
 //   OUTPUT/.step-000000020.g3.tmp/         being written in generation 3
 //     part-00001.json                      the files that worker 1 has written
 //   OUTPUT/.step-000000010.g3.old-1.tmp/   no longer wanted, being removed
@@ -35,10 +35,11 @@ inline constexpr const char* kWeight = "weight";
 inline constexpr const char* kMomentum = "momentum";
 inline constexpr const char* kSecond = "second";
 /// I32 [rows]: how many of the updates each row has seen. It has yet to catch up with the others
-/// (kernels/math/missed_updates.h). Files of AdamW and of older versions lack this tensor: their
-/// rows have seen all updates.
+/// (kernels/math/missed_updates.h). A file of a job that has made no update lacks this tensor, and so
+/// do those of older versions: their rows have seen all updates.
 inline constexpr const char* kUpdated = "updated";
 /// F32 [updates, 3]: learning rate, momentum and weight decay of every update so far, oldest first.
+/// AdamW has in the place of the momentum the number of the update, from 1, for its bias correction.
 inline constexpr const char* kUpdates = "updates";
 
 std::string folder_name(std::int64_t step);

@@ -78,10 +78,10 @@ void add_values(FileContent& file, const std::string& name, const std::string& d
   }
 }
 
-/// Which updates each row has seen; AdamW has none that a row could miss.
+/// Which updates each row has seen.
 void add_history(FileContent& file, const Head::State& head, CheckpointMode mode) {
-  static_assert(sizeof(SgdOptions) == 3 * sizeof(float));
-  const std::span<const SgdOptions> updates = head.history->updates();
+  static_assert(sizeof(PastUpdate) == 3 * sizeof(float));
+  const std::span<const PastUpdate> updates = head.history->updates();
   if (updates.empty()) return;
   add_values(file, format::kUpdated, "I32", {static_cast<std::int64_t>(head.updated.size())},
              std::as_bytes(head.updated), mode);

@@ -71,8 +71,8 @@ class Head {
     double gradient_scale = 1.0;   ///< 1 / gradient_acc: multiplies every gradient, not the loss
   };
   /// Collective: every worker calls it, and it exchanges the row statistics of the softmax. Updates
-  /// the active centres in place. With SGD momentum and weight decay move the other centres too;
-  /// they are written when they are next needed. When the loss is not finite, no worker changes any
+  /// the active centres in place. Momentum and weight decay move the other centres too; they are
+  /// written when they are next needed. When the loss is not finite, no worker changes any
   /// centre, so that the step can be examined. Throws CommError and DeviceError.
   virtual HeadResult run(const Step& step) = 0;
 

@@ -67,7 +67,8 @@ class CpuMarginSoftmax : public MarginSoftmax {
         products_(options.bf16_products ? make_bfloat16_tile_products()
                                         : make_float_tile_products()),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
-    check(table.history != nullptr, "margin softmax: the table needs a history of updates");
+    check(table.history != nullptr && table.history->optimizer() == options.optimizer,
+          "margin softmax: the table needs a history of this optimizer's updates");
     for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
   }
 
@@ -92,7 +93,6 @@ class CpuMarginSoftmax : public MarginSoftmax {
  private:
   void prepare(const Batch& batch);
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
-  void record(const UpdateRule& rule);
   void check_products() const;
   void set_factors(double gradient_scale);
   void plan_kept_tiles();
@@ -138,10 +138,6 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
 ActiveRows CpuMarginSoftmax::catch_up(std::span<const std::int64_t> classes) {
   missed_.make(*table_.history, table_.updated, table_.first_class, classes);
   return {.classes = classes, .index = missed_.index(), .table = missed_.table()};
-}
-
-void CpuMarginSoftmax::record(const UpdateRule& rule) {
-  if (rule.optimizer == OptimizerKind::kSgd) table_.history->add(rule.sgd);
 }
 
 void CpuMarginSoftmax::plan_kept_tiles() {
@@ -271,7 +267,7 @@ void CpuMarginSoftmax::backward(double gradient_scale, const Tensor& d_embedding
     if (k + kAhead < step_.active.size()) rows_.prefetch_state(step_.active[k + kAhead]);
     rows_.move(step_.active[k], gradient, rule);
   });
-  record(rule);
+  table_.history->add(rule.past);
 }
 
 void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
@@ -299,7 +295,7 @@ void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
       rows_.move(rows[k], {.gradient = sum, .along = 0, .inverse_norm = 0}, rule);
     }
   });
-  record(rule);
+  table_.history->add(rule.past);
 }
 
 void CpuMarginSoftmax::settle(std::span<const std::int64_t> classes) {

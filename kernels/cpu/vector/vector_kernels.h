@@ -68,9 +68,9 @@ struct CentreRow {
   float along;            ///< length of the gradient's part along the centre, which is subtracted
   void* weight;
   void* momentum;         ///< SGD's velocity or AdamW's m
-  void* second;           ///< AdamW's v
+  void* second;           ///< AdamW's v; null: SGD
   RoundingKey key;        ///< for the stochastic rounding of bfloat16 numbers
-  const CatchUp* missed;  ///< SGD's updates that the row has missed; null: none
+  const CatchUp* missed;  ///< the updates that the row has missed; null: none
 };
 
 /// A class centre that is copied, after its missed updates, to `floats` or, rounded to nearest, to
@@ -79,6 +79,7 @@ struct CaughtUpCentre {
   std::int64_t n;
   const void* weight;
   const void* momentum;
+  const void* second;  ///< AdamW's v; null: SGD
   CatchUp missed;
   float* floats;
   BFloat16* halves;
@@ -171,7 +172,7 @@ struct VectorKernels {
   double (*centre_squares)(CentrePrecision precision, const void* weight, std::int64_t n);
   /// Copies a centre; returns its squared length before rounding.
   double (*centre_caught_up)(CentrePrecision precision, const CaughtUpCentre& centre);
-  /// Applies only the missed updates to centre and momentum; returns the new squared length.
+  /// Applies only the missed updates to the row; returns the new squared length.
   double (*centre_settle)(CentrePrecision precision, const CentreRow& row);
   /// sum [n] += the gradient without its part along the centre.
   void (*add_centre_gradient)(CentrePrecision precision, const CentreRow& row, float* sum);

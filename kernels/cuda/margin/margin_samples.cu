@@ -27,12 +27,12 @@ __global__ void normalise_kernel(MarginSamples s, T* unit) {
   if (lane == 0 && i < s.samples) s.inverse_length[i] = inverse;
 }
 
-template <typename Weight, typename State>
+template <typename Row>
 __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList active) {
   const std::int64_t i = index_of_warp();
   if (i >= s.samples || s.targets[i] < 0) return;
   const unsigned lane = threadIdx.x % kWarp;
-  const WarpCentre<Weight, State> centre(table, active, s.targets[i]);
+  const Row centre(table, active, s.targets[i]);
   const float* const x = s.embeddings + i * s.dimension;
   InnerProducts products;
   for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
@@ -108,7 +108,7 @@ struct TargetSlope {
 
 // Gradients of the targets, in float64 from embedding and centre, as parts orthogonal to each other
 // (kernels/math/margin.h): 1 / sin theta can be huge where the orthogonal part is tiny.
-template <typename Weight, typename State>
+template <typename Row>
 __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, RowList active,
                                        TargetSlope slope, double scale) {
   const std::int64_t i = index_of_warp();
@@ -126,7 +126,7 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
   const Angle angle = s.angles[i];
   const double factor =
       -scale * s.softmax[i].others * margin_slope(slope.margin, slope.gradient, angle);
-  const WarpCentre<Weight, State> centre(table, active, s.targets[i]);
+  const Row centre(table, active, s.targets[i]);
   float* const dw = s.target_gradients + i * s.padded_dimension;
   for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
     float to_x = 0, to_w = 0;
@@ -176,10 +176,9 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active) {
-  with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
+  with_warp_centre(rows.precision(), rows.has_second(), [&](auto* row) {
     launch("targets' angles", one_warp_each(s.samples), device.compute.get(),
-           angles_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s, rows.view(),
-           active);
+           angles_kernel<Pointee<decltype(row)>>, s, rows.view(), active);
   });
 }
 
@@ -203,10 +202,9 @@ void begin_gradients(const CudaDevice& device, const MarginSamples& s, const Cud
                      double gradient_scale) {
   const TargetSlope slope{.margin = options.margin, .gradient = options.margin_gradient};
   const double scale = gradient_scale * options.scale / static_cast<double>(s.samples);
-  with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
+  with_warp_centre(rows.precision(), rows.has_second(), [&](auto* row) {
     launch("targets' gradients", one_warp_each(s.padded_samples), device.compute.get(),
-           begin_gradients_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s,
-           rows.view(), active, slope, scale);
+           begin_gradients_kernel<Pointee<decltype(row)>>, s, rows.view(), active, slope, scale);
   });
 }
 

@@ -306,7 +306,7 @@ TEST_F(Checkpoint, LeavesNothingBehindWhenItFails) {
 class HeadThatLosesTheFolder : public SmallHead {
  public:
   explicit HeadThatLosesTheFolder(std::filesystem::path folder)
-      : SmallHead({0, 4}, 6, false), folder_(std::move(folder)) {}
+      : SmallHead({0, 4}, 6, OptimizerKind::kSgd), folder_(std::move(folder)) {}
   [[nodiscard]] State state() override {
     std::filesystem::remove_all(folder_);
     return SmallHead::state();

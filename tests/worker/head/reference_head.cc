@@ -112,11 +112,10 @@ class Reference {
 
   double length_of(std::int64_t c) const { return length(out_.centres.data() + c * d_, d_); }
 
-  // SGD moves every centre, AdamW those that have a gradient.
+  // Every centre moves, also one that has no gradient.
   void move_centres(std::int64_t update) {
     for (std::int64_t c = 0; c < o_.classes; ++c) {
       const auto found = gradients_.find(c);
-      if (found == gradients_.end() && o_.optimizer == OptimizerKind::kAdamW) continue;
       for (std::int64_t k = 0; k < d_; ++k) {
         const double g = found == gradients_.end() ? 0 : found->second[static_cast<std::size_t>(k)];
         move(static_cast<std::size_t>(c * d_ + k), g, update);
