@@ -19,17 +19,18 @@
 
 namespace pfc {
 
-/// Shapes of a step's own buffers, float32: B images a worker, N = W * B.
+/// Shapes of a step's own buffers, float32: M micro-batches, B images a worker, N = W * B. They
+/// hold the whole step, so that it can be written where something in it is not finite.
 struct StepShapes {
   StepShapes(const JobConfig& job, int workers)
-      : all_embeddings{workers * job.batch_size, job.embedding_size},
-        d_embeddings{job.batch_size, job.embedding_size} {}
+      : all_embeddings{job.gradient_acc * workers * job.batch_size, job.embedding_size},
+        d_embeddings{job.gradient_acc * job.batch_size, job.embedding_size} {}
   [[nodiscard]] std::size_t bytes() const {
     return static_cast<std::size_t>(all_embeddings.elements() + d_embeddings.elements()) *
            sizeof(float);
   }
-  Shape all_embeddings;  ///< [N, D]
-  Shape d_embeddings;    ///< [B, D]
+  Shape all_embeddings;  ///< [M * N, D]
+  Shape d_embeddings;    ///< [M * B, D]
 };
 
 /// Everything that a step uses. It borrows all of it from the TrainingSession.
@@ -47,13 +48,15 @@ struct Trainer {
   PhaseTimer& phase;
   std::int64_t gradient_acc = 1;
 
-  Tensor all_embeddings;  ///< [N, D], N = W * B
-  Tensor d_embeddings;    ///< [B, D]
+  Tensor all_embeddings;  ///< [M * N, D], as StepShapes says
+  Tensor d_embeddings;    ///< [M * B, D]
 };
 
-/// Trains one step on the next inputs; the stats say which step it was. When the loss or a gradient
-/// is not finite, which is so on all workers or on none, writes what the head was given and throws
-/// InputError. Throws CommError, and what the data throws. REQUIRES: the inputs have not ended.
+/// Trains one step on the next inputs; the stats say which step it was. When the backbone's
+/// gradient has overflowed because of its loss scale, neither the backbone nor a centre moves, on
+/// any worker. When the loss or a gradient is not finite for another reason, which is so on all
+/// workers or on none, writes what the head was given and throws InputError. Throws CommError, and
+/// what the data throws. REQUIRES: the inputs have not ended.
 StepStats train_step(Trainer& t);
 
 }  // namespace pfc

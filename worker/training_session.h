@@ -62,8 +62,8 @@ struct TrainingSession {
   LossScale loss_scale = LossScale::none();
   std::unique_ptr<LrScheduler> lr;
   OwnedTensor evaluated_images;  ///< [B, H, W, 3] uint8
-  OwnedTensor all_embeddings;    ///< [W * B, D]
-  OwnedTensor d_embeddings;      ///< [B, D]
+  OwnedTensor all_embeddings;    ///< of a whole step (StepShapes)
+  OwnedTensor d_embeddings;      ///< likewise
   std::unique_ptr<GradReducer> reducer;
   std::unique_ptr<CheckpointWriter> writer;
   std::unique_ptr<CheckpointSchedule> checkpoints;

@@ -41,8 +41,8 @@ struct MarginSoftmaxOptions {
 /// momentum and second are float32; or momentum and second, or all three, are bfloat16. bfloat16
 /// numbers are rounded stochastically, as a function of (seed, update, class, element).
 ///
-/// Every update changes every row: momentum and weight decay also move the rows that are not active.
-/// Only active rows are written at once. Any other row keeps its state after update number
+/// Every update changes every row: momentum and weight decay also move the rows that are not
+/// active. Only active rows are written at once. Any other row keeps its state after update number
 /// `updated`, and the updates that it has missed are applied when it is next used
 /// (kernels/math/missed_updates.h).
 struct CentreTable {
@@ -95,6 +95,14 @@ class MarginSoftmax {
   /// the history. REQUIRES: called once after each combine().
   virtual void backward(double gradient_scale, const Tensor& d_embeddings,
                         const Update& update) = 0;
+
+  /// backward() in two halves, for a caller that decides between them whether the centres move. The
+  /// first fills d_embeddings, the second updates the centres. The second costs a matrix product
+  /// more for every tile whose products are not kept, and reads the active rows once more. To leave
+  /// it out is to leave out the update. REQUIRES: what `batch` refers to stays valid until move()
+  /// has returned.
+  virtual void backward_embeddings(double gradient_scale, const Tensor& d_embeddings) = 0;
+  virtual void move(const Update& update) = 0;
 
   /// As backward(), but does not change the centres: adds the gradient of active class i to
   /// gradients[slots[i]]. gradients is float32 [.., D]. Used when an update has several

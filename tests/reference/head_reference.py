@@ -86,25 +86,29 @@ def update(centres, gradient, state, job, step):
     return parameter.detach(), momentum, second
 
 
-def head_step(tensors, job, step):
+def head_step(tensors, job, step, micro_batches=1):
     """From and to the tensors of worker/head/replay.h, as float64 numpy arrays."""
     labels = tensors["labels"]
     table = {"centres": tensors["centres"].astype(np.float64)}
     for name in ("momentum", "second"):
         table[name] = tensors.get(name, np.zeros_like(table["centres"])).astype(np.float64)
-    active = active_classes(len(table["centres"]), labels, job["sample_rate"], job["seed"], step)
-    places = torch.from_numpy(np.searchsorted(active, labels))
-
-    embeddings = torch.from_numpy(tensors["embeddings"].astype(np.float64)).requires_grad_()
-    centres = torch.from_numpy(table["centres"][active]).requires_grad_()
-    loss = loss_of(embeddings, centres, places, job)
-    loss.backward()
     gradient = torch.zeros(table["centres"].shape, dtype=torch.float64)
-    gradient[active] = centres.grad  # dense: momentum and decay move every row
+    losses, d_embeddings = [], []
+    for x, label in zip(np.split(tensors["embeddings"].astype(np.float64), micro_batches),
+                        np.split(labels, micro_batches)):
+        active = active_classes(len(table["centres"]), label, job["sample_rate"], job["seed"], step)
+        places = torch.from_numpy(np.searchsorted(active, label))
+        embeddings = torch.from_numpy(x).requires_grad_()
+        centres = torch.from_numpy(table["centres"][active]).requires_grad_()
+        loss = loss_of(embeddings, centres, places, job)
+        (loss / micro_batches).backward()
+        gradient[active] += centres.grad  # dense: momentum and decay move every row
+        losses.append(loss.item())
+        d_embeddings.append(embeddings.grad.numpy())
     state = (torch.from_numpy(table["momentum"]), torch.from_numpy(table["second"]))
     moved = update(torch.from_numpy(table["centres"]).clone(), gradient, state, job, step)
     table = {name: value.numpy() for name, value in zip(("centres", "momentum", "second"), moved)}
-    result = {"loss": np.array([loss.item()]), "d_embeddings": embeddings.grad.numpy(), **table}
+    result = {"loss": np.array(losses), "d_embeddings": np.concatenate(d_embeddings), **table}
     if job["optimizer"] == "sgd":
         del result["second"]
     return result

@@ -62,7 +62,9 @@ auto read_json(const std::filesystem::path& path, Read read) {
 
 LossScale::State loss_scale_of(const json& manifest) {
   const json& scale = manifest.at("loss_scale");
-  return {scale.at("value").get<double>(), scale.at("finite_updates").get<std::int64_t>()};
+  return {.value = scale.at("value").get<double>(),
+          .finite_updates = scale.at("finite_updates").get<std::int64_t>(),
+          .left_out = scale.value("updates_left_out", std::int64_t{0})};  // older ones lack it
 }
 
 }  // namespace
@@ -114,18 +116,19 @@ const File& Manifest::file(const std::filesystem::path& folder, const std::strin
 
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
   const Identity& id = manifest.identity;
-  const json text = {
-      {"format", "pfc checkpoint"},
-      {"version", kVersion},
-      {"step", id.step},
-      {"world_size", id.world_size},
-      {"global_batch", id.global_batch},
-      {"classes", id.classes},
-      {"embedding_size", id.embedding_size},
-      {"loss_scale",
-       {{"value", id.loss_scale.value}, {"finite_updates", id.loss_scale.finite_updates}}},
-      {"job", id.job},
-      {"files", to_json(manifest.files)}};
+  const json text = {{"format", "pfc checkpoint"},
+                     {"version", kVersion},
+                     {"step", id.step},
+                     {"world_size", id.world_size},
+                     {"global_batch", id.global_batch},
+                     {"classes", id.classes},
+                     {"embedding_size", id.embedding_size},
+                     {"loss_scale",
+                      {{"value", id.loss_scale.value},
+                       {"finite_updates", id.loss_scale.finite_updates},
+                       {"updates_left_out", id.loss_scale.left_out}}},
+                     {"job", id.job},
+                     {"files", to_json(manifest.files)}};
   write_file_atomically(folder / kManifest, text.dump(2) + "\n");
 }
 

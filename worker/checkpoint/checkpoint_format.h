@@ -35,11 +35,12 @@ inline constexpr const char* kWeight = "weight";
 inline constexpr const char* kMomentum = "momentum";
 inline constexpr const char* kSecond = "second";
 /// I32 [rows]: how many of the updates each row has seen. It has yet to catch up with the others
-/// (kernels/math/missed_updates.h). A file of a job that has made no update lacks this tensor, and so
-/// do those of older versions: their rows have seen all updates.
+/// (kernels/math/missed_updates.h). A file of a job that has made no update lacks this tensor, and
+/// so do those of older versions: their rows have seen all updates.
 inline constexpr const char* kUpdated = "updated";
 /// F32 [updates, 3]: learning rate, momentum and weight decay of every update so far, oldest first.
-/// AdamW has in the place of the momentum the number of the update, from 1, for its bias correction.
+/// AdamW has in the place of the momentum the number of the update, from 1, for its bias
+/// correction.
 inline constexpr const char* kUpdates = "updates";
 
 std::string folder_name(std::int64_t step);

@@ -9,6 +9,7 @@ void LossScale::update(bool finite) {
   if (!finite) {
     value_ = std::max(1.0, value_ / 2);
     finite_updates_ = 0;
+    ++left_out_;
   } else if (++finite_updates_ == kGrowthInterval) {
     value_ = std::min(kLargest, value_ * 2);
     finite_updates_ = 0;
@@ -16,6 +17,7 @@ void LossScale::update(bool finite) {
 }
 
 void LossScale::restore(const State& state) {
+  left_out_ = state.left_out;
   if (!is_dynamic() || state.value <= 0) return;
   value_ = state.value;
   finite_updates_ = state.finite_updates;

@@ -14,7 +14,7 @@ struct StepStats {
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
   double lr = 0;
   /// L2 norm of the backbone's gradient, before clipping. Not finite: the loss scale was too large,
-  /// and the update of the backbone was skipped.
+  /// and neither the backbone nor a centre has moved.
   double gradient_norm = 0;
   double loss_scale = 1;                 ///< that the gradients of this step carried
   double data_wait_seconds = 0;          ///< that this worker waited for its batches

@@ -54,6 +54,7 @@ class SmallHead : public Head {
     return {};
   }
   HeadResult run(const Step&) override { return {}; }
+  void move(const Step&) override {}
   [[nodiscard]] RowRange shard() const override { return shard_; }
   [[nodiscard]] State state() override {
     return {.centres = tensor(0),

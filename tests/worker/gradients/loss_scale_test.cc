@@ -37,6 +37,17 @@ TEST(LossScale, DoublesAfterAHundredFiniteUpdatesInARow) {
   EXPECT_EQ(scale.value(), 1 << 24);
 }
 
+TEST(LossScale, CountsTheUpdatesThatAreLeftOutAlsoAfterAResumeInAnotherPrecision) {
+  LossScale scale = LossScale::dynamic();
+  for (int i = 0; i < 60; ++i) scale.update(i % 20 != 0);
+  EXPECT_EQ(scale.left_out(), 3);
+  LossScale none = LossScale::none();
+  none.update(false);
+  EXPECT_EQ(none.left_out(), 0);
+  none.restore(scale.state());
+  EXPECT_EQ(none.left_out(), 3);
+}
+
 TEST(LossScale, ContinuesFromTheStateInACheckpoint) {
   LossScale one = LossScale::dynamic();
   for (int i = 0; i < 60; ++i) one.update(i != 20);

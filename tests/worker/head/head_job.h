@@ -2,6 +2,7 @@
 // reference can be asked for the same.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +23,11 @@ struct HeadJob {
   std::vector<MicroBatch> micro_batches;  ///< gradient_acc of them make one update
   double lr = 0.1;
   TestDevice device = cpu_head_device();
-  std::vector<double> lrs = {};  ///< one an update; empty: always lr
+  std::vector<double> lrs = {};                     ///< one an update; empty: always lr
+  std::vector<std::int64_t> updates_left_out = {};  ///< numbers of those that move no centre
+  [[nodiscard]] bool left_out(std::int64_t update) const {
+    return std::ranges::count(updates_left_out, update) > 0;
+  }
   [[nodiscard]] double lr_of(std::int64_t update) const {
     return lrs.empty() ? lr : lrs[static_cast<std::size_t>(update - 1)];
   }

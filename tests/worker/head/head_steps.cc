@@ -71,12 +71,12 @@ Results run(Ops& ops, const Steps& in) {
     const auto labels = in.labels.subspan(place * static_cast<std::size_t>(in.samples()),
                                           static_cast<std::size_t>(in.samples()));
     const ActiveCentres active = head->sample(labels, t + 1);
-    const HeadResult result = head->run(
-        {.all_embeddings = Tensor(embeddings.data(), {in.samples(), in.dimension()}),
-         .all_labels = labels,
-         .active = active,
-         .lr = static_cast<double>(in.lrs[place]),
-         .update = t + 1});
+    const HeadResult result =
+        head->run({.all_embeddings = Tensor(embeddings.data(), {in.samples(), in.dimension()}),
+                   .all_labels = labels,
+                   .active = active,
+                   .lr = static_cast<double>(in.lrs[place]),
+                   .update = t + 1});
     out.losses.push_back(static_cast<float>(result.loss));
     const std::vector<float> gradient = to_host(ops, result.d_embeddings);
     out.d_embeddings.insert(out.d_embeddings.end(), gradient.begin(), gradient.end());

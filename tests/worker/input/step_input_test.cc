@@ -62,6 +62,7 @@ class SamplingOnly final : public Head {
     return {.step = step, .classes = {labels.begin(), labels.end()}};
   }
   HeadResult run(const Step&) override { return {}; }
+  void move(const Step&) override {}
   [[nodiscard]] RowRange shard() const override { return {}; }
   State state() override { return {}; }
   void state_changed() override {}
