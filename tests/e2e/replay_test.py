@@ -46,7 +46,7 @@ class Replay(JobTest):
         self.fill(weights, "conv_sep.layers.0.weight", math.nan, count=1)
         done = self.train(2, self.job(max_steps=3, init_from=str(weights)))
         folder = self.folder / "out" / "not-finite-step-000000001"
-        self.assert_one_line(done, "the loss is not finite at step 1", str(folder / "head-0000"),
+        self.assert_one_line(done, "the loss is not finite at step 1", f"inputs are in {folder}, for",
                              "pfcctl replay head --in")
         parts = sorted(folder.iterdir())
         self.assertEqual([part.name for part in parts],
