@@ -45,7 +45,8 @@ Agent::Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended)
       options_(std::move(options)),
       ended_(std::move(ended)),
       id_(random_id()),
-      stub_(proto::CoordinatorService::NewStub(make_channel(options_.coordinator))),
+      channel_(make_channel(options_.coordinator)),
+      stub_(proto::CoordinatorService::NewStub(channel_)),
       children_(loop, SIGCHLD),
       grace_(loop) {
   watch_children();
@@ -59,6 +60,7 @@ Agent::~Agent() {
 
 void Agent::connect() {
   Stream::Options options;
+  options.channel = channel_;
   options.open = [this](grpc::ClientContext* context) { return stub_->AttachAgent(context); };
   options.hello = [this, first = registration()] {
     std::vector<proto::AgentMessage> messages = outbox_.events();

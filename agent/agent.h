@@ -63,6 +63,7 @@ class Agent {
   const AgentOptions options_;
   const Ended ended_;
   const std::string id_;
+  const std::shared_ptr<grpc::Channel> channel_;  // shared with stub_ and stream_
   const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
   boost::asio::signal_set children_;
   boost::asio::steady_timer grace_;

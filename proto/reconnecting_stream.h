@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "proto/channel.h"
+
 namespace pfc {
 
 /// Owns a thread that opens the stream, writes the messages of hello(), then those of take() (at
@@ -26,6 +28,7 @@ class ReconnectingStream {
  public:
   using Stream = grpc::ClientReaderWriterInterface<Out, In>;
   struct Options {
+    std::shared_ptr<grpc::Channel> channel;  ///< that open() uses; shared with the caller's stub
     std::function<std::unique_ptr<Stream>(grpc::ClientContext*)> open;
     std::function<std::vector<Out>()> hello;  ///< the first messages of every connection
     std::function<std::vector<Out>()> take;   ///< what to write now; at least a heartbeat
@@ -34,7 +37,7 @@ class ReconnectingStream {
     std::function<bool(const grpc::Status&, std::chrono::milliseconds silence)> lost;
     std::chrono::milliseconds heartbeat{1'000};
     std::chrono::milliseconds first_backoff{100};
-    std::chrono::milliseconds max_backoff{2'000};
+    std::chrono::milliseconds max_backoff{2'000};  ///< for a server that refuses the stream
   };
 
   explicit ReconnectingStream(Options options)
@@ -75,16 +78,26 @@ class ReconnectingStream {
         last_alive = Now::now();
         backoff = options_.first_backoff;
       }
-      std::unique_lock lock(mutex_);
-      if (stopping_) return;
-      lock.unlock();
+      if (is_stopping()) return;
       const auto silence =
           std::chrono::duration_cast<std::chrono::milliseconds>(Now::now() - last_alive);
       if (!options_.lost(status, silence)) return;
-      lock.lock();
-      if (changed_.wait_for(lock, backoff, [this] { return stopping_; })) return;
+      pause(backoff);
+      if (is_stopping()) return;
       backoff = std::min(2 * backoff, options_.max_backoff);
     }
+  }
+
+  /// Before the next attempt. It comes as soon as the link is back; a server that is there and
+  /// refuses the stream is asked again after `longest`.
+  void pause(std::chrono::milliseconds longest) {
+    const bool refused = options_.channel->GetState(false) == GRPC_CHANNEL_READY;
+    const auto first = refused ? longest : options_.first_backoff;
+    {
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, first, [this] { return stopping_; })) return;
+    }
+    if (!refused) wait_for_connection(*options_.channel, longest, [this] { return is_stopping(); });
   }
 
   /// One connection, from its start to its end. `heard`: the other side accepted messages.
@@ -135,6 +148,11 @@ class ReconnectingStream {
       lock.unlock();
       messages = options_.take();
     }
+  }
+
+  bool is_stopping() {
+    std::lock_guard lock(mutex_);
+    return stopping_;
   }
 
   bool is_broken() {

@@ -49,10 +49,12 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     // By default gRPC shares a port that is in use, and each of two coordinators gets some calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                               kKeepaliveMilliseconds / 2);
+                               kClientKeepaliveMilliseconds / 2);
+    // Any number: after a link was cut, what was held up arrives at once.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMilliseconds);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kServerKeepaliveMilliseconds);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kServerKeepaliveMilliseconds);
     builder.AddListeningPort(address + ":" + std::to_string(port),
                              grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);

@@ -13,6 +13,7 @@
 
 #include "common/machine/cores.h"
 #include "tests/coordinator/running_coordinator.h"
+#include "tests/support/relay.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {
@@ -205,6 +206,58 @@ TEST_F(AgentOfAHost, EndsWhenItCannotReachTheCoordinator) {
   RunningAgent agent(options("127.0.0.1:1"));
   EXPECT_THAT(agent.problem(), HasSubstr("coordinator 127.0.0.1:1 cannot be reached for"));
 }
+
+/// A host whose agent reaches the coordinator over a link that a test cuts.
+class LinkOfAnAgent : public AgentOfAHost, public ::testing::WithParamInterface<const char*> {
+ protected:
+  LinkOfAnAgent() { workers_do("sleep 1000"); }
+
+  static RendezvousConfig config() {
+    RendezvousConfig config = testing::impatient();
+    config.limits = {.start = 10min, .silence = 7s, .leave = 20s};
+    return config;
+  }
+
+  AgentOptions over_the_relay() {
+    AgentOptions patient = options(std::string(GetParam()) + ":" + std::to_string(relay.port()));
+    patient.patience = 10min;
+    return patient;
+  }
+
+  double silent_seconds() { return coordinator.status().hosts(0).silent_seconds(); }
+
+  void is_cut_for(std::chrono::milliseconds time, testing::Relay::Link how) {
+    wait_until([&] { return coordinator.status().workers_size() == 1; });
+    relay.set(how);
+    std::this_thread::sleep_for(time);  // how long the link is cut
+    relay.set(testing::Relay::Link::kWhole);
+    const auto back = std::chrono::steady_clock::now();
+    wait_until([&] { return silent_seconds() < 1.5 || coordinator.status().state() == "failing"; });
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - back;
+    RecordProperty("seconds_until_it_was_back", std::to_string(took.count()));
+  }
+
+  RunningCoordinator coordinator{{{.name = "a", .slots = 1}}, config()};
+  testing::Relay relay{coordinator.port()};
+};
+
+// The coordinator ends a job of a host that is silent for 7 s.
+TEST_P(LinkOfAnAgent, ThatIsCutForThreeSecondsDoesNotEndTheJob) {
+  RunningAgent agent(over_the_relay());
+  is_cut_for(3s, testing::Relay::Link::kCut);
+  EXPECT_EQ(coordinator.status().state(), "starting") << coordinator.status().reason();
+  coordinator.shut_down();
+}
+
+TEST_P(LinkOfAnAgent, ThatIsSilentForThreeSecondsDoesNotEndTheJob) {
+  RunningAgent agent(over_the_relay());
+  is_cut_for(3s, testing::Relay::Link::kSilent);
+  EXPECT_EQ(coordinator.status().state(), "starting") << coordinator.status().reason();
+  coordinator.shut_down();
+}
+
+INSTANTIATE_TEST_SUITE_P(ByAddressAndName, LinkOfAnAgent,
+                         ::testing::Values("127.0.0.1", "localhost"));
 
 TEST_F(AgentOfAHost, NumbersRanksInTheOrderOfTheHosts) {
   workers_do("echo $0 $4; exit 1");

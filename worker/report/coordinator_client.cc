@@ -25,6 +25,8 @@ constexpr milliseconds kFinishTimeout{10'000};
 // for a coordinator that does not answer at all.
 constexpr milliseconds kAnswerSlack{5'000};
 constexpr milliseconds kRetryPause{100};
+// The next attempt comes as soon as the link is back, and anyhow after so long.
+constexpr milliseconds kConnectPause{1'000};
 // Phase samples are kept while the coordinator cannot be reached. Of more than this, the oldest are
 // dropped.
 constexpr std::size_t kMaxPhaseSamples = 4'096;
@@ -75,7 +77,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(const CoordinatorClientOptions& options)
       : options_(options),
-        stub_(proto::CoordinatorService::NewStub(make_channel(options.address))) {}
+        channel_(make_channel(options.address)),
+        stub_(proto::CoordinatorService::NewStub(channel_)) {}
 
   JoinResult join(milliseconds timeout) override {
     proto::JoinReply reply;
@@ -178,12 +181,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                         ")");
       }
       std::this_thread::sleep_for(kRetryPause);
+      wait_for_connection(*channel_, std::min(left, kConnectPause));
     }
   }
 
   void attach() {
     using Stream = ReconnectingStream<proto::WorkerMessage, proto::WorkerCommand>;
     Stream::Options options;
+    options.channel = channel_;
     options.open = [this](grpc::ClientContext* context) { return stub_->AttachWorker(context); };
     options.hello = [this] { return next_messages(); };
     options.take = [this] { return next_messages(); };
@@ -220,6 +225,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   const CoordinatorClientOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;  // shared with stub_ and stream_
   const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
   std::atomic<bool> stop_requested_{false};
   std::atomic<bool> superseded_{false};
