@@ -5,9 +5,19 @@
 
 namespace pfc {
 
-void Outbox::begin_generation(Generation generation) {
+void Outbox::begin_job() {
   std::lock_guard lock(mutex_);
-  std::erase_if(history_, [&](const auto& each) { return each.generation() < generation; });
+  pending_.clear();
+  history_.clear();
+  output_bytes_ = 0;
+  dropped_lines_ = 0;
+}
+
+void Outbox::begin_incarnation(int slot) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(history_, [&](const proto::AgentMessage& each) {
+    return (each.has_started() ? each.started().slot() : each.exited().slot()) == slot;
+  });
 }
 
 void Outbox::add_event(proto::AgentMessage message) {

@@ -6,28 +6,29 @@
 #include <mutex>
 #include <vector>
 
-#include "common/ids.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {
 
 /// Thread-safe: the event loop fills it, the stream's thread empties it.
 ///
-/// Starts and ends of workers are kept until the next generation and sent again after every
+/// The start and the end of the last process in each slot are kept and sent again after every
 /// reconnection. Output is sent once. Without a connection at most kMaxOutputBytes of it are kept,
 /// and dropped lines are counted, so that a worker never waits for its output to be read.
 class Outbox {
  public:
   static constexpr std::size_t kMaxOutputBytes = std::size_t{4} << 20;
 
-  /// Removes the events of earlier generations.
-  void begin_generation(Generation generation);
+  /// Removes everything: it belongs to the job before.
+  void begin_job();
+  /// Removes the events of the slot's last process.
+  void begin_incarnation(int slot);
   void add_event(proto::AgentMessage message);
   void add_output(proto::AgentMessage message);
 
   /// Removes and returns every message that has not been sent.
   std::vector<proto::AgentMessage> take();
-  /// Every start and end of this generation.
+  /// The starts and ends that are kept.
   [[nodiscard]] std::vector<proto::AgentMessage> events() const;
 
  private:

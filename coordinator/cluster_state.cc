@@ -73,6 +73,22 @@ WorkerState* find_worker(ClusterState& state, Rank rank) {
   return known ? &state.workers[rank] : nullptr;
 }
 
+WorkerState* find_worker(ClusterState& state, const HostState& host, int slot,
+                         std::int64_t incarnation) {
+  WorkerState* const worker = slot < 0 ? nullptr : find_worker(state, host.first_rank + slot);
+  const bool same =
+      worker != nullptr && worker->host == host.name && worker->incarnation == incarnation;
+  return same ? worker : nullptr;
+}
+
+WorkerState* find_worker(ClusterState& state, const proto::WorkerId& id) {
+  const auto host = std::find_if(state.hosts.begin(), state.hosts.end(), [&](const auto& each) {
+    return each.registered && each.agent_id == id.agent_id();
+  });
+  if (host == state.hosts.end()) return nullptr;
+  return find_worker(state, *host, id.slot(), id.incarnation());
+}
+
 bool all_joined(const ClusterState& state) {
   return std::all_of(state.workers.begin(), state.workers.end(),
                      [](const WorkerState& worker) { return worker.joined; });
@@ -117,6 +133,35 @@ void host_registered(HostState& host, const proto::AgentRegistration& registrati
   host.last_heard = now;
   if (host.slots > 0) return;
   host.slots = device == DeviceChoice::kCpu ? 1 : std::clamp(registration.gpus(), 1, kMostSlots);
+}
+
+void agent_replaced(ClusterState& state, HostState& host, TimePoint now) {
+  host.former_agents.push_back(host.agent_id);
+  host.incarnation += 1;
+  const bool start_again = !all_joined(state) && state.failures.empty() && !ended_by_us(state);
+  bool lost = false;
+  for (WorkerState& worker : state.workers) {
+    if (worker.host != host.name || worker.exit) continue;
+    if (start_again) {
+      worker = {.rank = worker.rank,
+                .host = worker.host,
+                .slot = worker.slot,
+                .incarnation = host.incarnation,
+                .last_heard = now,
+                .last_moved = now};
+      continue;
+    }
+    worker.exit = ProcessExit{.signal = SIGKILL};
+    lost = true;
+  }
+  if (!lost || ended_by_us(state)) return;
+  fail(state,
+       {.kind = Failure::Kind::kCrash,
+        .rank = {},
+        .who = "host " + host.name,
+        .what = "its pfc-agent was started again, and its workers have ended with the old one",
+        .at_start = false,
+        .at = now});
 }
 
 void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,

@@ -33,8 +33,12 @@ std::string slots_text(const HostState& host, DeviceChoice device) {
   return "host " + host.name + ": " + counted(host.slots, "worker") + " (" + why + ")";
 }
 
-Refusal unknown_rank(Rank rank) {
-  return {.kind = Refusal::Kind::kInvalid, .message = "there is no rank " + std::to_string(rank)};
+Refusal unknown_worker(const proto::WorkerId& id) {
+  return {.kind = Refusal::Kind::kOldGeneration,
+          .message = "slot " + std::to_string(id.slot()) + ", incarnation " +
+                     std::to_string(id.incarnation()) +
+                     " of this agent is not wanted: another worker or another agent is in its "
+                     "place"};
 }
 
 }  // namespace
@@ -45,6 +49,7 @@ Coordinator::Coordinator(boost::asio::io_context& loop, CoordinatorOptions optio
       options_(std::move(options)),
       terminal_(terminal),
       finished_(std::move(finished)) {
+  state_.job_id = options_.job_id;
   state_.started_at = Clock::now();
   for (const HostSpec& host : options_.hosts) {
     state_.hosts.push_back(
@@ -117,14 +122,12 @@ void Coordinator::perform(const Decision& decision) {
     case Action::kStartGeneration:
       terminal_.note("generation " + std::to_string(state_.generation) + ": starting " +
                      counted(static_cast<long long>(decision.members.size()), "worker"));
-      for (const HostState& host : state_.hosts) send_start(host.name);
-      return;
+      return send_desired();
     case Action::kAskToStop:
       return ask_workers_to_stop();
     case Action::kTerminate:
-      return signal_workers(false);
     case Action::kKill:
-      return signal_workers(true);
+      return send_desired();
     case Action::kFinish:
       return finish_job();
   }
@@ -141,30 +144,30 @@ void Coordinator::finish_job() {
   finished_(verdict(state_));
 }
 
-void Coordinator::send_start(const std::string& host) {
+void Coordinator::send_desired() {
+  for (const HostState& host : state_.hosts) send_desired(host.name);
+}
+
+void Coordinator::send_desired(const std::string& host) {
   const auto link = agents_.find(host);
   if (link == agents_.end()) return;  // sent when it has reconnected
   proto::AgentCommand command;
-  command.set_generation(state_.generation);
+  command.set_job_id(state_.job_id);
+  proto::DesiredSlots* const desired = command.mutable_desired();
   for (const WorkerState& worker : state_.workers) {
     if (worker.host != host) continue;
-    proto::StartWorkers::Slot* slot = command.mutable_start()->add_slots();
-    slot->set_rank(worker.rank);
-    slot->set_local_rank(worker.slot);
+    proto::DesiredSlots::Slot* slot = desired->add_slots();
+    slot->set_slot(worker.slot);
+    slot->set_incarnation(worker.incarnation);
+    slot->set_wish(state_.killed_at       ? proto::DesiredSlots::KILL
+                   : state_.terminated_at ? proto::DesiredSlots::TERMINATE
+                                          : proto::DesiredSlots::RUN);
   }
-  if (!command.has_start()) return;
   // Longer than the coordinator's own limit, whose message names the workers that are missing.
   const milliseconds patience = options_.rendezvous.limits.start + kJoinSlack;
-  command.mutable_start()->set_join_timeout_ms(patience.count());
-  command.mutable_start()->set_collective_timeout_ms(options_.collective_timeout.count());
+  desired->set_join_timeout_ms(patience.count());
+  desired->set_collective_timeout_ms(options_.collective_timeout.count());
   link->second->send(std::move(command));
-}
-
-void Coordinator::signal_workers(bool kill) {
-  proto::AgentCommand command;
-  command.set_generation(state_.generation);
-  command.mutable_signal()->set_kill(kill);
-  for (const auto& [host, link] : agents_) link->send(command);
 }
 
 void Coordinator::ask_workers_to_stop() {
@@ -205,58 +208,86 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     return refuse("host " + registration.host() + " runs pfc " + registration.version() +
                   ", the coordinator " + version() + ": install the same version");
   }
-  HostState* host = match_host(registration.host(), peer);
+  HostState* const host = match_host(registration.host(), peer);
   if (host == nullptr) {
     return refuse("host " + registration.host() + " (" + peer +
                   ") is not in the coordinator's --hosts; start the agent with --host NAME as it "
                   "is written there");
   }
-  if (host->registered && host->agent_id != registration.agent_id()) {
-    return refuse("host " + host->name + " has an agent already");
-  }
-  if (const auto old = agents_.find(host->name); old != agents_.end()) {
-    old->second->close({.kind = Refusal::Kind::kUnavailable, .message = "replaced"});
-  }
+  if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) return *refusal;
   agents_[host->name] = &link;
+  host->peer = peer;
   host->address = reachable_address(*host, peer);
   const bool count_gpus = host->slots == 0;
   host_registered(*host, registration, options_.rendezvous.device, Clock::now());
   if (count_gpus) terminal_.note(slots_text(*host, options_.rendezvous.device));
   proto::AgentCommand welcome;
-  welcome.set_generation(state_.generation);
+  welcome.set_job_id(state_.job_id);
   welcome.mutable_registered()->set_host(host->name);
   link.send(std::move(welcome));
-  send_start(host->name);
-  if (state_.terminated_at) signal_workers(state_.killed_at.has_value());
+  send_desired(host->name);
   advance();
   return Registered{.host = host->name};
 }
 
-void Coordinator::agent_said(const std::string& host, const proto::AgentMessage& message) {
-  if (HostState* known = find_host(state_, host)) known->last_heard = Clock::now();
-  if (!closed_) worker_event(host, message);
+std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::string& agent_id,
+                                                  const std::string& peer) {
+  const auto refuse = [](std::string message) {
+    return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
+  };
+  const std::string taken_over = "another pfc-agent was started on host " + host.name +
+                                 " later, and has taken it over from this one";
+  if (std::ranges::count(host.former_agents, agent_id) > 0) return refuse(taken_over);
+  const auto old = agents_.find(host.name);
+  const bool replaces = host.registered && host.agent_id != agent_id;
+  if (replaces && old != agents_.end() && peer != host.peer) {
+    return refuse("host " + host.name + " has an agent already, which connects from " + host.peer +
+                  ", and this one from " + peer +
+                  ": end that one, or give each a --host of its own");
+  }
+  if (old != agents_.end()) {
+    old->second->close(replaces ? refuse(taken_over)
+                                : Refusal{.kind = Refusal::Kind::kUnavailable,
+                                          .message = "it has connected again"});
+  }
+  if (!replaces) return {};
+  terminal_.note("host " + host.name + ": another pfc-agent has taken over");
+  agent_replaced(state_, host, Clock::now());
+  return {};
 }
 
-void Coordinator::worker_event(const std::string& host, const proto::AgentMessage& message) {
+void Coordinator::agent_said(const std::string& host, const proto::AgentMessage& message) {
+  HostState* const known = find_host(state_, host);
+  if (known == nullptr) return;
+  known->last_heard = Clock::now();
+  if (!closed_) worker_event(*known, message);
+}
+
+void Coordinator::worker_event(const HostState& host, const proto::AgentMessage& message) {
+  // What an agent tells of a process that is not wanted any more is of no interest.
+  const auto teller = [&](const auto& event) {
+    return find_worker(state_, host, event.slot(), event.incarnation());
+  };
   if (message.has_output()) {
+    const WorkerState* const worker = teller(message.output());
+    if (worker == nullptr) return;
     for (const std::string& line : message.output().lines()) {
-      terminal_.worker_line(message.output().rank(), message.output().is_stderr(), line);
+      terminal_.worker_line(worker->rank, message.output().is_stderr(), line);
     }
-    return;
+  } else if (message.has_started()) {
+    WorkerState* const worker = teller(message.started());
+    if (worker != nullptr) worker->pid = static_cast<pid_t>(message.started().pid());
+  } else if (message.has_exited()) {
+    WorkerState* const worker = teller(message.exited());
+    if (worker != nullptr) worker_ended(*worker, message.exited());
   }
-  const Rank rank = message.has_started() ? message.started().rank() : message.exited().rank();
-  WorkerState* worker = find_worker(state_, rank);
-  if (worker == nullptr || worker->host != host) return;
-  if (message.has_started()) {
-    worker->pid = static_cast<pid_t>(message.started().pid());
-    return;
-  }
-  if (!message.has_exited()) return;
-  const proto::WorkerExited& exited = message.exited();
+}
+
+void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {
   if (!exited.not_started().empty()) {
-    worker_not_started(state_, *worker, exited.not_started(), Clock::now());
+    worker_not_started(state_, worker, exited.not_started(), Clock::now());
   } else {
-    worker_exited(state_, *worker, {.code = exited.code(), .signal = exited.signal()},
+    worker_exited(state_, worker, {.code = exited.code(), .signal = exited.signal()},
                   {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now());
   }
   advance();
@@ -290,12 +321,12 @@ void Coordinator::local_agent_ended(const ProcessExit& exit) {
 
 void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer) {
   if (closed_) return answer(going_away());
-  WorkerState* worker = find_worker(state_, request.rank());
-  if (worker == nullptr) return answer(unknown_rank(request.rank()));
+  WorkerState* const worker = find_worker(state_, request.worker());
+  if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
   worker->joined = true;
   worker->last_heard = now;
-  joins_.wait(request.rank(), now, deadline_of(request.timeout_ms(), now), std::move(answer));
+  joins_.wait(worker->rank, now, deadline_of(request.timeout_ms(), now), std::move(answer));
   joins_.update(state_, options_.job_json, now);
   if (all_joined(state_)) {
     // Workers send heartbeats only after the last of them has joined.
@@ -340,8 +371,8 @@ void Coordinator::worker_link_closed(Rank rank, WorkerLink& link) {
 
 void Coordinator::finish(const proto::FinishRequest& request,
                          const Answer<proto::FinishReply>& answer) {
-  WorkerState* worker = find_worker(state_, request.rank());
-  if (worker == nullptr) return answer(unknown_rank(request.rank()));
+  WorkerState* const worker = find_worker(state_, request.worker());
+  if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
   worker->last_heard = now;
   if (request.has_progress()) note_progress(*worker, request.progress(), now);

@@ -14,6 +14,7 @@
 #include "common/config/config.h"
 #include "common/coordinator_file.h"
 #include "common/exit_codes.h"
+#include "common/random_id.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/local_agent.h"
 #include "coordinator/rpc/service.h"
@@ -160,7 +161,8 @@ int run_job(const Options& options) {
     terminal.note(options.config.string() + ": " + warning, Severity::kWarning);
   }
   std::optional<Verdict> verdict;
-  CoordinatorOptions settings{.hosts = hosts, .job_json = to_json(job).dump(), .rendezvous = {}};
+  CoordinatorOptions settings{
+      .job_id = random_id(), .hosts = hosts, .job_json = to_json(job).dump(), .rendezvous = {}};
   settings.rendezvous.limits.start = seconds(options.start_timeout);
   settings.rendezvous.device = job.device;
   settings.rendezvous.stop = seconds(options.stop_timeout);

@@ -147,9 +147,15 @@ void start_generation(ClusterState& state, const std::vector<Member>& members, T
   state.generation_started_at = now;
   state.workers.clear();
   for (const Member& member : members) {
+    HostState& host = *find_host(state, member.host);
+    if (member.slot == 0) {
+      host.first_rank = member.rank;
+      host.incarnation += 1;
+    }
     state.workers.push_back({.rank = member.rank,
                              .host = member.host,
                              .slot = member.slot,
+                             .incarnation = host.incarnation,
                              .last_heard = now,
                              .last_moved = now});
   }

@@ -105,16 +105,21 @@ void show(const StatusOptions& options) {
   if (options.json) {
     std::cout << to_json(status).dump(2) << std::endl;
   } else {
-    std::cout << "coordinator " << address << ", pfc " << status.version() << "\n"
+    std::cout << "coordinator " << address << ", pfc " << status.version() << ", job "
+              << status.job_id() << "\n"
               << status_text(status) << std::flush;
   }
 }
 
 void stop(const StopOptions& options) {
+  const std::string address = options.target.address();
   proto::StopRequest request;
+  // Only this job is to end, not one that another coordinator runs at this address a moment later.
+  request.set_job_id(
+      ask(address, &proto::CoordinatorService::Stub::Status, proto::StatusRequest()).job_id());
   request.set_reason("pfcctl stop");
   request.set_urgent(options.now);
-  ask(options.target.address(), &proto::CoordinatorService::Stub::Stop, request);
+  ask(address, &proto::CoordinatorService::Stub::Stop, request);
   std::cout
       << (options.now
               ? "the job ends now; workers that need more than 5 s for a checkpoint are killed"

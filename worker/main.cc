@@ -27,9 +27,7 @@ using namespace pfc;
 struct Arguments {
   std::string config;
   std::vector<std::string> overrides;
-  std::string coordinator;
-  int rank = 0;
-  Generation generation = 1;
+  CoordinatorClientOptions coordinator;
   double join_timeout = 60;
   double collective_timeout = 300;
 };
@@ -99,9 +97,7 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
 }
 
 int run_with_coordinator(const Arguments& arguments) {
-  const auto coordinator = connect_to_coordinator({.address = arguments.coordinator,
-                                                   .rank = arguments.rank,
-                                                   .generation = arguments.generation});
+  const auto coordinator = connect_to_coordinator(arguments.coordinator);
   using Outcome = CoordinatorClient::Outcome;
   // The coordinator prints what is reported to it, once for all workers with the same failure.
   const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
@@ -141,11 +137,18 @@ int run(int argc, char** argv) {
   app.add_option("--set", arguments.overrides,
                  "key=value: changes a key of the job file; may be given several times")
       ->needs(config);
-  auto* coordinator =
-      app.add_option("--coordinator", arguments.coordinator, "HOST:PORT of the coordinator");
+  auto* coordinator = app.add_option("--coordinator", arguments.coordinator.address,
+                                     "HOST:PORT of the coordinator");
   coordinator->excludes(config)->check(host_and_port());
-  app.add_option("--rank", arguments.rank, "This worker's rank")->needs(coordinator);
-  app.add_option("--generation", arguments.generation, "The generation that it joins")
+  app.add_option("--job", arguments.coordinator.job_id, "The id of the coordinator's job")
+      ->needs(coordinator);
+  app.add_option("--agent", arguments.coordinator.agent_id,
+                 "The id of the pfc-agent that starts it")
+      ->needs(coordinator);
+  app.add_option("--slot", arguments.coordinator.slot, "Its place among the workers of its host")
+      ->needs(coordinator);
+  app.add_option("--incarnation", arguments.coordinator.incarnation,
+                 "Which process in this slot it is")
       ->needs(coordinator);
   app.add_option("--join-timeout", arguments.join_timeout,
                  "Seconds to wait for the other workers to join and to connect")
@@ -159,7 +162,7 @@ int run(int argc, char** argv) {
       "Alone, a first SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"
       "Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
-  const bool alone = arguments.coordinator.empty();
+  const bool alone = arguments.coordinator.address.empty();
   if (alone && arguments.config.empty()) {
     throw InputError("give --config JOB.json, or --coordinator HOST:PORT (pfc-worker --help)");
   }

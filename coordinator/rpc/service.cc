@@ -94,9 +94,11 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     const std::string peer = address_of(context->peer());
     return open<proto::AgentMessage, proto::AgentCommand>(
         [this, session, peer](AgentLink& link, const proto::AgentMessage& message) {
+          Refusal why;
           if (!session->host) {
             session->host = register_agent(message, peer, link);
-          } else if (current(message, nullptr)) {
+          } else if (message.has_heartbeat() || current(message, why)) {
+            // Not what it still has to tell of another job's workers.
             coordinator_.agent_said(*session->host, message);
           }
         },
@@ -110,7 +112,8 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     auto rank = std::make_shared<std::optional<Rank>>();  // shared by the two callbacks below
     return open<proto::WorkerMessage, proto::WorkerCommand>(
         [this, rank](WorkerLink& link, const proto::WorkerMessage& message) {
-          if (!current(message, &link)) return;
+          Refusal why;
+          if (!current(message, why)) return link.close(why);
           if (!*rank) {
             if (!coordinator_.attach_worker(message.rank(), link)) {
               return link.close({.message = "there is no rank " + std::to_string(message.rank())});
@@ -176,16 +179,21 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
   }
 
  private:
-  /// Whether the message comes from the current generation; if not, closes its link.
-  template <typename Message, typename LinkType>
-  bool current(const Message& message, LinkType link) {
-    Refusal why;
-    if (admitted(message.generation(), coordinator_.generation(), why)) return true;
-    if constexpr (!std::is_null_pointer_v<LinkType>) link->close(why);
-    return false;
+  /// Whether the request belongs to the job, and to the current generation where it names one. A
+  /// type of request without a job_id may come from anybody.
+  template <typename Request>
+  bool current(const Request& request, Refusal& why) {
+    const Fence fence = coordinator_.fence();
+    if constexpr (requires { request.generation(); }) {
+      return admitted({.job_id = request.job_id(), .generation = request.generation()}, fence, why);
+    } else if constexpr (requires { request.job_id(); }) {
+      return of_this_job(request.job_id(), fence, why);
+    } else {
+      return true;
+    }
   }
 
-  /// Handles a unary call of the current generation on the loop.
+  /// Handles a unary call on the loop, if it belongs to the job.
   template <typename Reply, typename Request, typename Handler>
   grpc::ServerUnaryReactor* handle(grpc::CallbackServerContext* context, const Request* request,
                                    Reply* reply, Handler handler) {
@@ -199,7 +207,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
         reactor->Finish(grpc::Status::OK);
       };
       Refusal why;
-      if (!admitted(request->generation(), coordinator_.generation(), why)) return answer(why);
+      if (!current(*request, why)) return answer(why);
       handler(std::move(answer));
     });
     return reactor;

@@ -9,8 +9,8 @@
 
 namespace pfc {
 
-/// Every request is handled on the event loop, not on gRPC's threads, and only if it comes from the
-/// current generation.
+/// Every request is handled on the event loop, not on gRPC's threads, and only if it belongs to the
+/// job and its current generation (proto/coordinator.proto).
 class Service {
  public:
   /// Listens on address:port (port 0: a free one). Throws InputError when the port is in use.

@@ -9,10 +9,9 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-proto::AgentMessage started(Generation generation, Rank rank) {
+proto::AgentMessage started(int slot) {
   proto::AgentMessage message;
-  message.set_generation(generation);
-  message.mutable_started()->set_rank(rank);
+  message.mutable_started()->set_slot(slot);
   return message;
 }
 
@@ -24,7 +23,7 @@ proto::AgentMessage line(const std::string& text) {
 
 TEST(Outbox, GivesEveryMessageOnceAndInOrder) {
   Outbox outbox;
-  outbox.add_event(started(1, 0));
+  outbox.add_event(started(0));
   outbox.add_output(line("hello"));
   const auto messages = outbox.take();
   ASSERT_THAT(messages, SizeIs(2));
@@ -33,21 +32,31 @@ TEST(Outbox, GivesEveryMessageOnceAndInOrder) {
   EXPECT_THAT(outbox.take(), IsEmpty());
 }
 
-TEST(Outbox, KeepsTheEventsOfTheCurrentGeneration) {
+TEST(Outbox, KeepsTheEventsOfTheLastProcessInEachSlot) {
   Outbox outbox;
-  outbox.begin_generation(1);
-  outbox.add_event(started(1, 0));
+  outbox.add_event(started(0));
+  outbox.add_event(started(1));
   outbox.take();
-  EXPECT_THAT(outbox.events(), SizeIs(1));
-  outbox.begin_generation(2);
+  EXPECT_THAT(outbox.events(), SizeIs(2));
+  outbox.begin_incarnation(0);
+  ASSERT_THAT(outbox.events(), SizeIs(1));
+  EXPECT_EQ(outbox.events()[0].started().slot(), 1);
+}
+
+TEST(Outbox, KeepsNothingOfTheJobBefore) {
+  Outbox outbox;
+  outbox.add_event(started(0));
+  outbox.add_output(line("hello"));
+  outbox.begin_job();
   EXPECT_THAT(outbox.events(), IsEmpty());
+  EXPECT_THAT(outbox.take(), IsEmpty());
 }
 
 TEST(Outbox, CountsTheOutputThatItDrops) {
   Outbox outbox;
   const std::string big(Outbox::kMaxOutputBytes / 4, 'x');
   for (int i = 0; i < 8; ++i) outbox.add_output(line(big));
-  outbox.add_event(started(1, 0));
+  outbox.add_event(started(0));
   const auto kept = outbox.take();
   EXPECT_THAT(kept, SizeIs(3 + 1)) << "events are never dropped";
   outbox.add_output(line("again"));

@@ -90,18 +90,22 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
 
 }  // namespace
 
-// pfc-worker --coordinator ADDRESS --rank R --generation G --join-timeout SECONDS
-//   --collective-timeout SECONDS
+// pfc-worker --coordinator ADDRESS --job ID --agent ID --slot S --incarnation N
+//   --join-timeout SECONDS --collective-timeout SECONDS
 int main(int argc, char** argv) {
-  if (argc != 11) return 64;
-  std::cout << "collective timeout " << argv[10] << std::endl;
-  const pfc::Rank rank = std::stoi(argv[4]);
+  if (argc != 15) return 64;
+  std::cout << "collective timeout " << argv[14] << std::endl;
+  const pfc::CoordinatorClientOptions options{.address = argv[2],
+                                              .job_id = argv[4],
+                                              .agent_id = argv[6],
+                                              .slot = std::stoi(argv[8]),
+                                              .incarnation = std::stoll(argv[10])};
   const Fate fate = read_fate();
-  if (fate.what == "never_joins" && rank == fate.rank) pause();
-  const auto client = pfc::connect_to_coordinator(
-      {.address = argv[2], .rank = rank, .generation = std::stoll(argv[6])});
+  // These tests have one host, so that slots and ranks are the same.
+  if (fate.what == "never_joins" && options.slot == fate.rank) pause();
+  const auto client = pfc::connect_to_coordinator(options);
   try {
-    return work(*client, client->join(std::chrono::seconds(std::stoi(argv[8]))), fate);
+    return work(*client, client->join(std::chrono::seconds(std::stoi(argv[12]))), fate);
   } catch (const pfc::CommError& error) {
     client->finish(CoordinatorClient::Outcome::kCommFailed, error.what());
     return 1;

@@ -421,6 +421,42 @@ TEST_F(Rendezvous, DoesNotTakeALostPeerForAWorkerThatHasSavedItsState) {
   EXPECT_EQ(verdict(state).kind, Verdict::Kind::kFailed);
 }
 
+TEST_F(Rendezvous, WantsWorkersAnewWhenTheirAgentIsReplacedBeforeAllHaveJoined) {
+  expect_hosts({{"a", 1}, {"b", 2}});
+  registers("a");
+  registers("b");
+  tick();
+  joins(1);
+  agent_replaced(state, *find_host(state, "b"), now);
+  EXPECT_EQ(state.workers.at(0).incarnation, 1);
+  for (const Rank rank : {1, 2}) {
+    EXPECT_EQ(state.workers.at(rank).incarnation, 2);
+    EXPECT_FALSE(state.workers.at(rank).joined);
+  }
+  EXPECT_EQ(tick().action, Action::kWait);
+  EXPECT_EQ(find_worker(state, *find_host(state, "b"), 1, 1), nullptr);
+  EXPECT_EQ(find_worker(state, *find_host(state, "b"), 1, 2), &state.workers.at(2));
+  EXPECT_EQ(find_worker(state, *find_host(state, "b"), 2, 2), nullptr);
+}
+
+TEST_F(Rendezvous, LosesNothingWhenAnAgentIsReplacedBeforeTheStart) {
+  expect_hosts({{"a", 1}, {"b", 1}});
+  registers("a");
+  agent_replaced(state, *find_host(state, "a"), now);
+  registers("b");
+  EXPECT_EQ(tick().action, Action::kStartGeneration);
+}
+
+TEST_F(Rendezvous, LosesTheWorkersOfAnAgentThatIsReplacedWhileTheyTrain) {
+  trains_on_two_hosts();
+  agent_replaced(state, *find_host(state, "b"), now);
+  EXPECT_EQ(verdict(state).message,
+            "job failed: host b: its pfc-agent was started again, and its workers have ended with "
+            "the old one");
+  EXPECT_TRUE(state.workers.at(1).exit);
+  EXPECT_FALSE(state.workers.at(0).exit);
+}
+
 TEST_F(Rendezvous, KeepsItsReasonWhileNothingChanges) {
   trains_on_two_hosts();
   const std::string before = tick().reason;

@@ -29,10 +29,11 @@ inline RendezvousConfig impatient() {
 class RunningCoordinator {
  public:
   explicit RunningCoordinator(std::vector<HostSpec> hosts, RendezvousConfig config = impatient(),
-                              int port = 0)
+                              int port = 0, const std::string& job_id = "0123456789abcdef")
       : terminal_(output_, output_, false),
         coordinator_(loop_,
-                     {.hosts = std::move(hosts),
+                     {.job_id = job_id,
+                      .hosts = std::move(hosts),
                       .job_json = R"({"network":"r18"})",
                       .rendezvous = config,
                       .tick = std::chrono::milliseconds{10}},

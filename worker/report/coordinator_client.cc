@@ -84,15 +84,17 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::JoinReply reply;
     call("join", timeout, [&](grpc::ClientContext* context, milliseconds left) {
       proto::JoinRequest request;
-      request.set_generation(options_.generation);
-      request.set_rank(options_.rank);
+      request.set_job_id(options_.job_id);
+      *request.mutable_worker() = id();
       request.set_timeout_ms(left.count());
       return stub_->Join(context, request, &reply);
     });
+    rank_ = reply.rank();
+    generation_ = reply.generation();
     attach();
-    return {.membership = {.rank = options_.rank,
+    return {.membership = {.rank = reply.rank(),
                            .world_size = reply.world_size(),
-                           .generation = options_.generation,
+                           .generation = reply.generation(),
                            .local_rank = reply.local_rank(),
                            .local_world_size = reply.local_world_size()},
             .job_json = reply.job_json(),
@@ -103,7 +105,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     call("set key '" + key + "'", kSetTimeout, [&](grpc::ClientContext* context, milliseconds) {
       proto::SetValueRequest request;
       proto::SetValueReply reply;
-      request.set_generation(options_.generation);
+      request.set_job_id(options_.job_id);
+      request.set_generation(generation_);
       request.set_key(key);
       request.set_value(value.data(), value.size());
       return stub_->SetValue(context, request, &reply);
@@ -114,7 +117,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::GetValueReply reply;
     call("get key '" + key + "'", timeout, [&](grpc::ClientContext* context, milliseconds left) {
       proto::GetValueRequest request;
-      request.set_generation(options_.generation);
+      request.set_job_id(options_.job_id);
+      request.set_generation(generation_);
       request.set_key(key);
       request.set_timeout_ms(left.count());
       return stub_->GetValue(context, request, &reply);
@@ -138,8 +142,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   bool finish(Outcome outcome, const std::string& message) override {
     proto::FinishRequest request;
-    request.set_generation(options_.generation);
-    request.set_rank(options_.rank);
+    request.set_job_id(options_.job_id);
+    *request.mutable_worker() = id();
     request.set_outcome(to_proto(outcome));
     request.set_message(message);
     {
@@ -159,6 +163,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
  private:
+  [[nodiscard]] proto::WorkerId id() const {
+    proto::WorkerId id;
+    id.set_agent_id(options_.agent_id);
+    id.set_slot(options_.slot);
+    id.set_incarnation(options_.incarnation);
+    return id;
+  }
+
   using Rpc = std::function<grpc::Status(grpc::ClientContext*, milliseconds left)>;
 
   /// Repeats the call until the coordinator answers or the timeout has passed. Throws CommError.
@@ -206,8 +218,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   std::vector<proto::WorkerMessage> next_messages() {
     proto::WorkerMessage message;
-    message.set_generation(options_.generation);
-    message.set_rank(options_.rank);
+    message.set_job_id(options_.job_id);
+    message.set_generation(generation_);
+    message.set_rank(rank_);
     std::lock_guard lock(mutex_);
     if (unsent_) *message.mutable_progress() = newest_;
     unsent_ = false;
@@ -227,6 +240,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const CoordinatorClientOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;  // shared with stub_ and stream_
   const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
+  std::atomic<Rank> rank_{0};              // of the last join
+  std::atomic<Generation> generation_{0};  // of the last join
   std::atomic<bool> stop_requested_{false};
   std::atomic<bool> superseded_{false};
   std::mutex mutex_;
