@@ -80,7 +80,7 @@ void declare(CLI::App& app, Options& options) {
       ->check(positive_seconds())
       ->capture_default_str();
   app.add_option("--state-dir", options.state_dir,
-                 "Folder in which pfcctl finds this coordinator's address")
+                 "Folder in which pfcctl finds the addresses of this user's coordinators")
       ->capture_default_str();
   app.footer(
       "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
@@ -113,21 +113,6 @@ class StopSignals {
   asio::signal_set signals_;
   Coordinator& coordinator_;
   std::optional<int> first_;
-};
-
-/// The file in which pfcctl finds the coordinator's address, as long as the coordinator runs.
-class AddressFile {
- public:
-  AddressFile(std::filesystem::path folder, const CoordinatorFile& file)
-      : folder_(std::move(folder)) {
-    write_coordinator_file(folder_, file);
-  }
-  ~AddressFile() { remove_coordinator_file(folder_, getpid()); }
-  AddressFile(const AddressFile&) = delete;
-  AddressFile& operator=(const AddressFile&) = delete;
-
- private:
-  const std::filesystem::path folder_;
 };
 
 int exit_code(const Verdict& verdict, std::optional<int> signal) {
@@ -176,11 +161,13 @@ int run_job(const Options& options) {
                         [&](std::string_view path) { return serve_page(coordinator, path); });
   const std::string address = reachable + ":" + std::to_string(service.port());
   const std::string http_address = reachable + ":" + std::to_string(http.port());
-  const AddressFile address_file(options.state_dir, {.address = address,
-                                                     .http_address = http_address,
-                                                     .pid = getpid(),
-                                                     .job = options.config.string()});
-  terminal.note("listening on " + address + " and http://" + http_address);
+  const PublishedCoordinator published(options.state_dir, {.job_id = settings.job_id,
+                                                           .address = address,
+                                                           .http_address = http_address,
+                                                           .pid = getpid(),
+                                                           .job = options.config.string()});
+  terminal.note("job " + settings.job_id + ", listening on " + address + " and http://" +
+                http_address);
   if (!all_local) {
     terminal.note(
         "listening on all network interfaces, without encryption: use trusted networks only",

@@ -25,17 +25,23 @@ constexpr std::chrono::seconds kTimeout{10};
 /// Where the coordinator is.
 struct Target {
   std::string coordinator;
+  std::string job_id;
   std::filesystem::path state_dir = default_state_folder();
 
   void declare(CLI::App& verb) {
-    verb.add_option("--coordinator", coordinator,
-                    "HOST:PORT; without it, the one that this user runs on this machine")
-        ->check(host_and_port());
+    auto* const address =
+        verb.add_option("--coordinator", coordinator,
+                        "HOST:PORT; without it, the one that this user runs on this machine");
+    address->check(host_and_port());
+    verb.add_option("--job", job_id,
+                    "Which one, where this user runs several here: its job's id, or the beginning "
+                    "of it")
+        ->excludes(address);
     verb.add_option("--state-dir", state_dir, "The coordinator's --state-dir")
         ->capture_default_str();
   }
   [[nodiscard]] std::string address() const {
-    return coordinator.empty() ? read_coordinator_file(state_dir).address : coordinator;
+    return coordinator.empty() ? find_coordinator(state_dir, job_id).address : coordinator;
   }
 };
 

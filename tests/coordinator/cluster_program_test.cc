@@ -102,7 +102,7 @@ TEST_F(Cluster, ExitsWithZeroWhenAllRanksComplete) {
   EXPECT_THAT(ran.out, AllOf(::testing::ContainsRegex("(^|\n)world size 2"),
                              HasSubstr("[rank 1] world size 2")));
   EXPECT_THAT(processes_left(), IsEmpty());
-  EXPECT_FALSE(fs::exists(folder / "state" / "coordinator.json"));
+  EXPECT_TRUE(fs::is_empty(folder / "state"));
 }
 
 TEST_F(Cluster, TrainsOnThisMachineWithoutHostsAndExplainsTheNumberOfWorkers) {
@@ -168,7 +168,7 @@ TEST_F(Cluster, NamesAWorkerThatDoesNotJoinInTime) {
 TEST_F(Cluster, StopsTheWorkersOnSigintAndLeavesNoProcess) {
   const auto coordinator = starts("until_stop");
   wait_for_output("[rank 1] world size 2");
-  EXPECT_EQ(read_coordinator_file(folder / "state").pid, coordinator->pid());
+  EXPECT_EQ(find_coordinator(folder / "state", "").pid, coordinator->pid());
   coordinator->send(SIGINT);
   const Ran ran = ends(*coordinator);
   EXPECT_EQ(ran.exit.code, 130) << ran.err;
