@@ -80,7 +80,7 @@ int run(int argc, char** argv) {
   app.add_option("--patience", patience,
                  "Seconds without a connection to the coordinator after which this host's workers "
                  "are ended")
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.footer("Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;

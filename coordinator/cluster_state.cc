@@ -1,9 +1,9 @@
 #include "coordinator/cluster_state.h"
 
 #include <algorithm>
-#include <cctype>
-#include <string_view>
 #include <utility>
+
+#include "common/one_line.h"
 
 namespace pfc {
 namespace {
@@ -18,21 +18,8 @@ std::string last_words(const std::vector<std::string>& lines) {
   return {};
 }
 
-/// The length of the UTF-8 sequence that the text begins with; 0: none.
-std::size_t utf8_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t length = lead < 0x80             ? 1
-                             : (lead & 0xE0) == 0xC0 ? 2
-                             : (lead & 0xF0) == 0xE0 ? 3
-                             : (lead & 0xF8) == 0xF0 ? 4
-                                                     : 0;
-  if (length == 0 || length > text.size()) return 0;
-  const bool whole = std::all_of(text.begin() + 1, text.begin() + length,
-                                 [](unsigned char c) { return (c & 0xC0) == 0x80; });
-  return whole ? length : 0;
-}
-
-constexpr int kMostSlots = 1'024;  // a larger number of GPUs must be a mistake
+constexpr int kMostSlots = 1'024;            // a larger number of GPUs must be a mistake
+constexpr std::size_t kLongestDevice = 200;  // "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)"
 
 Failure failure_of(const WorkerState& worker, Failure::Kind kind, std::string what, TimePoint now) {
   return {.kind = kind,
@@ -47,18 +34,6 @@ Failure failure_of(const WorkerState& worker, Failure::Kind kind, std::string wh
 bool ended_by_us(const ClusterState& state) { return state.terminated_at || state.killed_at; }
 
 }  // namespace
-
-std::string one_line(std::string_view text) {
-  constexpr std::size_t kLongest = 1'000;
-  std::string line;
-  while (!text.empty() && line.size() < kLongest) {
-    const std::size_t length = utf8_length(text);
-    const bool control = length == 1 && std::iscntrl(static_cast<unsigned char>(text[0])) != 0;
-    line += length == 0 ? "?" : control ? " " : text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return line;
-}
 
 void fail(ClusterState& state, Failure failure) { state.failures.push_back(std::move(failure)); }
 
@@ -127,7 +102,10 @@ void host_registered(HostState& host, const proto::AgentRegistration& registrati
   host.registered = true;
   host.agent_id = registration.agent_id();
   host.cores = registration.cores();
-  host.devices.assign(registration.devices().begin(), registration.devices().end());
+  host.devices.clear();
+  for (int i = 0; i < std::min(registration.devices_size(), kMostSlots + 1); ++i) {
+    host.devices.push_back(one_line(registration.devices(i), kLongestDevice));
+  }
   host.no_gpu = registration.gpus() > 0 ? "" : one_line(registration.no_gpu());
   if (registration.gpus() <= 0 && host.no_gpu.empty()) host.no_gpu = "no GPU";
   host.last_heard = now;

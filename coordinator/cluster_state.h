@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/clock.h"
@@ -112,10 +111,6 @@ std::string name_of(const WorkerState& worker);
 std::string missing_workers(const ClusterState& state);
 /// The hosts that have not registered: "a, b".
 std::string missing_hosts(const ClusterState& state);
-
-/// Text from another program made fit for a message: one line of printable UTF-8, cut where it is
-/// longer than 1000 bytes.
-std::string one_line(std::string_view text);
 
 /// A host's agent has registered. A host without a given number of slots gets one for each GPU, and
 /// one where it has no GPU or the job's device is "cpu".

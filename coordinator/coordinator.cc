@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/counted.h"
+#include "common/one_line.h"
 #include "common/version.h"
 #include "coordinator/report/status.h"
 

@@ -43,9 +43,7 @@ std::chrono::milliseconds seconds(double value) {
 }
 
 void declare(CLI::App& app, Options& options) {
-  const std::map<std::string, double> units{{"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}};
-  const auto duration = CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::UNIT_OPTIONAL, "TIME");
-  const auto any_port = CLI::Range(0, 65'535);
+  const auto any_port = whole_number(0, 65'535);
   app.add_option(
          "--hosts", options.hosts,
          "NAME[:SLOTS][,NAME[:SLOTS]...]: the hosts, and how many workers each starts. Without a "
@@ -66,18 +64,15 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--start-timeout", options.start_timeout,
                  "Time for hosts to register, and for workers to join and connect: seconds, or "
                  "90s, 2min")
-      ->transform(duration)
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.add_option("--collective-timeout", options.collective_timeout,
                  "Time that a worker waits for the others in one collective before it fails")
-      ->transform(duration)
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.add_option("--stop-timeout", options.stop_timeout,
                  "Time for workers to write a checkpoint and end after a signal or pfcctl stop")
-      ->transform(duration)
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.add_option("--state-dir", options.state_dir,
                  "Folder in which pfcctl finds the addresses of this user's coordinators")

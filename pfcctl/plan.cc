@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/byte_size.h"
+#include "common/command_line.h"
 #include "common/config/config.h"
 #include "common/counted.h"
 #include "common/error.h"
@@ -168,11 +169,11 @@ void add_plan_verb(CLI::App& pfcctl) {
   verb->add_option("--set", flags->overrides,
                    "key=value: changes a key of the job file; may be given several times");
   verb->add_option("--workers", flags->workers, "Workers of the job")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--workers-per-host", flags->workers_per_host,
                    "Workers that share this host's memory and cores; without it, all")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(whole_number(1, 1 << 20));
   verb->add_option("--device-memory", flags->device_memory,
                    "What each worker has (80GB, 80GiB, 512MB); without it, this machine's");
   verb->add_flag("--json", flags->json, "As JSON, for programs");

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/command_line.h"
 #include "common/error.h"
 #include "pfcctl/verbs.h"
 
@@ -126,12 +128,12 @@ void add_head(CLI::App& replay) {
   verb->add_option("--out", flags->out, "File for loss, d_embeddings and the moved centres")
       ->required();
   verb->add_option("--workers", flags->workers, "Workers to share the rows, as threads here")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->capture_default_str();
   verb->add_option("--set", flags->overrides,
                    "key=value: changes a key of the job; may be given several times");
   verb->add_option("--step", flags->step, "Optimizer step; without it, as the file says")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, std::numeric_limits<std::int64_t>::max()));
   verb->footer(
       "Says what in the file is not finite, runs the step, and writes what it gives\n"
       "(docs/replay.md). Examples:\n"

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -101,8 +102,9 @@ int run_with_coordinator(const Arguments& arguments) {
   using Outcome = CoordinatorClient::Outcome;
   // The coordinator prints what is reported to it, once for all workers with the same failure.
   const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
-    const bool reported = coordinator->finish(outcome, error.what());
-    if (!reported) spdlog::error("{}", error.what());
+    const std::string what = text_of(error);
+    const bool reported = coordinator->finish(outcome, what);
+    if (!reported) spdlog::error("{}", what);
     return code;
   };
   try {
@@ -140,23 +142,26 @@ int run(int argc, char** argv) {
   auto* coordinator = app.add_option("--coordinator", arguments.coordinator.address,
                                      "HOST:PORT of the coordinator");
   coordinator->excludes(config)->check(host_and_port());
-  app.add_option("--job", arguments.coordinator.job_id, "The id of the coordinator's job")
-      ->needs(coordinator);
-  app.add_option("--agent", arguments.coordinator.agent_id,
-                 "The id of the pfc-agent that starts it")
-      ->needs(coordinator);
-  app.add_option("--slot", arguments.coordinator.slot, "Its place among the workers of its host")
-      ->needs(coordinator);
-  app.add_option("--incarnation", arguments.coordinator.incarnation,
-                 "Which process in this slot it is")
-      ->needs(coordinator);
+  const std::vector<CLI::Option*> identity{
+      app.add_option("--job", arguments.coordinator.job_id, "The id of the coordinator's job"),
+      app.add_option("--agent", arguments.coordinator.agent_id,
+                     "The id of the pfc-agent that starts it"),
+      app.add_option("--slot", arguments.coordinator.slot,
+                     "Its place among the workers of its host")
+          ->check(whole_number(0, std::numeric_limits<int>::max())),
+      app.add_option("--incarnation", arguments.coordinator.incarnation,
+                     "Which process in this slot it is")};
+  for (CLI::Option* each : identity) {
+    each->needs(coordinator);
+    coordinator->needs(each);
+  }
   app.add_option("--join-timeout", arguments.join_timeout,
                  "Seconds to wait for the other workers to join and to connect")
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.add_option("--collective-timeout", arguments.collective_timeout,
                  "Seconds to wait for the other workers in one collective")
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.footer(
       "Alone, a first SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"

@@ -11,6 +11,7 @@
 #include "common/config/config.h"
 #include "common/config/json_reader.h"
 #include "common/error.h"
+#include "common/one_line.h"
 
 namespace pfc {
 namespace {
@@ -22,6 +23,7 @@ constexpr int kDeepest = 16;
 
 std::string read_text(const std::filesystem::path& path) {
   std::error_code ignored;
+  if (path.empty()) throw InputError("--config '': expected the path of a job file (JSON)");
   if (std::filesystem::is_directory(path, ignored)) {
     throw InputError(path.string() + ": this is a folder; expected a job file (JSON)");
   }
@@ -47,20 +49,6 @@ std::string line_and_column(const std::string& text, std::size_t byte) {
   return std::to_string(line) + ":" + std::to_string(column);
 }
 
-/// nlohmann's explanation without its number and position; one line.
-std::string explanation(const json::exception& e) {
-  std::string what = e.what();
-  for (const std::string_view mark : {"column ", "] "}) {
-    const std::size_t at = what.find(mark);
-    if (at == std::string::npos) continue;
-    const std::size_t start = mark == "] " ? at + mark.size() : what.find(": ", at) + 2;
-    what.erase(0, start);
-    break;
-  }
-  std::replace(what.begin(), what.end(), '\n', ' ');
-  return what;
-}
-
 /// Strict JSON: no key twice in an object, at most kDeepest levels.
 json parse_strict(const std::string& text, const std::string& origin) {
   std::vector<std::set<std::string>> open_objects;
@@ -80,9 +68,9 @@ json parse_strict(const std::string& text, const std::string& origin) {
     return json::parse(text, inspect);
   } catch (const json::parse_error& e) {
     throw InputError(origin + ":" + line_and_column(text, e.byte) +
-                     ": not valid JSON: " + explanation(e));
+                     ": not valid JSON: " + problem_of(e));
   } catch (const json::exception& e) {  // a number out of range carries no position
-    throw InputError(origin + ": not valid JSON: " + explanation(e));
+    throw InputError(origin + ": not valid JSON: " + problem_of(e));
   }
 }
 
@@ -122,7 +110,8 @@ void drop_other_parameters(json& schedule) {
 }
 
 void apply_override(json& job, const std::string& override_text) {
-  const std::string origin = "--set " + override_text;
+  const std::string origin = "--set " + (override_text.empty() ? "''" : override_text);
+  if (!is_utf8(override_text)) throw InputError(origin + ": not UTF-8, which a job must be");
   const std::size_t equals = override_text.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw InputError(origin + ": expected key=value, for example --set batch_size=64");

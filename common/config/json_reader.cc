@@ -4,6 +4,7 @@
 
 #include "common/config/nearest.h"
 #include "common/error.h"
+#include "common/one_line.h"
 
 namespace pfc {
 
@@ -14,6 +15,18 @@ void check_known_key(const std::string& key, std::span<const std::string> known,
   throw InputError(origin + ": unknown key " + brief(nlohmann::json(key)) +
                    (nearest.empty() ? "; docs/configuration.md lists all keys"
                                     : "; did you mean \"" + nearest + "\"?"));
+}
+
+std::string problem_of(const nlohmann::json::exception& error) {
+  std::string what = error.what();
+  for (const std::string_view mark : {"column ", "] "}) {
+    const std::size_t at = what.find(mark);
+    if (at == std::string::npos) continue;
+    const std::size_t start = mark == "] " ? at + mark.size() : what.find(": ", at) + 2;
+    what.erase(0, start);
+    break;
+  }
+  return one_line(what);
 }
 
 std::string brief(const nlohmann::json& value) {

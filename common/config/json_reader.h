@@ -106,6 +106,10 @@ void check_known_key(const std::string& key, std::span<const std::string> known,
 /// A value for an error message, on one line: `"128" (string)`, `1.5 (number)`, `an array of 3`.
 std::string shown(const nlohmann::json& value);
 
+/// What is wrong with JSON text or with a value, in one line without the library's own number and
+/// position.
+std::string problem_of(const nlohmann::json::exception& error);
+
 /// A value's JSON on one line, cut where it is long.
 std::string brief(const nlohmann::json& value);
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "common/config/json_reader.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "common/files/mapped_file.h"
@@ -56,7 +57,9 @@ auto read_json(const std::filesystem::path& path, Read read) {
   try {
     return read(json::parse(text, text + file.bytes().size()));
   } catch (const json::exception& e) {
-    throw InputError(path.string() + ": " + std::string(e.what()).substr(0, 200));
+    throw InputError(path.string() +
+                     ": expected what pfc writes for a checkpoint, found JSON with " +
+                     "another content: " + problem_of(e));
   }
 }
 

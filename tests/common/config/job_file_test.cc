@@ -117,5 +117,16 @@ TEST_F(ReadJobFile, NamesTheOverrideThatIsWrong) {
   EXPECT_THAT(refusal({"seed={\"a\": 1, \"a\": 2}"}), HasSubstr("is given twice"));
 }
 
+TEST_F(ReadJobFile, RefusesAnOverrideThatIsNotText) {
+  write("{}");
+  EXPECT_EQ(refusal({"notes=caf\xe9"}), "--set notes=caf\xe9: not UTF-8, which a job must be");
+  EXPECT_THAT(refusal({""}), StartsWith("--set '': expected key=value"));
+}
+
+TEST_F(ReadJobFile, ShowsAnEmptyPath) {
+  EXPECT_THAT(testing::message_of<InputError>([] { read_job_file("", {}); }),
+              StartsWith("--config '': "));
+}
+
 }  // namespace
 }  // namespace pfc

@@ -50,7 +50,9 @@ TEST_F(Checkpoint, SkipsABrokenManifest) {
   for (const char* text : {"", "{", "[]", "{\"version\": 1}", "{\"version\": 2}"}) {
     testing::write_file(folder(6) / "manifest.json", std::string_view(text));
     EXPECT_EQ(newest_checkpoint(output_)->step, 5) << text;
-    EXPECT_THAT(load_error(6), HasSubstr("step-000000006/manifest.json: ")) << text;
+    EXPECT_THAT(load_error(6), AllOf(HasSubstr("step-000000006/manifest.json: "),
+                                     Not(HasSubstr("json.exception"))))
+        << text;
   }
 }
 
