@@ -178,9 +178,9 @@ void Agent::start_worker(Slot& slot, const Wanted& wanted) {
     slot.process = WorkerProcess::start(loop_, command_line(wanted), std::move(handler));
     about(event.mutable_started());
     event.mutable_started()->set_pid(slot.process->pid());
-  } catch (const InputError& error) {
+  } catch (const std::exception& error) {  // also where no process or file is left
     event = exited;
-    event.mutable_exited()->set_not_started(error.what());
+    event.mutable_exited()->set_not_started(text_of(error));
   }
   tell(std::move(event));
 }

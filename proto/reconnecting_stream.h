@@ -10,6 +10,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -110,15 +112,28 @@ class ReconnectingStream {
       broken_ = false;
     }
     const std::unique_ptr<Stream> stream = options_.open(&context);
-    std::thread reader([&] { read(*stream, heard); });
-    write(*stream);
+    const grpc::Status started = talk(*stream, context, heard);
+    const grpc::Status ended = stream->Finish();
+    std::lock_guard lock(mutex_);
+    context_ = nullptr;
+    return started.ok() ? ended : started;
+  }
+
+  /// Reads and writes until the stream ends. An error says that it has not begun.
+  grpc::Status talk(Stream& stream, grpc::ClientContext& context, bool& heard) {
+    std::thread reader;
+    try {
+      reader = std::thread([&] { read(stream, heard); });
+    } catch (const std::system_error& error) {
+      context.TryCancel();
+      return {grpc::StatusCode::UNAVAILABLE,
+              std::string("no thread can be started: ") + error.what()};
+    }
+    write(stream);
     // A stream that the server has ended is not cancelled, so that the server's status is kept.
     if (!is_broken()) context.TryCancel();
     reader.join();
-    const grpc::Status status = stream->Finish();
-    std::lock_guard lock(mutex_);
-    context_ = nullptr;
-    return status;
+    return grpc::Status::OK;
   }
 
   void read(Stream& stream, bool& heard) {

@@ -17,6 +17,7 @@
 #include "common/error.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
+#include "common/machine/exit_deadline.h"
 #include "worker/comm/network_interface.h"
 #include "worker/report/coordinator_client.h"
 #include "worker/train_loop.h"
@@ -24,6 +25,8 @@
 namespace {
 
 using namespace pfc;
+
+constexpr std::chrono::seconds kExitLimit{20};  // for gRPC to end, after everything was reported
 
 struct Arguments {
   std::string config;
@@ -105,10 +108,12 @@ int run_with_coordinator(const Arguments& arguments) {
     const std::string what = text_of(error);
     const bool reported = coordinator->finish(outcome, what);
     if (!reported) spdlog::error("{}", what);
+    end_process_after(kExitLimit, code);
     return code;
   };
   try {
     coordinator->finish(outcome_of(train_in_generation(*coordinator, arguments)), "");
+    end_process_after(kExitLimit, kExitSuccess);
     return kExitSuccess;
   } catch (const CommError& error) {
     return fail(error, Outcome::kCommFailed, kExitPeerFailed);

@@ -97,7 +97,7 @@ using Workers = std::vector<std::unique_ptr<ReplayWorker>>;
 /// there is one: the CommErrors of other ranks follow from it.
 void on_threads(int workers, const std::function<void(int)>& body) {
   std::vector<std::exception_ptr> causes(static_cast<std::size_t>(workers)), complaints(causes);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;  // joined too when one of them cannot be started
   threads.reserve(causes.size());
   for (int rank = 0; rank < workers; ++rank) {
     threads.emplace_back([&, rank] {
@@ -111,7 +111,7 @@ void on_threads(int workers, const std::function<void(int)>& body) {
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   for (const auto* errors : {&causes, &complaints}) {
     for (const std::exception_ptr& error : *errors) {
       if (error) std::rethrow_exception(error);
