@@ -12,6 +12,7 @@
 #include "common/command_line.h"
 #include "common/coordinator_file.h"
 #include "common/error.h"
+#include "common/one_line.h"
 #include "pfcctl/verbs.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -93,14 +94,17 @@ std::string progress_text(const proto::StatusReply& status) {
   return text + "\n";
 }
 
+/// A name from another program, for a column of the table.
+std::string cell(const std::string& text) { return one_line(text, 64); }
+
 std::string worker_row(const proto::WorkerStatus& worker) {
   const proto::Progress& progress = worker.progress();
   const double gibibytes = static_cast<double>(progress.resident_bytes()) / (1 << 30);
   return print("%4d  %-20s %4d %8lld  %-8s %-11s %9lld  %-14s %10.1f %7.2f GiB %6.0f s %6.0f s\n",
-               worker.rank(), worker.host().c_str(), worker.slot(),
-               static_cast<long long>(worker.pid()), progress.device().c_str(),
-               worker.state().c_str(), static_cast<long long>(progress.step()),
-               progress.phase().c_str(), progress.samples_per_second(), gibibytes,
+               worker.rank(), cell(worker.host()).c_str(), worker.slot(),
+               static_cast<long long>(worker.pid()), cell(progress.device()).c_str(),
+               cell(worker.state()).c_str(), static_cast<long long>(progress.step()),
+               cell(progress.phase()).c_str(), progress.samples_per_second(), gibibytes,
                worker.silent_seconds(), worker.stuck_seconds());
 }
 
@@ -111,8 +115,8 @@ void show(const StatusOptions& options) {
   if (options.json) {
     std::cout << to_json(status).dump(2) << std::endl;
   } else {
-    std::cout << "coordinator " << address << ", pfc " << status.version() << ", job "
-              << status.job_id() << "\n"
+    std::cout << "coordinator " << address << ", pfc " << cell(status.version()) << ", job "
+              << cell(status.job_id()) << "\n"
               << status_text(status) << std::flush;
   }
 }
@@ -141,7 +145,7 @@ std::string no_progress_text(const proto::StatusReply& status) {
     text += "rank " + std::to_string(worker.rank()) +
             print(" has made no progress for %.0f s: step %lld, phase ", worker.stuck_seconds(),
                   static_cast<long long>(worker.progress().step())) +
-            worker.progress().phase() + "\n";
+            cell(worker.progress().phase()) + "\n";
   }
   return text;
 }
@@ -149,11 +153,11 @@ std::string no_progress_text(const proto::StatusReply& status) {
 }  // namespace
 
 std::string status_text(const proto::StatusReply& status) {
-  std::string text = status.state();
-  if (status.reason() != status.state()) text += ": " + status.reason();
+  std::string text = cell(status.state());
+  if (status.reason() != status.state()) text += ": " + one_line(status.reason());
   text += "\n" + progress_text(status);
   for (const proto::HostStatus& host : status.hosts()) {
-    if (!host.registered()) text += "host " + host.name() + " has not registered\n";
+    if (!host.registered()) text += "host " + cell(host.name()) + " has not registered\n";
   }
   if (status.workers().empty()) return text;
   text +=
