@@ -6,6 +6,7 @@
 #include "common/counted.h"
 #include "common/one_line.h"
 #include "common/version.h"
+#include "coordinator/report/progress_limits.h"
 #include "coordinator/report/status.h"
 
 namespace pfc {
@@ -13,13 +14,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// No wait is longer, whatever a request says.
-constexpr milliseconds kLongestWait = std::chrono::hours{1};
-
 constexpr milliseconds kJoinSlack{10'000};
 
-TimePoint deadline_of(std::int64_t timeout_ms, TimePoint now) {
-  return now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, kLongestWait);
+/// When a wait ends. None is longer than an hour, or than the start may take, whatever a request
+/// says.
+TimePoint deadline_of(std::int64_t timeout_ms, const HealthLimits& limits, TimePoint now) {
+  const milliseconds longest =
+      std::max<milliseconds>(std::chrono::hours{1}, limits.start + 2 * kJoinSlack);
+  return now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, longest);
 }
 
 Refusal going_away() {
@@ -123,6 +125,7 @@ void Coordinator::perform(const Decision& decision) {
     case Action::kStartGeneration:
       terminal_.note("generation " + std::to_string(state_.generation) + ": starting " +
                      counted(static_cast<long long>(decision.members.size()), "worker"));
+      set_local_address();
       return send_desired();
     case Action::kAskToStop:
       return ask_workers_to_stop();
@@ -132,6 +135,16 @@ void Coordinator::perform(const Decision& decision) {
     case Action::kFinish:
       return finish_job();
   }
+}
+
+/// The agent of this machine connects through the loopback interface, which its peers cannot reach.
+void Coordinator::set_local_address() {
+  const auto local = std::find_if(state_.hosts.begin(), state_.hosts.end(),
+                                  [](const HostState& host) { return host.local; });
+  const auto remote = std::find_if(state_.hosts.begin(), state_.hosts.end(),
+                                   [](const HostState& host) { return !host.local; });
+  if (local == state_.hosts.end() || remote == state_.hosts.end()) return;
+  local->address = address_towards(remote->address);  // a number, so that no name is looked up
 }
 
 void Coordinator::finish_job() {
@@ -192,13 +205,6 @@ HostState* Coordinator::match_host(const std::string& name, const std::string& p
   return same_short_name == state_.hosts.end() ? nullptr : &*same_short_name;
 }
 
-std::string Coordinator::reachable_address(const HostState& host, const std::string& peer) const {
-  if (!host.local) return peer;
-  const auto remote = std::find_if(state_.hosts.begin(), state_.hosts.end(),
-                                   [](const HostState& each) { return !each.local; });
-  return remote == state_.hosts.end() ? "127.0.0.1" : address_towards(remote->name);
-}
-
 std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
   if (closed_) return going_away();
@@ -218,7 +224,8 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) return *refusal;
   agents_[host->name] = &link;
   host->peer = peer;
-  host->address = reachable_address(*host, peer);
+  // That of this machine is set when all hosts are here; its agent may come back later.
+  if (!host->local || host->address.empty()) host->address = peer;
   const bool count_gpus = host->slots == 0;
   host_registered(*host, registration, options_.rendezvous.device, Clock::now());
   if (count_gpus) terminal_.note(slots_text(*host, options_.rendezvous.device));
@@ -301,15 +308,20 @@ void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
 }
 
 void Coordinator::local_agent_ended(const ProcessExit& exit) {
+  local_agent_failed("pfc-agent " + describe(exit), state_.generation == 0);
+}
+
+void Coordinator::local_agent_not_started(const std::string& why) { local_agent_failed(why, true); }
+
+void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
   for (const HostState& host : state_.hosts) {
     if (!host.local) continue;
-    const TimePoint now = Clock::now();
     fail(state_, {.kind = Failure::Kind::kCrash,
                   .rank = {},
                   .who = "host " + host.name,
-                  .what = "pfc-agent " + describe(exit),
-                  .at_start = state_.generation == 0,
-                  .at = now});
+                  .what = one_line(what),
+                  .at_start = at_start,
+                  .at = Clock::now()});
     // Its workers have ended with it, and no agent is left to report how.
     for (WorkerState& worker : state_.workers) {
       if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
@@ -327,7 +339,8 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
   const TimePoint now = Clock::now();
   worker->joined = true;
   worker->last_heard = now;
-  joins_.wait(worker->rank, now, deadline_of(request.timeout_ms(), now), std::move(answer));
+  joins_.wait(worker->rank, now, deadline_of(request.timeout_ms(), options_.rendezvous.limits, now),
+              std::move(answer));
   joins_.update(state_, options_.job_json, now);
   if (all_joined(state_)) {
     // Workers send heartbeats only after the last of them has joined.
@@ -359,8 +372,9 @@ void Coordinator::worker_said(const proto::WorkerMessage& message) {
 void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
                                 TimePoint now) {
   if (worker.report) return;  // it has reported its end, and its last progress with it
-  metrics_.add_progress(worker, progress);
-  worker_progressed(worker, progress, now);
+  const proto::Progress kept = limited(progress);
+  metrics_.add_progress(worker, kept);
+  worker_progressed(worker, kept, now);
   progress_.update(state_, now);
   if (worker.rank == 0) terminal_.progress(progress_line(progress_));
 }
@@ -395,7 +409,8 @@ void Coordinator::set_value(const proto::SetValueRequest& request,
 void Coordinator::get_value(const proto::GetValueRequest& request,
                             const Answer<proto::GetValueReply>& answer) {
   if (closed_) return answer(going_away());
-  values_.get(request.key(), deadline_of(request.timeout_ms(), Clock::now()),
+  const HealthLimits& limits = options_.rendezvous.limits;
+  values_.get(request.key(), deadline_of(request.timeout_ms(), limits, Clock::now()),
               [answer](std::variant<std::string, Refusal> result) {
                 if (auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
                 proto::GetValueReply reply;

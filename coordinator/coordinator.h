@@ -70,7 +70,9 @@ class Coordinator {
     return {.job_id = state_.job_id, .generation = state_.generation};
   }
   [[nodiscard]] proto::StatusReply status() const;
-  [[nodiscard]] std::string metrics_text() { return metrics_.text(state_, progress_); }
+  [[nodiscard]] std::string metrics_text() {
+    return metrics_.text(state_, progress_, terminal_.dropped_lines());
+  }
 
   // What agents report. `peer` is the address that the connection comes from.
   struct Registered {
@@ -82,6 +84,8 @@ class Coordinator {
   void agent_link_closed(const std::string& host, AgentLink& link);
   /// The agent that the coordinator has started on this machine has ended.
   void local_agent_ended(const ProcessExit& exit);
+  /// It could not be started.
+  void local_agent_not_started(const std::string& why);
 
   // What workers report.
   void join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer);
@@ -108,7 +112,8 @@ class Coordinator {
   std::optional<Refusal> replace_agent(HostState& host, const std::string& agent_id,
                                        const std::string& peer);
   [[nodiscard]] HostState* match_host(const std::string& name, const std::string& peer);
-  [[nodiscard]] std::string reachable_address(const HostState& host, const std::string& peer) const;
+  void local_agent_failed(const std::string& what, bool at_start);
+  void set_local_address();
 
   boost::asio::steady_timer timer_;
   const CoordinatorOptions options_;

@@ -118,6 +118,11 @@ void worker_progressed(WorkerState& worker, const proto::Progress& progress, Tim
 std::optional<Failure> find_overdue(const ClusterState& state, const HealthLimits& limits,
                                     TimePoint now) {
   if (auto late = overdue_start(state, limits, now)) return late;
+  return find_silent(state, limits, now);
+}
+
+std::optional<Failure> find_silent(const ClusterState& state, const HealthLimits& limits,
+                                   TimePoint now) {
   if (auto late = silent_host(state, limits, now)) return late;
   return late_worker(state, limits, now);
 }

@@ -22,7 +22,8 @@ struct HostSpec {
 std::vector<HostSpec> parse_hosts(std::string_view text);
 
 /// The address by which other hosts reach this machine: the one that it would use to talk to
-/// `peer`, or this machine's name when there is no route. Nothing is sent.
+/// `peer`, or this machine's name when there is no route. Nothing is sent. A name is looked up,
+/// which may take seconds; an address is not.
 std::string address_towards(const std::string& peer);
 
 }  // namespace pfc

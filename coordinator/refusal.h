@@ -16,6 +16,7 @@ struct Refusal {
     kInvalid,        ///< a rank, key or size that does not exist or is too large
     kTimeout,        ///< the time limit of a wait is over; the message names what is missing
     kUnavailable,    ///< the coordinator is ending
+    kInternal,       ///< an error of the coordinator
   };
   Kind kind = Kind::kInvalid;
   std::string message;

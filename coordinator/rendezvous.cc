@@ -68,6 +68,9 @@ Decision end_after_stop(const ClusterState& state, const RendezvousConfig& confi
   // Workers can only write a checkpoint together, after all have joined.
   const bool may_save = all_joined(state) && !state.stop->urgent && !state.terminated_at;
   if (may_save && !state.stop_sent) return act(Action::kAskToStop, "stopping");
+  if (may_save) {
+    if (auto silent = find_silent(state, config.limits, now)) return fail_with(std::move(*silent));
+  }
   if (may_save && now < state.stop->at + config.stop) {
     return wait_for("stopping: workers write a checkpoint and end");
   }

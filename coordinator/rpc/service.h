@@ -24,7 +24,9 @@ class Service {
 
   /// Closes the coordinator and every call, and waits until gRPC has finished with them. REQUIRES:
   /// the caller is on the loop's thread, and the loop is not running; it is run here meanwhile.
-  void shut_down();
+  /// Returns false where no thread can be started for that: then gRPC goes on using loop and
+  /// coordinator, and the process must end without destroying them.
+  bool shut_down();
 
  private:
   class Adapter;

@@ -145,13 +145,13 @@ TEST_F(AgentOfAHost, ReportsTheLastLineThatAWorkerWrote) {
   coordinator.shut_down();
 }
 
-TEST_F(AgentOfAHost, PassesOutputOnThatIsNotText) {
-  workers_do(R"(printf 'caf\351 \303\251\n'; exit 1)");
+TEST_F(AgentOfAHost, PassesOutputOnAsOneLineOfText) {
+  workers_do(R"(printf 'caf\351 \303\251\033[2K\rjob completed\n'; exit 1)");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address()));
   coordinator.verdict();
   coordinator.shut_down();
-  EXPECT_THAT(coordinator.output(), HasSubstr("caf\351 \303\251\n"));
+  EXPECT_THAT(coordinator.output(), HasSubstr("caf? \303\251 [2K job completed\n"));
 }
 
 TEST_F(AgentOfAHost, NamesTheProgramThatIsMissing) {

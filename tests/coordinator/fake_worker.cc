@@ -53,6 +53,13 @@ int suffer(CoordinatorClient& client, const std::string& what) {
     client.finish(CoordinatorClient::Outcome::kFailed, "train.rec: no such file");
     return 2;
   }
+  if (what == "floods") {  // more than anybody keeps
+    const std::string line(999, 'x');
+    for (int i = 0; i < 16'000; ++i) std::cout << line << '\n';
+    std::cout << std::flush;
+    client.finish(CoordinatorClient::Outcome::kFailed, "it has said enough");
+    return 1;
+  }
   if (what == "stubborn") {
     signal(SIGTERM, SIG_IGN);
     while (true) std::this_thread::sleep_for(1h);
@@ -108,6 +115,8 @@ int main(int argc, char** argv) {
     return work(*client, client->join(std::chrono::seconds(std::stoi(argv[12]))), fate);
   } catch (const pfc::CommError& error) {
     client->finish(CoordinatorClient::Outcome::kCommFailed, error.what());
-    return 1;
+  } catch (const std::exception& error) {
+    client->finish(CoordinatorClient::Outcome::kFailed, error.what());
   }
+  return 1;
 }

@@ -357,6 +357,19 @@ TEST_F(Rendezvous, EndsAStopByForceAfterItsTimeAndSaysWhom) {
               HasSubstr("rank 1 (host b, slot 0, pid 101) had to be ended"));
 }
 
+TEST_F(Rendezvous, NamesAnAgentThatIsSilentDuringAStop) {
+  config.stop = 600s;
+  trains_on_two_hosts();
+  state.stop = StopRequest{.reason = "SIGTERM", .at = now};
+  tick();
+  passes(29s);
+  state.hosts[1].last_heard -= 29s;
+  EXPECT_EQ(tick().action, Action::kWait);
+  now += 1s;
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_THAT(verdict(state).message, HasSubstr("host b: its agent has been silent for 30 s"));
+}
+
 TEST_F(Rendezvous, WaitsForNoCheckpointAfterASecondStop) {
   trains_on_two_hosts();
   state.stop = StopRequest{.reason = "SIGINT", .at = now};

@@ -22,6 +22,7 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::message_of;
+using ::testing::Not;
 using testing::RunningCoordinator;
 using testing::wait_until;
 
@@ -66,6 +67,15 @@ class VoiceOfAgent {
     }
     finished_ = true;
     return stream_->Finish();
+  }
+
+  void tells_output(int slot, const std::string& line) {
+    proto::AgentMessage message;
+    message.set_job_id(kJob);
+    message.mutable_output()->set_slot(slot);
+    message.mutable_output()->set_incarnation(1);
+    message.mutable_output()->add_lines(line);
+    stream_->Write(message);
   }
 
   void tells_exit(int slot, int signal, const std::string& job_id = kJob) {
@@ -359,6 +369,32 @@ TEST_F(Service, KeepsTheReasonOfAStopRequest) {
   agent->tells_exit(0, 0);
   agent->tells_exit(1, 0);
   EXPECT_EQ(coordinator.verdict().message, "job stopped by a person, " + std::string(200, 'x'));
+}
+
+TEST(ServiceOfTwoHosts, PrintsTheOutputOfAWorkerFromItsOwnHostAlone) {
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}, {.name = "b", .slots = 1}});
+  VoiceOfAgent a(coordinator.address(), "a"), b(coordinator.address(), "b");
+  a.is_told_workers();
+  b.is_told_workers();
+  b.tells_output(7, "nobody's");
+  b.tells_output(0, "b's own\nforged");
+  b.tells_exit(0, SIGKILL);
+  a.tells_output(0, "a's own");
+  a.tells_exit(0, SIGKILL);
+  coordinator.verdict();
+  coordinator.shut_down();
+  EXPECT_THAT(coordinator.output(),
+              AllOf(HasSubstr("[rank 1] b's own forged\n"), HasSubstr("\na's own\n"),
+                    Not(HasSubstr("\nforged")), Not(HasSubstr("nobody's"))));
+}
+
+TEST_F(Service, AnswersAStatusRequestAfterAReportThatIsNoText) {
+  join_both();
+  first->finish(CoordinatorClient::Outcome::kFailed, "\xc0\x80\ncaf\xe9");
+  grpc::ClientContext context;
+  proto::StatusReply reply;
+  EXPECT_TRUE(stub()->Status(&context, proto::StatusRequest(), &reply).ok());
+  EXPECT_THAT(reply.reason(), HasSubstr("?? caf?"));
 }
 
 TEST_F(Service, FailsTheJobOfASilentWorker) {
