@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/config/json_reader.h"
 #include "common/error.h"
 
 namespace pfc {
@@ -113,7 +114,7 @@ CoordinatorFile read_file(const fs::path& path) {
             .pid = json.at("pid").get<pid_t>(),
             .job = json.at("job").get<std::string>()};
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(path.string() + ": not what a coordinator writes (" + error.what() +
+    throw InputError(path.string() + ": not what a coordinator writes (" + problem_of(error) +
                      "); give its address with --coordinator HOST:PORT");
   }
 }
@@ -145,7 +146,9 @@ PublishedCoordinator::PublishedCoordinator(const fs::path& folder, const Coordin
                                        {"http_address", file.http_address},
                                        {"pid", file.pid},
                                        {"job", file.job}};
-  fd_ = write_locked(path_, json.dump(2) + "\n");
+  // A path may be other bytes than UTF-8.
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  fd_ = write_locked(path_, json.dump(2, ' ', false, replace) + "\n");
 }
 
 PublishedCoordinator::~PublishedCoordinator() {

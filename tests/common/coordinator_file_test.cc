@@ -98,6 +98,11 @@ TEST_F(CoordinatorFileInAFolder, OfAKilledCoordinatorIsNotTakenForALivingOne) {
   EXPECT_FALSE(fs::exists(state / "aa11.json")) << "the next coordinator removes it";
 }
 
+TEST_F(CoordinatorFileInAFolder, TakesAJobFileWhosePathIsNotText) {
+  const PublishedCoordinator published(state, {.job_id = "1a", .job = "caf\xe9.json"});
+  EXPECT_EQ(find_coordinator(state, "").job, "caf\xef\xbf\xbd.json");
+}
+
 TEST_F(CoordinatorFileInAFolder, IsGoneWithItsCoordinator) {
   runs("aa11").reset();
   EXPECT_TRUE(fs::is_empty(state));

@@ -14,6 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::message_of;
+using ::testing::Not;
 
 TEST_F(Checkpoint, NamesAChangedFileAndTheCheckpointBefore) {
   Writers all = writers(2);
