@@ -373,7 +373,7 @@ TEST_F(Service, KeepsTheReasonOfAStopRequest) {
 
 TEST(ServiceOfTwoHosts, PrintsTheOutputOfAWorkerFromItsOwnHostAlone) {
   RunningCoordinator coordinator({{.name = "a", .slots = 1}, {.name = "b", .slots = 1}});
-  VoiceOfAgent a(coordinator.address(), "a"), b(coordinator.address(), "b");
+  VoiceOfAgent a(coordinator.address(), "a", "agent a"), b(coordinator.address(), "b", "agent b");
   a.is_told_workers();
   b.is_told_workers();
   b.tells_output(7, "nobody's");
@@ -386,6 +386,15 @@ TEST(ServiceOfTwoHosts, PrintsTheOutputOfAWorkerFromItsOwnHostAlone) {
   EXPECT_THAT(coordinator.output(),
               AllOf(HasSubstr("[rank 1] b's own forged\n"), HasSubstr("\na's own\n"),
                     Not(HasSubstr("\nforged")), Not(HasSubstr("nobody's"))));
+}
+
+TEST(ServiceOfTwoHosts, TellsTheAddressOfThisMachineWithoutLookingANameUp) {
+  RunningCoordinator coordinator(
+      {{.name = "a", .slots = 1, .local = true}, {.name = "b.invalid", .slots = 1}});
+  VoiceOfAgent a(coordinator.address(), "a", "agent a");
+  VoiceOfAgent b(coordinator.address(), "b.invalid", "agent b");
+  a.is_told_workers();
+  EXPECT_EQ(coordinator.status().hosts(0).address(), "127.0.0.1");
 }
 
 TEST_F(Service, AnswersAStatusRequestAfterAReportThatIsNoText) {
