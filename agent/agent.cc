@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/error_text.h"
 #include "common/machine/cores.h"
 #include "common/random_id.h"
 #include "common/version.h"

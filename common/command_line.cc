@@ -10,6 +10,7 @@
 
 #include "common/config/nearest.h"
 #include "common/error.h"
+#include "common/error_text.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/version.h"

@@ -1,7 +1,6 @@
 // The kinds of error that programs tell apart (docs/errors.md).
 #pragma once
 
-#include <exception>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -34,10 +33,6 @@ class StorageError : public InputError {
  public:
   using InputError::InputError;
 };
-
-/// What the error says. Where it comes from the system, which says no more than "std::bad_alloc" or
-/// "Resource temporarily unavailable", what that means.
-std::string text_of(const std::exception& error);
 
 /// A programmer's error: throws std::logic_error with file and line, also in release builds.
 inline void check(bool ok, std::string_view what,

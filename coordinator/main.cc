@@ -13,7 +13,7 @@
 #include "common/config/config.h"
 #include "common/coordinator_file.h"
 #include "common/counted.h"
-#include "common/error.h"
+#include "common/error_text.h"
 #include "common/exit_codes.h"
 #include "common/machine/descriptors.h"
 #include "common/machine/event_loop.h"

@@ -15,6 +15,7 @@
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
 #include "common/error.h"
+#include "common/error_text.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/machine/exit_deadline.h"

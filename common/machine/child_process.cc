@@ -19,6 +19,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/error_text.h"
 
 namespace pfc {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <exception>
 
-#include "common/error.h"
+#include "common/error_text.h"
 
 namespace pfc {
 

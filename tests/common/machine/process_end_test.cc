@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "common/error.h"
+#include "common/error_text.h"
 #include "common/machine/descriptors.h"
 #include "common/machine/exit_deadline.h"
 

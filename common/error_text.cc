@@ -1,4 +1,4 @@
-#include "common/error.h"
+#include "common/error_text.h"
 
 #include <new>
 #include <system_error>
