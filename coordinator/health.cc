@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/one_line.h"
+
 namespace pfc {
 namespace {
 

@@ -1,5 +1,6 @@
 #include "coordinator/refusal.h"
 
+#include "common/one_line.h"
 #include "coordinator/cluster_state.h"
 
 namespace pfc {
