@@ -140,7 +140,7 @@ class JobReader : public JsonReader {
       }
       return;
     }
-    if (!value->is_object() || !value->contains("name")) {
+    if (!value->is_object() || value->value("name", json()).is_null()) {
       fail(key, *value, R"("polynomial", or {"name": "polynomial" or "multistep", ...})");
     }
     const JobReader inner(*value, job_origin_, key + ".");
@@ -217,7 +217,7 @@ void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
   const JobReader reader(job, origin);
   reader.flag("fp16", fp16);
   if (!fp16) return;
-  if (job.contains("precision") && precision != Precision::kFp16) {
+  if (!job.value("precision", json()).is_null() && precision != Precision::kFp16) {
     reader.fail("precision", job["precision"],
                 "\"fp16\", since \"fp16\" is true; keep one of them");
   }
@@ -246,6 +246,7 @@ JobConfig parse_job(const json& job, const JobOrigin& origin) {
   JobConfig config;
   visit_keys(config, reader);
   read_fp16(job, origin, config.precision);
+  if (config.output.empty()) reader.fail("output", json(""), "the path of a folder");
   if (config.warmup_epoch > config.num_epoch) {
     const char* longer = origin.of("num_epoch") == origin.file ? "warmup_epoch" : "num_epoch";
     throw InputError(origin.of(longer) +

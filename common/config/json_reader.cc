@@ -81,7 +81,7 @@ std::string JsonReader::origin_of(const std::string&) const { return origin_; }
 
 const nlohmann::json* JsonReader::find(const std::string& key) const {
   const auto at = object_.find(key);
-  return at == object_.end() ? nullptr : &*at;
+  return at == object_.end() || at->is_null() ? nullptr : &*at;
 }
 
 double JsonReader::real(const std::string& key, const json& value, const Range& range) const {

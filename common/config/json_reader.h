@@ -31,8 +31,8 @@ struct Range {
 template <class Value, std::size_t n>
 using Names = std::array<std::pair<std::string_view, Value>, n>;
 
-/// A key that is missing leaves `out` as it is. A wrong type or value throws InputError with the
-/// origin, the key, what was expected and what was found. Borrows the object.
+/// A key that is missing, or is null, leaves `out` as it is. A wrong type or value throws
+/// InputError with the origin, the key, what was expected and what was found. Borrows the object.
 class JsonReader {
  public:
   using json = nlohmann::json;
@@ -88,7 +88,7 @@ class JsonReader {
                          std::string_view expected) const;
 
  protected:
-  [[nodiscard]] const json* find(const std::string& key) const;  ///< null: missing
+  [[nodiscard]] const json* find(const std::string& key) const;  ///< nullptr: missing or null
   /// The number in `value`, which belongs to `key`.
   [[nodiscard]] double real(const std::string& key, const json& value, const Range& range) const;
   /// What an error about the key begins with.
