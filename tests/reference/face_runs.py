@@ -39,15 +39,19 @@ def make_set(options):
     if not (data / "val.bin").exists():
         run([options.bin / "pfcctl", "data", "synth", "--identities", options.identities,
              "--images-per-identity", options.images, "--size", options.size,
-             "--val-identities", 300, "--val-pairs", 3000, "--out", data], options.threads)
+             "--val-identities", 300, "--val-pairs", 3000, "--force", "--out", data], options.threads)
     return data
+
+
+def is_complete(output):
+    metrics = output / "metrics.jsonl"
+    return metrics.exists() and any(entry.get("reason") == "completed" for entry in records(output))
 
 
 def train(options, name, job):
     """One job, unless it has been done: its folder under options.folder."""
     output = options.folder / name
-    done = output / "backbone.safetensors"  # written last
-    if not done.exists():
+    if not is_complete(output):
         options.folder.mkdir(parents=True, exist_ok=True)
         path = options.folder / f"{name}.json"
         path.write_text(json.dumps({**JOB, **job, "output": str(output)}, indent=2))
