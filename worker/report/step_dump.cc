@@ -19,7 +19,8 @@ std::filesystem::path part_path(std::int64_t step, const Comm& comm) {
 
 }  // namespace
 
-// Returns the rest of the message. An error here must not hide that something is not finite.
+// Returns the rest of the message. It names no rank, so that all workers say the same and the
+// coordinator prints it once. An error here must not hide that something is not finite.
 std::string StepDump::write(const Head::Step& step, const Verdict& verdict) {
   const std::filesystem::path path = output_ / part_path(step.update, comm_);
   try {
@@ -36,8 +37,8 @@ std::string StepDump::write(const Head::Step& step, const Verdict& verdict) {
   } catch (const std::exception& error) {
     return "the head's inputs could not be written (" + std::string(error.what()) + ")";
   }
-  return "the head's inputs are in " + path.string() + ", for pfcctl replay head --in " +
-         path.parent_path().string();
+  const std::string folder = path.parent_path().string();
+  return "the head's inputs are in " + folder + ", for pfcctl replay head --in " + folder;
 }
 
 void StepDump::stop(const Head::Step& step, const Verdict& verdict) {

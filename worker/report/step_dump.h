@@ -26,7 +26,7 @@ class StepDump {
   };
   /// Each worker writes its part to OUTPUT/not-finite-step-%09d/head-%05d-of-%05d.safetensors. When
   /// all have, throws InputError that names what is not finite, the step, the learning rate and the
-  /// file, or says why the file could not be written.
+  /// folder, in the same words on all workers, or says why this worker's part could not be written.
   /// REQUIRES: all workers call it at the same place of the same step.
   [[noreturn]] void stop(const Head::Step& step, const Verdict& verdict);
 

@@ -65,14 +65,16 @@ class StepDumpTest : public ::testing::Test {
   std::array<std::ptrdiff_t, 8> parts_seen_{};
 };
 
-TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFileOfEachRank) {
+TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFolderInTheSameWordsOnAllRanks) {
   const auto messages = stop(2, {.not_finite = "the loss", .loss = NAN});
-  for (const char* rank : {"0", "1"}) {
-    EXPECT_THAT(messages[static_cast<std::size_t>(*rank - '0')],
-                AllOf(StartsWith("the loss is not finite at step 12 (learning rate 0.025)"),
-                      HasSubstr((output_ / "not-finite-step-000000012" / "head-0000").string() +
-                                rank + "-of-00002.safetensors"),
-                      HasSubstr("pfcctl replay head --in")));
+  const std::string folder = (output_ / "not-finite-step-000000012").string();
+  EXPECT_THAT(messages[0],
+              AllOf(StartsWith("the loss is not finite at step 12 (learning rate 0.025)"),
+                    HasSubstr("the head's inputs are in " + folder + ", for"),
+                    HasSubstr("pfcctl replay head --in " + folder)));
+  EXPECT_EQ(messages[0], messages[1]);
+  for (const char* part : {"head-00000-of-00002.safetensors", "head-00001-of-00002.safetensors"}) {
+    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(folder) / part));
   }
 }
 
