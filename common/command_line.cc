@@ -1,5 +1,6 @@
 #include "common/command_line.h"
 
+#include <csignal>
 #include <cstdio>
 #include <vector>
 
@@ -100,9 +101,10 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv) 
 }
 
 int run_program(const std::string& name, const std::function<int()>& body) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is an error of the write (EFBIG)
   const auto fail = [&name](const std::exception& error, int exit_code) {
     const std::string line =
-        message_line(name, Severity::kError, error.what(), stderr_has_colour());
+        message_line(name, Severity::kError, error_text(error), stderr_has_colour());
     std::fprintf(stderr, "%s\n", line.c_str());
     return exit_code;
   };

@@ -21,7 +21,8 @@ CLI::Validator host_and_port();
 CLI::Validator positive_seconds();
 
 /// Runs `body`, a program's main. An exception becomes one line on stderr and an exit code:
-/// kExitBadInput for InputError, kExitFailed for any other.
+/// kExitBadInput for InputError, kExitFailed for any other. Ignores SIGXFSZ: where a file would
+/// grow beyond the limit of this process's files (ulimit -f) the write fails, and that is told.
 int run_program(const std::string& name, const std::function<int()>& body);
 
 }  // namespace pfc

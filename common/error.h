@@ -1,6 +1,7 @@
 // The kinds of error that programs tell apart (docs/errors.md).
 #pragma once
 
+#include <exception>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -33,6 +34,10 @@ class StorageError : public InputError {
  public:
   using InputError::InputError;
 };
+
+/// One line for a person about any exception: what() of the errors above, and what a failed
+/// allocation (std::bad_alloc) means.
+std::string error_text(const std::exception& error);
 
 /// A programmer's error: throws std::logic_error with file and line, also in release builds.
 inline void check(bool ok, std::string_view what,

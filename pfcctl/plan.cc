@@ -34,8 +34,12 @@ struct Flags {
 /// What the data set and verification sets say, and job.num_classes filled in from it. Without a
 /// data set here the job must name the classes, and what else is not known counts nothing.
 PlannedData read_data(JobConfig& job) {
-  std::error_code ignored;
-  if (!job.rec.empty() && std::filesystem::exists(job.rec, ignored)) {
+  std::error_code error;
+  const bool there = !job.rec.empty() && std::filesystem::exists(job.rec, error);
+  if (error) {
+    throw InputError("rec: " + job.rec.string() + ": cannot look for it: " + error.message());
+  }
+  if (there) {
     const auto dataset =
         open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
     job.num_classes = dataset->info().classes;

@@ -105,8 +105,9 @@ int run_with_coordinator(const Arguments& arguments) {
   using Outcome = CoordinatorClient::Outcome;
   // The coordinator prints what is reported to it, once for all workers with the same failure.
   const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
-    const bool reported = coordinator->finish(outcome, error.what());
-    if (!reported) spdlog::error("{}", error.what());
+    const std::string text = error_text(error);
+    const bool reported = coordinator->finish(outcome, text);
+    if (!reported) spdlog::error("{}", text);
     return code;
   };
   try {

@@ -1,10 +1,12 @@
 // Reading a job file: bounded JSON, errors with line and column, and `--set` overrides.
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "common/config/arcface_torch_keys.h"
@@ -26,7 +28,10 @@ std::string read_text(const std::filesystem::path& path) {
     throw InputError(path.string() + ": this is a folder; expected a job file (JSON)");
   }
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw InputError(path.string() + ": cannot open this job file; check the path");
+  if (!in) {
+    throw InputError(path.string() + ": cannot open this job file: " +
+                     std::generic_category().message(errno) + "; check the path");
+  }
   std::string text(kLargestFile + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) throw InputError(path.string() + ": cannot read this job file");

@@ -89,7 +89,9 @@ void become(const Prepared& prepared, int parent_death_signal, pid_t parent, int
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);  // NOLINT(concurrency-mt-unsafe): the only thread
   // Ignored signals would stay ignored across the exec; libraries ignore SIGPIPE, for one.
-  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD}) signal(number, SIG_DFL);
+  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGXFSZ}) {
+    signal(number, SIG_DFL);
+  }
   const int null = open("/dev/null", O_RDONLY);
   if (null >= 0) dup2(null, STDIN_FILENO);
   if (out >= 0) dup2(out, STDOUT_FILENO);

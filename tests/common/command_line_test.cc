@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <new>
 #include <vector>
 
 #include "common/error.h"
@@ -95,6 +97,17 @@ TEST(RunProgram, TurnsAnErrorIntoOneLineAndAnExitCode) {
   EXPECT_EQ(run_program("tool", [] { return 5; }), 5);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "tool: error: --x: found 1\ntool: error: no answer\n");
+}
+
+TEST(RunProgram, SaysInOneLineThatThereIsNoMemory) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_program("tool", []() -> int { throw std::bad_alloc(); }), kExitFailed);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              StartsWith("tool: error: out of memory: the system gives this process no more"));
+}
+
+TEST(RunProgram, MakesAFileAtItsSizeLimitAnErrorOfTheWrite) {
+  EXPECT_EQ(run_program("tool", [] { return ::raise(SIGXFSZ); }), 0);
 }
 
 }  // namespace

@@ -116,6 +116,11 @@ class PfcctlPlan : public testing::Test {
     return "plan --config " + job_.string() + " " + arguments;
   }
   [[nodiscard]] Ran plan(const std::string& arguments) const { return pfcctl(command(arguments)); }
+  /// A link that leads to itself.
+  [[nodiscard]] std::filesystem::path loop() const {
+    std::filesystem::create_symlink("loop", folder_ / "loop");
+    return folder_ / "loop";
+  }
 
  private:
   const TemporaryFolder folder_;
@@ -156,6 +161,8 @@ TEST_F(PfcctlPlan, FailsWhereTheJobDoesNotFit) {
 TEST_F(PfcctlPlan, NamesWhatIsMissingOrWrongInOneLine) {
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
            {"", "/nowhere is not on this machine"},
+           {"--set rec=" + loop().string(),
+            "cannot look for it: Too many levels of symbolic links"},
            {"--set num_classes=10 --workers 11", "--workers: 11 workers would share 10 classes"},
            {"--set num_classes=10 --workers 0", "--workers"},
            {"--set num_classes=10 --workers-per-host 2", "--workers-per-host: found 2"},

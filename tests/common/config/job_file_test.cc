@@ -46,7 +46,9 @@ TEST_F(ReadJobFile, GivesTheObjectAsWritten) {
 }
 
 TEST_F(ReadJobFile, NamesAFileThatIsNotThere) {
-  EXPECT_EQ(refusal(), path_.string() + ": cannot open this job file; check the path");
+  EXPECT_EQ(
+      refusal(),
+      path_.string() + ": cannot open this job file: No such file or directory; check the path");
   std::filesystem::create_directory(path_);
   EXPECT_THAT(refusal(), HasSubstr("this is a folder"));
 }
