@@ -1,17 +1,32 @@
 #include "worker/training_session.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <random>
 #include <utility>
 
 #include "common/counted.h"
 #include "common/machine/cores.h"
 #include "kernels/make_ops.h"
+#include "worker/checkpoint/checkpoint_format.h"
 #include "worker/comm/make_comm.h"
+#include "worker/comm/rank_zero.h"
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/memory/memory_advice.h"
 
 namespace pfc {
 namespace {
+
+// The workers of a job whose coordinator was killed live for 5 s more, and write a checkpoint.
+constexpr std::chrono::milliseconds kOutputPatience{15'000};
+
+/// 16 hexadecimal digits.
+std::string random_id() {
+  std::random_device random;
+  char text[17];
+  std::snprintf(text, sizeof text, "%08x%08x", random(), random());
+  return text;
+}
 
 CommOptions comm_options(const SessionOptions& o, const char* name) {
   return {.membership = o.membership,
@@ -41,6 +56,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   ops->reserve(reserved_bytes(memory));
   plan = plan_steps(job, membership.world_size, job.num_image);
   connect(options);
+  take_output();
   agree_on_checkpoints();
   make_model();
   load_weights();
@@ -58,6 +74,14 @@ void TrainingSession::connect(const SessionOptions& options) {
   // NCCL allocates its buffers at the first collective. Too little memory for them shows now.
   step_comm->barrier();
   gradient_comm->barrier();
+}
+
+// Before anything is read or written there.
+void TrainingSession::take_output() {
+  job_id = from_rank_zero(*input_comm, membership.rank == 0 ? random_id() : "");
+  on_rank_zero(*input_comm, [this] {
+    output_lock = std::make_unique<OutputLock>(job.output, job_id, kOutputPatience);
+  });
 }
 
 void TrainingSession::open_data() {
@@ -115,22 +139,44 @@ void TrainingSession::make_model() {
   d_embeddings = OwnedTensor(*ops, shapes.d_embeddings);
 }
 
-void TrainingSession::load_weights() {
-  const std::optional<CheckpointInfo> newest = newest_checkpoint(job.output);
-  // A later generation of this job resumes from the checkpoint of an earlier one.
-  const bool resume = job.resume || membership.generation > 1;
-  if (newest && !resume) {
+// Rank 0 looks for all: a folder that hosts share may look older on another one.
+std::optional<std::filesystem::path> TrainingSession::newest_of_all(bool resume) {
+  std::int64_t step = -1;
+  on_rank_zero(*input_comm, [&] {
+    const std::optional<CheckpointInfo> newest = newest_checkpoint(job.output);
+    if (!newest) return;
+    step = newest->step;
+    if (resume) return;
     throw InputError("output: " + job.output.string() + " already holds " +
                      newest->folder.filename().string() +
                      "; set \"resume\": true to go on from it, or choose another folder");
+  });
+  step = from_rank_zero(*input_comm, step);
+  if (step < 0) return std::nullopt;
+  return job.output / checkpoint_format::folder_name(step);
+}
+
+std::string TrainingSession::resumed_message(const CheckpointInfo& checkpoint) const {
+  const std::int64_t done = first_step - 1;
+  std::string text = "resumed from " + checkpoint.folder.string() + " (step " +
+                     std::to_string(checkpoint.step) + " of " +
+                     counted(checkpoint.world_size, "worker") + ")";
+  if (done < plan.last_step) return text + ": next is step " + std::to_string(first_step);
+  text += ": nothing is left to train";
+  if (done != checkpoint.step) {
+    text += ", as its images are those of step " + std::to_string(done) + " of this job";
   }
-  if (newest) {
-    const CheckpointInfo info = load_checkpoint(newest->folder, state());
+  return text + "; to go on, raise num_epoch or max_steps";
+}
+
+void TrainingSession::load_weights() {
+  // A later generation of this job resumes from the checkpoint of an earlier one.
+  const bool resume = job.resume || membership.generation > 1;
+  if (const auto newest = newest_of_all(resume)) {
+    const CheckpointInfo info = load_checkpoint(*newest, state());
     resumed_images = info.step * info.global_batch;
     first_step = steps_done(plan, resumed_images) + 1;
-    start_message = "resumed from " + info.folder.string() + " (step " + std::to_string(info.step) +
-                    " of " + counted(info.world_size, "worker") + "): next is step " +
-                    std::to_string(first_step);
+    start_message = resumed_message(info);
     return;
   }
   if (!job.init_from.empty()) {
@@ -146,6 +192,8 @@ void TrainingSession::load_weights() {
 
 void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
   writer = make_checkpoint_writer({.output = job.output,
+                                   .job_id = job_id,
+                                   .lock = output_lock.get(),
                                    .membership = membership,
                                    .keep = job.keep_checkpoints,
                                    .global_batch = plan.global_batch});
@@ -167,7 +215,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                           .last_batch = plan.last_step * job.gradient_acc,
                                           .threads = static_cast<int>(job.num_workers)});
   const auto signals = [this, stop_requested] {
-    WorkerSignals mine{.stop = stop_requested && stop_requested()};
+    WorkerSignals mine{.stop = end_early || (stop_requested && stop_requested())};
     checkpoints->fill(mine);
     return mine;
   };

@@ -1,11 +1,13 @@
 // Builds and owns everything that one worker needs for one generation of a job.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "kernels/owned_tensor.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_schedule.h"
+#include "worker/checkpoint/output_lock.h"
 #include "worker/comm/key_value_store.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetcher.h"
@@ -37,13 +40,17 @@ struct SessionOptions {
 
 /// The members stand in the order in which they are made; each uses only those before it.
 struct TrainingSession {
-  /// Opens the data, reserves memory, connects to the other workers, and loads the newest
-  /// checkpoint or the job's initial weights. Throws InputError, CommError, DeviceError.
+  /// Opens the data, reserves memory, connects to the other workers, takes the output folder, and
+  /// loads the newest checkpoint or the job's initial weights. Throws InputError, CommError,
+  /// DeviceError.
   TrainingSession(const JobConfig& job, const SessionOptions& options);
 
   JobConfig job;  ///< with num_classes and num_image of the data
   nlohmann::json job_json;
   Membership membership;
+  /// The same on all workers, another one for each start of a job: in the names of its temporary
+  /// folders, in its manifests and in the lock of its output folder.
+  std::string job_id;
   std::unique_ptr<Ops> ops;
   std::uint64_t host_bytes = 0;         ///< host memory that was there for this worker at the start
   MemoryPlan memory;                    ///< of this worker
@@ -51,6 +58,7 @@ struct TrainingSession {
   std::unique_ptr<Comm> gradient_comm;  ///< for the GradReducer; tensors on the device
   std::unique_ptr<Comm> input_comm;     ///< for the thread of StepInputs; tensors in host memory
   std::unique_ptr<Comm> gpu_host_comm;  ///< what host_comm() is on a GPU; null on a CPU
+  std::unique_ptr<OutputLock> output_lock;  ///< rank 0's; null on the others
   std::unique_ptr<Dataset> dataset;
   std::vector<VerificationSet> verification_sets;
   StepPlan plan;
@@ -72,6 +80,8 @@ struct TrainingSession {
   std::unique_ptr<StepDump> dump;
   PhaseTimer phase;
   std::string start_message;  ///< says where the weights came from, for the log
+  /// Makes all workers stop after a checkpoint. Set by a worker that cannot go on.
+  std::atomic<bool> end_early = false;
 
   /// For tensors in host memory, and barriers between steps. Belongs to the training thread.
   [[nodiscard]] Comm& host_comm() { return gpu_host_comm ? *gpu_host_comm : *step_comm; }
@@ -81,11 +91,14 @@ struct TrainingSession {
 
  private:
   void connect(const SessionOptions& options);
+  void take_output();
   void open_data();
   [[nodiscard]] PlannedJob planned() const;
   void agree_on_checkpoints();
   void make_model();
+  [[nodiscard]] std::optional<std::filesystem::path> newest_of_all(bool resume);
   void load_weights();
+  [[nodiscard]] std::string resumed_message(const CheckpointInfo& checkpoint) const;
   void make_inputs(const std::function<bool()>& stop_requested);
   [[nodiscard]] Shape image_shape() const;  ///< of a batch, [B, H, W, 3]
 };

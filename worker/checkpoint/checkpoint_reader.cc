@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 #include "common/error.h"
@@ -52,7 +53,8 @@ SafetensorsFile open_verified(const std::filesystem::path& folder, const format:
     throw InputError((folder / name).string() + ": " + what +
                      "; the checkpoint is damaged: " + advice(folder, manifest.identity));
   };
-  if (!std::filesystem::exists(folder / name)) damaged("missing");
+  std::error_code error;  // a path that cannot be looked at is told with its reason when it is read
+  if (!std::filesystem::exists(folder / name, error) && !error) damaged("missing");
   const MappedFile file(folder / name);
   if (file.bytes().size() != expected.bytes) {
     damaged(std::to_string(file.bytes().size()) + " bytes, expected " +
