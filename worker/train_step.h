@@ -53,7 +53,9 @@ struct Trainer {
 
 /// Trains one step on the next inputs; the stats say which step it was. When the loss or a gradient
 /// is not finite, which is so on all workers or on none, writes what the head was given and throws
-/// InputError. Throws CommError, and what the data throws. REQUIRES: the inputs have not ended.
+/// InputError. Throws DataFailed on all workers at the same micro-batch; nothing that a checkpoint
+/// holds has then changed in this step, but for running statistics where a step has several
+/// micro-batches. Throws CommError. REQUIRES: the inputs have not ended.
 StepStats train_step(Trainer& t);
 
 }  // namespace pfc

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <numeric>
@@ -48,11 +49,19 @@ class NumberedBatches final : public Prefetcher {
   std::int64_t made_ = 0;
 };
 
-/// A prefetcher whose data is damaged.
+/// Batches of which the one after the first `count` is damaged.
 class FailingBatches final : public Prefetcher {
  public:
-  std::unique_ptr<Batch> next() override { throw InputError("train.rec: record 7 is damaged"); }
-  void recycle(std::unique_ptr<Batch>) override {}
+  FailingBatches(int rank, std::int64_t count) : whole_(rank, count) {}
+  std::unique_ptr<Batch> next() override {
+    auto batch = whole_.next();
+    if (batch == nullptr) throw InputError("train.rec: record 7 is damaged");
+    return batch;
+  }
+  void recycle(std::unique_ptr<Batch> batch) override { whole_.recycle(std::move(batch)); }
+
+ private:
+  NumberedBatches whole_;
 };
 
 /// Records what was asked of it; no arithmetic.
@@ -161,16 +170,30 @@ TEST(StepInputs, CompleteTheStepInWhichAStopIsRequested) {
   });
 }
 
-TEST(StepInputs, ThrowTheErrorOfTheData) {
-  testing::run_ranks(1, [](Comm& comm) {
-    FailingBatches batches;
+TEST(StepInputs, TellAllWorkersAtTheSameBatchThatTheDataOfOneHaveFailed) {
+  std::array<std::string, 3> told;
+  testing::run_ranks(3, [&](Comm& comm) {
+    const bool fails = comm.rank() == 1;
+    FailingBatches batches(comm.rank(), fails ? 2 : 6);
     const SamplingOnly head;
     const auto inputs =
         make_step_inputs(*ops(), batches, comm, head,
                          {.images = kImages, .signals = [] { return WorkerSignals{}; }});
-    EXPECT_THROW(inputs->next(), InputError);
-    EXPECT_THROW(inputs->next(), InputError);
+    EXPECT_EQ(inputs->next().step, 1);
+    EXPECT_EQ(inputs->next().step, 2);
+    for (int again = 0; again < 2; ++again) {
+      try {
+        (void)inputs->next();
+        ADD_FAILURE() << "rank " << comm.rank() << " has got a third batch";
+      } catch (const DataFailed& failed) {
+        EXPECT_EQ(failed.mine(), fails);
+        told[static_cast<std::size_t>(comm.rank())] = failed.what();
+      }
+    }
   });
+  EXPECT_EQ(told[0], "the data of another worker have failed");
+  EXPECT_EQ(told[1], "train.rec: record 7 is damaged");
+  EXPECT_EQ(told[2], told[0]);
 }
 
 }  // namespace
