@@ -1,5 +1,7 @@
 #include "worker/training_session.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include "worker/comm/make_comm.h"
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/memory/memory_advice.h"
+#include "worker/start/job_check.h"
 
 namespace pfc {
 namespace {
@@ -21,28 +24,36 @@ CommOptions comm_options(const SessionOptions& o, const char* name) {
           .timeout = o.collective_timeout};
 }
 
+void tell(const SessionOptions& options, const char* what) {
+  if (options.doing) options.doing(what);
+}
+
 }  // namespace
 
 TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)
     : job(config), membership(options.membership) {
   // Asked before the workers connect, so that no worker of this host has allocated anything yet.
   const MemoryThere there = memory_of_this_host(membership.local_world_size);
-  open_data();
+  open_data(options.doing);
   ops = make_ops({.choice = job.device,
                   .index = membership.local_rank,
                   .precision = job.precision,
                   .tf32 = job.tf32,
                   .cuda_graphs = job.cuda_graphs});
-  if (job.precision == Precision::kFp16 && ops->on_host()) {
-    throw InputError("precision: found fp16, but a CPU computes in fp32 or bf16");
-  }
   host_bytes = there.bytes;
   memory = expect_to_fit(planned(), ops->on_host() ? there : memory_of_gpu(*ops));
+  check_job(planned());
+  warn();
+  check_verification_sets(options.doing);
+  tell(options, "reserving memory");
   ops->reserve(reserved_bytes(memory));
   plan = plan_steps(job, membership.world_size, job.num_image);
+  tell(options, "connecting to the other workers");
   connect(options);
   agree_on_checkpoints();
+  tell(options, "making the network");
   make_model();
+  tell(options, "loading weights");
   load_weights();
   make_inputs(options.stop_requested);
   dump = std::make_unique<StepDump>(*ops, host_comm(), *head, job.output, job_json);
@@ -60,14 +71,33 @@ void TrainingSession::connect(const SessionOptions& options) {
   gradient_comm->barrier();
 }
 
-void TrainingSession::open_data() {
-  dataset =
-      open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
+void TrainingSession::open_data(const Doing& doing) {
+  if (doing) doing("opening " + job.rec.string());
+  dataset = open_dataset(
+      {.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image, .doing = doing});
   job.num_classes = dataset->info().classes;
   job.num_image = dataset->info().images;
   job_json = to_json(job);
   for (const std::string& target : job.val_targets) {
+    if (doing) doing("reading verification set " + target);
     verification_sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
+  }
+}
+
+/// Once for all workers: they have the same data.
+void TrainingSession::warn() const {
+  if (membership.rank != 0) return;
+  for (const std::string& warning : dataset->info().warnings) spdlog::warn("{}", warning);
+  for (const std::string& warning : job_warnings(planned())) spdlog::warn("{}", warning);
+}
+
+/// Each worker those images that it will embed.
+void TrainingSession::check_verification_sets(const Doing& doing) const {
+  for (const VerificationSet& set : verification_sets) {
+    const auto images = static_cast<std::int64_t>(set.images.size());
+    check_verification_set(set, shard_of(images, membership.rank, membership.world_size),
+                           {.height = dataset->info().height, .width = dataset->info().width},
+                           doing);
   }
 }
 

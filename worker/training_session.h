@@ -33,12 +33,14 @@ struct SessionOptions {
   std::chrono::milliseconds collective_timeout{300'000};
   /// Whether training is to end after a checkpoint. REQUIRES: it is thread-safe.
   std::function<bool()> stop_requested;
+  Doing doing = {};  ///< told what is done before the first step
 };
 
 /// The members stand in the order in which they are made; each uses only those before it.
 struct TrainingSession {
-  /// Opens the data, reserves memory, connects to the other workers, and loads the newest
-  /// checkpoint or the job's initial weights. Throws InputError, CommError, DeviceError.
+  /// Opens the data, checks the job and decodes the verification sets, reserves memory, connects
+  /// to the other workers, and loads the newest checkpoint or the job's initial weights. Throws
+  /// InputError, CommError, DeviceError.
   TrainingSession(const JobConfig& job, const SessionOptions& options);
 
   JobConfig job;  ///< with num_classes and num_image of the data
@@ -81,7 +83,9 @@ struct TrainingSession {
 
  private:
   void connect(const SessionOptions& options);
-  void open_data();
+  void open_data(const Doing& doing);
+  void warn() const;
+  void check_verification_sets(const Doing& doing) const;
   [[nodiscard]] PlannedJob planned() const;
   void agree_on_checkpoints();
   void make_model();

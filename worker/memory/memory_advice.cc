@@ -63,8 +63,13 @@ std::int64_t largest_batch(const PlannedJob& p, const PlannedBackbone& backbone,
       (here - static_cast<double>(need(other))) / static_cast<double>(p.job.batch_size - other);
   const double guess = static_cast<double>(p.job.batch_size) +
                        (static_cast<double>(available) - here) / std::max(slope, 1.0);
-  return largest(1, kMostBatch, static_cast<std::int64_t>(std::clamp(guess, 1.0, 1e6)),
-                 [&](std::int64_t batch) { return need(batch) <= available; });
+  JobConfig smallest = p.job;
+  smallest.batch_size = 1;
+  const std::int64_t least = batch_norm_samples(smallest, p.world_size) > 1 ? 1 : 2;
+  const std::int64_t most =
+      largest(least, kMostBatch, static_cast<std::int64_t>(std::clamp(guess, 1.0, 1e6)),
+              [&](std::int64_t batch) { return need(batch) <= available; });
+  return most < least ? 0 : most;
 }
 
 std::int64_t largest_classes(const PlannedJob& p, const PlannedBackbone& backbone,

@@ -113,8 +113,12 @@ TEST(ParseJob, RefusesValuesOutOfRange) {
         R"({"batch_size": 0})",
         R"({"embedding_size": 0})",
         R"({"dropout": 1})",
+        R"({"dropout": 0.9999999999})",
         R"({"lr": -1})",
         R"({"momentum": 1})",
+        R"({"momentum": 0.9999999999})",
+        R"({"logits_memory": 1e18})",
+        R"({"batch_size": 1})",
         R"({"weight_decay": -1})",
         R"({"num_epoch": 0})",
         R"({"seed": -1})",
@@ -132,6 +136,18 @@ TEST(ParseJob, RefusesValuesOutOfRange) {
   }
   EXPECT_EQ(parse(R"({"sample_rate": 0})").sample_rate, 0.0);
   EXPECT_EQ(parse(R"({"sample_rate": 1})").sample_rate, 1.0);
+}
+
+TEST(ParseJob, RefusesABatchOfOneImageUnlessWorkersShareTheirStatistics) {
+  EXPECT_THAT(refusal(R"({"batch_size": 1})"),
+              ::testing::StartsWith("job.json: batch_size: expected 2 or more, found 1: the last "
+                                    "batch norm would see 1 sample"));
+  const JobConfig job = parse(R"({"batch_size": 1, "sync_bn": true})");
+  EXPECT_NO_THROW(check_batch_norm_samples(job, 2));
+  EXPECT_THAT(testing::message_of<InputError>([&] { check_batch_norm_samples(job, 1); }),
+              HasSubstr("also with sync_bn"));
+  EXPECT_EQ(batch_norm_samples({.batch_size = 8, .sync_bn = true}, 3), 24);
+  EXPECT_EQ(batch_norm_samples({.batch_size = 8}, 3), 8);
 }
 
 TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
