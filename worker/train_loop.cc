@@ -246,6 +246,20 @@ void write_model(TrainingSession& s) {
   write_safetensors(s.job.output / "backbone.safetensors", entries, {{"network", s.job.network}});
 }
 
+/// `done`: the last step that is complete. Where none is, the state is still the one that was
+/// loaded.
+TrainingEnd stop_after(std::int64_t done, TrainingSession& s, StepReporter& reporter) {
+  const bool moved = done >= s.first_step;
+  if (moved) {
+    reporter.checkpoint(s.phase("checkpoint", [&] { return s.checkpoints->finish(done); }));
+  }
+  reporter.end(done, "stopped");
+  reporter.message(moved ? "stopped after step " + std::to_string(done) + ", checkpoint written"
+                         : "stopped before step " + std::to_string(s.first_step) +
+                               " was complete, there is nothing to write");
+  return TrainingEnd::kStopped;
+}
+
 }  // namespace
 
 TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
@@ -258,16 +272,13 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   while (done < last) {
     const TimePoint start = Clock::now();
     const StepStats stats = train_step(trainer);
-    done = stats.step;
-    reporter.step(stats, seconds_since(start));
+    if (stats.complete) {
+      done = stats.step;
+      reporter.step(stats, seconds_since(start));
+    }
 
     if (done == last) break;
-    if (stats.signals.stop) {
-      reporter.checkpoint(s.phase("checkpoint", [&] { return s.checkpoints->finish(done); }));
-      reporter.end(done, "stopped");
-      reporter.message("stopped after step " + std::to_string(done) + ", checkpoint written");
-      return TrainingEnd::kStopped;
-    }
+    if (stats.signals.stop) return stop_after(done, s, reporter);
     const TimePoint checkpoint = Clock::now();
     reporter.checkpoint(
         s.phase("checkpoint", [&] { return s.checkpoints->after_step(done, stats.signals); }));

@@ -25,6 +25,16 @@ void add_input(const StepInput& in, StepStats& stats) {
   stats.signals = in.signals;
 }
 
+/// Leaves the state as it was after the step before: nothing is updated before the last
+/// micro-batch, but each one has moved the running statistics. All workers see a stop at the same
+/// micro-batch, so all do this or none.
+StepStats give_up(Trainer& t, StepInput& in) {
+  t.statistics.restore();
+  StepStats stats{.step = in.step, .complete = false, .signals = in.signals};
+  t.inputs.recycle(in);
+  return stats;
+}
+
 /// Ends training by throwing. All workers have the same loss and the same reduced gradients, so all
 /// stop at the same place.
 void stop(Trainer& t, const Head::Step& step, const StepDump::Verdict& verdict) {
@@ -39,10 +49,13 @@ StepStats train_step(Trainer& t) {
   StepStats stats;
   const double scale = 1.0 / static_cast<double>(t.gradient_acc);
   StepInput in;
+  t.statistics.keep();
 
   for (std::int64_t micro = 0; micro < t.gradient_acc; ++micro) {
     in = t.phase("data_wait", [&] { return t.inputs.next(); });
     check(in.batch != nullptr, "train_step: the data ended before the last step");
+    const bool last = micro + 1 == t.gradient_acc;
+    if (in.signals.stop && !last) return give_up(t, in);
     t.phase("images", [&] {
       t.ops.normalise_images(in.images, t.backbone.input());                  // [B, H, W, 3]
     });
@@ -64,7 +77,6 @@ StepStats train_step(Trainer& t) {
     t.phase("reduce_scatter", [&] {
       t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);           // [B, D]  comm 3
     });
-    const bool last = micro + 1 == t.gradient_acc;
     t.phase("backward", [&] {
       const auto loss_scale = static_cast<float>(t.loss_scale.value());
       t.backbone.backward(t.d_embeddings, {.accumulate = micro > 0, .gradient_scale = loss_scale},

@@ -6,6 +6,7 @@
 #include "common/config/config.h"
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
+#include "worker/backbone/statistics_backup.h"
 #include "worker/comm/comm.h"
 #include "worker/gradients/grad_reducer.h"
 #include "worker/gradients/loss_scale.h"
@@ -37,6 +38,7 @@ struct Trainer {
   Ops& ops;
   Comm& comm;  ///< for embeddings, row statistics and the embeddings' gradients
   Backbone& backbone;
+  StatisticsBackup& statistics;
   Head& head;
   GradReducer& reducer;
   Optimizer& optimizer;
@@ -51,7 +53,9 @@ struct Trainer {
   Tensor d_embeddings;    ///< [B, D]
 };
 
-/// Trains one step on the next inputs; the stats say which step it was. When the loss or a gradient
+/// Trains one step on the next inputs; the stats say which step it was. Where all workers are asked
+/// to stop before the last micro-batch, gives the step up: the state is that after the step before.
+/// When the loss or a gradient
 /// is not finite, which is so on all workers or on none, writes what the head was given and throws
 /// InputError. Throws CommError, and what the data throws. REQUIRES: the inputs have not ended.
 StepStats train_step(Trainer& t);

@@ -125,6 +125,7 @@ void TrainingSession::make_model() {
   options.sync_bn = job.sync_bn ? step_comm.get() : nullptr;
   options.rank = membership.rank;
   backbone = make_backbone(*ops, options);
+  statistics = std::make_unique<StatisticsBackup>(*ops, *backbone, job.gradient_acc > 1);
   head = make_head(*ops, *step_comm, head_options(job));
   optimizer = std::make_unique<Optimizer>(*ops,
                                           OptimizerOptions{.kind = job.optimizer,
@@ -222,6 +223,7 @@ Trainer TrainingSession::trainer() {
   return {.ops = *ops,
           .comm = *step_comm,
           .backbone = *backbone,
+          .statistics = *statistics,
           .head = *head,
           .reducer = *reducer,
           .optimizer = *optimizer,

@@ -59,6 +59,7 @@ struct TrainingSession {
   std::int64_t first_step = 1;
   std::int64_t resumed_images = 0;  ///< seen by the checkpoint that was loaded; 0: none was
   std::unique_ptr<Backbone> backbone;
+  std::unique_ptr<StatisticsBackup> statistics;
   std::unique_ptr<Head> head;
   std::unique_ptr<Optimizer> optimizer;
   LossScale loss_scale = LossScale::none();

@@ -84,6 +84,16 @@ class Train(JobTest):
             process.terminate()
             process.communicate(timeout=120)
 
+    def test_a_stop_does_not_wait_for_the_end_of_a_long_step(self):
+        # 10 micro-batches an epoch: the one step of this job goes 500 times through the data.
+        process = self.start(2, self.job(gradient_acc=5000, num_epoch=500))
+        self.read_until(process, "weights from seed")
+        process.terminate()
+        rest = process.communicate(timeout=60)[0]
+        self.assertEqual(process.returncode, 143, rest)
+        self.assertNotIn("Global Step", rest)
+        self.assertEqual(list((self.folder / "out").glob("step-*")), [])
+
     def test_a_worker_alone_needs_no_coordinator(self):
         done = run(BIN / "pfc-worker", "--config", self.job(max_steps=2), env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)

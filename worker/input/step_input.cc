@@ -126,9 +126,9 @@ class ThreadedStepInputs final : public StepInputs {
       input.all_labels.insert(input.all_labels.end(), from + kHeader, from + words);
     }
     input.signals = combine(signals);
-    // All workers obey a stop after the last micro-batch of a step. One that went on to gather the
-    // next labels would wait for the others.
-    stopped_ = input.signals.stop && (batch.index + 1) % options_.gradient_acc == 0;
+    // All workers obey a stop at this micro-batch. One that went on to gather the next labels would
+    // wait for the others.
+    stopped_ = input.signals.stop;
     // The step is the key of the sampling: all its micro-batches have the same negatives.
     input.step = batch.index / options_.gradient_acc + 1;
     input.active = head_.sample(input.all_labels, input.step);

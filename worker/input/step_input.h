@@ -21,7 +21,7 @@ namespace pfc {
 
 /// What a worker tells all others with each micro-batch, so that all act on it at the same step.
 struct WorkerSignals {
-  bool stop = false;                    ///< write a checkpoint after this step, and end
+  bool stop = false;                    ///< train no micro-batch after this one
   std::int64_t checkpoint_request = 0;  ///< see CheckpointSchedule::fill(); 0: none
   std::int64_t checkpoint_on_disk = 0;  ///< newest step whose part of this worker is on disk
 };
@@ -45,8 +45,8 @@ struct StepInput {
 class StepInputs {
  public:
   virtual ~StepInputs() = default;
-  /// The next micro-batch. One without a batch after the last one, and after a step whose last
-  /// micro-batch has the signal to stop. Throws what the thread threw: InputError of the data,
+  /// The next micro-batch. One without a batch after the last one, and after one that has the
+  /// signal to stop. Throws what the thread threw: InputError of the data,
   /// CommError of the collective.
   virtual StepInput next() = 0;
   /// Takes batch and images back, and leaves the rest of `input` as it is. All work that reads the

@@ -10,6 +10,9 @@ namespace pfc {
 /// Unless something else is said, the same on every worker.
 struct StepStats {
   std::int64_t step = 0;  ///< from 1
+  /// False: a stop came before the last micro-batch, the step was given up, and of the rest only
+  /// `step` and `signals` mean something.
+  bool complete = true;
   std::int64_t epoch = 0;
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
   double lr = 0;
