@@ -147,6 +147,7 @@ int run_job(const Options& options) {
   const nlohmann::json written = read_job_file(options.config, options.overrides);
   // A bad job is refused here, before anything has started.
   const JobConfig job = parse_job(written, {options.config.string(), options.overrides});
+  if (const int workers = workers_of(hosts)) check_batch_norm_samples(job, workers);
 
   const auto remote =
       std::find_if(hosts.begin(), hosts.end(), [](const HostSpec& host) { return !host.local; });

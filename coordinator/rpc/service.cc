@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "common/error.h"
+#include "coordinator/listening.h"
 #include "coordinator/rpc/stream_reactor.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -58,9 +59,8 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
     if (!server_ || port_ == 0) {
-      throw InputError("port " + std::to_string(port) + " on " + address +
-                       " is in use, perhaps by another pfc-coordinator; choose another with "
-                       "--port, or --port 0 for any free one");
+      // gRPC does not say why.
+      throw InputError(cannot_listen(address, port, try_to_listen(address, port), "--port"));
     }
   }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "coordinator/listening.h"
 
 namespace pfc {
 namespace {
@@ -78,10 +79,7 @@ HttpServer::HttpServer(asio::io_context& loop, const std::string& address, int p
     acceptor_.bind(endpoint);
     acceptor_.listen();
   } catch (const boost::system::system_error& error) {
-    throw InputError("port " + std::to_string(port) + " on " + address + " cannot be used (" +
-                     error.code().message() +
-                     "), perhaps by another pfc-coordinator; choose another with --http-port, or "
-                     "--http-port 0 for any free one");
+    throw InputError(cannot_listen(address, port, error.code().value(), "--http-port"));
   }
   accept();
 }
