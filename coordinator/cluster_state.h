@@ -42,7 +42,7 @@ struct WorkerState {
   int slot = 0;
   pid_t pid = 0;  ///< 0: its agent has not started it yet
   bool joined = false;
-  bool training = false;  ///< it has sent progress at least once
+  bool training = false;  ///< it has told that its first step has begun
   std::optional<WorkerReport> report;
   std::optional<ProcessExit> exit;
   TimePoint last_heard;

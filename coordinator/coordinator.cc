@@ -298,8 +298,8 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
   joins_.wait(request.rank(), now, deadline_of(request.timeout_ms(), now), std::move(answer));
   joins_.update(state_, options_.job_json, now);
   if (all_joined(state_)) {
-    // Workers send heartbeats only after the last of them has joined.
-    for (WorkerState& each : state_.workers) each.last_heard = now;
+    // Workers send heartbeats, and go on, only after the last of them has joined.
+    for (WorkerState& each : state_.workers) each.last_heard = each.last_moved = now;
   }
   advance();
 }
@@ -327,6 +327,7 @@ void Coordinator::worker_said(const proto::WorkerMessage& message) {
 void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
                                 TimePoint now) {
   if (worker.report) return;  // it has reported its end, and its last progress with it
+  if (progress.starting()) return worker_progressed(worker, progress, now);
   metrics_.add_progress(worker, progress);
   worker_progressed(worker, progress, now);
   progress_.update(state_, now);

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/command_line.h"
@@ -18,6 +20,7 @@
 #include "common/log.h"
 #include "worker/comm/network_interface.h"
 #include "worker/report/coordinator_client.h"
+#include "worker/report/start_report.h"
 #include "worker/train_loop.h"
 
 namespace {
@@ -56,14 +59,31 @@ CoordinatorClient::Outcome outcome_of(TrainingEnd end) {
                                         : CoordinatorClient::Outcome::kStopped;
 }
 
+/// Thrown where the worker is asked to stop before it trains.
+struct StoppedAtStart {};
+
+TrainingEnd train_job_alone(const JobConfig& job) {
+  StartReport start(nullptr, true);
+  const auto stop_requested = [] { return g_stop_signal != 0; };
+  try {
+    TrainingSession session(
+        job, {.stop_requested = stop_requested, .doing = [&](const std::string& what) {
+                if (stop_requested()) throw StoppedAtStart{};
+                start.tell(what);
+              }});
+    return train(session, nullptr);
+  } catch (const StoppedAtStart&) {
+    return TrainingEnd::kStopped;
+  }
+}
+
 int train_alone(const Arguments& arguments) {
   const nlohmann::json written = read_job_file(arguments.config, arguments.overrides);
   const JobConfig job = parse_job(written, {arguments.config, arguments.overrides});
   for (const std::string& warning : ignored_key_warnings(written)) {
     spdlog::warn("{}: {}", arguments.config, warning);
   }
-  TrainingSession session(job, {.stop_requested = [] { return g_stop_signal != 0; }});
-  const bool completed = train(session, nullptr) == TrainingEnd::kCompleted;
+  const bool completed = train_job_alone(job) == TrainingEnd::kCompleted;
   return completed ? kExitSuccess : exit_code_of_signal(g_stop_signal);
 }
 
@@ -87,14 +107,16 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
   const JobConfig job = parse_job(nlohmann::json::parse(joined.job_json), "the coordinator's job");
   keep_nccl_to_the_network_of(joined.peer_address);
   keep_nccl_to_sums_in_order();
-  TrainingSession session(job, {.membership = joined.membership,
-                                .store = &coordinator,
-                                .peer_address = joined.peer_address,
-                                .connect_timeout = seconds(arguments.join_timeout),
-                                .collective_timeout = seconds(arguments.collective_timeout),
-                                .stop_requested = [&coordinator] {
-                                  return g_stop_signal != 0 || coordinator.stop_requested();
-                                }});
+  std::optional<StartReport> start(std::in_place, &coordinator, joined.membership.rank == 0);
+  TrainingSession session(
+      job, {.membership = joined.membership,
+            .store = &coordinator,
+            .peer_address = joined.peer_address,
+            .connect_timeout = seconds(arguments.join_timeout),
+            .collective_timeout = seconds(arguments.collective_timeout),
+            .stop_requested =
+                [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); },
+            .doing = [&](const std::string& what) { start.tell(what); }});
   return train(session, &coordinator);
 }
 
@@ -121,8 +143,8 @@ int run_with_coordinator(const Arguments& arguments) {
   }
 }
 
-// SIGTERM comes from an agent or a person: a checkpoint after this step, then the end. A terminal
-// sends SIGINT to its whole process group; with a coordinator that one decides.
+// SIGTERM comes from an agent or a person: a checkpoint of the last whole step, then the end. A
+// terminal sends SIGINT to its whole process group; with a coordinator that one decides.
 void handle_signals(bool alone) {
   std::signal(SIGTERM, alone ? on_signal_alone : on_signal);
   std::signal(SIGINT, alone ? on_signal_alone : SIG_IGN);

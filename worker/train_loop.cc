@@ -32,6 +32,7 @@ class StepReporter {
         window_start_(start_) {
     if (coordinator != nullptr) {
       Progress first = progress_of_session();
+      first.starting = true;
       first.step = s_.first_step - 1;
       first.resident_bytes = process_memory().resident_bytes;
       progress_.emplace(*coordinator, s_.phase, first);

@@ -165,6 +165,15 @@ TEST_F(Cluster, NamesAWorkerThatDoesNotJoinInTime) {
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
+TEST_F(Cluster, NamesAWorkerThatDoesNotBeginToTrainInTime) {
+  const Ran ran = runs("never_trains:1", {"--start-timeout", "2s"});
+  EXPECT_EQ(ran.exit.code, 3);
+  EXPECT_THAT(ran.last_line(),
+              AllOf(HasSubstr("rank 1 (host localhost, slot 1, pid "),
+                    HasSubstr("has not begun to train: no progress for 2 s in: opening /data")));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
 TEST_F(Cluster, StopsTheWorkersOnSigintAndLeavesNoProcess) {
   const auto coordinator = starts("until_stop");
   wait_for_output("[rank 1] world size 2");

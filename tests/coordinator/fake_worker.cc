@@ -64,6 +64,13 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
   const pfc::Membership& self = joined.membership;
   std::cout << "world size " << self.world_size << ", threads " << std::getenv("OMP_NUM_THREADS")
             << std::endl;
+  if (fate.what == "never_trains" && self.rank == fate.rank) {
+    pfc::Progress progress;
+    progress.starting = true;
+    progress.phase = "opening /data";
+    client.report(progress);
+    while (true) std::this_thread::sleep_for(1h);  // its heartbeats go on
+  }
   const int steps = fate.what == "until_stop" ? 1'000'000 : 5;
   for (int step = 1; step <= steps; ++step) {
     if (client.stop_requested()) {

@@ -47,7 +47,7 @@ class Rendezvous : public ::testing::Test {
 
   void joins(Rank rank) {
     state.workers.at(rank).joined = true;
-    state.workers.at(rank).last_heard = now;
+    state.workers.at(rank).last_heard = state.workers.at(rank).last_moved = now;
   }
 
   void trains_on_two_hosts() {
@@ -73,6 +73,14 @@ class Rendezvous : public ::testing::Test {
     proto::Progress progress;
     progress.set_step(step);
     progress.set_phase(phase);
+    worker_progressed(state.workers.at(rank), progress, now);
+  }
+
+  void starts(Rank rank, const std::string& doing, std::int64_t work = 0) {
+    proto::Progress progress;
+    progress.set_work(work);
+    progress.set_starting(true);
+    progress.set_phase(doing);
     worker_progressed(state.workers.at(rank), progress, now);
   }
 
@@ -180,6 +188,53 @@ TEST_F(Rendezvous, NamesAWorkerThatDoesNotJoin) {
   EXPECT_EQ(tick().action, Action::kTerminate);
   EXPECT_EQ(verdict(state).message,
             "job failed: rank 1 (host b, slot 0, pid 101): has not joined after 60 s");
+}
+
+TEST_F(Rendezvous, NamesAWorkerThatDoesNotComeToItsFirstStep) {
+  trains_on_two_hosts();
+  starts(1, "opening /data");
+  passes(1s);
+  starts(0, "connecting to the other workers");
+  passes(59s);
+  EXPECT_EQ(tick().action, Action::kWait) << "rank 0 has moved since";
+  passes(1s);
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_TRUE(verdict(state).at_start);
+  EXPECT_EQ(verdict(state).message,
+            "job failed: rank 1 (host b, slot 0, pid 101): has not begun to train: no progress for "
+            "60 s in: opening /data; --start-timeout sets this time");
+}
+
+TEST_F(Rendezvous, WaitsForALongStartThatGoesOn) {
+  trains_on_two_hosts();
+  starts(0, "connecting to the other workers");
+  for (int percent = 0; percent < 100; ++percent) {
+    starts(1, "scanning /data/train.rec: " + std::to_string(percent) + " %");
+    passes(50s);
+    ASSERT_EQ(tick().action, Action::kWait);
+  }
+  for (int work = 1; work < 100; ++work) {
+    starts(1, "loading weights", work);
+    passes(50s);
+    ASSERT_EQ(tick().action, Action::kWait) << "it computes or reads";
+  }
+  progresses(0, 0, "forward");
+  progresses(1, 0, "forward");
+  passes(120s);
+  EXPECT_EQ(tick().action, Action::kWait) << "a step takes as long as it takes";
+}
+
+TEST_F(Rendezvous, HasNothingToSaveBeforeTheFirstStep) {
+  trains_on_two_hosts();
+  starts(0, "opening /data");
+  starts(1, "opening /data");
+  state.stop = StopRequest{.reason = "SIGINT", .at = now};
+  EXPECT_EQ(tick().action, Action::kTerminate);
+  exits(0, {.signal = SIGTERM});
+  exits(1, {.signal = SIGTERM});
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
+  EXPECT_EQ(verdict(state).message, "job stopped by SIGINT before training began");
 }
 
 TEST_F(Rendezvous, CompletesWhenEveryRankHasReportedItAndExited) {

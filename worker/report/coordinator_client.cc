@@ -45,6 +45,8 @@ proto::Outcome to_proto(CoordinatorClient::Outcome outcome) {
 
 proto::Progress to_proto(const Progress& progress) {
   proto::Progress message;
+  message.set_starting(progress.starting);
+  message.set_work(progress.work);
   message.set_step(progress.step);
   message.set_total_steps(progress.total_steps);
   message.set_epoch(progress.epoch);

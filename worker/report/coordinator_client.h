@@ -16,6 +16,8 @@ namespace pfc {
 /// What a worker reports about itself. That a report arrives shows that the worker lives; what it
 /// says shows whether training goes on.
 struct Progress {
+  bool starting = false;  ///< the first step has not begun; `phase` says what is done instead
+  std::int64_t work = 0;  ///< while starting: grows while this process computes or reads
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
   std::int64_t epoch = 0;
