@@ -7,6 +7,15 @@
 
 namespace pfc {
 
+namespace {
+
+/// A string that is whole for the system's functions too: they take it to end at a NUL.
+bool is_text(const nlohmann::json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().find('\0') == std::string::npos;
+}
+
+}  // namespace
+
 void check_known_key(const std::string& key, std::span<const std::string> known,
                      const std::string& origin) {
   if (std::find(known.begin(), known.end(), key) != known.end()) return;
@@ -46,7 +55,7 @@ void JsonReader::text(const std::string& key, std::string& out) const {
 void JsonReader::path(const std::string& key, std::filesystem::path& out) const {
   const json* value = find(key);
   if (value == nullptr) return;
-  if (!value->is_string()) fail(key, *value, "a path (string)");
+  if (!is_text(*value)) fail(key, *value, "a path (string without NUL)");
   out = value->get<std::string>();
 }
 
@@ -57,7 +66,7 @@ void JsonReader::texts(const std::string& key, std::vector<std::string>& out) co
   if (!value->is_array()) fail(key, *value, expected);
   out.clear();
   for (const json& item : *value) {
-    if (!item.is_string()) fail(key, item, expected);
+    if (!is_text(item)) fail(key, item, expected);
     out.push_back(item.get<std::string>());
   }
 }

@@ -159,6 +159,13 @@ TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
               ::testing::SizeIs(::testing::Lt(250u)));
 }
 
+TEST(ParseJob, RefusesPathsThatTheSystemWouldCutShort) {
+  EXPECT_EQ(
+      refusal(R"({"rec": "data\u0000set"})"),
+      R"(job.json: rec: expected a path (string without NUL), found "data\u0000set" (string))");
+  EXPECT_THAT(refusal(R"({"val_targets": ["lfw\u0000"]})"), HasSubstr("val_targets: expected"));
+}
+
 TEST(ParseJob, NamesTheOverrideThatHasSetAWrongValue) {
   const auto refusal_of = [](json job, const std::vector<std::string>& overrides) {
     return testing::message_of<InputError>([&] {

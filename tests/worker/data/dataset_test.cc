@@ -179,6 +179,12 @@ TEST_F(DatasetFolder, DoesNotIgnoreAPropertyThatCannotBeRead) {
   EXPECT_THAT(error(), HasSubstr("property: cannot open: No such file"));
 }
 
+TEST_F(DatasetFolder, QuotesAFileWithANulToTheEnd) {
+  write_insightface(faces_);
+  write_file(folder_ / "property", std::string_view("5\0x,16,16", 9));
+  EXPECT_THAT(error(), HasSubstr("found '5 x,16,16', expected classes,height,width"));
+}
+
 TEST_F(DatasetFolder, DoesNotWaitForTheWriterOfAFifo) {
   write_insightface(faces_);
   for (const char* name : {"property", "train.idx", "train.rec"}) {
