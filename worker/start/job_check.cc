@@ -11,7 +11,8 @@ namespace {
 
 void check_precision(const PlannedJob& p) {
   if (p.gpu || p.job.precision != Precision::kFp16) return;
-  throw InputError("precision: found fp16, but a CPU computes in fp32 or bf16");
+  throw InputError(
+      "precision: found fp16, but a CPU computes in fp32 or bf16; fp16 is for device \"cuda\"");
 }
 
 void check_classes(const PlannedJob& p) {
