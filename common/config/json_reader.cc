@@ -1,6 +1,8 @@
 #include "common/config/json_reader.h"
 
 #include <algorithm>
+#include <cfloat>
+#include <cmath>
 
 #include "common/config/nearest.h"
 #include "common/error.h"
@@ -95,7 +97,12 @@ const nlohmann::json* JsonReader::find(const std::string& key) const {
 
 double JsonReader::real(const std::string& key, const json& value, const Range& range) const {
   if (!value.is_number() || !range.has(value.get<double>())) fail(key, value, range.text);
-  return value.get<double>();
+  const double number = value.get<double>();
+  const double size = std::abs(number);
+  if (size != 0 && (size < FLT_MIN || size > FLT_MAX)) {
+    fail(key, value, std::string(range.text) + " that is not 0 or infinite as float32");
+  }
+  return number;
 }
 
 }  // namespace pfc

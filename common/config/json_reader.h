@@ -89,7 +89,8 @@ class JsonReader {
 
  protected:
   [[nodiscard]] const json* find(const std::string& key) const;  ///< null: missing
-  /// The number in `value`, which belongs to `key`.
+  /// The number in `value`, which belongs to `key`. Refuses those that float32, in which kernels
+  /// compute, cannot hold: a learning rate of 1e-50 would be 0.
   [[nodiscard]] double real(const std::string& key, const json& value, const Range& range) const;
   /// What an error about the key begins with.
   [[nodiscard]] virtual std::string origin_of(const std::string& key) const;

@@ -16,11 +16,15 @@ void check_precision(const PlannedJob& p) {
 }
 
 void check_classes(const PlannedJob& p) {
+  if (p.job.num_classes < 2) {
+    throw InputError(
+        "num_classes: found 1, expected 2 or more: the softmax over one class is 1 for every "
+        "image, "
+        "and nothing would be learnt");
+  }
   if (p.job.num_classes >= p.world_size) return;
-  throw InputError(
-      fmt::format("{} would share {}: start fewer workers", counted(p.world_size, "worker"),
-                  p.job.num_classes == 1 ? std::string("1 class")
-                                         : fmt::format("{} classes", p.job.num_classes)));
+  throw InputError(fmt::format("{} would share {} classes: start fewer workers",
+                               counted(p.world_size, "worker"), p.job.num_classes));
 }
 
 /// A step longer than the job would go through the data more often than num_epoch says.
@@ -54,6 +58,7 @@ void check_job(const PlannedJob& p) {
 
 std::vector<std::string> job_warnings(const PlannedJob& p) {
   std::vector<std::string> warnings;
+  if (p.job.lr == 0) warnings.emplace_back("lr: found 0: no weight will change");
   if (batch_norm_samples(p.job, p.world_size) == 2) {
     warnings.emplace_back(
         "batch_size: the last batch norm sees 2 samples and makes them +1 and -1 nearly whatever "

@@ -46,6 +46,11 @@ TEST_F(JobCheck, RefusesBatchNormsOfOneSample) {
   EXPECT_THAT(refusal(), HasSubstr("batch_size: expected 2 or more"));
 }
 
+TEST_F(JobCheck, WarnsOfALearningRateOfZero) {
+  planned_.job.lr = 0;
+  EXPECT_THAT(job_warnings(planned_), SizeIs(1));
+}
+
 TEST_F(JobCheck, WarnsOfBatchNormsOfTwoSamples) {
   planned_.job.batch_size = 2;
   EXPECT_THAT(job_warnings(planned_), SizeIs(1));
@@ -54,8 +59,16 @@ TEST_F(JobCheck, WarnsOfBatchNormsOfTwoSamples) {
 }
 
 TEST_F(JobCheck, RefusesWorkersWithoutClasses) {
+  planned_.job.num_classes = 2;
+  EXPECT_NO_THROW(check_job(planned_));
+  planned_.world_size = 3;
+  EXPECT_EQ(refusal(), "3 workers would share 2 classes: start fewer workers");
+}
+
+TEST_F(JobCheck, RefusesASoftmaxOverOneClass) {
+  planned_.world_size = 1;
   planned_.job.num_classes = 1;
-  EXPECT_EQ(refusal(), "2 workers would share 1 class: start fewer workers");
+  EXPECT_THAT(refusal(), HasSubstr("num_classes: found 1, expected 2 or more"));
 }
 
 TEST_F(JobCheck, RefusesABatchLargerThanTheData) {
