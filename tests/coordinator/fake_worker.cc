@@ -71,7 +71,8 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
     client.report(progress);
     while (true) std::this_thread::sleep_for(1h);  // its heartbeats go on
   }
-  const int steps = fate.what == "until_stop" ? 1'000'000 : 5;
+  const bool endless = fate.what == "until_stop" || fate.what == "never_trains";
+  const int steps = endless ? 1'000'000 : 5;
   for (int step = 1; step <= steps; ++step) {
     if (client.stop_requested()) {
       client.finish(CoordinatorClient::Outcome::kStopped, "");
@@ -79,7 +80,7 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
     }
     if (step == 3 && fate.what == "all_fail") return suffer(client, "bad_input");
     if (step == 3 && self.rank == fate.rank) return suffer(client, fate.what);
-    if (fate.what != "until_stop") meet(client, self, step);
+    if (!endless) meet(client, self, step);
     pfc::Progress progress;
     progress.step = step;
     progress.total_steps = steps;
@@ -89,7 +90,7 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
     progress.device = "cpu";
     progress.phases = {{.phase = "forward", .seconds = 0.01}};
     client.report(progress);
-    if (fate.what == "until_stop") std::this_thread::sleep_for(20ms);
+    if (endless) std::this_thread::sleep_for(20ms);
   }
   client.finish(CoordinatorClient::Outcome::kCompleted, "");
   return 0;
