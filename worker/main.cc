@@ -116,7 +116,8 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
             .collective_timeout = seconds(arguments.collective_timeout),
             .stop_requested =
                 [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); },
-            .doing = [&](const std::string& what) { start.tell(what); }});
+            .doing = [&](const std::string& what) { start->tell(what); }});
+  start.reset();
   return train(session, &coordinator);
 }
 
