@@ -116,10 +116,10 @@ class BadInput(JobTest):
 
     def test_an_index_without_its_second_half_is_told(self):
         plain = plain_set(self.data, self.folder / "plain", 40)
+        self.fails("found 40 images, but num_image is 80", rec=str(plain), num_image=80)
         done = self.train(1, self.job(rec=str(plain), max_steps=1))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, r"warning: .*train\.idx: \d+ records of .*train\.rec have no line in it")
-        self.fails("found 40 images, but num_image is 80", rec=str(plain), num_image=80)
 
     def test_an_index_of_one_offset(self):
         def repeat(data):
