@@ -39,7 +39,8 @@ struct HeadOutcome {
 /// `threads` compute threads.
 HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads = 1);
 
-/// The same from the formulas, in float64 and with everything materialised.
+/// The same from the formulas, in float64 and with everything materialised. With bf16_products the
+/// operands of matrix products are rounded to bfloat16 first.
 HeadOutcome<double> reference_head(const HeadJob& job);
 
 /// Random embeddings of length about 1 and labels.
