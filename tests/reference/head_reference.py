@@ -25,13 +25,17 @@ def philox4x32_10(key, counter):
     return np.stack(c)
 
 
+def uniform(seed, stream, step, count):
+    """u(seed, step, i) in [0, 1) of i = 0 .. count - 1, with 24 bits."""
+    blocks = np.arange((count + 3) // 4)
+    words = philox4x32_10(seed, [blocks, blocks >> 32, np.full_like(blocks, step),
+                                 np.full_like(blocks, stream)])
+    return (words.T.reshape(-1)[:count] >> np.uint64(8)) / 2.0 ** 24
+
+
 def active_classes(classes, labels, rate, seed, step):
     """Sorted classes of the batch, and those with u(seed, step, class) < rate."""
-    blocks = np.arange((classes + 3) // 4)
-    words = philox4x32_10(seed, [blocks, blocks >> 32, np.full_like(blocks, step),
-                                 np.full_like(blocks, CLASS_SAMPLING_STREAM)])
-    u = (words.T.reshape(-1)[:classes] >> np.uint64(8)) / 2.0 ** 24
-    chosen = u < rate
+    chosen = uniform(seed, CLASS_SAMPLING_STREAM, step, classes) < rate
     chosen[labels] = True
     return np.flatnonzero(chosen)
 
