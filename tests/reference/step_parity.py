@@ -35,7 +35,7 @@ JOB = {"network": "mbf", "embedding_size": 32, "batch_size": 16, "num_epoch": 0.
        "margin_gradient": "straight_through", "interclass_filtering_threshold": 0,
        "sample_rate": 0.3, "gradient_acc": 1, "dropout": 0, "sync_bn": False, "seed": 7,
        "num_workers": 1}
-ADAMW = {"optimizer": "adamw", "lr": 1e-3, "weight_decay": 0.5}
+ADAMW = {"optimizer": "adamw", "lr": 3e-5, "weight_decay": 0.5}
 ACCUMULATED = {"gradient_acc": 3, "num_epoch": 2}
 
 # (name, keys of the job, workers)
@@ -44,7 +44,7 @@ CASES = [
     ("exact, all classes", {"margin_gradient": "exact", "sample_rate": 1}, 1),
     ("combined margin, exact", {"margin_gradient": "exact", "margin_list": [1.1, 0.2, 0.1]}, 1),
     ("positives alone", {"sample_rate": 0}, 1),
-    ("not clipped", {"clip_norm": 0}, 1),
+    ("not clipped", {"clip_norm": 0, "lr": 5e-5}, 1),
     ("accumulated", ACCUMULATED, 1),
     ("adamw", ADAMW, 1),
     ("adamw, accumulated", {**ADAMW, **ACCUMULATED}, 1),
@@ -58,7 +58,7 @@ CASES = [
 
 # Relative errors. A weight's is that of the way it has come.
 LIMITS_OF_TWO = {"loss": 1e-3, "lr": 1e-12, "gradient_norm": 1e-2}  # workers, against one
-LIMITS = {"loss": 1e-4, "lr": 1e-12, "gradient_norm": 2e-3, "weights": 1e-2, "centres": 1e-3}
+LIMITS = {"loss": 1e-4, "lr": 1e-12, "gradient_norm": 2e-3, "weights": 2e-2, "centres": 1e-3}
 
 
 def run(command):
@@ -139,7 +139,7 @@ def cases():
     """(name, limits, function, its arguments after programs and folder)"""
     for name, keys, workers in CASES:
         yield name, LIMITS, with_reference, (keys, workers)
-    for name, keys in (("clipped", {"lr": 2e-4}), ("not clipped", {"lr": 5e-6, "clip_norm": 0})):
+    for name, keys in (("clipped", {"lr": 5e-5}), ("not clipped", {"lr": 5e-6, "clip_norm": 0})):
         yield f"two workers as one, {name}", LIMITS_OF_TWO, two_with_one, (keys,)
 
 

@@ -94,7 +94,8 @@ TEST_P(Bf16Products, AgreeWithAReferenceThatRoundsTheirOperands) {
     const HeadOutcome<float> got = run_head(one_step(true, logits_memory), 1, 2);
     EXPECT_NEAR(got.losses[0], want.losses[0], 2e-7 * want.losses[0]);
     EXPECT_LT(relative_error(got.d_embeddings[0], want.d_embeddings[0]), 1e-4);
-    EXPECT_LT(relative_error(got.momentum, want.momentum), 3e-4);
+    // A CPU takes the part along a centre from the factors before they are rounded.
+    EXPECT_LT(relative_error(got.momentum, want.momentum), 5e-4);
   }
 }
 
