@@ -1,22 +1,19 @@
 #include "agent/agent.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
-#include <random>
 #include <sstream>
 #include <utility>
 
 #include "common/error.h"
+#include "common/error_text.h"
 #include "common/machine/cores.h"
+#include "common/random_id.h"
 #include "common/version.h"
 #include "proto/channel.h"
 
 namespace pfc {
 namespace {
-
-std::string random_id() {
-  std::random_device random;
-  return std::to_string((std::uint64_t{random()} << 32) | random());
-}
 
 /// A duration as pfc-worker's options take it: "70", "2.5".
 std::string in_seconds(std::int64_t milliseconds) {
@@ -45,7 +42,8 @@ Agent::Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended)
       options_(std::move(options)),
       ended_(std::move(ended)),
       id_(random_id()),
-      stub_(proto::CoordinatorService::NewStub(make_channel(options_.coordinator))),
+      channel_(make_channel(options_.coordinator)),
+      stub_(proto::CoordinatorService::NewStub(channel_)),
       children_(loop, SIGCHLD),
       grace_(loop) {
   watch_children();
@@ -54,11 +52,14 @@ Agent::Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended)
 
 Agent::~Agent() {
   stream_.reset();
-  for (const auto& [rank, worker] : workers_) worker->abandon();
+  for (const auto& [number, slot] : slots_) {
+    if (slot.process) slot.process->abandon();
+  }
 }
 
 void Agent::connect() {
   Stream::Options options;
+  options.channel = channel_;
   options.open = [this](grpc::ClientContext* context) { return stub_->AttachAgent(context); };
   options.hello = [this, first = registration()] {
     std::vector<proto::AgentMessage> messages = outbox_.events();
@@ -88,55 +89,99 @@ void Agent::connect() {
 }
 
 void Agent::obey(const proto::AgentCommand& command) {
+  if (command.job_id() != job_id_) begin_job(command.job_id());
   if (command.has_shut_down()) return end({});
-  if (command.has_start()) return start_workers(command.generation(), command.start());
-  if (command.has_signal() && command.generation() == generation_) {
-    send_to_workers(command.signal().kill() ? SIGKILL : SIGTERM);
+  if (!command.has_desired()) return;
+  desired_ = command.desired();
+  reconcile();
+}
+
+void Agent::begin_job(const std::string& job_id) {
+  job_id_ = job_id;
+  desired_.Clear();
+  outbox_.begin_job();
+  for (auto& [number, slot] : slots_) slot.incarnation = 0;
+  reconcile();
+}
+
+const Agent::Wanted* Agent::wish_for(int number, const Slot& slot) const {
+  const auto& slots = desired_.slots();
+  const auto wanted = std::find_if(slots.begin(), slots.end(), [&](const Wanted& each) {
+    return each.slot() == number && each.incarnation() == slot.incarnation;
+  });
+  return wanted == slots.end() ? nullptr : &*wanted;
+}
+
+void Agent::reconcile() {
+  if (ending_) return;
+  for (auto& [number, slot] : slots_) {
+    if (!slot.process) continue;
+    const Wanted* const wanted = wish_for(number, slot);
+    const int signal = wanted == nullptr                                  ? SIGKILL
+                       : wanted->wish() == proto::DesiredSlots::KILL      ? SIGKILL
+                       : wanted->wish() == proto::DesiredSlots::TERMINATE ? SIGTERM
+                                                                          : 0;
+    if (signal != 0 && signal != slot.sent) slot.process->send(slot.sent = signal);
+  }
+  for (const Wanted& wanted : desired_.slots()) {
+    Slot& slot = slots_[wanted.slot()];
+    if (!slot.process && slot.incarnation < wanted.incarnation()) begin_incarnation(slot, wanted);
   }
 }
 
-void Agent::start_workers(Generation generation, const proto::StartWorkers& start) {
-  if (ending_ || generation <= generation_) return;  // sent again after a reconnection
-  generation_ = generation;
-  outbox_.begin_generation(generation);
-  for (const auto& [rank, worker] : std::exchange(workers_, {})) worker->abandon();
-  for (const proto::StartWorkers::Slot& slot : start.slots()) {
-    start_worker(slot.rank(), start);
-  }
+void Agent::begin_incarnation(Slot& slot, const Wanted& wanted) {
+  slot = {.incarnation = wanted.incarnation(), .process = nullptr};
+  outbox_.begin_incarnation(wanted.slot());
+  if (wanted.wish() == proto::DesiredSlots::RUN) return start_worker(slot, wanted);
+  // It was never started, and is to have ended already.
+  proto::AgentMessage event = message();
+  event.mutable_exited()->set_slot(wanted.slot());
+  event.mutable_exited()->set_incarnation(wanted.incarnation());
+  event.mutable_exited()->set_signal(SIGTERM);
+  tell(std::move(event));
 }
 
 // CUDA_VISIBLE_DEVICES stays as it is: every worker sees all GPUs of the host and uses the one of
 // its local rank. So a GPU has the same number in all messages, and NCCL can reach the memory of
 // the other GPUs directly. A worker makes a CUDA context on its own GPU alone.
-void Agent::start_worker(Rank rank, const proto::StartWorkers& start) {
-  SpawnOptions spawn{
-      .program = options_.worker_program,
-      .arguments = {"--coordinator", options_.coordinator, "--rank", std::to_string(rank),
-                    "--generation", std::to_string(generation_), "--join-timeout",
-                    in_seconds(start.join_timeout_ms()), "--collective-timeout",
-                    in_seconds(start.collective_timeout_ms())},
-      .environment = {{"OMP_NUM_THREADS", std::to_string(threads_of_worker(start.slots_size()))}},
-      .capture_output = true};
-  proto::AgentMessage event = message();
+SpawnOptions Agent::command_line(const Wanted& wanted) const {
+  return {.program = options_.worker_program,
+          .arguments = {"--coordinator", options_.coordinator, "--job", job_id_, "--agent", id_,
+                        "--slot", std::to_string(wanted.slot()), "--incarnation",
+                        std::to_string(wanted.incarnation()), "--join-timeout",
+                        in_seconds(desired_.join_timeout_ms()), "--collective-timeout",
+                        in_seconds(desired_.collective_timeout_ms())},
+          .environment = {{"OMP_NUM_THREADS",
+                           std::to_string(threads_of_worker(desired_.slots_size()))}},
+          .capture_output = true};
+}
+
+void Agent::start_worker(Slot& slot, const Wanted& wanted) {
+  const auto about = [&wanted](auto* event) {
+    event->set_slot(wanted.slot());
+    event->set_incarnation(wanted.incarnation());
+  };
+  proto::AgentMessage output = message(), exited = message(), event = message();
+  about(output.mutable_output());
+  about(exited.mutable_exited());
   try {
     WorkerProcess::Handler handler;
-    handler.output = [this, rank](bool is_stderr, std::vector<std::string> lines) {
-      proto::AgentMessage output = message();
-      output.mutable_output()->set_rank(rank);
-      output.mutable_output()->set_is_stderr(is_stderr);
-      for (std::string& line : lines) output.mutable_output()->add_lines(std::move(line));
-      outbox_.add_output(std::move(output));
+    handler.output = [this, output](bool is_stderr, std::vector<std::string> lines) {
+      proto::AgentMessage said = output;
+      said.mutable_output()->set_is_stderr(is_stderr);
+      for (std::string& line : lines) said.mutable_output()->add_lines(std::move(line));
+      outbox_.add_output(std::move(said));
       stream_->wake();
     };
-    handler.ended = [this, rank](const ProcessExit& exit, const auto& last_stderr) {
-      worker_ended(rank, exit, last_stderr);
+    handler.ended = [this, exited](const ProcessExit& exit, const auto& last_stderr) {
+      worker_ended(exited, exit, last_stderr);
     };
-    workers_[rank] = WorkerProcess::start(loop_, spawn, std::move(handler));
-    event.mutable_started()->set_rank(rank);
-    event.mutable_started()->set_pid(workers_[rank]->pid());
-  } catch (const InputError& error) {
-    event.mutable_exited()->set_rank(rank);
-    event.mutable_exited()->set_not_started(error.what());
+    slot.process = WorkerProcess::start(loop_, command_line(wanted), std::move(handler));
+    about(event.mutable_started());
+    event.mutable_started()->set_pid(slot.process->pid());
+  } catch (const std::exception& error) {  // also where no process or file is left
+    event = exited;
+    event.mutable_exited()->set_not_started(text_of(error));
   }
   tell(std::move(event));
 }
@@ -145,27 +190,37 @@ void Agent::watch_children() {
   children_.async_wait([this](const boost::system::error_code& error, int) {
     if (error) return;
     watch_children();
-    const auto workers = workers_;  // a worker that has ended is taken off the list
-    for (const auto& [rank, worker] : workers) worker->look();
+    const auto slots = slots_;  // a process that has ended leaves its slot, for another one perhaps
+    for (const auto& [number, slot] : slots) {
+      if (slot.process) slot.process->look();
+    }
   });
 }
 
-void Agent::worker_ended(Rank rank, const ProcessExit& exit,
+void Agent::worker_ended(const proto::AgentMessage& about, const ProcessExit& exit,
                          const std::vector<std::string>& last_stderr) {
-  proto::AgentMessage event = message();
+  proto::AgentMessage event = about;
   proto::WorkerExited* exited = event.mutable_exited();
-  exited->set_rank(rank);
-  exited->set_pid(workers_.at(rank)->pid());
+  Slot& slot = slots_.at(exited->slot());
+  exited->set_pid(slot.process->pid());
   exited->set_code(exit.code);
   exited->set_signal(exit.signal);
   for (const std::string& line : last_stderr) exited->add_last_stderr(line);
-  workers_.erase(rank);
-  tell(std::move(event));
+  slot.process.reset();
+  if (event.job_id() == job_id_) tell(std::move(event));
+  reconcile();
   end_if_alone();
 }
 
 void Agent::send_to_workers(int signal) {
-  for (const auto& [rank, worker] : workers_) worker->send(signal);
+  for (const auto& [number, slot] : slots_) {
+    if (slot.process) slot.process->send(signal);
+  }
+}
+
+bool Agent::alone() const {
+  return std::ranges::none_of(slots_,
+                              [](const auto& each) { return each.second.process != nullptr; });
 }
 
 void Agent::end(const std::string& problem) {
@@ -181,14 +236,14 @@ void Agent::end(const std::string& problem) {
 }
 
 void Agent::end_if_alone() {
-  if (!ending_ || !workers_.empty()) return;
+  if (!ending_ || !alone()) return;
   grace_.cancel();
   boost::asio::post(loop_, [this] { ended_(problem_); });
 }
 
 proto::AgentMessage Agent::message() const {
   proto::AgentMessage event;
-  event.set_generation(generation_);
+  event.set_job_id(job_id_);
   return event;
 }
 

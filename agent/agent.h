@@ -1,5 +1,5 @@
-// The agent of one host: it registers the host with the coordinator, starts the workers that the
-// coordinator asks for, and reports their output and their end.
+// The agent of one host: it registers the host with the coordinator, keeps those workers running
+// that the coordinator wants, and reports their output and their end.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -13,7 +13,6 @@
 
 #include "agent/outbox.h"
 #include "agent/worker_process.h"
-#include "common/ids.h"
 #include "common/machine/gpus.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/reconnecting_stream.h"
@@ -46,16 +45,31 @@ class Agent {
  private:
   using Stream = ReconnectingStream<proto::AgentMessage, proto::AgentCommand>;
 
+  using Wanted = proto::DesiredSlots::Slot;
+  /// A place for a worker. A process that is not wanted any more stays in it until it has ended.
+  struct Slot {
+    std::int64_t incarnation = 0;            ///< of the last process that was wanted; 0: none was
+    std::shared_ptr<WorkerProcess> process;  ///< null: none runs
+    int sent = 0;                            ///< the last signal that it was sent; 0: none
+  };
+
   void connect();
   void obey(const proto::AgentCommand& command);
-  void start_workers(Generation generation, const proto::StartWorkers& start);
-  void start_worker(Rank rank, const proto::StartWorkers& start);
+  /// Another job: what is left of the last one is killed.
+  void begin_job(const std::string& job_id);
+  /// Makes what runs what is wanted. Called after every change of either.
+  void reconcile();
+  [[nodiscard]] const Wanted* wish_for(int number, const Slot& slot) const;
+  void begin_incarnation(Slot& slot, const Wanted& wanted);
+  void start_worker(Slot& slot, const Wanted& wanted);
+  [[nodiscard]] SpawnOptions command_line(const Wanted& wanted) const;
   void watch_children();
-  void worker_ended(Rank rank, const ProcessExit& exit,
+  void worker_ended(const proto::AgentMessage& about, const ProcessExit& exit,
                     const std::vector<std::string>& last_stderr);
+  [[nodiscard]] bool alone() const;
   void send_to_workers(int signal);
   void end_if_alone();
-  [[nodiscard]] proto::AgentMessage message() const;  ///< of the current generation
+  [[nodiscard]] proto::AgentMessage message() const;  ///< of the current job
   [[nodiscard]] proto::AgentMessage registration() const;
   void tell(proto::AgentMessage event);
 
@@ -63,12 +77,14 @@ class Agent {
   const AgentOptions options_;
   const Ended ended_;
   const std::string id_;
+  const std::shared_ptr<grpc::Channel> channel_;  // shared with stub_ and stream_
   const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
   boost::asio::signal_set children_;
   boost::asio::steady_timer grace_;
   Outbox outbox_;
-  Generation generation_ = 0;
-  std::map<Rank, std::shared_ptr<WorkerProcess>> workers_;
+  std::string job_id_;           // empty: the coordinator has not told it yet
+  proto::DesiredSlots desired_;  // of this job
+  std::map<int, Slot> slots_;
   bool ending_ = false;
   std::string problem_;
   std::unique_ptr<Stream> stream_;  // last: its threads use what is above

@@ -4,53 +4,29 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdlib>
-#include <iostream>
-#include <optional>
 
 #include "agent/agent.h"
 #include "common/command_line.h"
-#include "common/error.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/machine/child_process.h"
-#include "common/version.h"
+#include "common/machine/descriptors.h"
+#include "common/machine/event_loop.h"
+#include "common/machine/exit_deadline.h"
+#include "common/machine/stop_signals.h"
 
 namespace pfc {
 namespace {
+
+constexpr std::chrono::seconds kExitLimit{20};  // for gRPC and the workers' processes to end
 
 /// This host's name for itself. The coordinator's --hosts may have another one for it.
 std::string host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
-
-/// The first signal ends the workers in good order, the second one kills them.
-class StopSignals {
- public:
-  StopSignals(boost::asio::io_context& loop, Agent& agent)
-      : signals_(loop, SIGINT, SIGTERM, SIGHUP), agent_(agent) {
-    wait();
-  }
-  [[nodiscard]] std::optional<int> first() const { return first_; }
-
- private:
-  void wait() {
-    signals_.async_wait([this](const boost::system::error_code& error, int number) {
-      if (error) return;
-      if (first_) return agent_.kill_workers();
-      first_ = number;
-      agent_.end({});
-      wait();
-    });
-  }
-
-  boost::asio::signal_set signals_;
-  Agent& agent_;
-  std::optional<int> first_;
-};
 
 int run_agent(const AgentOptions& options) {
   boost::asio::io_context loop(1);
@@ -59,13 +35,20 @@ int run_agent(const AgentOptions& options) {
     problem = why;
     loop.stop();
   });
-  const StopSignals signals(loop, agent);
-  loop.run();
-  if (const auto signal = signals.first()) return exit_code_of_signal(*signal);
-  if (problem.empty()) return kExitSuccess;
-  std::cerr << message_line("pfc-agent", Severity::kError, problem, stderr_has_colour())
-            << std::endl;
-  return kExitFailed;
+  // The first signal ends the workers in good order, the second one kills them.
+  const StopSignals signals(loop, [&agent](int, bool again) {
+    if (again) return agent.kill_workers();
+    agent.end({});
+  });
+  run_event_loop(loop, [](const std::string& what) {
+    print_message("pfc-agent", Severity::kWarning, "an event was not handled: " + what);
+  });
+  const int code = signals.first()   ? exit_code_of_signal(*signals.first())
+                   : problem.empty() ? kExitSuccess
+                                     : kExitFailed;
+  if (code == kExitFailed) print_message("pfc-agent", Severity::kError, problem);
+  end_process_after(kExitLimit, code);
+  return code;
 }
 
 int run(int argc, char** argv) {
@@ -80,7 +63,7 @@ int run(int argc, char** argv) {
   app.add_option("--patience", patience,
                  "Seconds without a connection to the coordinator after which this host's workers "
                  "are ended")
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.footer("Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
@@ -93,6 +76,7 @@ int run(int argc, char** argv) {
 }  // namespace pfc
 
 int main(int argc, char** argv) {
+  pfc::raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // its terminal may be closed while it runs
   // gRPC's own log is for its developers; errors are reported as messages of this program.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe)

@@ -1,13 +1,24 @@
 #include "agent/outbox.h"
 
-#include <iterator>
 #include <utility>
+
+#include "common/counted.h"
 
 namespace pfc {
 
-void Outbox::begin_generation(Generation generation) {
+void Outbox::begin_job() {
   std::lock_guard lock(mutex_);
-  std::erase_if(history_, [&](const auto& each) { return each.generation() < generation; });
+  pending_.clear();
+  history_.clear();
+  output_bytes_ = 0;
+  dropped_.clear();
+}
+
+void Outbox::begin_incarnation(int slot) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(history_, [&](const proto::AgentMessage& each) {
+    return (each.has_started() ? each.started().slot() : each.exited().slot()) == slot;
+  });
 }
 
 void Outbox::add_event(proto::AgentMessage message) {
@@ -19,26 +30,29 @@ void Outbox::add_event(proto::AgentMessage message) {
 void Outbox::add_output(proto::AgentMessage message) {
   std::lock_guard lock(mutex_);
   const std::size_t bytes = message.ByteSizeLong();
-  if (output_bytes_ + bytes > kMaxOutputBytes) {
-    dropped_lines_ += static_cast<std::size_t>(message.output().lines_size());
+  if (output_bytes_ + bytes <= kMaxOutputBytes) {
+    output_bytes_ += bytes;
+    pending_.push_back(std::move(message));
     return;
   }
-  if (const std::size_t dropped = std::exchange(dropped_lines_, 0); dropped > 0) {
-    proto::AgentMessage note = message;
-    note.mutable_output()->clear_lines();
-    note.mutable_output()->add_lines("(" + std::to_string(dropped) +
-                                     " lines of output before this were dropped)");
-    pending_.push_back(std::move(note));
-  }
-  output_bytes_ += bytes;
-  pending_.push_back(std::move(message));
+  output_bytes_ = kMaxOutputBytes;  // until it is taken: so what is dropped is one piece
+  Dropped& dropped = dropped_[{message.output().slot(), message.output().is_stderr()}];
+  dropped.lines += message.output().lines_size();
+  message.mutable_output()->clear_lines();
+  dropped.about = std::move(message);
 }
 
 std::vector<proto::AgentMessage> Outbox::take() {
   std::lock_guard lock(mutex_);
   output_bytes_ = 0;
   const auto taken = std::exchange(pending_, {});
-  return {taken.begin(), taken.end()};
+  std::vector<proto::AgentMessage> messages(taken.begin(), taken.end());
+  for (auto& [stream, dropped] : std::exchange(dropped_, {})) {
+    dropped.about.mutable_output()->add_lines("(dropped here: " + counted(dropped.lines, "line") +
+                                              " of output, more than could be sent)");
+    messages.push_back(std::move(dropped.about));
+  }
+  return messages;
 }
 
 std::vector<proto::AgentMessage> Outbox::events() const {

@@ -3,39 +3,48 @@
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
-#include "common/ids.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {
 
 /// Thread-safe: the event loop fills it, the stream's thread empties it.
 ///
-/// Starts and ends of workers are kept until the next generation and sent again after every
-/// reconnection. Output is sent once. Without a connection at most kMaxOutputBytes of it are kept,
-/// and dropped lines are counted, so that a worker never waits for its output to be read.
+/// The start and the end of the last process in each slot are kept and sent again after every
+/// reconnection. Output is sent once. Until it is taken at most kMaxOutputBytes of it are kept;
+/// what is beyond that is dropped, and a line of output says how much, so that a worker never waits
+/// for its output to be read.
 class Outbox {
  public:
   static constexpr std::size_t kMaxOutputBytes = std::size_t{4} << 20;
 
-  /// Removes the events of earlier generations.
-  void begin_generation(Generation generation);
+  /// Removes everything: it belongs to the job before.
+  void begin_job();
+  /// Removes the events of the slot's last process.
+  void begin_incarnation(int slot);
   void add_event(proto::AgentMessage message);
   void add_output(proto::AgentMessage message);
 
-  /// Removes and returns every message that has not been sent.
+  /// Removes and returns every message that has not been sent. Its end tells what was dropped.
   std::vector<proto::AgentMessage> take();
-  /// Every start and end of this generation.
+  /// The starts and ends that are kept.
   [[nodiscard]] std::vector<proto::AgentMessage> events() const;
 
  private:
+  struct Dropped {
+    long long lines = 0;
+    proto::AgentMessage about;  ///< whose output it was; without lines
+  };
+
   mutable std::mutex mutex_;
-  std::deque<proto::AgentMessage> pending_;   // guarded by mutex_
-  std::vector<proto::AgentMessage> history_;  // guarded by mutex_
-  std::size_t output_bytes_ = 0;              // guarded by mutex_: of pending_
-  std::size_t dropped_lines_ = 0;             // guarded by mutex_
+  std::deque<proto::AgentMessage> pending_;          // guarded by mutex_
+  std::vector<proto::AgentMessage> history_;         // guarded by mutex_
+  std::size_t output_bytes_ = 0;                     // guarded by mutex_: of pending_
+  std::map<std::pair<int, bool>, Dropped> dropped_;  // guarded by mutex_; by slot and is_stderr
 };
 
 }  // namespace pfc

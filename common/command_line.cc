@@ -1,10 +1,21 @@
 #include "common/command_line.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
+#include <iostream>
+#include <limits>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "common/config/nearest.h"
 #include "common/error.h"
+#include "common/error_text.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/version.h"
@@ -32,6 +43,26 @@ std::vector<std::string> commands_of(const CLI::App& app) {
   return names;
 }
 
+std::string path_of(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  return (parent == nullptr ? "" : path_of(*parent) + " ") + command.get_name();
+}
+
+/// The options that may stand at this command: its own, and those of the commands around it.
+std::vector<std::string> options_at(const CLI::App& command) {
+  std::vector<std::string> names = options_of(command);
+  if (command.get_parent() == nullptr) return names;
+  const std::vector<std::string> outer = options_at(*command.get_parent());
+  names.insert(names.end(), outer.begin(), outer.end());
+  return names;
+}
+
+/// A word of the command line in a message, where an empty one or one with spaces must be seen.
+std::string shown(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_of(" \t\n'") == std::string::npos;
+  return plain ? word : "'" + word + "'";
+}
+
 /// "unknown option --bogus", with the nearest option or command; empty where every word is known.
 std::string unknown_word(const CLI::App& program) {
   const std::vector<std::string> unknown = program.remaining(true);
@@ -40,19 +71,122 @@ std::string unknown_word(const CLI::App& program) {
   std::string word = unknown.front();
   const bool option = word.starts_with("-");
   if (option) word = word.substr(0, word.find('='));
-  const auto known = option ? options_of(command) : commands_of(command);
+  const auto known = option ? options_at(command) : commands_of(command);
+  if (option && std::find(known.begin(), known.end(), word) != known.end()) {
+    return "option " + word + " belongs after the command: " + path_of(command) + " " + word;
+  }
   const std::string nearest = nearest_word(word, known);
   std::string text = (option           ? "unknown option "
                       : !known.empty() ? "unknown command "
                                        : "unexpected argument ") +
-                     word;
+                     shown(word);
   if (!nearest.empty()) text += "; did you mean " + nearest + "?";
   return text;
 }
 
-std::string path_of(const CLI::App& command) {
-  const CLI::App* const parent = command.get_parent();
-  return (parent == nullptr ? "" : path_of(*parent) + " ") + command.get_name();
+/// The part of a message of CLI11 before `mark`, and the part behind it.
+struct Halves {
+  std::string first, second;
+};
+Halves split(const std::string& text, const std::string& mark) {
+  const std::size_t at = text.find(mark);
+  if (at == std::string::npos) return {.first = text, .second = {}};
+  return {.first = text.substr(0, at), .second = text.substr(at + mark.size())};
+}
+
+/// "a whole number", for the option's variable.
+std::string expected_of(const CLI::App& command, const std::string& name) {
+  const CLI::Option* option = command.get_option_no_throw(name);
+  const std::string type = option == nullptr ? "" : option->get_type_name();
+  if (type.starts_with("INT") || type.starts_with("UINT")) return "a whole number";
+  return type.starts_with("FLOAT") ? "a number" : "another value";
+}
+
+/// What CLI11 says of a mistake, in the words of this project: it names the option, what was found
+/// and what was expected. The messages are those of CLI/Error.hpp.
+std::string in_our_words(const CLI::ParseError& error, const CLI::App& command) {
+  const std::string text = error.what();
+  switch (static_cast<CLI::ExitCodes>(error.get_exit_code())) {
+    case CLI::ExitCodes::ConversionError: {  // "Could not convert: --workers = many"
+      const auto [name, value] = split(split(text, "Could not convert: ").second, " = ");
+      if (name.empty()) return text;
+      return name + ": found '" + value + "', expected " + expected_of(command, name);
+    }
+    case CLI::ExitCodes::RequiredError: {  // "--config is required", "A subcommand is required"
+      const std::string name = split(text, " is required").first;
+      return name == "A subcommand" ? "a command is missing" : "option " + name + " is missing";
+    }
+    case CLI::ExitCodes::ArgumentMismatch: {  // "--config: 1 required TEXT missing", or too many
+      if (text.ends_with(" missing")) {
+        return split(text, ": ").first + ": found nothing, expected a value";
+      }
+      const std::string name = split(split(text, " arguments to ").second, ",").first;
+      return (name.empty() ? split(text, ": ").first : name) + " is given more than once";
+    }
+    case CLI::ExitCodes::RequiresError: {  // "--rank requires --coordinator"
+      const auto [name, other] = split(text, " requires ");
+      return name + " needs " + other + " as well";
+    }
+    case CLI::ExitCodes::ExcludesError: {  // "--coordinator excludes --config"
+      const auto [name, other] = split(text, " excludes ");
+      return name + " and " + other + " cannot be given together";
+    }
+    default:
+      return text;
+  }
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  return {[words](const std::string& text) -> std::string {
+            if (std::find(words.begin(), words.end(), text) != words.end()) return {};
+            std::string list;
+            for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+            return "found '" + text + "', expected one of " + list;
+          },
+          ""};
+}
+
+/// "" is no value of any option: most often a variable of a script was empty.
+CLI::Validator not_empty() {
+  return {[](const std::string& text) {
+            return text.empty() ? std::string("found '', expected a value") : std::string();
+          },
+          ""};
+}
+
+/// Options of the program may stand after a command as well, and no value may be empty.
+void prepare(CLI::App& command) {
+  command.fallthrough();
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_items_expected_max() > 0) option->check(not_empty());
+  }
+  for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) prepare(*inner);
+}
+
+/// The seconds of "2min"; none where that is no time.
+std::optional<double> seconds_of(const std::string& text) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"", 1}, {"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}};
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc()) return {};
+  for (const auto& [unit, factor] : kUnits) {
+    if (std::string_view(rest, static_cast<std::size_t>(end - rest)) == unit)
+      return number * factor;
+  }
+  return {};
+}
+
+/// What was printed must have arrived: a script may have kept it. A reader that wants no more
+/// (EPIPE) is no failure.
+void expect_written() {
+  std::cout.flush();
+  const bool written = std::fflush(stdout) == 0 && std::cout.good();
+  if (!written && errno != EPIPE) {
+    throw StorageError(std::string("standard output cannot be written: ") +
+                       std::generic_category().message(errno));
+  }
 }
 
 }  // namespace
@@ -69,13 +203,31 @@ CLI::Validator host_and_port() {
           ""};
 }
 
-CLI::Validator positive_seconds() {
-  return {[](const std::string& text) -> std::string {
-            constexpr double kYear = 31'536'000;
-            double seconds = 0;
-            if (CLI::detail::lexical_cast(text, seconds) && seconds > 0 && seconds <= kYear)
-              return {};
-            return "found " + text + ", expected seconds above 0 and at most 31536000 (a year)";
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  return {[least, most](const std::string& text) -> std::string {
+            std::int64_t number = 0;
+            const char* const end = text.data() + text.size();
+            const auto [rest, error] = std::from_chars(text.data(), end, number);
+            if (error == std::errc() && rest == end && number >= least && number <= most) return {};
+            return "found '" + text + "', expected a whole number from " + std::to_string(least) +
+                   " to " + std::to_string(most);
+          },
+          ""};
+}
+
+CLI::Validator duration() {
+  return {[](std::string& text) -> std::string {
+            constexpr double kLeast = 0.001, kYear = 31'536'000;
+            const std::optional<double> seconds = seconds_of(text);
+            if (!seconds || !(*seconds >= kLeast && *seconds <= kYear)) {
+              return "found '" + text +
+                     "', expected a time from 1ms to a year, for example 90s, 2min or 1h";
+            }
+            std::ostringstream number;
+            number.precision(std::numeric_limits<double>::max_digits10);
+            number << *seconds;
+            text = number.str();
+            return {};
           },
           ""};
 }
@@ -87,27 +239,30 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv) 
           "--color", set_colour,
           "Colour of errors and warnings: auto, always or never; auto: "
           "on a terminal, unless NO_COLOR is set")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
+      ->check(one_of({"auto", "always", "never"}));
+  prepare(program);
   try {
     program.parse(argc, argv);
     return {};
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
     const std::string unknown = unknown_word(program);
-    throw InputError((unknown.empty() ? std::string(error.what()) : unknown) + " (" +
-                     path_of(reached(program)) + " --help lists what there is)");
+    const CLI::App& command = reached(program);
+    throw InputError((unknown.empty() ? in_our_words(error, command) : unknown) + " (" +
+                     path_of(command) + " --help lists what there is)");
   }
 }
 
 int run_program(const std::string& name, const std::function<int()>& body) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is an error of the write (EFBIG)
   const auto fail = [&name](const std::exception& error, int exit_code) {
-    const std::string line =
-        message_line(name, Severity::kError, error.what(), stderr_has_colour());
-    std::fprintf(stderr, "%s\n", line.c_str());
+    print_message(name, Severity::kError, text_of(error));
     return exit_code;
   };
   try {
-    return body();
+    const int exit_code = body();
+    expect_written();
+    return exit_code;
   } catch (const InputError& error) {
     return fail(error, kExitBadInput);
   } catch (const std::exception& error) {

@@ -3,25 +3,32 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 
 namespace pfc {
 
-/// Adds --version and --color to the program and parses. Returns the exit code when the program has
-/// nothing left to do (--help, --version). Throws InputError for a mistake: it names the mistyped
-/// option or command and the nearest one that exists.
+/// Adds --version and --color to the program and parses. The program's own options are also taken
+/// after a command: pfcctl status --color never. Returns the exit code when the program has nothing
+/// left to do (--help, --version). Throws InputError for a mistake: it names the option or command,
+/// what was found, what was expected, and for a mistyped word the nearest one that exists.
 std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv);
 
 /// Checks an address: HOST:PORT, with a port from 1 to 65535.
 CLI::Validator host_and_port();
 
-/// Checks a limit of time in seconds: above 0, and at most a year.
-CLI::Validator positive_seconds();
+/// Checks a whole number.
+CLI::Validator whole_number(std::int64_t least, std::int64_t most);
+
+/// Takes a limit of time, from a millisecond to a year: "70" (seconds), "2.5s", "500ms", "2min",
+/// "1h". The option's variable gets the seconds.
+CLI::Validator duration();
 
 /// Runs `body`, a program's main. An exception becomes one line on stderr and an exit code:
-/// kExitBadInput for InputError, kExitFailed for any other.
+/// kExitBadInput for InputError, kExitFailed for any other. Ignores SIGXFSZ: where a file would
+/// grow beyond the limit of this process's files (ulimit -f) the write fails, and that is told.
 int run_program(const std::string& name, const std::function<int()>& body);
 
 }  // namespace pfc

@@ -1,24 +1,31 @@
 #include "common/coordinator_file.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
 
+#include "common/config/json_reader.h"
 #include "common/error.h"
-#include "common/files/atomic_file.h"
 
 namespace pfc {
 namespace {
 
-std::filesystem::path file_in(const std::filesystem::path& folder) {
-  return folder / "coordinator.json";
-}
+namespace fs = std::filesystem;
+
+std::string reason(int error) { return std::generic_category().message(error); }
 
 /// In /tmp anybody could have made the folder first, and then say where the coordinator is.
-void check_owner(const std::filesystem::path& folder) {
+void check_owner(const fs::path& folder) {
   struct stat info {};
   if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
     throw StorageError(folder.string() +
@@ -26,57 +33,161 @@ void check_owner(const std::filesystem::path& folder) {
   }
 }
 
-}  // namespace
-
-std::filesystem::path default_state_folder() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");  // NOLINT(concurrency-mt-unsafe): read only
-  if (runtime != nullptr && *runtime != '\0') return std::filesystem::path(runtime) / "pfc";
-  return "/tmp/pfc-" + std::to_string(geteuid());
-}
-
-void write_coordinator_file(const std::filesystem::path& folder, const CoordinatorFile& file) {
-  std::error_code error;
-  if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), error);
+void make_folder(const fs::path& folder) {
+  std::error_code ignored;  // mkdir says what is wrong
+  if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), ignored);
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
-    throw StorageError(folder.string() +
-                       ": cannot be made: " + std::generic_category().message(errno) +
+    throw StorageError(folder.string() + ": cannot be made: " + reason(errno) +
                        "; choose another folder with --state-dir");
   }
   check_owner(folder);
-  const nlohmann::ordered_json json = {{"address", file.address},
-                                       {"http_address", file.http_address},
-                                       {"pid", file.pid},
-                                       {"job", file.job}};
-  write_file_atomically(file_in(folder), json.dump(2) + "\n");
 }
 
-CoordinatorFile read_coordinator_file(const std::filesystem::path& folder) {
-  const std::filesystem::path path = file_in(folder);
-  std::ifstream stream(path);
-  if (!stream) {
-    throw InputError(path.string() +
-                     ": no coordinator of this user runs on this machine; expected one, or its "
-                     "address with --coordinator HOST:PORT");
+class File {
+ public:
+  File(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
   }
-  check_owner(folder);
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  [[nodiscard]] int fd() const { return fd_; }
+  int give_away() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+/// Whether the coordinator that has written the file lives: it holds a lock on it.
+bool is_locked(const fs::path& path) {
+  const File file(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+  return file.fd() >= 0 && ::flock(file.fd(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw StorageError(folder.string() + ": cannot be listed: " + error.message());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void remove_stale_files(const fs::path& folder) {
+  for (const fs::path& path : files_in(folder)) {
+    std::error_code ignored;  // it does no harm: nobody takes it for a living one
+    if (!is_locked(path)) fs::remove(path, ignored);
+  }
+}
+
+/// Written and locked under another name first, so that nobody sees it unlocked or in part.
+int write_locked(const fs::path& path, const std::string& text) {
+  const fs::path temporary = path.string() + ".tmp";
+  const auto fail = [&](const char* doing) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    throw StorageError(path.string() + ": cannot be " + doing + ": " + reason(error) +
+                       "; choose another folder with --state-dir");
+  };
+  File file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+  if (file.fd() < 0) fail("made");
+  if (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) fail("locked");
+  if (::write(file.fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    fail("written");
+  }
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("renamed");
+  return file.give_away();
+}
+
+CoordinatorFile read_file(const fs::path& path) {
+  std::ifstream stream(path);
   try {
     const auto json = nlohmann::json::parse(stream);
-    return {.address = json.at("address").get<std::string>(),
+    return {.job_id = json.at("job_id").get<std::string>(),
+            .address = json.at("address").get<std::string>(),
             .http_address = json.at("http_address").get<std::string>(),
             .pid = json.at("pid").get<pid_t>(),
             .job = json.at("job").get<std::string>()};
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(path.string() + ": not what a coordinator writes (" + error.what() +
+    throw InputError(path.string() + ": not what a coordinator writes (" + problem_of(error) +
                      "); give its address with --coordinator HOST:PORT");
   }
 }
 
-void remove_coordinator_file(const std::filesystem::path& folder, pid_t pid) noexcept {
-  try {
-    if (read_coordinator_file(folder).pid == pid) std::filesystem::remove(file_in(folder));
-  } catch (const std::exception&) {
-    // A file that is left behind does no harm: no coordinator answers at its address.
+/// "job 1234 (job.json) at 127.0.0.1:7450, pid 42; ..."
+std::string list_of(const std::vector<CoordinatorFile>& coordinators) {
+  std::string text;
+  for (const CoordinatorFile& each : coordinators) {
+    text += (text.empty() ? "job " : "; job ") + each.job_id + " (" + each.job + ") at " +
+            each.address + ", pid " + std::to_string(each.pid);
   }
+  return text;
+}
+
+}  // namespace
+
+fs::path default_state_folder() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");  // NOLINT(concurrency-mt-unsafe): read only
+  if (runtime != nullptr && *runtime != '\0') return fs::path(runtime) / "pfc";
+  return "/tmp/pfc-" + std::to_string(geteuid());
+}
+
+PublishedCoordinator::PublishedCoordinator(const fs::path& folder, const CoordinatorFile& file)
+    : path_(folder / (file.job_id + ".json")) {
+  make_folder(folder);
+  remove_stale_files(folder);
+  const nlohmann::ordered_json json = {{"job_id", file.job_id},
+                                       {"address", file.address},
+                                       {"http_address", file.http_address},
+                                       {"pid", file.pid},
+                                       {"job", file.job}};
+  // A path may be other bytes than UTF-8.
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  fd_ = write_locked(path_, json.dump(2, ' ', false, replace) + "\n");
+}
+
+PublishedCoordinator::~PublishedCoordinator() {
+  ::unlink(path_.c_str());
+  ::close(fd_);
+}
+
+std::vector<CoordinatorFile> living_coordinators(const fs::path& folder) {
+  std::vector<CoordinatorFile> living;
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) return living;
+  check_owner(folder);
+  for (const fs::path& path : files_in(folder)) {
+    if (is_locked(path)) living.push_back(read_file(path));
+  }
+  return living;
+}
+
+CoordinatorFile find_coordinator(const fs::path& folder, std::string_view job_id_begin) {
+  const std::vector<CoordinatorFile> all = living_coordinators(folder);
+  std::vector<CoordinatorFile> fitting;
+  std::ranges::copy_if(all, std::back_inserter(fitting), [&](const CoordinatorFile& each) {
+    return each.job_id.starts_with(job_id_begin);
+  });
+  if (fitting.size() == 1) return fitting.front();
+  if (all.empty()) {
+    throw InputError(folder.string() +
+                     ": no coordinator of this user runs on this machine; expected one, or its "
+                     "address with --coordinator HOST:PORT");
+  }
+  if (fitting.empty()) {
+    throw InputError("--job " + std::string(job_id_begin) +
+                     ": no coordinator of this user has it; "
+                     "running: " +
+                     list_of(all));
+  }
+  throw InputError(std::to_string(fitting.size()) +
+                   " coordinators of this user run on this machine; choose one with --job ID: " +
+                   list_of(fitting));
 }
 
 }  // namespace pfc

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace pfc {
 
@@ -12,20 +14,37 @@ namespace pfc {
 std::filesystem::path default_state_folder();
 
 struct CoordinatorFile {
+  std::string job_id;        ///< random
   std::string address;       ///< host:port of its RPCs
   std::string http_address;  ///< host:port of its pages
   pid_t pid = 0;
   std::string job;  ///< the job file's path
 };
 
-/// Writes FOLDER/coordinator.json, for this user alone (the folder is made when it is missing).
-/// Throws StorageError when it cannot be written, or the folder is somebody else's.
-void write_coordinator_file(const std::filesystem::path& folder, const CoordinatorFile& file);
+/// FOLDER/JOB_ID.json, for this user alone, as long as this object lives. It is locked, so that
+/// what a killed coordinator has left is told from the file of a living one, and removed by the
+/// next.
+class PublishedCoordinator {
+ public:
+  /// Makes the folder when it is missing. Throws StorageError when the file cannot be written or
+  /// locked, or the folder is somebody else's.
+  PublishedCoordinator(const std::filesystem::path& folder, const CoordinatorFile& file);
+  ~PublishedCoordinator();
+  PublishedCoordinator(const PublishedCoordinator&) = delete;
+  PublishedCoordinator& operator=(const PublishedCoordinator&) = delete;
 
-/// Throws InputError that names the file when no coordinator has left one, or it makes no sense.
-CoordinatorFile read_coordinator_file(const std::filesystem::path& folder);
+ private:
+  const std::filesystem::path path_;
+  int fd_ = -1;  ///< holds the lock
+};
 
-/// Removes it, unless another coordinator has written its own meanwhile. Never throws.
-void remove_coordinator_file(const std::filesystem::path& folder, pid_t pid) noexcept;
+/// The coordinators of this user that live, by job id. Throws InputError that names the file where
+/// one makes no sense, StorageError when the folder is somebody else's.
+std::vector<CoordinatorFile> living_coordinators(const std::filesystem::path& folder);
+
+/// The one whose job id begins with these letters; without any, the only one. Throws InputError
+/// that lists all where there is none or more than one.
+CoordinatorFile find_coordinator(const std::filesystem::path& folder,
+                                 std::string_view job_id_begin);
 
 }  // namespace pfc

@@ -1,10 +1,13 @@
 // The kinds of error that programs tell apart (docs/errors.md).
 #pragma once
 
+#include <algorithm>
+#include <exception>
 #include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace pfc {
 
@@ -13,7 +16,9 @@ namespace pfc {
 /// kExitBadInput.
 class InputError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  /// A message may quote a file. what() would end at a NUL in it, so these become spaces.
+  explicit InputError(std::string message)
+      : std::runtime_error((std::ranges::replace(message, '\0', ' '), std::move(message))) {}
 };
 
 /// Another worker or the network failed. The worker reports it and exits with kExitPeerFailed.

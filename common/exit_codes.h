@@ -11,7 +11,8 @@ inline constexpr int kExitFailed = 1;
 /// command would fail again.
 inline constexpr int kExitBadInput = 2;
 /// pfc-coordinator: training has not begun. A host has not registered or a worker has not joined in
-/// time, a worker's program could not be started, or a host lacks the GPU that the job must have.
+/// time, an agent's or worker's program could not be started, or a host lacks the GPU that the job
+/// must have.
 inline constexpr int kExitNotStarted = 3;
 /// pfc-worker: another worker or the network failed. The cause is told by another process.
 inline constexpr int kExitPeerFailed = 4;

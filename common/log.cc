@@ -1,20 +1,26 @@
 #include "common/log.h"
 
+#include <poll.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <memory>
 
 #include "common/error.h"
+#include "common/one_line.h"
 
 namespace pfc {
 namespace {
 
 constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[1;33m", kPlain = "\x1b[0m";
+
+constexpr int kReaderMilliseconds = 2'000;
 
 // Of the whole process, as stderr is. Set before other threads start.
 std::string g_colour = "auto";
@@ -49,7 +55,23 @@ std::string message_line(std::string_view program, Severity severity, std::strin
     if (colour) line += kPlain;
     line += " ";
   }
-  return line.append(text);
+  return line.append(one_line(text, text.size()));
+}
+
+void print_message(std::string_view program, Severity severity, std::string_view text) {
+  const std::string line = message_line(program, severity, text, stderr_has_colour()) + "\n";
+  std::string_view left = line;
+  while (!left.empty()) {
+    pollfd output{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    const int ready = poll(&output, 1, kReaderMilliseconds);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return;
+    // A pipe that is ready takes so much at once.
+    const ssize_t count =
+        write(STDERR_FILENO, left.data(), std::min<std::size_t>(left.size(), PIPE_BUF));
+    if (count < 0 && errno != EINTR && errno != EAGAIN) return;
+    left.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  }
 }
 
 bool stderr_has_colour() {

@@ -11,9 +11,14 @@ namespace pfc {
 enum class Severity { kNote, kWarning, kError };
 
 /// "pfc-agent: warning: TEXT"; a note has no such word. With `colour`, "warning:" is yellow and
-/// "error:" is red.
+/// "error:" is red. The text, which may quote another program, becomes one line
+/// (common/one_line.h).
 std::string message_line(std::string_view program, Severity severity, std::string_view text,
                          bool colour);
+
+/// Writes message_line() and a line's end on stderr. Where nobody reads stderr it gives up after 2
+/// s, so that a program that ends with an error does end.
+void print_message(std::string_view program, Severity severity, std::string_view text);
 
 /// Whether messages on stderr are coloured: where it is a terminal and NO_COLOR is not set
 /// (https://no-color.org), unless set_colour() has said otherwise.

@@ -1,9 +1,9 @@
 #include "coordinator/cluster_state.h"
 
 #include <algorithm>
-#include <cctype>
-#include <string_view>
 #include <utility>
+
+#include "common/one_line.h"
 
 namespace pfc {
 namespace {
@@ -18,21 +18,8 @@ std::string last_words(const std::vector<std::string>& lines) {
   return {};
 }
 
-/// The length of the UTF-8 sequence that the text begins with; 0: none.
-std::size_t utf8_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t length = lead < 0x80             ? 1
-                             : (lead & 0xE0) == 0xC0 ? 2
-                             : (lead & 0xF0) == 0xE0 ? 3
-                             : (lead & 0xF8) == 0xF0 ? 4
-                                                     : 0;
-  if (length == 0 || length > text.size()) return 0;
-  const bool whole = std::all_of(text.begin() + 1, text.begin() + length,
-                                 [](unsigned char c) { return (c & 0xC0) == 0x80; });
-  return whole ? length : 0;
-}
-
-constexpr int kMostSlots = 1'024;  // a larger number of GPUs must be a mistake
+constexpr int kMostSlots = 1'024;            // a larger number of GPUs must be a mistake
+constexpr std::size_t kLongestDevice = 200;  // "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)"
 
 Failure failure_of(const WorkerState& worker, Failure::Kind kind, std::string what, TimePoint now) {
   return {.kind = kind,
@@ -48,18 +35,6 @@ bool ended_by_us(const ClusterState& state) { return state.terminated_at || stat
 
 }  // namespace
 
-std::string one_line(std::string_view text) {
-  constexpr std::size_t kLongest = 1'000;
-  std::string line;
-  while (!text.empty() && line.size() < kLongest) {
-    const std::size_t length = utf8_length(text);
-    const bool control = length == 1 && std::iscntrl(static_cast<unsigned char>(text[0])) != 0;
-    line += length == 0 ? "?" : control ? " " : text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return line;
-}
-
 void fail(ClusterState& state, Failure failure) { state.failures.push_back(std::move(failure)); }
 
 HostState* find_host(ClusterState& state, const std::string& name) {
@@ -71,6 +46,22 @@ HostState* find_host(ClusterState& state, const std::string& name) {
 WorkerState* find_worker(ClusterState& state, Rank rank) {
   const bool known = rank >= 0 && rank < static_cast<Rank>(state.workers.size());
   return known ? &state.workers[rank] : nullptr;
+}
+
+WorkerState* find_worker(ClusterState& state, const HostState& host, int slot,
+                         std::int64_t incarnation) {
+  WorkerState* const worker = slot < 0 ? nullptr : find_worker(state, host.first_rank + slot);
+  const bool same =
+      worker != nullptr && worker->host == host.name && worker->incarnation == incarnation;
+  return same ? worker : nullptr;
+}
+
+WorkerState* find_worker(ClusterState& state, const proto::WorkerId& id) {
+  const auto host = std::find_if(state.hosts.begin(), state.hosts.end(), [&](const auto& each) {
+    return each.registered && each.agent_id == id.agent_id();
+  });
+  if (host == state.hosts.end()) return nullptr;
+  return find_worker(state, *host, id.slot(), id.incarnation());
 }
 
 bool all_joined(const ClusterState& state) {
@@ -111,12 +102,44 @@ void host_registered(HostState& host, const proto::AgentRegistration& registrati
   host.registered = true;
   host.agent_id = registration.agent_id();
   host.cores = registration.cores();
-  host.devices.assign(registration.devices().begin(), registration.devices().end());
+  host.devices.clear();
+  for (int i = 0; i < std::min(registration.devices_size(), kMostSlots + 1); ++i) {
+    host.devices.push_back(one_line(registration.devices(i), kLongestDevice));
+  }
   host.no_gpu = registration.gpus() > 0 ? "" : one_line(registration.no_gpu());
   if (registration.gpus() <= 0 && host.no_gpu.empty()) host.no_gpu = "no GPU";
   host.last_heard = now;
   if (host.slots > 0) return;
   host.slots = device == DeviceChoice::kCpu ? 1 : std::clamp(registration.gpus(), 1, kMostSlots);
+}
+
+void agent_replaced(ClusterState& state, HostState& host, TimePoint now) {
+  host.former_agents.push_back(host.agent_id);
+  host.incarnation += 1;
+  const bool start_again = !all_joined(state) && state.failures.empty() && !ended_by_us(state);
+  bool lost = false;
+  for (WorkerState& worker : state.workers) {
+    if (worker.host != host.name || worker.exit) continue;
+    if (start_again) {
+      worker = {.rank = worker.rank,
+                .host = worker.host,
+                .slot = worker.slot,
+                .incarnation = host.incarnation,
+                .last_heard = now,
+                .last_moved = now};
+      continue;
+    }
+    worker.exit = ProcessExit{.signal = SIGKILL};
+    lost = true;
+  }
+  if (!lost || ended_by_us(state)) return;
+  fail(state,
+       {.kind = Failure::Kind::kCrash,
+        .rank = {},
+        .who = "host " + host.name,
+        .what = "its pfc-agent was started again, and its workers have ended with the old one",
+        .at_start = false,
+        .at = now});
 }
 
 void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,

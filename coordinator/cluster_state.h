@@ -2,9 +2,9 @@
 // it. Used on the coordinator's event loop only.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/clock.h"
@@ -22,11 +22,15 @@ struct HostState {
   bool resolves = true;     ///< its name or address is known to this machine
   bool registered = false;  ///< an agent holds (or held, within its lease) the host
   std::string agent_id;
-  std::string address;  ///< as its peers reach it
+  std::vector<std::string> former_agents;  ///< ids of those that another one has replaced
+  std::string peer;                        ///< the address that its agent connects from
+  std::string address;                     ///< as its peers reach it
   int cores = 0;
   std::vector<std::string> devices;
   std::string no_gpu;  ///< why its workers have no GPU; empty: they have one
   TimePoint last_heard;
+  Rank first_rank = 0;           ///< of its workers in this generation: slot s has first_rank + s
+  std::int64_t incarnation = 0;  ///< of the newest workers that were wanted on it
 };
 
 /// What a worker reported when it ended.
@@ -40,9 +44,10 @@ struct WorkerState {
   Rank rank = 0;
   std::string host;
   int slot = 0;
-  pid_t pid = 0;  ///< 0: its agent has not started it yet
+  std::int64_t incarnation = 1;  ///< of the process: another one in the same slot has another
+  pid_t pid = 0;                 ///< 0: its agent has not started it yet
   bool joined = false;
-  bool training = false;  ///< it has sent progress at least once
+  bool training = false;  ///< it has told that its first step has begun
   std::optional<WorkerReport> report;
   std::optional<ProcessExit> exit;
   TimePoint last_heard;
@@ -72,6 +77,7 @@ struct StopRequest {
 };
 
 struct ClusterState {
+  std::string job_id;   ///< random, so that no other coordinator's job has it
   std::string address;  ///< host:port by which agents reach the coordinator
   TimePoint started_at;
   Generation generation = 0;  ///< 0: none has begun
@@ -90,6 +96,11 @@ void fail(ClusterState& state, Failure failure);
 
 HostState* find_host(ClusterState& state, const std::string& name);
 WorkerState* find_worker(ClusterState& state, Rank rank);
+/// The worker of a slot; null where there is none, or another process is wanted there.
+WorkerState* find_worker(ClusterState& state, const HostState& host, int slot,
+                         std::int64_t incarnation);
+/// Null also for a worker of an agent that has been replaced.
+WorkerState* find_worker(ClusterState& state, const proto::WorkerId& id);
 
 bool all_joined(const ClusterState& state);
 bool all_exited(const ClusterState& state);
@@ -101,14 +112,14 @@ std::string missing_workers(const ClusterState& state);
 /// The hosts that have not registered: "a, b".
 std::string missing_hosts(const ClusterState& state);
 
-/// Text from another program made fit for a message: one line of printable UTF-8, cut where it is
-/// longer than 1000 bytes.
-std::string one_line(std::string_view text);
-
 /// A host's agent has registered. A host without a given number of slots gets one for each GPU, and
 /// one where it has no GPU or the job's device is "cpu".
 void host_registered(HostState& host, const proto::AgentRegistration& registration,
                      DeviceChoice device, TimePoint now);
+/// The host's agent is another process than before, and the workers of the old one have ended with
+/// it. As long as not all workers have joined they are wanted again, of a new incarnation; later
+/// the job has lost them, which is a failure.
+void agent_replaced(ClusterState& state, HostState& host, TimePoint now);
 /// A worker's process has ended. That is a failure unless the worker had reported its end, or the
 /// coordinator had sent it SIGTERM or SIGKILL.
 void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "common/counted.h"
+#include "common/one_line.h"
 #include "common/version.h"
+#include "coordinator/report/progress_limits.h"
 #include "coordinator/report/status.h"
 
 namespace pfc {
@@ -12,13 +14,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// No wait is longer, whatever a request says.
-constexpr milliseconds kLongestWait = std::chrono::hours{1};
-
 constexpr milliseconds kJoinSlack{10'000};
 
-TimePoint deadline_of(std::int64_t timeout_ms, TimePoint now) {
-  return now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, kLongestWait);
+/// When a wait ends. None is longer than an hour, or than the start may take, whatever a request
+/// says.
+TimePoint deadline_of(std::int64_t timeout_ms, const HealthLimits& limits, TimePoint now) {
+  const milliseconds longest =
+      std::max<milliseconds>(std::chrono::hours{1}, limits.start + 2 * kJoinSlack);
+  return now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, longest);
 }
 
 Refusal going_away() {
@@ -33,8 +36,12 @@ std::string slots_text(const HostState& host, DeviceChoice device) {
   return "host " + host.name + ": " + counted(host.slots, "worker") + " (" + why + ")";
 }
 
-Refusal unknown_rank(Rank rank) {
-  return {.kind = Refusal::Kind::kInvalid, .message = "there is no rank " + std::to_string(rank)};
+Refusal unknown_worker(const proto::WorkerId& id) {
+  return {.kind = Refusal::Kind::kOldGeneration,
+          .message = "slot " + std::to_string(id.slot()) + ", incarnation " +
+                     std::to_string(id.incarnation()) +
+                     " of this agent is not wanted: another worker or another agent is in its "
+                     "place"};
 }
 
 }  // namespace
@@ -45,6 +52,7 @@ Coordinator::Coordinator(boost::asio::io_context& loop, CoordinatorOptions optio
       options_(std::move(options)),
       terminal_(terminal),
       finished_(std::move(finished)) {
+  state_.job_id = options_.job_id;
   state_.started_at = Clock::now();
   for (const HostSpec& host : options_.hosts) {
     state_.hosts.push_back(
@@ -73,6 +81,7 @@ void Coordinator::close() {
   values_.clear(going_away());
   for (const auto& [host, link] : std::exchange(agents_, {})) {
     proto::AgentCommand command;
+    command.set_job_id(state_.job_id);
     command.mutable_shut_down();
     link->send(std::move(command));
     link->close(going_away());
@@ -117,17 +126,26 @@ void Coordinator::perform(const Decision& decision) {
     case Action::kStartGeneration:
       terminal_.note("generation " + std::to_string(state_.generation) + ": starting " +
                      counted(static_cast<long long>(decision.members.size()), "worker"));
-      for (const HostState& host : state_.hosts) send_start(host.name);
-      return;
+      set_local_address();
+      return send_desired();
     case Action::kAskToStop:
       return ask_workers_to_stop();
     case Action::kTerminate:
-      return signal_workers(false);
     case Action::kKill:
-      return signal_workers(true);
+      return send_desired();
     case Action::kFinish:
       return finish_job();
   }
+}
+
+/// The agent of this machine connects through the loopback interface, which its peers cannot reach.
+void Coordinator::set_local_address() {
+  const auto local = std::find_if(state_.hosts.begin(), state_.hosts.end(),
+                                  [](const HostState& host) { return host.local; });
+  const auto remote = std::find_if(state_.hosts.begin(), state_.hosts.end(),
+                                   [](const HostState& host) { return !host.local; });
+  if (local == state_.hosts.end() || remote == state_.hosts.end()) return;
+  local->address = address_towards(remote->address);  // a number, so that no name is looked up
 }
 
 void Coordinator::finish_job() {
@@ -141,30 +159,31 @@ void Coordinator::finish_job() {
   finished_(verdict(state_));
 }
 
-void Coordinator::send_start(const std::string& host) {
+void Coordinator::send_desired() {
+  for (const HostState& host : state_.hosts) send_desired(host.name);
+}
+
+void Coordinator::send_desired(const std::string& host) {
   const auto link = agents_.find(host);
   if (link == agents_.end()) return;  // sent when it has reconnected
   proto::AgentCommand command;
-  command.set_generation(state_.generation);
+  command.set_job_id(state_.job_id);
+  proto::DesiredSlots* const desired = command.mutable_desired();
   for (const WorkerState& worker : state_.workers) {
     if (worker.host != host) continue;
-    proto::StartWorkers::Slot* slot = command.mutable_start()->add_slots();
-    slot->set_rank(worker.rank);
-    slot->set_local_rank(worker.slot);
+    proto::DesiredSlots::Slot* slot = desired->add_slots();
+    slot->set_slot(worker.slot);
+    slot->set_incarnation(worker.incarnation);
+    // One that has ended stays ended, also for an agent that was started again since then.
+    slot->set_wish(worker.exit || state_.killed_at ? proto::DesiredSlots::KILL
+                   : state_.terminated_at          ? proto::DesiredSlots::TERMINATE
+                                                   : proto::DesiredSlots::RUN);
   }
-  if (!command.has_start()) return;
   // Longer than the coordinator's own limit, whose message names the workers that are missing.
   const milliseconds patience = options_.rendezvous.limits.start + kJoinSlack;
-  command.mutable_start()->set_join_timeout_ms(patience.count());
-  command.mutable_start()->set_collective_timeout_ms(options_.collective_timeout.count());
+  desired->set_join_timeout_ms(patience.count());
+  desired->set_collective_timeout_ms(options_.collective_timeout.count());
   link->second->send(std::move(command));
-}
-
-void Coordinator::signal_workers(bool kill) {
-  proto::AgentCommand command;
-  command.set_generation(state_.generation);
-  command.mutable_signal()->set_kill(kill);
-  for (const auto& [host, link] : agents_) link->send(command);
 }
 
 void Coordinator::ask_workers_to_stop() {
@@ -188,13 +207,6 @@ HostState* Coordinator::match_host(const std::string& name, const std::string& p
   return same_short_name == state_.hosts.end() ? nullptr : &*same_short_name;
 }
 
-std::string Coordinator::reachable_address(const HostState& host, const std::string& peer) const {
-  if (!host.local) return peer;
-  const auto remote = std::find_if(state_.hosts.begin(), state_.hosts.end(),
-                                   [](const HostState& each) { return !each.local; });
-  return remote == state_.hosts.end() ? "127.0.0.1" : address_towards(remote->name);
-}
-
 std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
   if (closed_) return going_away();
@@ -205,58 +217,87 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     return refuse("host " + registration.host() + " runs pfc " + registration.version() +
                   ", the coordinator " + version() + ": install the same version");
   }
-  HostState* host = match_host(registration.host(), peer);
+  HostState* const host = match_host(registration.host(), peer);
   if (host == nullptr) {
     return refuse("host " + registration.host() + " (" + peer +
                   ") is not in the coordinator's --hosts; start the agent with --host NAME as it "
                   "is written there");
   }
-  if (host->registered && host->agent_id != registration.agent_id()) {
-    return refuse("host " + host->name + " has an agent already");
-  }
-  if (const auto old = agents_.find(host->name); old != agents_.end()) {
-    old->second->close({.kind = Refusal::Kind::kUnavailable, .message = "replaced"});
-  }
+  if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) return *refusal;
   agents_[host->name] = &link;
-  host->address = reachable_address(*host, peer);
+  host->peer = peer;
+  // That of this machine is set when all hosts are here; its agent may come back later.
+  if (!host->local || host->address.empty()) host->address = peer;
   const bool count_gpus = host->slots == 0;
   host_registered(*host, registration, options_.rendezvous.device, Clock::now());
   if (count_gpus) terminal_.note(slots_text(*host, options_.rendezvous.device));
   proto::AgentCommand welcome;
-  welcome.set_generation(state_.generation);
+  welcome.set_job_id(state_.job_id);
   welcome.mutable_registered()->set_host(host->name);
   link.send(std::move(welcome));
-  send_start(host->name);
-  if (state_.terminated_at) signal_workers(state_.killed_at.has_value());
+  send_desired(host->name);
   advance();
   return Registered{.host = host->name};
 }
 
-void Coordinator::agent_said(const std::string& host, const proto::AgentMessage& message) {
-  if (HostState* known = find_host(state_, host)) known->last_heard = Clock::now();
-  if (!closed_) worker_event(host, message);
+std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::string& agent_id,
+                                                  const std::string& peer) {
+  const auto refuse = [](std::string message) {
+    return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
+  };
+  const std::string taken_over = "another pfc-agent was started on host " + host.name +
+                                 " later, and has taken it over from this one";
+  if (std::ranges::count(host.former_agents, agent_id) > 0) return refuse(taken_over);
+  const auto old = agents_.find(host.name);
+  const bool replaces = host.registered && host.agent_id != agent_id;
+  if (replaces && old != agents_.end() && peer != host.peer) {
+    return refuse("host " + host.name + " has an agent already, which connects from " + host.peer +
+                  ", and this one from " + peer +
+                  ": end that one, or give each a --host of its own");
+  }
+  if (old != agents_.end()) {
+    old->second->close(replaces ? refuse(taken_over)
+                                : Refusal{.kind = Refusal::Kind::kUnavailable,
+                                          .message = "it has connected again"});
+  }
+  if (!replaces) return {};
+  terminal_.note("host " + host.name + ": another pfc-agent has taken over");
+  agent_replaced(state_, host, Clock::now());
+  return {};
 }
 
-void Coordinator::worker_event(const std::string& host, const proto::AgentMessage& message) {
+void Coordinator::agent_said(const std::string& host, const proto::AgentMessage& message) {
+  HostState* const known = find_host(state_, host);
+  if (known == nullptr) return;
+  known->last_heard = Clock::now();
+  if (!closed_) worker_event(*known, message);
+}
+
+void Coordinator::worker_event(const HostState& host, const proto::AgentMessage& message) {
+  // What an agent tells of a process that is not wanted any more is of no interest.
+  const auto teller = [&](const auto& event) {
+    return find_worker(state_, host, event.slot(), event.incarnation());
+  };
   if (message.has_output()) {
+    const WorkerState* const worker = teller(message.output());
+    if (worker == nullptr) return;
     for (const std::string& line : message.output().lines()) {
-      terminal_.worker_line(message.output().rank(), message.output().is_stderr(), line);
+      terminal_.worker_line(worker->rank, message.output().is_stderr(), line);
     }
-    return;
+  } else if (message.has_started()) {
+    WorkerState* const worker = teller(message.started());
+    if (worker != nullptr) worker->pid = static_cast<pid_t>(message.started().pid());
+  } else if (message.has_exited()) {
+    WorkerState* const worker = teller(message.exited());
+    if (worker != nullptr) worker_ended(*worker, message.exited());
   }
-  const Rank rank = message.has_started() ? message.started().rank() : message.exited().rank();
-  WorkerState* worker = find_worker(state_, rank);
-  if (worker == nullptr || worker->host != host) return;
-  if (message.has_started()) {
-    worker->pid = static_cast<pid_t>(message.started().pid());
-    return;
-  }
-  if (!message.has_exited()) return;
-  const proto::WorkerExited& exited = message.exited();
+}
+
+void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {
   if (!exited.not_started().empty()) {
-    worker_not_started(state_, *worker, exited.not_started(), Clock::now());
+    worker_not_started(state_, worker, exited.not_started(), Clock::now());
   } else {
-    worker_exited(state_, *worker, {.code = exited.code(), .signal = exited.signal()},
+    worker_exited(state_, worker, {.code = exited.code(), .signal = exited.signal()},
                   {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now());
   }
   advance();
@@ -269,15 +310,20 @@ void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
 }
 
 void Coordinator::local_agent_ended(const ProcessExit& exit) {
+  local_agent_failed("pfc-agent " + describe(exit), state_.generation == 0);
+}
+
+void Coordinator::local_agent_not_started(const std::string& why) { local_agent_failed(why, true); }
+
+void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
   for (const HostState& host : state_.hosts) {
     if (!host.local) continue;
-    const TimePoint now = Clock::now();
     fail(state_, {.kind = Failure::Kind::kCrash,
                   .rank = {},
                   .who = "host " + host.name,
-                  .what = "pfc-agent " + describe(exit),
-                  .at_start = state_.generation == 0,
-                  .at = now});
+                  .what = one_line(what),
+                  .at_start = at_start,
+                  .at = Clock::now()});
     // Its workers have ended with it, and no agent is left to report how.
     for (WorkerState& worker : state_.workers) {
       if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
@@ -290,16 +336,17 @@ void Coordinator::local_agent_ended(const ProcessExit& exit) {
 
 void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer) {
   if (closed_) return answer(going_away());
-  WorkerState* worker = find_worker(state_, request.rank());
-  if (worker == nullptr) return answer(unknown_rank(request.rank()));
+  WorkerState* const worker = find_worker(state_, request.worker());
+  if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
   worker->joined = true;
   worker->last_heard = now;
-  joins_.wait(request.rank(), now, deadline_of(request.timeout_ms(), now), std::move(answer));
+  joins_.wait(worker->rank, now, deadline_of(request.timeout_ms(), options_.rendezvous.limits, now),
+              std::move(answer));
   joins_.update(state_, options_.job_json, now);
   if (all_joined(state_)) {
-    // Workers send heartbeats only after the last of them has joined.
-    for (WorkerState& each : state_.workers) each.last_heard = now;
+    // Workers send heartbeats, and go on, only after the last of them has joined.
+    for (WorkerState& each : state_.workers) each.last_heard = each.last_moved = now;
   }
   advance();
 }
@@ -327,8 +374,10 @@ void Coordinator::worker_said(const proto::WorkerMessage& message) {
 void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
                                 TimePoint now) {
   if (worker.report) return;  // it has reported its end, and its last progress with it
-  metrics_.add_progress(worker, progress);
-  worker_progressed(worker, progress, now);
+  const proto::Progress kept = limited(progress);
+  if (kept.starting()) return worker_progressed(worker, kept, now);
+  metrics_.add_progress(worker, kept);
+  worker_progressed(worker, kept, now);
   progress_.update(state_, now);
   if (worker.rank == 0) terminal_.progress(progress_line(progress_));
 }
@@ -340,8 +389,8 @@ void Coordinator::worker_link_closed(Rank rank, WorkerLink& link) {
 
 void Coordinator::finish(const proto::FinishRequest& request,
                          const Answer<proto::FinishReply>& answer) {
-  WorkerState* worker = find_worker(state_, request.rank());
-  if (worker == nullptr) return answer(unknown_rank(request.rank()));
+  WorkerState* const worker = find_worker(state_, request.worker());
+  if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
   worker->last_heard = now;
   if (request.has_progress()) note_progress(*worker, request.progress(), now);
@@ -363,7 +412,8 @@ void Coordinator::set_value(const proto::SetValueRequest& request,
 void Coordinator::get_value(const proto::GetValueRequest& request,
                             const Answer<proto::GetValueReply>& answer) {
   if (closed_) return answer(going_away());
-  values_.get(request.key(), deadline_of(request.timeout_ms(), Clock::now()),
+  const HealthLimits& limits = options_.rendezvous.limits;
+  values_.get(request.key(), deadline_of(request.timeout_ms(), limits, Clock::now()),
               [answer](std::variant<std::string, Refusal> result) {
                 if (auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
                 proto::GetValueReply reply;

@@ -6,6 +6,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ using AgentLink = Link<proto::AgentCommand>;
 using WorkerLink = Link<proto::WorkerCommand>;
 
 struct CoordinatorOptions {
+  std::string job_id;  ///< random: no other coordinator, before or after this one, has the same
   std::vector<HostSpec> hosts;
   std::string job_json;  ///< sent to every worker when it joins
   RendezvousConfig rendezvous;
@@ -63,9 +65,14 @@ class Coordinator {
   /// Refuses every waiting request, closes every link, and accepts nothing afterwards.
   void close();
 
-  [[nodiscard]] Generation generation() const { return state_.generation; }
+  /// What requests must belong to.
+  [[nodiscard]] Fence fence() const {
+    return {.job_id = state_.job_id, .generation = state_.generation};
+  }
   [[nodiscard]] proto::StatusReply status() const;
-  [[nodiscard]] std::string metrics_text() { return metrics_.text(state_, progress_); }
+  [[nodiscard]] std::string metrics_text() {
+    return metrics_.text(state_, progress_, terminal_.dropped_lines());
+  }
 
   // What agents report. `peer` is the address that the connection comes from.
   struct Registered {
@@ -77,6 +84,8 @@ class Coordinator {
   void agent_link_closed(const std::string& host, AgentLink& link);
   /// The agent that the coordinator has started on this machine has ended.
   void local_agent_ended(const ProcessExit& exit);
+  /// It could not be started.
+  void local_agent_not_started(const std::string& why);
 
   // What workers report.
   void join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer);
@@ -92,14 +101,19 @@ class Coordinator {
   void advance();  ///< asks decide() and acts, until there is nothing to do
   void perform(const Decision& decision);
   void finish_job();
-  /// Tells the host's agent to start its workers. An agent that has started them does nothing.
-  void send_start(const std::string& host);
-  void signal_workers(bool kill);
+  /// Tells the host's agent what is to run there.
+  void send_desired(const std::string& host);
+  void send_desired();  ///< to all agents
   void ask_workers_to_stop();
   void note_progress(WorkerState& worker, const proto::Progress& progress, TimePoint now);
-  void worker_event(const std::string& host, const proto::AgentMessage& message);
+  void worker_event(const HostState& host, const proto::AgentMessage& message);
+  void worker_ended(WorkerState& worker, const proto::WorkerExited& exited);
+  /// The agent with this id wants the host. Ends the stream of the one that has it, or refuses.
+  std::optional<Refusal> replace_agent(HostState& host, const std::string& agent_id,
+                                       const std::string& peer);
   [[nodiscard]] HostState* match_host(const std::string& name, const std::string& peer);
-  [[nodiscard]] std::string reachable_address(const HostState& host, const std::string& peer) const;
+  void local_agent_failed(const std::string& what, bool at_start);
+  void set_local_address();
 
   boost::asio::steady_timer timer_;
   const CoordinatorOptions options_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/one_line.h"
+
 namespace pfc {
 namespace {
 
@@ -55,6 +57,27 @@ std::string missing_hosts_advice(const ClusterState& state) {
   return agent_advice(state.address, *only);
 }
 
+/// Workers that have joined and do not come to their first step. They wait for each other, so one
+/// that goes on excuses all, and of those that do not, the one that has moved least is the cause.
+std::optional<Failure> stuck_before_training(const ClusterState& state, const HealthLimits& limits,
+                                             TimePoint now) {
+  const WorkerState* stuck = nullptr;
+  for (const WorkerState& worker : state.workers) {
+    if (worker.training || worker.report || worker.exit) continue;
+    if (elapsed(worker.last_moved, now) < limits.start) return {};
+    if (stuck == nullptr || worker.last_moved < stuck->last_moved) stuck = &worker;
+  }
+  if (stuck == nullptr) return {};
+  const std::string& doing = stuck->progress.phase();
+  Failure failure = late_at_start(
+      name_of(*stuck),
+      "has not begun to train: no progress for " + seconds(limits.start) +
+          (doing.empty() ? "" : " in: " + one_line(doing)) + "; --start-timeout sets this time",
+      now);
+  failure.rank = stuck->rank;
+  return failure;
+}
+
 std::optional<Failure> overdue_start(const ClusterState& state, const HealthLimits& limits,
                                      TimePoint now) {
   if (state.generation == 0) {
@@ -67,7 +90,8 @@ std::optional<Failure> overdue_start(const ClusterState& state, const HealthLimi
                              missing_hosts_advice(state),
                          now);
   }
-  if (all_joined(state) || elapsed(state.generation_started_at, now) < limits.start) return {};
+  if (all_joined(state)) return stuck_before_training(state, limits, now);
+  if (elapsed(state.generation_started_at, now) < limits.start) return {};
   return late_at_start(missing_workers(state), "has not joined after " + seconds(limits.start),
                        now);
 }
@@ -107,10 +131,11 @@ std::optional<Failure> late_worker(const ClusterState& state, const HealthLimits
 }  // namespace
 
 void worker_progressed(WorkerState& worker, const proto::Progress& progress, TimePoint now) {
-  const bool moved = !worker.training || progress.step() != worker.progress.step() ||
-                     progress.phase() != worker.progress.phase();
+  const bool moved =
+      worker.training == progress.starting() || progress.step() != worker.progress.step() ||
+      progress.phase() != worker.progress.phase() || progress.work() != worker.progress.work();
   if (moved) worker.last_moved = now;
-  worker.training = true;
+  worker.training = !progress.starting();
   worker.progress = progress;
   worker.progress.clear_phases();  // samples of the past, kept by the metrics
 }
@@ -118,6 +143,11 @@ void worker_progressed(WorkerState& worker, const proto::Progress& progress, Tim
 std::optional<Failure> find_overdue(const ClusterState& state, const HealthLimits& limits,
                                     TimePoint now) {
   if (auto late = overdue_start(state, limits, now)) return late;
+  return find_silent(state, limits, now);
+}
+
+std::optional<Failure> find_silent(const ClusterState& state, const HealthLimits& limits,
+                                   TimePoint now) {
   if (auto late = silent_host(state, limits, now)) return late;
   return late_worker(state, limits, now);
 }

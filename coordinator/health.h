@@ -24,6 +24,11 @@ void worker_progressed(WorkerState& worker, const proto::Progress& progress, Tim
 std::optional<Failure> find_overdue(const ClusterState& state, const HealthLimits& limits,
                                     TimePoint now);
 
+/// Of those the first that is silent, or does not leave: while a job ends, nobody is waited for at
+/// its start. Pure.
+std::optional<Failure> find_silent(const ClusterState& state, const HealthLimits& limits,
+                                   TimePoint now);
+
 /// The likely cause when workers report only that they have lost a peer: the worker that has missed
 /// several heartbeats, or else the one that sends heartbeats but has made no progress for as long.
 /// Pure.

@@ -89,6 +89,15 @@ void look_up(HostSpec& host) {
 
 }  // namespace
 
+int workers_of(std::span<const HostSpec> hosts) {
+  int workers = 0;
+  for (const HostSpec& host : hosts) {
+    if (host.slots == 0) return 0;
+    workers += host.slots;
+  }
+  return workers;
+}
+
 std::string address_towards(const std::string& peer) {
   // Connecting a datagram socket only asks the routing table.
   boost::system::error_code error;

@@ -1,6 +1,7 @@
 // The list of hosts that a person gives: --hosts a:8,b:8.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,12 @@ struct HostSpec {
 /// host given twice. A name that cannot be looked up is no error: its agent may know this machine.
 std::vector<HostSpec> parse_hosts(std::string_view text);
 
+/// How many workers the hosts start together; 0: not known before they register.
+int workers_of(std::span<const HostSpec> hosts);
+
 /// The address by which other hosts reach this machine: the one that it would use to talk to
-/// `peer`, or this machine's name when there is no route. Nothing is sent.
+/// `peer`, or this machine's name when there is no route. Nothing is sent. A name is looked up,
+/// which may take seconds; an address is not.
 std::string address_towards(const std::string& peer);
 
 }  // namespace pfc

@@ -9,6 +9,8 @@ namespace {
 proto::JoinReply make_reply(const ClusterState& state, Rank rank, const std::string& job_json) {
   const WorkerState& worker = state.workers.at(rank);
   proto::JoinReply reply;
+  reply.set_rank(rank);
+  reply.set_generation(state.generation);
   reply.set_world_size(static_cast<int>(state.workers.size()));
   reply.set_local_rank(worker.slot);
   reply.set_job_json(job_json);

@@ -16,7 +16,7 @@ class LocalAgent {
  public:
   using Ended = std::function<void(const ProcessExit&)>;
 
-  /// Starts the pfc-agent in this program's folder. Throws InputError when that cannot be done.
+  /// Starts the pfc-agent in this program's folder. Throws as ChildProcess does.
   /// `ended` is called once, when the agent has ended for whatever reason.
   LocalAgent(boost::asio::io_context& loop, const std::string& coordinator, const std::string& host,
              Ended ended);

@@ -2,10 +2,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <boost/asio/signal_set.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -13,9 +12,17 @@
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
 #include "common/coordinator_file.h"
+#include "common/counted.h"
+#include "common/error_text.h"
 #include "common/exit_codes.h"
+#include "common/machine/descriptors.h"
+#include "common/machine/event_loop.h"
+#include "common/machine/exit_deadline.h"
+#include "common/machine/stop_signals.h"
+#include "common/random_id.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/local_agent.h"
+#include "coordinator/report/background_output.h"
 #include "coordinator/rpc/service.h"
 #include "coordinator/web/http_server.h"
 #include "coordinator/web/pages.h"
@@ -24,6 +31,10 @@ namespace pfc {
 namespace {
 
 namespace asio = boost::asio;
+
+// For gRPC and the agent to end, and for the output to be read.
+constexpr std::chrono::seconds kExitLimit{20};
+constexpr std::chrono::seconds kReaderLimit{2};
 
 struct Options {
   std::string hosts = "localhost";
@@ -42,9 +53,7 @@ std::chrono::milliseconds seconds(double value) {
 }
 
 void declare(CLI::App& app, Options& options) {
-  const std::map<std::string, double> units{{"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}};
-  const auto duration = CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::UNIT_OPTIONAL, "TIME");
-  const auto any_port = CLI::Range(0, 65'535);
+  const auto any_port = whole_number(0, 65'535);
   app.add_option(
          "--hosts", options.hosts,
          "NAME[:SLOTS][,NAME[:SLOTS]...]: the hosts, and how many workers each starts. Without a "
@@ -65,21 +74,18 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--start-timeout", options.start_timeout,
                  "Time for hosts to register, and for workers to join and connect: seconds, or "
                  "90s, 2min")
-      ->transform(duration)
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.add_option("--collective-timeout", options.collective_timeout,
                  "Time that a worker waits for the others in one collective before it fails")
-      ->transform(duration)
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.add_option("--stop-timeout", options.stop_timeout,
                  "Time for workers to write a checkpoint and end after a signal or pfcctl stop")
-      ->transform(duration)
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.add_option("--state-dir", options.state_dir,
-                 "Folder in which pfcctl finds this coordinator's address")
+                 "Folder in which pfcctl finds the addresses of this user's coordinators")
       ->capture_default_str();
   app.footer(
       "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
@@ -88,46 +94,6 @@ void declare(CLI::App& app, Options& options) {
       "3 a host, worker or GPU was missing at the start; 130, 143, 129: ended after a\n"
       "checkpoint by SIGINT, by SIGTERM or pfcctl stop, by SIGHUP (docs/exit-codes.md).");
 }
-
-/// The first signal ends the job after a checkpoint, the second one in a few seconds.
-class StopSignals {
- public:
-  StopSignals(asio::io_context& loop, Coordinator& coordinator)
-      : signals_(loop, SIGINT, SIGTERM, SIGHUP), coordinator_(coordinator) {
-    wait();
-  }
-  [[nodiscard]] std::optional<int> first() const { return first_; }
-
- private:
-  void wait() {
-    signals_.async_wait([this](const boost::system::error_code& error, int number) {
-      if (error) return;
-      const bool again = first_.has_value();
-      if (!again) first_ = number;
-      coordinator_.stop(std::string("SIG") + sigabbrev_np(number), again);
-      wait();
-    });
-  }
-
-  asio::signal_set signals_;
-  Coordinator& coordinator_;
-  std::optional<int> first_;
-};
-
-/// The file in which pfcctl finds the coordinator's address, as long as the coordinator runs.
-class AddressFile {
- public:
-  AddressFile(std::filesystem::path folder, const CoordinatorFile& file)
-      : folder_(std::move(folder)) {
-    write_coordinator_file(folder_, file);
-  }
-  ~AddressFile() { remove_coordinator_file(folder_, getpid()); }
-  AddressFile(const AddressFile&) = delete;
-  AddressFile& operator=(const AddressFile&) = delete;
-
- private:
-  const std::filesystem::path folder_;
-};
 
 int exit_code(const Verdict& verdict, std::optional<int> signal) {
   switch (verdict.kind) {
@@ -142,25 +108,54 @@ int exit_code(const Verdict& verdict, std::optional<int> signal) {
   return verdict.worker_exit_code == kExitBadInput ? kExitBadInput : kExitFailed;
 }
 
+/// The last line says how the job has ended.
+void tell_end(Terminal& terminal, const Verdict& verdict) {
+  if (const std::uint64_t lines = terminal.dropped_lines(); lines > 0) {
+    terminal.note(counted(static_cast<long long>(lines), "line") +
+                      " of output could not be written, as nobody read stdout or stderr",
+                  Severity::kWarning);
+  }
+  terminal.note(verdict.message,
+                verdict.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
+}
+
+/// What a person must do on the hosts of which this machine is none.
+void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts,
+                      const std::string& address) {
+  if (std::ranges::find(hosts, false, &HostSpec::local) != hosts.end()) {
+    terminal.note(
+        "listening on all network interfaces, without encryption: use trusted networks only",
+        Severity::kWarning);
+  }
+  for (const HostSpec& host : hosts) {
+    if (host.local) continue;
+    terminal.note("host " + host.name + ": " +
+                      agent_advice(address, {.name = host.name, .resolves = host.resolves}),
+                  host.resolves ? Severity::kNote : Severity::kWarning);
+  }
+}
+
 int run_job(const Options& options) {
   const std::vector<HostSpec> hosts = parse_hosts(options.hosts);
   const nlohmann::json written = read_job_file(options.config, options.overrides);
   // A bad job is refused here, before anything has started.
   const JobConfig job = parse_job(written, {options.config.string(), options.overrides});
+  if (const int workers = workers_of(hosts)) check_batch_norm_samples(job, workers);
 
-  const auto remote =
-      std::find_if(hosts.begin(), hosts.end(), [](const HostSpec& host) { return !host.local; });
+  const auto remote = std::ranges::find(hosts, false, &HostSpec::local);
   const bool all_local = remote == hosts.end();
   const std::string bind = all_local ? "127.0.0.1" : "0.0.0.0";
   const std::string reachable = all_local ? bind : address_towards(remote->name);
 
+  BackgroundOutput output(STDOUT_FILENO, STDERR_FILENO);
   asio::io_context loop(1);
-  Terminal terminal(std::cout, std::cerr, isatty(STDERR_FILENO) == 1, stderr_has_colour());
+  Terminal terminal(output, isatty(STDERR_FILENO) == 1, stderr_has_colour());
   for (const std::string& warning : ignored_key_warnings(written)) {
     terminal.note(options.config.string() + ": " + warning, Severity::kWarning);
   }
   std::optional<Verdict> verdict;
-  CoordinatorOptions settings{.hosts = hosts, .job_json = to_json(job).dump(), .rendezvous = {}};
+  CoordinatorOptions settings{
+      .job_id = random_id(), .hosts = hosts, .job_json = to_json(job).dump(), .rendezvous = {}};
   settings.rendezvous.limits.start = seconds(options.start_timeout);
   settings.rendezvous.device = job.device;
   settings.rendezvous.stop = seconds(options.stop_timeout);
@@ -174,35 +169,43 @@ int run_job(const Options& options) {
                         [&](std::string_view path) { return serve_page(coordinator, path); });
   const std::string address = reachable + ":" + std::to_string(service.port());
   const std::string http_address = reachable + ":" + std::to_string(http.port());
-  const AddressFile address_file(options.state_dir, {.address = address,
-                                                     .http_address = http_address,
-                                                     .pid = getpid(),
-                                                     .job = options.config.string()});
-  terminal.note("listening on " + address + " and http://" + http_address);
-  if (!all_local) {
-    terminal.note(
-        "listening on all network interfaces, without encryption: use trusted networks only",
-        Severity::kWarning);
-  }
-  StopSignals signals(loop, coordinator);
+  const PublishedCoordinator published(options.state_dir, {.job_id = settings.job_id,
+                                                           .address = address,
+                                                           .http_address = http_address,
+                                                           .pid = getpid(),
+                                                           .job = options.config.string()});
+  terminal.note("job " + settings.job_id + ", listening on " + address + " and http://" +
+                http_address);
+  // The first signal ends the job after a checkpoint, the second one in a few seconds.
+  const StopSignals signals(loop, [&](int number, bool again) {
+    coordinator.stop(std::string("SIG") + sigabbrev_np(number), again);
+  });
+  tell_other_hosts(terminal, hosts, address);
   std::optional<LocalAgent> agent;
-  for (const HostSpec& host : hosts) {
-    if (!host.local) {
-      terminal.note("host " + host.name + ": " +
-                        agent_advice(address, {.name = host.name, .resolves = host.resolves}),
-                    host.resolves ? Severity::kNote : Severity::kWarning);
-      continue;
+  const auto here = std::ranges::find(hosts, true, &HostSpec::local);
+  if (here != hosts.end()) {
+    try {
+      agent.emplace(loop, "127.0.0.1:" + std::to_string(service.port()), here->name,
+                    [&](const ProcessExit& exit) { coordinator.local_agent_ended(exit); });
+    } catch (const std::exception& error) {
+      coordinator.local_agent_not_started(text_of(error));
     }
-    agent.emplace(loop, "127.0.0.1:" + std::to_string(service.port()), host.name,
-                  [&](const ProcessExit& exit) { coordinator.local_agent_ended(exit); });
   }
   coordinator.start(address);
-  loop.run();
-  service.shut_down();
+  run_event_loop(loop, [&](const std::string& what) {
+    terminal.note("an event was not handled: " + what, Severity::kWarning);
+  });
+  const int code = exit_code(*verdict, signals.first());
+  tell_end(terminal, *verdict);
+  // From here on the job has ended, and what follows must not hold the program.
+  end_process_after(kExitLimit, code);
+  const bool closed = service.shut_down();
   agent.reset();
-  terminal.note(verdict->message,
-                verdict->kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
-  return exit_code(*verdict, signals.first());
+  if (!closed) {
+    output.finish(kReaderLimit);
+    _exit(code);
+  }
+  return code;
 }
 
 int run(int argc, char** argv) {
@@ -218,6 +221,7 @@ int run(int argc, char** argv) {
 }  // namespace pfc
 
 int main(int argc, char** argv) {
+  pfc::raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // the job goes on when its output is no longer read
   // gRPC's own log is for its developers; errors are reported as messages of this program.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe)

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "common/ids.h"
@@ -11,10 +12,11 @@ namespace pfc {
 
 struct Refusal {
   enum class Kind {
-    kOldGeneration,  ///< this or another precondition: asking again will not help
+    kOldGeneration,  ///< this, another job, or another precondition: asking again will not help
     kInvalid,        ///< a rank, key or size that does not exist or is too large
     kTimeout,        ///< the time limit of a wait is over; the message names what is missing
     kUnavailable,    ///< the coordinator is ending
+    kInternal,       ///< an error of the coordinator
   };
   Kind kind = Kind::kInvalid;
   std::string message;
@@ -24,15 +26,18 @@ struct Refusal {
 template <typename T>
 using Answer = std::function<void(std::variant<T, Refusal>)>;
 
-/// Every request must come from the current generation, or from a sender without one (0): so
-/// workers and agents that missed the end of a generation cannot disturb the next. Returns whether
-/// it does; if not, fills in `why`.
-inline bool admitted(Generation theirs, Generation current, Refusal& why) {
-  if (theirs == 0 || theirs == current) return true;
-  why = {.kind = Refusal::Kind::kOldGeneration,
-         .message = "generation " + std::to_string(theirs) + " is not the current one, which is " +
-                    std::to_string(current) + ": leave it and join again"};
-  return false;
-}
+/// What a request belongs to: a job, and a generation of it.
+struct Fence {
+  std::string_view job_id;
+  Generation generation = 0;
+};
+
+/// Every request must come from this job, so that agents and workers of a coordinator that has
+/// ended cannot disturb the next one. Returns whether it does; if not, fills in `why`.
+bool of_this_job(std::string_view job_id, const Fence& current, Refusal& why);
+
+/// And a worker's requests from the current generation, so that workers that missed the end of one
+/// cannot disturb the next. Returns whether it does; if not, fills in `why`.
+bool admitted(const Fence& theirs, const Fence& current, Refusal& why);
 
 }  // namespace pfc

@@ -63,11 +63,21 @@ Decision end_after_failure(const ClusterState& state, const RendezvousConfig& co
   return end_by_force(state, config, now);
 }
 
+/// Workers can only write a checkpoint together, after all have joined; and there is nothing in it
+/// while all of them say that they have not begun their first step.
+bool may_have_trained(const ClusterState& state) {
+  return all_joined(state) &&
+         !std::all_of(state.workers.begin(), state.workers.end(),
+                      [](const WorkerState& w) { return w.progress.starting(); });
+}
+
 Decision end_after_stop(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   if (all_exited(state)) return act(Action::kFinish, "the job has stopped");
-  // Workers can only write a checkpoint together, after all have joined.
-  const bool may_save = all_joined(state) && !state.stop->urgent && !state.terminated_at;
+  const bool may_save = may_have_trained(state) && !state.stop->urgent && !state.terminated_at;
   if (may_save && !state.stop_sent) return act(Action::kAskToStop, "stopping");
+  if (may_save) {
+    if (auto silent = find_silent(state, config.limits, now)) return fail_with(std::move(*silent));
+  }
   if (may_save && now < state.stop->at + config.stop) {
     return wait_for("stopping: workers write a checkpoint and end");
   }
@@ -147,9 +157,15 @@ void start_generation(ClusterState& state, const std::vector<Member>& members, T
   state.generation_started_at = now;
   state.workers.clear();
   for (const Member& member : members) {
+    HostState& host = *find_host(state, member.host);
+    if (member.slot == 0) {
+      host.first_rank = member.rank;
+      host.incarnation += 1;
+    }
     state.workers.push_back({.rank = member.rank,
                              .host = member.host,
                              .slot = member.slot,
+                             .incarnation = host.incarnation,
                              .last_heard = now,
                              .last_moved = now});
   }
@@ -229,7 +245,7 @@ Verdict verdict(const ClusterState& state) {
   const std::string by = state.stop ? " by " + state.stop->reason : "";
   const bool saved = !state.workers.empty() &&
                      std::all_of(state.workers.begin(), state.workers.end(), ended_by_itself);
-  const bool nothing_to_save = state.workers.empty() || !all_joined(state);
+  const bool nothing_to_save = !may_have_trained(state);
   if (saved || nothing_to_save) {
     result.kind = Verdict::Kind::kStopped;
     result.message = "job stopped" + by + (saved ? "" : " before training began");

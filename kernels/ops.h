@@ -7,6 +7,10 @@
 // nothing. All plans of an Ops share one scratch area: the stream executes them one after the
 // other. Plans and Ops are used by one thread. REQUIRES: plans are destroyed before their Ops.
 //
+// The public calls check shapes and types, with the same words on every device (ops.cc,
+// tensor_check.h), and then make the device's private call, which may rely on them. Calls on empty
+// tensors do nothing.
+//
 // Errors: wrong shapes or types throw std::logic_error, a failing device throws DeviceError.
 #pragma once
 
@@ -101,12 +105,23 @@ struct Conv2dShape {
 /// tensors are of activation_type().
 class Conv2d {
  public:
+  Conv2d(const Conv2dShape& shape, DType activations);
   virtual ~Conv2d() = default;
-  virtual void forward(const Tensor& x, const Tensor& w, const Tensor& y) = 0;
-  virtual void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) = 0;
+  void forward(const Tensor& x, const Tensor& w, const Tensor& y);
+  void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx);
   /// Overwrites dw, or adds to it when `accumulate`.
-  virtual void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
-                                bool accumulate) = 0;
+  void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw, bool accumulate);
+
+ protected:
+  const Conv2dShape shape_;
+
+ private:
+  virtual void run_forward(const Tensor& x, const Tensor& w, const Tensor& y) = 0;
+  virtual void run_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) = 0;
+  virtual void run_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
+                                    bool accumulate) = 0;
+
+  const DType activations_;
 };
 
 /// x is [rows, channels] in memory: NHWC with N * H * W rows, or [B, D].
@@ -123,10 +138,11 @@ struct BatchNormShape {
 /// one type, float32 or activation_type(); all other tensors are float32 [channels].
 class BatchNorm {
  public:
+  BatchNorm(const BatchNormShape& shape, DType activations);
   virtual ~BatchNorm() = default;
 
   /// Mean and biased variance of x over its rows; accurate also where |mean| >> standard deviation.
-  virtual void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) = 0;
+  void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance);
 
   struct Forward {
     Tensor x, mean, variance;
@@ -136,7 +152,7 @@ class BatchNorm {
     Tensor y;                   ///< may alias x
     Tensor y_mean, y_variance;  ///< null, or receive the statistics of y (for the next batch norm)
   };
-  virtual void forward(const Forward& f) = 0;
+  void forward(const Forward& f);
 
   struct Backward {
     Tensor dy, x, mean, variance;
@@ -150,13 +166,26 @@ class BatchNorm {
     Tensor dx;                    ///< may alias dy or add
   };
   /// First pass: fills sum_dz, sum_dz_xhat and dslope over this worker's rows.
-  virtual void backward_reduce(const Backward& b) = 0;
+  void backward_reduce(const Backward& b);
   /// Second pass: fills dx. REQUIRES: sum_dz and sum_dz_xhat are the sums over total_rows rows.
-  virtual void backward_apply(const Backward& b) = 0;
+  void backward_apply(const Backward& b);
+
+ protected:
+  const BatchNormShape shape_;
+
+ private:
+  virtual void run_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) = 0;
+  virtual void run_forward(const Forward& f) = 0;
+  virtual void run_backward_reduce(const Backward& b) = 0;
+  virtual void run_backward_apply(const Backward& b) = 0;
+
+  void check_backward(const char* op, const Backward& b) const;
+
+  const DType activations_;
 };
 
 /// c [m, n] = alpha * op(a) op(b) + beta * c; row-major; op(a) is [m, k], op(b) is [k, n]. a and b
-/// have one type, float32 or activation_type(); c has the same type or float32.
+/// have one type: float32, on a GPU also bfloat16 or float16. c has the same type or float32.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;  ///< a is stored [k, m]
@@ -200,11 +229,11 @@ class Ops {
   /// These two block until the copy is complete.
   virtual void copy_to_device(const Tensor& device, const void* host) = 0;
   virtual void copy_to_host(void* host, const Tensor& device) = 0;
-  virtual void copy(const Tensor& from, const Tensor& to) = 0;
-  virtual void fill(const Tensor& t, float value) = 0;  ///< t is float32
+  void copy(const Tensor& from, const Tensor& to);  ///< of one type and size
+  void fill(const Tensor& t, float value);          ///< t is float32
   /// Converts between float32 and activation_type(), rounding to nearest; copies where both tensors
   /// have the same type.
-  virtual void convert(const Tensor& from, const Tensor& to) = 0;
+  void convert(const Tensor& from, const Tensor& to);
   virtual std::unique_ptr<Event> record() = 0;
   virtual void wait_for(const Event& event) = 0;  ///< the compute stream waits; the host does not
   /// Null on a CPU, which computes on host memory.
@@ -220,8 +249,8 @@ class Ops {
   /// Size of the scratch area that all plans made so far share.
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 
-  /// images uint8 [B, H, W, 3] -> y = x / 127.5 - 1, in activation_type().
-  virtual void normalise_images(const Tensor& images, const Tensor& y) = 0;
+  /// images uint8 [B, H, W, 3] -> y = x / 127.5 - 1, in float32 or activation_type().
+  void normalise_images(const Tensor& images, const Tensor& y);
   /// running = (1 - momentum) * running + momentum * value, for mean and unbiased variance.
   struct RunningStatistics {
     Tensor mean, variance;  ///< of a step; the variance is biased, over total_rows rows
@@ -229,36 +258,57 @@ class Ops {
     float momentum = 0.1f;
     Tensor running_mean, running_variance;
   };
-  virtual void update_running_statistics(const RunningStatistics& r) = 0;
+  void update_running_statistics(const RunningStatistics& r);
 
-  virtual void gemm(const Gemm& g) = 0;
+  void gemm(const Gemm& g);
   /// y = a + b; y may alias a or b. All have one type, float32 or activation_type().
-  virtual void add(const Tensor& a, const Tensor& b, const Tensor& y) = 0;
+  void add(const Tensor& a, const Tensor& b, const Tensor& y);
   /// y = factor * x; float32.
-  virtual void scale(const Tensor& x, float factor, const Tensor& y) = 0;
-  virtual void add_bias(const Tensor& y, const Tensor& bias) = 0;  ///< y [rows, n] += bias [n]
+  void scale(const Tensor& x, float factor, const Tensor& y);
+  void add_bias(const Tensor& y, const Tensor& bias);  ///< y [rows, n] += bias [n]
   /// sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
-  virtual void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) = 0;
+  void column_sums(const Tensor& x, const Tensor& sums, bool accumulate);
   /// y = x * mask / (1 - p); the backward pass is the same call on gradients. y may alias x. Both
   /// have one type, float32 or activation_type().
-  virtual void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) = 0;
+  void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o);
 
   /// Divides each row of x [rows, d] by its length: y[i] = x[i] * inverse_norm[i], inverse_norm
   /// [rows]. Accurate for lengths from 1e-20 to 1e+20; a row of zeros gives zeros. y may alias x.
-  virtual void normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) = 0;
+  void normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm);
   /// The gradient of normalise_rows(), row by row: dx = (dy - y (y . dy)) * inverse_norm.
-  virtual void normalise_rows_backward(const Tensor& dy, const Tensor& y,
-                                       const Tensor& inverse_norm, const Tensor& dx) = 0;
+  void normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
+                               const Tensor& dx);
 
   /// Sum of squares of a flat tensor, accumulated in float64, so it is finite exactly when every
   /// element is. Blocks until it is known.
-  virtual double sum_of_squares(const Tensor& x) = 0;
+  double sum_of_squares(const Tensor& x);
   /// One optimizer step over flat tensors; the gradient is multiplied by gradient_scale first,
   /// which clips it.
-  virtual void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-                   const Tensor& weight, const Tensor& velocity) = 0;
-  virtual void adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                     const Tensor& weight, const Tensor& m, const Tensor& v) = 0;
+  void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient, const Tensor& weight,
+           const Tensor& velocity);
+  void adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+             const Tensor& weight, const Tensor& m, const Tensor& v);
+
+ private:
+  virtual void run_copy(const Tensor& from, const Tensor& to) = 0;
+  virtual void run_fill(const Tensor& t, float value) = 0;
+  virtual void run_convert(const Tensor& from, const Tensor& to) = 0;
+  virtual void run_normalise_images(const Tensor& images, const Tensor& y) = 0;
+  virtual void run_update_running_statistics(const RunningStatistics& r) = 0;
+  virtual void run_gemm(const Gemm& g) = 0;
+  virtual void run_add(const Tensor& a, const Tensor& b, const Tensor& y) = 0;
+  virtual void run_scale(const Tensor& x, float factor, const Tensor& y) = 0;
+  virtual void run_add_bias(const Tensor& y, const Tensor& bias) = 0;
+  virtual void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) = 0;
+  virtual void run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) = 0;
+  virtual void run_normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) = 0;
+  virtual void run_normalise_rows_backward(const Tensor& dy, const Tensor& y,
+                                           const Tensor& inverse_norm, const Tensor& dx) = 0;
+  virtual double run_sum_of_squares(const Tensor& x) = 0;
+  virtual void run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+                       const Tensor& weight, const Tensor& velocity) = 0;
+  virtual void run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                         const Tensor& weight, const Tensor& m, const Tensor& v) = 0;
 };
 
 }  // namespace pfc

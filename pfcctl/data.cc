@@ -57,6 +57,7 @@ void add_synth(CLI::App& data) {
       ->capture_default_str();
   verb->add_option("--seed", o.seed, "The same seed draws the same data")->capture_default_str();
   verb->add_option("--threads", o.threads, "0: all cores")->capture_default_str();
+  verb->add_flag("--force", o.replace, "Replaces a data set that is in --out");
   verb->footer(
       "Writes InsightFace's RecordIO layout, images as JPEG. Example:\n"
       "  pfcctl data synth --identities 200 --images-per-identity 30 --out /tmp/faces\n"

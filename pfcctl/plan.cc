@@ -1,23 +1,26 @@
 #include "pfcctl/plan.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <vector>
 
 #include "common/byte_size.h"
+#include "common/command_line.h"
 #include "common/config/config.h"
 #include "common/counted.h"
 #include "common/error.h"
+#include "common/files/regular_file.h"
 #include "common/machine/cores.h"
 #include "common/machine/gpus.h"
 #include "pfcctl/verbs.h"
+#include "worker/evaluation/evaluation.h"
+#include "worker/start/job_check.h"
 
 namespace pfc {
 namespace {
@@ -31,20 +34,37 @@ struct Flags {
   bool json = false;
 };
 
+/// Every image is decoded, as the job would do it when it starts.
+std::vector<VerificationSet> read_verification_sets(const JobConfig& job, const DatasetInfo& info) {
+  std::vector<VerificationSet> sets;
+  sets.reserve(job.val_targets.size());
+  for (const std::string& target : job.val_targets) {
+    sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
+    check_verification_set(sets.back(), {0, static_cast<std::int64_t>(sets.back().images.size())},
+                           {.height = info.height, .width = info.width});
+  }
+  return sets;
+}
+
+/// Why a worker would refuse the job when it starts; empty where it would not.
+std::string refusal_of(const PlannedJob& planned) {
+  try {
+    check_job(planned);
+    return {};
+  } catch (const InputError& refusal) {
+    return refusal.what();
+  }
+}
+
 /// What the data set and verification sets say, and job.num_classes filled in from it. Without a
 /// data set here the job must name the classes, and what else is not known counts nothing.
 PlannedData read_data(JobConfig& job) {
-  std::error_code ignored;
-  if (!job.rec.empty() && std::filesystem::exists(job.rec, ignored)) {
+  if (!job.rec.empty() && something_at(job.rec)) {
     const auto dataset =
         open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
     job.num_classes = dataset->info().classes;
-    std::vector<VerificationSet> sets;
-    sets.reserve(job.val_targets.size());
-    for (const std::string& target : job.val_targets) {
-      sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
-    }
-    return planned_data(*dataset, sets);
+    for (const std::string& warning : dataset->info().warnings) spdlog::warn("{}", warning);
+    return planned_data(*dataset, read_verification_sets(job, dataset->info()));
   }
   if (job.num_classes == 0) {
     throw InputError(
@@ -79,7 +99,8 @@ PlanReport make_report(const Flags& flags) {
                     .plan = {},
                     .there = {},
                     .largest = {},
-                    .advice = {}};
+                    .advice = {},
+                    .refusal = {}};
   PlannedJob& planned = report.planned;
   const int on_host = flags.workers_per_host == 0 ? flags.workers : flags.workers_per_host;
   if (on_host > flags.workers) {
@@ -88,11 +109,9 @@ PlanReport make_report(const Flags& flags) {
   }
   planned.threads = threads_of_worker(on_host);
   planned.data = read_data(planned.job);
-  if (planned.job.num_classes < planned.world_size) {
-    throw InputError(fmt::format("--workers: {} workers would share {} classes: take fewer workers",
-                                 planned.world_size, planned.job.num_classes));
-  }
   report.there = memory_there(flags, planned, on_host);
+  report.refusal = refusal_of(planned);
+  for (const std::string& warning : job_warnings(planned)) spdlog::warn("{}", warning);
   const PlannedBackbone backbone = plan_backbone(planned);
   report.plan = plan_memory(planned, backbone, report.there.bytes);
   report.largest = largest_that_fits(planned, backbone, report.there.bytes);
@@ -113,7 +132,7 @@ std::string largest_text(const char* key, std::int64_t value) {
 void run_plan(const Flags& flags) {
   const PlanReport report = make_report(flags);
   std::fputs((flags.json ? plan_json(report) : plan_text(report)).c_str(), stdout);
-  if (!report.plan.fits()) throw ExitStatus{1};
+  if (!report.plan.fits() || !report.refusal.empty()) throw ExitStatus{1};
 }
 
 }  // namespace
@@ -134,6 +153,7 @@ std::string plan_text(const PlanReport& r) {
         byte_size_text(r.plan.checkpoint_copy));
   }
   text += r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n";
+  if (!r.refusal.empty()) text += "but the job would be refused: " + r.refusal + "\n";
   return text + largest_text("num_classes", r.largest.num_classes) +
          largest_text("batch_size", r.largest.batch_size);
 }
@@ -156,23 +176,26 @@ std::string plan_json(const PlanReport& r) {
                           {"checkpoints_in_place", r.plan.checkpoints_in_place},
                           {"largest_num_classes", r.largest.num_classes},
                           {"largest_batch_size", r.largest.batch_size},
-                          {"advice", r.advice}};
+                          {"advice", r.advice},
+                          {"refusal", r.refusal}};
   return json.dump(2) + "\n";
 }
 
 void add_plan_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "plan", "Prints the memory that a worker of a job needs; fails where there is less");
+      "plan",
+      "Prints the memory that a worker of a job needs; fails where there is less, and where the "
+      "job would be refused");
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   verb->add_option("--config", flags->config, "Job file (docs/configuration.md)")->required();
   verb->add_option("--set", flags->overrides,
                    "key=value: changes a key of the job file; may be given several times");
   verb->add_option("--workers", flags->workers, "Workers of the job")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--workers-per-host", flags->workers_per_host,
                    "Workers that share this host's memory and cores; without it, all")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(whole_number(1, 1 << 20));
   verb->add_option("--device-memory", flags->device_memory,
                    "What each worker has (80GB, 80GiB, 512MB); without it, this machine's");
   verb->add_flag("--json", flags->json, "As JSON, for programs");

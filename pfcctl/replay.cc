@@ -1,13 +1,16 @@
 // pfcctl replay: runs a step again from the file that a worker wrote when the step went wrong.
 #include "worker/head/replay.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/command_line.h"
 #include "common/error.h"
 #include "pfcctl/verbs.h"
 
@@ -46,7 +49,10 @@ ReplayOptions options_of(const ReplayFlags& flags, const HeadStepInput& input) {
     throw InputError("--set sample_rate: " + input.path().string() +
                      " holds the rows that were sampled and no others; leave it as it is");
   }
-  return {.job = job, .step = flags.step > 0 ? flags.step : input.step, .workers = flags.workers};
+  return {.job = job,
+          .step = flags.step > 0 ? flags.step : input.step,
+          .update = flags.step > 0 ? flags.step : input.update,
+          .workers = flags.workers};
 }
 
 std::string bad_rows(const RowHealth& health, const char* row_name,
@@ -88,6 +94,10 @@ void show(const char* name, const RowTable& table, const char* row_name,
 void show_input(const HeadStepInput& input, const ReplayOptions& options) {
   std::printf("step %lld, lr %g, %d worker%s", static_cast<long long>(options.step), options.job.lr,
               options.workers, options.workers == 1 ? "" : "s");
+  if (input.micro_batches > 1) {
+    std::printf(", %lld micro-batches of %lld samples", static_cast<long long>(input.micro_batches),
+                static_cast<long long>(input.samples / input.micro_batches));
+  }
   std::printf(input.story.empty() ? "\n" : "; %s\n", input.story.c_str());
   show_head();
   show("embeddings", RowTable{input.dimension, {input.embeddings}}, "sample");
@@ -100,7 +110,14 @@ void show_input(const HeadStepInput& input, const ReplayOptions& options) {
 void show_result(const ReplayResult& result, const HeadStepInput& input) {
   std::printf("\nafter the step: loss %.9g, |d_embeddings| %.6g\n", std::abs(result.loss),
               result.d_embeddings.norm());
-  if (!std::isfinite(result.loss)) std::printf("nothing has moved, as the loss is not finite\n");
+  const auto wrong =
+      std::ranges::find_if(result.losses, [](double loss) { return !std::isfinite(loss); });
+  if (wrong != result.losses.end()) {
+    std::printf("nothing has moved, as the loss%s is not finite\n",
+                result.losses.size() == 1
+                    ? ""
+                    : (" of micro-batch " + std::to_string(wrong - result.losses.begin())).c_str());
+  }
   show_head();
   show("d_embeddings", result.d_embeddings, "sample");
   show("centres", result.centres, "row", input.classes);
@@ -126,12 +143,13 @@ void add_head(CLI::App& replay) {
   verb->add_option("--out", flags->out, "File for loss, d_embeddings and the moved centres")
       ->required();
   verb->add_option("--workers", flags->workers, "Workers to share the rows, as threads here")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->capture_default_str();
   verb->add_option("--set", flags->overrides,
                    "key=value: changes a key of the job; may be given several times");
-  verb->add_option("--step", flags->step, "Optimizer step; without it, as the file says")
-      ->check(CLI::PositiveNumber);
+  verb->add_option("--step", flags->step,
+                   "Step of the job, and number of its update; without it, as the file says")
+      ->check(whole_number(1, std::numeric_limits<std::int64_t>::max()));
   verb->footer(
       "Says what in the file is not finite, runs the step, and writes what it gives\n"
       "(docs/replay.md). Examples:\n"

@@ -12,6 +12,7 @@
 #include "common/command_line.h"
 #include "common/coordinator_file.h"
 #include "common/error.h"
+#include "common/one_line.h"
 #include "pfcctl/verbs.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -25,17 +26,23 @@ constexpr std::chrono::seconds kTimeout{10};
 /// Where the coordinator is.
 struct Target {
   std::string coordinator;
+  std::string job_id;
   std::filesystem::path state_dir = default_state_folder();
 
   void declare(CLI::App& verb) {
-    verb.add_option("--coordinator", coordinator,
-                    "HOST:PORT; without it, the one that this user runs on this machine")
-        ->check(host_and_port());
+    auto* const address =
+        verb.add_option("--coordinator", coordinator,
+                        "HOST:PORT; without it, the one that this user runs on this machine");
+    address->check(host_and_port());
+    verb.add_option("--job", job_id,
+                    "Which one, where this user runs several here: its job's id, or the beginning "
+                    "of it")
+        ->excludes(address);
     verb.add_option("--state-dir", state_dir, "The coordinator's --state-dir")
         ->capture_default_str();
   }
   [[nodiscard]] std::string address() const {
-    return coordinator.empty() ? read_coordinator_file(state_dir).address : coordinator;
+    return coordinator.empty() ? find_coordinator(state_dir, job_id).address : coordinator;
   }
 };
 
@@ -87,14 +94,17 @@ std::string progress_text(const proto::StatusReply& status) {
   return text + "\n";
 }
 
+/// A name from another program, for a column of the table.
+std::string cell(const std::string& text) { return one_line(text, 64); }
+
 std::string worker_row(const proto::WorkerStatus& worker) {
   const proto::Progress& progress = worker.progress();
   const double gibibytes = static_cast<double>(progress.resident_bytes()) / (1 << 30);
   return print("%4d  %-20s %4d %8lld  %-8s %-11s %9lld  %-14s %10.1f %7.2f GiB %6.0f s %6.0f s\n",
-               worker.rank(), worker.host().c_str(), worker.slot(),
-               static_cast<long long>(worker.pid()), progress.device().c_str(),
-               worker.state().c_str(), static_cast<long long>(progress.step()),
-               progress.phase().c_str(), progress.samples_per_second(), gibibytes,
+               worker.rank(), cell(worker.host()).c_str(), worker.slot(),
+               static_cast<long long>(worker.pid()), cell(progress.device()).c_str(),
+               cell(worker.state()).c_str(), static_cast<long long>(progress.step()),
+               cell(progress.phase()).c_str(), progress.samples_per_second(), gibibytes,
                worker.silent_seconds(), worker.stuck_seconds());
 }
 
@@ -105,16 +115,21 @@ void show(const StatusOptions& options) {
   if (options.json) {
     std::cout << to_json(status).dump(2) << std::endl;
   } else {
-    std::cout << "coordinator " << address << ", pfc " << status.version() << "\n"
+    std::cout << "coordinator " << address << ", pfc " << cell(status.version()) << ", job "
+              << cell(status.job_id()) << "\n"
               << status_text(status) << std::flush;
   }
 }
 
 void stop(const StopOptions& options) {
+  const std::string address = options.target.address();
   proto::StopRequest request;
+  // Only this job is to end, not one that another coordinator runs at this address a moment later.
+  request.set_job_id(
+      ask(address, &proto::CoordinatorService::Stub::Status, proto::StatusRequest()).job_id());
   request.set_reason("pfcctl stop");
   request.set_urgent(options.now);
-  ask(options.target.address(), &proto::CoordinatorService::Stub::Stop, request);
+  ask(address, &proto::CoordinatorService::Stub::Stop, request);
   std::cout
       << (options.now
               ? "the job ends now; workers that need more than 5 s for a checkpoint are killed"
@@ -130,7 +145,7 @@ std::string no_progress_text(const proto::StatusReply& status) {
     text += "rank " + std::to_string(worker.rank()) +
             print(" has made no progress for %.0f s: step %lld, phase ", worker.stuck_seconds(),
                   static_cast<long long>(worker.progress().step())) +
-            worker.progress().phase() + "\n";
+            cell(worker.progress().phase()) + "\n";
   }
   return text;
 }
@@ -138,11 +153,11 @@ std::string no_progress_text(const proto::StatusReply& status) {
 }  // namespace
 
 std::string status_text(const proto::StatusReply& status) {
-  std::string text = status.state();
-  if (status.reason() != status.state()) text += ": " + status.reason();
+  std::string text = cell(status.state());
+  if (status.reason() != status.state()) text += ": " + one_line(status.reason());
   text += "\n" + progress_text(status);
   for (const proto::HostStatus& host : status.hosts()) {
-    if (!host.registered()) text += "host " + host.name() + " has not registered\n";
+    if (!host.registered()) text += "host " + cell(host.name()) + " has not registered\n";
   }
   if (status.workers().empty()) return text;
   text +=

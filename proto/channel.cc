@@ -4,19 +4,48 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
+
 namespace pfc {
+namespace {
+
+using Clock = std::chrono::system_clock;  // gRPC's deadlines are of this clock
+
+// The kernel repeats an unanswered attempt after 1 s, then after 2 s more, 4 s more. A new attempt
+// after 2 s keeps the pauses at 1 s.
+constexpr int kConnectMilliseconds = 2'000;
+constexpr int kLongestBackoffMilliseconds = 1'000;
+constexpr std::chrono::milliseconds kLook{100};
+
+}  // namespace
 
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   // Despite its name, how long one attempt to connect may take.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMilliseconds);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMilliseconds);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestBackoffMilliseconds);
+  // Otherwise a name that did not resolve is looked up again only after 30 s.
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, kLongestBackoffMilliseconds);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kClientKeepaliveMilliseconds);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kClientKeepaliveTimeoutMilliseconds);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // any number: calls may wait long
   // Workers of one host talk to the coordinator directly, whatever http_proxy says.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+bool wait_for_connection(grpc::Channel& channel, std::chrono::milliseconds time,
+                         const std::function<bool()>& ended) {
+  // Attempts, and look-ups of the name, begin anew with short pauses.
+  grpc::experimental::ChannelResetConnectionBackoff(&channel);
+  const Clock::time_point deadline = Clock::now() + time;
+  while (!ended || !ended()) {
+    const Clock::time_point now = Clock::now();
+    if (channel.WaitForConnected(std::min(deadline, now + kLook))) return true;
+    if (now >= deadline) return false;
+  }
+  return false;
 }
 
 }  // namespace pfc

@@ -10,9 +10,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "proto/channel.h"
 
 namespace pfc {
 
@@ -26,6 +30,7 @@ class ReconnectingStream {
  public:
   using Stream = grpc::ClientReaderWriterInterface<Out, In>;
   struct Options {
+    std::shared_ptr<grpc::Channel> channel;  ///< that open() uses; shared with the caller's stub
     std::function<std::unique_ptr<Stream>(grpc::ClientContext*)> open;
     std::function<std::vector<Out>()> hello;  ///< the first messages of every connection
     std::function<std::vector<Out>()> take;   ///< what to write now; at least a heartbeat
@@ -34,7 +39,7 @@ class ReconnectingStream {
     std::function<bool(const grpc::Status&, std::chrono::milliseconds silence)> lost;
     std::chrono::milliseconds heartbeat{1'000};
     std::chrono::milliseconds first_backoff{100};
-    std::chrono::milliseconds max_backoff{2'000};
+    std::chrono::milliseconds max_backoff{2'000};  ///< for a server that refuses the stream
   };
 
   explicit ReconnectingStream(Options options)
@@ -75,16 +80,26 @@ class ReconnectingStream {
         last_alive = Now::now();
         backoff = options_.first_backoff;
       }
-      std::unique_lock lock(mutex_);
-      if (stopping_) return;
-      lock.unlock();
+      if (is_stopping()) return;
       const auto silence =
           std::chrono::duration_cast<std::chrono::milliseconds>(Now::now() - last_alive);
       if (!options_.lost(status, silence)) return;
-      lock.lock();
-      if (changed_.wait_for(lock, backoff, [this] { return stopping_; })) return;
+      pause(backoff);
+      if (is_stopping()) return;
       backoff = std::min(2 * backoff, options_.max_backoff);
     }
+  }
+
+  /// Before the next attempt. It comes as soon as the link is back; a server that is there and
+  /// refuses the stream is asked again after `longest`.
+  void pause(std::chrono::milliseconds longest) {
+    const bool refused = options_.channel->GetState(false) == GRPC_CHANNEL_READY;
+    const auto first = refused ? longest : options_.first_backoff;
+    {
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, first, [this] { return stopping_; })) return;
+    }
+    if (!refused) wait_for_connection(*options_.channel, longest, [this] { return is_stopping(); });
   }
 
   /// One connection, from its start to its end. `heard`: the other side accepted messages.
@@ -97,15 +112,28 @@ class ReconnectingStream {
       broken_ = false;
     }
     const std::unique_ptr<Stream> stream = options_.open(&context);
-    std::thread reader([&] { read(*stream, heard); });
-    write(*stream);
+    const grpc::Status started = talk(*stream, context, heard);
+    const grpc::Status ended = stream->Finish();
+    std::lock_guard lock(mutex_);
+    context_ = nullptr;
+    return started.ok() ? ended : started;
+  }
+
+  /// Reads and writes until the stream ends. An error says that it has not begun.
+  grpc::Status talk(Stream& stream, grpc::ClientContext& context, bool& heard) {
+    std::thread reader;
+    try {
+      reader = std::thread([&] { read(stream, heard); });
+    } catch (const std::system_error& error) {
+      context.TryCancel();
+      return {grpc::StatusCode::UNAVAILABLE,
+              std::string("no thread can be started: ") + error.what()};
+    }
+    write(stream);
     // A stream that the server has ended is not cancelled, so that the server's status is kept.
     if (!is_broken()) context.TryCancel();
     reader.join();
-    const grpc::Status status = stream->Finish();
-    std::lock_guard lock(mutex_);
-    context_ = nullptr;
-    return status;
+    return grpc::Status::OK;
   }
 
   void read(Stream& stream, bool& heard) {
@@ -135,6 +163,11 @@ class ReconnectingStream {
       lock.unlock();
       messages = options_.take();
     }
+  }
+
+  bool is_stopping() {
+    std::lock_guard lock(mutex_);
+    return stopping_;
   }
 
   bool is_broken() {

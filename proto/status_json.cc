@@ -52,6 +52,7 @@ Json to_json(const proto::StatusReply& status) {
   const bool remaining_known = status.remaining_seconds() >= 0;
   return {{"state", status.state()},
           {"reason", status.reason()},
+          {"job_id", status.job_id()},
           {"generation", status.generation()},
           {"uptime_seconds", status.uptime_seconds()},
           {"step", status.step()},

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Builds everything and runs the tests.
-#   scripts/test.sh [PRESET] [CTEST_ARGUMENT...]     PRESET: cpu (default), asan, tsan, cuda
+#   scripts/test.sh [PRESET] [--targets A,B] [CTEST_ARGUMENT...]
+# PRESET: cpu (default), asan, tsan, cuda
+# --targets builds only these test programs; choose their tests with ctest's -R.
 # Installs first what is missing for it (scripts/setup.sh build test).
 # The sanitizer presets run the unit tests, the end-to-end and reference tests run with cpu
 # (CMakePresets.json). cuda builds the programs with CUDA and runs what needs a GPU, which is
@@ -15,6 +17,12 @@ if [[ ! $preset =~ ^(cpu|asan|tsan|cuda)$ ]]; then
   exit 2
 fi
 
+targets=()
+if [[ ${1:-} == --targets ]]; then
+  IFS=, read -ra targets <<<"${2:?"test: --targets expects names of test programs"}"
+  shift 2
+fi
+
 scripts/setup.sh build test
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # another clone finds what this one has compiled
 if [[ $preset == cuda ]]; then
@@ -27,6 +35,6 @@ if [[ $preset == cuda ]]; then
   exec ctest --preset cuda -L gpu "$@"
 fi
 cmake --preset "$preset" -DPFC_TESTS=ON
-cmake --build --preset "$preset"
+cmake --build --preset "$preset" ${targets:+--target "${targets[@]}"}
 
 ctest --preset "$preset" --parallel 2 "$@"

@@ -6,30 +6,36 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/command_line.h"
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
 #include "common/error.h"
+#include "common/error_text.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
+#include "common/machine/exit_deadline.h"
 #include "worker/comm/network_interface.h"
 #include "worker/report/coordinator_client.h"
+#include "worker/report/start_report.h"
 #include "worker/train_loop.h"
 
 namespace {
 
 using namespace pfc;
 
+constexpr std::chrono::seconds kExitLimit{20};  // for gRPC to end, after everything was reported
+
 struct Arguments {
   std::string config;
   std::vector<std::string> overrides;
-  std::string coordinator;
-  int rank = 0;
-  Generation generation = 1;
+  CoordinatorClientOptions coordinator;
   double join_timeout = 60;
   double collective_timeout = 300;
 };
@@ -56,14 +62,31 @@ CoordinatorClient::Outcome outcome_of(TrainingEnd end) {
                                         : CoordinatorClient::Outcome::kStopped;
 }
 
+/// Thrown where the worker is asked to stop before it trains.
+struct StoppedAtStart {};
+
+TrainingEnd train_job_alone(const JobConfig& job) {
+  StartReport start(nullptr, true);
+  const auto stop_requested = [] { return g_stop_signal != 0; };
+  try {
+    TrainingSession session(
+        job, {.stop_requested = stop_requested, .doing = [&](const std::string& what) {
+                if (stop_requested()) throw StoppedAtStart{};
+                start.tell(what);
+              }});
+    return train(session, nullptr);
+  } catch (const StoppedAtStart&) {
+    return TrainingEnd::kStopped;
+  }
+}
+
 int train_alone(const Arguments& arguments) {
   const nlohmann::json written = read_job_file(arguments.config, arguments.overrides);
   const JobConfig job = parse_job(written, {arguments.config, arguments.overrides});
   for (const std::string& warning : ignored_key_warnings(written)) {
     spdlog::warn("{}: {}", arguments.config, warning);
   }
-  TrainingSession session(job, {.stop_requested = [] { return g_stop_signal != 0; }});
-  const bool completed = train(session, nullptr) == TrainingEnd::kCompleted;
+  const bool completed = train_job_alone(job) == TrainingEnd::kCompleted;
   return completed ? kExitSuccess : exit_code_of_signal(g_stop_signal);
 }
 
@@ -87,30 +110,35 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
   const JobConfig job = parse_job(nlohmann::json::parse(joined.job_json), "the coordinator's job");
   keep_nccl_to_the_network_of(joined.peer_address);
   keep_nccl_to_sums_in_order();
-  TrainingSession session(job, {.membership = joined.membership,
-                                .store = &coordinator,
-                                .peer_address = joined.peer_address,
-                                .connect_timeout = seconds(arguments.join_timeout),
-                                .collective_timeout = seconds(arguments.collective_timeout),
-                                .stop_requested = [&coordinator] {
-                                  return g_stop_signal != 0 || coordinator.stop_requested();
-                                }});
+  std::optional<StartReport> start(std::in_place, &coordinator, joined.membership.rank == 0);
+  TrainingSession session(
+      job, {.job_id = arguments.coordinator.job_id,
+            .membership = joined.membership,
+            .store = &coordinator,
+            .peer_address = joined.peer_address,
+            .connect_timeout = seconds(arguments.join_timeout),
+            .collective_timeout = seconds(arguments.collective_timeout),
+            .stop_requested =
+                [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); },
+            .doing = [&](const std::string& what) { start->tell(what); }});
+  start.reset();
   return train(session, &coordinator);
 }
 
 int run_with_coordinator(const Arguments& arguments) {
-  const auto coordinator = connect_to_coordinator({.address = arguments.coordinator,
-                                                   .rank = arguments.rank,
-                                                   .generation = arguments.generation});
+  const auto coordinator = connect_to_coordinator(arguments.coordinator);
   using Outcome = CoordinatorClient::Outcome;
   // The coordinator prints what is reported to it, once for all workers with the same failure.
   const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
-    const bool reported = coordinator->finish(outcome, error.what());
-    if (!reported) spdlog::error("{}", error.what());
+    const std::string what = text_of(error);
+    const bool reported = coordinator->finish(outcome, what);
+    if (!reported) spdlog::error("{}", what);
+    end_process_after(kExitLimit, code);
     return code;
   };
   try {
     coordinator->finish(outcome_of(train_in_generation(*coordinator, arguments)), "");
+    end_process_after(kExitLimit, kExitSuccess);
     return kExitSuccess;
   } catch (const CommError& error) {
     return fail(error, Outcome::kCommFailed, kExitPeerFailed);
@@ -121,9 +149,10 @@ int run_with_coordinator(const Arguments& arguments) {
   }
 }
 
-// SIGTERM comes from an agent or a person: a checkpoint after this step, then the end. A terminal
-// sends SIGINT to its whole process group; with a coordinator that one decides.
+// SIGTERM comes from an agent or a person: a checkpoint of the last whole step, then the end. A
+// terminal sends SIGINT to its whole process group; with a coordinator that one decides.
 void handle_signals(bool alone) {
+  std::signal(SIGPIPE, SIG_IGN);  // training goes on when nobody reads its lines any more
   std::signal(SIGTERM, alone ? on_signal_alone : on_signal);
   std::signal(SIGINT, alone ? on_signal_alone : SIG_IGN);
   // nohup ignores it.
@@ -141,25 +170,35 @@ int run(int argc, char** argv) {
   app.add_option("--set", arguments.overrides,
                  "key=value: changes a key of the job file; may be given several times")
       ->needs(config);
-  auto* coordinator =
-      app.add_option("--coordinator", arguments.coordinator, "HOST:PORT of the coordinator");
+  auto* coordinator = app.add_option("--coordinator", arguments.coordinator.address,
+                                     "HOST:PORT of the coordinator");
   coordinator->excludes(config)->check(host_and_port());
-  app.add_option("--rank", arguments.rank, "This worker's rank")->needs(coordinator);
-  app.add_option("--generation", arguments.generation, "The generation that it joins")
-      ->needs(coordinator);
+  const std::vector<CLI::Option*> identity{
+      app.add_option("--job", arguments.coordinator.job_id, "The id of the coordinator's job"),
+      app.add_option("--agent", arguments.coordinator.agent_id,
+                     "The id of the pfc-agent that starts it"),
+      app.add_option("--slot", arguments.coordinator.slot,
+                     "Its place among the workers of its host")
+          ->check(whole_number(0, std::numeric_limits<int>::max())),
+      app.add_option("--incarnation", arguments.coordinator.incarnation,
+                     "Which process in this slot it is")};
+  for (CLI::Option* each : identity) {
+    each->needs(coordinator);
+    coordinator->needs(each);
+  }
   app.add_option("--join-timeout", arguments.join_timeout,
                  "Seconds to wait for the other workers to join and to connect")
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.add_option("--collective-timeout", arguments.collective_timeout,
                  "Seconds to wait for the other workers in one collective")
-      ->check(positive_seconds())
+      ->transform(duration())
       ->capture_default_str();
   app.footer(
       "Alone, a first SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"
       "Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
-  const bool alone = arguments.coordinator.empty();
+  const bool alone = arguments.coordinator.address.empty();
   if (alone && arguments.config.empty()) {
     throw InputError("give --config JOB.json, or --coordinator HOST:PORT (pfc-worker --help)");
   }

@@ -4,11 +4,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/counted.h"
+#include "common/error.h"
 #include "common/machine/process_memory.h"
+#include "worker/checkpoint/checkpoint_format.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/report/progress_reporter.h"
 #include "worker/report/training_log.h"
@@ -16,11 +19,15 @@
 namespace pfc {
 namespace {
 
+constexpr const char* kModel = "backbone.safetensors";
+
 double seconds_since(TimePoint start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What rank 0 logs, and every worker reports to the coordinator.
+/// What rank 0 logs, and every worker reports to the coordinator. When rank 0 can no longer log
+/// during training, or its output folder is no longer there, all workers are asked to stop, and
+/// failure() says why.
 class StepReporter {
  public:
   StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
@@ -32,7 +39,8 @@ class StepReporter {
         window_start_(start_) {
     if (coordinator != nullptr) {
       Progress first = progress_of_session();
-      first.step = s_.first_step - 1;
+      first.starting = true;
+      first.step = std::min(s_.first_step - 1, s_.plan.last_step);
       first.resident_bytes = process_memory().resident_bytes;
       progress_.emplace(*coordinator, s_.phase, first);
     }
@@ -73,7 +81,7 @@ class StepReporter {
     remaining_.add_step(seconds);
     add(phases);
     s_.phase("log", [&] {
-      if (log_) log_->step(record);
+      to_log([&](TrainingLog& log) { log.step(record); });
       window_loss_ += stats.loss;
       window_samples_ += stats.samples;
       ++window_steps_;
@@ -81,6 +89,7 @@ class StepReporter {
     });
     if (progress_) progress_->update(progress(record));
     take_phases_between_steps();
+    check_output();
   }
 
   /// How long training waited after a step, for the time that is left.
@@ -88,29 +97,66 @@ class StepReporter {
   void checkpointed(std::int64_t step, double seconds) { remaining_.add_checkpoint(step, seconds); }
 
   void evaluation(std::int64_t step, const VerificationResult& result) {
-    if (log_) log_->evaluation(step, result);
+    to_log([&](TrainingLog& log) { log.evaluation(step, result); });
     take_phases_between_steps();
   }
   void checkpoint(const std::vector<CheckpointEvent>& events) {
     for (const CheckpointEvent& event : events) {
-      if (log_) log_->checkpoint(event);
+      to_log([&](TrainingLog& log) { log.checkpoint(event); });
     }
     take_phases_between_steps();
   }
   void message(const std::string& text) {
-    if (log_) log_->message(text);
+    to_log([&](TrainingLog& log) { log.message(text); });
   }
   void end(std::int64_t step, const std::string& reason) {
     take_phases_between_steps();
     if (!phase_seconds_.empty()) message(time_message(phase_seconds_));
-    if (!log_) return;
-    log_->end({.step = step,
+    to_log([&](TrainingLog& log) {
+      log.end({.step = step,
                .reason = reason,
                .seconds = seconds_since(start_),
                .phase_seconds = phase_seconds_});
+    });
   }
 
+  /// Whether the output folder is still there and this job's. One that was removed is made anew, so
+  /// that the state can be saved there.
+  void check_output() {
+    if (!s_.output_lock || !failure_.empty()) return;
+    try {
+      s_.output_lock->expect_held();
+      return;
+    } catch (const StorageError& error) {
+      fail(error.what());
+    }
+    try {
+      s_.output_lock->take_again_if_removed();
+    } catch (const InputError& error) {
+      failure_ += std::string("; ") + error.what();
+    }
+  }
+
+  /// Why this worker cannot go on, although its state is sound; empty: it can.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+
  private:
+  template <typename Write>
+  void to_log(Write write) {
+    if (!log_) return;
+    try {
+      write(*log_);
+    } catch (const StorageError& error) {
+      fail(error.what());
+    }
+  }
+
+  void fail(const std::string& why) {
+    if (failure_.empty()) failure_ = why;
+    log_.reset();
+    s_.end_early = true;
+  }
+
   void add(const std::vector<PhaseTimer::Sample>& samples) {
     for (const PhaseTimer::Sample& s : samples) phase_seconds_[s.phase] += s.seconds;
   }
@@ -144,16 +190,14 @@ class StepReporter {
 
   void log_window(const StepRecord& record) {
     const std::chrono::duration<double> elapsed = Clock::now() - window_start_;
-    if (log_) {
-      log_->message(speed_message(
-          {.samples_per_second = static_cast<double>(window_samples_) / elapsed.count(),
-           .loss = window_loss_ / static_cast<double>(window_steps_),
-           .lr = record.stats.lr,
-           .epoch = record.stats.epoch,
-           .step = record.stats.step,
-           .loss_scale = record.loss_scale,
-           .seconds_left = remaining_.after(record.stats.step)}));
-    }
+    message(
+        speed_message({.samples_per_second = static_cast<double>(window_samples_) / elapsed.count(),
+                       .loss = window_loss_ / static_cast<double>(window_steps_),
+                       .lr = record.stats.lr,
+                       .epoch = record.stats.epoch,
+                       .step = record.stats.step,
+                       .loss_scale = record.loss_scale,
+                       .seconds_left = remaining_.after(record.stats.step)}));
     window_loss_ = 0;
     window_samples_ = 0;
     window_steps_ = 0;
@@ -199,6 +243,7 @@ class StepReporter {
   TrainingSession& s_;
   std::optional<ProgressReporter> progress_;
   std::optional<TrainingLog> log_;
+  std::string failure_;
   const TimePoint start_;
   std::map<std::string, double> phase_seconds_;  // of all phases so far
   double data_wait_ = 0;                         // of all steps so far
@@ -232,8 +277,12 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
                                   .width = s.dataset->info().width,
                                   .embedding_size = s.job.embedding_size};
   for (const VerificationSet& set : s.verification_sets) {
-    reporter.evaluation(
-        step, s.phase("evaluate", [&] { return evaluate(set, s.host_comm(), embed, options); }));
+    try {
+      reporter.evaluation(
+          step, s.phase("evaluate", [&] { return evaluate(set, s.host_comm(), embed, options); }));
+    } catch (const InputError& error) {
+      throw DataFailed(error.what(), true);  // all workers find the same
+    }
   }
   reporter.evaluated(seconds_since(start));
 }
@@ -243,7 +292,106 @@ void write_model(TrainingSession& s) {
   std::vector<SafetensorsEntry> entries;
   entries.reserve(tensors.size());
   for (const HostTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
-  write_safetensors(s.job.output / "backbone.safetensors", entries, {{"network", s.job.network}});
+  write_safetensors(s.job.output / kModel, entries, {{"network", s.job.network}});
+}
+
+void save_checkpoint(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
+  reporter.checkpoint(s.phase("checkpoint", [&] { return s.checkpoints->finish(done); }));
+}
+
+void save_model(TrainingSession& s) {
+  if (s.membership.rank == 0) s.phase("write_model", [&] { write_model(s); });
+}
+
+/// For messages: "; the state after step 7 is in out/step-000000007". Empty where it is not.
+std::string where_saved(const TrainingSession& s, std::int64_t done) {
+  const std::filesystem::path folder = s.job.output / checkpoint_format::folder_name(done);
+  std::error_code not_there;
+  if (!std::filesystem::exists(folder, not_there)) return {};
+  return "; the state after step " + std::to_string(done) + " is in " + folder.string();
+}
+
+/// Where no step is complete, the state is still the one that was loaded. A worker that has a
+/// failure throws it, after all have written a checkpoint.
+TrainingEnd stop(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
+  const bool moved = done >= s.first_step;
+  try {
+    if (moved) save_checkpoint(s, done, reporter);
+    if (moved && !reporter.failure().empty()) save_model(s);
+  } catch (const StorageError& error) {
+    if (reporter.failure().empty()) throw;
+    throw StorageError(reporter.failure() + "; and the state could not be saved: " + error.what());
+  }
+  reporter.end(done, "stopped");
+  reporter.message(moved ? "stopped after step " + std::to_string(done) + ", checkpoint written"
+                         : "stopped before step " + std::to_string(s.first_step) +
+                               " was complete, there is nothing to write");
+  if (!reporter.failure().empty()) throw StorageError(reporter.failure() + where_saved(s, done));
+  return TrainingEnd::kStopped;
+}
+
+/// All workers get here at the same place, with the state as it was after step `done`.
+TrainingEnd end_without_data(TrainingSession& s, std::int64_t done, StepReporter& reporter,
+                             const DataFailed& failed) {
+  std::string saved;
+  try {
+    if (done >= s.first_step) {
+      save_checkpoint(s, done, reporter);
+      save_model(s);
+      s.host_comm().barrier();  // no worker fails before the model is written: the others are ended
+      saved = where_saved(s, done);
+    }
+  } catch (const std::exception& error) {
+    if (!failed.mine()) throw;
+    throw InputError(std::string(failed.what()) +
+                     "; and the state could not be saved: " + error.what());
+  }
+  reporter.end(done, "failed");
+  if (failed.mine()) throw InputError(failed.what() + saved);
+  reporter.message(failed.what() + saved);
+  return TrainingEnd::kStopped;
+}
+
+TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
+  const bool trained = s.first_step <= s.plan.last_step;
+  if (trained) {
+    // No step of this schedule follows, so the checkpoint gets the centres as they are now.
+    s.phase("checkpoint", [&] {
+      if (done == s.plan.total_steps) s.head->settle_all();
+    });
+    save_checkpoint(s, done, reporter);
+  }
+  save_model(s);
+  evaluate_all(s, done, reporter);
+  reporter.check_output();
+  reporter.end(done, "completed");
+  const std::string model = (s.job.output / kModel).string();
+  reporter.message(trained ? "training is complete: " + model
+                           : "nothing was left to train; the model is in " + model);
+  if (!reporter.failure().empty()) throw StorageError(reporter.failure() + where_saved(s, done));
+  return TrainingEnd::kCompleted;
+}
+
+/// `done` is always the number of the last step whose changes are all there.
+TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& reporter) {
+  Trainer trainer = s.trainer();
+  while (done < s.plan.last_step) {
+    const TimePoint start = Clock::now();
+    const StepStats stats = train_step(trainer);
+    if (stats.complete) {
+      done = stats.step;
+      reporter.step(stats, seconds_since(start));
+    }
+
+    if (done == s.plan.last_step) break;
+    if (stats.signals.stop) return stop(s, done, reporter);
+    const TimePoint checkpoint = Clock::now();
+    reporter.checkpoint(
+        s.phase("checkpoint", [&] { return s.checkpoints->after_step(done, stats.signals); }));
+    reporter.checkpointed(done, seconds_since(checkpoint));
+    if (s.job.verbose > 0 && done % s.job.verbose == 0) evaluate_all(s, done, reporter);
+  }
+  return complete(s, done, reporter);
 }
 
 }  // namespace
@@ -251,42 +399,12 @@ void write_model(TrainingSession& s) {
 TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   StepReporter reporter(s, coordinator);
   reporter.start();
-  Trainer trainer = s.trainer();
-  const std::int64_t last = s.plan.last_step;
   std::int64_t done = s.first_step - 1;  // may lie beyond the last step when the job was resumed
-
-  while (done < last) {
-    const TimePoint start = Clock::now();
-    const StepStats stats = train_step(trainer);
-    done = stats.step;
-    reporter.step(stats, seconds_since(start));
-
-    if (done == last) break;
-    if (stats.signals.stop) {
-      reporter.checkpoint(s.phase("checkpoint", [&] { return s.checkpoints->finish(done); }));
-      reporter.end(done, "stopped");
-      reporter.message("stopped after step " + std::to_string(done) + ", checkpoint written");
-      return TrainingEnd::kStopped;
-    }
-    const TimePoint checkpoint = Clock::now();
-    reporter.checkpoint(
-        s.phase("checkpoint", [&] { return s.checkpoints->after_step(done, stats.signals); }));
-    reporter.checkpointed(done, seconds_since(checkpoint));
-    if (s.job.verbose > 0 && done % s.job.verbose == 0) evaluate_all(s, done, reporter);
+  try {
+    return train_from(s, done, reporter);
+  } catch (const DataFailed& failed) {
+    return end_without_data(s, done, reporter, failed);
   }
-
-  if (s.first_step <= last) {
-    reporter.checkpoint(s.phase("checkpoint", [&] {
-      // No step of this schedule follows, so the checkpoint gets the centres as they are now.
-      if (last == s.plan.total_steps) s.head->settle_all();
-      return s.checkpoints->finish(last);
-    }));
-  }
-  evaluate_all(s, done, reporter);
-  if (s.membership.rank == 0) s.phase("write_model", [&] { write_model(s); });
-  reporter.end(done, "completed");
-  reporter.message("training is complete: " + (s.job.output / "backbone.safetensors").string());
-  return TrainingEnd::kCompleted;
 }
 
 }  // namespace pfc

@@ -2,16 +2,30 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
+
+#include "worker/head/row_copy.h"
 
 namespace pfc {
 namespace {
 
+/// The rows of one micro-batch in a tensor of all of them.
+Tensor rows_of(const Trainer& t, const Tensor& all, std::int64_t micro) {
+  const std::int64_t rows = all.shape[0] / t.gradient_acc;
+  return row_range(all, micro * rows, rows);
+}
+
+/// The number of the update that this step makes.
+std::int64_t update_number(const Trainer& t, const StepInput& in) {
+  return in.step - t.loss_scale.left_out();
+}
+
 Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) {
-  return {.all_embeddings = t.all_embeddings,
+  return {.all_embeddings = rows_of(t, t.all_embeddings, micro),
           .all_labels = in.all_labels,
           .active = in.active,
           .lr = t.lr.at(in.step),
-          .update = in.step,
+          .update = update_number(t, in),
           .micro_batch = micro,
           .gradient_scale = 1.0 / static_cast<double>(t.gradient_acc)};
 }
@@ -25,10 +39,39 @@ void add_input(const StepInput& in, StepStats& stats) {
   stats.signals = in.signals;
 }
 
+/// Leaves the state as it was after the step before: nothing is updated before the last
+/// micro-batch, but each one has moved the running statistics. All workers see a stop at the same
+/// micro-batch, so all do this or none.
+StepStats give_up(Trainer& t, StepInput& in) {
+  t.statistics.restore();
+  StepStats stats{.step = in.step, .complete = false, .signals = in.signals};
+  t.inputs.recycle(in);
+  return stats;
+}
+
+/// Where the data have failed, leaves the state as it was after the step before.
+StepInput next_input(Trainer& t) {
+  try {
+    return t.inputs.next();
+  } catch (const DataFailed&) {
+    if (t.gradient_acc > 1) t.statistics.restore();
+    throw;
+  }
+}
+
 /// Ends training by throwing. All workers have the same loss and the same reduced gradients, so all
-/// stop at the same place.
-void stop(Trainer& t, const Head::Step& step, const StepDump::Verdict& verdict) {
-  t.phase("dump", [&] { t.dump.stop(step, verdict); });
+/// stop at the same place. labels: of the micro-batches so far.
+void stop(Trainer& t, const StepInput& in, std::span<const std::int64_t> labels,
+          const StepDump::Verdict& verdict) {
+  const auto samples = static_cast<std::int64_t>(labels.size());
+  const GivenToHead given{
+      .step = in.step,
+      .update = update_number(t, in),
+      .lr = t.lr.at(in.step),
+      .micro_batches = samples / static_cast<std::int64_t>(in.all_labels.size()),
+      .embeddings = row_range(t.all_embeddings, 0, samples),
+      .labels = labels};
+  t.phase("dump", [&] { t.dump.stop(given, verdict); });
 }
 
 }  // namespace
@@ -39,10 +82,16 @@ StepStats train_step(Trainer& t) {
   StepStats stats;
   const double scale = 1.0 / static_cast<double>(t.gradient_acc);
   StepInput in;
+  HeadResult head;
+  std::vector<std::int64_t> labels;                                           // [M * N]
+  t.statistics.keep();
 
   for (std::int64_t micro = 0; micro < t.gradient_acc; ++micro) {
-    in = t.phase("data_wait", [&] { return t.inputs.next(); });
+    in = t.phase("data_wait", [&] { return next_input(t); });
     check(in.batch != nullptr, "train_step: the data ended before the last step");
+    const bool last = micro + 1 == t.gradient_acc;
+    if (in.signals.stop && !last) return give_up(t, in);
+    labels.insert(labels.end(), in.all_labels.begin(), in.all_labels.end());
     t.phase("images", [&] {
       t.ops.normalise_images(in.images, t.backbone.input());                  // [B, H, W, 3]
     });
@@ -52,22 +101,22 @@ StepStats train_step(Trainer& t) {
                                 in.batch->index);                             // [B, D]
     });
     t.phase("all_gather", [&] {
-      t.comm.all_gather(emb, t.all_embeddings);                               // [N, D]  comm 1
+      t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));            // [N, D]  comm 1
     });
-    const HeadResult head = t.phase("head", [&] {
+    head = t.phase("head", [&] {
       return t.head.run(head_step(t, in, micro));          // [N, D], [N], [S, D]; statistics: comm 2
     });
     t.comm.throw_if_failed();  // the loss is only true if no collective has failed
     if (!std::isfinite(head.loss)) {
-      stop(t, head_step(t, in, micro), {.not_finite = "the loss", .loss = head.loss});
+      stop(t, in, labels, {.not_finite = "the loss", .loss = head.loss});
     }
+    const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                   // [B, D]
     t.phase("reduce_scatter", [&] {
-      t.comm.reduce_scatter_sum(head.d_embeddings, t.d_embeddings);           // [B, D]  comm 3
+      t.comm.reduce_scatter_sum(head.d_embeddings, d_emb);                    // comm 3
     });
-    const bool last = micro + 1 == t.gradient_acc;
     t.phase("backward", [&] {
       const auto loss_scale = static_cast<float>(t.loss_scale.value());
-      t.backbone.backward(t.d_embeddings, {.accumulate = micro > 0, .gradient_scale = loss_scale},
+      t.backbone.backward(d_emb, {.accumulate = micro > 0, .gradient_scale = loss_scale},
                           [&](std::int64_t offset) {
                             if (last) t.reducer.ready(offset);  // overlaps the rest of the pass
                           });
@@ -84,18 +133,21 @@ StepStats train_step(Trainer& t) {
   const Optimizer::Result update = t.phase("optimizer", [&] {
     return t.optimizer.step(
         t.backbone.gradients(), t.backbone.weights.flat(),
-        {.lr = t.lr.at(in.step), .number = in.step, .loss_scale = t.loss_scale.value()});
+        {.lr = t.lr.at(in.step), .number = update_number(t, in), .loss_scale = t.loss_scale.value()});
   });
   t.comm.throw_if_failed();  // so is the norm; on a GPU this covers the gradients' Comm too
   if (!update.finite && !t.loss_scale.can_shrink()) {
-    stop(t, head_step(t, in, t.gradient_acc - 1),
-         {.not_finite = "the gradient of the backbone", .loss = stats.loss, .rows_moved = true,
-          .d_embeddings = t.d_embeddings});
+    stop(t, in, labels,
+         {.not_finite = "the gradient of the backbone", .loss = stats.loss,
+          .rows_moved = head.moved, .d_embeddings = t.d_embeddings});
+  }
+  if (update.finite && !head.moved) {
+    t.phase("head", [&] { t.head.move(head_step(t, in, t.gradient_acc - 1)); });
   }
   stats.lr = t.lr.at(in.step);
   stats.gradient_norm = update.gradient_norm;
   stats.loss_scale = t.loss_scale.value();
-  t.loss_scale.update(update.finite);  // where it is not, no worker has changed its backbone
+  t.loss_scale.update(update.finite);  // where it is not, no worker has moved backbone or centres
   return stats;
 }
 // clang-format on

@@ -6,6 +6,7 @@
 #include "common/config/config.h"
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
+#include "worker/backbone/statistics_backup.h"
 #include "worker/comm/comm.h"
 #include "worker/gradients/grad_reducer.h"
 #include "worker/gradients/loss_scale.h"
@@ -19,17 +20,18 @@
 
 namespace pfc {
 
-/// Shapes of a step's own buffers, float32: B images a worker, N = W * B.
+/// Shapes of a step's own buffers, float32: M micro-batches, B images a worker, N = W * B. They
+/// hold the whole step, so that it can be written where something in it is not finite.
 struct StepShapes {
   StepShapes(const JobConfig& job, int workers)
-      : all_embeddings{workers * job.batch_size, job.embedding_size},
-        d_embeddings{job.batch_size, job.embedding_size} {}
+      : all_embeddings{job.gradient_acc * workers * job.batch_size, job.embedding_size},
+        d_embeddings{job.gradient_acc * job.batch_size, job.embedding_size} {}
   [[nodiscard]] std::size_t bytes() const {
     return static_cast<std::size_t>(all_embeddings.elements() + d_embeddings.elements()) *
            sizeof(float);
   }
-  Shape all_embeddings;  ///< [N, D]
-  Shape d_embeddings;    ///< [B, D]
+  Shape all_embeddings;  ///< [M * N, D]
+  Shape d_embeddings;    ///< [M * B, D]
 };
 
 /// Everything that a step uses. It borrows all of it from the TrainingSession.
@@ -37,6 +39,7 @@ struct Trainer {
   Ops& ops;
   Comm& comm;  ///< for embeddings, row statistics and the embeddings' gradients
   Backbone& backbone;
+  StatisticsBackup& statistics;
   Head& head;
   GradReducer& reducer;
   Optimizer& optimizer;
@@ -47,13 +50,17 @@ struct Trainer {
   PhaseTimer& phase;
   std::int64_t gradient_acc = 1;
 
-  Tensor all_embeddings;  ///< [N, D], N = W * B
-  Tensor d_embeddings;    ///< [B, D]
+  Tensor all_embeddings;  ///< [M * N, D], as StepShapes says
+  Tensor d_embeddings;    ///< [M * B, D]
 };
 
-/// Trains one step on the next inputs; the stats say which step it was. When the loss or a gradient
-/// is not finite, which is so on all workers or on none, writes what the head was given and throws
-/// InputError. Throws CommError, and what the data throws. REQUIRES: the inputs have not ended.
+/// Trains one step on the next inputs; the stats say which step it was. Where all workers are asked
+/// to stop before the last micro-batch, gives the step up: the state is that after the step before.
+/// When the backbone's gradient has overflowed because of its loss scale, neither the backbone nor
+/// a centre moves, on any worker. When the loss or a gradient is not finite for another reason,
+/// which is so on all workers or on none, writes what the head was given and throws InputError.
+/// Throws DataFailed on all workers at the same micro-batch; the state is then that after the step
+/// before. Throws CommError. REQUIRES: the inputs have not ended.
 StepStats train_step(Trainer& t);
 
 }  // namespace pfc

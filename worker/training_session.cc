@@ -1,17 +1,26 @@
 #include "worker/training_session.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "common/counted.h"
 #include "common/machine/cores.h"
+#include "common/random_id.h"
 #include "kernels/make_ops.h"
+#include "worker/checkpoint/checkpoint_format.h"
 #include "worker/comm/make_comm.h"
+#include "worker/comm/rank_zero.h"
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/memory/memory_advice.h"
+#include "worker/start/job_check.h"
 
 namespace pfc {
 namespace {
+
+// The workers of a job whose coordinator was killed live for 5 s more, and write a checkpoint.
+constexpr std::chrono::milliseconds kOutputPatience{15'000};
 
 CommOptions comm_options(const SessionOptions& o, const char* name) {
   return {.membership = o.membership,
@@ -21,28 +30,37 @@ CommOptions comm_options(const SessionOptions& o, const char* name) {
           .timeout = o.collective_timeout};
 }
 
+void tell(const SessionOptions& options, const char* what) {
+  if (options.doing) options.doing(what);
+}
+
 }  // namespace
 
 TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)
     : job(config), membership(options.membership) {
   // Asked before the workers connect, so that no worker of this host has allocated anything yet.
   const MemoryThere there = memory_of_this_host(membership.local_world_size);
-  open_data();
+  open_data(options.doing);
   ops = make_ops({.choice = job.device,
                   .index = membership.local_rank,
                   .precision = job.precision,
                   .tf32 = job.tf32,
                   .cuda_graphs = job.cuda_graphs});
-  if (job.precision == Precision::kFp16 && ops->on_host()) {
-    throw InputError("precision: found fp16, but a CPU computes in fp32 or bf16");
-  }
   host_bytes = there.bytes;
   memory = expect_to_fit(planned(), ops->on_host() ? there : memory_of_gpu(*ops));
+  check_job(planned());
+  warn();
+  check_verification_sets(options.doing);
+  tell(options, "reserving memory");
   ops->reserve(reserved_bytes(memory));
   plan = plan_steps(job, membership.world_size, job.num_image);
+  tell(options, "connecting to the other workers");
   connect(options);
+  take_output(options);
   agree_on_checkpoints();
+  tell(options, "making the network");
   make_model();
+  tell(options, "loading weights");
   load_weights();
   make_inputs(options.stop_requested);
   dump = std::make_unique<StepDump>(*ops, host_comm(), *head, job.output, job_json);
@@ -60,14 +78,43 @@ void TrainingSession::connect(const SessionOptions& options) {
   gradient_comm->barrier();
 }
 
-void TrainingSession::open_data() {
-  dataset =
-      open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
+// Before anything is read or written there.
+void TrainingSession::take_output(const SessionOptions& options) {
+  job_id = from_rank_zero(*input_comm, options.job_id.empty() ? random_id() : options.job_id);
+  on_rank_zero(*input_comm, [&] {
+    // The other workers wait in a collective meanwhile.
+    const auto patience = std::min(kOutputPatience, options.collective_timeout / 2);
+    output_lock = std::make_unique<OutputLock>(job.output, job_id, patience);
+  });
+}
+
+void TrainingSession::open_data(const Doing& doing) {
+  if (doing) doing("opening " + job.rec.string());
+  dataset = open_dataset(
+      {.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image, .doing = doing});
   job.num_classes = dataset->info().classes;
   job.num_image = dataset->info().images;
   job_json = to_json(job);
   for (const std::string& target : job.val_targets) {
+    if (doing) doing("reading verification set " + target);
     verification_sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
+  }
+}
+
+/// Once for all workers: they have the same data.
+void TrainingSession::warn() const {
+  if (membership.rank != 0) return;
+  for (const std::string& warning : dataset->info().warnings) spdlog::warn("{}", warning);
+  for (const std::string& warning : job_warnings(planned())) spdlog::warn("{}", warning);
+}
+
+/// Each worker those images that it will embed.
+void TrainingSession::check_verification_sets(const Doing& doing) const {
+  for (const VerificationSet& set : verification_sets) {
+    const auto images = static_cast<std::int64_t>(set.images.size());
+    check_verification_set(set, shard_of(images, membership.rank, membership.world_size),
+                           {.height = dataset->info().height, .width = dataset->info().width},
+                           doing);
   }
 }
 
@@ -95,6 +142,7 @@ void TrainingSession::make_model() {
   options.sync_bn = job.sync_bn ? step_comm.get() : nullptr;
   options.rank = membership.rank;
   backbone = make_backbone(*ops, options);
+  statistics = std::make_unique<StatisticsBackup>(*ops, *backbone, job.gradient_acc > 1);
   head = make_head(*ops, *step_comm, head_options(job));
   optimizer = std::make_unique<Optimizer>(*ops,
                                           OptimizerOptions{.kind = job.optimizer,
@@ -103,8 +151,7 @@ void TrainingSession::make_model() {
                                                            .clip_norm = job.clip_norm},
                                           backbone->weights.count);
   if (ops->activation_type() == DType::kFloat16) loss_scale = LossScale::dynamic();
-  lr = std::make_unique<LrScheduler>(job.lr_schedule, job.lr, plan.warmup_steps, plan.total_steps,
-                                     plan.steps_per_epoch);
+  lr = std::make_unique<LrScheduler>(job.lr_schedule, job.lr, plan);
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
 
   if (!verification_sets.empty()) {
@@ -115,22 +162,45 @@ void TrainingSession::make_model() {
   d_embeddings = OwnedTensor(*ops, shapes.d_embeddings);
 }
 
-void TrainingSession::load_weights() {
-  const std::optional<CheckpointInfo> newest = newest_checkpoint(job.output);
-  // A later generation of this job resumes from the checkpoint of an earlier one.
-  const bool resume = job.resume || membership.generation > 1;
-  if (newest && !resume) {
+// Rank 0 looks for all: a folder that hosts share may look older on another one.
+std::optional<std::filesystem::path> TrainingSession::newest_of_all(bool resume) {
+  std::int64_t step = -1;
+  on_rank_zero(*input_comm, [&] {
+    const std::optional<CheckpointInfo> newest = newest_checkpoint(job.output);
+    if (!newest) return;
+    step = newest->step;
+    if (resume) return;
     throw InputError("output: " + job.output.string() + " already holds " +
                      newest->folder.filename().string() +
                      "; set \"resume\": true to go on from it, or choose another folder");
+  });
+  step = from_rank_zero(*input_comm, step);
+  if (step < 0) return std::nullopt;
+  return job.output / checkpoint_format::folder_name(step);
+}
+
+std::string TrainingSession::resumed_message(const CheckpointInfo& checkpoint) const {
+  const std::int64_t done = first_step - 1;
+  std::string text = "resumed from " + checkpoint.folder.string() + " (step " +
+                     std::to_string(checkpoint.step) + " of " +
+                     counted(checkpoint.world_size, "worker") + ")";
+  if (done < plan.last_step) return text + ": next is step " + std::to_string(first_step);
+  text += ": nothing is left to train";
+  if (done != checkpoint.step) {
+    text += ", as its images are those of step " + std::to_string(done) + " of this job";
   }
-  if (newest) {
-    const CheckpointInfo info = load_checkpoint(newest->folder, state());
+  return text + "; to go on, raise num_epoch or max_steps";
+}
+
+void TrainingSession::load_weights() {
+  // A later generation of this job resumes from the checkpoint of an earlier one.
+  const bool resume = job.resume || membership.generation > 1;
+  if (const auto newest = newest_of_all(resume)) {
+    const CheckpointInfo info = load_checkpoint(*newest, state());
     resumed_images = info.step * info.global_batch;
     first_step = steps_done(plan, resumed_images) + 1;
-    start_message = "resumed from " + info.folder.string() + " (step " + std::to_string(info.step) +
-                    " of " + counted(info.world_size, "worker") + "): next is step " +
-                    std::to_string(first_step);
+    loss_scale.count_in_steps_of_this_job(info.step, first_step - 1);
+    start_message = resumed_message(info);
     return;
   }
   if (!job.init_from.empty()) {
@@ -146,6 +216,8 @@ void TrainingSession::load_weights() {
 
 void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
   writer = make_checkpoint_writer({.output = job.output,
+                                   .job_id = job_id,
+                                   .lock = output_lock.get(),
                                    .membership = membership,
                                    .keep = job.keep_checkpoints,
                                    .global_batch = plan.global_batch});
@@ -167,7 +239,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                           .last_batch = plan.last_step * job.gradient_acc,
                                           .threads = static_cast<int>(job.num_workers)});
   const auto signals = [this, stop_requested] {
-    WorkerSignals mine{.stop = stop_requested && stop_requested()};
+    WorkerSignals mine{.stop = end_early || (stop_requested && stop_requested())};
     checkpoints->fill(mine);
     return mine;
   };
@@ -192,6 +264,7 @@ Trainer TrainingSession::trainer() {
   return {.ops = *ops,
           .comm = *step_comm,
           .backbone = *backbone,
+          .statistics = *statistics,
           .head = *head,
           .reducer = *reducer,
           .optimizer = *optimizer,

@@ -1,11 +1,13 @@
 // Builds and owns everything that one worker needs for one generation of a job.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "kernels/owned_tensor.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_schedule.h"
+#include "worker/checkpoint/output_lock.h"
 #include "worker/comm/key_value_store.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetcher.h"
@@ -26,6 +29,7 @@
 namespace pfc {
 
 struct SessionOptions {
+  std::string job_id;  ///< the coordinator's; empty: drawn at random
   Membership membership;
   KeyValueStore* store = nullptr;  ///< where workers find each other. Borrowed; null: one worker
   std::string peer_address;        ///< this host's address, as its peers see it
@@ -33,17 +37,22 @@ struct SessionOptions {
   std::chrono::milliseconds collective_timeout{300'000};
   /// Whether training is to end after a checkpoint. REQUIRES: it is thread-safe.
   std::function<bool()> stop_requested;
+  Doing doing = {};  ///< told what is done before the first step
 };
 
 /// The members stand in the order in which they are made; each uses only those before it.
 struct TrainingSession {
-  /// Opens the data, reserves memory, connects to the other workers, and loads the newest
-  /// checkpoint or the job's initial weights. Throws InputError, CommError, DeviceError.
+  /// Opens the data, checks the job and decodes the verification sets, reserves memory, connects
+  /// to the other workers, takes the output folder, and loads the newest checkpoint or the job's
+  /// initial weights. Throws InputError, CommError, DeviceError.
   TrainingSession(const JobConfig& job, const SessionOptions& options);
 
   JobConfig job;  ///< with num_classes and num_image of the data
   nlohmann::json job_json;
   Membership membership;
+  /// The same on all workers, another one for each start of a job: in the names of its temporary
+  /// folders, in its manifests and in the lock of its output folder.
+  std::string job_id;
   std::unique_ptr<Ops> ops;
   std::uint64_t host_bytes = 0;         ///< host memory that was there for this worker at the start
   MemoryPlan memory;                    ///< of this worker
@@ -51,19 +60,21 @@ struct TrainingSession {
   std::unique_ptr<Comm> gradient_comm;  ///< for the GradReducer; tensors on the device
   std::unique_ptr<Comm> input_comm;     ///< for the thread of StepInputs; tensors in host memory
   std::unique_ptr<Comm> gpu_host_comm;  ///< what host_comm() is on a GPU; null on a CPU
+  std::unique_ptr<OutputLock> output_lock;  ///< rank 0's; null on the others
   std::unique_ptr<Dataset> dataset;
   std::vector<VerificationSet> verification_sets;
   StepPlan plan;
   std::int64_t first_step = 1;
   std::int64_t resumed_images = 0;  ///< seen by the checkpoint that was loaded; 0: none was
   std::unique_ptr<Backbone> backbone;
+  std::unique_ptr<StatisticsBackup> statistics;
   std::unique_ptr<Head> head;
   std::unique_ptr<Optimizer> optimizer;
   LossScale loss_scale = LossScale::none();
   std::unique_ptr<LrScheduler> lr;
   OwnedTensor evaluated_images;  ///< [B, H, W, 3] uint8
-  OwnedTensor all_embeddings;    ///< [W * B, D]
-  OwnedTensor d_embeddings;      ///< [B, D]
+  OwnedTensor all_embeddings;    ///< of a whole step (StepShapes)
+  OwnedTensor d_embeddings;      ///< likewise
   std::unique_ptr<GradReducer> reducer;
   std::unique_ptr<CheckpointWriter> writer;
   std::unique_ptr<CheckpointSchedule> checkpoints;
@@ -72,6 +83,8 @@ struct TrainingSession {
   std::unique_ptr<StepDump> dump;
   PhaseTimer phase;
   std::string start_message;  ///< says where the weights came from, for the log
+  /// Makes all workers stop after a checkpoint. Set by a worker that cannot go on.
+  std::atomic<bool> end_early = false;
 
   /// For tensors in host memory, and barriers between steps. Belongs to the training thread.
   [[nodiscard]] Comm& host_comm() { return gpu_host_comm ? *gpu_host_comm : *step_comm; }
@@ -81,11 +94,16 @@ struct TrainingSession {
 
  private:
   void connect(const SessionOptions& options);
-  void open_data();
+  void take_output(const SessionOptions& options);
+  void open_data(const Doing& doing);
+  void warn() const;
+  void check_verification_sets(const Doing& doing) const;
   [[nodiscard]] PlannedJob planned() const;
   void agree_on_checkpoints();
   void make_model();
+  [[nodiscard]] std::optional<std::filesystem::path> newest_of_all(bool resume);
   void load_weights();
+  [[nodiscard]] std::string resumed_message(const CheckpointInfo& checkpoint) const;
   void make_inputs(const std::function<bool()>& stop_requested);
   [[nodiscard]] Shape image_shape() const;  ///< of a batch, [B, H, W, 3]
 };

@@ -23,7 +23,12 @@ constexpr Range kFinite{.low_open = true, .text = "a number"};
 constexpr Range kPositive{.low = 0, .low_open = true, .text = "a number above 0"};
 constexpr Range kNotNegative{.low = 0, .text = "a number of 0 or more"};
 constexpr Range kFraction{.low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
-constexpr Range kBelowOne{.low = 0, .high = 1, .text = "a number from 0 to below 1"};
+// Above these bounds nearly everything is dropped, or the momentum never ends: as float32 the
+// largest numbers below 1 are 1.
+constexpr Range kDropout{
+    .low = 0, .high = 0.99, .high_open = false, .text = "a number from 0 to 0.99"};
+constexpr Range kMomentum{
+    .low = 0, .high = 0.9999, .high_open = false, .text = "a number from 0 to 0.9999"};
 constexpr Range kCount{.low = 1, .text = "an integer of 1 or more"};
 constexpr Range kCountOrZero{.low = 0, .text = "an integer of 0 or more"};
 // Bounds that only a mistyped number exceeds. They keep sizes computed from them far from overflow.
@@ -31,6 +36,9 @@ constexpr Range kBatch{
     .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
 constexpr Range kDimension{
     .low = 1, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
+// More than all logits that any job has.
+constexpr Range kLogitsMemory{
+    .low = 0, .high = 1e6, .high_open = false, .text = "a number from 0 to 1000000"};
 constexpr Range kTableSize{
     .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
 constexpr Range kEpochs{.low = 0,
@@ -69,7 +77,7 @@ template <class Job, class Visitor>
 void visit_keys(Job& job, Visitor&& v) {
   v.choice("network", job.network, kNetworks);
   v.number("embedding_size", job.embedding_size, kDimension);
-  v.number("dropout", job.dropout, kBelowOne);
+  v.number("dropout", job.dropout, kDropout);
   v.margin("margin_list", job.margin);
   v.number("margin_scale", job.margin_scale, kPositive);
   v.choice("margin_gradient", job.margin_gradient, kMarginGradients);
@@ -79,12 +87,12 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
   v.flag("tf32", job.tf32);
   v.flag("cuda_graphs", job.cuda_graphs);
-  v.number("logits_memory", job.logits_memory, kNotNegative);
+  v.number("logits_memory", job.logits_memory, kLogitsMemory);
   v.number("batch_size", job.batch_size, kBatch);
   v.choice("optimizer", job.optimizer, kOptimizers);
   v.number("lr", job.lr, kNotNegative);
   v.schedule("lr_schedule", job.lr_schedule);
-  v.number("momentum", job.momentum, kBelowOne);
+  v.number("momentum", job.momentum, kMomentum);
   v.number("weight_decay", job.weight_decay, kNotNegative);
   v.number("clip_norm", job.clip_norm, kNotNegative);
   v.number("num_epoch", job.num_epoch, kEpochs);
@@ -140,7 +148,7 @@ class JobReader : public JsonReader {
       }
       return;
     }
-    if (!value->is_object() || !value->contains("name")) {
+    if (!value->is_object() || value->value("name", json()).is_null()) {
       fail(key, *value, R"("polynomial", or {"name": "polynomial" or "multistep", ...})");
     }
     const JobReader inner(*value, job_origin_, key + ".");
@@ -210,6 +218,16 @@ struct Writer {
   }
 };
 
+/// A job of one worker that learns nothing; with sync_bn the number of workers is not known here.
+void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
+  if (job.sync_bn) return;
+  try {
+    check_batch_norm_samples(job, 1);
+  } catch (const InputError& e) {
+    throw InputError(origin.of("batch_size") + ": " + e.what());
+  }
+}
+
 /// The older `"fp16": true`. Both ways at once must agree.
 void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
   if (!job.contains("fp16")) return;
@@ -217,7 +235,7 @@ void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
   const JobReader reader(job, origin);
   reader.flag("fp16", fp16);
   if (!fp16) return;
-  if (job.contains("precision") && precision != Precision::kFp16) {
+  if (!job.value("precision", json()).is_null() && precision != Precision::kFp16) {
     reader.fail("precision", job["precision"],
                 "\"fp16\", since \"fp16\" is true; keep one of them");
   }
@@ -246,13 +264,27 @@ JobConfig parse_job(const json& job, const JobOrigin& origin) {
   JobConfig config;
   visit_keys(config, reader);
   read_fp16(job, origin, config.precision);
+  if (config.output.empty()) reader.fail("output", json(""), "the path of a folder");
   if (config.warmup_epoch > config.num_epoch) {
     const char* longer = origin.of("num_epoch") == origin.file ? "warmup_epoch" : "num_epoch";
     throw InputError(origin.of(longer) +
                      ": warmup_epoch: expected no more than num_epoch, which is " +
                      json(config.num_epoch).dump() + ", found " + shown(json(config.warmup_epoch)));
   }
+  check_batch_size(config, origin);
   return config;
+}
+
+std::int64_t batch_norm_samples(const JobConfig& job, int workers) {
+  return job.batch_size * (job.sync_bn ? workers : 1);
+}
+
+void check_batch_norm_samples(const JobConfig& job, int workers) {
+  if (batch_norm_samples(job, workers) > 1) return;
+  throw InputError(
+      std::string("batch_size: expected 2 or more, found 1") +
+      (job.sync_bn ? ", which with 1 worker is the whole batch also with sync_bn" : "") +
+      ": the last batch norm would see 1 sample, whose gradient is 0, and nothing would be learnt");
 }
 
 json to_json(const JobConfig& job) {

@@ -42,7 +42,7 @@ struct JobConfig {
   double dropout = 0.0;  ///< before the last linear layer of iresnet
   Margin margin;
   double margin_scale = 64.0;
-  MarginGradient margin_gradient = MarginGradient::kExact;
+  MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   double sample_rate = 1.0;
   Precision precision = Precision::kFp32;
@@ -87,6 +87,15 @@ struct JobConfig {
 /// nearest known key for an unknown one, and says what was found and what was expected for a wrong
 /// type and for a value out of range. Throws InputError.
 JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);
+
+/// How many samples a batch norm of the network sees at least in a training step: the last one sees
+/// as many as there are images in a micro-batch, of this worker or, with sync_bn, of all.
+std::int64_t batch_norm_samples(const JobConfig& job, int workers);
+
+/// Throws InputError where that is one sample, from whose statistics nothing can be learnt:
+/// (x - mean) / deviation is 0 for every x. parse_job() checks what does not depend on the number
+/// of workers.
+void check_batch_norm_samples(const JobConfig& job, int workers);
 
 /// Every key of JobConfig, and "fp16", the older way to write "precision": "fp16". In no order.
 std::vector<std::string> job_keys();

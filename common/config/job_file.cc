@@ -1,16 +1,19 @@
 // Reading a job file: bounded JSON, errors with line and column, and `--set` overrides.
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
 #include "common/config/json_reader.h"
 #include "common/error.h"
+#include "common/one_line.h"
 
 namespace pfc {
 namespace {
@@ -22,11 +25,15 @@ constexpr int kDeepest = 16;
 
 std::string read_text(const std::filesystem::path& path) {
   std::error_code ignored;
+  if (path.empty()) throw InputError("--config '': expected the path of a job file (JSON)");
   if (std::filesystem::is_directory(path, ignored)) {
     throw InputError(path.string() + ": this is a folder; expected a job file (JSON)");
   }
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw InputError(path.string() + ": cannot open this job file; check the path");
+  if (!in) {
+    throw InputError(path.string() + ": cannot open this job file: " +
+                     std::generic_category().message(errno) + "; check the path");
+  }
   std::string text(kLargestFile + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) throw InputError(path.string() + ": cannot read this job file");
@@ -45,20 +52,6 @@ std::string line_and_column(const std::string& text, std::size_t byte) {
   const std::size_t newline = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
   const std::size_t column = newline == std::string::npos ? end + 1 : end - newline;
   return std::to_string(line) + ":" + std::to_string(column);
-}
-
-/// nlohmann's explanation without its number and position; one line.
-std::string explanation(const json::exception& e) {
-  std::string what = e.what();
-  for (const std::string_view mark : {"column ", "] "}) {
-    const std::size_t at = what.find(mark);
-    if (at == std::string::npos) continue;
-    const std::size_t start = mark == "] " ? at + mark.size() : what.find(": ", at) + 2;
-    what.erase(0, start);
-    break;
-  }
-  std::replace(what.begin(), what.end(), '\n', ' ');
-  return what;
 }
 
 /// Strict JSON: no key twice in an object, at most kDeepest levels.
@@ -80,9 +73,9 @@ json parse_strict(const std::string& text, const std::string& origin) {
     return json::parse(text, inspect);
   } catch (const json::parse_error& e) {
     throw InputError(origin + ":" + line_and_column(text, e.byte) +
-                     ": not valid JSON: " + explanation(e));
+                     ": not valid JSON: " + problem_of(e));
   } catch (const json::exception& e) {  // a number out of range carries no position
-    throw InputError(origin + ": not valid JSON: " + explanation(e));
+    throw InputError(origin + ": not valid JSON: " + problem_of(e));
   }
 }
 
@@ -122,7 +115,8 @@ void drop_other_parameters(json& schedule) {
 }
 
 void apply_override(json& job, const std::string& override_text) {
-  const std::string origin = "--set " + override_text;
+  const std::string origin = "--set " + (override_text.empty() ? "''" : override_text);
+  if (!is_utf8(override_text)) throw InputError(origin + ": not UTF-8, which a job must be");
   const std::size_t equals = override_text.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw InputError(origin + ": expected key=value, for example --set batch_size=64");

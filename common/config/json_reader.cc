@@ -1,11 +1,23 @@
 #include "common/config/json_reader.h"
 
 #include <algorithm>
+#include <cfloat>
+#include <cmath>
 
 #include "common/config/nearest.h"
 #include "common/error.h"
+#include "common/one_line.h"
 
 namespace pfc {
+
+namespace {
+
+/// A string that is whole for the system's functions too: they take it to end at a NUL.
+bool is_text(const nlohmann::json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().find('\0') == std::string::npos;
+}
+
+}  // namespace
 
 void check_known_key(const std::string& key, std::span<const std::string> known,
                      const std::string& origin) {
@@ -14,6 +26,18 @@ void check_known_key(const std::string& key, std::span<const std::string> known,
   throw InputError(origin + ": unknown key " + brief(nlohmann::json(key)) +
                    (nearest.empty() ? "; docs/configuration.md lists all keys"
                                     : "; did you mean \"" + nearest + "\"?"));
+}
+
+std::string problem_of(const nlohmann::json::exception& error) {
+  std::string what = error.what();
+  for (const std::string_view mark : {"column ", "] "}) {
+    const std::size_t at = what.find(mark);
+    if (at == std::string::npos) continue;
+    const std::size_t start = mark == "] " ? at + mark.size() : what.find(": ", at) + 2;
+    what.erase(0, start);
+    break;
+  }
+  return one_line(what);
 }
 
 std::string brief(const nlohmann::json& value) {
@@ -46,7 +70,7 @@ void JsonReader::text(const std::string& key, std::string& out) const {
 void JsonReader::path(const std::string& key, std::filesystem::path& out) const {
   const json* value = find(key);
   if (value == nullptr) return;
-  if (!value->is_string()) fail(key, *value, "a path (string)");
+  if (!is_text(*value)) fail(key, *value, "a path (string without NUL)");
   out = value->get<std::string>();
 }
 
@@ -57,7 +81,7 @@ void JsonReader::texts(const std::string& key, std::vector<std::string>& out) co
   if (!value->is_array()) fail(key, *value, expected);
   out.clear();
   for (const json& item : *value) {
-    if (!item.is_string()) fail(key, item, expected);
+    if (!is_text(item)) fail(key, item, expected);
     out.push_back(item.get<std::string>());
   }
 }
@@ -81,12 +105,17 @@ std::string JsonReader::origin_of(const std::string&) const { return origin_; }
 
 const nlohmann::json* JsonReader::find(const std::string& key) const {
   const auto at = object_.find(key);
-  return at == object_.end() ? nullptr : &*at;
+  return at == object_.end() || at->is_null() ? nullptr : &*at;
 }
 
 double JsonReader::real(const std::string& key, const json& value, const Range& range) const {
   if (!value.is_number() || !range.has(value.get<double>())) fail(key, value, range.text);
-  return value.get<double>();
+  const double number = value.get<double>();
+  const double size = std::abs(number);
+  if (size != 0 && (size < FLT_MIN || size > FLT_MAX)) {
+    fail(key, value, std::string(range.text) + " that is not 0 or infinite as float32");
+  }
+  return number;
 }
 
 }  // namespace pfc

@@ -31,8 +31,8 @@ struct Range {
 template <class Value, std::size_t n>
 using Names = std::array<std::pair<std::string_view, Value>, n>;
 
-/// A key that is missing leaves `out` as it is. A wrong type or value throws InputError with the
-/// origin, the key, what was expected and what was found. Borrows the object.
+/// A key that is missing, or is null, leaves `out` as it is. A wrong type or value throws
+/// InputError with the origin, the key, what was expected and what was found. Borrows the object.
 class JsonReader {
  public:
   using json = nlohmann::json;
@@ -88,8 +88,9 @@ class JsonReader {
                          std::string_view expected) const;
 
  protected:
-  [[nodiscard]] const json* find(const std::string& key) const;  ///< null: missing
-  /// The number in `value`, which belongs to `key`.
+  [[nodiscard]] const json* find(const std::string& key) const;  ///< nullptr: missing or null
+  /// The number in `value`, which belongs to `key`. Refuses those that float32, in which kernels
+  /// compute, cannot hold: a learning rate of 1e-50 would be 0.
   [[nodiscard]] double real(const std::string& key, const json& value, const Range& range) const;
   /// What an error about the key begins with.
   [[nodiscard]] virtual std::string origin_of(const std::string& key) const;
@@ -105,6 +106,10 @@ void check_known_key(const std::string& key, std::span<const std::string> known,
 
 /// A value for an error message, on one line: `"128" (string)`, `1.5 (number)`, `an array of 3`.
 std::string shown(const nlohmann::json& value);
+
+/// What is wrong with JSON text or with a value, in one line without the library's own number and
+/// position.
+std::string problem_of(const nlohmann::json::exception& error);
 
 /// A value's JSON on one line, cut where it is long.
 std::string brief(const nlohmann::json& value);

@@ -4,17 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "common/error.h"
+#include "common/files/file_error.h"
 
 namespace pfc {
-namespace {
-
-std::string reason(int error) { return std::generic_category().message(error); }
-
-}  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), temporary_(path_.string() + ".tmp") {
@@ -31,7 +26,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::fail(std::string_view doing) {
   const int error = errno;
   throw StorageError(path_.string() + ": " + std::string(doing) + " after " +
-                     std::to_string(bytes_) + " bytes: " + reason(error));
+                     std::to_string(bytes_) + " bytes: " + file_error_text(error));
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -69,7 +64,7 @@ void sync_folder(const std::filesystem::path& folder) {
   const int error = errno;
   if (fd >= 0) ::close(fd);
   if (!synced) {
-    throw StorageError(folder.string() + ": cannot sync the folder: " + reason(error));
+    throw StorageError(folder.string() + ": cannot sync the folder: " + file_error_text(error));
   }
 }
 

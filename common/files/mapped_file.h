@@ -11,7 +11,7 @@ namespace pfc {
 /// Read-only. The file must not shrink while it is mapped: touching what is gone ends the process.
 class MappedFile {
  public:
-  /// Throws InputError when the path is missing, unreadable or no regular file.
+  /// Throws InputError when the path is missing, unreadable or no regular file (regular_file.h).
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}

@@ -2,20 +2,32 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <stdexcept>
 #include <string_view>
 #include <system_error>
+#include <thread>
 
+#include "common/clock.h"
 #include "common/error.h"
+#include "common/error_text.h"
 
 namespace pfc {
 namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStartLimit{10'000};  // from the fork to the exec: a file system may hang
+constexpr milliseconds kEndLimit{5'000};     // from SIGKILL to the end of the process
 
 /// Both ends of a pipe; whatever was not taken is closed.
 struct Pipe {
@@ -88,14 +100,43 @@ void become(const Prepared& prepared, int parent_death_signal, pid_t parent, int
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);  // NOLINT(concurrency-mt-unsafe): the only thread
-  // Ignored signals would stay ignored across the exec; libraries ignore SIGPIPE, for one.
-  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD}) signal(number, SIG_DFL);
+  // Ignored signals would stay ignored across the exec; libraries ignore SIGPIPE, for one. SIGHUP
+  // stays as this program found it: nohup ignores it for all that it starts.
+  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGCHLD, SIGXFSZ}) signal(number, SIG_DFL);
   const int null = open("/dev/null", O_RDONLY);
   if (null >= 0) dup2(null, STDIN_FILENO);
   if (out >= 0) dup2(out, STDOUT_FILENO);
   if (err >= 0) dup2(err, STDERR_FILENO);
   close_on_exec_from(STDERR_FILENO + 1);
   execve(prepared.arguments[0], prepared.arguments.data(), prepared.environment.data());
+}
+
+/// What the child tells through the pipe: why it could not become the program, or 0. ETIMEDOUT when
+/// it tells nothing for kStartLimit.
+int read_failure(int fd) {
+  pollfd pipe{.fd = fd, .events = POLLIN, .revents = 0};
+  const auto deadline = Clock::now() + kStartLimit;
+  int ready = 0;
+  do {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    ready = ::poll(&pipe, 1, static_cast<int>(std::max(left.count(), milliseconds::rep{0})));
+  } while (ready < 0 && errno == EINTR);
+  if (ready == 0) return ETIMEDOUT;
+  int reason = 0;
+  ssize_t got = 0;
+  do {
+    got = read(fd, &reason, sizeof(reason));
+  } while (got < 0 && errno == EINTR);
+  return got == sizeof(reason) ? reason : 0;  // the exec has closed it
+}
+
+/// Reaps a child that was killed. One that does not end in time, because a file system or a driver
+/// holds it, is left to the process that adopts it.
+void reap(pid_t pid) {
+  const auto deadline = Clock::now() + kEndLimit;
+  while (waitpid(pid, nullptr, WNOHANG) == 0 && Clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds{1});
+  }
 }
 
 std::string signal_name(int number) {
@@ -126,16 +167,15 @@ ChildProcess::ChildProcess(const SpawnOptions& options) {
     [[maybe_unused]] const auto written = write(failure.ends[1], &reason, sizeof(reason));
     _exit(127);
   }
-  if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (pid_ < 0) {
+    const std::system_error error(errno, std::generic_category(), "fork");
+    throw std::runtime_error(options.program.string() + ": cannot be started: " + text_of(error));
+  }
   setpgid(pid_, pid_);  // in both processes: either may run first
   failure.close_end(1);
-  int reason = 0;
-  ssize_t got = 0;
-  do {
-    got = read(failure.ends[0], &reason, sizeof(reason));  // ends at once: closed by the exec
-  } while (got < 0 && errno == EINTR);
-  if (got == sizeof(reason)) {
-    waitpid(pid_, nullptr, 0);
+  if (const int reason = read_failure(failure.ends[0]); reason != 0) {
+    kill(pid_, SIGKILL);
+    reap(pid_);
     throw InputError(options.program.string() +
                      ": cannot be started: " + std::generic_category().message(reason) +
                      "; expected a program there, beside the one that starts it");
@@ -149,8 +189,7 @@ ChildProcess::~ChildProcess() {
   if (stderr_ >= 0) close(stderr_);
   if (exit_) return;
   kill(-pid_, SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  reap(pid_);
 }
 
 std::optional<ProcessExit> ChildProcess::poll() {

@@ -33,10 +33,11 @@ struct SpawnOptions {
 };
 
 /// A child in a process group of its own, so that a terminal's Ctrl-C does not reach it. The
-/// destructor kills the group and reaps the child. One thread at a time.
+/// destructor kills the group and waits at most 5 s for the child to end. One thread at a time.
 class ChildProcess {
  public:
-  /// Throws InputError that names the program when it cannot be started.
+  /// Throws an error that names the program when it cannot be started: InputError, or
+  /// std::runtime_error where the machine or the user has no process left. Waits at most 10 s.
   explicit ChildProcess(const SpawnOptions& options);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

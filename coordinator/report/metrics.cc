@@ -6,6 +6,8 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <set>
+
 #include "common/version.h"
 
 namespace pfc {
@@ -45,6 +47,23 @@ proto::CommTotal total_of(const proto::Progress& progress, const std::string& pu
   return {};
 }
 
+/// The values of one label. Each makes a time series in every dashboard, so that beyond `most` of
+/// them, which no pfc-worker has, a new value is "other".
+class LabelValues {
+ public:
+  explicit LabelValues(std::size_t most) : most_(most) {}
+  const std::string& operator()(const std::string& value) {
+    if (known_.size() < most_) return *known_.insert(value).first;
+    const auto found = known_.find(value);
+    return found == known_.end() ? other_ : *found;
+  }
+
+ private:
+  const std::size_t most_;
+  const std::string other_ = "other";
+  std::set<std::string> known_;
+};
+
 // One phase of a step: from a millisecond on a GPU to a minute for an evaluation on a CPU.
 const prometheus::Histogram::BucketBoundaries kPhaseSeconds{
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60};
@@ -53,6 +72,9 @@ const prometheus::Histogram::BucketBoundaries kPhaseSeconds{
 
 struct Metrics::Families {
   Registry registry;
+  LabelValues phases{64};
+  LabelValues purposes{16};
+  LabelValues devices{1'024};
   GaugeFamily& build_info = gauge(registry, "pfc_build_info", "Version of the coordinator");
   GaugeFamily& generation = gauge(registry, "pfc_job_generation", "Current generation");
   GaugeFamily& step = gauge(registry, "pfc_job_step", "Optimizer steps done");
@@ -79,6 +101,9 @@ struct Metrics::Families {
       counter(registry, "pfc_worker_comm_bytes_total", "Bytes sent to other workers, by purpose");
   CounterFamily& comm_calls =
       counter(registry, "pfc_worker_comm_calls_total", "Collectives called, by purpose");
+  GaugeFamily& dropped =
+      gauge(registry, "pfc_coordinator_dropped_output_lines",
+            "Lines for stdout and stderr that were dropped since the start, as nobody read them");
   CounterFamily& skipped =
       counter(registry, "pfc_worker_skipped_images_total", "Damaged images that were skipped");
 };
@@ -100,18 +125,20 @@ void Metrics::add_progress(const WorkerState& before, const proto::Progress& pro
   add(f.skipped, labels, old.skipped_images(), progress.skipped_images());
   for (const proto::CommTotal& total : progress.comm()) {
     Labels with_purpose = labels;
-    with_purpose["purpose"] = total.purpose();
+    with_purpose["purpose"] = f.purposes(total.purpose());
     const proto::CommTotal earlier = total_of(old, total.purpose());
     add(f.comm_bytes, with_purpose, earlier.sent_bytes(), total.sent_bytes());
     add(f.comm_calls, with_purpose, earlier.calls(), total.calls());
   }
   for (const proto::PhaseSeconds& sample : progress.phases()) {
-    f.phase.Add({{"phase", sample.phase()}}, kPhaseSeconds).Observe(sample.seconds());
+    f.phase.Add({{"phase", f.phases(sample.phase())}}, kPhaseSeconds).Observe(sample.seconds());
   }
 }
 
-std::string Metrics::text(const ClusterState& state, const JobProgress& progress) {
+std::string Metrics::text(const ClusterState& state, const JobProgress& progress,
+                          std::uint64_t dropped_lines) {
   Families& f = *families_;
+  f.dropped.Add({}).Set(static_cast<double>(dropped_lines));
   f.generation.Add({}).Set(static_cast<double>(state.generation));
   f.step.Add({}).Set(static_cast<double>(progress.step()));
   f.total.Add({}).Set(static_cast<double>(progress.total_steps()));
@@ -128,7 +155,7 @@ std::string Metrics::text(const ClusterState& state, const JobProgress& progress
     f.resident.Add(labels).Set(static_cast<double>(worker.progress.resident_bytes()));
     if (worker.progress.gpu_memory_bytes() == 0) continue;  // it computes on a CPU
     Labels with_device = labels;
-    with_device["device"] = worker.progress.device();
+    with_device["device"] = f.devices(worker.progress.device());
     f.gpu_memory.Add(with_device).Set(static_cast<double>(worker.progress.gpu_memory_bytes()));
   }
   return prometheus::TextSerializer().Serialize(f.registry.Collect());

@@ -1,6 +1,7 @@
 // The metrics of the job in Prometheus' text format.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -18,7 +19,9 @@ class Metrics {
   /// Updates counters and histograms by what `progress` adds to the worker's progress `before`.
   void add_progress(const WorkerState& before, const proto::Progress& progress);
   /// Sets the gauges from the state, and returns all metrics as /metrics serves them.
-  std::string text(const ClusterState& state, const JobProgress& progress);
+  /// `dropped_lines`: of the coordinator's own output.
+  std::string text(const ClusterState& state, const JobProgress& progress,
+                   std::uint64_t dropped_lines);
 
  private:
   struct Families;

@@ -71,6 +71,7 @@ std::string worker_state_name(const WorkerState& worker, TimePoint now) {
 proto::StatusReply make_status(const ClusterState& state, const JobProgress& progress,
                                const std::string& reason, bool finished, TimePoint now) {
   proto::StatusReply status;
+  status.set_job_id(state.job_id);
   status.set_generation(state.generation);
   status.set_state(state_name(state, finished));
   status.set_reason(state.failures.empty() ? reason : verdict(state).message);

@@ -3,11 +3,18 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <utility>
+
+#include "common/one_line.h"
+
 namespace pfc {
 namespace {
 
 // Back to the first column, and erase to the end of the line (ECMA-48).
 constexpr std::string_view kErase = "\r\x1b[K";
+
+constexpr std::string_view kName = "pfc-coordinator";
+constexpr std::size_t kLongestLine = 8'192;  // agents split longer ones
 
 /// The longest line that the terminal does not wrap: a wrapped line could not be erased.
 std::size_t columns() {
@@ -19,16 +26,17 @@ std::size_t columns() {
 }  // namespace
 
 void Terminal::worker_line(Rank rank, bool is_stderr, std::string_view line) {
-  if (interactive_ && !progress_.empty()) err_ << kErase << std::flush;
-  std::ostream& stream = is_stderr ? err_ : out_;
-  if (rank != 0) stream << "[rank " << rank << "] ";
-  stream << line << '\n' << std::flush;
+  erase_progress();
+  const bool marked = rank != 0 || line.starts_with(kName);
+  std::string text = marked ? "[rank " + std::to_string(rank) + "] " : "";
+  text += one_line(line, kLongestLine) + "\n";
+  output_.write(is_stderr ? Output::Kind::kWorkerStderr : Output::Kind::kWorkerStdout, text);
   draw_progress();
 }
 
 void Terminal::note(std::string_view line, Severity severity) {
-  if (interactive_ && !progress_.empty()) err_ << kErase;
-  err_ << message_line("pfc-coordinator", severity, line, colour_) << '\n' << std::flush;
+  erase_progress();
+  output_.write(Output::Kind::kMessage, message_line(kName, severity, line, colour_) + "\n");
   draw_progress();
 }
 
@@ -38,13 +46,17 @@ void Terminal::progress(std::string line) {
 }
 
 void Terminal::clear_progress() {
-  if (interactive_ && !progress_.empty()) err_ << kErase << std::flush;
+  erase_progress();
   progress_.clear();
+}
+
+void Terminal::erase_progress() {
+  if (interactive_ && !progress_.empty()) output_.write(Output::Kind::kProgress, kErase);
 }
 
 void Terminal::draw_progress() {
   if (!interactive_ || progress_.empty()) return;
-  err_ << kErase << std::string_view(progress_).substr(0, columns()) << std::flush;
+  output_.write(Output::Kind::kProgress, std::string(kErase) + progress_.substr(0, columns()));
 }
 
 }  // namespace pfc

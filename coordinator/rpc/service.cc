@@ -3,10 +3,16 @@
 #include <grpcpp/server_builder.h>
 
 #include <boost/asio/executor_work_guard.hpp>
+#include <exception>
+#include <memory>
 #include <optional>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
+#include <utility>
 
-#include "common/error.h"
+#include "common/one_line.h"
+#include "coordinator/net/listener.h"
 #include "coordinator/rpc/stream_reactor.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -16,12 +22,20 @@ namespace {
 
 using boost::asio::post;
 
+constexpr int kHandshakeMilliseconds = 10'000;
+constexpr int kHeldBack = 4;  // descriptors for the coordinator's own files
+
 /// "ipv4:10.0.0.2:4711" -> "10.0.0.2"
 std::string address_of(const std::string& peer) {
   const std::size_t begin = peer.find(':');
   const std::size_t end = peer.rfind(':');
   if (begin == std::string::npos || end <= begin) return peer;
   return peer.substr(begin + 1, end - begin - 1);
+}
+
+/// One request that went wrong in a way that nobody has thought of does not end the job.
+Refusal unexpected(const std::exception& error) {
+  return {.kind = Refusal::Kind::kInternal, .message = one_line(error.what())};
 }
 
 }  // namespace
@@ -36,6 +50,8 @@ grpc::Status to_status(const Refusal& refusal) {
       return {grpc::StatusCode::DEADLINE_EXCEEDED, refusal.message};
     case Refusal::Kind::kUnavailable:
       return {grpc::StatusCode::UNAVAILABLE, refusal.message};
+    case Refusal::Kind::kInternal:
+      break;
   }
   return {grpc::StatusCode::INTERNAL, refusal.message};
 }
@@ -44,43 +60,54 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
  public:
   Adapter(boost::asio::io_context& loop, Coordinator& coordinator, const std::string& address,
           int port)
-      : loop_(loop), coordinator_(coordinator) {
+      : loop_(loop),
+        coordinator_(coordinator),
+        listener_(loop,
+                  {.address = address, .port = port, .flag = "--port", .held_back = kHeldBack},
+                  [this](int fd) { serve(fd); }) {
     grpc::ServerBuilder builder;
-    // By default gRPC shares a port that is in use, and each of two coordinators gets some calls.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                               kKeepaliveMilliseconds / 2);
+                               kClientKeepaliveMilliseconds / 2);
+    // Any number: after a link was cut, what was held up arrives at once.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMilliseconds);
-    builder.AddListeningPort(address + ":" + std::to_string(port),
-                             grpc::InsecureServerCredentials(), &port_);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kServerKeepaliveMilliseconds);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kServerKeepaliveMilliseconds);
+    // A connection that asks for nothing holds a descriptor.
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
+    connections_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
-    if (!server_ || port_ == 0) {
-      throw InputError("port " + std::to_string(port) + " on " + address +
-                       " is in use, perhaps by another pfc-coordinator; choose another with "
-                       "--port, or --port 0 for any free one");
-    }
+    if (!server_) throw std::runtime_error("gRPC cannot start its server");
   }
 
-  int port() const { return port_; }
+  int port() const { return listener_.port(); }
 
-  void shut_down() {
-    if (!server_) return;
+  /// Returns false when that cannot be done because no thread can be started.
+  bool shut_down() {
+    if (!server_) return true;
+    listener_.close();
     coordinator_.close();
     bool closed = false;
     const auto work = boost::asio::make_work_guard(loop_);
     loop_.restart();
     // Shutdown() waits for calls that end on the loop, so it must run on another thread.
-    std::thread closer([&] {
-      server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds{2});
-      server_->Wait();
-      post(loop_, [&] { closed = true; });
-    });
-    while (!closed || open_streams_ > 0) loop_.run_one();
+    std::thread closer;
+    try {
+      closer = std::thread([&] {
+        server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds{2});
+        server_->Wait();
+        post(loop_, [&] { closed = true; });
+      });
+    } catch (const std::system_error&) {
+      return false;
+    }
+    while (!closed || open_streams_ > 0) run_one();
     closer.join();
     server_.reset();
+    return true;
   }
 
   grpc::ServerBidiReactor<proto::AgentMessage, proto::AgentCommand>* AttachAgent(
@@ -92,9 +119,11 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     const std::string peer = address_of(context->peer());
     return open<proto::AgentMessage, proto::AgentCommand>(
         [this, session, peer](AgentLink& link, const proto::AgentMessage& message) {
+          Refusal why;
           if (!session->host) {
             session->host = register_agent(message, peer, link);
-          } else if (current(message, nullptr)) {
+          } else if (message.has_heartbeat() || current(message, why)) {
+            // Not what it still has to tell of another job's workers.
             coordinator_.agent_said(*session->host, message);
           }
         },
@@ -108,7 +137,8 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     auto rank = std::make_shared<std::optional<Rank>>();  // shared by the two callbacks below
     return open<proto::WorkerMessage, proto::WorkerCommand>(
         [this, rank](WorkerLink& link, const proto::WorkerMessage& message) {
-          if (!current(message, &link)) return;
+          Refusal why;
+          if (!current(message, why)) return link.close(why);
           if (!*rank) {
             if (!coordinator_.attach_worker(message.rank(), link)) {
               return link.close({.message = "there is no rank " + std::to_string(message.rank())});
@@ -174,22 +204,37 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
   }
 
  private:
-  /// Whether the message comes from the current generation; if not, closes its link.
-  template <typename Message, typename LinkType>
-  bool current(const Message& message, LinkType link) {
-    Refusal why;
-    if (admitted(message.generation(), coordinator_.generation(), why)) return true;
-    if constexpr (!std::is_null_pointer_v<LinkType>) link->close(why);
-    return false;
+  /// What a handler throws must not keep the service from closing. Nothing depends on it any more.
+  void run_one() {
+    try {
+      loop_.run_one();
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
+    }
   }
 
-  /// Handles a unary call of the current generation on the loop.
+  /// Whether the request belongs to the job, and to the current generation where it names one. A
+  /// type of request without a job_id may come from anybody.
+  template <typename Request>
+  bool current(const Request& request, Refusal& why) {
+    const Fence fence = coordinator_.fence();
+    if constexpr (requires { request.generation(); }) {
+      return admitted({.job_id = request.job_id(), .generation = request.generation()}, fence, why);
+    } else if constexpr (requires { request.job_id(); }) {
+      return of_this_job(request.job_id(), fence, why);
+    } else {
+      return true;
+    }
+  }
+
+  /// Handles a unary call on the loop, if it belongs to the job.
   template <typename Reply, typename Request, typename Handler>
   grpc::ServerUnaryReactor* handle(grpc::CallbackServerContext* context, const Request* request,
                                    Reply* reply, Handler handler) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     post(loop_, [this, reactor, request, reply, handler] {
-      Answer<Reply> answer = [reactor, reply](std::variant<Reply, Refusal> result) {
+      const auto answered = std::make_shared<bool>(false);  // shared by the copies of the answer
+      Answer<Reply> answer = [reactor, reply, answered](std::variant<Reply, Refusal> result) {
+        if (std::exchange(*answered, true)) return;
         if (const auto* refusal = std::get_if<Refusal>(&result)) {
           return reactor->Finish(to_status(*refusal));
         }
@@ -197,8 +242,12 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
         reactor->Finish(grpc::Status::OK);
       };
       Refusal why;
-      if (!admitted(request->generation(), coordinator_.generation(), why)) return answer(why);
-      handler(std::move(answer));
+      if (!current(*request, why)) return answer(why);
+      try {
+        handler(answer);
+      } catch (const std::exception& error) {
+        answer(unexpected(error));
+      }
     });
     return reactor;
   }
@@ -206,14 +255,19 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
   template <typename In, typename Command, typename OnMessage, typename OnClosed>
   StreamReactor<In, Command>* open(OnMessage on_message, OnClosed on_closed) {
     open_streams_ += 1;
-    return new StreamReactor<In, Command>(
-        loop_,
-        {.message = [on_message](auto& link, const In& message) { on_message(link, message); },
-         .closed =
-             [this, on_closed](auto& link) {
-               on_closed(link);
-               open_streams_ -= 1;
-             }});
+    return new StreamReactor<In, Command>(loop_, {.message =
+                                                      [on_message](auto& link, const In& message) {
+                                                        try {
+                                                          on_message(link, message);
+                                                        } catch (const std::exception& error) {
+                                                          link.close(unexpected(error));
+                                                        }
+                                                      },
+                                                  .closed =
+                                                      [this, on_closed](auto& link) {
+                                                        on_closed(link);
+                                                        open_streams_ -= 1;
+                                                      }});
   }
 
   std::optional<std::string> register_agent(const proto::AgentMessage& message,
@@ -230,10 +284,18 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     return std::get<Coordinator::Registered>(result).host;
   }
 
+  /// gRPC's own listener stops for ever when no descriptor is left for a connection.
+  void serve(int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    connections_->HandleNewConnection(&connection);
+  }
+
   boost::asio::io_context& loop_;
   Coordinator& coordinator_;
   std::atomic<int> open_streams_{0};
-  int port_ = 0;
+  Listener listener_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -241,10 +303,14 @@ Service::Service(boost::asio::io_context& loop, Coordinator& coordinator,
                  const std::string& address, int port)
     : adapter_(std::make_unique<Adapter>(loop, coordinator, address, port)) {}
 
-Service::~Service() { adapter_->shut_down(); }
+Service::~Service() { shut_down(); }
 
 int Service::port() const { return adapter_->port(); }
 
-void Service::shut_down() { adapter_->shut_down(); }
+bool Service::shut_down() {
+  if (adapter_ == nullptr || adapter_->shut_down()) return true;
+  static_cast<void>(adapter_.release());  // gRPC's threads go on using it
+  return false;
+}
 
 }  // namespace pfc

@@ -9,8 +9,8 @@
 
 namespace pfc {
 
-/// Every request is handled on the event loop, not on gRPC's threads, and only if it comes from the
-/// current generation.
+/// Every request is handled on the event loop, not on gRPC's threads, and only if it belongs to the
+/// job and its current generation (proto/coordinator.proto).
 class Service {
  public:
   /// Listens on address:port (port 0: a free one). Throws InputError when the port is in use.
@@ -24,7 +24,9 @@ class Service {
 
   /// Closes the coordinator and every call, and waits until gRPC has finished with them. REQUIRES:
   /// the caller is on the loop's thread, and the loop is not running; it is run here meanwhile.
-  void shut_down();
+  /// Returns false where no thread can be started for that: then gRPC goes on using loop and
+  /// coordinator, and the process must end without destroying them.
+  bool shut_down();
 
  private:
   class Adapter;

@@ -49,11 +49,14 @@ class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Link<C
       boost::asio::post(loop_, [this] { close({.message = "the other side has closed"}); });
       return;
     }
-    boost::asio::post(loop_, [this, message = std::move(incoming_)] {
-      if (!closing_) handler_.message(*this, message);
+    // The next message is read when this one has been handled. So a client that sends more than the
+    // loop can take is slowed down by gRPC, and no messages pile up here.
+    boost::asio::post(loop_, [this] {
+      if (closing_) return;
+      handler_.message(*this, incoming_);
+      incoming_.Clear();
+      if (!closing_) this->StartRead(&incoming_);
     });
-    incoming_ = In();
-    this->StartRead(&incoming_);
   }
 
   void OnWriteDone(bool ok) override {
@@ -78,7 +81,7 @@ class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Link<C
  private:
   boost::asio::io_context& loop_;
   const Handler handler_;
-  In incoming_;                   // gRPC's between StartRead and OnReadDone
+  In incoming_;                   // gRPC's between StartRead and OnReadDone, else the loop's
   std::deque<Command> outgoing_;  // the first one is being written
   bool closing_ = false;
   grpc::Status why_;

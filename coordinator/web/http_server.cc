@@ -1,14 +1,17 @@
 #include "coordinator/web/http_server.h"
 
+#include <unistd.h>
+
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
-#include <memory>
+#include <exception>
 #include <optional>
 #include <utility>
 
-#include "common/error.h"
+#include "common/clock.h"
+#include "common/one_line.h"
 
 namespace pfc {
 namespace {
@@ -19,14 +22,24 @@ namespace http = beast::http;
 
 constexpr std::chrono::seconds kTimeout{10};  // for a request to arrive, and a reply to leave
 constexpr std::uint32_t kMaxHeader = 8 << 10;
+constexpr std::size_t kMostConnections = 64;
+// For the calls of agents, workers and pfcctl, and the coordinator's own files.
+constexpr int kHeldBack = 16;
+
+HttpReply failure(const std::exception& error) {
+  return {.status = 500, .body = "this page could not be made: " + one_line(error.what()) + "\n"};
+}
+
+}  // namespace
 
 /// One connection: kept alive by the operation that is under way.
-class Connection : public std::enable_shared_from_this<Connection> {
+class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(asio::ip::tcp::socket socket, const HttpServer::Handler& handler)
       : stream_(std::move(socket)), handler_(handler) {}
 
   void read() {
+    last_used_ = Clock::now();
     parser_.emplace();
     parser_->header_limit(kMaxHeader);
     parser_->body_limit(std::uint64_t{0});
@@ -37,13 +50,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
                      });
   }
 
+  void close() { stream_.close(); }
+  /// When it has begun to wait for a request.
+  [[nodiscard]] TimePoint last_used() const { return last_used_; }
+
  private:
   void answer() {
     const auto& request = parser_->get();
-    const bool get = request.method() == http::verb::get || request.method() == http::verb::head;
     const std::string_view target(request.target().data(), request.target().size());
-    const HttpReply reply = get ? handler_(target.substr(0, target.find('?')))
-                                : HttpReply{.status = 405, .body = "only GET is served here\n"};
+    const HttpReply reply = reply_to(request.method(), target.substr(0, target.find('?')));
     response_ = {static_cast<http::status>(reply.status), request.version()};
     response_.set(http::field::content_type, reply.content_type);
     response_.set(http::field::cache_control, "no-store");
@@ -58,40 +73,58 @@ class Connection : public std::enable_shared_from_this<Connection> {
                       });
   }
 
+  [[nodiscard]] HttpReply reply_to(http::verb method, std::string_view path) const {
+    if (method != http::verb::get && method != http::verb::head) {
+      return {.status = 405, .body = "only GET is served here\n"};
+    }
+    try {
+      return handler_(path);
+    } catch (const std::exception& error) {
+      return failure(error);
+    }
+  }
+
   beast::tcp_stream stream_;
   const HttpServer::Handler& handler_;  // the server outlives the loop's last run
+  TimePoint last_used_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::empty_body>> parser_;
   http::response<http::string_body> response_;
 };
 
-}  // namespace
-
 HttpServer::HttpServer(asio::io_context& loop, const std::string& address, int port,
                        Handler handler)
-    : acceptor_(loop), handler_(std::move(handler)) {
-  const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address),
-                                         static_cast<unsigned short>(port));
-  try {
-    acceptor_.open(endpoint.protocol());
-    acceptor_.set_option(asio::socket_base::reuse_address(true));  // only past TIME_WAIT, on Linux
-    acceptor_.bind(endpoint);
-    acceptor_.listen();
-  } catch (const boost::system::system_error& error) {
-    throw InputError("port " + std::to_string(port) + " on " + address + " cannot be used (" +
-                     error.code().message() +
-                     "), perhaps by another pfc-coordinator; choose another with --http-port, or "
-                     "--http-port 0 for any free one");
+    : loop_(loop),
+      handler_(std::move(handler)),
+      listener_(loop,
+                {.address = address, .port = port, .flag = "--http-port", .held_back = kHeldBack},
+                [this](int fd) { serve(fd); }) {}
+
+void HttpServer::serve(int fd) {
+  asio::ip::tcp::socket socket(loop_);
+  boost::system::error_code error;
+  socket.assign(listener_.protocol(), fd, error);
+  if (error) {
+    ::close(fd);
+    return;
   }
-  accept();
+  make_room();
+  const auto connection = std::make_shared<Connection>(std::move(socket), handler_);
+  connections_.push_back(connection);
+  connection->read();
 }
 
-void HttpServer::accept() {
-  acceptor_.async_accept([this](beast::error_code error, asio::ip::tcp::socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (!error) std::make_shared<Connection>(std::move(socket), handler_)->read();
-    accept();
-  });
+/// Closes the connection that has waited longest for a request when there are as many as may be.
+void HttpServer::make_room() {
+  std::erase_if(connections_, [](const auto& each) { return each.expired(); });
+  if (connections_.size() < kMostConnections) return;
+  std::shared_ptr<Connection> oldest;
+  for (const auto& each : connections_) {
+    const auto connection = each.lock();
+    if (connection == nullptr) continue;
+    if (oldest == nullptr || connection->last_used() < oldest->last_used()) oldest = connection;
+  }
+  if (oldest != nullptr) oldest->close();
 }
 
 }  // namespace pfc

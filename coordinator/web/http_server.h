@@ -3,10 +3,13 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "coordinator/net/listener.h"
 
 namespace pfc {
 
@@ -16,21 +19,29 @@ struct HttpReply {
   std::string body;
 };
 
-/// Used on the event loop only.
+/// Used on the event loop only. It serves at most 64 connections; for another one it closes the one
+/// that has waited longest for a request. A handler that throws gives the reply 500.
 class HttpServer {
  public:
   using Handler = std::function<HttpReply(std::string_view path)>;
 
   /// Listens on address:port (port 0: a free one). Throws InputError when the port is in use.
   HttpServer(boost::asio::io_context& loop, const std::string& address, int port, Handler handler);
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
 
-  [[nodiscard]] int port() const { return acceptor_.local_endpoint().port(); }
+  [[nodiscard]] int port() const { return listener_.port(); }
 
  private:
-  void accept();
+  class Connection;
 
-  boost::asio::ip::tcp::acceptor acceptor_;
+  void serve(int fd);
+  void make_room();
+
+  boost::asio::io_context& loop_;
   const Handler handler_;
+  std::vector<std::weak_ptr<Connection>> connections_;
+  Listener listener_;
 };
 
 }  // namespace pfc

@@ -98,8 +98,9 @@ std::string status_page(const proto::StatusReply& status) {
     html += "</p>\n";
   }
   html += workers_table(status) + hosts_table(status);
-  html += "<p>generation " + std::to_string(status.generation()) + ", up " +
-          duration_text(status.uptime_seconds()) + ", version " + escape(status.version()) +
+  html += "<p>job " + escape(status.job_id()) + ", generation " +
+          std::to_string(status.generation()) + ", up " + duration_text(status.uptime_seconds()) +
+          ", version " + escape(status.version()) +
           ". <a href=/metrics>metrics</a>, <a href=/status.json>status.json</a></p>";
   return html + "</body></html>\n";
 }

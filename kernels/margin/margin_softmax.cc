@@ -17,4 +17,12 @@ SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Updat
           .weight_decay = static_cast<float>(o.weight_decay)};
 }
 
+PastUpdate past_update(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update) {
+  const bool sgd = o.optimizer == OptimizerKind::kSgd;
+  return {.lr = static_cast<float>(update.lr),
+          .momentum_or_number =
+              sgd ? static_cast<float>(o.momentum) : static_cast<float>(update.number),
+          .weight_decay = static_cast<float>(o.weight_decay)};
+}
+
 }  // namespace pfc

@@ -27,7 +27,7 @@ namespace pfc {
 struct MarginSoftmaxOptions {
   Margin margin;
   double scale = 64.0;
-  MarginGradient margin_gradient = MarginGradient::kExact;
+  MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double momentum = 0.9;
@@ -41,14 +41,10 @@ struct MarginSoftmaxOptions {
 /// momentum and second are float32; or momentum and second, or all three, are bfloat16. bfloat16
 /// numbers are rounded stochastically, as a function of (seed, update, class, element).
 ///
-/// SGD changes every row in every update: momentum and weight decay also move the rows that are not
+/// Every update changes every row: momentum and weight decay also move the rows that are not
 /// active. Only active rows are written at once. Any other row keeps its state after update number
 /// `updated`, and the updates that it has missed are applied when it is next used
 /// (kernels/math/missed_updates.h).
-///
-/// AdamW leaves rows that are not active unchanged, as torch.optim.SparseAdam does, since its
-/// missed updates could not be combined into one. It adds nothing to the history, and no row misses
-/// an update.
 struct CentreTable {
   std::int64_t first_class = 0;
   Tensor weight;        ///< [R, D], not normalised
@@ -100,6 +96,14 @@ class MarginSoftmax {
   virtual void backward(double gradient_scale, const Tensor& d_embeddings,
                         const Update& update) = 0;
 
+  /// backward() in two halves, for a caller that decides between them whether the centres move. The
+  /// first fills d_embeddings, the second updates the centres. The second costs a matrix product
+  /// more for every tile whose products are not kept, and reads the active rows once more. To leave
+  /// it out is to leave out the update. REQUIRES: what `batch` refers to stays valid until move()
+  /// has returned.
+  virtual void backward_embeddings(double gradient_scale, const Tensor& d_embeddings) = 0;
+  virtual void move(const Update& update) = 0;
+
   /// As backward(), but does not change the centres: adds the gradient of active class i to
   /// gradients[slots[i]]. gradients is float32 [.., D]. Used when an update has several
   /// micro-batches.
@@ -117,5 +121,7 @@ class MarginSoftmax {
 
 /// The update as kernels/math/optimizer.h expects it.
 SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);
+/// The update as the history keeps it.
+PastUpdate past_update(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);
 
 }  // namespace pfc

@@ -22,7 +22,7 @@ class LongAgo {
     const std::int32_t end = std::min((block + 1) * UpdateHistory::kBlock, history_.count());
     MissedUpdates missed;
     for (std::int32_t i = seen; i < end; ++i) {
-      missed = in_turn(missed, missed_update(history_.updates()[static_cast<std::size_t>(i)]));
+      missed = in_turn(missed, history_.missed(static_cast<std::size_t>(i)));
     }
     return block < complete ? in_turn(missed, after(complete - 1 - block)) : missed;
   }
@@ -43,17 +43,35 @@ class LongAgo {
 
 }  // namespace
 
-void UpdateHistory::add(const SgdOptions& update) {
+MissedUpdates UpdateHistory::missed(const PastUpdate& update) const {
+  if (optimizer_ == OptimizerKind::kSgd) {
+    return missed_update(SgdOptions{.lr = update.lr,
+                                    .momentum = update.momentum_or_number,
+                                    .weight_decay = update.weight_decay});
+  }
+  return missed_update(adamw_options(static_cast<double>(update.lr),
+                                     static_cast<double>(update.weight_decay),
+                                     static_cast<std::int64_t>(update.momentum_or_number)));
+}
+
+CatchUp UpdateHistory::catch_up(const MissedUpdates& missed) const {
+  return optimizer_ == OptimizerKind::kSgd
+             ? sgd_catch_up(missed)
+             : adamw_catch_up(missed, static_cast<double>(AdamWOptions{}.eps));
+}
+
+void UpdateHistory::add(const PastUpdate& update) {
   updates_.push_back(update);
-  last_block_ = in_turn(last_block_, missed_update(update));
+  last_block_ = in_turn(last_block_, missed(update));
   if (updates_.size() % kBlock != 0) return;
   blocks_.push_back(last_block_);
   last_block_ = {};
 }
 
-void UpdateHistory::restore(std::span<const SgdOptions> updates) {
-  *this = {};
-  for (const SgdOptions& update : updates) add(update);
+void UpdateHistory::restore(std::span<const PastUpdate> updates) {
+  const std::vector<PastUpdate> kept(updates.begin(), updates.end());  // it may be this history's
+  *this = UpdateHistory(optimizer_);
+  for (const PastUpdate& update : kept) add(update);
 }
 
 void CatchUpPlan::make(const UpdateHistory& history, std::span<const std::int32_t> updated,
@@ -70,14 +88,14 @@ void CatchUpPlan::make(const UpdateHistory& history, std::span<const std::int32_
   MissedUpdates recent;
   for (std::uint32_t missed = 1; missed <= std::min(most, kRecent); ++missed) {
     const auto oldest = static_cast<std::size_t>(count) - missed;
-    recent = in_turn(missed_update(history.updates()[oldest]), recent);
-    table_.push_back(catch_up(recent));
+    recent = in_turn(history.missed(oldest), recent);
+    table_.push_back(history.catch_up(recent));
   }
   if (most <= kRecent) return;
   LongAgo long_ago(history);
   for (std::uint32_t& index : index_) {
     if (index <= kRecent) continue;
-    table_.push_back(catch_up(long_ago.since(count - static_cast<std::int32_t>(index))));
+    table_.push_back(history.catch_up(long_ago.since(count - static_cast<std::int32_t>(index))));
     index = static_cast<std::uint32_t>(table_.size() - 1);
   }
 }

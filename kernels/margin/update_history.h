@@ -6,30 +6,49 @@
 #include <span>
 #include <vector>
 
+#include "common/config/config.h"
 #include "kernels/math/missed_updates.h"
-#include "kernels/math/optimizer.h"
 
 namespace pfc {
 
-/// SGD's updates in order; the first one is number 1. Takes 12 bytes for each update. The products
-/// of whole blocks of updates are kept too, so a row that has missed a million updates costs a step
-/// no more than one that has missed a hundred.
+/// What an update does to a row that has no gradient follows from these numbers.
+struct PastUpdate {
+  float lr = 0;
+  /// SGD's momentum. For AdamW the number of the update, from 1, of which its bias correction is a
+  /// function: float32 counts to 2^24, where the correction has long been 1.
+  float momentum_or_number = 0;
+  float weight_decay = 0;
+};
+
+/// The updates of one optimizer, in order. Takes 12 bytes for each. The combinations of whole
+/// blocks of updates are kept too, so a row that has missed a million updates costs a step no more
+/// than one that has missed a hundred.
 class UpdateHistory {
  public:
   static constexpr std::int32_t kBlock = 64;
 
-  void add(const SgdOptions& update);
-  void restore(std::span<const SgdOptions> updates);  ///< replaces the whole history
+  explicit UpdateHistory(OptimizerKind optimizer) : optimizer_(optimizer) {}
 
+  void add(const PastUpdate& update);
+  void restore(std::span<const PastUpdate> updates);  ///< replaces the whole history
+
+  [[nodiscard]] OptimizerKind optimizer() const { return optimizer_; }
   [[nodiscard]] std::int32_t count() const { return static_cast<std::int32_t>(updates_.size()); }
-  [[nodiscard]] std::span<const SgdOptions> updates() const { return updates_; }
+  [[nodiscard]] std::span<const PastUpdate> updates() const { return updates_; }
+  /// What the update with this index does to a row without a gradient.
+  [[nodiscard]] MissedUpdates missed(std::size_t index) const { return missed(updates_[index]); }
+  /// The same updates as they are applied to a row.
+  [[nodiscard]] CatchUp catch_up(const MissedUpdates& missed) const;
   /// Element i combines updates kBlock * i + 1 to kBlock * (i + 1). Complete blocks only.
   [[nodiscard]] std::span<const MissedUpdates> blocks() const { return blocks_; }
   /// Combines the updates after the last complete block.
   [[nodiscard]] const MissedUpdates& last_block() const { return last_block_; }
 
  private:
-  std::vector<SgdOptions> updates_;
+  [[nodiscard]] MissedUpdates missed(const PastUpdate& update) const;
+
+  OptimizerKind optimizer_;
+  std::vector<PastUpdate> updates_;
   std::vector<MissedUpdates> blocks_;
   MissedUpdates last_block_;
 };

@@ -68,12 +68,28 @@ PFC_HOST_DEVICE Angle angle_between(const float* a, const float* b, std::int64_t
   return angle;
 }
 
-/// cos(m1 theta + m2) - m3.
-PFC_HOST_DEVICE double margin_target(const Margin& m, const Angle& angle) {
-  return std::cos(m.m1 * std::atan2(angle.sin, angle.cos) + m.m2) - m.m3;
+/// m1 theta + m2.
+PFC_HOST_DEVICE double margin_angle(const Margin& m, const Angle& angle) {
+  return m.m1 * std::atan2(angle.sin, angle.cos) + m.m2;
 }
 
-/// d target / d cos: m1 sin(m1 theta + m2) / sin theta for the exact gradient, 1 for the
+/// The target: cos(a) - m3, where a = m1 theta + m2.
+///
+/// Beyond a = pi the cosine rises again. With the exact gradient a sample there would be pushed
+/// away from its centre, so the cosine is continued as psi of SphereFace (Liu et al., arXiv
+/// 1704.08063): (-1)^k cos(a) - 2k for k pi <= a < (k + 1) pi. This and its derivative are
+/// continuous, and it falls at every angle. With the straight-through gradient, which never changes
+/// its sign, the target stays the plain cosine, as in arcface_torch.
+PFC_HOST_DEVICE double margin_target(const Margin& m, MarginGradient gradient, const Angle& angle) {
+  const double a = margin_angle(m, angle);
+  if (gradient == MarginGradient::kStraightThrough) return std::cos(a) - m.m3;
+  constexpr double kPi = 3.14159265358979323846;
+  const double k = std::floor(a / kPi);
+  const double sign = std::fmod(k, 2.0) == 0 ? 1.0 : -1.0;
+  return sign * std::cos(a) - 2 * k - m.m3;
+}
+
+/// d target / d cos: m1 |sin(m1 theta + m2)| / sin theta for the exact gradient, 1 for the
 /// straight-through gradient.
 ///
 /// The exact derivative grows like 1 / sin theta. It is only ever multiplied by the orthogonal part
@@ -85,7 +101,7 @@ PFC_HOST_DEVICE double margin_target(const Margin& m, const Angle& angle) {
 PFC_HOST_DEVICE double margin_slope(const Margin& m, MarginGradient gradient, const Angle& angle) {
   if (gradient == MarginGradient::kStraightThrough) return 1.0;
   if (angle.sin < 1e-13) return 0.0;
-  return m.m1 * std::sin(m.m1 * std::atan2(angle.sin, angle.cos) + m.m2) / angle.sin;
+  return m.m1 * std::fabs(std::sin(margin_angle(m, angle))) / angle.sin;
 }
 
 }  // namespace pfc

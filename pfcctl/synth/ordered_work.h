@@ -51,8 +51,8 @@ void ordered_work(std::int64_t n, int threads, const Make& make, const Take& tak
 
   std::vector<std::jthread> crew;
   crew.reserve(static_cast<std::size_t>(threads));
-  for (int t = 0; t < threads; ++t) crew.emplace_back(work);
   try {
+    for (int t = 0; t < threads; ++t) crew.emplace_back(work);
     for (std::int64_t i = 0; i < n; ++i) {
       std::unique_lock lock(mutex);
       changed.wait(lock, [&] { return failure || finished.contains(i); });

@@ -1,7 +1,9 @@
 #include "pfcctl/synth/synth.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <system_error>
 
 #include "common/error.h"
 #include "pfcctl/synth/draw.h"
@@ -27,6 +29,24 @@ void check_range(const char* flag, std::int64_t value, std::int64_t low, std::in
   if (value < low || value > high) {
     throw InputError(std::string(flag) + " " + std::to_string(value) + ": expected " +
                      std::to_string(low) + " to " + std::to_string(high));
+  }
+}
+
+constexpr std::array<const char*, 4> kFiles{"train.rec", "train.idx", "property", "val.bin"};
+
+void check_nothing_is_replaced(const std::filesystem::path& folder) {
+  for (const char* name : kFiles) {
+    const std::filesystem::path file = folder / name;
+    std::error_code error;
+    const bool found = std::filesystem::exists(std::filesystem::symlink_status(file, error));
+    if (error && error != std::errc::no_such_file_or_directory) {
+      throw StorageError(file.string() + ": cannot look for it: " + error.message());
+    }
+    if (found) {
+      throw InputError(file.string() +
+                       ": there is a data set already; choose another folder with --out, or give "
+                       "--force to replace it");
+    }
   }
 }
 
@@ -121,6 +141,7 @@ void write_synthetic_set(const SynthOptions& options, const std::filesystem::pat
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw StorageError(folder.string() + ": cannot make this folder: " + error.message());
+  if (!options.replace) check_nothing_is_replaced(folder);
   const std::int64_t training = options.identities * options.images_per_identity;
   const std::int64_t all = training + 2 * options.val_pairs;
   const auto report = [&](std::int64_t before) {

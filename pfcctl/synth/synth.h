@@ -17,7 +17,8 @@ struct SynthOptions {
   std::int64_t val_pairs = 600;  ///< half of one person, half of two
   int size = 112;                ///< pixels a side; backbones take multiples of 16
   std::uint64_t seed = 1;
-  int threads = 0;  ///< 0: all cores that this process may use
+  int threads = 0;       ///< 0: all cores that this process may use
+  bool replace = false;  ///< a data set that is in the folder
 };
 
 /// Throws InputError for an option outside its range.
@@ -43,8 +44,8 @@ std::vector<Pair> draw_pairs(const SynthOptions& options);
 
 /// Writes train.rec, train.idx, property (InsightFace's layout) and val.bin into `folder`, made
 /// where it is missing. `progress` (may be null) is called by the calling thread with images done
-/// and in all. The bytes depend on the options but not on the threads. Throws InputError,
-/// StorageError.
+/// and in all. The bytes depend on the options but not on the threads. Throws InputError, also
+/// where one of these files is there and may not be replaced, and StorageError.
 void write_synthetic_set(const SynthOptions& options, const std::filesystem::path& folder,
                          const std::function<void(std::int64_t, std::int64_t)>& progress);
 

@@ -6,13 +6,16 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <csignal>
 #include <fstream>
 #include <future>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/machine/cores.h"
 #include "tests/coordinator/running_coordinator.h"
+#include "tests/support/relay.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {
@@ -86,19 +89,19 @@ TEST_F(AgentOfAHost, StartsAWorkerForEachSlotWithItsShareOfTheCores) {
   workers_do(
       "read -r pid comm state parent group rest < /proc/self/stat\n"
       "[ $group = $$ ] && group=own\n"
-      "echo $* OMP=$OMP_NUM_THREADS group=$group; exit 3");
+      "shift 6; echo $* OMP=$OMP_NUM_THREADS group=$group; exit 3");
   RunningCoordinator coordinator({{.name = "a", .slots = 2}});
   RunningAgent agent(options(coordinator.address()));
   EXPECT_THAT(coordinator.verdict().message, HasSubstr("exited with code 3"));
   coordinator.shut_down();
   EXPECT_EQ(agent.problem(), "");
   const std::string threads = std::to_string(threads_of_worker(2));
-  for (const std::string rank : {"0", "1"}) {
+  for (const std::string slot : {"0", "1"}) {
     const std::string expected =
-        "--coordinator " + coordinator.address() + " --rank " + rank +
-        " --generation 1 --join-timeout 30 --collective-timeout 300 OMP=" + threads +
+        "--slot " + slot +
+        " --incarnation 1 --join-timeout 30 --collective-timeout 300 OMP=" + threads +
         " group=own\n";
-    EXPECT_THAT(coordinator.output(), HasSubstr((rank == "0" ? "\n" : "\n[rank 1] ") + expected));
+    EXPECT_THAT(coordinator.output(), HasSubstr((slot == "0" ? "\n" : "\n[rank 1] ") + expected));
   }
 }
 
@@ -142,13 +145,13 @@ TEST_F(AgentOfAHost, ReportsTheLastLineThatAWorkerWrote) {
   coordinator.shut_down();
 }
 
-TEST_F(AgentOfAHost, PassesOutputOnThatIsNotText) {
-  workers_do(R"(printf 'caf\351 \303\251\n'; exit 1)");
+TEST_F(AgentOfAHost, PassesOutputOnAsOneLineOfText) {
+  workers_do(R"(printf 'caf\351 \303\251\033[2K\rjob completed\n'; exit 1)");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address()));
   coordinator.verdict();
   coordinator.shut_down();
-  EXPECT_THAT(coordinator.output(), HasSubstr("caf\351 \303\251\n"));
+  EXPECT_THAT(coordinator.output(), HasSubstr("caf? \303\251 [2K job completed\n"));
 }
 
 TEST_F(AgentOfAHost, NamesTheProgramThatIsMissing) {
@@ -206,8 +209,89 @@ TEST_F(AgentOfAHost, EndsWhenItCannotReachTheCoordinator) {
   EXPECT_THAT(agent.problem(), HasSubstr("coordinator 127.0.0.1:1 cannot be reached for"));
 }
 
+TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne) {
+  workers_do("echo $4 $$ >> " + (folder / "jobs").string() + "; exec sleep 1000");
+  const auto started = [&] {
+    std::vector<std::pair<std::string, int>> jobs;
+    std::ifstream stream(folder / "jobs");
+    std::string job;
+    for (int pid = 0; stream >> job >> pid;) jobs.emplace_back(job, pid);
+    return jobs;
+  };
+  RunningCoordinator first({{.name = "a", .slots = 1}});
+  // The relay stands for the address, which a dead coordinator leaves to the next one.
+  testing::Relay address(first.port());
+  AgentOptions patient = options("127.0.0.1:" + std::to_string(address.port()));
+  patient.patience = 10min;
+  RunningAgent agent(patient);
+  wait_until([&] { return started().size() == 1; });
+  address.set(testing::Relay::Link::kCut);
+  RunningCoordinator second({{.name = "a", .slots = 1}}, testing::impatient(), 0, "second");
+  address.lead_to(second.port());
+  address.set(testing::Relay::Link::kWhole);
+  wait_until([&] { return started().size() == 2; });
+  EXPECT_EQ(started()[0].first, "0123456789abcdef");
+  EXPECT_EQ(started()[1].first, "second");
+  wait_until([&] { return kill(started()[0].second, 0) != 0; });
+  EXPECT_EQ(second.status().state(), "starting") << second.status().reason();
+  second.shut_down();
+  EXPECT_EQ(agent.problem(), "");
+}
+
+/// A host whose agent reaches the coordinator over a link that a test cuts.
+class LinkOfAnAgent : public AgentOfAHost, public ::testing::WithParamInterface<const char*> {
+ protected:
+  LinkOfAnAgent() { workers_do("sleep 1000"); }
+
+  static RendezvousConfig config() {
+    RendezvousConfig config = testing::impatient();
+    config.limits = {.start = 10min, .silence = 7s, .leave = 20s};
+    return config;
+  }
+
+  AgentOptions over_the_relay() {
+    AgentOptions patient = options(std::string(GetParam()) + ":" + std::to_string(relay.port()));
+    patient.patience = 10min;
+    return patient;
+  }
+
+  double silent_seconds() { return coordinator.status().hosts(0).silent_seconds(); }
+
+  void is_cut_for(std::chrono::milliseconds time, testing::Relay::Link how) {
+    wait_until([&] { return coordinator.status().workers_size() == 1; });
+    relay.set(how);
+    std::this_thread::sleep_for(time);  // how long the link is cut
+    relay.set(testing::Relay::Link::kWhole);
+    const auto back = std::chrono::steady_clock::now();
+    wait_until([&] { return silent_seconds() < 1.5 || coordinator.status().state() == "failing"; });
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - back;
+    RecordProperty("seconds_until_it_was_back", std::to_string(took.count()));
+  }
+
+  RunningCoordinator coordinator{{{.name = "a", .slots = 1}}, config()};
+  testing::Relay relay{coordinator.port()};
+};
+
+// The coordinator ends a job of a host that is silent for 7 s.
+TEST_P(LinkOfAnAgent, ThatIsCutForThreeSecondsDoesNotEndTheJob) {
+  RunningAgent agent(over_the_relay());
+  is_cut_for(3s, testing::Relay::Link::kCut);
+  EXPECT_EQ(coordinator.status().state(), "starting") << coordinator.status().reason();
+  coordinator.shut_down();
+}
+
+TEST_P(LinkOfAnAgent, ThatIsSilentForThreeSecondsDoesNotEndTheJob) {
+  RunningAgent agent(over_the_relay());
+  is_cut_for(3s, testing::Relay::Link::kSilent);
+  EXPECT_EQ(coordinator.status().state(), "starting") << coordinator.status().reason();
+  coordinator.shut_down();
+}
+
+INSTANTIATE_TEST_SUITE_P(ByAddressAndName, LinkOfAnAgent,
+                         ::testing::Values("127.0.0.1", "localhost"));
+
 TEST_F(AgentOfAHost, NumbersRanksInTheOrderOfTheHosts) {
-  workers_do("echo $0 $4; exit 1");
+  workers_do("echo $0 $8; exit 1");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}, {.name = "b", .slots = 2}});
   RunningAgent b(options(coordinator.address(), "b"));
   RunningAgent a(options(coordinator.address(), "a"));

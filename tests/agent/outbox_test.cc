@@ -9,10 +9,9 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-proto::AgentMessage started(Generation generation, Rank rank) {
+proto::AgentMessage started(int slot) {
   proto::AgentMessage message;
-  message.set_generation(generation);
-  message.mutable_started()->set_rank(rank);
+  message.mutable_started()->set_slot(slot);
   return message;
 }
 
@@ -24,7 +23,7 @@ proto::AgentMessage line(const std::string& text) {
 
 TEST(Outbox, GivesEveryMessageOnceAndInOrder) {
   Outbox outbox;
-  outbox.add_event(started(1, 0));
+  outbox.add_event(started(0));
   outbox.add_output(line("hello"));
   const auto messages = outbox.take();
   ASSERT_THAT(messages, SizeIs(2));
@@ -33,28 +32,61 @@ TEST(Outbox, GivesEveryMessageOnceAndInOrder) {
   EXPECT_THAT(outbox.take(), IsEmpty());
 }
 
-TEST(Outbox, KeepsTheEventsOfTheCurrentGeneration) {
+TEST(Outbox, KeepsTheEventsOfTheLastProcessInEachSlot) {
   Outbox outbox;
-  outbox.begin_generation(1);
-  outbox.add_event(started(1, 0));
+  outbox.add_event(started(0));
+  outbox.add_event(started(1));
   outbox.take();
-  EXPECT_THAT(outbox.events(), SizeIs(1));
-  outbox.begin_generation(2);
+  EXPECT_THAT(outbox.events(), SizeIs(2));
+  outbox.begin_incarnation(0);
+  ASSERT_THAT(outbox.events(), SizeIs(1));
+  EXPECT_EQ(outbox.events()[0].started().slot(), 1);
+}
+
+TEST(Outbox, KeepsNothingOfTheJobBefore) {
+  Outbox outbox;
+  outbox.add_event(started(0));
+  outbox.add_output(line("hello"));
+  outbox.begin_job();
   EXPECT_THAT(outbox.events(), IsEmpty());
+  EXPECT_THAT(outbox.take(), IsEmpty());
 }
 
 TEST(Outbox, CountsTheOutputThatItDrops) {
   Outbox outbox;
   const std::string big(Outbox::kMaxOutputBytes / 4, 'x');
   for (int i = 0; i < 8; ++i) outbox.add_output(line(big));
-  outbox.add_event(started(1, 0));
-  const auto kept = outbox.take();
-  EXPECT_THAT(kept, SizeIs(3 + 1)) << "events are never dropped";
-  outbox.add_output(line("again"));
+  outbox.add_event(started(0));
   const auto messages = outbox.take();
-  ASSERT_THAT(messages, SizeIs(2));
-  EXPECT_EQ(messages[0].output().lines(0), "(5 lines of output before this were dropped)");
-  EXPECT_EQ(messages[1].output().lines(0), "again");
+  ASSERT_THAT(messages, SizeIs(3 + 1 + 1)) << "events are never dropped";
+  EXPECT_TRUE(messages[3].has_started());
+  EXPECT_EQ(messages[4].output().lines(0),
+            "(dropped here: 5 lines of output, more than could be sent)");
+  outbox.add_output(line("again"));
+  EXPECT_EQ(outbox.take().at(0).output().lines(0), "again");
+}
+
+TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
+  Outbox outbox;
+  const auto from = [](int slot, bool is_stderr) {
+    proto::AgentMessage message = line(std::string(Outbox::kMaxOutputBytes, 'x'));
+    message.set_job_id("job");
+    message.mutable_output()->set_slot(slot);
+    message.mutable_output()->set_incarnation(3);
+    message.mutable_output()->set_is_stderr(is_stderr);
+    return message;
+  };
+  for (const int slot : {0, 1, 1}) outbox.add_output(from(slot, true));
+  outbox.add_output(from(1, false));
+  const auto messages = outbox.take();
+  ASSERT_THAT(messages, SizeIs(3));
+  EXPECT_EQ(messages[1].output().slot(), 1);
+  EXPECT_FALSE(messages[1].output().is_stderr());
+  EXPECT_EQ(messages[2].output().lines_size(), 1);
+  EXPECT_EQ(messages[2].output().lines(0),
+            "(dropped here: 2 lines of output, more than could be sent)");
+  EXPECT_EQ(messages[2].output().incarnation(), 3);
+  EXPECT_EQ(messages[2].job_id(), "job");
 }
 
 }  // namespace

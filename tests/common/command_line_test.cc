@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <new>
 #include <vector>
 
 #include "common/error.h"
@@ -15,13 +17,17 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// A program with an option, and with two commands where `commands`.
+/// A program with options, and with two commands where `commands`.
 class CommandLine : public ::testing::Test {
  protected:
   std::optional<int> parse(std::vector<std::string> words, bool commands = false) {
     CLI::App app("Tests command lines.", "tool");
     int workers = 0;
     app.add_option("--workers", workers);
+    app.add_option("--timeout", timeout)->transform(duration());
+    CLI::Option* const config = app.add_option("--config", text);
+    app.add_option("--address", text)->excludes(config);
+    app.add_option("--rank", workers)->needs(config)->check(whole_number(0, 9));
     if (commands) {
       app.require_subcommand(1);
       app.add_subcommand("check")->add_flag("--json");
@@ -36,6 +42,9 @@ class CommandLine : public ::testing::Test {
   std::string refusal(const std::vector<std::string>& words, bool commands = false) {
     return testing::message_of<InputError>([&] { parse(words, commands); });
   }
+
+  double timeout = 0;
+  std::string text;
 };
 
 TEST_F(CommandLine, LeavesTheRestToTheProgramWhenAllIsKnown) {
@@ -67,6 +76,56 @@ TEST_F(CommandLine, NamesTheOptionWhoseValueIsWrong) {
   EXPECT_THAT(refusal({"--color", "pink"}), HasSubstr("--color"));
 }
 
+TEST_F(CommandLine, SaysWhatWasFoundAndWhatWasExpected) {
+  const std::string help = " (tool --help lists what there is)";
+  EXPECT_EQ(refusal({"--workers", "many"}),
+            "--workers: found 'many', expected a whole number" + help);
+  EXPECT_EQ(refusal({"--workers"}), "--workers: found nothing, expected a value" + help);
+  EXPECT_EQ(refusal({"--workers", "1", "--workers", "2"}),
+            "--workers is given more than once" + help);
+  EXPECT_EQ(refusal({"--rank", "10", "--config", "x"}),
+            "--rank: found '10', expected a whole number from 0 to 9" + help);
+  EXPECT_EQ(refusal({"--rank", "1"}), "--rank needs --config as well" + help);
+  EXPECT_EQ(refusal({"--address", "x", "--config", "y"}),
+            "--config and --address cannot be given together" + help);
+  EXPECT_EQ(refusal({"--color", "pink"}),
+            "--color: found 'pink', expected one of auto, always, never" + help);
+  EXPECT_EQ(refusal({}, true), "a command is missing" + help);
+}
+
+TEST_F(CommandLine, ShowsEmptyWords) {
+  EXPECT_THAT(refusal({""}), StartsWith("unexpected argument '' (tool"));
+  EXPECT_THAT(refusal({""}, true), StartsWith("unknown command '' (tool"));
+  EXPECT_THAT(refusal({"--config", ""}), StartsWith("--config: found '', expected a value"));
+  EXPECT_THAT(refusal({"--workers", ""}), StartsWith("--workers: found '', expected a"));
+}
+
+TEST_F(CommandLine, TakesOptionsOfTheProgramAfterACommand) {
+  EXPECT_EQ(parse({"status", "--color", "auto", "--config", "x"}, true), std::nullopt);
+  EXPECT_EQ(text, "x");
+  EXPECT_THAT(refusal({"status", "--colr=auto"}, true),
+              StartsWith("unknown option --colr; did you mean --color? (tool status --help"));
+}
+
+TEST_F(CommandLine, SaysThatAnOptionBelongsAfterItsCommand) {
+  EXPECT_THAT(refusal({"--json", "check"}, true),
+              StartsWith("option --json belongs after the command: tool check --json (tool"));
+}
+
+TEST_F(CommandLine, TakesTimesWithUnits) {
+  for (const auto& [given, seconds] : std::vector<std::pair<std::string, double>>{
+           {"70", 70}, {"2.5s", 2.5}, {"500ms", 0.5}, {"2min", 120}, {"1h", 3600}}) {
+    parse({"--timeout", given});
+    EXPECT_EQ(timeout, seconds) << given;
+  }
+  for (const char* wrong :
+       {"0", "-1", "0.0001", "1e300h", "inf", "nan", "", "soon", "5 parsec", "5d", "h"}) {
+    EXPECT_THAT(refusal({"--timeout", wrong}), HasSubstr("--timeout: found '")) << wrong;
+  }
+  EXPECT_THAT(refusal({"--timeout", "1e300h"}),
+              StartsWith("--timeout: found '1e300h', expected a time from 1ms to a year"));
+}
+
 TEST(HostAndPort, RefusesWhatIsNoAddress) {
   for (const char* wrong : {"", "localhost", ":7450", "localhost:", "localhost:abc", "localhost:0",
                             "127.0.0.1:72986", "127.0.0.1:99999999999"}) {
@@ -79,15 +138,6 @@ TEST(HostAndPort, RefusesWhatIsNoAddress) {
   }
 }
 
-TEST(PositiveSeconds, RefusesZeroNegativeAndEndlessTimes) {
-  for (const char* wrong : {"0", "-1", "1e30", "inf", "nan", "", "soon"}) {
-    std::string text = wrong;
-    EXPECT_THAT(positive_seconds()(text), HasSubstr("expected seconds above 0")) << wrong;
-  }
-  std::string right = "0.5";
-  EXPECT_EQ(positive_seconds()(right), "");
-}
-
 TEST(RunProgram, TurnsAnErrorIntoOneLineAndAnExitCode) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_program("tool", []() -> int { throw InputError("--x: found 1"); }), kExitBadInput);
@@ -95,6 +145,17 @@ TEST(RunProgram, TurnsAnErrorIntoOneLineAndAnExitCode) {
   EXPECT_EQ(run_program("tool", [] { return 5; }), 5);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "tool: error: --x: found 1\ntool: error: no answer\n");
+}
+
+TEST(RunProgram, SaysInOneLineThatThereIsNoMemory) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_program("tool", []() -> int { throw std::bad_alloc(); }), kExitFailed);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              StartsWith("tool: error: out of memory: the system gives this process no more"));
+}
+
+TEST(RunProgram, MakesAFileAtItsSizeLimitAnErrorOfTheWrite) {
+  EXPECT_EQ(run_program("tool", [] { return ::raise(SIGXFSZ); }), 0);
 }
 
 }  // namespace

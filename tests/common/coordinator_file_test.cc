@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <memory>
 
 #include "common/error.h"
 #include "tests/support/error_message.h"
@@ -12,52 +15,101 @@
 namespace pfc {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::message_of;
+using ::testing::SizeIs;
 
 class CoordinatorFileInAFolder : public ::testing::Test {
  protected:
-  void writes(pid_t pid) {
-    write_coordinator_file(folder / "state", {.address = "127.0.0.1:7450",
-                                              .http_address = "127.0.0.1:7451",
-                                              .pid = pid,
-                                              .job = "job.json"});
+  std::unique_ptr<PublishedCoordinator> runs(const std::string& job_id, pid_t pid = 42) {
+    return std::make_unique<PublishedCoordinator>(state,
+                                                  CoordinatorFile{.job_id = job_id,
+                                                                  .address = "127.0.0.1:7450",
+                                                                  .http_address = "127.0.0.1:7451",
+                                                                  .pid = pid,
+                                                                  .job = "job.json"});
   }
+
+  /// A coordinator that is killed: its file stays.
+  void is_killed(const std::string& job_id) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto file = runs(job_id);
+      _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+    ASSERT_TRUE(fs::exists(state / (job_id + ".json")));
+  }
+
   TemporaryFolder folder;
+  fs::path state = folder / "state";
 };
 
 TEST_F(CoordinatorFileInAFolder, IsReadAsItWasWrittenByThisUserAlone) {
-  writes(42);
-  const CoordinatorFile file = read_coordinator_file(folder / "state");
+  const auto one = runs("aa11");
+  const CoordinatorFile file = find_coordinator(state, "");
+  EXPECT_EQ(file.job_id, "aa11");
   EXPECT_EQ(file.address, "127.0.0.1:7450");
   EXPECT_EQ(file.pid, 42);
-  const auto permissions = std::filesystem::status(folder / "state").permissions();
-  EXPECT_EQ(permissions, std::filesystem::perms::owner_all);
+  EXPECT_EQ(fs::status(state).permissions(), fs::perms::owner_all);
+  EXPECT_EQ(fs::status(state / "aa11.json").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST_F(CoordinatorFileInAFolder, OfNoCoordinatorNamesTheFileAndTheFlag) {
-  EXPECT_THAT(testing::message_of<InputError>([&] { read_coordinator_file(folder / "state"); }),
-              AllOf(HasSubstr((folder / "state" / "coordinator.json").string()),
-                    HasSubstr("--coordinator")));
+TEST_F(CoordinatorFileInAFolder, OfNoCoordinatorNamesTheFolderAndTheFlag) {
+  EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
+              AllOf(HasSubstr(state.string()), HasSubstr("--coordinator")));
 }
 
 TEST_F(CoordinatorFileInAFolder, ThatIsDamagedIsNamed) {
-  writes(42);
-  std::ofstream(folder / "state" / "coordinator.json") << "{\"address\": 7}";
-  EXPECT_THAT(testing::message_of<InputError>([&] { read_coordinator_file(folder / "state"); }),
-              HasSubstr("not what a coordinator writes"));
+  const auto one = runs("aa11");
+  std::ofstream(state / "aa11.json") << "{\"address\": 7}";
+  EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
+              AllOf(HasSubstr("aa11.json"), HasSubstr("not what a coordinator writes")));
 }
 
-TEST_F(CoordinatorFileInAFolder, OfAnotherCoordinatorIsNotRemoved) {
-  writes(42);
-  remove_coordinator_file(folder / "state", 41);
-  EXPECT_EQ(read_coordinator_file(folder / "state").pid, 42);
-  remove_coordinator_file(folder / "state", 42);
-  EXPECT_FALSE(std::filesystem::exists(folder / "state" / "coordinator.json"));
+TEST_F(CoordinatorFileInAFolder, IsNeitherReplacedNorRemovedByAnotherCoordinator) {
+  const auto one = runs("aa11", 41);
+  auto two = runs("bb22", 42);
+  EXPECT_EQ(find_coordinator(state, "aa11").pid, 41);
+  EXPECT_EQ(find_coordinator(state, "b").pid, 42);
+  two.reset();
+  EXPECT_EQ(find_coordinator(state, "").pid, 41);
+}
+
+TEST_F(CoordinatorFileInAFolder, OneOfSeveralMustBeChosenFromAList) {
+  const auto one = runs("aa11", 41);
+  const auto two = runs("aa22", 42);
+  EXPECT_EQ(message_of<InputError>([&] { find_coordinator(state, ""); }),
+            "2 coordinators of this user run on this machine; choose one with --job ID: job aa11 "
+            "(job.json) at 127.0.0.1:7450, pid 41; job aa22 (job.json) at 127.0.0.1:7450, pid 42");
+  EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, "cc"); }),
+              AllOf(HasSubstr("--job cc: no coordinator"), HasSubstr("job aa22")));
+}
+
+TEST_F(CoordinatorFileInAFolder, OfAKilledCoordinatorIsNotTakenForALivingOne) {
+  is_killed("aa11");
+  EXPECT_THAT(living_coordinators(state), IsEmpty());
+  const auto next = runs("bb22");
+  EXPECT_THAT(living_coordinators(state), SizeIs(1));
+  EXPECT_FALSE(fs::exists(state / "aa11.json")) << "the next coordinator removes it";
+}
+
+TEST_F(CoordinatorFileInAFolder, TakesAJobFileWhosePathIsNotText) {
+  const PublishedCoordinator published(state, {.job_id = "1a", .job = "caf\xe9.json"});
+  EXPECT_EQ(find_coordinator(state, "").job, "caf\xef\xbf\xbd.json");
+}
+
+TEST_F(CoordinatorFileInAFolder, IsGoneWithItsCoordinator) {
+  runs("aa11").reset();
+  EXPECT_TRUE(fs::is_empty(state));
 }
 
 TEST_F(CoordinatorFileInAFolder, AFolderThatCannotBeMadeIsNamed) {
-  EXPECT_THAT(testing::message_of<StorageError>([] { write_coordinator_file("/proc/pfc", {}); }),
+  EXPECT_THAT(message_of<StorageError>([] { PublishedCoordinator("/proc/pfc", {}); }),
               AllOf(HasSubstr("/proc/pfc"), HasSubstr("--state-dir")));
 }
 

@@ -1,8 +1,14 @@
 // The programs pfc-coordinator and pfc-agent with a fake worker: exit codes, the final line, and
 // that no process is left behind.
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -13,6 +19,8 @@
 
 #include "common/coordinator_file.h"
 #include "common/machine/child_process.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {
@@ -20,9 +28,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 
 std::string contents(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
@@ -47,9 +57,9 @@ class Cluster : public ::testing::Test {
   std::unique_ptr<ChildProcess> starts(const std::string& fate,
                                        const std::vector<std::string>& more = {}) {
     std::string command =
-        "exec \"$0\" \"$@\" >" + (folder / "out").string() + " 2>" + (folder / "err").string();
+        launcher + " \"$0\" \"$@\" >" + stdout_path + " 2>" + (folder / "err").string();
     SpawnOptions options{.program = "/bin/sh",
-                         .arguments = {"-c", command, CLUSTER_FOLDER "/pfc-coordinator", "--config",
+                         .arguments = {"-c", command, programs + "/pfc-coordinator", "--config",
                                        (folder / "job.json").string(), "--port", "0", "--http-port",
                                        "0", "--state-dir", (folder / "state").string()},
                          .environment = {{"FAKE_WORKER", fate}, {"PFC_TEST_MARK", mark()}}};
@@ -62,7 +72,7 @@ class Cluster : public ::testing::Test {
     Ran ran;
     std::optional<ProcessExit> exit;
     while (!(exit = coordinator.poll())) std::this_thread::sleep_for(std::chrono::milliseconds{5});
-    return {.exit = *exit, .out = contents(folder / "out"), .err = contents(folder / "err")};
+    return {.exit = *exit, .out = contents(stdout_path), .err = contents(folder / "err")};
   }
 
   Ran runs(const std::string& fate, const std::vector<std::string>& more = {}) {
@@ -93,6 +103,10 @@ class Cluster : public ::testing::Test {
 
   TemporaryFolder folder;
   std::vector<std::string> hosts{"--hosts", "localhost:2"};
+  std::string programs = CLUSTER_FOLDER;
+  /// As a terminal starts it, whatever has started this test.
+  std::string launcher = "exec env --default-signal=HUP";
+  std::string stdout_path = (folder / "out").string();
 };
 
 TEST_F(Cluster, ExitsWithZeroWhenAllRanksComplete) {
@@ -102,7 +116,7 @@ TEST_F(Cluster, ExitsWithZeroWhenAllRanksComplete) {
   EXPECT_THAT(ran.out, AllOf(::testing::ContainsRegex("(^|\n)world size 2"),
                              HasSubstr("[rank 1] world size 2")));
   EXPECT_THAT(processes_left(), IsEmpty());
-  EXPECT_FALSE(fs::exists(folder / "state" / "coordinator.json"));
+  EXPECT_TRUE(fs::is_empty(folder / "state"));
 }
 
 TEST_F(Cluster, TrainsOnThisMachineWithoutHostsAndExplainsTheNumberOfWorkers) {
@@ -165,10 +179,19 @@ TEST_F(Cluster, NamesAWorkerThatDoesNotJoinInTime) {
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
+TEST_F(Cluster, NamesAWorkerThatDoesNotBeginToTrainInTime) {
+  const Ran ran = runs("never_trains:1", {"--start-timeout", "2s"});
+  EXPECT_EQ(ran.exit.code, 3);
+  EXPECT_THAT(ran.last_line(),
+              AllOf(HasSubstr("rank 1 (host localhost, slot 1, pid "),
+                    HasSubstr("has not begun to train: no progress for 2 s in: opening /data")));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
 TEST_F(Cluster, StopsTheWorkersOnSigintAndLeavesNoProcess) {
   const auto coordinator = starts("until_stop");
   wait_for_output("[rank 1] world size 2");
-  EXPECT_EQ(read_coordinator_file(folder / "state").pid, coordinator->pid());
+  EXPECT_EQ(find_coordinator(folder / "state", "").pid, coordinator->pid());
   coordinator->send(SIGINT);
   const Ran ran = ends(*coordinator);
   EXPECT_EQ(ran.exit.code, 130) << ran.err;
@@ -208,6 +231,95 @@ TEST_F(Cluster, ExitsWith129OnSighup) {
   wait_for_output("[rank 1] world size 2");
   coordinator->send(SIGHUP);
   EXPECT_EQ(ends(*coordinator).exit.code, 129);
+}
+
+TEST_F(Cluster, GoesOnAfterSighupWhereItWasIgnoredAsNohupDoes) {
+  launcher = "exec nohup";
+  const auto coordinator = starts("until_stop");
+  wait_for_output("[rank 1] world size 2");
+  coordinator->send(SIGHUP);
+  coordinator->send(SIGTERM);
+  EXPECT_EQ(ends(*coordinator).last_line(), "pfc-coordinator: job stopped by SIGTERM");
+}
+
+TEST_F(Cluster, ExitsWithThreeWithoutItsAgent) {
+  programs = (folder / "bin").string();
+  fs::create_directory(programs);
+  fs::copy_file(CLUSTER_FOLDER "/pfc-coordinator", programs + "/pfc-coordinator");
+  const Ran ran = runs("complete");
+  EXPECT_EQ(ran.exit.code, 3);
+  EXPECT_THAT(ran.last_line(), AllOf(HasSubstr("job failed: host localhost: "),
+                                     HasSubstr("/bin/pfc-agent: cannot be started")));
+}
+
+TEST_F(Cluster, GoesOnWhenNobodyReadsStdout) {
+  stdout_path = (folder / "pipe").string();
+  ASSERT_EQ(mkfifo(stdout_path.c_str(), S_IRWXU), 0);
+  const int reader = open(stdout_path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const auto coordinator = starts("floods:1");
+  std::optional<ProcessExit> exit;
+  while (!(exit = coordinator->poll())) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  const Ran ran{.exit = *exit, .out = {}, .err = contents(folder / "err")};
+  EXPECT_EQ(ran.exit.code, 1);
+  EXPECT_THAT(ran.last_line(), HasSubstr("it has said enough"));
+  EXPECT_THAT(ran.err, ContainsRegex("warning: [0-9]+ lines of output could not be written"));
+  close(reader);
+}
+
+/// Connections that ask for nothing.
+std::vector<int> idle_connections(int count, const std::string& address) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port =
+      htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  std::vector<int> sockets;
+  for (int i = 0; i < count; ++i) {
+    sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(sockets.back(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  }
+  return sockets;
+}
+
+TEST_F(Cluster, AnswersCallsWhileIdleConnectionsTakeAllTheDescriptorsThatTheyMay) {
+  launcher = "ulimit -n 48; exec";
+  const auto coordinator = starts("until_stop");
+  wait_for_output("[rank 1] world size 2");
+  const CoordinatorFile file = find_coordinator(folder / "state", "");
+  for (const std::string& address : {file.http_address, file.address}) {
+    const std::vector<int> idle = idle_connections(60, address);
+    const auto stub = proto::CoordinatorService::NewStub(make_channel(file.address));
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds{30});
+    proto::StatusReply reply;
+    const grpc::Status status = stub->Status(&context, proto::StatusRequest(), &reply);
+    EXPECT_TRUE(status.ok()) << address << ": " << status.error_message();
+    EXPECT_EQ(reply.state(), "training");
+    for (const int fd : idle) close(fd);
+  }
+  coordinator->send(SIGTERM);
+  EXPECT_EQ(ends(*coordinator).exit.code, 143);
+}
+
+TEST_F(Cluster, EndsWithALineWhateverTheLimitOfProcesses) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become a user without other processes";
+  fs::permissions(folder.path(), fs::perms::all);
+  for (const int limit : {2, 6, 16, 22, 28, 34}) {
+    // LeakSanitizer would need a process of its own.
+    launcher = "exec env ASAN_OPTIONS=detect_leaks=0 prlimit --nproc=" + std::to_string(limit) +
+               " setpriv --reuid=" + std::to_string(61'000 + limit) +
+               " --regid=65534 --clear-groups";
+    const Ran ran = runs("complete", {"--start-timeout", "2s"});
+    EXPECT_EQ(ran.exit.signal, 0) << limit << ": " << ran.err;
+    EXPECT_THAT(ran.err, Not(HasSubstr("terminate called"))) << limit;
+    const bool completed = ran.exit.code == 0;
+    EXPECT_THAT(ran.last_line(), HasSubstr(completed ? "pfc-coordinator: job completed"
+                                                     : "pfc-coordinator: error: "))
+        << limit << ": " << ran.err;
+    fs::remove_all(folder / "state");
+  }
+  EXPECT_THAT(processes_left(), IsEmpty());
 }
 
 TEST_F(Cluster, ExitsWithTwoForAMistypedOptionAndSuggestsTheRightOne) {

@@ -53,6 +53,13 @@ int suffer(CoordinatorClient& client, const std::string& what) {
     client.finish(CoordinatorClient::Outcome::kFailed, "train.rec: no such file");
     return 2;
   }
+  if (what == "floods") {  // more than anybody keeps
+    const std::string line(999, 'x');
+    for (int i = 0; i < 16'000; ++i) std::cout << line << '\n';
+    std::cout << std::flush;
+    client.finish(CoordinatorClient::Outcome::kFailed, "it has said enough");
+    return 1;
+  }
   if (what == "stubborn") {
     signal(SIGTERM, SIG_IGN);
     while (true) std::this_thread::sleep_for(1h);
@@ -64,7 +71,15 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
   const pfc::Membership& self = joined.membership;
   std::cout << "world size " << self.world_size << ", threads " << std::getenv("OMP_NUM_THREADS")
             << std::endl;
-  const int steps = fate.what == "until_stop" ? 1'000'000 : 5;
+  if (fate.what == "never_trains" && self.rank == fate.rank) {
+    pfc::Progress progress;
+    progress.starting = true;
+    progress.phase = "opening /data";
+    client.report(progress);
+    while (true) std::this_thread::sleep_for(1h);  // its heartbeats go on
+  }
+  const bool endless = fate.what == "until_stop" || fate.what == "never_trains";
+  const int steps = endless ? 1'000'000 : 5;
   for (int step = 1; step <= steps; ++step) {
     if (client.stop_requested()) {
       client.finish(CoordinatorClient::Outcome::kStopped, "");
@@ -72,7 +87,7 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
     }
     if (step == 3 && fate.what == "all_fail") return suffer(client, "bad_input");
     if (step == 3 && self.rank == fate.rank) return suffer(client, fate.what);
-    if (fate.what != "until_stop") meet(client, self, step);
+    if (!endless) meet(client, self, step);
     pfc::Progress progress;
     progress.step = step;
     progress.total_steps = steps;
@@ -82,7 +97,7 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
     progress.device = "cpu";
     progress.phases = {{.phase = "forward", .seconds = 0.01}};
     client.report(progress);
-    if (fate.what == "until_stop") std::this_thread::sleep_for(20ms);
+    if (endless) std::this_thread::sleep_for(20ms);
   }
   client.finish(CoordinatorClient::Outcome::kCompleted, "");
   return 0;
@@ -90,20 +105,26 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
 
 }  // namespace
 
-// pfc-worker --coordinator ADDRESS --rank R --generation G --join-timeout SECONDS
-//   --collective-timeout SECONDS
+// pfc-worker --coordinator ADDRESS --job ID --agent ID --slot S --incarnation N
+//   --join-timeout SECONDS --collective-timeout SECONDS
 int main(int argc, char** argv) {
-  if (argc != 11) return 64;
-  std::cout << "collective timeout " << argv[10] << std::endl;
-  const pfc::Rank rank = std::stoi(argv[4]);
+  if (argc != 15) return 64;
+  std::cout << "collective timeout " << argv[14] << std::endl;
+  const pfc::CoordinatorClientOptions options{.address = argv[2],
+                                              .job_id = argv[4],
+                                              .agent_id = argv[6],
+                                              .slot = std::stoi(argv[8]),
+                                              .incarnation = std::stoll(argv[10])};
   const Fate fate = read_fate();
-  if (fate.what == "never_joins" && rank == fate.rank) pause();
-  const auto client = pfc::connect_to_coordinator(
-      {.address = argv[2], .rank = rank, .generation = std::stoll(argv[6])});
+  // These tests have one host, so that slots and ranks are the same.
+  if (fate.what == "never_joins" && options.slot == fate.rank) pause();
+  const auto client = pfc::connect_to_coordinator(options);
   try {
-    return work(*client, client->join(std::chrono::seconds(std::stoi(argv[8]))), fate);
+    return work(*client, client->join(std::chrono::seconds(std::stoi(argv[12]))), fate);
   } catch (const pfc::CommError& error) {
     client->finish(CoordinatorClient::Outcome::kCommFailed, error.what());
-    return 1;
+  } catch (const std::exception& error) {
+    client->finish(CoordinatorClient::Outcome::kFailed, error.what());
   }
+  return 1;
 }

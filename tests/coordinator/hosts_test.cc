@@ -74,5 +74,12 @@ TEST(ParseHosts, RefusesTheSameHostTwice) {
   EXPECT_THAT(refusal("localhost:1,127.0.0.1:2"), HasSubstr("both this machine"));
 }
 
+TEST(WorkersOf, IsKnownWhereAllHostsHaveANumber) {
+  const std::vector<HostSpec> known{{.name = "a", .slots = 2}, {.name = "b", .slots = 3}};
+  EXPECT_EQ(workers_of(known), 5);
+  const std::vector<HostSpec> unknown{{.name = "a", .slots = 2}, {.name = "b"}};
+  EXPECT_EQ(workers_of(unknown), 0);
+}
+
 }  // namespace
 }  // namespace pfc

@@ -47,7 +47,7 @@ class Rendezvous : public ::testing::Test {
 
   void joins(Rank rank) {
     state.workers.at(rank).joined = true;
-    state.workers.at(rank).last_heard = now;
+    state.workers.at(rank).last_heard = state.workers.at(rank).last_moved = now;
   }
 
   void trains_on_two_hosts() {
@@ -73,6 +73,14 @@ class Rendezvous : public ::testing::Test {
     proto::Progress progress;
     progress.set_step(step);
     progress.set_phase(phase);
+    worker_progressed(state.workers.at(rank), progress, now);
+  }
+
+  void starts(Rank rank, const std::string& doing, std::int64_t work = 0) {
+    proto::Progress progress;
+    progress.set_work(work);
+    progress.set_starting(true);
+    progress.set_phase(doing);
     worker_progressed(state.workers.at(rank), progress, now);
   }
 
@@ -180,6 +188,53 @@ TEST_F(Rendezvous, NamesAWorkerThatDoesNotJoin) {
   EXPECT_EQ(tick().action, Action::kTerminate);
   EXPECT_EQ(verdict(state).message,
             "job failed: rank 1 (host b, slot 0, pid 101): has not joined after 60 s");
+}
+
+TEST_F(Rendezvous, NamesAWorkerThatDoesNotComeToItsFirstStep) {
+  trains_on_two_hosts();
+  starts(1, "opening /data");
+  passes(1s);
+  starts(0, "connecting to the other workers");
+  passes(59s);
+  EXPECT_EQ(tick().action, Action::kWait) << "rank 0 has moved since";
+  passes(1s);
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_TRUE(verdict(state).at_start);
+  EXPECT_EQ(verdict(state).message,
+            "job failed: rank 1 (host b, slot 0, pid 101): has not begun to train: no progress for "
+            "60 s in: opening /data; --start-timeout sets this time");
+}
+
+TEST_F(Rendezvous, WaitsForALongStartThatGoesOn) {
+  trains_on_two_hosts();
+  starts(0, "connecting to the other workers");
+  for (int percent = 0; percent < 100; ++percent) {
+    starts(1, "scanning /data/train.rec: " + std::to_string(percent) + " %");
+    passes(50s);
+    ASSERT_EQ(tick().action, Action::kWait);
+  }
+  for (int work = 1; work < 100; ++work) {
+    starts(1, "loading weights", work);
+    passes(50s);
+    ASSERT_EQ(tick().action, Action::kWait) << "it computes or reads";
+  }
+  progresses(0, 0, "forward");
+  progresses(1, 0, "forward");
+  passes(120s);
+  EXPECT_EQ(tick().action, Action::kWait) << "a step takes as long as it takes";
+}
+
+TEST_F(Rendezvous, HasNothingToSaveBeforeTheFirstStep) {
+  trains_on_two_hosts();
+  starts(0, "opening /data");
+  starts(1, "opening /data");
+  state.stop = StopRequest{.reason = "SIGINT", .at = now};
+  EXPECT_EQ(tick().action, Action::kTerminate);
+  exits(0, {.signal = SIGTERM});
+  exits(1, {.signal = SIGTERM});
+  EXPECT_EQ(tick().action, Action::kFinish);
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
+  EXPECT_EQ(verdict(state).message, "job stopped by SIGINT before training began");
 }
 
 TEST_F(Rendezvous, CompletesWhenEveryRankHasReportedItAndExited) {
@@ -357,6 +412,19 @@ TEST_F(Rendezvous, EndsAStopByForceAfterItsTimeAndSaysWhom) {
               HasSubstr("rank 1 (host b, slot 0, pid 101) had to be ended"));
 }
 
+TEST_F(Rendezvous, NamesAnAgentThatIsSilentDuringAStop) {
+  config.stop = 600s;
+  trains_on_two_hosts();
+  state.stop = StopRequest{.reason = "SIGTERM", .at = now};
+  tick();
+  passes(29s);
+  state.hosts[1].last_heard -= 29s;
+  EXPECT_EQ(tick().action, Action::kWait);
+  now += 1s;
+  EXPECT_EQ(tick().action, Action::kFail);
+  EXPECT_THAT(verdict(state).message, HasSubstr("host b: its agent has been silent for 30 s"));
+}
+
 TEST_F(Rendezvous, WaitsForNoCheckpointAfterASecondStop) {
   trains_on_two_hosts();
   state.stop = StopRequest{.reason = "SIGINT", .at = now};
@@ -419,6 +487,42 @@ TEST_F(Rendezvous, DoesNotTakeALostPeerForAWorkerThatHasSavedItsState) {
   }
   EXPECT_EQ(tick().action, Action::kFinish);
   EXPECT_EQ(verdict(state).kind, Verdict::Kind::kFailed);
+}
+
+TEST_F(Rendezvous, WantsWorkersAnewWhenTheirAgentIsReplacedBeforeAllHaveJoined) {
+  expect_hosts({{"a", 1}, {"b", 2}});
+  registers("a");
+  registers("b");
+  tick();
+  joins(1);
+  agent_replaced(state, *find_host(state, "b"), now);
+  EXPECT_EQ(state.workers.at(0).incarnation, 1);
+  for (const Rank rank : {1, 2}) {
+    EXPECT_EQ(state.workers.at(rank).incarnation, 2);
+    EXPECT_FALSE(state.workers.at(rank).joined);
+  }
+  EXPECT_EQ(tick().action, Action::kWait);
+  EXPECT_EQ(find_worker(state, *find_host(state, "b"), 1, 1), nullptr);
+  EXPECT_EQ(find_worker(state, *find_host(state, "b"), 1, 2), &state.workers.at(2));
+  EXPECT_EQ(find_worker(state, *find_host(state, "b"), 2, 2), nullptr);
+}
+
+TEST_F(Rendezvous, LosesNothingWhenAnAgentIsReplacedBeforeTheStart) {
+  expect_hosts({{"a", 1}, {"b", 1}});
+  registers("a");
+  agent_replaced(state, *find_host(state, "a"), now);
+  registers("b");
+  EXPECT_EQ(tick().action, Action::kStartGeneration);
+}
+
+TEST_F(Rendezvous, LosesTheWorkersOfAnAgentThatIsReplacedWhileTheyTrain) {
+  trains_on_two_hosts();
+  agent_replaced(state, *find_host(state, "b"), now);
+  EXPECT_EQ(verdict(state).message,
+            "job failed: host b: its pfc-agent was started again, and its workers have ended with "
+            "the old one");
+  EXPECT_TRUE(state.workers.at(1).exit);
+  EXPECT_FALSE(state.workers.at(0).exit);
 }
 
 TEST_F(Rendezvous, KeepsItsReasonWhileNothingChanges) {

@@ -5,12 +5,12 @@
 #include <boost/asio/post.hpp>
 #include <future>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 
 #include "coordinator/coordinator.h"
 #include "coordinator/rpc/service.h"
+#include "tests/coordinator/text_output.h"
 
 namespace pfc::testing {
 
@@ -29,10 +29,11 @@ inline RendezvousConfig impatient() {
 class RunningCoordinator {
  public:
   explicit RunningCoordinator(std::vector<HostSpec> hosts, RendezvousConfig config = impatient(),
-                              int port = 0)
-      : terminal_(output_, output_, false),
+                              int port = 0, const std::string& job_id = "0123456789abcdef")
+      : terminal_(output_, false),
         coordinator_(loop_,
-                     {.hosts = std::move(hosts),
+                     {.job_id = job_id,
+                      .hosts = std::move(hosts),
                       .job_json = R"({"network":"r18"})",
                       .rendezvous = config,
                       .tick = std::chrono::milliseconds{10}},
@@ -70,13 +71,13 @@ class RunningCoordinator {
   /// Waits for the end of the job.
   Verdict verdict() { return verdict_.get_future().get(); }
   /// What a person has seen. After shut_down().
-  [[nodiscard]] std::string output() const { return output_.str(); }
+  [[nodiscard]] std::string output() const { return output_.both; }
 
  private:
   boost::asio::io_context loop_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       loop_.get_executor()};
-  std::ostringstream output_;
+  TextOutput output_;
   Terminal terminal_;
   std::promise<Verdict> verdict_;
   Coordinator coordinator_;

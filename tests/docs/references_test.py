@@ -128,6 +128,8 @@ class Jobs(unittest.TestCase):
     def plan(self, job, name):
         # A job that does not say how many classes it has is planned with some.
         more = [] if "num_classes" in job else ["--set", "num_classes=10000"]
+        if job.get("precision") == "fp16":
+            more += ["--set", "device=cuda"]  # a machine without a GPU refuses it
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "job.json"
             file.write_text(json.dumps(job))

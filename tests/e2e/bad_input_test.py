@@ -85,6 +85,67 @@ class BadInput(JobTest):
     def test_a_val_target_that_is_not_there(self):
         self.fails("cfp_fp", val_targets=["cfp_fp"])
 
+    def test_a_verification_image_that_does_not_decode_is_found_before_the_first_step(self):
+        def damage(data):
+            val = data / "val.bin"
+            raw = bytearray(val.read_bytes())
+            begin = raw.rindex(b"\xff\xd8\xff")  # of the last image
+            raw[begin + 20:begin + 300] = bytes(280)
+            val.write_bytes(raw)
+        self.fails("verification set", "val.bin: image 39 (the second of pair 19): ", workers=2,
+                   rec=self.damaged(damage), val_targets=["val"], verbose=2000)
+        self.assertFalse((self.folder / "out" / "metrics.jsonl").exists())
+
+    def test_no_fifo_is_waited_for(self):
+        for name in ("train.idx", "property", "val.bin", "train.rec"):
+            with self.subTest(name=name):
+                copy = self.folder / name
+                shutil.copytree(self.data, copy)
+                (copy / name).unlink()
+                os.mkfifo(copy / name)
+                self.fails(f"{name}: not a regular file but a FIFO", rec=str(copy), val_targets=["val"])
+        weights = self.folder / "weights"
+        os.mkfifo(weights)
+        self.fails("weights: not a regular file but a FIFO", init_from=str(weights))
+
+    def test_a_job_file_may_be_a_pipe(self):
+        job = self.job(max_steps=1)
+        done = run("bash", "-c", 'exec "$0" --config <(cat "$1")', BIN / "pfc-worker", job,
+                   env=self.environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_an_index_without_its_second_half_is_told(self):
+        plain = plain_set(self.data, self.folder / "plain", 40)
+        self.fails("found 40 images, but num_image is 80", rec=str(plain), num_image=80)
+        done = self.train(1, self.job(rec=str(plain), max_steps=1))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"warning: .*train\.idx: \d+ records of .*train\.rec have no line in it")
+
+    def test_an_index_of_one_offset(self):
+        def repeat(data):
+            idx = data / "train.idx"
+            idx.write_text("".join(line.split("\t")[0] + "\t0\n" for line in idx.read_text().splitlines()))
+        self.fails("train.idx: all 80 lines for images name the same record", rec=self.damaged(repeat))
+
+    def test_a_batch_norm_over_one_sample(self):
+        self.fails("batch_size: expected 2 or more, found 1", workers=2, batch_size=1)
+        self.fails("batch_size: expected 2 or more, found 1", batch_size=1, sync_bn=True)
+        done = self.train(2, self.job(batch_size=1, sync_bn=True, max_steps=1))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_step_longer_than_the_job(self):
+        self.fails("gradient_acc: found 1048576", gradient_acc=1_048_576)
+
+    def test_pfcctl_plan_says_that_a_job_would_be_refused(self):
+        for words, keys in (("precision: found fp16", {"precision": "fp16", "device": "cpu"}),
+                            ("80 images, fewer than one batch of 100", {"batch_size": 100}),
+                            ("gradient_acc: found 1000", {"gradient_acc": 1000})):
+            with self.subTest(words=words):
+                done = run(BIN / "pfcctl", "plan", "--config", self.job(**keys), "--device-memory", "80GB")
+                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                self.assertIn("it fits\nbut the job would be refused: ", done.stdout)
+                self.assertIn(words, done.stdout)
+
     def test_data_smaller_than_a_batch(self):
         self.fails("80 images", "batch_size", batch_size=100)
 
@@ -134,7 +195,7 @@ class BadInput(JobTest):
             port = taken.getsockname()[1]
             done = run(BIN / "pfc-coordinator", "--hosts", "localhost:1", "--config", self.job(),
                        "--port", port, "--http-port", 0, env=self.environment)
-            self.assert_one_line(done, str(port))
+            self.assert_one_line(done, str(port), "in use")
 
     def test_cuda_that_is_not_there(self):
         self.fails("CUDA", device="cuda")

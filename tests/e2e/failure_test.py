@@ -55,7 +55,8 @@ class Failure(JobTest):
 
     def test_an_nan_loss_stops_every_rank_with_one_line(self):
         done = self.train(2, self.job(lr=1e30, num_epoch=100, clip_norm=0))
-        self.assert_one_line(done, "not finite at step", "learning rate")
+        self.assert_one_line(done, "ranks 0-1", "not finite at step", "learning rate")
+        self.assertEqual(done.stderr.count("not finite at step"), 1, done.stderr)
         self.assertEqual(self.processes(), [])
 
 

@@ -29,14 +29,17 @@ class EmulatedGpu(JobTest):
 
     def test_follows_the_cpu_in_every_precision(self):
         # mbf's PReLUs lie so that one sign of a number near 0 turns over in the first step.
-        expected, _ = self.trained("cpu", BIN / "pfc-worker", device="cpu", network="r18")
-        fp32, log = self.trained("fp32", network="r18")
+        keys = dict(network="r18", lr=0.02)
+        expected, _ = self.trained("cpu", BIN / "pfc-worker", **{**keys, "device": "cpu"})
+        fp32, log = self.trained("fp32", **keys)
         self.assertIn("Emulated GPU", log)
         self.assert_close(fp32[:1], expected[:1], 1e-6)
         self.assert_close(fp32, expected, 1e-3)
-        for precision in ("bf16", "fp16"):
-            found, log = self.trained(precision, precision=precision, network="r18")
-            self.assert_close(found[:2], expected[:2], 1e-2)  # rounding goes its own ways later
+        # Rounding goes its own ways after two steps. In fp16 the first gradients overflow until the
+        # loss scale is small enough, and such an update is left out.
+        for precision, steps in (("bf16", 2), ("fp16", 1)):
+            found, log = self.trained(precision, precision=precision, **keys)
+            self.assert_close(found[:steps], expected[:steps], 1e-2)
             self.assertTrue(all(map(math.isfinite, found)))
             self.assertEqual("Fp16 Grad Scale" in log, precision == "fp16")
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import struct
 import unittest
 
@@ -45,7 +46,7 @@ class Replay(JobTest):
         self.fill(weights, "conv_sep.layers.0.weight", math.nan, count=1)
         done = self.train(2, self.job(max_steps=3, init_from=str(weights)))
         folder = self.folder / "out" / "not-finite-step-000000001"
-        self.assert_one_line(done, "the loss is not finite at step 1", str(folder / "head-0000"),
+        self.assert_one_line(done, "the loss is not finite at step 1", f"inputs are in {folder}, for",
                              "pfcctl replay head --in")
         parts = sorted(folder.iterdir())
         self.assertEqual([part.name for part in parts],
@@ -72,20 +73,36 @@ class Replay(JobTest):
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertFalse(math.isfinite(read_loss(self.replayed)))
 
-    def test_a_gradient_that_overflows_comes_with_what_the_head_made(self):
+    def replay_of_a_gradient_that_overflows(self, **keys):
         # Embeddings of length 1e-35 have a finite loss; its gradient is 1e+35 times the scale.
         weights = self.trained_weights()
         self.fill(weights, "features.layers.3.weight", 1e-36)
         self.fill(weights, "features.layers.3.bias", 0)
-        done = self.train(2, self.job(max_steps=3, init_from=str(weights), margin_scale=1e8))
+        done = self.train(2, self.job(max_steps=3, init_from=str(weights), margin_scale=1e8, **keys))
         self.assert_one_line(done, "the gradient of the backbone is not finite at step 1",
                              "not-finite-step-000000001")
         again = self.replay("--in", self.folder / "out" / "not-finite-step-000000001")
         self.assertEqual(again.returncode, 0, again.stderr)
+        return again
+
+    def test_a_gradient_that_overflows_comes_with_what_the_head_made(self):
+        again = self.replay_of_a_gradient_that_overflows()
         self.assertIn("the rows are from after the update", again.stdout)
         self.assertRegex(again.stdout, r"embeddings +8 x 64 +- +[\d.]+e-3\d \.\. [\d.]+e-3\d")
         self.assertRegex(again.stdout, r"job's d_embeddings +8 x 64 +\d+, first in sample")
         self.assertTrue(math.isfinite(read_loss(self.replayed)))
+
+    def test_all_micro_batches_of_a_step_are_replayed_from_before_the_update(self):
+        again = self.replay_of_a_gradient_that_overflows(gradient_acc=2)
+        self.assertIn("2 micro-batches of 8 samples", again.stdout)
+        self.assertIn("the rows are from before the update", again.stdout)
+        self.assertRegex(again.stdout, r"embeddings +16 x 64 +- ")
+        self.assertRegex(again.stdout, r"job's d_embeddings +16 x 64 +\d+, first in sample")
+        self.assertEqual(read_header(self.replayed)[0]["loss"]["shape"], [2])
+        # The job's loss is the mean of both, and the replay gives it again.
+        job_loss = float(re.search(r"\(loss ([^)]*)\)", again.stdout).group(1))
+        replayed = float(re.search(r"after the step: loss ([^,]*),", again.stdout).group(1))
+        self.assertLess(abs(replayed - job_loss), 1e-5 * abs(job_loss))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,17 @@ class Resume(JobTest):
                  for step in (6, 8)]
         self.assertGreater(sizes[1], 1.6 * sizes[0])
 
+    def test_adamw_resumes_with_the_same_bits_while_centres_have_updates_outstanding(self):
+        keys = dict(batch_size=2, max_steps=12, num_epoch=2, sample_rate=0.2, optimizer="adamw",
+                    lr=1e-3, weight_decay=0.1)
+        self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
+        b = self.job("b.json", output=str(self.folder / "b"), **keys)
+        self.finished(2, b, "--set", "max_steps=6")
+        with open(self.folder / "b/step-000000006/centres-00000-of-00002.safetensors", "rb") as file:
+            self.assertIn(b'"updated"', file.read(4096))
+        self.finished(2, b, "--set", "resume=true")
+        self.assertEqual(self.outputs("a", 12), self.outputs("b", 12))
+
     def test_a_stop_by_signal_writes_a_checkpoint_that_resumes_with_the_same_bits(self):
         keys = dict(batch_size=2, max_steps=20, num_epoch=2)
         self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))

@@ -73,12 +73,12 @@ class JobTest(unittest.TestCase):
         return found
 
     def workers(self):
-        """{rank: pid} of the living workers of this test."""
+        """{rank: pid} of the living workers of this test, whose job has one host: slots are ranks."""
         ranks = {}
         for pid in self.processes():
             words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            if words[0].endswith("pfc-worker") and "--rank" in words:
-                ranks[int(words[words.index("--rank") + 1])] = pid
+            if words[0].endswith("pfc-worker") and "--slot" in words:
+                ranks[int(words[words.index("--slot") + 1])] = pid
         return ranks
 
     def job(self, name="job.json", **keys):

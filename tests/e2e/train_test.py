@@ -34,6 +34,11 @@ class Train(JobTest):
         self.assertEqual(manifest["world_size"], 2)
         self.assertEqual([p.name for p in out.glob("*tmp*")], [], "nothing half-written")
 
+    def test_a_job_of_one_step_learns(self):
+        done = self.train(2, self.job(batch_size=40, num_epoch=1))  # all 80 images at once
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([m["lr"] for m in self.metrics() if m["kind"] == "step"], [0.02])
+
     def test_bytes_are_counted_for_every_communicator(self):
         done = self.train(2, self.job(max_steps=3))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -84,6 +89,16 @@ class Train(JobTest):
             process.terminate()
             process.communicate(timeout=120)
 
+    def test_a_stop_does_not_wait_for_the_end_of_a_long_step(self):
+        # 10 micro-batches an epoch: the one step of this job goes 500 times through the data.
+        process = self.start(2, self.job(gradient_acc=5000, num_epoch=500))
+        self.read_until(process, "weights from seed")
+        process.terminate()
+        rest = process.communicate(timeout=60)[0]
+        self.assertEqual(process.returncode, 143, rest)
+        self.assertNotIn("Global Step", rest)
+        self.assertEqual(list((self.folder / "out").glob("step-*")), [])
+
     def test_a_worker_alone_needs_no_coordinator(self):
         done = run(BIN / "pfc-worker", "--config", self.job(max_steps=2), env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -93,7 +108,7 @@ class Train(JobTest):
     def test_two_workers_and_one_with_twice_the_batch_see_the_same_losses(self):
         # sync_bn makes them the same function. The first loss differs by summation order only; a
         # deep network's next steps amplify that (one worker on one or two threads differs as much).
-        common = dict(max_steps=3, sync_bn=True, augment=True)
+        common = dict(max_steps=3, sync_bn=True, augment=True, lr=0.01)
         self.train(2, self.job("a.json", batch_size=4, output=str(self.folder / "a"), **common))
         self.train(1, self.job("b.json", batch_size=8, output=str(self.folder / "b"), **common))
         a = [m["loss"] for m in self.metrics(self.folder / "a") if "loss" in m]

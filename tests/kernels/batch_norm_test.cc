@@ -296,6 +296,25 @@ TEST_P(BatchNormalisation, GradientsAgreeWithFloat64) {
   }
 }
 
+TEST_P(BatchNormalisation, SumsOneAndAHalfMillionRowsToSixDigits) {
+  constexpr std::int64_t kRows = 128 * 112 * 112, kChannels = 2;
+  const Shape shape{kRows, kChannels};
+  std::vector<float> x = random(65537 * kChannels, 0.5f, 2.f);  // again and again
+  x.resize(kRows * kChannels);
+  std::vector<float> dy = x;
+  for (std::size_t i = 65537 * kChannels; i < x.size(); ++i) x[i] = x[i - 65537 * kChannels];
+  for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = x[x.size() - 1 - i] - 0.4f;
+  x = as_activations(x);
+  dy = as_activations(dy);
+  const Parameters p{{1.f, 0.7f}, {0.1f, -0.2f}, {0.25f, 0.3f}};
+  const Gradients found = gradients_on(*ops_, ops_->activation_type(), kRows, kChannels, x, dy, p,
+                                       std::vector<float>(x.size()));
+  const ExpectedGradients expected = formulas(x, dy, p);
+  EXPECT_LT(relative_error(found.dgamma, expected.dgamma), 2e-6);
+  EXPECT_LT(relative_error(found.dbeta, expected.dbeta), 2e-6);
+  EXPECT_LT(relative_error(found.dslope, expected.dslope), 2e-6);
+}
+
 TEST_P(BatchNormalisation, RunningStatisticsAgreeWithTorch) {
   const OwnedTensor mean = tensor({2}, std::vector<float>{1.f, -2.f}),
                     variance = tensor({2}, std::vector<float>{4.f, 9.f}),

@@ -95,6 +95,12 @@ TEST(Pfcctl, HelpShowsExamples) {
   EXPECT_EQ(pfcctl("--version").output, "0.1.0\n");
 }
 
+TEST(Pfcctl, FailsWhereItsOutputCannotBeWritten) {
+  const Ran ran = pfcctl("--version 2>&1 >/dev/full #");  // in place of what follows
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_THAT(ran.output, HasSubstr("standard output cannot be written: No space left on device"));
+}
+
 TEST(Pfcctl, DataSynthWritesASet) {
   const TemporaryFolder folder;
   const Ran ran = pfcctl(
@@ -116,6 +122,11 @@ class PfcctlPlan : public testing::Test {
     return "plan --config " + job_.string() + " " + arguments;
   }
   [[nodiscard]] Ran plan(const std::string& arguments) const { return pfcctl(command(arguments)); }
+  /// A link that leads to itself.
+  [[nodiscard]] std::filesystem::path loop() const {
+    std::filesystem::create_symlink("loop", folder_ / "loop");
+    return folder_ / "loop";
+  }
 
  private:
   const TemporaryFolder folder_;
@@ -153,10 +164,23 @@ TEST_F(PfcctlPlan, FailsWhereTheJobDoesNotFit) {
   EXPECT_THAT(ran.output, HasSubstr("take 8 workers, each with as much memory"));
 }
 
+TEST_F(PfcctlPlan, SaysThatTheJobWouldBeRefused) {
+  for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
+           {"--workers 11", "11 workers would share 10 classes: start fewer workers"},
+           {"--set precision=fp16 --set device=cpu", "precision: found fp16, but a CPU"},
+           {"--set batch_size=8 --set num_image=7", "7 images, fewer than one batch of 8"},
+           {"--set sync_bn=true --set batch_size=1", "batch_size: expected 2 or more"}}) {
+    const Ran ran = plan("--set num_classes=10 --device-memory 80GB " + arguments);
+    EXPECT_EQ(ran.status, 1) << arguments;
+    EXPECT_THAT(ran.output, HasSubstr("it fits\nbut the job would be refused: "));
+    EXPECT_THAT(ran.output, HasSubstr(words));
+  }
+}
+
 TEST_F(PfcctlPlan, NamesWhatIsMissingOrWrongInOneLine) {
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
            {"", "/nowhere is not on this machine"},
-           {"--set num_classes=10 --workers 11", "--workers: 11 workers would share 10 classes"},
+           {"--set rec=" + loop().string(), "Too many levels of symbolic links"},
            {"--set num_classes=10 --workers 0", "--workers"},
            {"--set num_classes=10 --workers-per-host 2", "--workers-per-host: found 2"},
            {"--set num_classes=10 --device-memory much", "--device-memory: found \"much\""},

@@ -19,7 +19,8 @@ PlanReport report() {
                    .available = std::uint64_t{4} << 30},
           .there = {std::uint64_t{4} << 30, "half of it"},
           .largest = {.num_classes = 2'000'000, .batch_size = 70},
-          .advice = ""};
+          .advice = "",
+          .refusal = ""};
 }
 
 TEST(Plan, IsATableWithItsSumAndAVerdict) {
@@ -42,6 +43,15 @@ TEST(Plan, SaysWhatToChangeWhereAJobDoesNotFit) {
   EXPECT_THAT(plan_text(r), HasSubstr("it does not fit: take two\n"));
   EXPECT_THAT(plan_text(r), HasSubstr("no batch_size fits, all else equal\n"));
   EXPECT_THAT(plan_text(r), Not(HasSubstr("it fits")));
+}
+
+TEST(Plan, SaysThatAJobThatFitsWouldBeRefused) {
+  PlanReport r = report();
+  EXPECT_EQ(nlohmann::json::parse(plan_json(r))["refusal"], "");
+  r.refusal = "precision: found fp16";
+  EXPECT_THAT(plan_text(r),
+              HasSubstr("it fits\nbut the job would be refused: precision: found fp16\n"));
+  EXPECT_EQ(nlohmann::json::parse(plan_json(r))["refusal"], "precision: found fp16");
 }
 
 TEST(Plan, SaysWhereTrainingWaitsForCheckpoints) {

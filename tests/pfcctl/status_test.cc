@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/pfcctl/run_pfcctl.h"
 
@@ -29,6 +32,18 @@ TEST(StatusText, NamesAWorkerWithoutProgressItsPhaseAndTheSecondsSince) {
   EXPECT_THAT(status_text(training("no progress")),
               HasSubstr("rank 1 has made no progress for 43 s: step 120, phase all_gather\n"));
   EXPECT_THAT(status_text(training("training")), Not(HasSubstr("has made no progress")));
+}
+
+TEST(StatusText, PrintsNoControlCharactersOfAWorkerOrCoordinator) {
+  proto::StatusReply status = training("no progress\x1b[2J");
+  status.set_reason("waiting\njob completed");
+  status.mutable_workers(0)->set_host("a\nb");
+  status.mutable_workers(0)->mutable_progress()->set_phase("x\r" + std::string(1'000, 'y'));
+  const std::string text = status_text(status);
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, Not(HasSubstr("\r")));
+  EXPECT_THAT(text, HasSubstr("waiting job completed\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << "the state, the head and one row";
 }
 
 class PfcctlStop : public ::testing::Test {

@@ -108,6 +108,24 @@ TEST(DrawPairs, AreBalancedInEveryFoldAndOfPeopleOutsideTheTrainingSet) {
   }
 }
 
+TEST(SyntheticSet, ReplacesADataSetOnlyWhenItMay) {
+  for (const char* name : {"train.rec", "train.idx", "property", "val.bin"}) {
+    const TemporaryFolder folder;
+    std::ofstream(folder / name) << "somebody's";
+    EXPECT_THAT([&] { write_synthetic_set(kSmall, folder.path(), nullptr); },
+                testing::ThrowsMessage<InputError>(testing::AllOf(
+                    testing::HasSubstr((folder / name).string()), testing::HasSubstr("--force"))));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+    EXPECT_EQ(bytes_of(folder / name), "somebody's");
+  }
+  const TemporaryFolder folder;
+  std::ofstream(folder / "property") << "somebody's";
+  SynthOptions options = kSmall;
+  options.replace = true;
+  write_synthetic_set(options, folder.path(), nullptr);
+  EXPECT_EQ(bytes_of(folder / "property"), "3,112,112\n");
+}
+
 TEST(SyntheticSet, RefusesOptionsOutsideTheirRanges) {
   SynthOptions options = kSmall;
   options.identities = 0;

@@ -49,7 +49,7 @@ def faces(options):
     folder = options.folder / f"faces-{options.classes}x{options.images}"
     if not (folder / "val.bin").exists():
         gpu_runs.run([options.bin / "pfcctl", "data", "synth", "--identities", options.classes,
-                      "--images-per-identity", options.images, "--out", folder], options.limit)
+                      "--images-per-identity", options.images, "--force", "--out", folder], options.limit)
     return folder
 
 

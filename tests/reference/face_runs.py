@@ -8,6 +8,7 @@ import sys
 
 # What the studies have in common: small images and a small network, so that a run takes minutes.
 JOB = {"network": "mbf", "embedding_size": 128, "margin_list": [1.0, 0.3, 0.0], "margin_scale": 32,
+       "margin_gradient": "exact",
        "batch_size": 64, "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "warmup_epoch": 0.5,
        "verbose": 0, "keep_checkpoints": 1, "num_workers": 1, "device": "cpu"}
 
@@ -39,15 +40,19 @@ def make_set(options):
     if not (data / "val.bin").exists():
         run([options.bin / "pfcctl", "data", "synth", "--identities", options.identities,
              "--images-per-identity", options.images, "--size", options.size,
-             "--val-identities", 300, "--val-pairs", 3000, "--out", data], options.threads)
+             "--val-identities", 300, "--val-pairs", 3000, "--force", "--out", data], options.threads)
     return data
+
+
+def is_complete(output):
+    metrics = output / "metrics.jsonl"
+    return metrics.exists() and any(entry.get("reason") == "completed" for entry in records(output))
 
 
 def train(options, name, job):
     """One job, unless it has been done: its folder under options.folder."""
     output = options.folder / name
-    done = output / "backbone.safetensors"  # written last
-    if not done.exists():
+    if not is_complete(output):
         options.folder.mkdir(parents=True, exist_ok=True)
         path = options.folder / f"{name}.json"
         path.write_text(json.dumps({**JOB, **job, "output": str(output)}, indent=2))

@@ -60,7 +60,7 @@ def special_step(seed):
 
 def cases():
     margins = {"arcface": [1, 0.5, 0], "cosface": [1, 0, 0.4], "combined": [1, 0.3, 0.2],
-               "sphereface": [1.35, 0, 0]}
+               "sphereface": [1.35, 0, 0], "beyond pi": [2, 0.1, 0.1]}
     for (name, margin), gradient in itertools.product(margins.items(),
                                                       ("exact", "straight_through")):
         options = {"margin_list": margin, "margin_gradient": gradient}
@@ -75,6 +75,8 @@ def cases():
     yield "adamw sampled", {**adamw, "sample_rate": 0.2}, step, 2, run_case
     yield "parts of 3 workers", {"sample_rate": 0.3}, step, 1, run_parts_case
     yield "parts of 3 workers on 2, adamw", {**adamw, "sample_rate": 0.1}, step, 2, run_parts_case
+    for optimizer, keys in (("sgd", {}), ("adamw", adamw)):
+        yield f"4 micro-batches, {optimizer}", {**keys, "sample_rate": 0.1}, step, 2, run_micro_case
     yield "one class", {}, random_step(8, 1, 32, 4, False), 1, run_case
     yield "seven classes", {}, random_step(8, 7, 32, 5, False), 7, run_case
 
@@ -104,6 +106,15 @@ def run_case(pfcctl, folder, options, tensors, workers, step=3):
     safetensors_io.save(source, tensors)
     got = replay(pfcctl, [source], folder / "out.safetensors", job, workers, step)
     return errors_of(got, head_reference.head_step(tensors, job, step))
+
+
+def run_micro_case(pfcctl, folder, options, tensors, workers, step=3, micro_batches=4):
+    """The samples as the micro-batches of one step."""
+    job = {**DEFAULTS, **options, "gradient_acc": micro_batches}
+    source = folder / "in.safetensors"
+    safetensors_io.save(source, tensors, {"micro_batches": str(micro_batches)})
+    got = replay(pfcctl, [source], folder / "out.safetensors", job, workers, step)
+    return errors_of(got, head_reference.head_step(tensors, job, step, micro_batches))
 
 
 def run_parts_case(pfcctl, folder, options, tensors, workers, step=3, parts=3):

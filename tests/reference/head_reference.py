@@ -25,27 +25,34 @@ def philox4x32_10(key, counter):
     return np.stack(c)
 
 
+def uniform(seed, stream, step, count):
+    """u(seed, step, i) in [0, 1) of i = 0 .. count - 1, with 24 bits."""
+    blocks = np.arange((count + 3) // 4)
+    words = philox4x32_10(seed, [blocks, blocks >> 32, np.full_like(blocks, step),
+                                 np.full_like(blocks, stream)])
+    return (words.T.reshape(-1)[:count] >> np.uint64(8)) / 2.0 ** 24
+
+
 def active_classes(classes, labels, rate, seed, step):
     """Sorted classes of the batch, and those with u(seed, step, class) < rate."""
-    blocks = np.arange((classes + 3) // 4)
-    words = philox4x32_10(seed, [blocks, blocks >> 32, np.full_like(blocks, step),
-                                 np.full_like(blocks, CLASS_SAMPLING_STREAM)])
-    u = (words.T.reshape(-1)[:classes] >> np.uint64(8)) / 2.0 ** 24
-    chosen = u < rate
+    chosen = uniform(seed, CLASS_SAMPLING_STREAM, step, classes) < rate
     chosen[labels] = True
     return np.flatnonzero(chosen)
 
 
 def target_logit(cos, x, w, job):
-    """cos(m1 theta + m2) - m3 of each sample's own class; x and w are unit vectors [N, D]."""
+    """cos(m1 theta + m2) - m3 of each sample's own class; x and w are unit vectors [N, D].
+
+    With the exact gradient it falls at every angle, as psi of SphereFace (arXiv 1704.08063)."""
     m1, m2, m3 = job["margin_list"]
     across = torch.linalg.vector_norm(w - cos[:, None] * x, dim=1)  # sin theta, without cancellation
     # Below it is rounding error, not a direction: parallel vectors, whose gradient is 0 by symmetry.
     across = torch.where(across < 1e-13, torch.zeros_like(across), across)
-    target = torch.cos(m1 * torch.atan2(across, cos) + m2) - m3
+    angle = m1 * torch.atan2(across, cos) + m2
     if job["margin_gradient"] == "straight_through":
-        target = cos + (target - cos).detach()
-    return target
+        return cos + (torch.cos(angle) - m3 - cos).detach()
+    turns = torch.floor(angle.detach() / np.pi)
+    return torch.cos(angle - turns * np.pi) - 2 * turns - m3
 
 
 def loss_of(embeddings, centres, places, job):
@@ -69,7 +76,7 @@ def loss_of(embeddings, centres, places, job):
 
 
 def update(centres, gradient, state, job, step):
-    """One step of torch.optim on the rows given: (centres, momentum, second)."""
+    """One step of torch.optim on all rows: (centres, momentum, second)."""
     momentum, second = state
     parameter = torch.nn.Parameter(centres)
     parameter.grad = gradient
@@ -86,29 +93,29 @@ def update(centres, gradient, state, job, step):
     return parameter.detach(), momentum, second
 
 
-def head_step(tensors, job, step):
+def head_step(tensors, job, step, micro_batches=1):
     """From and to the tensors of worker/head/replay.h, as float64 numpy arrays."""
     labels = tensors["labels"]
     table = {"centres": tensors["centres"].astype(np.float64)}
     for name in ("momentum", "second"):
         table[name] = tensors.get(name, np.zeros_like(table["centres"])).astype(np.float64)
-    active = active_classes(len(table["centres"]), labels, job["sample_rate"], job["seed"], step)
-    places = torch.from_numpy(np.searchsorted(active, labels))
-
-    embeddings = torch.from_numpy(tensors["embeddings"].astype(np.float64)).requires_grad_()
-    rows = {name: torch.from_numpy(value[active]) for name, value in table.items()}
-    centres = rows["centres"].clone().requires_grad_()
-    loss = loss_of(embeddings, centres, places, job)
-    loss.backward()
-    gradient = centres.grad
-    if job["optimizer"] == "sgd":  # dense: momentum and decay move every row
-        gradient = torch.zeros(table["centres"].shape, dtype=torch.float64)
-        gradient[active] = centres.grad
-        rows, active = {name: torch.from_numpy(value) for name, value in table.items()}, slice(None)
-    moved = update(rows["centres"].clone(), gradient, (rows["momentum"], rows["second"]), job, step)
-    for name, value in zip(("centres", "momentum", "second"), moved):
-        table[name][active] = value.numpy()
-    result = {"loss": np.array([loss.item()]), "d_embeddings": embeddings.grad.numpy(), **table}
+    gradient = torch.zeros(table["centres"].shape, dtype=torch.float64)
+    losses, d_embeddings = [], []
+    for x, label in zip(np.split(tensors["embeddings"].astype(np.float64), micro_batches),
+                        np.split(labels, micro_batches)):
+        active = active_classes(len(table["centres"]), label, job["sample_rate"], job["seed"], step)
+        places = torch.from_numpy(np.searchsorted(active, label))
+        embeddings = torch.from_numpy(x).requires_grad_()
+        centres = torch.from_numpy(table["centres"][active]).requires_grad_()
+        loss = loss_of(embeddings, centres, places, job)
+        (loss / micro_batches).backward()
+        gradient[active] += centres.grad  # dense: momentum and decay move every row
+        losses.append(loss.item())
+        d_embeddings.append(embeddings.grad.numpy())
+    state = (torch.from_numpy(table["momentum"]), torch.from_numpy(table["second"]))
+    moved = update(torch.from_numpy(table["centres"]).clone(), gradient, state, job, step)
+    table = {name: value.numpy() for name, value in zip(("centres", "momentum", "second"), moved)}
+    result = {"loss": np.array(losses), "d_embeddings": np.concatenate(d_embeddings), **table}
     if job["optimizer"] == "sgd":
         del result["second"]
     return result

@@ -64,8 +64,8 @@ def spread_labels(source, target, classes):
 def make_set(options):
     faces, data = options.folder / "faces", options.folder / f"data-{options.classes}"
     subprocess.run([options.bin / "pfcctl", "data", "synth", "--identities", "40",
-                    "--images-per-identity", "8", "--size", "48", "--val-pairs", "10", "--out",
-                    faces], check=True)
+                    "--images-per-identity", "8", "--size", "48", "--val-pairs", "10",
+                    "--force", "--out", faces], check=True)
     spread_labels(faces, data, options.classes)
     return data
 

@@ -11,10 +11,10 @@ import safetensors_io
 from backbone_reference import make_backbone
 
 
-def smooth_images(generator, classes, per_class):
-    """uint8 [n, 112, 112, 3]: a pattern of each class's own under some noise, so that a step's loss
+def smooth_images(generator, classes, per_class, size=112):
+    """uint8 [n, size, size, 3]: a pattern of each class's own under some noise, so that a step's loss
     depends on what earlier steps learnt."""
-    coarse = generator.random((classes, 14, 14, 3))
+    coarse = generator.random((classes, size // 8, size // 8, 3))
     patterns = coarse.repeat(8, axis=1).repeat(8, axis=2).repeat(per_class, axis=0)
     noise = generator.normal(0, 0.15, patterns.shape)
     return (np.clip(0.2 + 0.6 * patterns + noise, 0, 1) * 255).astype(np.uint8)
@@ -25,23 +25,24 @@ def interleaved(per_class, classes):
     return np.arange(per_class * classes).reshape(classes, per_class).T.ravel()
 
 
-def initial_weights(network, embedding_size, classes):
-    backbone = make_backbone(network, embedding_size)
+def initial_weights(network, embedding_size, classes, size=112):
+    backbone = make_backbone(network, embedding_size, height=size, width=size)
     state = {name: value.numpy() for name, value in backbone.state_dict().items()}
     state["centres"] = (torch.randn(classes, embedding_size) * 0.01).numpy()
     return state
 
 
-def make(folder, job, classes, per_class, seed=0):
-    """Writes data/, init.safetensors, reference.safetensors and job.json into the folder."""
+def make(folder, job, classes, per_class, seed=0, size=112):
+    """Writes data/, init.safetensors, reference.safetensors and job.json into the folder. Images are
+    square, of a multiple of 16 pixels a side."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
-    images = smooth_images(np.random.default_rng(seed), classes, per_class)
+    images = smooth_images(np.random.default_rng(seed), classes, per_class, size)
     labels = np.repeat(np.arange(classes, dtype=np.int64), per_class)
     order = interleaved(per_class, classes)
     images, labels = images[order], labels[order]
-    weights = initial_weights(job["network"], job["embedding_size"], classes)
+    weights = initial_weights(job["network"], job["embedding_size"], classes, size)
     image_records.write(folder / "data", images, labels)
     safetensors_io.save(folder / "init.safetensors", weights)
     safetensors_io.save(folder / "reference.safetensors",

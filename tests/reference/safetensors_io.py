@@ -28,9 +28,9 @@ def load(path):
     return tensors
 
 
-def save(path, tensors):
-    """Writes a dict of name to numpy array."""
-    header, arrays, offset = {}, [], 0
+def save(path, tensors, metadata=None):
+    """Writes a dict of name to numpy array, and metadata, a dict of strings."""
+    header, arrays, offset = {"__metadata__": metadata} if metadata else {}, [], 0
     for name, value in tensors.items():
         array = np.asarray(value)
         if array.dtype not in _NAMES:

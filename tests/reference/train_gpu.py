@@ -34,7 +34,7 @@ def drawn(options):
     folder = options.folder / "faces"
     if not (folder / "val.bin").exists():
         gpu_runs.run([options.bin / "pfcctl", "data", "synth", "--identities", PEOPLE,
-                      "--images-per-identity", IMAGES, "--out", folder], options.limit)
+                      "--images-per-identity", IMAGES, "--force", "--out", folder], options.limit)
     return folder, folder / "val.bin"
 
 

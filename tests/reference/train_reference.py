@@ -17,7 +17,7 @@ On a GPU images lie there as bytes from the start, and nothing waits for a step'
 reference's favour. `--precision` is that of autocast (bf16, fp16 with a GradScaler); weights, loss
 and optimizer are float32.
 
-Semantics: ArcFace, CosFace and combined margins with the exact gradient; every class takes part;
+Semantics: ArcFace, CosFace and combined margins with either gradient; every class takes part;
 the loss is the mean over the batch; the backbone's gradient is clipped, the centres' is not; SGD
 with momentum and weight decay on everything trainable; polynomial learning rate after linear
 warm-up.
@@ -41,13 +41,14 @@ from backbone_reference import make_backbone, normalised
 # What pfc takes for a key that the job leaves out (docs/configuration.md).
 DEFAULTS = {
     "network": "r50", "embedding_size": 512, "margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0,
+    "margin_gradient": "straight_through",
     "batch_size": 128, "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "clip_norm": 5.0,
     "num_epoch": 20, "max_steps": 0, "warmup_epoch": 0, "shuffle": True, "augment": True,
     "seed": 2048,
 }
 # Keys that this trainer can do in one way only, and keys that do not change the arithmetic.
 FIXED = {
-    "margin_gradient": "exact", "interclass_filtering_threshold": 0, "sample_rate": 1,
+    "interclass_filtering_threshold": 0, "sample_rate": 1,
     "optimizer": "sgd", "lr_schedule": "polynomial", "dropout": 0, "gradient_acc": 1,
     "resume": False,
 }
@@ -78,7 +79,7 @@ def learning_rate(job, step, steps_per_epoch, total):
     warm = math.floor(steps_per_epoch * job["warmup_epoch"])
     if step <= warm:
         return job["lr"] * step / warm
-    return job["lr"] * (1 - (step - warm) / (total - warm))
+    return job["lr"] * (1 - (step - 1 - warm) / (total - warm))
 
 
 def margin_loss(embeddings, labels, centres, job):
@@ -86,8 +87,13 @@ def margin_loss(embeddings, labels, centres, job):
     cosine = functional.linear(functional.normalize(embeddings), functional.normalize(centres))
     cosine = cosine.to(centres.dtype).clamp(-1, 1)  # of what autocast has rounded
     target = cosine.gather(1, labels[:, None])
-    # Inside (-1, 1) this is the exact gradient; at the ends acos has none, and tests stay away.
-    with_margin = torch.cos(m1 * torch.acos(target) + m2) - m3
+    if job["margin_gradient"] == "straight_through":
+        with_margin = target + (torch.cos(m1 * torch.acos(target) + m2) - m3 - target).detach()
+    else:
+        # Inside (-1, 1) this is the exact gradient; at the ends acos has none, and tests stay away.
+        angle = m1 * torch.acos(target) + m2
+        turns = torch.floor(angle.detach() / math.pi)  # beyond pi it goes on falling
+        with_margin = torch.cos(angle - turns * math.pi) - 2 * turns - m3
     logits = job["margin_scale"] * cosine.scatter(1, labels[:, None], with_margin)
     return functional.cross_entropy(logits, labels)
 

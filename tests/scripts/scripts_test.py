@@ -94,5 +94,17 @@ class Setup(Script):
         self.assertNotIn("apt-get", self.noted())
 
 
+class Test(Script):
+    def test_builds_everything_or_the_named_test_programs(self):
+        done = self.run_script("test.sh", "asan")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("cmake --build --preset asan\n", self.noted())
+        self.notes.unlink()
+        done = self.run_script("test.sh", "tsan", "--targets", "a_test,b_test", "-R", "a")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("cmake --build --preset tsan --target a_test b_test\n", self.noted())
+        self.assertIn("ctest --preset tsan --parallel 2 -R a\n", self.noted())
+
+
 if __name__ == "__main__":
     unittest.main()

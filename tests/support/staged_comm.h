@@ -41,6 +41,7 @@ class StagedComm : public Comm {
     both.send_back();
   }
   void barrier() override { comm_.barrier(); }
+  void abort(const std::string& why) override { comm_.abort(why); }
 
  private:
   class Staged {

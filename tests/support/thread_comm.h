@@ -121,6 +121,7 @@ class ThreadComm : public Comm {
   void barrier() override {
     meet(Tensor{}, [](auto&) {});
   }
+  void abort(const std::string&) override { meeting_.break_up(); }
 
  private:
   template <typename Read>

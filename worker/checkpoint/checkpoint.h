@@ -13,6 +13,7 @@
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
 #include "worker/checkpoint/checkpoint_removal.h"
+#include "worker/checkpoint/output_lock.h"
 #include "worker/gradients/loss_scale.h"
 #include "worker/gradients/optimizer.h"
 #include "worker/head/head.h"
@@ -73,7 +74,10 @@ class CheckpointWriter {
 };
 
 struct CheckpointOptions {
-  std::filesystem::path output;
+  std::filesystem::path output;  ///< REQUIRES: it is there
+  std::string job_id;            ///< the same on all workers; letters and digits
+  /// Rank 0's, borrowed. Null: the caller knows that no other job uses the folder.
+  const OutputLock* lock = nullptr;
   Membership membership;
   std::int64_t keep = 3;
   std::int64_t global_batch = 0;

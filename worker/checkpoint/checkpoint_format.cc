@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <span>
 #include <system_error>
+#include <utility>
 
+#include "common/config/json_reader.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/folder.h"
 #include "common/files/mapped_file.h"
+#include "common/files/sha256.h"
 
 namespace pfc::checkpoint_format {
 namespace {
@@ -15,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kPrefix = "step-";
+constexpr const char* kChecksum = "sha256";
 constexpr std::size_t kMaxJsonBytes = 64u << 20;
 
 std::string digits(std::int64_t value, int width) {
@@ -33,11 +39,23 @@ json to_json(const std::vector<File>& files) {
   return list;
 }
 
+/// An integer, and not what only converts to one: 39.99 or 1e12.
+template <typename Integer>
+Integer whole(const json& object, const char* key) {
+  const json& value = object.at(key);
+  const bool fits =
+      value.is_number_unsigned()
+          ? std::in_range<Integer>(value.get<std::uint64_t>())
+          : value.is_number_integer() && std::in_range<Integer>(value.get<std::int64_t>());
+  if (fits) return value.get<Integer>();
+  throw InputError(std::string(key) + ": expected an integer, found " + value.dump().substr(0, 60));
+}
+
 std::vector<File> files_of(const json& list) {
   std::vector<File> files;
   for (const json& f : list) {
     files.push_back({.name = f.at("name").get<std::string>(),
-                     .bytes = f.at("bytes").get<std::uint64_t>(),
+                     .bytes = whole<std::uint64_t>(f, "bytes"),
                      .sha256 = f.at("sha256").get<std::string>()});
   }
   return files;
@@ -56,13 +74,84 @@ auto read_json(const std::filesystem::path& path, Read read) {
   try {
     return read(json::parse(text, text + file.bytes().size()));
   } catch (const json::exception& e) {
-    throw InputError(path.string() + ": " + std::string(e.what()).substr(0, 200));
+    throw InputError(path.string() +
+                     ": expected what pfc writes for a checkpoint, found JSON with " +
+                     "another content: " + problem_of(e));
+  } catch (const InputError& e) {
+    throw InputError(path.string() + ": " + e.what());
   }
 }
 
 LossScale::State loss_scale_of(const json& manifest) {
   const json& scale = manifest.at("loss_scale");
-  return {scale.at("value").get<double>(), scale.at("finite_updates").get<std::int64_t>()};
+  const bool counted = scale.contains("updates_left_out");  // older ones lack it
+  return {.value = scale.at("value").get<double>(),
+          .finite_updates = whole<std::int64_t>(scale, "finite_updates"),
+          .left_out = counted ? whole<std::int64_t>(scale, "updates_left_out") : 0};
+}
+
+std::string checksum_of(json manifest) {
+  manifest.erase(kChecksum);
+  const std::string text = manifest.dump();
+  return sha256_hex(std::as_bytes(std::span(text)));
+}
+
+void check_version(const json& manifest) {
+  const int version = whole<int>(manifest, "version");
+  if (version < 1 || version > kVersion) {
+    throw InputError("version " + std::to_string(version) + ", expected 1 to " +
+                     std::to_string(kVersion));
+  }
+  if (version == 1) return;
+  const std::string expected = manifest.at(kChecksum).get<std::string>();
+  const std::string found = checksum_of(manifest);
+  if (found != expected) {
+    throw InputError("sha256 of its other keys is " + found + ", expected " + expected +
+                     ": the manifest is damaged, or was edited");
+  }
+}
+
+/// The step that the folder's name says, and the global batch that the job's keys give.
+void check_agrees(const Identity& id, const std::string& folder_name_) {
+  const auto named = step_of(folder_name_);
+  if (named && *named != id.step) {
+    throw InputError("step " + std::to_string(id.step) + " in the folder " + folder_name_);
+  }
+  const auto of_job = [&](const char* key) {
+    const bool there = id.job.is_object() && id.job.contains(key);
+    return there ? whole<std::int64_t>(id.job, key) : 0;
+  };
+  std::int64_t batch = id.world_size;
+  const bool too_large = __builtin_mul_overflow(batch, of_job("batch_size"), &batch) ||
+                         __builtin_mul_overflow(batch, of_job("gradient_acc"), &batch);
+  if (too_large || (batch != 0 && batch != id.global_batch)) {
+    throw InputError("global_batch is " + std::to_string(id.global_batch) +
+                     ", but world_size x batch_size x gradient_acc is " + std::to_string(batch));
+  }
+}
+
+void check_in_range(const Identity& id) {
+  std::int64_t images_seen = 0;
+  if (id.step < 0 || id.world_size < 1 || id.global_batch < 1 || id.classes < 0 ||
+      id.embedding_size < 1 || __builtin_mul_overflow(id.step, id.global_batch, &images_seen)) {
+    throw InputError("step, world_size or another number is out of range");
+  }
+}
+
+Manifest manifest_of(const json& m, const std::string& folder_name_) {
+  check_version(m);
+  Manifest manifest{.identity = {.job_id = m.value("job_id", ""),
+                                 .step = whole<std::int64_t>(m, "step"),
+                                 .world_size = whole<int>(m, "world_size"),
+                                 .global_batch = whole<std::int64_t>(m, "global_batch"),
+                                 .classes = whole<std::int64_t>(m, "classes"),
+                                 .embedding_size = whole<std::int64_t>(m, "embedding_size"),
+                                 .loss_scale = loss_scale_of(m),
+                                 .job = m.at("job")},
+                    .files = files_of(m.at("files"))};
+  check_in_range(manifest.identity);
+  check_agrees(manifest.identity, folder_name_);
+  return manifest;
 }
 
 }  // namespace
@@ -81,13 +170,18 @@ std::optional<std::int64_t> step_of(const std::string& folder_name_) {
   return step;
 }
 
-std::string temporary_name(std::int64_t step, Generation generation) {
-  return "." + folder_name(step) + ".g" + std::to_string(generation) + ".tmp";
+std::string temporary_name(std::int64_t step, const Owner& owner) {
+  return "." + folder_name(step) + "." + owner.job_id + ".g" + std::to_string(owner.generation) +
+         ".tmp";
 }
 
-std::string removed_name(std::int64_t step, Generation generation, int number) {
-  return "." + folder_name(step) + ".g" + std::to_string(generation) + ".old-" +
-         std::to_string(number) + ".tmp";
+std::string removed_name(std::int64_t step, const Owner& owner, int number) {
+  return "." + folder_name(step) + "." + owner.job_id + ".g" + std::to_string(owner.generation) +
+         ".old-" + std::to_string(number) + ".tmp";
+}
+
+std::string set_aside_name(std::int64_t step, int number) {
+  return folder_name(step) + ".set-aside-" + std::to_string(number);
 }
 
 bool is_removed(const std::string& name) {
@@ -104,6 +198,14 @@ std::string centres_name(Rank rank, int world_size) {
 
 std::string part_name(Rank rank) { return "part-" + digits(rank, 5) + ".json"; }
 
+bool Identity::same_model(const Identity& other) const {
+  const auto network = [](const json& of) {
+    return of.is_object() && of.contains("network") ? of["network"] : json();
+  };
+  return classes == other.classes && embedding_size == other.embedding_size &&
+         network(job) == network(other.job);
+}
+
 const File& Manifest::file(const std::filesystem::path& folder, const std::string& name) const {
   const auto found = std::ranges::find(files, name, &File::name);
   if (found == files.end()) {
@@ -114,58 +216,40 @@ const File& Manifest::file(const std::filesystem::path& folder, const std::strin
 
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
   const Identity& id = manifest.identity;
-  const json text = {
-      {"format", "pfc checkpoint"},
-      {"version", kVersion},
-      {"step", id.step},
-      {"world_size", id.world_size},
-      {"global_batch", id.global_batch},
-      {"classes", id.classes},
-      {"embedding_size", id.embedding_size},
-      {"loss_scale",
-       {{"value", id.loss_scale.value}, {"finite_updates", id.loss_scale.finite_updates}}},
-      {"job", id.job},
-      {"files", to_json(manifest.files)}};
+  json text = {{"format", "pfc checkpoint"},
+               {"version", kVersion},
+               {"job_id", id.job_id},
+               {"step", id.step},
+               {"world_size", id.world_size},
+               {"global_batch", id.global_batch},
+               {"classes", id.classes},
+               {"embedding_size", id.embedding_size},
+               {"loss_scale",
+                {{"value", id.loss_scale.value},
+                 {"finite_updates", id.loss_scale.finite_updates},
+                 {"updates_left_out", id.loss_scale.left_out}}},
+               {"job", id.job},
+               {"files", to_json(manifest.files)}};
+  text[kChecksum] = checksum_of(text);
   write_file_atomically(folder / kManifest, text.dump(2) + "\n");
 }
 
 Manifest load_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifest;
-  if (!std::filesystem::exists(path)) {
+  std::error_code error;  // a path that cannot be looked at is told with its reason when it is read
+  if (!std::filesystem::exists(path, error) && !error) {
     throw InputError(folder.string() + ": no " + kManifest + " in it: not a whole checkpoint");
   }
-  Manifest manifest = read_json(path, [&](const json& m) {
-    const int version = m.at("version").get<int>();
-    if (version != kVersion) {
-      throw InputError(path.string() + ": version " + std::to_string(version) + ", expected " +
-                       std::to_string(kVersion));
-    }
-    return Manifest{.identity = {.step = m.at("step").get<std::int64_t>(),
-                                 .world_size = m.at("world_size").get<int>(),
-                                 .global_batch = m.at("global_batch").get<std::int64_t>(),
-                                 .classes = m.at("classes").get<std::int64_t>(),
-                                 .embedding_size = m.at("embedding_size").get<std::int64_t>(),
-                                 .loss_scale = loss_scale_of(m),
-                                 .job = m.at("job")},
-                    .files = files_of(m.at("files"))};
-  });
-  const Identity& id = manifest.identity;
-  std::int64_t images_seen = 0;
-  if (id.step < 0 || id.world_size < 1 || id.global_batch < 0 || id.classes < 0 ||
-      id.embedding_size < 1 || __builtin_mul_overflow(id.step, id.global_batch, &images_seen)) {
-    throw InputError(path.string() + ": step, world_size or another number is out of range");
-  }
-  return manifest;
+  return read_json(path, [&](const json& m) { return manifest_of(m, folder.filename().string()); });
 }
 
 std::vector<Published> published(const std::filesystem::path& output) {
   std::vector<Published> found;
-  std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(output, missing)) {
-    if (!step_of(entry.path().filename().string())) continue;
-    found.push_back({.folder = entry.path()});
+  for (const std::filesystem::path& entry : entries_of(output)) {
+    if (!step_of(entry.filename().string())) continue;
+    found.push_back({.folder = entry});
     try {
-      found.back().identity = load_manifest(entry.path()).identity;
+      found.back().identity = load_manifest(entry).identity;
     } catch (const InputError& error) {
       found.back().damage = error.what();  // an older checkpoint may be whole
     }

@@ -6,10 +6,12 @@
 //     backbone.safetensors                 PyTorch's state dict
 //     backbone_optimizer.safetensors       "momentum.NAME", for AdamW also "second.NAME"
 //     centres-00001-of-00004.safetensors   rows of worker 1 of 4: "weight", "momentum", ("second"),
-//                                          (for SGD "updated", "updates": kUpdated)
-//   OUTPUT/.step-000000020.g3.tmp/         being written in generation 3
+//                                          "updated", "updates" (kUpdated)
+//   OUTPUT/.step-000000020.ID.g3.tmp/      being written by job ID in its generation 3
 //     part-00001.json                      the files that worker 1 has written
-//   OUTPUT/.step-000000010.g3.old-1.tmp/   no longer wanted, being removed
+//   OUTPUT/.step-000000010.ID.g3.old-1.tmp/    no longer wanted, being removed
+//   OUTPUT/step-000000020.set-aside-1/     had the name of a checkpoint that was published, and was
+//                                          none of this model
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,8 @@
 
 namespace pfc::checkpoint_format {
 
-inline constexpr int kVersion = 1;
+/// Version 1 had neither a checksum of the manifest nor the job's id. It can still be read.
+inline constexpr int kVersion = 2;
 inline constexpr const char* kManifest = "manifest.json";
 inline constexpr const char* kBackbone = "backbone.safetensors";
 inline constexpr const char* kBackboneOptimizer = "backbone_optimizer.safetensors";
@@ -35,20 +38,29 @@ inline constexpr const char* kWeight = "weight";
 inline constexpr const char* kMomentum = "momentum";
 inline constexpr const char* kSecond = "second";
 /// I32 [rows]: how many of the updates each row has seen. It has yet to catch up with the others
-/// (kernels/math/missed_updates.h). Files of AdamW and of older versions lack this tensor: their
-/// rows have seen all updates.
+/// (kernels/math/missed_updates.h). A file of a job that has made no update lacks this tensor, and
+/// so do those of older versions: their rows have seen all updates.
 inline constexpr const char* kUpdated = "updated";
 /// F32 [updates, 3]: learning rate, momentum and weight decay of every update so far, oldest first.
+/// AdamW has in the place of the momentum the number of the update, from 1, for its bias
+/// correction.
 inline constexpr const char* kUpdates = "updates";
 
 std::string folder_name(std::int64_t step);
 /// The step of a checkpoint folder's name; nullopt for any other name.
 std::optional<std::int64_t> step_of(const std::string& folder_name);
-/// The name contains the generation, so that a worker of an old generation that still runs cannot
-/// write into the folder of a new one.
-std::string temporary_name(std::int64_t step, Generation generation);
+
+/// Who writes a temporary folder. The name contains both, so that neither another job nor a worker
+/// of an old generation that still runs can write into it.
+struct Owner {
+  std::string job_id;
+  Generation generation = 1;
+};
+std::string temporary_name(std::int64_t step, const Owner& owner);
 /// Of a checkpoint that is no longer wanted. `number` tells those of one writer apart.
-std::string removed_name(std::int64_t step, Generation generation, int number);
+std::string removed_name(std::int64_t step, const Owner& owner, int number);
+/// Of what had a checkpoint's name and is kept: no checkpoint's name.
+std::string set_aside_name(std::int64_t step, int number);
 bool is_removed(const std::string& folder_name);
 /// A temporary or a removed name: nothing that a job needs once no writer is at work in the folder.
 bool is_temporary(const std::string& folder_name);
@@ -63,6 +75,7 @@ struct File {
 
 /// What the manifest says about the job and its state.
 struct Identity {
+  std::string job_id;  ///< of the job that has written it; empty in version 1
   std::int64_t step = 0;
   int world_size = 0;
   std::int64_t global_batch = 0;
@@ -73,6 +86,8 @@ struct Identity {
 
   /// Orders checkpoints by age. Steps do not when the global batch has changed between them.
   [[nodiscard]] std::int64_t images_seen() const { return step * global_batch; }
+  /// Whether both hold the same network with as many classes and embeddings of the same size.
+  [[nodiscard]] bool same_model(const Identity& other) const;
 };
 
 struct Manifest {
@@ -85,8 +100,10 @@ struct Manifest {
                                  const std::string& name) const;
 };
 
+/// Its key "sha256" is the checksum of the other keys: of their JSON without white space, sorted.
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
-/// Throws InputError that names the file and says what is wrong with it, also when there is none.
+/// Throws InputError that names the file and says what is wrong with it: there is none, it is not
+/// what was written, or it disagrees with the folder's name or with itself.
 Manifest load_manifest(const std::filesystem::path& folder);
 
 struct Published {
@@ -94,8 +111,9 @@ struct Published {
   std::optional<Identity> identity;  ///< none when the manifest cannot be read
   std::string damage;                ///< says why it cannot be read
 };
-/// The checkpoints under `output`: the one with the most images seen first, damaged ones last.
-/// Empty when there is no such folder.
+/// The checkpoints under `output`: the one with the most images seen first, those last that cannot
+/// be read for any reason. Empty when there is no such folder. Throws StorageError when it cannot
+/// be listed.
 std::vector<Published> published(const std::filesystem::path& output);
 
 void write_part(const std::filesystem::path& folder, Rank rank, const std::vector<File>& files);

@@ -1,9 +1,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 #include "common/error.h"
@@ -52,7 +54,8 @@ SafetensorsFile open_verified(const std::filesystem::path& folder, const format:
     throw InputError((folder / name).string() + ": " + what +
                      "; the checkpoint is damaged: " + advice(folder, manifest.identity));
   };
-  if (!std::filesystem::exists(folder / name)) damaged("missing");
+  std::error_code error;  // a path that cannot be looked at is told with its reason when it is read
+  if (!std::filesystem::exists(folder / name, error) && !error) damaged("missing");
   const MappedFile file(folder / name);
   if (file.bytes().size() != expected.bytes) {
     damaged(std::to_string(file.bytes().size()) + " bytes, expected " +
@@ -153,7 +156,7 @@ void load_rows(Ops& ops, const Overlap& overlap, const std::string& name, const 
 }
 
 /// The updates that the rows of this file have seen or have yet to see; empty when it has none.
-std::vector<SgdOptions> read_updates(const SafetensorsFile& file) {
+std::vector<PastUpdate> read_updates(const SafetensorsFile& file, OptimizerKind optimizer) {
   if (!file.tensors().contains(format::kUpdates)) return {};
   const SafetensorsFile::Tensor& stored = file.at(format::kUpdates);
   const bool fits = stored.dtype == "F32" && stored.shape.size() == 2 && stored.shape[1] == 3 &&
@@ -161,9 +164,18 @@ std::vector<SgdOptions> read_updates(const SafetensorsFile& file) {
   if (!fits) {
     throw InputError(file.path().string() + ": updates is not as expected, F32 [updates, 3]");
   }
-  std::vector<SgdOptions> updates(static_cast<std::size_t>(stored.shape[0]));
+  std::vector<PastUpdate> updates(static_cast<std::size_t>(stored.shape[0]));
   std::memcpy(updates.data(), stored.bytes.data(), stored.bytes.size());
-  return updates;
+  const auto possible = [optimizer](const PastUpdate& u) {
+    return std::isfinite(u.lr) && std::isfinite(u.momentum_or_number) &&
+           std::isfinite(u.weight_decay) &&
+           (optimizer == OptimizerKind::kSgd || u.momentum_or_number >= 1);
+  };
+  const auto wrong = std::ranges::find_if_not(updates, possible);
+  if (wrong == updates.end()) return updates;
+  throw InputError(file.path().string() + ": updates[" + std::to_string(wrong - updates.begin()) +
+                   "] is not as expected, finite numbers" +
+                   (optimizer == OptimizerKind::kSgd ? "" : " of which the second counts from 1"));
 }
 
 /// How many of the `count` updates each row of the file has seen.
@@ -185,15 +197,16 @@ std::vector<std::int32_t> read_updated(const Overlap& overlap, std::size_t count
 
 /// The updates so far, and how many of them each row of this worker has seen.
 struct SeenUpdates {
-  std::vector<SgdOptions> updates;
+  std::vector<PastUpdate> updates;
   std::vector<std::int32_t> updated;  // [shard]
 };
 
-SeenUpdates read_history(const std::vector<Overlap>& overlaps, RowRange shard) {
+SeenUpdates read_history(const std::vector<Overlap>& overlaps, RowRange shard,
+                         OptimizerKind optimizer) {
   SeenUpdates seen;
   seen.updated.resize(static_cast<std::size_t>(shard.size()));
   for (const Overlap& overlap : overlaps) {
-    std::vector<SgdOptions> updates = read_updates(overlap.file);
+    std::vector<PastUpdate> updates = read_updates(overlap.file, optimizer);
     if (&overlap != &overlaps.front() && updates.size() != seen.updates.size()) {
       throw InputError(overlap.file.path().string() + ": has " + std::to_string(updates.size()) +
                        " updates, " + overlaps.front().file.path().string() + " has " +
@@ -250,7 +263,8 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const Traini
   const SafetensorsFile backbone = open_verified(folder, manifest, format::kBackbone);
   const SafetensorsFile optimizer = open_verified(folder, manifest, format::kBackboneOptimizer);
   const std::vector<Overlap> overlaps = open_overlaps(folder, manifest, state.head.shard());
-  const SeenUpdates seen = read_history(overlaps, state.head.shard());
+  const SeenUpdates seen =
+      read_history(overlaps, state.head.shard(), state.head.state().history->optimizer());
 
   import_state_dict(state.ops, state.backbone, backbone);
   const Arena& weights = state.backbone.weights;

@@ -1,6 +1,4 @@
-#include <fcntl.h>
-#include <spdlog/spdlog.h>
-#include <stdio.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <condition_variable>
@@ -16,7 +14,9 @@
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/file_error.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/checkpoint_folders.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/comm/shard.h"
 
@@ -78,10 +78,10 @@ void add_values(FileContent& file, const std::string& name, const std::string& d
   }
 }
 
-/// Which updates each row has seen; AdamW has none that a row could miss.
+/// Which updates each row has seen.
 void add_history(FileContent& file, const Head::State& head, CheckpointMode mode) {
-  static_assert(sizeof(SgdOptions) == 3 * sizeof(float));
-  const std::span<const SgdOptions> updates = head.history->updates();
+  static_assert(sizeof(PastUpdate) == 3 * sizeof(float));
+  const std::span<const PastUpdate> updates = head.history->updates();
   if (updates.empty()) return;
   add_values(file, format::kUpdated, "I32", {static_cast<std::int64_t>(head.updated.size())},
              std::as_bytes(head.updated), mode);
@@ -146,46 +146,17 @@ format::File write(const std::filesystem::path& folder, const FileContent& file)
   return {.name = file.name, .bytes = written.bytes, .sha256 = written.sha256};
 }
 
-/// Turns what the file system refuses into the one line that a person needs.
-template <typename Work>
-auto storage(Work work) {
-  try {
-    return work();
-  } catch (const std::filesystem::filesystem_error& e) {
-    throw StorageError(e.path1().string() + ": " + e.code().message());
-  }
-}
-
-/// Gives a finished folder its final name. What had that name before is called `old` afterwards.
-void move_folder(const std::filesystem::path& from, const std::filesystem::path& to,
-                 const std::filesystem::path& old) {
-  const bool replaces = std::filesystem::exists(to);
-  const unsigned flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) {
-    if (replaces) std::filesystem::rename(from, old);
-  } else if (errno == EINVAL || errno == ENOSYS) {
-    // A file system without these flags (NFS): not at once, but the older checkpoints are there.
-    if (replaces) std::filesystem::rename(to, old);
-    std::filesystem::rename(from, to);
-  } else {
-    throw StorageError(to.string() + ": cannot move the checkpoint here: " +
-                       std::generic_category().message(errno));
-  }
-  sync_folder(to.parent_path());
-}
-
 class FolderWriter : public CheckpointWriter {
  public:
-  explicit FolderWriter(const CheckpointOptions& options)
-      : options_(options), removal_(options.remove) {
-    if (options_.membership.rank == 0) remove_stale_folders();
+  explicit FolderWriter(const CheckpointOptions& options) : options_(options), folders_(options) {
+    if (options_.membership.rank == 0) folders_.remove_leftovers();
   }
   /// Rank 0 takes away what was not published, the others' parts too: the job ends without it.
   ~FolderWriter() override {
     if (thread_.joinable()) thread_.join();
-    if (options_.membership.rank != 0 || identity_.step == published_) return;
-    std::error_code ignored;
-    std::filesystem::remove_all(temporary(identity_.step), ignored);
+    if (options_.membership.rank == 0 && identity_.step != published_) {
+      folders_.give_up(identity_.step);
+    }
   }
 
   void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
@@ -195,29 +166,15 @@ class FolderWriter : public CheckpointWriter {
   void publish(std::int64_t step) override;
 
  private:
-  [[nodiscard]] std::filesystem::path temporary(std::int64_t step) const {
-    return options_.output / format::temporary_name(step, options_.membership.generation);
-  }
-  void remove_stale_folders();
   void run(std::int64_t step, const std::vector<MakeFile>& files);
   void write_part(std::int64_t step, const std::vector<MakeFile>& files) const;
   [[nodiscard]] std::vector<format::File> gather_parts(const std::filesystem::path& folder) const;
-  [[nodiscard]] std::filesystem::path name_to_remove(std::int64_t step) {
-    std::filesystem::path name;
-    do {  // an earlier job may have left one that could not be removed
-      name =
-          options_.output / format::removed_name(step, options_.membership.generation, ++removed_);
-    } while (std::filesystem::exists(name));
-    return name;
-  }
-  void prune(std::int64_t published);
 
   const CheckpointOptions options_;
-  CheckpointRemoval removal_;
+  CheckpointFolders folders_;
   std::thread thread_;          // the training thread's
   format::Identity identity_;   // the training thread's: of the last begin()
   std::int64_t published_ = 0;  // the training thread's
-  int removed_ = 0;             // the training thread's: names given away so far
 
   std::mutex mutex_;
   std::condition_variable idle_;
@@ -227,29 +184,12 @@ class FolderWriter : public CheckpointWriter {
   std::exception_ptr error_;
 };
 
-void FolderWriter::remove_stale_folders() {
-  std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(options_.output, missing)) {
-    const std::string name = entry.path().filename().string();
-    if (!format::is_temporary(name)) continue;
-    if (format::is_removed(name)) {  // an old checkpoint: one that stays does no harm
-      removal_.start(entry.path());
-      continue;
-    }
-    std::error_code error;
-    std::filesystem::remove_all(entry.path(), error);
-    // The writer of an earlier generation may be removing the same folder: only what stays counts.
-    if (error && std::filesystem::exists(entry.path(), missing)) {
-      throw StorageError(entry.path().string() + ": " + error.message());
-    }
-  }
-}
-
 void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
                          CheckpointMode mode) {
   wait();
   if (thread_.joinable()) thread_.join();
-  identity_ = {.step = step,
+  identity_ = {.job_id = options_.job_id,
+               .step = step,
                .world_size = options_.membership.world_size,
                .global_batch = options_.global_batch,
                .classes = state.classes,
@@ -260,15 +200,22 @@ void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nl
     const std::lock_guard lock(mutex_);
     writing_ = true;
   }
-  const std::vector<MakeFile> files = files_of(state, options_.membership, mode);
-  if (mode == CheckpointMode::kInPlace) return run(step, files);
-  thread_ = std::thread([this, step, copies = made(files)] { run(step, copies); });
+  try {
+    const std::vector<MakeFile> files = files_of(state, options_.membership, mode);
+    if (mode == CheckpointMode::kInPlace) return run(step, files);
+    thread_ = std::thread([this, step, copies = made(files)] { run(step, copies); });
+  } catch (...) {  // no memory for the copies, or no thread
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    throw;
+  }
 }
 
 void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
   std::exception_ptr error;
   try {
-    removal_.wait();  // the disk may have no room for one checkpoint more than are kept
+    folders_
+        .wait_for_removals();  // the disk may have no room for one checkpoint more than are kept
     write_part(step, files);
   } catch (...) {
     error = std::current_exception();
@@ -280,20 +227,30 @@ void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
   idle_.notify_all();
 }
 
+// Of several workers, one makes it. The output folder itself is not made here: where it is not
+// there, it was removed, or this host does not share it.
+void make_folder(const std::filesystem::path& folder) {
+  if (::mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST) return;
+  if (errno != ENOENT) throw StorageError(folder.string() + ": " + file_error_text(errno));
+  throw StorageError("output: " + folder.parent_path().string() +
+                     " is not there; it was when the job began, and all hosts must share it");
+}
+
 void FolderWriter::write_part(std::int64_t step, const std::vector<MakeFile>& files) const {
-  const std::filesystem::path folder = temporary(step);
+  const std::filesystem::path folder = folders_.temporary(step);
   std::vector<format::File> written;
-  storage([&] { return std::filesystem::create_directories(folder); });
+  make_folder(folder);
   try {
     for (const MakeFile& make : files) written.push_back(write(folder, make()));
     format::write_part(folder, options_.membership.rank, written);
   } catch (const StorageError&) {  // give back the space: others may need it to end well
-    std::error_code ignored;
-    if (options_.membership.rank != 0 && !std::filesystem::exists(folder, ignored)) {
+    std::error_code error;
+    if (options_.membership.rank != 0 && !std::filesystem::exists(folder, error) && !error) {
       throw CommError(folder.string() + " is gone: rank 0 has given this checkpoint up");
     }
-    for (const format::File& file : written) std::filesystem::remove(folder / file.name, ignored);
-    std::filesystem::remove(folder, ignored);  // the last worker's succeeds
+    // What cannot be removed now is removed by rank 0, or by the next job.
+    for (const format::File& file : written) std::filesystem::remove(folder / file.name, error);
+    std::filesystem::remove(folder, error);  // the last worker's succeeds
     throw;
   }
 }
@@ -325,38 +282,16 @@ std::vector<format::File> FolderWriter::gather_parts(const std::filesystem::path
 void FolderWriter::publish(std::int64_t step) {
   check(options_.membership.rank == 0, "publish() is rank 0's");
   check(identity_.step == step, "publish() of a step that was not the last begun");
-  const std::filesystem::path folder = temporary(step);
-  storage([&] {
+  const std::filesystem::path folder = folders_.temporary(step);
+  as_storage_error([&] {
     format::write_manifest(folder, {.identity = identity_, .files = gather_parts(folder)});
     for (Rank rank = 0; rank < options_.membership.world_size; ++rank) {
       std::filesystem::remove(folder / format::part_name(rank));
     }
-    sync_folder(folder);
-    const std::filesystem::path replaced = name_to_remove(step);
-    move_folder(folder, options_.output / format::folder_name(step), replaced);
-    published_ = step;
-    if (std::filesystem::exists(replaced)) removal_.start(replaced);
   });
-  storage([&] { prune(step); });
-}
-
-// The one just published stays whatever its age: others may be left from a longer job.
-void FolderWriter::prune(std::int64_t published) {
-  const std::filesystem::path newest = options_.output / format::folder_name(published);
-  std::int64_t kept = 1;
-  for (const format::Published& p : format::published(options_.output)) {
-    if (p.folder == newest || kept++ < options_.keep) continue;
-    // Out of sight first: a crash must not leave half of it under a checkpoint's name.
-    const std::filesystem::path hidden =
-        name_to_remove(*format::step_of(p.folder.filename().string()));
-    std::error_code error;
-    std::filesystem::rename(p.folder, hidden, error);
-    if (error) {
-      spdlog::warn("{}: cannot remove an old checkpoint: {}", p.folder.string(), error.message());
-    } else {
-      removal_.start(hidden);
-    }
-  }
+  sync_folder(folder);
+  folders_.publish(identity_);
+  published_ = step;
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Starts a job from given weights: init_from() of checkpoint.h.
+#include <system_error>
+
 #include "common/files/safetensors.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/head/row_copy.h"
@@ -21,7 +23,8 @@ void set_centres(const SafetensorsFile& file, const TrainingState& state) {
 }  // namespace
 
 void init_from(const std::filesystem::path& path, const TrainingState& state) {
-  if (std::filesystem::is_directory(path)) {
+  std::error_code ignored;  // what cannot be looked at is told with its reason when it is read
+  if (std::filesystem::is_directory(path, ignored)) {
     throw InputError("init_from: " + path.string() +
                      " is a folder; expected a safetensors file, for example the " +
                      "backbone.safetensors in it");

@@ -2,11 +2,11 @@
 // needs no transport.
 //
 // REQUIRES: every worker calls the same collectives with the same sizes in the same order, and one
-// thread at a time uses a Comm. On a CPU a call returns when the collective is done. On a GPU it
-// enqueues the collective, in the compute stream or in a stream of its own (make_comm.h), and
-// returns; only barrier() waits. Every wait has a limit. Every failure throws CommError that names
-// the operation, the peer where it is known, and the time waited. After a failure the Comm can only
-// be destroyed.
+// thread at a time uses a Comm, but for abort(). On a CPU a call returns when the collective is
+// done. On a GPU it enqueues the collective, in the compute stream or in a stream of its own
+// (make_comm.h), and returns; only barrier() waits. Every wait has a limit. Every failure throws
+// CommError that names the operation, the peer where it is known, and the time waited. After a
+// failure the Comm can only be destroyed.
 #pragma once
 
 #include <atomic>
@@ -75,6 +75,12 @@ class Comm {
   /// only: the stream goes on, and the results are not valid. REQUIRED after the host has waited
   /// for results that depend on collectives, before it uses them.
   virtual void throw_if_failed() {}
+
+  /// Ends every wait in this Comm, at once and for good: the call that waits, and every later one,
+  /// throws CommError whose message has `why`. On a GPU also those of the other Comm of the same
+  /// training step. Peers fail when they next wait for this worker. Thread-safe; a second call does
+  /// nothing.
+  virtual void abort(const std::string& why) = 0;
 };
 
 }  // namespace pfc

@@ -1,7 +1,9 @@
 #include "worker/comm/make_comm.h"
 
 #include <cstring>
+#include <mutex>
 
+#include "common/error.h"
 #include "worker/comm/gloo/gloo_comm.h"
 #include "worker/comm/nccl/device_comms.h"
 
@@ -31,9 +33,19 @@ class SelfComm : public Comm {
     count(0);
     if (ops_ != nullptr) ops_->synchronize();
   }
+  void abort(const std::string& why) override {
+    const std::lock_guard lock(mutex_);
+    if (aborted_.empty()) aborted_ = why;
+  }
 
  private:
-  void count(std::size_t bytes) { count_.add_call(bytes, 0); }
+  void count(std::size_t bytes) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!aborted_.empty()) throw CommError(aborted_);
+    }
+    count_.add_call(bytes, 0);
+  }
   void copy(const Tensor& in, const Tensor& out) {
     check(in.bytes() == out.bytes(), "collective of one worker: in and out differ in size");
     count(in.bytes());
@@ -48,6 +60,8 @@ class SelfComm : public Comm {
 
   Ops* const ops_;
   CommCount count_;
+  std::mutex mutex_;
+  std::string aborted_;  // guarded by mutex_: why; empty: it is not
 };
 
 }  // namespace

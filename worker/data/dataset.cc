@@ -9,9 +9,11 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/files/regular_file.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/decode.h"
 #include "worker/data/records/image_record.h"
+#include "worker/data/records/index_coverage.h"
 #include "worker/data/records/property_file.h"
 #include "worker/data/records/record_index.h"
 #include "worker/data/records/record_layout.h"
@@ -27,14 +29,14 @@ namespace fs = std::filesystem;
 fs::path find_rec(const fs::path& rec) {
   if (rec.empty()) throw InputError("rec: not given; expected a folder with train.rec");
   std::error_code ignored;
-  if (fs::is_regular_file(rec, ignored)) return rec;
   const char* const kExpected =
       "expected a folder with train.rec, train.idx and property, or a .rec file";
   if (!fs::is_directory(rec, ignored)) {
+    if (something_at(rec)) return rec;  // RecordReader says what is wrong with it
     throw InputError(fmt::format("{}: not found; {}", rec.string(), kExpected));
   }
   fs::path train = rec / "train.rec";
-  if (fs::is_regular_file(train, ignored)) return train;
+  if (something_at(train)) return train;
   std::vector<std::string> others;
   for (const auto& entry : fs::directory_iterator(rec, ignored)) {
     if (entry.path().extension() == ".rec") others.push_back(entry.path().filename().string());
@@ -44,6 +46,11 @@ fs::path find_rec(const fs::path& rec) {
   throw InputError(fmt::format(
       "{}: not found; {}{}", train.string(), kExpected,
       others.empty() ? "" : fmt::format(" (found there: {})", fmt::join(others, ", "))));
+}
+
+/// Compared as floats: converting a NaN or a huge float to an integer is undefined.
+bool is_label(float label, std::int64_t classes) {
+  return label >= 0 && label < static_cast<float>(classes) && std::trunc(label) == label;
 }
 
 /// Where a number of classes comes from, for messages.
@@ -62,9 +69,10 @@ class RecordDataset final : public Dataset {
 
  private:
   [[nodiscard]] ImageRecord record(std::int64_t image, std::vector<std::byte>& storage) const;
+  void find_records(const Doing& doing);
   [[nodiscard]] Classes classes(const DatasetOptions& options,
                                 const std::optional<Property>& property) const;
-  [[nodiscard]] std::int64_t greatest_label() const;
+  [[nodiscard]] Classes classes_of_labels(const Doing& doing) const;
   [[nodiscard]] ImageSize first_image_size() const;
   void check_last_record() const;
 
@@ -75,12 +83,7 @@ class RecordDataset final : public Dataset {
 };
 
 RecordDataset::RecordDataset(const DatasetOptions& options) : rec_(find_rec(options.rec)) {
-  const fs::path idx = fs::path(rec_.path()).replace_extension(".idx");
-  const bool indexed = fs::exists(idx);
-  layout_ = find_images(rec_, indexed ? read_record_index(idx, rec_) : scan_records(rec_),
-                        (indexed ? idx : rec_.path()).string());
-  check_last_record();
-
+  find_records(options.doing);
   info_.images = static_cast<std::int64_t>(layout_.offsets.size());
   if (options.num_image != 0 && options.num_image != info_.images) {
     throw InputError(
@@ -98,6 +101,21 @@ RecordDataset::RecordDataset(const DatasetOptions& options) : rec_(find_rec(opti
   info_.width = size.width;
 }
 
+/// Where each image is, and what is wrong with the index.
+void RecordDataset::find_records(const Doing& doing) {
+  const fs::path idx = fs::path(rec_.path()).replace_extension(".idx");
+  const bool indexed = something_at(idx);
+  const std::string origin = (indexed ? idx : rec_.path()).string();
+  layout_ = find_images(
+      rec_, indexed ? read_record_index(idx, rec_, doing) : scan_records(rec_, doing), origin);
+  check_last_record();
+  if (!indexed) return;
+  // In InsightFace's layout no image is without a line, and the other records are no images.
+  const bool all_are_images = layout_.identities == 0;
+  info_.warnings = index_warnings(index_coverage(rec_, layout_.offsets), all_are_images, origin,
+                                  rec_.path().string());
+}
+
 Classes RecordDataset::classes(const DatasetOptions& options,
                                const std::optional<Property>& property) const {
   const std::string folder = rec_.path().parent_path().string();
@@ -107,9 +125,7 @@ Classes RecordDataset::classes(const DatasetOptions& options,
     sources.push_back({layout_.identities, "record 0 of " + rec_.path().string()});
   }
   if (options.num_classes != 0) sources.push_back({options.num_classes, "num_classes"});
-  if (sources.empty()) {
-    sources.push_back({greatest_label() + 1, "the greatest label of " + rec_.path().string()});
-  }
+  if (sources.empty()) sources.push_back(classes_of_labels(options.doing));
   for (const Classes& other : sources) {
     if (other.count == sources.front().count) continue;
     throw InputError(fmt::format("{} says {} classes, but {} says {}", sources.front().source,
@@ -123,23 +139,44 @@ Classes RecordDataset::classes(const DatasetOptions& options,
 }
 
 /// A .rec that lost its end still has all its keys in the .idx; a record cut in two is only seen at
-/// the place of the greatest offset.
+/// the place of the greatest offset. An .idx that was cut in the middle of a number has another
+/// one in its last line.
 void RecordDataset::check_last_record() const {
   const auto last = std::max_element(layout_.offsets.begin(), layout_.offsets.end());
   (void)rec_.record_end(*last);
+  (void)rec_.record_end(layout_.offsets.back());
 }
 
-std::int64_t RecordDataset::greatest_label() const {
+Classes RecordDataset::classes_of_labels(const Doing& doing) const {
+  constexpr std::int64_t kTold = 4096;  // images between two words about it
   std::vector<std::byte> storage;
-  float greatest = 0;
+  std::int64_t greatest = -1;
+  std::int64_t where = 0;
   for (std::int64_t i = 0; i < info_.images; ++i) {
+    if (doing && i % kTold == 0) {
+      doing(fmt::format("reading the labels of {}: {} of {} images", rec_.path().string(), i,
+                        info_.images));
+    }
     try {
-      greatest = std::max(greatest, record(i, storage).label);
+      const float label = record(i, storage).label;
+      // RecordIO's float32 labels tell no more classes apart.
+      if (!is_label(label, kMaxFloatLabel)) {
+        throw InputError(fmt::format("{}: found label {}, expected an integer of 0 .. {}", name(i),
+                                     label, kMaxFloatLabel - 1));
+      }
+      if (static_cast<std::int64_t>(label) > greatest) {
+        greatest = static_cast<std::int64_t>(label);
+        where = i;
+      }
     } catch (const DamagedImage&) {
       // Training counts and reports it when it comes to it.
     }
   }
-  return static_cast<std::int64_t>(std::min(greatest, 1e12f));
+  if (greatest < 0) {
+    throw InputError(fmt::format("{}: none of the {} records can be read as an image",
+                                 rec_.path().string(), info_.images));
+  }
+  return {greatest + 1, fmt::format("the greatest label ({})", name(where))};
 }
 
 ImageSize RecordDataset::first_image_size() const {
@@ -172,9 +209,7 @@ ImageRecord RecordDataset::record(std::int64_t image, std::vector<std::byte>& st
 
 Sample RecordDataset::read(std::int64_t image, std::vector<std::byte>& storage) const {
   const ImageRecord r = record(image, storage);
-  // Compared as floats first: converting a NaN or a huge float to an integer is undefined.
-  if (!(r.label >= 0 && r.label < static_cast<float>(info_.classes)) ||
-      std::trunc(r.label) != r.label) {
+  if (!is_label(r.label, info_.classes)) {
     throw InputError(fmt::format("{}: found label {}, expected 0 .. {} ({} says {} classes)",
                                  name(image), r.label, info_.classes - 1, classes_source_,
                                  info_.classes));

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/data/doing.h"
+
 namespace pfc {
 
 struct DatasetInfo {
@@ -15,6 +17,8 @@ struct DatasetInfo {
   std::int64_t classes = 0;
   std::int64_t height = 112;
   std::int64_t width = 112;
+  /// What a person should know about the data, one line each: records that the index leaves out.
+  std::vector<std::string> warnings = {};
 };
 
 /// One image as stored: its label and its encoded bytes, a view of the caller's buffer.
@@ -43,16 +47,19 @@ struct DatasetOptions {
   std::filesystem::path rec;     ///< a folder with train.rec, or a .rec file
   std::int64_t num_classes = 0;  ///< 0: from the data; given, it is checked
   std::int64_t num_image = 0;    ///< 0: from the data; given, it is checked
+  Doing doing = {};              ///< told while it reads through a file
 };
 
 /// Opens X.rec, and X.idx and `property` in the same folder where they exist. Without X.idx it
-/// reads through the .rec once. Checks the sizes, record 0, that no key is missing, and that the
-/// last record is complete.
+/// reads through the .rec once. Checks the sizes, record 0, that no key is missing, that the last
+/// record is complete, and that the index does not name one record for all images. Warns of
+/// records that the index names again and again, or not at all (index_coverage.h).
 ///
 /// In InsightFace's layout record 0 holds no image but the labels [images + 1, images + 1 +
 /// identities], and the images are the keys 1 .. images in that order. In any other layout every
 /// line of the .idx is an image, in the order of the lines. The number of classes comes from the
-/// first of these that there is: `property`, record 0, num_classes, one pass over all labels.
+/// first of these that there is: `property`, record 0, num_classes, one pass over all labels, which
+/// must then be integers of 0 .. 2^24 - 1.
 /// Height and width come from `property`, otherwise from the first image.
 ///
 /// Throws InputError; also for more than 2^24 classes, because RecordIO's float32 labels cannot

@@ -9,6 +9,7 @@
 #include <limits>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -63,17 +64,15 @@ class ThreadedPrefetcher final : public Prefetcher {
         next_to_fill_(options.first_batch),
         next_to_give_(options.first_batch) {
     const int busy = std::min(options.threads, static_cast<int>(ring_.size()));
-    for (int i = 0; i < busy; ++i) threads_.emplace_back([this] { fill_batches(); });
+    try {
+      for (int i = 0; i < busy; ++i) threads_.emplace_back([this] { fill_batches(); });
+    } catch (const std::system_error&) {  // no thread can be started
+      end_threads();
+      throw;
+    }
   }
 
-  ~ThreadedPrefetcher() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    slot_free_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~ThreadedPrefetcher() override { end_threads(); }
   ThreadedPrefetcher(const ThreadedPrefetcher&) = delete;
   ThreadedPrefetcher& operator=(const ThreadedPrefetcher&) = delete;
 
@@ -96,6 +95,14 @@ class ThreadedPrefetcher final : public Prefetcher {
 
   Slot& slot_of(std::int64_t index) {
     return ring_[static_cast<std::size_t>(index) % ring_.size()];
+  }
+  void end_threads() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    slot_free_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
   }
   void fill_batches();
   std::unique_ptr<Batch> take_spare();

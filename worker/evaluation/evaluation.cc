@@ -129,27 +129,58 @@ std::vector<float> embed_all(const VerificationSet& set, Comm& comm, const Embed
   return gathered;
 }
 
+void check_pairs(const VerificationSet& set) {
+  if (set.same.size() >= 2) return;
+  throw InputError(fmt::format("verification set {}: found {} pairs, expected at least 2",
+                               set.file.string(), set.same.size()));
+}
+
+/// Throws InputError when the image is damaged. rgb [H, W, 3] is overwritten.
+void check_image(const VerificationSet& set, std::size_t image, const EvaluationOptions& o,
+                 ImageDecoder& decoder, std::span<std::uint8_t> rgb) {
+  try {
+    decoder.decode(set.images[image], {o.height, o.width}, rgb);
+  } catch (const DamagedImage& e) {
+    throw InputError(fmt::format("verification set {}: image {} (the {} of pair {}): {}",
+                                 set.file.string(), image, image % 2 == 0 ? "first" : "second",
+                                 image / 2, e.what()));
+  }
+}
+
+std::vector<std::uint8_t> pixels_of_one_image(const EvaluationOptions& o) {
+  return std::vector<std::uint8_t>(static_cast<std::size_t>(o.height * o.width * 3));
+}
+
 /// Every worker knows all images, so that every worker can say what is wrong with the same one.
 void throw_if_damaged(const VerificationSet& set, std::size_t image, float mark,
                       const EvaluationOptions& o) {
   if (mark != kDamaged) return;
-  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(o.height * o.width * 3));
-  try {
-    ImageDecoder().decode(set.images[image], {o.height, o.width}, rgb);
-  } catch (const DamagedImage& e) {
-    throw InputError(fmt::format("verification set {}: image {}: {}", set.name, image, e.what()));
-  }
+  ImageDecoder decoder;
+  std::vector<std::uint8_t> rgb = pixels_of_one_image(o);
+  check_image(set, image, o, decoder, rgb);
 }
 
 }  // namespace
 
+void check_verification_set(const VerificationSet& set, RowRange images,
+                            const EvaluationOptions& options, const Doing& doing) {
+  constexpr std::int64_t kTold = 1000;  // images between two words about it
+  check_pairs(set);
+  ImageDecoder decoder;
+  std::vector<std::uint8_t> rgb = pixels_of_one_image(options);
+  for (std::int64_t i = images.begin; i < images.end; ++i) {
+    if (doing && (i - images.begin) % kTold == 0) {
+      doing(fmt::format("checking verification set {}: {} of {} images", set.name, i - images.begin,
+                        images.size()));
+    }
+    check_image(set, static_cast<std::size_t>(i), options, decoder, rgb);
+  }
+}
+
 VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
                             const EvaluationOptions& options) {
   const TimePoint start = Clock::now();
-  if (set.same.size() < 2) {
-    throw InputError(fmt::format("verification set {}: found {} pairs, expected at least 2",
-                                 set.name, set.same.size()));
-  }
+  check_pairs(set);
   check(set.images.size() == 2 * set.same.size(), "evaluate: two images a pair");
   const std::vector<float> rows = embed_all(set, comm, embed, options);
 

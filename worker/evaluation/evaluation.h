@@ -6,6 +6,8 @@
 #include <span>
 
 #include "worker/comm/comm.h"
+#include "worker/comm/shard.h"
+#include "worker/data/doing.h"
 #include "worker/evaluation/lfw_protocol.h"
 #include "worker/evaluation/verification_bin.h"
 
@@ -18,11 +20,17 @@ struct EvaluationOptions {
   std::int64_t batch = 128, height = 112, width = 112, embedding_size = 512;
 };
 
-/// Each worker decodes its share of the images. It embeds each image and its mirror image, adds the
-/// two embeddings and normalises the sum. Then every worker gathers all embeddings and computes the
-/// same result. The last batch of a worker is filled up with black images. Collective: every worker
-/// calls it with the same set. Throws CommError, and InputError on every worker when an image is
-/// damaged or of another size.
+/// Decodes images [begin, end) of the set once, and keeps none. Throws InputError that names file,
+/// pair and image where one is damaged or of another size, and where there are fewer than two
+/// pairs.
+void check_verification_set(const VerificationSet& set, RowRange images,
+                            const EvaluationOptions& options, const Doing& doing = {});
+
+/// Each worker decodes its share of the images, shard_of(images, rank, workers). It embeds each
+/// image and its mirror image, adds the two embeddings and normalises the sum. Then every worker
+/// gathers all embeddings and computes the same result. The last batch of a worker is filled up
+/// with black images. Collective: every worker calls it with the same set. Throws CommError, and
+/// InputError on every worker when an image is damaged or of another size.
 VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
                             const EvaluationOptions& options);
 

@@ -3,9 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <span>
@@ -13,6 +11,8 @@
 #include <system_error>
 
 #include "common/error.h"
+#include "common/files/mapped_file.h"
+#include "common/files/regular_file.h"
 #include "worker/data/records/buffered_file.h"
 #include "worker/evaluation/pickle.h"
 
@@ -26,20 +26,6 @@ using Kind = PickleValue::Kind;
 // Images of a set may be the same object in the pickle, read once and used in many pairs; but a
 // small file must not become a large set.
 constexpr std::uint64_t kMaxRepeat = 32;
-
-std::vector<std::byte> read_whole(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  std::error_code ignored;
-  if (!file || !fs::is_regular_file(path, ignored)) {
-    throw InputError(fmt::format("{}: cannot open: {}", path.string(),
-                                 std::generic_category().message(errno ? errno : EISDIR)));
-  }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(file.tellg()));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!file) throw InputError(path.string() + ": cannot read the whole file");
-  return bytes;
-}
 
 // Python's pickle.py appends lists by so many items, which bounds a reader's stack.
 constexpr std::size_t kItemsPerAppend = 1000;
@@ -66,7 +52,7 @@ class SetBuilder {
     if (parts.size() != 2) {
       fail(fmt::format("found {} parts, expected (images, flags)", parts.size()));
     }
-    VerificationSet set{.name = path_.stem().string(), .images = {}, .same = {}};
+    VerificationSet set{.name = path_.stem().string(), .file = path_, .images = {}, .same = {}};
     add_flags(parts[1], set);
     const std::vector<PickleValue>& images = sequence(parts[0], "the first part");
     if (set.same.empty() || images.size() != 2 * set.same.size()) {
@@ -133,7 +119,8 @@ class SetBuilder {
 }  // namespace
 
 VerificationSet read_verification_bin(const fs::path& path) {
-  return parse_verification_bin(path, read_whole(path));
+  // Mapped, so that beside the images there is no second copy of them.
+  return parse_verification_bin(path, MappedFile(path).bytes());
 }
 
 VerificationSet parse_verification_bin(const fs::path& path, std::span<const std::byte> file) {
@@ -154,6 +141,10 @@ fs::path find_verification_bin(const std::string& target, const fs::path& rec) {
     if (fs::is_regular_file(place, ignored)) return place;
     tried += (tried.empty() ? "" : ", ") + place.string();
   }
+  const auto other = std::ranges::find_if(places, [&](const fs::path& place) {
+    return something_at(place) && !fs::is_directory(place, ignored);
+  });
+  if (other != places.end()) return *other;
   throw InputError(fmt::format("val_targets: '{}' not found; tried {}", target, tried));
 }
 

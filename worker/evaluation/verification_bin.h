@@ -12,6 +12,7 @@ namespace pfc {
 /// A verification set: pair k is images 2k and 2k + 1. Images stay encoded until they are needed.
 struct VerificationSet {
   std::string name;                            ///< file name without .bin
+  std::filesystem::path file;                  ///< that it was read from, for messages
   std::vector<std::vector<std::byte>> images;  ///< JPEG or PNG bytes, 2n for n pairs
   std::vector<bool> same;                      ///< [n]: both images show the same person
 
@@ -33,7 +34,9 @@ void write_verification_bin(const std::filesystem::path& path,
                             const std::vector<bool>& same);
 
 /// The path of the set `target`: target.bin or target in the data folder (`rec`, or the folder of
-/// that .rec file), or `target` itself. Throws InputError with the places that were tried.
+/// that .rec file), or `target` itself, whichever is a regular file. Throws InputError with the
+/// places that were tried; where something else is at one of them, read_verification_bin() says
+/// what.
 std::filesystem::path find_verification_bin(const std::string& target,
                                             const std::filesystem::path& rec);
 

@@ -46,7 +46,7 @@ CentreBytes ClassCentres::bytes(std::int64_t rows, const CentreOptions& options)
 }
 
 ClassCentres::ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options)
-    : shard_(shard), options_(options) {
+    : shard_(shard), options_(options), history_(options.optimizer) {
   const CentreBytes sizes = bytes(shard.size(), options);
   weight_ = ops.allocate(sizes.weight);
   inverse_norm_ = ops.allocate(sizes.inverse_norm);

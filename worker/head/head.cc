@@ -51,6 +51,10 @@ struct ExchangeBytes {
   [[nodiscard]] std::size_t total() const { return d_embeddings + statistics + all_statistics; }
 };
 
+MarginSoftmax::Update update_of(const Head::Step& step) {
+  return {.lr = step.lr, .number = step.update};
+}
+
 class ShardedHead : public Head {
  public:
   ShardedHead(Ops& ops, Comm& comm, const HeadOptions& options)
@@ -72,6 +76,7 @@ class ShardedHead : public Head {
   }
 
   HeadResult run(const Step& step) override;
+  void move(const Step& step) override;
 
   [[nodiscard]] RowRange shard() const override { return centres_.shard(); }
 
@@ -91,7 +96,8 @@ class ShardedHead : public Head {
 
  private:
   void reserve(std::int64_t samples);
-  void backward(const Step& step);
+  [[nodiscard]] bool moves_in_run() const { return !accumulated_ && !options_.moves_later; }
+  void backward(const Step& step, const Tensor& d_embeddings);
 
   Ops& ops_;
   Comm& comm_;
@@ -99,6 +105,7 @@ class ShardedHead : public Head {
   ClassCentres centres_;
   std::unique_ptr<MarginSoftmax> softmax_;
   std::optional<AccumulatedGradients> accumulated_;  // for more than one micro-batch an update
+  std::vector<Positive> positives_;                  // of the last run
   std::int64_t samples_ = 0;                         // N of the buffers below
   std::unique_ptr<Buffer> d_embeddings_;             // [N, D]
   std::unique_ptr<Buffer> statistics_;               // RowStatistics [N]
@@ -117,32 +124,35 @@ HeadResult ShardedHead::run(const Step& step) {
   const Tensor statistics(statistics_->data(), DType::kUInt8, {n, row});
   const Tensor all_statistics(all_statistics_->data(), DType::kUInt8, {comm_.size(), n, row});
 
-  const std::vector<Positive> positives =
-      find_positives(shard(), step.active.classes, step.all_labels);
+  positives_ = find_positives(shard(), step.active.classes, step.all_labels);
   softmax_->forward(
-      {.embeddings = step.all_embeddings, .classes = step.active.classes, .positives = positives},
+      {.embeddings = step.all_embeddings, .classes = step.active.classes, .positives = positives_},
       statistics);
   comm_.all_gather(statistics, all_statistics);  // the one collective: max, sum and target
   HeadResult result;
   result.loss = softmax_->combine(all_statistics, comm_.size());
   if (!std::isfinite(result.loss)) return result;  // all workers hold the same loss
-  backward(step);
   result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
+  result.moved = moves_in_run();
+  backward(step, result.d_embeddings);
   return result;
 }
 
-void ShardedHead::backward(const Step& step) {
-  const Tensor d_embeddings(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
-  const MarginSoftmax::Update update{.lr = step.lr, .number = step.update};
-  if (!accumulated_) return softmax_->backward(step.gradient_scale, d_embeddings, update);
+void ShardedHead::backward(const Step& step, const Tensor& d_embeddings) {
+  const double scale = step.gradient_scale;
+  if (moves_in_run()) return softmax_->backward(scale, d_embeddings, update_of(step));
+  if (!accumulated_) return softmax_->backward_embeddings(scale, d_embeddings);
+  if (step.micro_batch == 0) accumulated_->clear();
+  const std::span<const std::int64_t> slots = accumulated_->slots_of(step.active.classes);
+  softmax_->backward_accumulate(scale, d_embeddings, accumulated_->gradients(), slots);
+}
 
-  AccumulatedGradients& sums = *accumulated_;
-  if (step.micro_batch == 0) sums.clear();
-  const std::span<const std::int64_t> slots = sums.slots_of(step.active.classes);
-  softmax_->backward_accumulate(step.gradient_scale, d_embeddings, sums.gradients(), slots);
-  if (step.micro_batch == options_.gradient_acc - 1) {
-    softmax_->update(sums.classes(), sums.slots(), sums.gradients(), update);
-  }
+void ShardedHead::move(const Step& step) {
+  check(!moves_in_run() && step.micro_batch == options_.gradient_acc - 1,
+        "head: move() comes after the last micro-batch, where run() has not moved the centres");
+  if (!accumulated_) return softmax_->move(update_of(step));
+  const AccumulatedGradients& sums = *accumulated_;
+  softmax_->update(sums.classes(), sums.slots(), sums.gradients(), update_of(step));
 }
 
 void ShardedHead::settle_all() {
@@ -196,6 +206,8 @@ HeadOptions head_options(const JobConfig& job) {
           .momentum = job.momentum,
           .weight_decay = job.weight_decay,
           .gradient_acc = job.gradient_acc,
+          // An update whose gradients have overflowed is left out, of centres and backbone alike.
+          .moves_later = job.precision == Precision::kFp16,
           .centre_precision = job.centre_precision,
           // Of fp16 too: bf16 holds the smallest gradients as they are, without a scale.
           .bf16_products = job.precision != Precision::kFp32,

@@ -20,7 +20,7 @@ struct HeadOptions {
   std::int64_t embedding_size = 512;
   Margin margin;
   double scale = 64.0;
-  MarginGradient margin_gradient = MarginGradient::kExact;
+  MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;
   double sample_rate = 1.0;
   std::uint64_t seed = 0;
@@ -28,6 +28,9 @@ struct HeadOptions {
   double momentum = 0.9;
   double weight_decay = 5e-4;
   std::int64_t gradient_acc = 1;
+  /// Centres move in a call of their own, Head::move(), once it is known whether the backbone
+  /// moves. With gradient_acc above 1 they always do.
+  bool moves_later = false;
   CentrePrecision centre_precision = CentrePrecision::kFp32;
   bool bf16_products = false;  ///< operands of the matrix products; sums are float32
   /// Memory for products that are kept for the backward pass, as a part of the memory of centres
@@ -48,6 +51,7 @@ struct HeadResult {
   double loss = 0;      ///< mean over the N samples of all workers; the same on every worker
   Tensor d_embeddings;  ///< [N, D], this worker's part: the sum over workers is the gradient of
                         ///< loss. Valid until the next run. Null when the loss is not finite.
+  bool moved = false;   ///< whether run() has updated the centres; otherwise Head::move() does
 };
 
 class Head {
@@ -66,15 +70,21 @@ class Head {
     std::span<const std::int64_t> all_labels;  ///< [N]
     const ActiveCentres& active;
     double lr = 0.1;
-    std::int64_t update = 1;       ///< optimizer step number, from 1 (AdamW's bias correction)
-    std::int64_t micro_batch = 0;  ///< 0 .. gradient_acc - 1; centres move after the last
+    std::int64_t update = 1;       ///< number of the update, from 1 (AdamW's bias correction)
+    std::int64_t micro_batch = 0;  ///< 0 .. gradient_acc - 1
     double gradient_scale = 1.0;   ///< 1 / gradient_acc: multiplies every gradient, not the loss
   };
   /// Collective: every worker calls it, and it exchanges the row statistics of the softmax. Updates
-  /// the active centres in place. With SGD momentum and weight decay move the other centres too;
-  /// they are written when they are next needed. When the loss is not finite, no worker changes any
-  /// centre, so that the step can be examined. Throws CommError and DeviceError.
+  /// the active centres in place, or leaves that to move() (HeadResult::moved). Momentum and weight
+  /// decay move the other centres too; they are written when they are next needed. When the loss is
+  /// not finite, no worker changes any centre, so that the step can be examined. Throws CommError
+  /// and DeviceError.
   virtual HeadResult run(const Step& step) = 0;
+  /// Updates the centres with the gradients of the runs of one update. Where it is not called, the
+  /// next run with micro_batch 0 forgets them, and no centre has changed. REQUIRES: `step` is that
+  /// of the last run, of the last micro-batch, with a finite loss and `moved` false; its embeddings
+  /// and active classes have not changed since.
+  virtual void move(const Step& step) = 0;
 
   [[nodiscard]] virtual RowRange shard() const = 0;  ///< the classes of this worker
   /// The shard's tables, [shard().size(), D], float32 or bfloat16 as HeadOptions::centre_precision
@@ -91,7 +101,8 @@ class Head {
   virtual void state_changed() = 0;
 
   /// Applies the updates that these classes (sorted), or all, have missed, so that others can read
-  /// current rows. REQUIRES: not between the micro-batches of one update. Training may go on
+  /// current rows. REQUIRES: not between the micro-batches of an update that is
+  /// made. Training may go on
   /// afterwards, but its results differ in the last bits, because each such update rounds.
   virtual void settle(std::span<const std::int64_t> classes) = 0;
   virtual void settle_all() = 0;

@@ -40,27 +40,20 @@ class ReplayWorker {
   }
 
   void run(const HeadStepInput& input, const ReplayOptions& options) {
-    const Shape shape{input.samples, input.dimension};
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    losses_.assign(static_cast<std::size_t>(input.micro_batches), double{nan});
+    d_embeddings_.assign(input.embeddings.size(), nan);
     const auto embeddings = ops_->allocate(input.embeddings.size_bytes());
-    const Tensor x(embeddings->data(), DType::kFloat32, shape);
-    ops_->copy_to_device(x, input.embeddings.data());
-    const ActiveCentres active = head_->sample(input.labels, options.step);
-    const HeadResult result =
-        head_->run({.all_embeddings = x,
-                    .all_labels = input.labels,
-                    .active = active,
-                    .lr = options.job.lr,
-                    .update = options.step,
-                    .gradient_scale = 1.0 / static_cast<double>(options.job.gradient_acc)});
-    loss_ = result.loss;
+    const Tensor all(embeddings->data(), DType::kFloat32, {input.samples, input.dimension});
+    ops_->copy_to_device(all, input.embeddings.data());
+    bool finite = true;  // the same on every worker
+    for (std::int64_t micro = 0; finite && micro < input.micro_batches; ++micro) {
+      finite = run_micro_batch(input, options, all, micro);
+    }
     head_->settle_all();
-    d_embeddings_.assign(input.embeddings.size(), std::numeric_limits<float>::quiet_NaN());
-    if (!result.d_embeddings) return;  // the same on every worker
-    ops_->copy_to_host(d_embeddings_.data(), result.d_embeddings);
-    comm_->all_reduce_sum(Tensor(d_embeddings_.data(), shape));
   }
 
-  [[nodiscard]] double loss() const { return loss_; }
+  [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
   [[nodiscard]] const std::vector<float>& d_embeddings() const { return d_embeddings_; }
   [[nodiscard]] Head::State state() { return head_->state(); }
   [[nodiscard]] Ops& ops() { return *ops_; }
@@ -70,9 +63,47 @@ class ReplayWorker {
     HeadOptions options = head_options(job);
     options.classes = input.rows;
     options.embedding_size = input.dimension;
-    options.gradient_acc = 1;
+    options.gradient_acc = input.micro_batches;
     if (!input.classes.empty()) options.sample_rate = 1;  // these rows were the sample
     return options;
+  }
+
+  /// Returns whether its loss is finite; when it is not, nothing has moved.
+  bool run_micro_batch(const HeadStepInput& input, const ReplayOptions& options, const Tensor& all,
+                       std::int64_t micro) {
+    const std::int64_t samples = input.samples / input.micro_batches;
+    const Tensor x = row_range(all, micro * samples, samples);
+    const auto labels =
+        std::span(input.labels)
+            .subspan(static_cast<std::size_t>(micro * samples), static_cast<std::size_t>(samples));
+    const ActiveCentres active = active_rows(input, options, labels, micro);
+    const Head::Step step{.all_embeddings = x,
+                          .all_labels = labels,
+                          .active = active,
+                          .lr = options.job.lr,
+                          .update = options.update,
+                          .micro_batch = micro,
+                          .gradient_scale = 1.0 / static_cast<double>(options.job.gradient_acc)};
+    const HeadResult result = head_->run(step);
+    losses_[static_cast<std::size_t>(micro)] = result.loss;
+    if (!result.d_embeddings) return false;
+    float* const gradients = d_embeddings_.data() + micro * samples * input.dimension;
+    ops_->copy_to_host(gradients, result.d_embeddings);
+    comm_->all_reduce_sum(Tensor(gradients, x.shape));
+    if (!result.moved && micro + 1 == input.micro_batches) head_->move(step);
+    return true;
+  }
+
+  /// The rows of this worker that take part in a micro-batch.
+  [[nodiscard]] ActiveCentres active_rows(const HeadStepInput& input, const ReplayOptions& options,
+                                          std::span<const std::int64_t> labels,
+                                          std::int64_t micro) const {
+    if (input.active.empty()) return head_->sample(labels, options.step);
+    const std::vector<std::int64_t>& rows = input.active[static_cast<std::size_t>(micro)];
+    const RowRange shard = head_->shard();
+    return {.step = options.step,
+            .classes = {std::ranges::lower_bound(rows, shard.begin),
+                        std::ranges::lower_bound(rows, shard.end)}};
   }
 
   void load(const RowTable& from, const Tensor& to) {
@@ -87,8 +118,8 @@ class ReplayWorker {
   std::unique_ptr<Comm> comm_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Head> head_;
-  double loss_ = 0;
-  std::vector<float> d_embeddings_;  // [N, D], summed over workers
+  std::vector<double> losses_;       // [M]
+  std::vector<float> d_embeddings_;  // [M * N, D], summed over workers
 };
 
 using Workers = std::vector<std::unique_ptr<ReplayWorker>>;
@@ -97,7 +128,7 @@ using Workers = std::vector<std::unique_ptr<ReplayWorker>>;
 /// there is one: the CommErrors of other ranks follow from it.
 void on_threads(int workers, const std::function<void(int)>& body) {
   std::vector<std::exception_ptr> causes(static_cast<std::size_t>(workers)), complaints(causes);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;  // joined too when one of them cannot be started
   threads.reserve(causes.size());
   for (int rank = 0; rank < workers; ++rank) {
     threads.emplace_back([&, rank] {
@@ -111,7 +142,7 @@ void on_threads(int workers, const std::function<void(int)>& body) {
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   for (const auto* errors : {&causes, &complaints}) {
     for (const std::exception_ptr& error : *errors) {
       if (error) std::rethrow_exception(error);
@@ -166,7 +197,8 @@ SafetensorsEntry table_entry(const std::string& name, Workers& workers, Tensor H
 }  // namespace
 
 void check_replay(const HeadStepInput& input, const ReplayOptions& options) {
-  check(options.workers >= 1 && options.step >= 1, "replay: workers and steps count from 1");
+  check(options.workers >= 1 && options.step >= 1 && options.update >= 1,
+        "replay: workers, steps and updates count from 1");
   if (input.rows >= options.workers) return;
   throw InputError(input.path().string() + ": centres has " + std::to_string(input.rows) +
                    " rows, fewer than the " + std::to_string(options.workers) +
@@ -179,16 +211,19 @@ ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& o
   Workers workers = run_workers(input, options);
 
   const std::int64_t d = input.dimension;
-  ReplayResult result{.loss = workers[0]->loss(),
+  ReplayResult result{.losses = workers[0]->losses(),
                       .d_embeddings = RowHealth(d),
                       .centres = RowHealth(d),
                       .momentum = RowHealth(d),
                       .second = RowHealth(d)};
-  const std::vector<float> loss{static_cast<float>(result.loss)};
+  for (const double loss : result.losses) {
+    result.loss += loss / static_cast<double>(result.losses.size());
+  }
+  const std::vector<float> loss(result.losses.begin(), result.losses.end());
   const std::vector<float>& gradients = workers[0]->d_embeddings();
   result.d_embeddings.add(gradients);
   std::vector<SafetensorsEntry> entries{
-      entry("loss", {1}, std::as_bytes(std::span(loss))),
+      entry("loss", {input.micro_batches}, std::as_bytes(std::span(loss))),
       entry("d_embeddings", {input.samples, d}, std::as_bytes(std::span(gradients))),
       table_entry("centres", workers, &Head::State::centres, result.centres),
       table_entry("momentum", workers, &Head::State::momentum, result.momentum)};

@@ -1,14 +1,17 @@
 // The file of one step of the classification layer (docs/replay.md). A worker writes it when a loss
 // or gradient is not finite; `pfcctl replay head` reads it.
 //
-//   embeddings [N, D] F32, labels [N] I64    of all workers
+//   embeddings [M * N, D] F32, labels [M * N] I64    of all workers; M micro-batches, one after the
+//                                            other
 //   centres [R, D] F32
 //   momentum, second [R, D] F32              optional; zeros where missing
 //   classes [R] I64                          optional: the class of each row, in rising order. The
 //                                            rows are then the active ones. Where it is missing,
 //                                            row c is class c
-//   d_embeddings [B, D] F32                  optional: the gradients that the job computed for the
-//                                            worker's part of the batch
+//   active [M, R] U8                         optional, with classes: 1 where the row takes part in
+//                                            the micro-batch. Missing: every row takes part in all
+//   d_embeddings [M * B, D] F32              optional: the gradients that the job computed for the
+//                                            worker's part of each micro-batch
 //
 // The metadata, all optional, say which job and step wrote the file: see step_file below.
 #pragma once
@@ -31,8 +34,10 @@ namespace pfc {
 /// Keys of the metadata.
 namespace step_file {
 inline constexpr const char* kJob = "job";    ///< the job file's keys, as JSON
-inline constexpr const char* kStep = "step";  ///< of the optimizer, from 1
-inline constexpr const char* kMicroBatch = "micro_batch";
+inline constexpr const char* kStep = "step";  ///< of the job, from 1; draws the sampled classes
+/// The number of the update, from 1: the step, less those steps that made no update.
+inline constexpr const char* kUpdate = "update";
+inline constexpr const char* kMicroBatches = "micro_batches";
 inline constexpr const char* kLr = "lr";  ///< of this step
 inline constexpr const char* kRank = "rank";
 inline constexpr const char* kWorldSize = "world_size";
@@ -43,21 +48,30 @@ inline constexpr const char* kBefore = "before the update";
 inline constexpr const char* kAfter = "after the update";
 }  // namespace step_file
 
+/// What the head of a worker was given in a step so far.
+struct GivenToHead {
+  std::int64_t step = 1, update = 1;
+  double lr = 0.1;
+  std::int64_t micro_batches = 1;        ///< M
+  Tensor embeddings;                     ///< [M * N, D], of all workers
+  std::span<const std::int64_t> labels;  ///< [M * N]
+};
+
 /// What a worker writes into its file beside the current values of its active rows.
 struct HeadStepPart {
-  const Head::Step& step;
+  const GivenToHead& given;
   const nlohmann::json& job;
   Rank rank = 0;
   int world_size = 1;
   std::string not_finite;
   double loss = 0;
   bool rows_moved = false;  ///< the step has updated the rows already
-  Tensor d_embeddings;      ///< [B, D] of this worker's samples; null: not computed
+  Tensor d_embeddings;      ///< [M * B, D] of this worker's samples; null: not computed
 };
 
-/// Settles the active rows of the head first (Head::settle), so that the file holds the values that
-/// the step computed with. The memory needed does not depend on the number of rows. Throws
-/// StorageError.
+/// Writes the rows that take part in any of the micro-batches (Head::sample() says which), and
+/// settles them first (Head::settle), so that the file holds the values that the step computed
+/// with. The memory needed does not depend on the number of rows. Throws StorageError.
 void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& head,
                           const HeadStepPart& part);
 
@@ -86,14 +100,18 @@ struct RowTable {
 /// The input of one step, read from one file or merged from the parts of all workers.
 struct HeadStepInput {
   std::vector<SafetensorsFile> files;  ///< memory-mapped; own the memory of the views below
-  std::int64_t samples = 0, rows = 0, dimension = 0;
-  std::span<const float> embeddings;   ///< [N, D]
-  std::vector<std::int64_t> labels;    ///< [N], as row numbers of the tables
-  std::vector<std::int64_t> classes;   ///< [R]; empty: row c is class c
+  std::int64_t samples = 0, rows = 0, dimension = 0;  ///< samples: of all micro-batches, M * N
+  std::int64_t micro_batches = 1;                     ///< M
+  std::span<const float> embeddings;                  ///< [M * N, D]
+  std::vector<std::int64_t> labels;                   ///< [M * N], as row numbers of the tables
+  std::vector<std::int64_t> classes;                  ///< [R]; empty: row c is class c
+  /// [M]: the rows of each micro-batch, sorted. Empty: the rows of all are sampled by the job's
+  /// keys or, with classes, all rows.
+  std::vector<std::vector<std::int64_t>> active;
   RowTable centres, momentum, second;  ///< [R, D]; momentum and second may have no pieces: zeros
-  RowTable job_d_embeddings;           ///< [N, D]; no pieces where the files have none
+  RowTable job_d_embeddings;           ///< [M * N, D]; no pieces where the files have none
   nlohmann::json job = nlohmann::json::object();  ///< keys of the job; lr is that of the step
-  std::int64_t step = 1;
+  std::int64_t step = 1, update = 1;
   std::string story;  ///< one line that says what was not finite in the job; empty: not known
 
   /// The file, or the first of several.

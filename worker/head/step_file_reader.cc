@@ -19,8 +19,9 @@ struct Part {
   std::int64_t samples = 0, rows = 0, dimension = 0;
   std::span<const float> embeddings, centres, momentum, second, d_embeddings;
   std::span<const std::int64_t> labels, classes;
-  bool all_classes = true;                 // no tensor `classes`
-  std::int64_t rank = -1, world_size = 0;  // of the metadata
+  std::span<const std::byte> active;                          // [micro-batches, rows]; empty: all
+  bool all_classes = true;                                    // no tensor `classes`
+  std::int64_t rank = -1, world_size = 0, micro_batches = 1;  // of the metadata
 
   [[nodiscard]] std::string name() const { return file.path().string(); }
   [[nodiscard]] bool has(const std::string& tensor) const {
@@ -103,6 +104,25 @@ void check_rising(const Part& part) {
   }
 }
 
+/// Which rows take part in which micro-batch.
+std::span<const std::byte> read_active(const Part& part) {
+  if (!part.has("active")) return {};
+  const SafetensorsFile::Tensor& t = part.file.at("active");
+  const Shape64 shape{part.micro_batches, part.rows};
+  if (part.all_classes || t.dtype != "U8" || t.shape != shape) {
+    refuse(part.file, "active", "U8 " + text_of(shape) + ", beside a tensor classes");
+  }
+  return t.bytes;
+}
+
+std::int64_t read_micro_batches(const Part& part) {
+  const auto count = number(part.file, step_file::kMicroBatches, 1).get<std::int64_t>();
+  if (count >= 1 && part.samples % count == 0) return count;
+  throw InputError(part.name() + ": metadata " + step_file::kMicroBatches + " is " +
+                   std::to_string(count) + ", expected a number that divides the " +
+                   std::to_string(part.samples) + " embeddings into equal micro-batches");
+}
+
 Part open_part(const path& from) {
   Part part{.file = SafetensorsFile(from)};
   const SafetensorsFile& file = part.file;
@@ -125,6 +145,8 @@ Part open_part(const path& from) {
     part.d_embeddings = file.float32("d_embeddings", Shape64{g[0], part.dimension});
   }
   check_rising(part);
+  part.micro_batches = read_micro_batches(part);
+  part.active = read_active(part);
   part.rank = number(file, step_file::kRank, -1).get<std::int64_t>();
   part.world_size = number(file, step_file::kWorldSize, 0).get<std::int64_t>();
   return part;
@@ -167,6 +189,11 @@ void check_parts(std::span<const Part> parts) {
     }
     expect_same(parts.front(), part, "embeddings");
     expect_same(parts.front(), part, "labels");
+    if (part.micro_batches == parts.front().micro_batches) continue;
+    throw InputError(part.name() + ": has " + std::to_string(part.micro_batches) +
+                     " micro-batches, " + parts.front().name() + " has " +
+                     std::to_string(parts.front().micro_batches) +
+                     ": these are not parts of one step");
   }
   check_complete(parts);
 }
@@ -190,17 +217,27 @@ RowTable merge(std::span<const Part> parts, std::span<const float> Part::*member
   return table;
 }
 
-/// The gradients of the whole batch, in the order of ranks; no pieces unless every part has its
-/// own.
+/// The gradients of all samples: micro-batch after micro-batch, each in the order of ranks. No
+/// pieces unless every part has its own.
 RowTable merge_gradients(std::span<const Part> parts) {
   RowTable table{.columns = parts.front().dimension, .pieces = {}};
+  const auto micro_batches = static_cast<std::size_t>(parts.front().micro_batches);
   std::int64_t rows = 0;
+  bool equal = true;  // micro-batches, of each part
   for (const Part& part : parts) {
-    if (!part.has("d_embeddings")) return {.columns = table.columns, .pieces = {}};
-    table.pieces.push_back(part.d_embeddings);
-    rows += static_cast<std::int64_t>(part.d_embeddings.size()) / table.columns;
+    if (!part.has("d_embeddings")) return table;
+    const std::int64_t of_part =
+        static_cast<std::int64_t>(part.d_embeddings.size()) / table.columns;
+    equal = equal && of_part % parts.front().micro_batches == 0;
+    rows += of_part;
   }
-  if (rows == parts.front().samples) return table;
+  for (std::size_t m = 0; equal && m < micro_batches; ++m) {
+    for (const Part& part : parts) {
+      const std::size_t size = part.d_embeddings.size() / micro_batches;
+      table.pieces.push_back(part.d_embeddings.subspan(m * size, size));
+    }
+  }
+  if (equal && rows == parts.front().samples) return table;
   throw InputError(parts.front().name() + ": d_embeddings of all parts have " +
                    std::to_string(rows) + " rows, expected one for each of the " +
                    std::to_string(parts.front().samples) + " embeddings");
@@ -217,11 +254,45 @@ void merge_classes(std::span<const Part> parts, HeadStepInput& in) {
   }
 }
 
+/// The rows of each micro-batch, with the parts' rows one after the other. Empty where the parts do
+/// not say which.
+std::vector<std::vector<std::int64_t>> merge_active(std::span<const Part> parts) {
+  const auto says = [](const Part& part) { return part.has("active"); };
+  if (std::ranges::none_of(parts, says)) return {};
+  const auto silent = std::ranges::find_if_not(parts, says);
+  if (silent != parts.end()) {
+    throw InputError(silent->name() + ": has no tensor active, but other parts have one");
+  }
+  std::vector<std::vector<std::int64_t>> active(
+      static_cast<std::size_t>(parts.front().micro_batches));
+  std::int64_t first = 0;
+  for (const Part& part : parts) {
+    for (std::size_t i = 0; i < part.active.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      if (part.active[i] == std::byte{0}) continue;
+      active[static_cast<std::size_t>(at / part.rows)].push_back(first + at % part.rows);
+    }
+    first += part.rows;
+  }
+  return active;
+}
+
 /// The row of a class; -1: none.
 std::int64_t row_of(std::int64_t c, const HeadStepInput& in, bool all_classes) {
   if (all_classes) return c >= 0 && c < in.rows ? c : -1;
   const auto found = std::ranges::lower_bound(in.classes, c);
   return found != in.classes.end() && *found == c ? found - in.classes.begin() : -1;
+}
+
+void check_active(const Part& part, const HeadStepInput& in) {
+  const std::size_t samples = in.labels.size() / static_cast<std::size_t>(in.micro_batches);
+  for (std::size_t i = 0; i < in.labels.size() && !in.active.empty(); ++i) {
+    const std::size_t micro_batch = i / samples;
+    if (std::ranges::binary_search(in.active[micro_batch], in.labels[i])) continue;
+    throw InputError(part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
+                     std::to_string(i) + " takes no part in its micro-batch, number " +
+                     std::to_string(micro_batch) + ": expected 1 in its place in active");
+  }
 }
 
 void set_labels(const Part& part, HeadStepInput& in) {
@@ -247,6 +318,11 @@ void read_metadata(const SafetensorsFile& file, HeadStepInput& in) {
   }
   if (metadata.contains(step_file::kLr)) in.job["lr"] = number(file, step_file::kLr, 0.0);
   in.step = number(file, step_file::kStep, 1).get<std::int64_t>();
+  in.update = number(file, step_file::kUpdate, in.step).get<std::int64_t>();
+  if (in.step < 1 || in.update < 1) {
+    throw InputError(file.path().string() + ": metadata step is " + std::to_string(in.step) +
+                     " and update " + std::to_string(in.update) + ": they count from 1");
+  }
   const auto text = [&](const char* key) {
     const auto found = metadata.find(key);
     return found == metadata.end() ? "unknown" : found->second;
@@ -269,7 +345,8 @@ HeadStepInput read_head_step(std::span<const path> paths) {
   check_parts(parts);
 
   const Part& first = parts.front();
-  HeadStepInput in{.samples = first.samples, .dimension = first.dimension};
+  HeadStepInput in{
+      .samples = first.samples, .dimension = first.dimension, .micro_batches = first.micro_batches};
   in.embeddings = first.embeddings;
   in.centres = merge(parts, &Part::centres, "centres");
   in.momentum = merge(parts, &Part::momentum, "momentum");
@@ -277,6 +354,8 @@ HeadStepInput read_head_step(std::span<const path> paths) {
   for (const Part& part : parts) in.rows += part.rows;
   merge_classes(parts, in);
   set_labels(first, in);
+  in.active = merge_active(parts);
+  check_active(first, in);
   in.job_d_embeddings = merge_gradients(parts);
   read_metadata(first.file, in);
   for (Part& part : parts) in.files.push_back(std::move(part.file));

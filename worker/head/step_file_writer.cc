@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "worker/head/row_copy.h"
@@ -68,6 +69,28 @@ SafetensorsEntry integers(const std::string& name, std::span<const std::int64_t>
           .pieces = {}};
 }
 
+/// The classes of this worker that take part in a step, and in which of its micro-batches.
+struct ActiveClasses {
+  ActiveClasses(const Head& head, const GivenToHead& given) {
+    const auto micro_batches = static_cast<std::size_t>(given.micro_batches);
+    const std::size_t samples = given.labels.size() / micro_batches;
+    std::vector<std::vector<std::int64_t>> each;
+    for (std::size_t m = 0; m < micro_batches; ++m) {
+      each.push_back(head.sample(given.labels.subspan(m * samples, samples), given.step).classes);
+      std::vector<std::int64_t> both;
+      std::ranges::set_union(classes, each.back(), std::back_inserter(both));
+      classes = std::move(both);
+    }
+    for (const std::vector<std::int64_t>& some : each) {
+      for (const std::int64_t c : classes) {
+        taking_part.push_back(std::ranges::binary_search(some, c) ? 1 : 0);
+      }
+    }
+  }
+  std::vector<std::int64_t> classes;      // [R], sorted
+  std::vector<std::uint8_t> taking_part;  // [M, R]
+};
+
 /// In the shortest form that reads back exactly; JSON has no word for what is not finite.
 std::string text_of(double x) {
   if (std::isnan(x)) return "nan";
@@ -77,9 +100,10 @@ std::string text_of(double x) {
 
 std::map<std::string, std::string> metadata_of(const HeadStepPart& part) {
   return {{step_file::kJob, part.job.dump()},
-          {step_file::kStep, std::to_string(part.step.update)},
-          {step_file::kMicroBatch, std::to_string(part.step.micro_batch)},
-          {step_file::kLr, text_of(part.step.lr)},
+          {step_file::kStep, std::to_string(part.given.step)},
+          {step_file::kUpdate, std::to_string(part.given.update)},
+          {step_file::kMicroBatches, std::to_string(part.given.micro_batches)},
+          {step_file::kLr, text_of(part.given.lr)},
           {step_file::kRank, std::to_string(part.rank)},
           {step_file::kWorldSize, std::to_string(part.world_size)},
           {step_file::kNotFinite, part.not_finite},
@@ -91,20 +115,29 @@ std::map<std::string, std::string> metadata_of(const HeadStepPart& part) {
 
 void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& head,
                           const HeadStepPart& part) {
-  const std::span<const std::int64_t> classes = part.step.active.classes;
+  const ActiveClasses active(head, part.given);
+  const std::span<const std::int64_t> classes = active.classes;
   const std::int64_t first = head.shard().begin;
   head.settle(classes);
   const Head::State state = head.state();
-  const std::vector<float> embeddings = on_host(ops, part.step.all_embeddings);
+  const std::vector<float> embeddings = on_host(ops, part.given.embeddings);
   const std::vector<float> gradients = on_host(ops, part.d_embeddings);
 
   std::vector<SafetensorsEntry> entries{
-      matrix("embeddings", embeddings, part.step.all_embeddings),
-      integers("labels", part.step.all_labels), integers("classes", classes),
+      matrix("embeddings", embeddings, part.given.embeddings),
+      integers("labels", part.given.labels), integers("classes", classes),
       active_rows("centres", ops, state.centres, first, classes),
       active_rows("momentum", ops, state.momentum, first, classes)};
   if (state.second) {
     entries.push_back(active_rows("second", ops, state.second, first, classes));
+  }
+  if (part.given.micro_batches > 1) {
+    entries.push_back(
+        {.name = "active",
+         .dtype = "U8",
+         .shape = {part.given.micro_batches, static_cast<std::int64_t>(classes.size())},
+         .bytes = std::as_bytes(std::span(active.taking_part)),
+         .pieces = {}});
   }
   if (part.d_embeddings) entries.push_back(matrix("d_embeddings", gradients, part.d_embeddings));
   write_safetensors(path, entries, metadata_of(part));

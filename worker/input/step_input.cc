@@ -19,6 +19,7 @@ WorkerSignals combine(std::span<const WorkerSignals> workers) {
   WorkerSignals all = workers.front();
   for (const WorkerSignals& w : workers.subspan(1)) {
     all.stop = all.stop || w.stop;
+    all.data_failed = all.data_failed || w.data_failed;
     all.checkpoint_request = std::max(all.checkpoint_request, w.checkpoint_request);
     all.checkpoint_on_disk = std::min(all.checkpoint_on_disk, w.checkpoint_on_disk);
   }
@@ -27,8 +28,9 @@ WorkerSignals combine(std::span<const WorkerSignals> workers) {
 
 namespace {
 
-// One worker's message: [stop, checkpoint_request, checkpoint_on_disk, labels...], all int64.
-constexpr std::size_t kHeader = 3;
+// One worker's message: [stop, data_failed, checkpoint_request, checkpoint_on_disk, labels...], all
+// int64.
+constexpr std::size_t kHeader = 4;
 
 std::size_t message_words(std::size_t labels) { return kHeader + labels; }
 
@@ -99,36 +101,52 @@ class ThreadedStepInputs final : public StepInputs {
   StepInput make() {
     StepInput input;
     if (stopped_) return input;
-    input.batch = prefetcher_.next();
-    if (input.batch == nullptr) return input;
-    exchange(input);
+    std::string failure;
+    try {
+      input.batch = prefetcher_.next();
+      if (input.batch == nullptr) return input;
+    } catch (const InputError& error) {
+      failure = error.what();
+    }
+    exchange(input, !failure.empty());
+    if (input.signals.data_failed) {
+      const bool mine = !failure.empty();
+      throw DataFailed(mine ? failure : "the data of another worker have failed", mine);
+    }
     if (upload_) upload_->put(input.batch->images);
     return input;
   }
 
-  void exchange(StepInput& input) {
-    const Batch& batch = *input.batch;
-    const WorkerSignals mine = options_.signals();
-    const std::size_t words = message_words(batch.labels.size());
+  // A worker whose data have failed takes part as well, so that the others get to know it.
+  void exchange(StepInput& input, bool data_failed) {
+    WorkerSignals mine = options_.signals();
+    mine.data_failed = data_failed;
+    const std::vector<std::int64_t> none(
+        static_cast<std::size_t>(data_failed ? options_.images[0] : 0));
+    const std::vector<std::int64_t>& labels = data_failed ? none : input.batch->labels;
+    const std::size_t words = message_words(labels.size());
     const auto workers = static_cast<std::size_t>(comm_.size());
-    message_.assign({mine.stop, mine.checkpoint_request, mine.checkpoint_on_disk});
-    message_.insert(message_.end(), batch.labels.begin(), batch.labels.end());
+    message_.assign(
+        {mine.stop, mine.data_failed, mine.checkpoint_request, mine.checkpoint_on_disk});
+    message_.insert(message_.end(), labels.begin(), labels.end());
     gathered_.resize(workers * words);
     const auto count = static_cast<std::int64_t>(words);
     comm_.all_gather(Tensor(message_.data(), DType::kInt64, {count}),
                      Tensor(gathered_.data(), DType::kInt64, {comm_.size(), count}));
 
     std::vector<WorkerSignals> signals;
-    input.all_labels.reserve(workers * batch.labels.size());
+    input.all_labels.reserve(workers * labels.size());
     for (std::size_t w = 0; w < workers; ++w) {
       const std::int64_t* from = gathered_.data() + w * words;
-      signals.push_back({from[0] != 0, from[1], from[2]});
+      signals.push_back({from[0] != 0, from[1] != 0, from[2], from[3]});
       input.all_labels.insert(input.all_labels.end(), from + kHeader, from + words);
     }
     input.signals = combine(signals);
-    // All workers obey a stop after the last micro-batch of a step. One that went on to gather the
-    // next labels would wait for the others.
-    stopped_ = input.signals.stop && (batch.index + 1) % options_.gradient_acc == 0;
+    if (input.signals.data_failed) return;
+    // All workers obey a stop at this micro-batch. One that went on to gather the next labels would
+    // wait for the others.
+    stopped_ = input.signals.stop;
+    const Batch& batch = *input.batch;
     // The step is the key of the sampling: all its micro-batches have the same negatives.
     input.step = batch.index / options_.gradient_acc + 1;
     input.active = head_.sample(input.all_labels, input.step);

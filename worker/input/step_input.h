@@ -9,8 +9,10 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "common/error.h"
 #include "kernels/ops.h"
 #include "worker/comm/comm.h"
 #include "worker/data/batch.h"
@@ -21,13 +23,27 @@ namespace pfc {
 
 /// What a worker tells all others with each micro-batch, so that all act on it at the same step.
 struct WorkerSignals {
-  bool stop = false;                    ///< write a checkpoint after this step, and end
+  bool stop = false;                    ///< train no micro-batch after this one
+  bool data_failed = false;             ///< this worker has no data for this micro-batch
   std::int64_t checkpoint_request = 0;  ///< see CheckpointSchedule::fill(); 0: none
   std::int64_t checkpoint_on_disk = 0;  ///< newest step whose part of this worker is on disk
 };
 
-/// The signals of all workers as one: stop if any says so, the largest checkpoint_request, the
-/// smallest checkpoint_on_disk. REQUIRES: workers is not empty.
+/// The data of one worker or more have failed. All workers throw it at the same place: the step
+/// that it happens in has changed neither weights nor centres, and the state before it can be
+/// saved.
+class DataFailed : public InputError {
+ public:
+  /// `mine`: whether this worker's data have failed; then `what` says how.
+  DataFailed(const std::string& what, bool mine) : InputError(what), mine_(mine) {}
+  [[nodiscard]] bool mine() const { return mine_; }
+
+ private:
+  bool mine_;
+};
+
+/// The signals of all workers as one: stop or data_failed if any says so, the largest
+/// checkpoint_request, the smallest checkpoint_on_disk. REQUIRES: workers is not empty.
 WorkerSignals combine(std::span<const WorkerSignals> workers);
 
 /// Everything that one micro-batch of a training step needs.
@@ -45,9 +61,9 @@ struct StepInput {
 class StepInputs {
  public:
   virtual ~StepInputs() = default;
-  /// The next micro-batch. One without a batch after the last one, and after a step whose last
-  /// micro-batch has the signal to stop. Throws what the thread threw: InputError of the data,
-  /// CommError of the collective.
+  /// The next micro-batch. One without a batch after the last one, and after one that has the
+  /// signal to stop. Throws what the thread threw: DataFailed on all workers when the data of one
+  /// have failed, CommError of the collective, and what the signals threw.
   virtual StepInput next() = 0;
   /// Takes batch and images back, and leaves the rest of `input` as it is. All work that reads the
   /// images must be enqueued by then. REQUIRES: input is from the last next(), and has a batch.

@@ -8,6 +8,7 @@
 #include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/make_ops.h"
+#include "worker/backbone/statistics_backup.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/shard.h"
@@ -55,6 +56,7 @@ class WorldSize : public Comm {
   void reduce_scatter_sum(const Tensor&, const Tensor&) override { refuse(); }
   void broadcast(const Tensor&, int) override { refuse(); }
   void barrier() override { refuse(); }
+  void abort(const std::string&) override {}
 
  private:
   static void refuse() { check(false, "WorldSize: a memory plan must not communicate"); }
@@ -107,7 +109,8 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
 }
 
 void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list) {
-  list.add("backbone weights", b.memory.weights + b.memory.state, p.job.network);
+  const std::size_t kept = StatisticsBackup::bytes(b.memory.state, p.job.gradient_acc > 1);
+  list.add("backbone weights", b.memory.weights + b.memory.state + kept, p.job.network);
   list.add("backbone weights' copy", b.memory.operands, "in the activations' type");
   list.add("backbone gradients", b.memory.gradients, "");
   list.add("backbone optimizer", optimizer_bytes(p, b.memory),

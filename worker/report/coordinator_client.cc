@@ -25,6 +25,8 @@ constexpr milliseconds kFinishTimeout{10'000};
 // for a coordinator that does not answer at all.
 constexpr milliseconds kAnswerSlack{5'000};
 constexpr milliseconds kRetryPause{100};
+// The next attempt comes as soon as the link is back, and anyhow after so long.
+constexpr milliseconds kConnectPause{1'000};
 // Phase samples are kept while the coordinator cannot be reached. Of more than this, the oldest are
 // dropped.
 constexpr std::size_t kMaxPhaseSamples = 4'096;
@@ -45,6 +47,8 @@ proto::Outcome to_proto(CoordinatorClient::Outcome outcome) {
 
 proto::Progress to_proto(const Progress& progress) {
   proto::Progress message;
+  message.set_starting(progress.starting);
+  message.set_work(progress.work);
   message.set_step(progress.step);
   message.set_total_steps(progress.total_steps);
   message.set_epoch(progress.epoch);
@@ -75,21 +79,24 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(const CoordinatorClientOptions& options)
       : options_(options),
-        stub_(proto::CoordinatorService::NewStub(make_channel(options.address))) {}
+        channel_(make_channel(options.address)),
+        stub_(proto::CoordinatorService::NewStub(channel_)) {}
 
   JoinResult join(milliseconds timeout) override {
     proto::JoinReply reply;
     call("join", timeout, [&](grpc::ClientContext* context, milliseconds left) {
       proto::JoinRequest request;
-      request.set_generation(options_.generation);
-      request.set_rank(options_.rank);
+      request.set_job_id(options_.job_id);
+      *request.mutable_worker() = id();
       request.set_timeout_ms(left.count());
       return stub_->Join(context, request, &reply);
     });
+    rank_ = reply.rank();
+    generation_ = reply.generation();
     attach();
-    return {.membership = {.rank = options_.rank,
+    return {.membership = {.rank = reply.rank(),
                            .world_size = reply.world_size(),
-                           .generation = options_.generation,
+                           .generation = reply.generation(),
                            .local_rank = reply.local_rank(),
                            .local_world_size = reply.local_world_size()},
             .job_json = reply.job_json(),
@@ -100,7 +107,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     call("set key '" + key + "'", kSetTimeout, [&](grpc::ClientContext* context, milliseconds) {
       proto::SetValueRequest request;
       proto::SetValueReply reply;
-      request.set_generation(options_.generation);
+      request.set_job_id(options_.job_id);
+      request.set_generation(generation_);
       request.set_key(key);
       request.set_value(value.data(), value.size());
       return stub_->SetValue(context, request, &reply);
@@ -111,7 +119,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::GetValueReply reply;
     call("get key '" + key + "'", timeout, [&](grpc::ClientContext* context, milliseconds left) {
       proto::GetValueRequest request;
-      request.set_generation(options_.generation);
+      request.set_job_id(options_.job_id);
+      request.set_generation(generation_);
       request.set_key(key);
       request.set_timeout_ms(left.count());
       return stub_->GetValue(context, request, &reply);
@@ -135,8 +144,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   bool finish(Outcome outcome, const std::string& message) override {
     proto::FinishRequest request;
-    request.set_generation(options_.generation);
-    request.set_rank(options_.rank);
+    request.set_job_id(options_.job_id);
+    *request.mutable_worker() = id();
     request.set_outcome(to_proto(outcome));
     request.set_message(message);
     {
@@ -156,6 +165,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
  private:
+  [[nodiscard]] proto::WorkerId id() const {
+    proto::WorkerId id;
+    id.set_agent_id(options_.agent_id);
+    id.set_slot(options_.slot);
+    id.set_incarnation(options_.incarnation);
+    return id;
+  }
+
   using Rpc = std::function<grpc::Status(grpc::ClientContext*, milliseconds left)>;
 
   /// Repeats the call until the coordinator answers or the timeout has passed. Throws CommError.
@@ -178,12 +195,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                         ")");
       }
       std::this_thread::sleep_for(kRetryPause);
+      wait_for_connection(*channel_, std::min(left, kConnectPause));
     }
   }
 
   void attach() {
     using Stream = ReconnectingStream<proto::WorkerMessage, proto::WorkerCommand>;
     Stream::Options options;
+    options.channel = channel_;
     options.open = [this](grpc::ClientContext* context) { return stub_->AttachWorker(context); };
     options.hello = [this] { return next_messages(); };
     options.take = [this] { return next_messages(); };
@@ -201,8 +220,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   std::vector<proto::WorkerMessage> next_messages() {
     proto::WorkerMessage message;
-    message.set_generation(options_.generation);
-    message.set_rank(options_.rank);
+    message.set_job_id(options_.job_id);
+    message.set_generation(generation_);
+    message.set_rank(rank_);
     std::lock_guard lock(mutex_);
     if (unsent_) *message.mutable_progress() = newest_;
     unsent_ = false;
@@ -220,7 +240,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   const CoordinatorClientOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;  // shared with stub_ and stream_
   const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
+  std::atomic<Rank> rank_{0};              // of the last join
+  std::atomic<Generation> generation_{0};  // of the last join
   std::atomic<bool> stop_requested_{false};
   std::atomic<bool> superseded_{false};
   std::mutex mutex_;

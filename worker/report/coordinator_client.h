@@ -16,6 +16,8 @@ namespace pfc {
 /// What a worker reports about itself. That a report arrives shows that the worker lives; what it
 /// says shows whether training goes on.
 struct Progress {
+  bool starting = false;  ///< the first step has not begun; `phase` says what is done instead
+  std::int64_t work = 0;  ///< while starting: grows while this process computes or reads
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
   std::int64_t epoch = 0;
@@ -47,12 +49,14 @@ struct JoinResult {
   std::string peer_address;  ///< this host's address, as its peers see it
 };
 
-/// Thread-safe. The loss of the connection is no error while training: the client connects again,
-/// with growing pauses, and keeps the newest report until then.
+/// Thread-safe, and REQUIRES join() before everything but finish(). The loss of the connection is
+/// no error while training: the client connects again as soon as it can, and keeps the newest
+/// report until then.
 class CoordinatorClient : public KeyValueStore {
  public:
-  /// Blocks until every rank of the generation has joined. Throws CommError that names the missing
-  /// ranks when the timeout has passed, or says that a newer generation has begun.
+  /// Blocks until every worker of the generation has joined. Throws CommError that names the
+  /// missing ranks when the timeout has passed, or says that another worker or job has taken this
+  /// one's place.
   virtual JoinResult join(std::chrono::milliseconds timeout) = 0;
 
   /// Does not wait for the network. A report that has not been sent yet is replaced, but for its
@@ -60,7 +64,8 @@ class CoordinatorClient : public KeyValueStore {
   virtual void report(const Progress& progress) = 0;
   /// Whether the coordinator wants the job to write a checkpoint and end.
   [[nodiscard]] virtual bool stop_requested() const = 0;
-  /// Whether a newer generation has begun. The collectives of this one will not complete.
+  /// Whether a newer generation or another job has begun. The collectives of this one will not
+  /// complete.
   [[nodiscard]] virtual bool superseded() const = 0;
   /// Reports how this worker ends, and waits a few seconds for the coordinator to get it. message:
   /// one line that says what went wrong; empty otherwise. kCommFailed says that another worker or
@@ -72,8 +77,11 @@ class CoordinatorClient : public KeyValueStore {
 
 struct CoordinatorClientOptions {
   std::string address;  ///< host:port
-  Rank rank = 0;        ///< given by the coordinator
-  Generation generation = 1;
+  std::string job_id;
+  // Which process this is, as its agent says.
+  std::string agent_id;
+  int slot = 0;
+  std::int64_t incarnation = 1;
 };
 std::unique_ptr<CoordinatorClient> connect_to_coordinator(const CoordinatorClientOptions& options);
 

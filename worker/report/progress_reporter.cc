@@ -1,8 +1,15 @@
 #include "worker/report/progress_reporter.h"
 
+#include <string_view>
 #include <utility>
 
 namespace pfc {
+namespace {
+
+// Of a step: it waits for its images. As long as the first ones do not come, nothing has begun.
+constexpr std::string_view kFirstPhase = "data_wait";
+
+}  // namespace
 
 ProgressReporter::ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase,
                                    Progress start, std::chrono::milliseconds tick)
@@ -50,6 +57,8 @@ void ProgressReporter::report_changes() {
   const char* const phase = phase_.current();
   if (!changed_ && next_.phase == phase) return;
   next_.phase = phase;
+  const std::string_view running = phase;
+  if (running != PhaseTimer::kNone && running != kFirstPhase) next_.starting = false;
   client_.report(next_);
   next_.phases.clear();  // each sample is reported once
   changed_ = false;

@@ -23,7 +23,8 @@ class ProgressReporter {
  public:
   static constexpr std::chrono::milliseconds kTick{100};
 
-  /// start: what is known before the first step.
+  /// start: what is known before the first step. Where it says that the worker is starting, so do
+  /// the reports until the first batch is there.
   ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase, Progress start,
                    std::chrono::milliseconds tick = kTick);
   ~ProgressReporter();

@@ -5,7 +5,6 @@
 
 #include "common/config/config.h"
 #include "common/error.h"
-#include "worker/head/step_file.h"
 
 namespace pfc {
 namespace {
@@ -19,13 +18,14 @@ std::filesystem::path part_path(std::int64_t step, const Comm& comm) {
 
 }  // namespace
 
-// Returns the rest of the message. An error here must not hide that something is not finite.
-std::string StepDump::write(const Head::Step& step, const Verdict& verdict) {
-  const std::filesystem::path path = output_ / part_path(step.update, comm_);
+// Returns the rest of the message. It names no rank, so that all workers say the same and the
+// coordinator prints it once. An error here must not hide that something is not finite.
+std::string StepDump::write(const GivenToHead& given, const Verdict& verdict) {
+  const std::filesystem::path path = output_ / part_path(given.step, comm_);
   try {
     std::filesystem::create_directories(path.parent_path());
     write_head_step_part(path, ops_, head_,
-                         {.step = step,
+                         {.given = given,
                           .job = job_,
                           .rank = comm_.rank(),
                           .world_size = comm_.size(),
@@ -36,12 +36,12 @@ std::string StepDump::write(const Head::Step& step, const Verdict& verdict) {
   } catch (const std::exception& error) {
     return "the head's inputs could not be written (" + std::string(error.what()) + ")";
   }
-  return "the head's inputs are in " + path.string() + ", for pfcctl replay head --in " +
-         path.parent_path().string();
+  const std::string folder = path.parent_path().string();
+  return "the head's inputs are in " + folder + ", for pfcctl replay head --in " + folder;
 }
 
-void StepDump::stop(const Head::Step& step, const Verdict& verdict) {
-  const std::string written = write(step, verdict);
+void StepDump::stop(const GivenToHead& given, const Verdict& verdict) {
+  const std::string written = write(given, verdict);
   try {
     // When the first worker fails, the coordinator ends the others soon. So all wait here until all
     // have written.
@@ -50,8 +50,8 @@ void StepDump::stop(const Head::Step& step, const Verdict& verdict) {
     // Another worker has ended meanwhile. This worker still reports what is not finite.
   }
   const bool clips = job_.value("clip_norm", JobConfig{}.clip_norm) > 0;
-  throw InputError(verdict.not_finite + " is not finite at step " + std::to_string(step.update) +
-                   " (learning rate " + nlohmann::json(step.lr).dump() +
+  throw InputError(verdict.not_finite + " is not finite at step " + std::to_string(given.step) +
+                   " (learning rate " + nlohmann::json(given.lr).dump() +
                    "): lower lr, lengthen warmup_epoch or " +
                    (clips ? "lower clip_norm" : "set clip_norm, which is off, to 5") +
                    ", and resume from the last checkpoint; " + written);

@@ -8,7 +8,7 @@
 
 #include "common/ids.h"
 #include "worker/comm/comm.h"
-#include "worker/head/head.h"
+#include "worker/head/step_file.h"
 
 namespace pfc {
 
@@ -22,16 +22,16 @@ class StepDump {
     std::string not_finite;  ///< what is not finite: "the loss"
     double loss = 0;
     bool rows_moved = false;  ///< whether the head has updated its rows in this step
-    Tensor d_embeddings;      ///< [B, D]; null when the step did not get so far
+    Tensor d_embeddings;      ///< [M * B, D]; null when the step did not get so far
   };
   /// Each worker writes its part to OUTPUT/not-finite-step-%09d/head-%05d-of-%05d.safetensors. When
   /// all have, throws InputError that names what is not finite, the step, the learning rate and the
-  /// file, or says why the file could not be written.
+  /// folder, in the same words on all workers, or says why this worker's part could not be written.
   /// REQUIRES: all workers call it at the same place of the same step.
-  [[noreturn]] void stop(const Head::Step& step, const Verdict& verdict);
+  [[noreturn]] void stop(const GivenToHead& given, const Verdict& verdict);
 
  private:
-  std::string write(const Head::Step& step, const Verdict& verdict);
+  std::string write(const GivenToHead& given, const Verdict& verdict);
 
   Ops& ops_;
   Comm& comm_;

@@ -10,11 +10,14 @@ namespace pfc {
 /// Unless something else is said, the same on every worker.
 struct StepStats {
   std::int64_t step = 0;  ///< from 1
+  /// False: a stop came before the last micro-batch, the step was given up, and of the rest only
+  /// `step` and `signals` mean something.
+  bool complete = true;
   std::int64_t epoch = 0;
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
   double lr = 0;
   /// L2 norm of the backbone's gradient, before clipping. Not finite: the loss scale was too large,
-  /// and the update of the backbone was skipped.
+  /// and neither the backbone nor a centre has moved.
   double gradient_norm = 0;
   double loss_scale = 1;                 ///< that the gradients of this step carried
   double data_wait_seconds = 0;          ///< that this worker waited for its batches

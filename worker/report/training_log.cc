@@ -1,44 +1,101 @@
 #include "worker/report/training_log.h"
 
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "common/files/file_error.h"
 
 namespace pfc {
 namespace {
 
+namespace fs = std::filesystem;
+
 // The version of the keys in metrics.jsonl. Version 1 had neither this key nor "kind" and "time".
 constexpr int kSchema = 2;
 
-// Drops the events of images that will be seen again, and a last line that was cut off. It does not
-// compare steps, because an earlier run may have had another global batch.
-void keep_until(const std::filesystem::path& metrics, std::int64_t images) {
-  std::ifstream in(metrics);
-  if (!in) return;
-  const std::filesystem::path kept = metrics.string() + ".tmp";
-  std::ofstream out(kept, std::ios::trunc);
-  for (std::string line; std::getline(in, line);) {
-    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (object.is_object() && object.value("images_seen", std::int64_t{0}) <= images)
-      out << line << '\n';
-  }
-  out.close();
-  if (!out) throw StorageError("cannot write " + kept.string() + ": is the disk full?");
-  std::filesystem::rename(kept, metrics);
+/// Whether an event is one of images that will not be seen again; nullopt: it is none.
+std::optional<bool> is_before(const std::string& line, std::int64_t images) {
+  const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return std::nullopt;
+  const auto seen = object.find("images_seen");
+  if (seen == object.end()) return true;
+  if (!seen->is_number_integer()) return std::nullopt;
+  return seen->get<std::int64_t>() <= images;
 }
 
-std::ofstream open_log(const std::filesystem::path& path, bool append) {
-  std::ofstream file(path, append ? std::ios::app : std::ios::trunc);
-  if (!file)
-    throw StorageError("cannot write " + path.string() + ": check the folder's permissions");
-  return file;
+/// The lines to keep, each with its line end, and a warning about those that are no events.
+std::string lines_until(std::ifstream& in, const fs::path& metrics, std::int64_t images) {
+  std::string kept;
+  std::int64_t number = 0, first_bad = 0, bad = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const bool cut_off = in.eof();  // a crash may leave such a last line
+    const std::optional<bool> before = is_before(line, images);
+    if (before.value_or(false)) kept += line + '\n';
+    if (before || cut_off) continue;
+    if (bad++ == 0) first_bad = number;
+  }
+  if (in.bad()) throw StorageError(metrics.string() + ": cannot read: " + file_error_text(errno));
+  if (bad > 0) {
+    spdlog::warn("{}: line {} is no event with a whole number as images_seen; {}", metrics.string(),
+                 first_bad,
+                 bad == 1 ? "it is dropped" : fmt::format("it and {} more are dropped", bad - 1));
+  }
+  return kept;
+}
+
+// Drops the events of images that will be seen again. It does not compare steps, because an earlier
+// run may have had another global batch.
+void keep_until(const fs::path& metrics, std::int64_t images) {
+  std::ifstream in(metrics);
+  if (!in) {
+    const int error = errno;
+    if (error == ENOENT) return;
+    throw StorageError(metrics.string() + ": cannot read: " + file_error_text(error));
+  }
+  write_file_atomically(metrics, lines_until(in, metrics, images));
+}
+
+/// Gives files that hold something other names, so that nothing is lost. Says what it has done;
+/// empty: nothing.
+std::string set_aside(const std::vector<fs::path>& files) {
+  std::vector<fs::path> full;
+  for (const fs::path& file : files) {
+    const fs::file_status status = fs::symlink_status(file);
+    if (fs::exists(status) && !(fs::is_regular_file(status) && fs::file_size(file) == 0)) {
+      full.push_back(file);
+    }
+  }
+  if (full.empty()) return {};
+  const auto aside = [](const fs::path& file, int number) {
+    return fs::path(file.string() + ".old-" + std::to_string(number));
+  };
+  const auto taken = [&](int number) {
+    return std::ranges::any_of(files, [&](const fs::path& file) {
+      return fs::exists(fs::symlink_status(aside(file, number)));
+    });
+  };
+  int number = 1;
+  while (taken(number)) ++number;
+  std::string text;
+  for (const fs::path& file : full) {
+    fs::rename(file, aside(file, number));
+    text += (text.empty() ? "an earlier run's files are kept: " : ", ") +
+            aside(file, number).filename().string();
+  }
+  return text;
 }
 
 }  // namespace
@@ -136,22 +193,24 @@ std::string time_message(const std::map<std::string, double>& phases) {
 }
 
 TrainingLog::TrainingLog(TrainingLogOptions options) : options_(std::move(options)) {
-  const std::filesystem::path& output = options_.output;
-  const bool resumed = options_.resumed_images > 0;
-  std::error_code error;
-  std::filesystem::create_directories(output, error);
-  if (error) throw StorageError("cannot make folder " + output.string() + ": " + error.message());
-  if (resumed) keep_until(output / "metrics.jsonl", options_.resumed_images);
-  log_ = open_log(output / "training.log", resumed);
-  metrics_ = open_log(output / "metrics.jsonl", resumed);
+  const fs::path log = options_.output / "training.log";
+  const fs::path metrics = options_.output / "metrics.jsonl";
+  std::string kept;
+  if (options_.resumed_images > 0) {
+    keep_until(metrics, options_.resumed_images);
+  } else {
+    kept = as_storage_error([&] { return set_aside({log, metrics}); });
+  }
+  log_.emplace(log);
+  metrics_.emplace(metrics);
+  if (!kept.empty()) message(kept);
 }
 
 void TrainingLog::message(std::string_view text) {
   const std::string line = training_line(std::chrono::system_clock::now(), text);
-  log_ << line << std::endl;
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);
-  check_written();
+  log_->write_line(line);
 }
 
 nlohmann::ordered_json TrainingLog::event(const char* kind, std::int64_t step) const {
@@ -163,10 +222,7 @@ nlohmann::ordered_json TrainingLog::event(const char* kind, std::int64_t step) c
           {"images_seen", step * options_.global_batch}};
 }
 
-void TrainingLog::write(const nlohmann::ordered_json& event) {
-  metrics_ << event.dump() << std::endl;
-  check_written();
-}
+void TrainingLog::write(const nlohmann::ordered_json& event) { metrics_->write_line(event.dump()); }
 
 void TrainingLog::start(const StartRecord& r) {
   nlohmann::ordered_json object = event("start", r.steps_done);
@@ -237,12 +293,6 @@ void TrainingLog::end(const EndRecord& r) {
   nlohmann::ordered_json object = event("end", r.step);
   object.update({{"reason", r.reason}, {"seconds", r.seconds}, {"phase_seconds", r.phase_seconds}});
   write(object);
-}
-
-void TrainingLog::check_written() {
-  if (log_ && metrics_) return;
-  throw StorageError("cannot write to training.log or metrics.jsonl in " +
-                     options_.output.string() + ": is the disk full?");
 }
 
 }  // namespace pfc

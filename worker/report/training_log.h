@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/files/append_file.h"
 #include "common/ids.h"
 #include "worker/checkpoint/checkpoint_schedule.h"
 #include "worker/comm/comm.h"
@@ -138,9 +138,11 @@ struct TrainingLogOptions {
 /// 0 has one. Every member throws StorageError when a file cannot be written.
 class TrainingLog {
  public:
-  /// A fresh run starts with empty files. A resumed one drops the events of steps that will be
-  /// trained again: those with more images seen than the checkpoint. Files of earlier versions,
-  /// whose events have no kind, are continued in the same way.
+  /// A fresh run starts with empty files: those that an earlier one has left get other names
+  /// (training.log.old-1), and the log says so. A resumed one drops the events of steps that will
+  /// be trained again: those with more images seen than the checkpoint. Files of earlier versions,
+  /// whose events have no kind, are continued in the same way. Lines that are no events are dropped
+  /// with a warning. REQUIRES: the output folder is there, and is this job's.
   explicit TrainingLog(TrainingLogOptions options);
 
   /// One line to training.log and stdout.
@@ -157,11 +159,10 @@ class TrainingLog {
   /// An event with the keys that all have.
   [[nodiscard]] nlohmann::ordered_json event(const char* kind, std::int64_t step) const;
   void write(const nlohmann::ordered_json& event);
-  void check_written();
 
   const TrainingLogOptions options_;
-  std::ofstream log_;
-  std::ofstream metrics_;
+  std::optional<AppendFile> log_;  // set by the constructor, as is the next one
+  std::optional<AppendFile> metrics_;
 };
 
 }  // namespace pfc

@@ -12,10 +12,11 @@ namespace pfc {
 struct StepPlan {
   std::int64_t global_batch = 0;             ///< W * B * gradient_acc images a step
   std::int64_t micro_batches_per_epoch = 0;  ///< images / (W * B); the images left over are dropped
-  double steps_per_epoch = 0;                ///< micro_batches_per_epoch / gradient_acc
-  std::int64_t total_steps = 0;  ///< of num_epoch epochs, which the learning rate's schedule spans
-  std::int64_t last_step = 0;    ///< after which the job ends: total_steps, or max_steps if smaller
-  std::int64_t warmup_steps = 0;
+  std::int64_t micro_batches_per_step = 1;   ///< gradient_acc
+  /// The whole steps of num_epoch epochs, at least 1: what the learning rate's schedule spans.
+  std::int64_t total_steps = 0;
+  std::int64_t last_step = 0;  ///< after which the job ends: total_steps, or max_steps if smaller
+  std::int64_t warmup_steps = 0;  ///< the whole steps of warmup_epoch epochs
 };
 
 /// A pure function. Throws InputError when there are fewer images than one micro-batch has.

@@ -46,7 +46,7 @@ DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape);
 DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape);
 
 /// The gradient of the weights by oneDNN: computed in oneDNN's layout in scratch, then reordered to
-/// OHWI and stored in dw or added to it.
+/// OHWI and stored in dw or added to it. oneDNN sums in float32 over all images that it is given.
 class DnnlBackwardWeights {
  public:
   DnnlBackwardWeights(CpuDevice& device, const Conv2dShape& shape);
@@ -58,6 +58,20 @@ class DnnlBackwardWeights {
   CpuDevice& device_;
   std::size_t gradient_bytes_ = 0, reorder_bytes_ = 0;
   std::optional<DnnlCall> call_, store_, add_;
+};
+
+/// The same, a few images at a time, so that no float32 sum has so many terms that its rounding
+/// errors would show.
+class DnnlBackwardWeightsInParts {
+ public:
+  DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape);
+  void execute(const float* x, const float* dy, float* dw, bool accumulate);
+
+ private:
+  Conv2dShape part_shape_, rest_shape_;
+  std::int64_t parts_;
+  DnnlBackwardWeights part_;
+  std::optional<DnnlBackwardWeights> rest_;  // of the images that the parts leave over
 };
 
 /// Convolutions with one or two channels in each group, for which oneDNN is slow or has only its
@@ -76,6 +90,10 @@ class GroupedConvolution {
   void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) const;
 
  private:
+  // Scratch: the gradients in float64, then weights or sums of gradients in float32, both in the
+  // vector kernels' layout.
+  [[nodiscard]] std::size_t gradient_bytes() const;
+  [[nodiscard]] double* gradient_scratch() const;
   [[nodiscard]] float* weight_scratch() const;
   void run(const GroupedConv& g) const;
 
@@ -100,18 +118,20 @@ class DenseWeightGradient {
 };
 
 /// The same gradient where x has too few channels to fill a vector, as images have. Vectors run
-/// along the output channels; threads divide the rows, and their sums are added in order.
-/// REQUIRES: groups == 1.
+/// along the output channels; threads divide parts of the rows, whose sums are added in order and
+/// in float64. The result does not depend on the number of threads. REQUIRES: groups == 1.
 class StemWeightGradient {
  public:
   StemWeightGradient(CpuDevice& device, const Conv2dShape& shape);
   void execute(const float* x, const float* dy, float* dw, bool accumulate) const;
 
  private:
+  void sum_part(int part, const float* x, const float* dy) const;
   [[nodiscard]] float* sums_of(int part) const;  ///< [kernel, kernel, in_c, out_c] in scratch
 
   CpuDevice& device_;
   Conv2dShape shape_;
+  int parts_;
 };
 
 }  // namespace pfc

@@ -69,40 +69,29 @@ GradientPass choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
       plan.backward_weights(x, dy, dw, accumulate);
     };
   }
-  return gradient_pass(std::make_shared<DnnlBackwardWeights>(device, s));
+  return gradient_pass(std::make_shared<DnnlBackwardWeightsInParts>(device, s));
 }
 
 class CpuConv2d : public Conv2d {
  public:
   CpuConv2d(CpuDevice& device, const Conv2dShape& shape)
-      : shape_(shape),
+      : Conv2d(shape, DType::kFloat32),
         forward_(choose_forward(device, shape)),
         backward_data_(choose_backward_data(device, shape)),
         backward_weights_(choose_backward_weights(device, shape)) {}
 
-  void forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
-    forward_(input(x), weights(w), output(y));
-  }
-  void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
-    backward_data_(output(dy), weights(w), input(dx));
-  }
-  void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
-                        bool accumulate) override {
-    backward_weights_(input(x), output(dy), weights(dw), accumulate);
-  }
-
  private:
-  [[nodiscard]] float* input(const Tensor& t) const {
-    return float_argument(t, shape_.x_shape().elements(), "conv2d: shape of x");
+  void run_forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
+    forward_(x.f32(), w.f32(), y.f32());
   }
-  [[nodiscard]] float* weights(const Tensor& t) const {
-    return float_argument(t, shape_.w_shape().elements(), "conv2d: shape of w");
+  void run_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
+    backward_data_(dy.f32(), w.f32(), dx.f32());
   }
-  [[nodiscard]] float* output(const Tensor& t) const {
-    return float_argument(t, shape_.y_shape().elements(), "conv2d: shape of y");
+  void run_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            bool accumulate) override {
+    backward_weights_(x.f32(), dy.f32(), dw.f32(), accumulate);
   }
 
-  Conv2dShape shape_;
   WeightedPass forward_, backward_data_;
   GradientPass backward_weights_;
 };
@@ -110,7 +99,6 @@ class CpuConv2d : public Conv2d {
 }  // namespace
 
 std::unique_ptr<Conv2d> CpuOps::conv2d(const Conv2dShape& shape) {
-  shape.check_valid();
   return std::make_unique<CpuConv2d>(device_, shape);
 }
 

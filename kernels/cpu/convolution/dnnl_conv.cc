@@ -52,6 +52,21 @@ dnnl::convolution_forward::primitive_desc describe_forward(const CpuDevice& devi
           device.dnnl.engine};
 }
 
+Conv2dShape with_batch(Conv2dShape s, std::int64_t batch) {
+  s.batch = batch;
+  return s;
+}
+
+// How many images oneDNN is given at once for the gradient of the weights. oneDNN divides the
+// images among the threads, so there is one for each.
+std::int64_t images_of_part(const CpuDevice& device, const Conv2dShape& s) {
+  constexpr std::int64_t kPixels = 16384;  // few enough for float32 sums with errors below 1e-6
+  const std::int64_t fitting =
+      std::max<std::int64_t>(kPixels / (s.out_h() * s.out_w()), device.threads.count());
+  const std::int64_t parts = (s.batch + fitting - 1) / fitting;
+  return (s.batch + parts - 1) / parts;
+}
+
 // The shape of the forward convolution that makes dx from dy.
 Conv2dShape turned_shape(const Conv2dShape& s) {
   return {.batch = s.batch,
@@ -220,6 +235,24 @@ void DnnlBackwardWeights::execute(const float* x, const float* dy, float* dw, bo
                   {DNNL_ARG_SCRATCHPAD, own}});
   DnnlCall& out = accumulate ? *add_ : *store_;
   out.execute({{DNNL_ARG_FROM, gradient}, {DNNL_ARG_TO, dw}, {DNNL_ARG_SCRATCHPAD, own}});
+}
+
+DnnlBackwardWeightsInParts::DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape)
+    : part_shape_(with_batch(shape, images_of_part(device, shape))),
+      rest_shape_(with_batch(shape, shape.batch % part_shape_.batch)),
+      parts_(shape.batch / part_shape_.batch),
+      part_(device, part_shape_) {
+  if (rest_shape_.batch > 0) rest_.emplace(device, rest_shape_);
+}
+
+void DnnlBackwardWeightsInParts::execute(const float* x, const float* dy, float* dw,
+                                         bool accumulate) {
+  for (std::int64_t part = 0; part < parts_; ++part) {
+    part_.execute(x, dy, dw, accumulate || part > 0);
+    x += part_shape_.x_shape().elements();
+    dy += part_shape_.y_shape().elements();
+  }
+  if (rest_) rest_->execute(x, dy, dw, true);
 }
 
 }  // namespace pfc

@@ -42,6 +42,7 @@ GroupedConv described(const Conv2dShape& s) {
           .x = nullptr,
           .weights = nullptr,
           .y = nullptr,
+          .sums = nullptr,
           .gradients = nullptr};
 }
 
@@ -54,11 +55,20 @@ bool GroupedConvolution::supports(const Conv2dShape& s) {
 
 GroupedConvolution::GroupedConvolution(CpuDevice& device, const Conv2dShape& shape)
     : device_(device), shape_(shape), per_group_(static_cast<int>(shape.in_c / shape.groups)) {
-  device.scratch.reserve(static_cast<std::size_t>(shape.w_shape().elements()) * sizeof(float));
+  device.scratch.reserve(gradient_bytes() +
+                         static_cast<std::size_t>(shape.w_shape().elements()) * sizeof(float));
+}
+
+std::size_t GroupedConvolution::gradient_bytes() const {
+  return align_up(static_cast<std::size_t>(shape_.w_shape().elements()) * sizeof(double));
+}
+
+double* GroupedConvolution::gradient_scratch() const {
+  return reinterpret_cast<double*>(device_.scratch.data());
 }
 
 float* GroupedConvolution::weight_scratch() const {
-  return reinterpret_cast<float*>(device_.scratch.data());
+  return reinterpret_cast<float*>(device_.scratch.data() + gradient_bytes());
 }
 
 void GroupedConvolution::run(const GroupedConv& g) const {
@@ -104,11 +114,13 @@ void GroupedConvolution::backward_weights(const float* x, const float* dy, float
                                           bool accumulate) const {
   const Conv2dShape& s = shape_;
   check(s.kernel == 3 || s.kernel == 7, "GroupedConvolution: backward_weights of another kernel");
-  float* const gradients = weight_scratch();
-  std::fill(gradients, gradients + s.w_shape().elements(), 0.f);
+  double* const gradients = gradient_scratch();
+  std::fill(gradients, gradients + s.w_shape().elements(), 0.0);
+  std::fill(weight_scratch(), weight_scratch() + s.w_shape().elements(), 0.f);
   GroupedConv g = described(s);
   g.x = x;
   g.y = const_cast<float*>(dy);  // only read
+  g.sums = weight_scratch();
   g.gradients = gradients;
   // Threads divide the channels, so each sum is computed by one thread, and the result does not
   // depend on the number of threads.
@@ -116,8 +128,8 @@ void GroupedConvolution::backward_weights(const float* x, const float* dy, float
     device_.vector.grouped_weight_gradient(g, s.batch * s.out_h(), channels.begin, channels.size());
   });
   for_each_weight(s, [&](std::int64_t i, std::int64_t o, std::int64_t tap, std::int64_t j) {
-    const float sum = gradients[position(o, tap, j, per_group_, s.in_c, false)];
-    dw[i] = accumulate ? dw[i] + sum : sum;
+    const double sum = gradients[position(o, tap, j, per_group_, s.in_c, false)];
+    dw[i] = static_cast<float>(accumulate ? static_cast<double>(dw[i]) + sum : sum);
   });
 }
 

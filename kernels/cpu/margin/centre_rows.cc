@@ -80,6 +80,7 @@ float CentreRows::catch_up_row(const ActiveRow& row, float* floats, BFloat16* ha
       kernels_.centre_caught_up(precision_, {.n = dimension_,
                                              .weight = address(table_.weight, row.c),
                                              .momentum = address(table_.momentum, row.c),
+                                             .second = second_of(row.c),
                                              .missed = *row.missed,
                                              .floats = floats,
                                              .halves = halves}));
@@ -120,16 +121,16 @@ CentreRow CentreRows::describe(const ActiveRow& row, const CentreGradient& g) co
           .along = g.along,
           .weight = address(table_.weight, row.c),
           .momentum = address(table_.momentum, row.c),
-          .second = table_.second ? address(table_.second, row.c) : nullptr,
+          .second = second_of(row.c),
           .key = {},
           .missed = row.missed};
 }
 
-/// Prefetches what the centre is computed from: the weights, and with missed updates the momentum.
+/// Prefetches what the centre is computed from: the weights, and with missed updates the
+/// optimizer's state.
 void CentreRows::prefetch_row(const ActiveRow& row) const {
   prefetch(address(table_.weight, row.c), row_bytes(table_.weight));
-  if (row.missed == nullptr) return;
-  prefetch(address(table_.momentum, row.c), row_bytes(table_.momentum));
+  if (row.missed != nullptr) prefetch_state(row);
 }
 
 void CentreRows::prefetch_state(const ActiveRow& row) const {

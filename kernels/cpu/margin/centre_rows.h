@@ -16,12 +16,14 @@ struct UpdateRule {
              const UpdateHistory& history)
       : optimizer(o.optimizer),
         number(update.number),
-        updated(o.optimizer == OptimizerKind::kSgd ? history.count() + 1 : 0),
+        updated(history.count() + 1),
+        past(past_update(o, update)),
         sgd(sgd_options(o, update)),
         adamw(adamw_options(update.lr, o.weight_decay, update.number)) {}
   OptimizerKind optimizer;
   std::int64_t number;
   std::int32_t updated;  ///< CentreTable::updated of a row after this update
+  PastUpdate past;
   SgdOptions sgd;
   AdamWOptions adamw;
 };
@@ -105,6 +107,9 @@ class CentreRows {
   [[nodiscard]] std::byte* address(const Tensor& t, std::int64_t c) const;
   [[nodiscard]] CentreRow describe(const ActiveRow& row, const CentreGradient& g) const;
   void prefetch_row(const ActiveRow& row) const;
+  [[nodiscard]] std::byte* second_of(std::int64_t c) const {
+    return table_.second ? address(table_.second, c) : nullptr;
+  }
 
   const CentreTable table_;
   const VectorKernels& kernels_;

@@ -67,7 +67,8 @@ class CpuMarginSoftmax : public MarginSoftmax {
         products_(options.bf16_products ? make_bfloat16_tile_products()
                                         : make_float_tile_products()),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
-    check(table.history != nullptr, "margin softmax: the table needs a history of updates");
+    check(table.history != nullptr && table.history->optimizer() == options.optimizer,
+          "margin softmax: the table needs a history of this optimizer's updates");
     for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
   }
 
@@ -83,6 +84,8 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void forward(const Batch& batch, const Tensor& statistics) override;
   double combine(const Tensor& statistics, int workers) override;
   void backward(double gradient_scale, const Tensor& d_embeddings, const Update& update) override;
+  void backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
+  void move(const Update& update) override;
   void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
                            const Tensor& gradients, std::span<const std::int64_t> slots) override;
   void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
@@ -92,12 +95,13 @@ class CpuMarginSoftmax : public MarginSoftmax {
  private:
   void prepare(const Batch& batch);
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
-  void record(const UpdateRule& rule);
   void check_products() const;
   void set_factors(double gradient_scale);
   void plan_kept_tiles();
   template <typename Sink>  // void(std::int64_t active_index, const CentreGradient&)
-  void backward_tiles(const Tensor& d_embeddings, const Sink& sink);
+  void backward_tiles(TileGradients wanted, const Sink& sink);
+  void finish_embeddings(const Tensor& d_embeddings);
+  void move_centres(TileGradients wanted, const Update& update);
   template <typename F>  // void(MarginTileWorker&, const ClassTile&)
   void each_tile_of(int part, const F& f);
 
@@ -138,10 +142,6 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
 ActiveRows CpuMarginSoftmax::catch_up(std::span<const std::int64_t> classes) {
   missed_.make(*table_.history, table_.updated, table_.first_class, classes);
   return {.classes = classes, .index = missed_.index(), .table = missed_.table()};
-}
-
-void CpuMarginSoftmax::record(const UpdateRule& rule) {
-  if (rule.optimizer == OptimizerKind::kSgd) table_.history->add(rule.sgd);
 }
 
 void CpuMarginSoftmax::plan_kept_tiles() {
@@ -197,7 +197,8 @@ void CpuMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
   }
   for (std::size_t k = 0; k < arrays_.angles.size(); ++k) {
     rows[static_cast<std::size_t>(batch.positives[k].sample)].target =
-        options_.scale * margin_target(options_.margin, arrays_.angles[k]);
+        options_.scale *
+        margin_target(options_.margin, options_.margin_gradient, arrays_.angles[k]);
   }
 }
 
@@ -236,19 +237,22 @@ void CpuMarginSoftmax::set_factors(double gradient_scale) {
 }
 
 template <typename Sink>
-void CpuMarginSoftmax::backward_tiles(const Tensor& d_embeddings, const Sink& sink) {
-  const std::int64_t n = step_.samples;
-  const std::int64_t d = rows_.dimension();
+void CpuMarginSoftmax::backward_tiles(TileGradients wanted, const Sink& sink) {
   threads_.each_part([&](int part) {
     workers_[static_cast<std::size_t>(part)].begin_backward();
     each_tile_of(part, [&](MarginTileWorker& worker, const ClassTile& tile) {
-      worker.backward(step_, tile);
-      for (std::int64_t i = 0; i < tile.size(); ++i) {
+      worker.backward(step_, tile, wanted);
+      for (std::int64_t i = 0; wanted.centres && i < tile.size(); ++i) {
         sink(tile.begin + i, worker.gradient(i));
       }
     });
   });
   check_products();
+}
+
+void CpuMarginSoftmax::finish_embeddings(const Tensor& d_embeddings) {
+  const std::int64_t n = step_.samples;
+  const std::int64_t d = rows_.dimension();
   threads_.each_range(n * d, 64, n * d, [&](Range range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       float sum = 0;
@@ -264,14 +268,27 @@ void CpuMarginSoftmax::backward_tiles(const Tensor& d_embeddings, const Sink& si
 void CpuMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,
                                 const Update& update) {
   set_factors(gradient_scale);
+  move_centres({}, update);
+  finish_embeddings(d_embeddings);
+}
+
+void CpuMarginSoftmax::backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
+  set_factors(gradient_scale);
+  backward_tiles({.centres = false}, [](std::int64_t, const CentreGradient&) {});
+  finish_embeddings(d_embeddings);
+}
+
+void CpuMarginSoftmax::move(const Update& update) { move_centres({.embeddings = false}, update); }
+
+void CpuMarginSoftmax::move_centres(TileGradients wanted, const Update& update) {
   const UpdateRule rule(options_, update, *table_.history);
-  backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient) {
+  backward_tiles(wanted, [&](std::int64_t i, const CentreGradient& gradient) {
     constexpr std::size_t kAhead = 4;
     const auto k = static_cast<std::size_t>(i);
     if (k + kAhead < step_.active.size()) rows_.prefetch_state(step_.active[k + kAhead]);
     rows_.move(step_.active[k], gradient, rule);
   });
-  record(rule);
+  table_.history->add(rule.past);
 }
 
 void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
@@ -279,10 +296,11 @@ void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& 
                                            std::span<const std::int64_t> slots) {
   check(slots.size() == step_.batch.classes.size(), "margin softmax: one slot an active class");
   set_factors(gradient_scale);
-  backward_tiles(d_embeddings, [&](std::int64_t i, const CentreGradient& gradient) {
+  backward_tiles({}, [&](std::int64_t i, const CentreGradient& gradient) {
     const auto k = static_cast<std::size_t>(i);
     rows_.add_gradient(step_.active[k], gradient, gradients.f32() + slots[k] * rows_.dimension());
   });
+  finish_embeddings(d_embeddings);
 }
 
 void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
@@ -299,7 +317,7 @@ void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
       rows_.move(rows[k], {.gradient = sum, .along = 0, .inverse_norm = 0}, rule);
     }
   });
-  record(rule);
+  table_.history->add(rule.past);
 }
 
 void CpuMarginSoftmax::settle(std::span<const std::int64_t> classes) {

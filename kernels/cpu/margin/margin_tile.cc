@@ -106,7 +106,8 @@ RowStatistics MarginTileWorker::statistics(std::int64_t sample) const {
   return s;
 }
 
-void MarginTileWorker::backward(const MarginStep& step, const ClassTile& tile) {
+void MarginTileWorker::backward(const MarginStep& step, const ClassTile& tile,
+                                TileGradients wanted) {
   gather(step, tile);
   float* products = tile.kept;
   if (products == nullptr) {
@@ -117,14 +118,16 @@ void MarginTileWorker::backward(const MarginStep& step, const ClassTile& tile) {
   // both of the following matrix products.
   kernels_.margin_gradients(describe(step, tile), products, step.max, step.factor, products_.data(),
                             along_.data());
-  failed_ |= !step.products.backward(part_, products_.data(), rows_, tile.size(), gradients_.data(),
-                                     d_unit_.data());
-  add_target_gradients(step, tile);
+  failed_ |= !step.products.backward(part_, products_.data(), rows_, tile.size(),
+                                     wanted.centres ? gradients_.data() : nullptr,
+                                     wanted.embeddings ? d_unit_.data() : nullptr);
+  add_target_gradients(step, tile, wanted);
 }
 
 // Computed in float64 from the two vectors, as parts orthogonal to each other
 // (kernels/math/margin.h), because 1 / sin theta can be huge where the orthogonal part is tiny.
-void MarginTileWorker::add_target_gradients(const MarginStep& step, const ClassTile& tile) {
+void MarginTileWorker::add_target_gradients(const MarginStep& step, const ClassTile& tile,
+                                            TileGradients wanted) {
   const std::int64_t d = step.rows.dimension();
   for (std::size_t k = 0; k < tile.positives.size(); ++k) {
     const Positive& p = tile.positives[k];
@@ -135,8 +138,10 @@ void MarginTileWorker::add_target_gradients(const MarginStep& step, const ClassT
     const float* w = float_row(step, tile, p);
     float* dx = d_unit_.data() + p.sample * d;
     float* dw = gradients_.data() + (p.index - tile.begin) * d;
-    for (std::int64_t i = 0; i < d; ++i) {
+    for (std::int64_t i = 0; wanted.embeddings && i < d; ++i) {
       dx[i] += static_cast<float>(factor * across_a(angle, x[i], w[i]));
+    }
+    for (std::int64_t i = 0; wanted.centres && i < d; ++i) {
       dw[i] += static_cast<float>(factor * across_b(angle, x[i], w[i]) * angle.inverse_b);
     }
   }

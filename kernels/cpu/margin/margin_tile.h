@@ -38,6 +38,11 @@ struct ClassTile {
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
+/// Which gradients a backward pass over the tiles computes.
+struct TileGradients {
+  bool embeddings = true, centres = true;
+};
+
 /// Belongs to one thread. Owns memory for one tile and for this thread's part of every sum.
 class MarginTileWorker {
  public:
@@ -56,8 +61,8 @@ class MarginTileWorker {
   [[nodiscard]] RowStatistics statistics(std::int64_t sample) const;
 
   void begin_backward();
-  /// Adds the tile's part to d_unit(), and computes the gradients of the tile's centres.
-  void backward(const MarginStep& step, const ClassTile& tile);
+  /// Adds the tile's part to d_unit(), computes the gradients of the tile's centres, or both.
+  void backward(const MarginStep& step, const ClassTile& tile, TileGradients wanted);
   /// The gradient of the tile's class i; valid until the next call of backward().
   [[nodiscard]] CentreGradient gradient(std::int64_t i) const {
     const auto k = static_cast<std::size_t>(i);
@@ -71,7 +76,7 @@ class MarginTileWorker {
   template <typename F>
   void each_array(std::size_t samples, std::size_t dimension, DType row_type, const F& f);
   void gather(const MarginStep& step, const ClassTile& tile);
-  void add_target_gradients(const MarginStep& step, const ClassTile& tile);
+  void add_target_gradients(const MarginStep& step, const ClassTile& tile, TileGradients wanted);
   /// The centre of a positive's class in float32, also where the products read bfloat16.
   const float* float_row(const MarginStep& step, const ClassTile& tile, const Positive& p);
   [[nodiscard]] MarginTile describe(const MarginStep& step, const ClassTile& tile);

@@ -40,8 +40,9 @@ class FloatTileProducts : public TileProducts {
 
   bool backward(int /*part*/, float* g, const void* rows, std::int64_t classes, float* gradients,
                 float* d_unit) override {
-    return multiply('T', n_, d_, classes, g, static_cast<const float*>(rows), 1.f, d_unit) &&
-           multiply('N', classes, d_, n_, g, unit_, 0.f, gradients);
+    return (d_unit == nullptr ||
+            multiply('T', n_, d_, classes, g, static_cast<const float*>(rows), 1.f, d_unit)) &&
+           (gradients == nullptr || multiply('N', classes, d_, n_, g, unit_, 0.f, gradients));
   }
 
  private:
@@ -126,8 +127,8 @@ class BFloat16TileProducts : public TileProducts {
     Part& p = parts_[static_cast<std::size_t>(part)];
     std::fill(g + classes * n_, g + kTileClasses * n_, 0.f);
     vector_.to_bfloat16(g, p.factors.data(), kTileClasses * n_);
-    return run(p, p.embeddings, p.factors.data(), rows, d_unit) &&
-           run(p, p.gradients, p.factors.data(), left_.data(), gradients);
+    return (d_unit == nullptr || run(p, p.embeddings, p.factors.data(), rows, d_unit)) &&
+           (gradients == nullptr || run(p, p.gradients, p.factors.data(), left_.data(), gradients));
   }
 
  private:

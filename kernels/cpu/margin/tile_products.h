@@ -32,7 +32,7 @@ class TileProducts {
   virtual bool forward(int part, const void* rows, std::int64_t classes, float* products) = 0;
 
   /// From factors g [tile, N]: gradients [tile, D] = g * unit, and d_unit [N, D] += transposed g *
-  /// rows. Overwrites the rows of g after `classes`.
+  /// rows. Either may be null: it is not computed. Overwrites the rows of g after `classes`.
   virtual bool backward(int part, float* g, const void* rows, std::int64_t classes,
                         float* gradients, float* d_unit) = 0;
 };

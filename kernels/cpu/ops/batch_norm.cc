@@ -36,14 +36,15 @@ constexpr int kArraysPerThread = 6;  // sums of a block of rows, and of all of t
 
 class CpuBatchNorm : public BatchNorm {
  public:
-  CpuBatchNorm(CpuDevice& device, const BatchNormShape& shape) : device_(device), shape_(shape) {
-    check(shape.rows > 0 && shape.channels > 0, "batch_norm: sizes must be positive");
+  CpuBatchNorm(CpuDevice& device, const BatchNormShape& shape)
+      : BatchNorm(shape, DType::kFloat32), device_(device) {
     device.scratch.reserve(ChannelScratch::bytes(
         shape.channels, kSharedArrays + kArraysPerThread * device.threads.count()));
   }
 
-  void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override {
-    const float* const values = rows(x, "batch_norm.statistics: x");
+ private:
+  void run_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override {
+    const float* const values = x.f32();
     device_.threads.each_part([&](int part) {
       const Range range = rows_of(part);
       if (range.size() == 0) return;
@@ -53,39 +54,38 @@ class CpuBatchNorm : public BatchNorm {
     merge_moments(mean, variance);
   }
 
-  void forward(const Forward& f) override {
+  void run_forward(const Forward& f) override {
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
     float* const scale = shared.floats();
-    const float* const variance = channels(f.variance, "batch_norm.forward: variance");
-    const float* const gamma = channels(f.gamma, "batch_norm.forward: gamma");
+    const float* const variance = f.variance.f32();
+    const float* const gamma = f.gamma.f32();
     for (std::int64_t c = 0; c < shape_.channels; ++c) {
       scale[c] = gamma[c] / std::sqrt(variance[c] + shape_.eps);
     }
-    const NormForward whole{
-        .rows = shape_.rows,
-        .channels = shape_.channels,
-        .x = rows(f.x, "batch_norm.forward: x"),
-        .mean = channels(f.mean, "batch_norm.forward: mean"),
-        .scale = scale,
-        .beta = channels(f.beta, "batch_norm.forward: beta"),
-        .slope = f.slope ? channels(f.slope, "batch_norm.forward: slope") : nullptr,
-        .residual = f.residual ? rows(f.residual, "batch_norm.forward: residual") : nullptr,
-        .y = rows(f.y, "batch_norm.forward: y"),
-        .moments = nullptr};
+    const NormForward whole{.rows = shape_.rows,
+                            .channels = shape_.channels,
+                            .x = f.x.f32(),
+                            .mean = f.mean.f32(),
+                            .scale = scale,
+                            .beta = f.beta.f32(),
+                            .slope = f.slope ? f.slope.f32() : nullptr,
+                            .residual = f.residual ? f.residual.f32() : nullptr,
+                            .y = f.y.f32(),
+                            .moments = nullptr};
     const bool with_moments = static_cast<bool>(f.y_mean);
     device_.threads.each_part([&](int part) { forward_part(whole, part, with_moments); });
     if (with_moments) merge_moments(f.y_mean, f.y_variance);
   }
 
-  void backward_reduce(const Backward& b) override {
+  void run_backward_reduce(const Backward& b) override {
     const NormBackward whole = backward_of(b);
     device_.threads.each_part([&](int part) {
       const Range range = rows_of(part);
       if (range.size() > 0) device_.vector.norm_backward_reduce(slice(whole, range, part));
     });
-    float* const sum_dz = channels(b.sum_dz, "batch_norm.backward: sum_dz");
-    float* const sum_dz_xhat = channels(b.sum_dz_xhat, "batch_norm.backward: sum_dz_xhat");
-    float* const dslope = b.slope ? channels(b.dslope, "batch_norm.backward: dslope") : nullptr;
+    float* const sum_dz = b.sum_dz.f32();
+    float* const sum_dz_xhat = b.sum_dz_xhat.f32();
+    float* const dslope = b.slope ? b.dslope.f32() : nullptr;
     for (std::int64_t c = 0; c < shape_.channels; ++c) {
       double dz = 0, dz_xhat = 0, slope = 0;
       for (int part = 0; part < device_.threads.count(); ++part) {
@@ -102,16 +102,15 @@ class CpuBatchNorm : public BatchNorm {
     }
   }
 
-  void backward_apply(const Backward& b) override {
-    check(b.total_rows >= shape_.rows, "batch_norm.backward: total_rows below this worker's rows");
+  void run_backward_apply(const Backward& b) override {
     NormBackward whole = backward_of(b);
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
     shared.floats();  // scale, filled by backward_of()
     shared.floats();  // inverse, likewise
     float* const mean_dz = shared.floats();
     float* const mean_dz_xhat = shared.floats();
-    const float* const sum_dz = channels(b.sum_dz, "batch_norm.backward: sum_dz");
-    const float* const sum_dz_xhat = channels(b.sum_dz_xhat, "batch_norm.backward: sum_dz_xhat");
+    const float* const sum_dz = b.sum_dz.f32();
+    const float* const sum_dz_xhat = b.sum_dz_xhat.f32();
     const auto total = static_cast<float>(b.total_rows);
     for (std::int64_t c = 0; c < shape_.channels; ++c) {
       mean_dz[c] = sum_dz[c] / total;
@@ -119,21 +118,14 @@ class CpuBatchNorm : public BatchNorm {
     }
     whole.mean_dz = mean_dz;
     whole.mean_dz_xhat = mean_dz_xhat;
-    whole.add = b.add ? rows(b.add, "batch_norm.backward: add") : nullptr;
-    whole.dx = rows(b.dx, "batch_norm.backward: dx");
+    whole.add = b.add ? b.add.f32() : nullptr;
+    whole.dx = b.dx.f32();
     device_.threads.each_part([&](int part) {
       const Range range = rows_of(part);
       if (range.size() > 0) device_.vector.norm_backward_apply(slice(whole, range, part));
     });
   }
 
- private:
-  [[nodiscard]] float* rows(const Tensor& t, std::string_view what) const {
-    return float_argument(t, shape_.rows * shape_.channels, what);
-  }
-  [[nodiscard]] float* channels(const Tensor& t, std::string_view what) const {
-    return float_argument(t, shape_.channels, what);
-  }
   [[nodiscard]] Range rows_of(int part) const {
     return part_of(shape_.rows, part, device_.threads.count(), kRowAlignment);
   }
@@ -168,8 +160,8 @@ class CpuBatchNorm : public BatchNorm {
   // Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
   // variances", 1979, equation 2.1, in float64, in the order of the parts.
   void merge_moments(const Tensor& mean, const Tensor& variance) {
-    float* const means = channels(mean, "batch_norm: shape of a mean");
-    float* const variances = channels(variance, "batch_norm: shape of a variance");
+    float* const means = mean.f32();
+    float* const variances = variance.f32();
     for (std::int64_t c = 0; c < shape_.channels; ++c) {
       double n = 0, m = 0, m2 = 0;
       for (int part = 0; part < device_.threads.count(); ++part) {
@@ -194,8 +186,8 @@ class CpuBatchNorm : public BatchNorm {
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
     float* const scale = shared.floats();
     float* const inverse = shared.floats();
-    const float* const variance = channels(b.variance, "batch_norm.backward: variance");
-    const float* const gamma = channels(b.gamma, "batch_norm.backward: gamma");
+    const float* const variance = b.variance.f32();
+    const float* const gamma = b.gamma.f32();
     for (std::int64_t c = 0; c < shape_.channels; ++c) {
       inverse[c] = 1.f / std::sqrt(variance[c] + shape_.eps);
       scale[c] = gamma[c] / std::sqrt(variance[c] + shape_.eps);
@@ -203,13 +195,13 @@ class CpuBatchNorm : public BatchNorm {
     NormBackward whole{};
     whole.rows = shape_.rows;
     whole.channels = shape_.channels;
-    whole.dy = rows(b.dy, "batch_norm.backward: dy");
-    whole.x = rows(b.x, "batch_norm.backward: x");
-    whole.mean = channels(b.mean, "batch_norm.backward: mean");
+    whole.dy = b.dy.f32();
+    whole.x = b.x.f32();
+    whole.mean = b.mean.f32();
     whole.inverse = inverse;
     whole.scale = scale;
-    whole.beta = channels(b.beta, "batch_norm.backward: beta");
-    whole.slope = b.slope ? channels(b.slope, "batch_norm.backward: slope") : nullptr;
+    whole.beta = b.beta.f32();
+    whole.slope = b.slope ? b.slope.f32() : nullptr;
     return whole;
   }
 
@@ -232,7 +224,6 @@ class CpuBatchNorm : public BatchNorm {
   }
 
   CpuDevice& device_;
-  BatchNormShape shape_;
 };
 
 }  // namespace

@@ -42,12 +42,11 @@ void CpuOps::copy_to_host(void* host, const Tensor& device) {
   copy_bytes(device_.threads, host, device.data, device.bytes());
 }
 
-void CpuOps::copy(const Tensor& from, const Tensor& to) {
-  check(from.dtype == to.dtype && from.elements() == to.elements(), "copy: different tensors");
+void CpuOps::run_copy(const Tensor& from, const Tensor& to) {
   copy_bytes(device_.threads, to.data, from.data, from.bytes());
 }
 
-void CpuOps::fill(const Tensor& t, float value) {
+void CpuOps::run_fill(const Tensor& t, float value) {
   float* const x = t.f32();
   device_.threads.each_range(t.elements(), 16, t.elements(),
                              [&](const Range& r) { std::fill(x + r.begin, x + r.end, value); });

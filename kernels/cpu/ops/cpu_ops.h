@@ -24,9 +24,6 @@ class CpuOps : public Ops {
   [[nodiscard]] DeviceMemory memory() const override { return {}; }
   void copy_to_device(const Tensor& device, const void* host) override;
   void copy_to_host(void* host, const Tensor& device) override;
-  void copy(const Tensor& from, const Tensor& to) override;
-  void fill(const Tensor& t, float value) override;
-  void convert(const Tensor& from, const Tensor& to) override { copy(from, to); }
   std::unique_ptr<Event> record() override;
   void wait_for(const Event& /*event*/) override {}
   std::unique_ptr<CopyQueue> copy_queue() override { return nullptr; }
@@ -38,31 +35,36 @@ class CpuOps : public Ops {
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
 
+ private:
+  // cpu_ops.cc
+  void run_copy(const Tensor& from, const Tensor& to) override;
+  void run_fill(const Tensor& t, float value) override;
+  void run_convert(const Tensor& from, const Tensor& to) override { run_copy(from, to); }
+
   // elementwise.cc
-  void normalise_images(const Tensor& images, const Tensor& y) override;
-  void add(const Tensor& a, const Tensor& b, const Tensor& y) override;
-  void scale(const Tensor& x, float factor, const Tensor& y) override;
-  void add_bias(const Tensor& y, const Tensor& bias) override;
-  void column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
-  void update_running_statistics(const RunningStatistics& r) override;
+  void run_normalise_images(const Tensor& images, const Tensor& y) override;
+  void run_add(const Tensor& a, const Tensor& b, const Tensor& y) override;
+  void run_scale(const Tensor& x, float factor, const Tensor& y) override;
+  void run_add_bias(const Tensor& y, const Tensor& bias) override;
+  void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
+  void run_update_running_statistics(const RunningStatistics& r) override;
 
   // gemm.cc, dropout.cc
-  void gemm(const Gemm& g) override;
-  void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) override;
+  void run_gemm(const Gemm& g) override;
+  void run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) override;
 
   // normalise.cc
-  void normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) override;
-  void normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
-                               const Tensor& dx) override;
+  void run_normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) override;
+  void run_normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
+                                   const Tensor& dx) override;
 
   // optimizer.cc
-  double sum_of_squares(const Tensor& x) override;
-  void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient, const Tensor& weight,
-           const Tensor& velocity) override;
-  void adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-             const Tensor& weight, const Tensor& m, const Tensor& v) override;
+  double run_sum_of_squares(const Tensor& x) override;
+  void run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+               const Tensor& weight, const Tensor& velocity) override;
+  void run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                 const Tensor& weight, const Tensor& m, const Tensor& v) override;
 
- private:
   CpuDevice device_;
 };
 

@@ -10,38 +10,36 @@ constexpr std::int64_t kLine = 16;  // floats in a cache line; no two threads wr
 
 }  // namespace
 
-void CpuOps::normalise_images(const Tensor& images, const Tensor& y) {
-  check(images.dtype == DType::kUInt8, "normalise_images: images are uint8");
+void CpuOps::run_normalise_images(const Tensor& images, const Tensor& y) {
   const std::int64_t n = images.elements();
   const auto* const from = static_cast<const std::uint8_t*>(images.data);
-  float* const to = float_argument(y, n, "normalise_images: shape of y");
+  float* const to = y.f32();
   device_.threads.each_range(n, kLine, n, [&](const Range& r) {
     device_.vector.normalise_images(from + r.begin, to + r.begin, r.size());
   });
 }
 
-void CpuOps::add(const Tensor& a, const Tensor& b, const Tensor& y) {
+void CpuOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
   const std::int64_t n = a.elements();
   const float* const left = a.f32();
-  const float* const right = float_argument(b, n, "add: shape of b");
-  float* const sum = float_argument(y, n, "add: shape of y");
+  const float* const right = b.f32();
+  float* const sum = y.f32();
   device_.threads.each_range(n, kLine, n, [&](const Range& r) {
     device_.vector.add(left + r.begin, right + r.begin, sum + r.begin, r.size());
   });
 }
 
-void CpuOps::scale(const Tensor& x, float factor, const Tensor& y) {
+void CpuOps::run_scale(const Tensor& x, float factor, const Tensor& y) {
   const std::int64_t n = x.elements();
   const float* const from = x.f32();
-  float* const to = float_argument(y, n, "scale: shape of y");
+  float* const to = y.f32();
   device_.threads.each_range(n, kLine, n, [&](const Range& r) {
     for (std::int64_t i = r.begin; i < r.end; ++i) to[i] = factor * from[i];
   });
 }
 
-void CpuOps::add_bias(const Tensor& y, const Tensor& bias) {
+void CpuOps::run_add_bias(const Tensor& y, const Tensor& bias) {
   const std::int64_t n = bias.elements();
-  check(n > 0 && y.elements() % n == 0, "add_bias: y is not [rows, size of bias]");
   float* const values = y.f32();
   const float* const b = bias.f32();
   device_.threads.each_range(y.elements() / n, 1, y.elements(), [&](const Range& r) {
@@ -49,9 +47,8 @@ void CpuOps::add_bias(const Tensor& y, const Tensor& bias) {
   });
 }
 
-void CpuOps::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
+void CpuOps::run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
   const std::int64_t n = sums.elements();
-  check(n > 0 && x.elements() % n == 0, "column_sums: x is not [rows, size of sums]");
   const std::int64_t rows = x.elements() / n;
   const float* const values = x.f32();
   float* const out = sums.f32();
@@ -69,14 +66,12 @@ void CpuOps::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
   });
 }
 
-void CpuOps::update_running_statistics(const RunningStatistics& r) {
-  check(r.total_rows > 0, "update_running_statistics: total_rows must be positive");
+void CpuOps::run_update_running_statistics(const RunningStatistics& r) {
   const std::int64_t n = r.mean.elements();
   const float* const mean = r.mean.f32();
-  const float* const variance = float_argument(r.variance, n, "update_running_statistics");
-  float* const running_mean = float_argument(r.running_mean, n, "update_running_statistics");
-  float* const running_variance =
-      float_argument(r.running_variance, n, "update_running_statistics");
+  const float* const variance = r.variance.f32();
+  float* const running_mean = r.running_mean.f32();
+  float* const running_variance = r.running_variance.f32();
   const RunningStatisticsRule rule = running_statistics_rule(r.momentum, r.total_rows);
   for (std::int64_t c = 0; c < n; ++c) {
     update_running(rule, mean[c], variance[c], running_mean[c], running_variance[c]);

@@ -10,7 +10,7 @@ constexpr std::int64_t kLine = 16;  // floats in a cache line; no two threads wr
 
 }  // namespace
 
-double CpuOps::sum_of_squares(const Tensor& x) {
+double CpuOps::run_sum_of_squares(const Tensor& x) {
   // The blocks depend on the size only, and their sums are added in order, so the result does not
   // depend on the number of threads.
   constexpr int kBlocks = 512;
@@ -31,24 +31,24 @@ double CpuOps::sum_of_squares(const Tensor& x) {
   return sum;
 }
 
-void CpuOps::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-                 const Tensor& weight, const Tensor& velocity) {
+void CpuOps::run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+                     const Tensor& weight, const Tensor& velocity) {
   const std::int64_t n = weight.elements();
   float* const w = weight.f32();
-  const float* const g = float_argument(gradient, n, "sgd: shape of gradient");
-  float* const v = float_argument(velocity, n, "sgd: shape of velocity");
+  const float* const g = gradient.f32();
+  float* const v = velocity.f32();
   device_.threads.each_range(n, kLine, n, [&](const Range& r) {
     device_.vector.sgd(o, gradient_scale, g + r.begin, w + r.begin, v + r.begin, r.size());
   });
 }
 
-void CpuOps::adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                   const Tensor& weight, const Tensor& m, const Tensor& v) {
+void CpuOps::run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                       const Tensor& weight, const Tensor& m, const Tensor& v) {
   const std::int64_t n = weight.elements();
   float* const w = weight.f32();
-  const float* const g = float_argument(gradient, n, "adamw: shape of gradient");
-  float* const first = float_argument(m, n, "adamw: shape of m");
-  float* const second = float_argument(v, n, "adamw: shape of v");
+  const float* const g = gradient.f32();
+  float* const first = m.f32();
+  float* const second = v.f32();
   device_.threads.each_range(n, kLine, n, [&](const Range& r) {
     device_.vector.adamw(o, gradient_scale, g + r.begin, w + r.begin, first + r.begin,
                          second + r.begin, r.size());

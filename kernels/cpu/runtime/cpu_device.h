@@ -19,11 +19,4 @@ struct CpuDevice {
   Scratch scratch;
 };
 
-/// The data of a float32 argument. Throws std::logic_error unless the tensor is given, is float32
-/// and has this many elements; `what` names op and argument.
-inline float* float_argument(const Tensor& t, std::int64_t elements, std::string_view what) {
-  check(t.data != nullptr && t.elements() == elements, what);
-  return t.f32();
-}
-
 }  // namespace pfc

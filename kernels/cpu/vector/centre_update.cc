@@ -53,18 +53,38 @@ template <typename Number, typename Move>
 }
 
 template <typename V>
-struct Pair {
-  V w, v;
+[[gnu::always_inline]] inline V square_root(V x) {
+  if constexpr (sizeof(V) == sizeof(float)) {
+    return __builtin_sqrtf(x);
+  } else {
+    for (std::int64_t lane = 0; lane < kWidth; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
+    return x;
+  }
+}
+
+/// Centre, SGD's velocity or AdamW's first moment, and AdamW's second moment.
+template <typename V>
+struct State {
+  V w, v, second;
 };
 
-/// Centre and momentum from element i on, after the missed updates, if there are any.
-template <typename V, bool kMissed, typename Weight, typename Momentum>
-[[gnu::always_inline]] inline Pair<V> load_state(const CatchUp& missed, const Weight* weight,
-                                                 const Momentum* momentum, std::int64_t i) {
+/// The state from element i on, after the missed updates, if there are any. second is read for
+/// AdamW only (kSecond).
+template <typename V, bool kSecond, bool kMissed, typename Weight, typename Momentum>
+[[gnu::always_inline]] inline State<V> load_state(const CatchUp& missed, const Weight* weight,
+                                                  const Momentum* momentum, const Momentum* second,
+                                                  std::int64_t i) {
   const V w = load_number<V>(weight + i);
   const V v = load_number<V>(momentum + i);
-  if constexpr (!kMissed) return {w, v};
-  return {missed.ww * w + missed.wv * v, missed.vw * w + missed.vv * v};
+  if constexpr (!kSecond) {
+    if constexpr (!kMissed) return {w, v, V{}};
+    return {missed.ww * w + missed.wv * v, missed.vw * w + missed.vv * v, V{}};
+  } else {
+    const V s = load_number<V>(second + i);
+    if constexpr (!kMissed) return {w, v, s};
+    const V x = v / (square_root<V>(s) + missed.eps);
+    return {missed.ww * w + missed.wv * x, missed.vv * v, missed.second * s};
+  }
 }
 
 /// The gradient without its part along the centre.
@@ -79,7 +99,7 @@ double sgd_row(const SgdOptions& o, const CentreRow& row) {
   auto* const momentum = static_cast<Momentum*>(row.momentum);
   const CatchUp missed = kMissed ? *row.missed : CatchUp();
   return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const Pair<V> now = load_state<V, kMissed>(missed, weight, momentum, i);
+    const State<V> now = load_state<V, false, kMissed>(missed, weight, momentum, momentum, i);
     const V g = across<V>(row, i, now.w) + o.weight_decay * now.w;
     const V v = o.momentum * now.v + g;
     // The stored momentum is rounded; the step uses the momentum before rounding.
@@ -89,31 +109,55 @@ double sgd_row(const SgdOptions& o, const CentreRow& row) {
   });
 }
 
-template <typename Weight, typename Momentum>
+template <bool kMissed, typename Weight, typename Momentum>
+double adamw_row(const AdamWOptions& o, const CentreRow& row) {
+  auto* const weight = static_cast<Weight*>(row.weight);
+  auto* const momentum = static_cast<Momentum*>(row.momentum);
+  auto* const second = static_cast<Momentum*>(row.second);
+  const CatchUp missed = kMissed ? *row.missed : CatchUp();
+  const float decay = 1.f - o.lr * o.weight_decay;
+  const float step = o.lr / o.bias_correction1;
+  return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const State<V> now = load_state<V, true, kMissed>(missed, weight, momentum, second, i);
+    const V g = across<V>(row, i, now.w);
+    const V m = o.beta1 * now.v + (1.f - o.beta1) * g;
+    const V v = o.beta2 * now.second + (1.f - o.beta2) * g * g;
+    const auto random = random_bits<V>(row.key, i);
+    store_number<V>(momentum + i, m, random >> 16);
+    store_number<V>(second + i, v, random >> 16);
+    const V denominator = square_root<V>(v / o.bias_correction2) + o.eps;
+    return store_number<V>(weight + i, now.w * decay - step * m / denominator, random);
+  });
+}
+
+template <bool kSecond, typename Weight, typename Momentum>
 double settle_row(const CentreRow& row) {
   auto* const weight = static_cast<Weight*>(row.weight);
   auto* const momentum = static_cast<Momentum*>(row.momentum);
+  auto* const second = static_cast<Momentum*>(row.second);
   const CatchUp missed = *row.missed;
   return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const Pair<V> now = load_state<V, true>(missed, weight, momentum, i);
+    const State<V> now = load_state<V, kSecond, true>(missed, weight, momentum, second, i);
     const auto random = random_bits<V>(row.key, i);
     store_number<V>(momentum + i, now.v, random >> 16);
+    if constexpr (kSecond) store_number<V>(second + i, now.second, random >> 16);
     return store_number<V>(weight + i, now.w, random);
   });
 }
 
-template <typename Weight, typename Momentum>
+template <bool kSecond, typename Weight, typename Momentum>
 double caught_up_row(const CaughtUpCentre& c) {
   const auto* const weight = static_cast<const Weight*>(c.weight);
   const auto* const momentum = static_cast<const Momentum*>(c.momentum);
+  const auto* const second = static_cast<const Momentum*>(c.second);
   const CatchUp missed = c.missed;
   const auto element = [&](std::int64_t i) {
-    return load_state<float, true>(missed, weight, momentum, i).w;
+    return load_state<float, kSecond, true>(missed, weight, momentum, second, i).w;
   };
   float* const floats = c.floats;
   if (floats != nullptr) {
     const auto copy = [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-      const V w = load_state<V, true>(missed, weight, momentum, i).w;
+      const V w = load_state<V, kSecond, true>(missed, weight, momentum, second, i).w;
       store<V>(floats + i, w);
       return w;
     };
@@ -121,41 +165,11 @@ double caught_up_row(const CaughtUpCentre& c) {
   }
   BFloat16* const halves = c.halves;
   const auto copy = [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const V w = load_state<V, true>(missed, weight, momentum, i).w;
+    const V w = load_state<V, kSecond, true>(missed, weight, momentum, second, i).w;
     store_nearest<V>(halves + i, w);
     return w;
   };
   return sum_of_row(c.n, copy, element);
-}
-
-template <typename V>
-[[gnu::always_inline]] inline V square_root(V x) {
-  if constexpr (sizeof(V) == sizeof(float)) {
-    return __builtin_sqrtf(x);
-  } else {
-    for (std::int64_t lane = 0; lane < kWidth; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
-    return x;
-  }
-}
-
-template <typename Weight, typename Momentum>
-double adamw_row(const AdamWOptions& o, const CentreRow& row) {
-  auto* const weight = static_cast<Weight*>(row.weight);
-  auto* const momentum = static_cast<Momentum*>(row.momentum);
-  auto* const second = static_cast<Momentum*>(row.second);
-  const float decay = 1.f - o.lr * o.weight_decay;
-  const float step = o.lr / o.bias_correction1;
-  return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const V w = load_number<V>(weight + i);
-    const V g = across<V>(row, i, w);
-    const V m = o.beta1 * load_number<V>(momentum + i) + (1.f - o.beta1) * g;
-    const V v = o.beta2 * load_number<V>(second + i) + (1.f - o.beta2) * g * g;
-    const auto random = random_bits<V>(row.key, i);
-    store_number<V>(momentum + i, m, random >> 16);
-    store_number<V>(second + i, v, random >> 16);
-    const V denominator = square_root<V>(v / o.bias_correction2) + o.eps;
-    return store_number<V>(weight + i, w * decay - step * m / denominator, random);
-  });
 }
 
 /// Calls update.operator()<Weight, Momentum>() with the types that belong to a precision.
@@ -171,13 +185,14 @@ auto with_types(CentrePrecision precision, const Update& update) {
   }
 }
 
-template <bool kMissed, typename Weight, typename Momentum>
+template <bool kSecond, bool kMissed, typename Weight, typename Momentum>
 void add_across(const CentreRow& row, float* sum) {
   const auto* const weight = static_cast<const Weight*>(row.weight);
   const auto* const momentum = static_cast<const Momentum*>(row.momentum);
+  const auto* const second = static_cast<const Momentum*>(row.second);
   const CatchUp missed = kMissed ? *row.missed : CatchUp();
   for_each_vector(row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const V w = load_state<V, kMissed>(missed, weight, momentum, i).w;
+    const V w = load_state<V, kSecond, kMissed>(missed, weight, momentum, second, i).w;
     store<V>(sum + i, load<V>(sum + i) + across<V>(row, i, w));
   });
 }
@@ -191,7 +206,9 @@ double centre_sgd(CentrePrecision precision, const SgdOptions& o, const CentreRo
 }
 
 double centre_adamw(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row) {
-  return with_types(precision, [&]<typename W, typename M> { return adamw_row<W, M>(o, row); });
+  return with_types(precision, [&]<typename W, typename M> {
+    return row.missed != nullptr ? adamw_row<true, W, M>(o, row) : adamw_row<false, W, M>(o, row);
+  });
 }
 
 double centre_squares(CentrePrecision precision, const void* weight, std::int64_t n) {
@@ -204,16 +221,23 @@ double centre_squares(CentrePrecision precision, const void* weight, std::int64_
 }
 
 double centre_caught_up(CentrePrecision precision, const CaughtUpCentre& centre) {
-  return with_types(precision, [&]<typename W, typename M> { return caught_up_row<W, M>(centre); });
+  return with_types(precision, [&]<typename W, typename M> {
+    return centre.second != nullptr ? caught_up_row<true, W, M>(centre)
+                                    : caught_up_row<false, W, M>(centre);
+  });
 }
 
 double centre_settle(CentrePrecision precision, const CentreRow& row) {
-  return with_types(precision, [&]<typename W, typename M> { return settle_row<W, M>(row); });
+  return with_types(precision, [&]<typename W, typename M> {
+    return row.second != nullptr ? settle_row<true, W, M>(row) : settle_row<false, W, M>(row);
+  });
 }
 
 void add_centre_gradient(CentrePrecision precision, const CentreRow& row, float* sum) {
   with_types(precision, [&]<typename W, typename M> {
-    row.missed != nullptr ? add_across<true, W, M>(row, sum) : add_across<false, W, M>(row, sum);
+    if (row.missed == nullptr) return add_across<false, false, W, M>(row, sum);
+    row.second != nullptr ? add_across<true, true, W, M>(row, sum)
+                          : add_across<false, true, W, M>(row, sum);
   });
 }
 

@@ -7,8 +7,9 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-// The sums of a tile stay in registers. Of 32 registers, 4 x 6 hold sums and 4 hold vectors; of 16,
-// 2 x 6 and 2.
+// The sums of a tile stay in registers. They begin at zero and are added to c at the end, so that a
+// call's products are summed apart from those of the calls before. Of 32 registers, 4 x 6 hold sums
+// and 4 hold vectors; of 16, 2 x 6 and 2.
 constexpr int kTileVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
 constexpr int kTileBroadcasts = 6;
 
@@ -19,7 +20,7 @@ void tile(const OuterProduct& p, std::int64_t v0, std::int64_t b0) {
   float* const c = p.c + b0 * p.c_stride + v0;
   V sums[kBroadcasts][kVectors];
   for (int b = 0; b < kBroadcasts; ++b) {
-    for (int v = 0; v < kVectors; ++v) sums[b][v] = load<V>(c + b * p.c_stride + v * kStep);
+    for (int v = 0; v < kVectors; ++v) sums[b][v] = V{};
   }
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const float* vectors = p.vector_rows[row] + v0;
@@ -35,7 +36,10 @@ void tile(const OuterProduct& p, std::int64_t v0, std::int64_t b0) {
     }
   }
   for (int b = 0; b < kBroadcasts; ++b) {
-    for (int v = 0; v < kVectors; ++v) store(c + b * p.c_stride + v * kStep, sums[b][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      float* const to = c + b * p.c_stride + v * kStep;
+      store<V>(to, load<V>(to) + sums[b][v]);
+    }
   }
 }
 

@@ -68,9 +68,9 @@ struct CentreRow {
   float along;            ///< length of the gradient's part along the centre, which is subtracted
   void* weight;
   void* momentum;         ///< SGD's velocity or AdamW's m
-  void* second;           ///< AdamW's v
+  void* second;           ///< AdamW's v; null: SGD
   RoundingKey key;        ///< for the stochastic rounding of bfloat16 numbers
-  const CatchUp* missed;  ///< SGD's updates that the row has missed; null: none
+  const CatchUp* missed;  ///< the updates that the row has missed; null: none
 };
 
 /// A class centre that is copied, after its missed updates, to `floats` or, rounded to nearest, to
@@ -79,6 +79,7 @@ struct CaughtUpCentre {
   std::int64_t n;
   const void* weight;
   const void* momentum;
+  const void* second;  ///< AdamW's v; null: SGD
   CatchUp missed;
   float* floats;
   BFloat16* halves;
@@ -93,9 +94,9 @@ struct RandomBlocks {
   std::int64_t blocks;
 };
 
-/// c[b * c_stride + v] += the sum over rows r and k < length of broadcast[b] * vector[v], for all
-/// b < broadcasts and v < vectors, where vector = vector_rows[r] + k * vector_step, and broadcast =
-/// broadcast_rows[r] + k * broadcast_step.
+/// c[b * c_stride + v] += the float32 sum over rows r and k < length of broadcast[b] * vector[v],
+/// for all b < broadcasts and v < vectors, where vector = vector_rows[r] + k * vector_step, and
+/// broadcast = broadcast_rows[r] + k * broadcast_step.
 struct OuterProduct {
   const float* const* vector_rows;     ///< [rows] addresses
   const float* const* broadcast_rows;  ///< [rows] addresses
@@ -115,8 +116,11 @@ struct GroupedConv {
   bool pairs;
   const float* x;
   const float* weights;
-  float* y;          ///< in grouped_weight_gradient: dy, which is only read
-  float* gradients;  ///< in grouped_weight_gradient: the gradient is added to it
+  float* y;  ///< in grouped_weight_gradient: dy, which is only read
+  // For grouped_weight_gradient, in the layout of the weights: float32 sums over some pixels, which
+  // are zero before and after, and those over all pixels, to which the gradient is added.
+  float* sums;
+  double* gradients;
 };
 
 struct VectorKernels {
@@ -171,7 +175,7 @@ struct VectorKernels {
   double (*centre_squares)(CentrePrecision precision, const void* weight, std::int64_t n);
   /// Copies a centre; returns its squared length before rounding.
   double (*centre_caught_up)(CentrePrecision precision, const CaughtUpCentre& centre);
-  /// Applies only the missed updates to centre and momentum; returns the new squared length.
+  /// Applies only the missed updates to the row; returns the new squared length.
   double (*centre_settle)(CentrePrecision precision, const CentreRow& row);
   /// sum [n] += the gradient without its part along the centre.
   void (*add_centre_gradient)(CentrePrecision precision, const CentreRow& row, float* sum);

@@ -102,8 +102,8 @@ void with_bool(bool value, const F& f) {
 
 class CudaBatchNorm : public BatchNorm {
  public:
-  CudaBatchNorm(CudaDevice& device, const BatchNormShape& shape) : device_(device), shape_(shape) {
-    check(shape.rows > 0 && shape.channels > 0, "batch_norm: sizes must be positive");
+  CudaBatchNorm(CudaDevice& device, const BatchNormShape& shape)
+      : BatchNorm(shape, device.activations), device_(device) {
     const std::int64_t most = std::int64_t{multiprocessors()} * kMostBlocks;
     const unsigned blocks =
         std::max(shape_of(shape, 1, most).blocks.x, shape_of(shape, kPack, most).blocks.x);
@@ -111,7 +111,8 @@ class CudaBatchNorm : public BatchNorm {
                            static_cast<std::size_t>(shape.channels));
   }
 
-  void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override {
+ private:
+  void run_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override {
     pass(x.dtype, {&x}, [&](auto* type, auto width) {
       using T = std::remove_pointer_t<decltype(type)>;
       const LaunchShape shape = run("batch_norm.statistics", width,
@@ -120,7 +121,7 @@ class CudaBatchNorm : public BatchNorm {
     });
   }
 
-  void forward(const Forward& f) override {
+  void run_forward(const Forward& f) override {
     const Parameters p = parameters(f);
     pass(f.x.dtype, {&f.x, &f.residual, &f.y}, [&](auto* type, auto width) {
       using T = std::remove_pointer_t<decltype(type)>;
@@ -139,9 +140,9 @@ class CudaBatchNorm : public BatchNorm {
     });
   }
 
-  void backward_reduce(const Backward& b) override {
+  void run_backward_reduce(const Backward& b) override {
     const Parameters p = parameters(b);
-    float* const dslope = b.slope ? channels(b.dslope) : nullptr;
+    float* const dslope = b.slope ? b.dslope.f32() : nullptr;
     pass(b.x.dtype, {&b.dy, &b.x}, [&](auto* type, auto width) {
       using T = std::remove_pointer_t<decltype(type)>;
       with_bool(p.slope != nullptr, [&](auto slope) {
@@ -150,13 +151,12 @@ class CudaBatchNorm : public BatchNorm {
                 p, rows<T>(b.dy), rows<T>(b.x), partial());
         launch("batch_norm.backward_reduce", one_warp_each(shape_.channels), device_.compute.get(),
                batch_norm::merge_sums_kernel, shape_.channels, shape.blocks.x, partial(),
-               p.variance, p.eps, channels(b.sum_dz), channels(b.sum_dz_xhat), dslope);
+               p.variance, p.eps, b.sum_dz.f32(), b.sum_dz_xhat.f32(), dslope);
       });
     });
   }
 
-  void backward_apply(const Backward& b) override {
-    check(b.total_rows >= shape_.rows, "batch_norm.backward: total_rows below this worker's rows");
+  void run_backward_apply(const Backward& b) override {
     const Parameters p = parameters(b);
     pass(b.x.dtype, {&b.dy, &b.x, &b.add, &b.dx}, [&](auto* type, auto width) {
       using T = std::remove_pointer_t<decltype(type)>;
@@ -164,8 +164,8 @@ class CudaBatchNorm : public BatchNorm {
                                 .x = rows<T>(b.x),
                                 .add = rows<T>(b.add),
                                 .dx = rows<T>(b.dx),
-                                .sum_dz = channels(b.sum_dz),
-                                .sum_dz_xhat = channels(b.sum_dz_xhat),
+                                .sum_dz = b.sum_dz.f32(),
+                                .sum_dz_xhat = b.sum_dz_xhat.f32(),
                                 .total_rows = static_cast<float>(b.total_rows)};
       with_bool(p.slope != nullptr, [&](auto slope) {
         run("batch_norm.backward_apply", width, batch_norm::apply_kernel<T, width(), slope()>, p,
@@ -174,15 +174,11 @@ class CudaBatchNorm : public BatchNorm {
     });
   }
 
- private:
   // Calls f(null pointer to the element type, number of channels that a thread processes at once).
   template <typename F>
   void pass(DType type, std::initializer_list<const Tensor*> tensors, const F& f) {
     bool packs = shape_.channels % kPack == 0;
     for (const Tensor* t : tensors) {
-      if (!*t) continue;
-      check(t->dtype == type && t->elements() == shape_.rows * shape_.channels,
-            "batch_norm: shape or type of a [rows, channels] tensor");
       packs = packs && aligned(t->data);
     }
     with_element_type(type, [&](auto* element) {
@@ -205,18 +201,18 @@ class CudaBatchNorm : public BatchNorm {
 
   template <typename Pass>
   [[nodiscard]] Parameters parameters(const Pass& p) const {
-    return {.mean = channels(p.mean),
-            .variance = channels(p.variance),
-            .gamma = channels(p.gamma),
-            .beta = channels(p.beta),
-            .slope = p.slope ? channels(p.slope) : nullptr,
+    return {.mean = p.mean.f32(),
+            .variance = p.variance.f32(),
+            .gamma = p.gamma.f32(),
+            .beta = p.beta.f32(),
+            .slope = p.slope ? p.slope.f32() : nullptr,
             .eps = shape_.eps};
   }
 
   void merge_moments(const LaunchShape& of_parts, const Tensor& mean, const Tensor& variance) {
     launch("batch_norm.statistics", one_warp_each(shape_.channels), device_.compute.get(),
            batch_norm::merge_moments_kernel, shape_.rows, shape_.channels, of_parts.blocks.x,
-           of_parts.threads.y, partial(), channels(mean), channels(variance));
+           of_parts.threads.y, partial(), mean.f32(), variance.f32());
   }
 
   /// Null for a tensor that is not given.
@@ -224,17 +220,12 @@ class CudaBatchNorm : public BatchNorm {
   [[nodiscard]] static T* rows(const Tensor& t) {
     return static_cast<T*>(t.data);
   }
-  [[nodiscard]] float* channels(const Tensor& t) const {
-    check(t.elements() == shape_.channels, "batch_norm: shape of a [channels] tensor");
-    return t.f32();
-  }
   [[nodiscard]] double* partial() const {
     return reinterpret_cast<double*>(device_.scratch.data());
   }
   [[nodiscard]] int multiprocessors() const { return device_.properties.multiProcessorCount; }
 
   CudaDevice& device_;
-  const BatchNormShape shape_;
 };
 
 }  // namespace

@@ -232,38 +232,35 @@ class Convolution {
 class CudnnConv2d : public Conv2d {
  public:
   CudnnConv2d(const ConvolutionContext& context, const Conv2dShape& shape)
-      : context_(context),
+      : Conv2d(shape, context.device.activations),
+        context_(context),
         device_(context.device),
-        shape_(shape),
         descriptors_(descriptors_of(context, shape)) {
     make(forward_);
   }
 
-  void forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
-    forward_->run({.x = input(x), .w = weights(w), .y = output(y)}, 0.f);
+ private:
+  void run_forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
+    forward_->run({.x = x.data, .w = w.data, .y = y.data}, 0.f);
   }
-  void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
+  void run_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
     make(backward_data_);
-    backward_data_->run({.x = input(dx), .w = weights(w), .y = output(dy)}, 0.f);
+    backward_data_->run({.x = dx.data, .w = w.data, .y = dy.data}, 0.f);
   }
-  void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
-                        bool accumulate) override {
-    check(dw.elements() == shape_.w_shape().elements() && dw.dtype == DType::kFloat32,
-          "conv2d: shape or type of dw");
+  void run_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            bool accumulate) override {
     make(backward_weights_, dw_bytes());
     if (device_.activations == DType::kFloat32) {
-      backward_weights_->run({.x = input(x), .w = dw.data, .y = output(dy)},
-                             accumulate ? 1.f : 0.f);
+      backward_weights_->run({.x = x.data, .w = dw.data, .y = dy.data}, accumulate ? 1.f : 0.f);
       return;
     }
     // cuDNN can only write dw in the type of its inputs.
     const Tensor narrow(device_.scratch.data() + dw_offset(), device_.activations,
                         shape_.w_shape());
-    backward_weights_->run({.x = input(x), .w = narrow.data, .y = output(dy)}, 0.f);
+    backward_weights_->run({.x = x.data, .w = narrow.data, .y = dy.data}, 0.f);
     add_as_float32(device_, narrow, dw, accumulate);
   }
 
- private:
   static ConvolutionDescriptors descriptors_of(const ConvolutionContext& context,
                                                const Conv2dShape& s) {
     const std::string what = text(s, context.device);
@@ -290,23 +287,9 @@ class CudnnConv2d : public Conv2d {
                : static_cast<std::size_t>(shape_.w_shape().elements()) *
                      size_of(device_.activations);
   }
-  [[nodiscard]] void* input(const Tensor& t) const {
-    return checked(t, shape_.x_shape(), "conv2d: shape or type of x");
-  }
-  [[nodiscard]] void* weights(const Tensor& t) const {
-    return checked(t, shape_.w_shape(), "conv2d: shape or type of w");
-  }
-  [[nodiscard]] void* output(const Tensor& t) const {
-    return checked(t, shape_.y_shape(), "conv2d: shape or type of y");
-  }
-  [[nodiscard]] void* checked(const Tensor& t, const Shape& shape, std::string_view what) const {
-    check(t.elements() == shape.elements() && t.dtype == device_.activations, what);
-    return t.data;
-  }
 
   const ConvolutionContext context_;
   CudaDevice& device_;
-  const Conv2dShape shape_;
   const ConvolutionDescriptors descriptors_;
   std::optional<Convolution<ForwardPass>> forward_;
   std::optional<Convolution<BackwardDataPass>> backward_data_;
@@ -316,7 +299,6 @@ class CudnnConv2d : public Conv2d {
 }  // namespace
 
 std::unique_ptr<Conv2d> CudaOps::conv2d(const Conv2dShape& shape) {
-  shape.check_valid();
   if (depthwise_supports(shape)) return make_depthwise_conv2d(device_, shape);
   return std::make_unique<CudnnConv2d>(ConvolutionContext{device_, cudnn_, algorithms_}, shape);
 }

@@ -58,18 +58,17 @@ Sizes turned(Sizes s) {
 class CudaDepthwise : public Conv2d {
  public:
   CudaDepthwise(CudaDevice& device, const Conv2dShape& shape)
-      : device_(device), shape_(shape), sizes_(sizes_of(shape)) {
+      : Conv2d(shape, device.activations), device_(device), sizes_(sizes_of(shape)) {
     const std::size_t blocks = std::max(weights_shape(1).blocks.x, weights_shape(kPack).blocks.x);
     device.scratch.reserve(weight_elements() * sizeof(float) * std::max<std::size_t>(blocks, 1));
   }
 
-  void forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
-    check_tensors(x, w, y);
+ private:
+  void run_forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
     convolve("depthwise.forward", x, w, y, sizes_, shape_.kernel == 3 && shape_.stride <= 2);
   }
 
-  void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
-    check_tensors(dx, w, dy);
+  void run_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
     if (shape_.stride == 1 && shape_.kernel == 3 && shape_.pad <= 2) {
       convolve<true>("depthwise.backward_data", dy, w, dx, turned(sizes_), true);
       return;
@@ -83,12 +82,8 @@ class CudaDepthwise : public Conv2d {
     });
   }
 
-  void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
-                        bool accumulate) override {
-    check(x.elements() == shape_.x_shape().elements() && x.dtype == device_.activations &&
-              dy.elements() == shape_.y_shape().elements() && dy.dtype == device_.activations &&
-              dw.elements() == shape_.w_shape().elements(),
-          "conv2d: shape or type of x, dy or dw");
+  void run_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            bool accumulate) override {
     with_width({&x, &dy}, [&](auto* type, auto width) {
       using T = std::remove_pointer_t<decltype(type)>;
       const LaunchShape shape = weights_shape(width());
@@ -104,16 +99,6 @@ class CudaDepthwise : public Conv2d {
              stream(), depthwise::merge_weights_kernel, shape_.in_c, taps(), shape.blocks.x,
              scratch(), dw.f32(), accumulate);
     });
-  }
-
- private:
-  void check_tensors(const Tensor& x, const Tensor& w, const Tensor& y) const {
-    check(x.elements() == shape_.x_shape().elements() &&
-              w.elements() == shape_.w_shape().elements() &&
-              y.elements() == shape_.y_shape().elements(),
-          "conv2d: shape of x, w or y");
-    check(x.dtype == device_.activations && w.dtype == x.dtype && y.dtype == x.dtype,
-          "conv2d: type of x, w or y");
   }
 
   template <bool kFlip = false>
@@ -196,7 +181,6 @@ class CudaDepthwise : public Conv2d {
   [[nodiscard]] cudaStream_t stream() const { return device_.compute.get(); }
 
   CudaDevice& device_;
-  const Conv2dShape shape_;
   const Sizes sizes_;
 };
 
@@ -208,8 +192,6 @@ bool depthwise_supports(const Conv2dShape& s) {
 }
 
 std::unique_ptr<Conv2d> make_depthwise_conv2d(CudaDevice& device, const Conv2dShape& shape) {
-  shape.check_valid();
-  check(depthwise_supports(shape), "conv2d: not a depthwise convolution");
   return std::make_unique<CudaDepthwise>(device, shape);
 }
 

@@ -37,7 +37,7 @@ bool parse_line(const std::string& line, AlgorithmCache::Choices& choices) {
 AlgorithmCache::Choices read(const std::filesystem::path& path) {
   std::error_code error;
   const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error) return {};  // there is no file yet
+  if (error == std::errc::no_such_file_or_directory) return {};
   std::ifstream file(path);
   std::string line;
   AlgorithmCache::Choices choices;

@@ -1,5 +1,4 @@
 #include <limits>
-#include <type_traits>
 
 #include "kernels/cuda/margin/centre_rows.h"
 #include "kernels/cuda/margin/warp_centre.h"
@@ -7,11 +6,11 @@
 namespace pfc {
 namespace {
 
-template <typename Weight, typename State>
+template <typename Row>
 __global__ void inverse_norms_kernel(CentreTableView table) {
   const std::int64_t i = index_of_warp();
   if (i >= table.rows) return;
-  const WarpCentre<Weight, State> row(table, {}, i);
+  const Row row(table, {}, i);
   float squares = 0;
   for (std::int64_t k = threadIdx.x % kWarp * kPack; k < row.dimension; k += kWarpPacks) {
     squares += sum_of_squares(row.load(k));
@@ -21,7 +20,7 @@ __global__ void inverse_norms_kernel(CentreTableView table) {
   if (threadIdx.x % kWarp == 0) table.inverse_norm[i] = inverse;
 }
 
-template <typename Weight, typename State, typename To>
+template <typename Row, typename To>
 __global__ void gather_kernel(CentreTableView table, RowList active, std::int64_t count,
                               std::int64_t padded, std::int64_t padded_dimension, To* to,
                               float* inverse_norms) {
@@ -35,7 +34,7 @@ __global__ void gather_kernel(CentreTableView table, RowList active, std::int64_
     if (first == 0) inverse_norms[i] = 0.f;
     return;
   }
-  const WarpCentre<Weight, State> row(table, active, i);
+  const Row row(table, active, i);
   float squares = 0;
   for (std::int64_t k = first; k < padded_dimension; k += kWarpPacks) {
     const Pack<float> w = row.load(k);
@@ -74,7 +73,10 @@ CentreTableView view_of(const CentreTable& t) {
 
 CudaCentreRows::CudaCentreRows(const CudaDevice& device, const CentreTable& table,
                                const MarginSoftmaxOptions& options)
-    : device_(device), options_(options), precision_(precision_of(table)), view_(view_of(table)) {}
+    : device_(device), options_(options), precision_(precision_of(table)), view_(view_of(table)) {
+  check(has_second() == (options.optimizer == OptimizerKind::kAdamW),
+        "margin softmax: AdamW's table has a second moment, SGD's has none");
+}
 
 void* CudaCentreRows::operand(std::int64_t first, DType type) const {
   const DType kept = precision_ == CentrePrecision::kBf16 ? DType::kBFloat16 : DType::kFloat32;
@@ -85,21 +87,20 @@ void* CudaCentreRows::operand(std::int64_t first, DType type) const {
 
 void CudaCentreRows::compute_inverse_norms() const {
   if (view_.rows == 0) return;
-  with_centre_types(precision_, [&](auto* weight, auto* state) {
+  with_warp_centre(precision_, has_second(), [&](auto* row) {
     launch("the centres' lengths", one_warp_each(view_.rows), device_.compute.get(),
-           inverse_norms_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_);
+           inverse_norms_kernel<Pointee<decltype(row)>>, view_);
   });
 }
 
 void CudaCentreRows::gather(const RowList& active, std::int64_t count, const Tensor& to,
                             float* inverse_norms) const {
-  with_centre_types(precision_, [&](auto* weight, auto* state) {
-    using Weight = Pointee<decltype(weight)>;
-    using State = Pointee<decltype(state)>;
+  with_warp_centre(precision_, has_second(), [&](auto* row) {
+    using Row = Pointee<decltype(row)>;
     const auto go = [&](auto* out) {
       launch("gathering centres", one_warp_each(to.shape[0]), device_.compute.get(),
-             gather_kernel<Weight, State, Pointee<decltype(out)>>, view_, active, count,
-             to.shape[0], to.shape[1], out, inverse_norms);
+             gather_kernel<Row, Pointee<decltype(out)>>, view_, active, count, to.shape[0],
+             to.shape[1], out, inverse_norms);
     };
     to.dtype == DType::kFloat32 ? go(to.f32()) : go(static_cast<__nv_bfloat16*>(to.data));
   });

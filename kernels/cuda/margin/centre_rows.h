@@ -19,6 +19,7 @@ class CudaCentreRows {
   [[nodiscard]] const CentreTableView& view() const { return view_; }
   [[nodiscard]] std::int64_t dimension() const { return view_.dimension; }
   [[nodiscard]] CentrePrecision precision() const { return precision_; }
+  [[nodiscard]] bool has_second() const { return view_.second != nullptr; }
 
   /// The address of the table's rows from `first` on, [.., D], where a matrix product can read them
   /// in place as `type`; otherwise null.

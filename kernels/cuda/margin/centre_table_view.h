@@ -14,7 +14,7 @@ struct CentreTableView {
   std::int64_t dimension = 0;
   void* weight = nullptr;
   void* momentum = nullptr;
-  void* second = nullptr;
+  void* second = nullptr;  ///< null: SGD
   float* inverse_norm = nullptr;
   bool packs = false;  ///< every row starts at a multiple of 16 bytes
 };

@@ -104,13 +104,15 @@ struct Rounding {
   std::int64_t update;
 };
 
-template <typename Weight, typename State, typename Rule>
+template <typename Row, typename Rule>
 __global__ void __launch_bounds__(kThreads)
     move_kernel(CentreTableView table, RowList active, CentreGradients gradients, Rule rule,
                 Rounding rounding) {
+  using Weight = typename Row::Weight;
+  using State = typename Row::State;
   const std::int64_t number = index_of_warp();
   if (number >= gradients.count) return;
-  const WarpCentre<Weight, State> row(table, active, number);
+  const Row row(table, active, number);
   const std::int64_t d = row.dimension;
   constexpr bool kRounds = !std::is_same_v<State, float>;
   RoundingKey key{};
@@ -121,8 +123,7 @@ __global__ void __launch_bounds__(kThreads)
   each_pack_across(row, gradients, number,
                    [&](std::int64_t i, const Pack<float>& g, Pack<float>& w, Pack<float>& v) {
                      Pack<float> second{};
-                     if constexpr (Rule::kSecond)
-                       second = load_numbers(row.second, i, d, row.packs);
+                     if constexpr (Rule::kSecond) second = row.load_second(i);
                      Pack<Weight> new_weight;
                      Pack<State> new_momentum, new_second;
 #pragma unroll
@@ -149,13 +150,13 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kWarp == 0) table.inverse_norm[row.number] = inverse;
 }
 
-template <typename Weight, typename State>
+template <typename Row>
 __global__ void add_gradients_kernel(CentreTableView table, RowList active,
                                      CentreGradients gradients, float* sums,
                                      const std::int32_t* slots) {
   const std::int64_t number = index_of_warp();
   if (number >= gradients.count) return;
-  const WarpCentre<Weight, State> row(table, active, number);
+  const Row row(table, active, number);
   float* const sum = sums + slots[number] * row.dimension;
   each_pack_across(
       row, gradients, number,
@@ -168,32 +169,37 @@ __global__ void add_gradients_kernel(CentreTableView table, RowList active,
       });
 }
 
-template <typename Weight, typename State>
+template <typename Row>
 __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_t count,
                               Rounding rounding) {
+  using Weight = typename Row::Weight;
+  using State = typename Row::State;
   const std::int64_t number = index_of_warp();
   if (number >= count) return;
-  const WarpCentre<Weight, State> row(table, active, number);
+  const Row row(table, active, number);
   if (!row.missed) return;
   const std::int64_t d = row.dimension;
   const RoundingKey key =
       rounding_key(rounding.seed, rounding.update, table.first_class + row.number);
   float squares = 0;
   for (std::int64_t i = threadIdx.x % kWarp * kPack; i < d; i += kWarpPacks) {
-    Pack<float> w, v;
+    Pack<float> w, v, second{};
     row.load(i, w, v);
+    if constexpr (Row::kSecond) second = row.load_second(i);
     Pack<Weight> new_weight;
-    Pack<State> new_momentum;
+    Pack<State> new_momentum, new_second;
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
       const std::uint32_t bits = rounding_bits(key, static_cast<std::uint32_t>(i + k));
       new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
       new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
+      new_second.x[k] = kept_number<State>(second.x[k], bits >> 16);
       const float kept = to_float(new_weight.x[k]);
       squares += i + k < d ? kept * kept : 0.f;
     }
     store_numbers(row.weight, i, d, row.packs, new_weight);
     store_numbers(row.momentum, i, d, row.packs, new_momentum);
+    if constexpr (Row::kSecond) store_numbers(row.second, i, d, row.packs, new_second);
   }
   const float inverse = inverse_norm_of(squares, d, [&](std::int64_t i) {
     return load_numbers(row.weight, i, d, row.packs);  // what this lane has just stored
@@ -205,10 +211,9 @@ __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_
 
 void CudaCentreRows::settle(const RowList& rows, std::int64_t count, std::int64_t updates) const {
   const Rounding rounding{.seed = options_.seed, .update = updates};
-  with_centre_types(precision_, [&](auto* weight, auto* state) {
+  with_warp_centre(precision_, has_second(), [&](auto* row) {
     launch("settling centres", one_warp_each(count), device_.compute.get(),
-           settle_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_, rows, count,
-           rounding);
+           settle_kernel<Pointee<decltype(row)>>, view_, rows, count, rounding);
   });
 }
 
@@ -216,17 +221,17 @@ void CudaCentreRows::move(const RowList& active, const CentreGradients& gradient
                           const MarginSoftmax::Update& update) const {
   if (gradients.count == 0) return;
   const Rounding rounding{.seed = options_.seed, .update = update.number};
-  with_centre_types(precision_, [&](auto* weight, auto* state) {
+  with_warp_centre(precision_, has_second(), [&](auto* row) {
+    using Row = Pointee<decltype(row)>;
     const auto go = [&](const auto& rule) {
       launch("moving centres", one_warp_each(gradients.count), device_.compute.get(),
-             move_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>,
-                         std::decay_t<decltype(rule)>>,
-             view_, active, gradients, rule, rounding);
+             move_kernel<Row, std::decay_t<decltype(rule)>>, view_, active, gradients, rule,
+             rounding);
     };
-    if (options_.optimizer == OptimizerKind::kSgd) {
-      go(SgdRule{sgd_options(options_, update)});
-    } else {
+    if constexpr (Row::kSecond) {
       go(AdamWRule{adamw_options(update.lr, options_.weight_decay, update.number)});
+    } else {
+      go(SgdRule{sgd_options(options_, update)});
     }
   });
 }
@@ -234,10 +239,9 @@ void CudaCentreRows::move(const RowList& active, const CentreGradients& gradient
 void CudaCentreRows::add_gradients(const RowList& active, const CentreGradients& gradients,
                                    float* sums, const std::int32_t* slots) const {
   if (gradients.count == 0) return;
-  with_centre_types(precision_, [&](auto* weight, auto* state) {
+  with_warp_centre(precision_, has_second(), [&](auto* row) {
     launch("adding centres' gradients", one_warp_each(gradients.count), device_.compute.get(),
-           add_gradients_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, view_, active,
-           gradients, sums, slots);
+           add_gradients_kernel<Pointee<decltype(row)>>, view_, active, gradients, sums, slots);
   });
 }
 

@@ -66,7 +66,7 @@ struct MarginPlan {
 
 /// Upper bound on the size of a step's lists: targets and positives, active rows and the updates
 /// that they have missed. The lists take this once on the GPU and twice in page-locked host memory.
-/// For every different number of missed updates, 16 bytes come in addition.
+/// For every different number of missed updates, 24 bytes come in addition.
 std::int64_t margin_list_bytes(std::int64_t samples, std::int64_t active);
 
 /// All device memory beside the table, for steps with `active` classes. Gradient accumulation needs

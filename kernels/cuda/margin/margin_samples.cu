@@ -6,6 +6,15 @@
 namespace pfc {
 namespace {
 
+struct TargetRule {
+  Margin margin;
+  MarginGradient gradient;
+};
+
+TargetRule target_rule(const MarginSoftmaxOptions& o) {
+  return {.margin = o.margin, .gradient = o.margin_gradient};
+}
+
 // Squares are float64: those of lengths of 1e+20 or 1e-20 are out of float32's range.
 template <typename T>
 __global__ void normalise_kernel(MarginSamples s, T* unit) {
@@ -27,12 +36,12 @@ __global__ void normalise_kernel(MarginSamples s, T* unit) {
   if (lane == 0 && i < s.samples) s.inverse_length[i] = inverse;
 }
 
-template <typename Weight, typename State>
+template <typename Row>
 __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList active) {
   const std::int64_t i = index_of_warp();
   if (i >= s.samples || s.targets[i] < 0) return;
   const unsigned lane = threadIdx.x % kWarp;
-  const WarpCentre<Weight, State> centre(table, active, s.targets[i]);
+  const Row centre(table, active, s.targets[i]);
   const float* const x = s.embeddings + i * s.dimension;
   InnerProducts products;
   for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
@@ -54,7 +63,7 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
 }
 
 // One warp for each sample; its lanes divide the slots.
-__global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Margin margin,
+__global__ void statistics_kernel(MarginSamples s, LogitStatistics running, TargetRule target,
                                   double scale, RowStatistics* statistics) {
   const std::int64_t i = index_of_warp();
   if (i >= s.samples) return;
@@ -78,7 +87,9 @@ __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Marg
     row.max = static_cast<double>(max);
     row.sum = sum;
   }
-  if (s.targets[i] >= 0) row.target = scale * margin_target(margin, s.angles[i]);
+  if (s.targets[i] >= 0) {
+    row.target = scale * margin_target(target.margin, target.gradient, s.angles[i]);
+  }
   statistics[i] = row;
 }
 
@@ -101,16 +112,11 @@ __global__ void loss_kernel(MarginSamples s, double* loss) {
   if (threadIdx.x == 0) *loss = sum;
 }
 
-struct TargetSlope {
-  Margin margin;
-  MarginGradient gradient;
-};
-
 // Gradients of the targets, in float64 from embedding and centre, as parts orthogonal to each other
 // (kernels/math/margin.h): 1 / sin theta can be huge where the orthogonal part is tiny.
-template <typename Weight, typename State>
+template <typename Row>
 __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, RowList active,
-                                       TargetSlope slope, double scale) {
+                                       TargetRule target, double scale) {
   const std::int64_t i = index_of_warp();
   if (i >= s.padded_samples) return;
   const unsigned lane = threadIdx.x % kWarp;
@@ -125,8 +131,8 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
   }
   const Angle angle = s.angles[i];
   const double factor =
-      -scale * s.softmax[i].others * margin_slope(slope.margin, slope.gradient, angle);
-  const WarpCentre<Weight, State> centre(table, active, s.targets[i]);
+      -scale * s.softmax[i].others * margin_slope(target.margin, target.gradient, angle);
+  const Row centre(table, active, s.targets[i]);
   float* const dw = s.target_gradients + i * s.padded_dimension;
   for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
     float to_x = 0, to_w = 0;
@@ -176,10 +182,9 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active) {
-  with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
+  with_warp_centre(rows.precision(), rows.has_second(), [&](auto* row) {
     launch("targets' angles", one_warp_each(s.samples), device.compute.get(),
-           angles_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s, rows.view(),
-           active);
+           angles_kernel<Pointee<decltype(row)>>, s, rows.view(), active);
   });
 }
 
@@ -187,7 +192,7 @@ void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics) {
   launch("row statistics", one_warp_each(s.samples), device.compute.get(), statistics_kernel, s,
-         running, options.margin, options.scale, statistics);
+         running, target_rule(options), options.scale, statistics);
 }
 
 void combine_statistics(const CudaDevice& device, const MarginSamples& s,
@@ -201,12 +206,11 @@ void combine_statistics(const CudaDevice& device, const MarginSamples& s,
 void begin_gradients(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                      const RowList& active, const MarginSoftmaxOptions& options,
                      double gradient_scale) {
-  const TargetSlope slope{.margin = options.margin, .gradient = options.margin_gradient};
   const double scale = gradient_scale * options.scale / static_cast<double>(s.samples);
-  with_centre_types(rows.precision(), [&](auto* weight, auto* state) {
+  with_warp_centre(rows.precision(), rows.has_second(), [&](auto* row) {
     launch("targets' gradients", one_warp_each(s.padded_samples), device.compute.get(),
-           begin_gradients_kernel<Pointee<decltype(weight)>, Pointee<decltype(state)>>, s,
-           rows.view(), active, slope, scale);
+           begin_gradients_kernel<Pointee<decltype(row)>>, s, rows.view(), active,
+           target_rule(options), scale);
   });
 }
 

@@ -33,6 +33,11 @@ struct TileRows {
   const float* inverse_norms;  // [classes]
 };
 
+/// Which gradients a backward pass over the tiles computes.
+struct Wanted {
+  bool embeddings = true, centres = true;
+};
+
 class CudaMarginSoftmax : public MarginSoftmax {
  public:
   CudaMarginSoftmax(CudaOps& ops, const MarginSoftmaxOptions& options, const CentreTable& table)
@@ -54,6 +59,8 @@ class CudaMarginSoftmax : public MarginSoftmax {
   void forward(const Batch& batch, const Tensor& statistics) override;
   double combine(const Tensor& statistics, int workers) override;
   void backward(double gradient_scale, const Tensor& d_embeddings, const Update& update) override;
+  void backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
+  void move(const Update& update) override;
   void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
                            const Tensor& gradients, std::span<const std::int64_t> slots) override;
   void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
@@ -72,9 +79,11 @@ class CudaMarginSoftmax : public MarginSoftmax {
   [[nodiscard]] float* products_of(const Tile& tile) const;
   void multiply(const Tile& tile, const TileRows& rows, float* products) const;
   [[nodiscard]] ProductTile describe(const Tile& tile, const TileRows& rows) const;
-  void make_gradients(const Tile& tile, const TileRows& rows) const;
+  void make_gradients(const Tile& tile, const TileRows& rows, Wanted wanted) const;
+  void begin_backward(double gradient_scale, const Tensor& d_embeddings) const;
   template <typename Sink>  // void(const Tile&, const CentreGradients&)
-  void backward_tiles(double gradient_scale, const Tensor& d_embeddings, const Sink& sink);
+  void backward_tiles(Wanted wanted, const Sink& sink) const;
+  void move_centres(Wanted wanted, const Update& update);
 
   template <typename T>
   [[nodiscard]] T* at(std::int64_t offset) const {
@@ -259,19 +268,23 @@ double CudaMarginSoftmax::combine(const Tensor& statistics, int workers) {
 }
 
 // d_unit += transposed factors * rows, gradients = factors * unit.
-void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows) const {
+void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows,
+                                       Wanted wanted) const {
   const std::int64_t n = plan_.padded_samples;
   const std::int64_t d = plan_.padded_dimension;
   const Tensor factors(at<void>(plan_.factors), operand_type_, {tile.padded(), n});
   make_factors(device_, describe(tile, rows), samples_.max, samples_.factor, factors);
-  ops_.gemm({.m = n,
-             .n = d,
-             .k = tile.padded(),
-             .transpose_a = true,
-             .a = factors,
-             .b = rows.operand,
-             .beta = 1.f,
-             .c = d_unit_});
+  if (wanted.embeddings) {
+    ops_.gemm({.m = n,
+               .n = d,
+               .k = tile.padded(),
+               .transpose_a = true,
+               .a = factors,
+               .b = rows.operand,
+               .beta = 1.f,
+               .c = d_unit_});
+  }
+  if (!wanted.centres) return;
   ops_.gemm({.m = tile.padded(),
              .n = d,
              .k = n,
@@ -280,15 +293,18 @@ void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows) c
              .c = Tensor(at<float>(plan_.gradients), {tile.padded(), d})});
 }
 
-template <typename Sink>
-void CudaMarginSoftmax::backward_tiles(double gradient_scale, const Tensor& d_embeddings,
-                                       const Sink& sink) {
+void CudaMarginSoftmax::begin_backward(double gradient_scale, const Tensor& d_embeddings) const {
   check(d_embeddings.shape == batch_.embeddings.shape, "margin softmax: shape of d_embeddings");
   begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
+}
+
+template <typename Sink>
+void CudaMarginSoftmax::backward_tiles(Wanted wanted, const Sink& sink) const {
   each_tile([&](const Tile& tile) {
     const TileRows rows = rows_of(tile);
     if (tile.number >= kept_tiles_) multiply(tile, rows, products_of(tile));
-    make_gradients(tile, rows);
+    make_gradients(tile, rows, wanted);
+    if (!wanted.centres) return;
     CentreGradients gradients = positives_;
     gradients.count = tile.classes;
     gradients.gradients = at<float>(plan_.gradients);
@@ -296,15 +312,27 @@ void CudaMarginSoftmax::backward_tiles(double gradient_scale, const Tensor& d_em
     gradients.first_row = tile.begin;
     sink(tile, gradients);
   });
-  finish_gradients(device_, samples_, d_embeddings.f32());
 }
 
 void CudaMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,
                                  const Update& update) {
-  backward_tiles(gradient_scale, d_embeddings,
-                 [&](const Tile& tile, const CentreGradients& gradients) {
-                   rows_.move(active_.from(tile.begin), gradients, update);
-                 });
+  begin_backward(gradient_scale, d_embeddings);
+  move_centres({}, update);
+  finish_gradients(device_, samples_, d_embeddings.f32());
+}
+
+void CudaMarginSoftmax::backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
+  begin_backward(gradient_scale, d_embeddings);
+  backward_tiles({.centres = false}, [](const Tile&, const CentreGradients&) {});
+  finish_gradients(device_, samples_, d_embeddings.f32());
+}
+
+void CudaMarginSoftmax::move(const Update& update) { move_centres({.embeddings = false}, update); }
+
+void CudaMarginSoftmax::move_centres(Wanted wanted, const Update& update) {
+  backward_tiles(wanted, [&](const Tile& tile, const CentreGradients& gradients) {
+    rows_.move(active_.from(tile.begin), gradients, update);
+  });
   row_updates_.moved(batch_.classes, update);
 }
 
@@ -318,10 +346,12 @@ void CudaMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor&
   std::ranges::transform(slots, places.host,
                          [](std::int64_t slot) { return static_cast<std::int32_t>(slot); });
   move_lists_.send();
-  backward_tiles(gradient_scale, d_embeddings, [&](const Tile& tile, const CentreGradients& part) {
+  begin_backward(gradient_scale, d_embeddings);
+  backward_tiles({}, [&](const Tile& tile, const CentreGradients& part) {
     rows_.add_gradients(active_.from(tile.begin), part, gradients.f32(),
                         places.device + tile.begin);
   });
+  finish_gradients(device_, samples_, d_embeddings.f32());
 }
 
 void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,

@@ -78,16 +78,13 @@ class RowUpdates {
   /// missed updates when there are none. REQUIRES: plan() was called with the same classes.
   RowList add_lists(CudaLists& lists, std::span<const std::int64_t> classes) const;
 
-  /// Records that an update was applied to these rows, and adds it to the history. Does nothing for
-  /// AdamW.
+  /// Records that an update was applied to these rows, and adds it to the history.
   void moved(std::span<const std::int64_t> classes, const MarginSoftmax::Update& update);
   /// Records that these rows have seen all updates. Returns the number of updates.
   std::int32_t settled(std::span<const std::int64_t> classes);
 
  private:
-  [[nodiscard]] bool has_history() const {
-    return options_.optimizer == OptimizerKind::kSgd && table_.history != nullptr;
-  }
+  [[nodiscard]] bool has_history() const { return table_.history != nullptr; }
   [[nodiscard]] bool all_up_to_date() const {
     return !has_history() || all_seen_ == table_.history->count();
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cfloat>
+#include <type_traits>
 
 #include "common/config/config.h"
 #include "kernels/cuda/margin/centre_table_view.h"
@@ -58,9 +59,13 @@ __device__ __forceinline__ __nv_bfloat16 kept_number<__nv_bfloat16>(float x, std
 }
 
 /// A row of the table. Weight and State are the types of its centre and its optimizer state: float
-/// or __nv_bfloat16.
-template <typename Weight, typename State>
+/// or __nv_bfloat16. kSecond: whether the optimizer has a second moment (AdamW).
+template <typename WeightNumber, typename StateNumber, bool kHasSecond>
 struct WarpCentre {
+  using Weight = WeightNumber;
+  using State = StateNumber;
+  static constexpr bool kSecond = kHasSecond;
+
   std::int64_t number;  ///< of the row in the table
   std::int64_t dimension;
   Weight* weight;
@@ -75,8 +80,7 @@ struct WarpCentre {
         dimension(table.dimension),
         weight(static_cast<Weight*>(table.weight) + number * dimension),
         momentum(static_cast<State*>(table.momentum) + number * dimension),
-        second(static_cast<State*>(table.second) +
-               (table.second == nullptr ? 0 : number * dimension)),
+        second(static_cast<State*>(table.second) + (kSecond ? number * dimension : 0)),
         packs(table.packs),
         missed(active.missed != nullptr && active.missed[i] != 0) {
     if (missed) catch_up = active.catch_ups[active.missed[i]];
@@ -87,14 +91,21 @@ struct WarpCentre {
     w = load_numbers(weight, i, dimension, packs);
     v = load_numbers(momentum, i, dimension, packs);
     if (!missed) return;
+    Pack<float> s{};
+    if constexpr (kSecond) s = load_numbers(second, i, dimension, packs);
 #pragma unroll
-    for (int k = 0; k < kPack; ++k) {
-      const float before = w.x[k];
-      w.x[k] = catch_up.ww * before + catch_up.wv * v.x[k];
-      v.x[k] = catch_up.vw * before + catch_up.vv * v.x[k];
-    }
+    for (int k = 0; k < kPack; ++k) apply(w.x[k], v.x[k], s.x[k]);
   }
-  /// Elements [i, i + 8) of the centre. Reads the momentum only if the row has missed updates.
+  /// Elements [i, i + 8) of the second moment, after the missed updates.
+  __device__ Pack<float> load_second(std::int64_t i) const {
+    Pack<float> s = load_numbers(second, i, dimension, packs);
+    if (!missed) return s;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) s.x[k] *= catch_up.second;
+    return s;
+  }
+  /// Elements [i, i + 8) of the centre. Reads the optimizer's state only if the row has missed
+  /// updates.
   __device__ Pack<float> load(std::int64_t i) const {
     Pack<float> w, v;
     if (missed) {
@@ -105,8 +116,21 @@ struct WarpCentre {
   }
   /// Element i of the centre, after the missed updates.
   __device__ float element(std::int64_t i) const {
-    const float w = to_float(weight[i]);
-    return missed ? catch_up.ww * w + catch_up.wv * to_float(momentum[i]) : w;
+    float w = to_float(weight[i]);
+    if (!missed) return w;
+    float v = to_float(momentum[i]), s = 0.f;
+    if constexpr (kSecond) s = to_float(second[i]);
+    apply(w, v, s);
+    return w;
+  }
+
+ private:
+  __device__ void apply(float& w, float& v, float& s) const {
+    if constexpr (kSecond) {
+      apply_adamw(catch_up, w, v, s);
+    } else {
+      apply_sgd(catch_up, w, v);
+    }
   }
 };
 
@@ -141,16 +165,25 @@ __device__ float inverse_norm_of(float lane_squares, std::int64_t d, const Load&
   return static_cast<float>(inverse > FLT_MAX ? FLT_MAX : inverse);
 }
 
-/// Calls f with null pointers to the types in which centres and optimizer states are stored.
+/// Calls f with a null pointer to the WarpCentre for a table of this precision, with or without a
+/// second moment.
 template <typename F>
-void with_centre_types(CentrePrecision precision, const F& f) {
+void with_warp_centre(CentrePrecision precision, bool second, const F& f) {
+  const auto with_types = [&](auto* weight, auto* state) {
+    using Weight = std::remove_pointer_t<decltype(weight)>;
+    using State = std::remove_pointer_t<decltype(state)>;
+    if (second) return f(static_cast<WarpCentre<Weight, State, true>*>(nullptr));
+    return f(static_cast<WarpCentre<Weight, State, false>*>(nullptr));
+  };
+  auto* const single = static_cast<float*>(nullptr);
+  auto* const half = static_cast<__nv_bfloat16*>(nullptr);
   switch (precision) {
     case CentrePrecision::kFp32:
-      return f(static_cast<float*>(nullptr), static_cast<float*>(nullptr));
+      return with_types(single, single);
     case CentrePrecision::kBf16Momentum:
-      return f(static_cast<float*>(nullptr), static_cast<__nv_bfloat16*>(nullptr));
+      return with_types(single, half);
     default:
-      return f(static_cast<__nv_bfloat16*>(nullptr), static_cast<__nv_bfloat16*>(nullptr));
+      return with_types(half, half);
   }
 }
 template <typename Pointer>

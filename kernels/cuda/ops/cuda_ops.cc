@@ -51,8 +51,7 @@ void CudaOps::copy_to_host(void* host, const Tensor& device) {
   device_.compute.synchronize();
 }
 
-void CudaOps::copy(const Tensor& from, const Tensor& to) {
-  check(from.dtype == to.dtype && from.elements() == to.elements(), "copy: different tensors");
+void CudaOps::run_copy(const Tensor& from, const Tensor& to) {
   cuda_check(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDeviceToDevice,
                              device_.compute.get()),
              "a copy on the GPU");

@@ -29,9 +29,7 @@ __global__ void dropout_kernel(std::int64_t n, DropoutOptions o, const T* x, T* 
 
 }  // namespace
 
-void CudaOps::dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) {
-  check(x.elements() == y.elements() && x.dtype == y.dtype, "dropout: shape or type of y");
-  check(o.probability >= 0.f && o.probability < 1.f, "dropout: a probability in [0, 1)");
+void CudaOps::run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) {
   with_element_type(x.dtype, [&](auto* type) {
     using Pointer = decltype(type);
     using Element = std::remove_pointer_t<Pointer>;

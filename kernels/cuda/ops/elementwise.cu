@@ -59,12 +59,11 @@ __global__ void running_statistics_kernel(std::int64_t n, RunningStatisticsRule 
 
 }  // namespace
 
-void CudaOps::fill(const Tensor& t, float value) {
+void CudaOps::run_fill(const Tensor& t, float value) {
   map("fill", device_, t.elements(), Constant{value}, t.f32());
 }
 
-void CudaOps::convert(const Tensor& from, const Tensor& to) {
-  check(from.elements() == to.elements(), "convert: tensors of different sizes");
+void CudaOps::run_convert(const Tensor& from, const Tensor& to) {
   with_element_type(from.dtype, [&](auto* from_type) {
     with_element_type(to.dtype, [&](auto* to_type) {
       map("convert", device_, from.elements(), Same{}, static_cast<decltype(to_type)>(to.data),
@@ -73,18 +72,14 @@ void CudaOps::convert(const Tensor& from, const Tensor& to) {
   });
 }
 
-void CudaOps::normalise_images(const Tensor& images, const Tensor& y) {
-  check(images.dtype == DType::kUInt8, "normalise_images: images are uint8");
-  check(images.elements() == y.elements(), "normalise_images: shape of y");
+void CudaOps::run_normalise_images(const Tensor& images, const Tensor& y) {
   with_element_type(y.dtype, [&](auto* type) {
     map("normalise_images", device_, y.elements(), Pixel{}, static_cast<decltype(type)>(y.data),
         static_cast<const std::uint8_t*>(images.data));
   });
 }
 
-void CudaOps::add(const Tensor& a, const Tensor& b, const Tensor& y) {
-  check(a.elements() == b.elements() && a.elements() == y.elements(), "add: shapes");
-  check(a.dtype == b.dtype && a.dtype == y.dtype, "add: types");
+void CudaOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
   with_element_type(y.dtype, [&](auto* type) {
     using Pointer = decltype(type);
     using Element = std::remove_pointer_t<Pointer>;
@@ -93,33 +88,26 @@ void CudaOps::add(const Tensor& a, const Tensor& b, const Tensor& y) {
   });
 }
 
-void CudaOps::scale(const Tensor& x, float factor, const Tensor& y) {
-  check(x.elements() == y.elements(), "scale: shapes");
+void CudaOps::run_scale(const Tensor& x, float factor, const Tensor& y) {
   map("scale", device_, y.elements(), Times{factor}, y.f32(), static_cast<const float*>(x.f32()));
 }
 
-void CudaOps::add_bias(const Tensor& y, const Tensor& bias) {
+void CudaOps::run_add_bias(const Tensor& y, const Tensor& bias) {
   const std::int64_t n = bias.elements();
-  check(n > 0 && y.elements() % n == 0, "add_bias: y is not [rows, size of bias]");
   launch("add_bias", device_.grid_for(y.elements()), device_.compute.get(), add_bias_kernel,
          y.elements(), n, y.f32(), bias.f32());
 }
 
-void CudaOps::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
+void CudaOps::run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
   const std::int64_t n = sums.elements();
-  check(n > 0 && x.elements() % n == 0, "column_sums: x is not [rows, size of sums]");
   const auto blocks = static_cast<unsigned>((n + kWarp - 1) / kWarp);
   launch("column_sums", {.blocks = dim3(blocks), .threads = dim3(kWarp, kRowsAtOnce)},
          device_.compute.get(), column_sums_kernel, x.elements() / n, n, x.f32(), sums.f32(),
          accumulate);
 }
 
-void CudaOps::update_running_statistics(const RunningStatistics& r) {
-  check(r.total_rows > 0, "update_running_statistics: total_rows must be positive");
+void CudaOps::run_update_running_statistics(const RunningStatistics& r) {
   const std::int64_t n = r.mean.elements();
-  check(r.variance.elements() == n && r.running_mean.elements() == n &&
-            r.running_variance.elements() == n,
-        "update_running_statistics: shapes");
   const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
   launch("update_running_statistics", {.blocks = dim3(blocks), .threads = dim3(kThreads)},
          device_.compute.get(), running_statistics_kernel, n,

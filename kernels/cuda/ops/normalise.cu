@@ -46,20 +46,15 @@ __global__ void normalise_rows_backward_kernel(std::int64_t rows, std::int64_t d
 
 }  // namespace
 
-void CudaOps::normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) {
+void CudaOps::run_normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) {
   const std::int64_t rows = inverse_norm.elements();
-  check(rows > 0 && x.elements() % rows == 0 && y.elements() == x.elements(),
-        "normalise_rows: shapes");
   launch("normalise_rows", one_warp_each(rows), device_.compute.get(), normalise_rows_kernel, rows,
          x.elements() / rows, x.f32(), y.f32(), inverse_norm.f32());
 }
 
-void CudaOps::normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
-                                      const Tensor& dx) {
+void CudaOps::run_normalise_rows_backward(const Tensor& dy, const Tensor& y,
+                                          const Tensor& inverse_norm, const Tensor& dx) {
   const std::int64_t rows = inverse_norm.elements();
-  check(rows > 0 && dy.elements() % rows == 0 && y.elements() == dy.elements() &&
-            dx.elements() == dy.elements(),
-        "normalise_rows_backward: shapes");
   launch("normalise_rows_backward", one_warp_each(rows), device_.compute.get(),
          normalise_rows_backward_kernel, rows, dy.elements() / rows, dy.f32(), y.f32(),
          inverse_norm.f32(), dx.f32());

@@ -61,8 +61,6 @@ template <typename Update>
 void update(const char* name, const CudaDevice& device, Update formula, float scale,
             const Tensor& gradient, const Tensor& weight, const Tensor& a, const Tensor& b) {
   const std::int64_t n = weight.elements();
-  check(gradient.elements() == n && a.elements() == n && (!b || b.elements() == n),
-        "optimizer: tensors of different sizes");
   float* const second = b ? b.f32() : nullptr;
   const bool packs =
       aligned(gradient.data) && aligned(weight.data) && aligned(a.data) && aligned(second);
@@ -72,7 +70,7 @@ void update(const char* name, const CudaDevice& device, Update formula, float sc
 
 }  // namespace
 
-double CudaOps::sum_of_squares(const Tensor& x) {
+double CudaOps::run_sum_of_squares(const Tensor& x) {
   device_.scratch.reserve((kBlocks + 1) * sizeof(double));
   auto* const parts = reinterpret_cast<double*>(device_.scratch.data());
   double* const total = parts + kBlocks;
@@ -84,13 +82,13 @@ double CudaOps::sum_of_squares(const Tensor& x) {
   return *device_.answers.as<double>();
 }
 
-void CudaOps::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-                  const Tensor& weight, const Tensor& velocity) {
+void CudaOps::run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+                      const Tensor& weight, const Tensor& velocity) {
   update("sgd", device_, SgdRule{o}, gradient_scale, gradient, weight, velocity, {});
 }
 
-void CudaOps::adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                    const Tensor& weight, const Tensor& m, const Tensor& v) {
+void CudaOps::run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                        const Tensor& weight, const Tensor& m, const Tensor& v) {
   update("adamw", device_, AdamWRule{o}, gradient_scale, gradient, weight, m, v);
 }
 

@@ -30,19 +30,20 @@ TEST(ParseJob, FillsWhatIsNotGivenWithDefaults) {
   EXPECT_EQ(job.embedding_size, 512);
   EXPECT_EQ(job.sample_rate, 1.0);
   EXPECT_EQ(job.margin.m2, 0.5);
+  EXPECT_EQ(job.margin_gradient, MarginGradient::kStraightThrough);  // as arcface_torch
   EXPECT_EQ(job.seed, 2048u);
 }
 
 TEST(ParseJob, TakesAWholeJob) {
   const JobConfig job = parse(R"({"network": "mbf", "embedding_size": 128,
-      "margin_list": [1, 0, 0.4], "margin_gradient": "straight_through", "sample_rate": 0.1,
+      "margin_list": [1, 0, 0.4], "margin_gradient": "exact", "sample_rate": 0.1,
       "precision": "bf16", "optimizer": "adamw", "lr": 1e-3, "num_epoch": 2.5, "rec": "/data/x",
       "val_targets": ["lfw", "a/b.bin"], "resume": true, "device": "cpu",
       "seed": 18446744073709551615, "lr_schedule": {"name": "multistep", "epochs": [10, 16]}})");
   EXPECT_EQ(job.network, "mbf");
   EXPECT_EQ(job.margin.m1, 1.0);
   EXPECT_EQ(job.margin.m3, 0.4);
-  EXPECT_EQ(job.margin_gradient, MarginGradient::kStraightThrough);
+  EXPECT_EQ(job.margin_gradient, MarginGradient::kExact);
   EXPECT_EQ(job.precision, Precision::kBf16);
   EXPECT_EQ(job.optimizer, OptimizerKind::kAdamW);
   EXPECT_EQ(job.num_epoch, 2.5);
@@ -85,6 +86,20 @@ TEST(ParseJob, NamesTheNearestKeyForAnUnknownOne) {
             R"(job.json: unknown key "tensorboard"; docs/configuration.md lists all keys)");
 }
 
+TEST(ParseJob, TakesNullAsAKeyThatIsLeftOut) {
+  nlohmann::json job = to_json(JobConfig{});
+  for (auto& [key, value] : job.items()) value = nullptr;
+  job["fp16"] = nullptr;
+  EXPECT_EQ(to_json(parse_job(job, "job.json")), to_json(JobConfig{}));
+  EXPECT_EQ(parse_job({{"fp16", true}, {"precision", nullptr}}, "job.json").precision,
+            Precision::kFp16);
+}
+
+TEST(ParseJob, RefusesAnOutputWithoutAName) {
+  EXPECT_EQ(refusal(R"({"output": ""})"),
+            R"(job.json: output: expected the path of a folder, found "" (string))");
+}
+
 TEST(ParseJob, SaysWhatWasFoundAndExpectedForAWrongType) {
   EXPECT_EQ(refusal(R"({"batch_size": "128"})"),
             R"(job.json: batch_size: expected an integer from 1 to 1048576, found "128" (string))");
@@ -92,7 +107,6 @@ TEST(ParseJob, SaysWhatWasFoundAndExpectedForAWrongType) {
             "job.json: batch_size: expected an integer from 1 to 1048576, found 12.5 (number)");
   EXPECT_EQ(refusal(R"({"resume": "yes"})"),
             R"(job.json: resume: expected true or false, found "yes" (string))");
-  EXPECT_EQ(refusal(R"({"lr": null})"), "job.json: lr: expected a number of 0 or more, found null");
   EXPECT_EQ(refusal(R"({"network": "r51"})"),
             R"(job.json: network: expected "r18", "r34", "r50", "r100", "r200", "mbf" or )"
             R"("mbf_large", found "r51" (string))");
@@ -113,8 +127,15 @@ TEST(ParseJob, RefusesValuesOutOfRange) {
         R"({"batch_size": 0})",
         R"({"embedding_size": 0})",
         R"({"dropout": 1})",
+        R"({"dropout": 0.9999999999})",
         R"({"lr": -1})",
         R"({"momentum": 1})",
+        R"({"momentum": 0.9999999999})",
+        R"({"logits_memory": 1e18})",
+        R"({"batch_size": 1})",
+        R"({"lr": 1e-50})",
+        R"({"clip_norm": 1e-300})",
+        R"({"margin_scale": 1e300})",
         R"({"weight_decay": -1})",
         R"({"num_epoch": 0})",
         R"({"seed": -1})",
@@ -134,6 +155,18 @@ TEST(ParseJob, RefusesValuesOutOfRange) {
   EXPECT_EQ(parse(R"({"sample_rate": 1})").sample_rate, 1.0);
 }
 
+TEST(ParseJob, RefusesABatchOfOneImageUnlessWorkersShareTheirStatistics) {
+  EXPECT_THAT(refusal(R"({"batch_size": 1})"),
+              ::testing::StartsWith("job.json: batch_size: expected 2 or more, found 1: the last "
+                                    "batch norm would see 1 sample"));
+  const JobConfig job = parse(R"({"batch_size": 1, "sync_bn": true})");
+  EXPECT_NO_THROW(check_batch_norm_samples(job, 2));
+  EXPECT_THAT(testing::message_of<InputError>([&] { check_batch_norm_samples(job, 1); }),
+              HasSubstr("also with sync_bn"));
+  EXPECT_EQ(batch_norm_samples({.batch_size = 8, .sync_bn = true}, 3), 24);
+  EXPECT_EQ(batch_norm_samples({.batch_size = 8}, 3), 8);
+}
+
 TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
   const std::string error = refusal(R"({"network": "a\nb\u0000c"})");
   EXPECT_EQ(error.find('\n'), std::string::npos);
@@ -141,6 +174,13 @@ TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
               ::testing::SizeIs(::testing::Lt(250u)));
   EXPECT_THAT(refusal(("{\"" + std::string(5000, 'x') + "\": 1}").c_str()),
               ::testing::SizeIs(::testing::Lt(250u)));
+}
+
+TEST(ParseJob, RefusesPathsThatTheSystemWouldCutShort) {
+  EXPECT_EQ(
+      refusal(R"({"rec": "data\u0000set"})"),
+      R"(job.json: rec: expected a path (string without NUL), found "data\u0000set" (string))");
+  EXPECT_THAT(refusal(R"({"val_targets": ["lfw\u0000"]})"), HasSubstr("val_targets: expected"));
 }
 
 TEST(ParseJob, NamesTheOverrideThatHasSetAWrongValue) {
@@ -170,7 +210,7 @@ TEST(ToJson, RoundTripsEveryKey) {
     if (value.is_number_integer()) value = value.get<std::int64_t>() + 3;
   }
   changed.update(json::parse(R"({"network": "r100", "margin_list": [1.0, 0.25, 0.125],
-      "margin_gradient": "straight_through", "precision": "fp16",
+      "margin_gradient": "exact", "precision": "fp16",
       "centre_precision": "bf16", "optimizer": "adamw",
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5}, "rec": "d",
       "val_targets": ["v"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda"})"));

@@ -46,7 +46,9 @@ TEST_F(ReadJobFile, GivesTheObjectAsWritten) {
 }
 
 TEST_F(ReadJobFile, NamesAFileThatIsNotThere) {
-  EXPECT_EQ(refusal(), path_.string() + ": cannot open this job file; check the path");
+  EXPECT_EQ(
+      refusal(),
+      path_.string() + ": cannot open this job file: No such file or directory; check the path");
   std::filesystem::create_directory(path_);
   EXPECT_THAT(refusal(), HasSubstr("this is a folder"));
 }
@@ -115,6 +117,17 @@ TEST_F(ReadJobFile, NamesTheOverrideThatIsWrong) {
             "--set batch_size.x=2: \"batch_size\" has no parts; set it as a whole: --set "
             "batch_size=value");
   EXPECT_THAT(refusal({"seed={\"a\": 1, \"a\": 2}"}), HasSubstr("is given twice"));
+}
+
+TEST_F(ReadJobFile, RefusesAnOverrideThatIsNotText) {
+  write("{}");
+  EXPECT_EQ(refusal({"notes=caf\xe9"}), "--set notes=caf\xe9: not UTF-8, which a job must be");
+  EXPECT_THAT(refusal({""}), StartsWith("--set '': expected key=value"));
+}
+
+TEST_F(ReadJobFile, ShowsAnEmptyPath) {
+  EXPECT_THAT(testing::message_of<InputError>([] { read_job_file("", {}); }),
+              StartsWith("--config '': "));
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include "common/error.h"
@@ -98,6 +101,49 @@ TEST(ChildProcess, IsKilledWithTheThreadThatStartedIt) {
   std::unique_ptr<ChildProcess> child;
   std::thread([&] { child = std::make_unique<ChildProcess>(shell("sleep 1000")); }).join();
   EXPECT_EQ(end_of(*child), (ProcessExit{.signal = SIGKILL}));
+}
+
+TEST(ChildProcess, LeavesSighupAsThisProgramFoundIt) {
+  const std::string script = "kill -HUP $$; echo alive";
+  std::signal(SIGHUP, SIG_IGN);
+  ChildProcess ignores(shell(script));
+  std::signal(SIGHUP, SIG_DFL);
+  ChildProcess dies(shell(script));
+  EXPECT_EQ(read_all(ignores.take_stdout()), "alive\n");
+  EXPECT_EQ(read_all(dies.take_stdout()), "");
+  EXPECT_EQ(end_of(dies), (ProcessExit{.signal = SIGHUP}));
+}
+
+/// Starts a process that traces another one for ever, so that the parent of that one does not hear
+/// of its end. Writes to the pipe whether it can: 'y' or 'n'.
+pid_t trace(pid_t traced, int answers) {
+  const pid_t tracer = fork();
+  if (tracer != 0) return tracer;
+  const bool traces = ptrace(PTRACE_SEIZE, traced, nullptr, nullptr) == 0;
+  const char answer = traces ? 'y' : 'n';
+  if (write(answers, &answer, 1) != 1) _exit(1);
+  while (true) pause();
+}
+
+TEST(ChildProcess, IsGivenUpWhenItDoesNotEnd) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  pid_t tracer = 0;
+  {
+    ChildProcess child(shell("sleep 1000"));
+    tracer = trace(child.pid(), ends[1]);
+    char traces = 0;
+    ASSERT_EQ(read(ends[0], &traces, 1), 1);
+    if (traces != 'y') {
+      kill(tracer, SIGKILL);
+      waitpid(tracer, nullptr, 0);
+      GTEST_SKIP() << "a process may not trace another one here";
+    }
+  }  // comes back, although the killed child is held by the process that traces it
+  kill(tracer, SIGKILL);
+  waitpid(tracer, nullptr, 0);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST(ChildProcess, NamesAProgramThatCannotBeStarted) {

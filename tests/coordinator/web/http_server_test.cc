@@ -6,7 +6,9 @@
 #include <boost/asio/connect.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "common/error.h"
 #include "tests/support/error_message.h"
@@ -47,6 +49,7 @@ class Http : public ::testing::Test {
 
   boost::asio::io_context loop;
   HttpServer server{loop, "127.0.0.1", 0, [](std::string_view path) {
+                      if (path == "/broken") throw std::runtime_error("no such\nrank");
                       return HttpReply{.body = "you asked for " + std::string(path)};
                     }};
   std::thread thread{[this] { loop.run(); }};
@@ -79,6 +82,25 @@ TEST_F(Http, ServesSeveralRequestsOverOneConnection) {
 TEST_F(Http, ClosesConnectionsWithInvalidOrEndlessHeaders) {
   EXPECT_EQ(answer_to("nonsense\r\n\r\n"), "");
   EXPECT_EQ(answer_to("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x')), "");
+}
+
+TEST_F(Http, AnswersWithAnErrorWhenAPageCannotBeMade) {
+  EXPECT_THAT(get("/broken"), AllOf(StartsWith("HTTP/1.1 500"), HasSubstr("no such rank")));
+  EXPECT_THAT(get("/healthz"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(Http, ClosesTheOldestIdleConnectionForANewOne) {
+  boost::asio::io_context io;
+  std::vector<tcp::socket> idle;
+  for (int i = 0; i < 65; ++i) {
+    idle.emplace_back(io).connect(
+        {boost::asio::ip::address_v4::loopback(), static_cast<unsigned short>(server.port())});
+  }
+  EXPECT_THAT(get("/healthz"), StartsWith("HTTP/1.1 200"));
+  char byte = 0;
+  boost::system::error_code error;
+  boost::asio::read(idle.front(), boost::asio::buffer(&byte, 1), error);
+  EXPECT_TRUE(error) << "it was not closed";
 }
 
 TEST_F(Http, NamesAPortInUseAndWhatToDo) {

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "coordinator/report/metrics.h"
+#include "coordinator/report/progress_limits.h"
 #include "coordinator/report/status.h"
 #include "proto/status_json.h"
 
@@ -50,7 +51,7 @@ class Pages : public ::testing::Test {
     progress.update(state, now);
   }
 
-  std::string text() { return metrics.text(state, progress); }
+  std::string text() { return metrics.text(state, progress, 3); }
   proto::StatusReply status() { return make_status(state, progress, "training", false, now + 5s); }
 
   TimePoint now{1000s};
@@ -73,6 +74,7 @@ TEST_F(Pages, MetricsHaveTheNamesAndLabelsThatDashboardsUse) {
         "pfc_worker_data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.5\n",
         "pfc_worker_comm_bytes_total{host=\"a\",purpose=\"gradients\",rank=\"0\"} 1000\n",
         "pfc_worker_comm_calls_total{host=\"a\",purpose=\"gradients\",rank=\"0\"} 2\n",
+        "pfc_coordinator_dropped_output_lines 3\n",
         "pfc_worker_skipped_images_total{host=\"a\",rank=\"0\"} 0\n", "pfc_build_info{version="}) {
     EXPECT_THAT(text(), HasSubstr(line));
   }
@@ -93,6 +95,54 @@ TEST_F(Pages, CountersFollowTheTotalsThatWorkersReport) {
   EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.75\n"));
   reports(0.25);  // it was started again and counts from 0
   EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 1\n"));
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST_F(Pages, MetricsHaveABoundedNumberOfLabelsWhateverAWorkerSends) {
+  for (int i = 0; i < 1'000; ++i) {
+    proto::Progress message;
+    proto::PhaseSeconds* sample = message.add_phases();
+    sample->set_phase("phase " + std::to_string(i));
+    sample->set_seconds(0.03);
+    message.add_comm()->set_purpose("purpose " + std::to_string(i));
+    metrics.add_progress(state.workers[0], message);
+  }
+  EXPECT_EQ(count_of(text(), "pfc_worker_phase_seconds_count{"), 65U);
+  EXPECT_EQ(count_of(text(), "pfc_worker_comm_calls_total{"), 17U);
+  EXPECT_THAT(text(), HasSubstr("pfc_worker_phase_seconds_count{phase=\"other\"} 936\n"));
+}
+
+TEST(LimitedProgress, HasShortSingleLinesAndNumbers) {
+  proto::Progress sent;
+  sent.set_phase("forward\njob completed");
+  sent.set_device(std::string(5'000, 'x'));
+  for (int i = 0; i < 100; ++i) sent.add_comm()->set_purpose("step\r");
+  sent.add_phases()->set_seconds(std::numeric_limits<double>::quiet_NaN());
+  sent.add_phases()->set_seconds(-1);
+  sent.add_phases()->set_seconds(2);
+  const proto::Progress kept = limited(sent);
+  EXPECT_EQ(kept.phase(), "forward job completed");
+  EXPECT_EQ(kept.device().size(), 64U);
+  EXPECT_EQ(kept.comm_size(), 16);
+  EXPECT_EQ(kept.comm(0).purpose(), "step ");
+  ASSERT_EQ(kept.phases_size(), 1);
+  EXPECT_EQ(kept.phases(0).seconds(), 2);
+}
+
+TEST_F(Pages, JsonTakesWhateverAWorkerReports) {
+  for (const char* message : {"caf\xe9", "\xc0\x80", "\xed\xa0\x80"}) {
+    worker_reported(state, state.workers[0], proto::OUTCOME_FAILED, message, now);
+    EXPECT_NO_THROW(to_json(status()).dump()) << message;
+    state.workers[0].report.reset();
+    state.failures.clear();
+  }
 }
 
 TEST_F(Pages, AWorkerThatHasExitedIsDown) {

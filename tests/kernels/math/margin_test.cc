@@ -14,31 +14,96 @@
 namespace pfc {
 namespace {
 
-const std::vector<Margin> kMargins = {{1, 0.5, 0},  {1, 0, 0.35},  {1, 0.3, 0.2},
-                                      {1.35, 0, 0}, {2, 0.1, 0.1}, {0.9, 0.4, 0.15}};
+constexpr double kPi = 3.14159265358979323846;
+constexpr auto kExact = MarginGradient::kExact;
+constexpr auto kStraightThrough = MarginGradient::kStraightThrough;
+
+// With most of them m1 theta + m2 exceeds pi at some theta, and with one it is below 0 at some.
+const std::vector<Margin> kMargins = {{1, 0.5, 0},  {1, 0, 0.35},    {1, 0.3, 0.2}, {1.35, 0, 0},
+                                      {2, 0, 0},    {2, 0.1, 0.1},   {4, 0, 0},     {3.7, 0.6, 0.2},
+                                      {1, -0.4, 0}, {0.9, 0.4, 0.15}};
 
 Angle angle_of(double theta) {
   return {.cos = std::cos(theta), .sin = std::sin(theta), .inverse_a = 1, .inverse_b = 1};
 }
 
+// The angles theta in (0, pi) at which m1 theta + m2 is a multiple of pi.
+std::vector<double> borders_of(const Margin& m) {
+  std::vector<double> borders;
+  for (int k = -2; k < 8; ++k) {
+    const double theta = (k * kPi - m.m2) / m.m1;
+    if (theta > 1e-3 && theta < kPi - 1e-3) borders.push_back(theta);
+  }
+  return borders;
+}
+
 TEST(Margin, TargetIsTheCosineWithAllThreeMargins) {
   for (const Margin& m : kMargins) {
     for (const double theta : {0.0, 1e-6, 0.3, 1.5, 2.9, 3.14159265358979}) {
-      EXPECT_NEAR(margin_target(m, angle_of(theta)), std::cos(m.m1 * theta + m.m2) - m.m3, 1e-14);
+      const double a = m.m1 * theta + m.m2;
+      const double cosine = std::cos(a) - m.m3;
+      EXPECT_NEAR(margin_target(m, kStraightThrough, angle_of(theta)), cosine, 1e-14);
+      if (a < 0 || a > kPi) continue;
+      EXPECT_NEAR(margin_target(m, kExact, angle_of(theta)), cosine, 1e-14);
+    }
+  }
+}
+
+TEST(Margin, ExactTargetIsSphereFacesBeyondPi) {
+  const Margin four{4, 0, 0};
+  for (int k = 0; k < 4; ++k) {
+    const double theta = (k + 0.3) * kPi / 4;
+    const double psi = (k % 2 == 0 ? 1 : -1) * std::cos(4 * theta) - 2 * k;
+    EXPECT_NEAR(margin_target(four, kExact, angle_of(theta)), psi, 1e-14) << k;
+  }
+  // A double angle of 90 degrees is pi: the cosine's lowest value, from where it is continued.
+  const Margin two{2, 0, 0};
+  EXPECT_NEAR(margin_target(two, kExact, angle_of(kPi / 2)), -1, 1e-14);
+  EXPECT_NEAR(margin_target(two, kExact, angle_of(kPi * 3 / 4)), -2, 1e-14);
+  EXPECT_NEAR(margin_target(two, kExact, angle_of(kPi)), -3, 1e-14);
+}
+
+TEST(Margin, ExactTargetFallsWithEveryAngleAndItsSlopeIsNeverNegative) {
+  constexpr int kSteps = 5000;
+  for (const Margin& m : kMargins) {
+    SCOPED_TRACE(testing::Message() << m.m1 << " " << m.m2);
+    double before = margin_target(m, kExact, angle_of(0));
+    for (int i = 1; i <= kSteps; ++i) {
+      const Angle angle = angle_of(kPi * i / kSteps);
+      const double target = margin_target(m, kExact, angle);
+      ASSERT_LT(target, before) << i;
+      ASSERT_GE(margin_slope(m, kExact, angle), 0) << i;
+      before = target;
+    }
+  }
+}
+
+TEST(Margin, ExactTargetAndItsSlopeAreContinuousWhereTheCosineTurns) {
+  for (const Margin& m : kMargins) {
+    for (const double theta : borders_of(m)) {
+      SCOPED_TRACE(testing::Message() << m.m1 << " " << m.m2 << " " << theta);
+      const double h = 1e-7;
+      const Angle below = angle_of(theta - h), at = angle_of(theta), above = angle_of(theta + h);
+      for (const Angle& beside : {below, above}) {
+        EXPECT_NEAR(margin_target(m, kExact, beside), margin_target(m, kExact, at), 1e-12);
+        EXPECT_NEAR(margin_slope(m, kExact, beside), margin_slope(m, kExact, at),
+                    2 * m.m1 * m.m1 * h / at.sin);
+      }
+      EXPECT_NEAR(margin_slope(m, kExact, at), 0, 1e-12);
     }
   }
 }
 
 TEST(Margin, ExactSlopeIsTheDerivative) {
   for (const Margin& m : kMargins) {
-    for (const double theta : {1e-3, 0.1, 0.7, 1.5, 2.4, 3.0, 3.14}) {
+    for (const double theta : {1e-3, 0.1, 0.7, 1.5, 1.6, 2.4, 3.0, 3.14}) {
       const double h = 1e-5 * std::min(theta, 3.1415926 - theta);
-      const double rise =
-          margin_target(m, angle_of(theta + h)) - margin_target(m, angle_of(theta - h));
+      const double rise = margin_target(m, kExact, angle_of(theta + h)) -
+                          margin_target(m, kExact, angle_of(theta - h));
       const double run = -2 * std::sin(theta) * std::sin(h);  // cos(theta + h) - cos(theta - h)
-      const double slope = margin_slope(m, MarginGradient::kExact, angle_of(theta));
+      const double slope = margin_slope(m, kExact, angle_of(theta));
       EXPECT_NEAR(slope, rise / run, 1e-5 * std::max(1.0, std::abs(slope))) << theta;
-      EXPECT_EQ(margin_slope(m, MarginGradient::kStraightThrough, angle_of(theta)), 1.0);
+      EXPECT_EQ(margin_slope(m, kStraightThrough, angle_of(theta)), 1.0);
     }
   }
 }
@@ -47,10 +112,10 @@ TEST(Margin, ExactGradientIsBoundedAtEveryAngle) {
   for (const Margin& m : kMargins) {
     for (const double theta : {0.0, 1e-15, 1e-12, 1e-9, 1e-6, 3.14159265}) {
       const Angle angle = angle_of(theta);
-      const double length = margin_slope(m, MarginGradient::kExact, angle) * angle.sin;
+      const double length = margin_slope(m, kExact, angle) * angle.sin;
       EXPECT_LE(std::abs(length), m.m1 * (1 + 1e-12)) << theta;
     }
-    EXPECT_EQ(margin_slope(m, MarginGradient::kExact, angle_of(0)), 0.0);
+    EXPECT_EQ(margin_slope(m, kExact, angle_of(0)), 0.0);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/checkpoint/checkpoint_world.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/checkpoint_format.h"
 
 namespace pfc {
 
@@ -22,12 +23,15 @@ class Checkpoint : public ::testing::Test {
  protected:
   using Writers = std::vector<std::unique_ptr<CheckpointWriter>>;
 
+  Checkpoint() { std::filesystem::create_directories(output_); }
+
   Writers writers(int world_size, Generation generation = 1, std::int64_t keep = 3,
                   std::int64_t global_batch = 256, const RemoveFolder& remove = {}) const {
     Writers all;
     for (int rank = 0; rank < world_size; ++rank) {
       all.push_back(make_checkpoint_writer(
           {.output = output_,
+           .job_id = "job",
            .membership = {.rank = rank, .world_size = world_size, .generation = generation},
            .keep = keep,
            .global_batch = global_batch,
@@ -62,6 +66,10 @@ class Checkpoint : public ::testing::Test {
       EXPECT_EQ(worker.differences(static_cast<int>(step)), 0) << "rank " << rank;
       EXPECT_EQ(worker.head.changes, 1);
     }
+  }
+  void empty_output() const {
+    std::filesystem::remove_all(output_);
+    std::filesystem::create_directories(output_);
   }
   [[nodiscard]] std::set<std::string> entries() const {
     std::set<std::string> names;

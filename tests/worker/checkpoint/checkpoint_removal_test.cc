@@ -56,7 +56,7 @@ TEST_F(OldCheckpoints, DelayNeitherPublishingNorTheStepsAfterIt) {
   Writers all = writers(1, 1, 1, 256, slowly());
   save(all, 5);
   save(all, 6);
-  EXPECT_THAT(entries(), ElementsAre(StartsWith(".step-000000005.g1.old-"), "step-000000006"));
+  EXPECT_THAT(entries(), ElementsAre(StartsWith(".step-000000005.job.g1.old-"), "step-000000006"));
   begin(all, 0, 7);
   EXPECT_FALSE(disk_.timed_out());
   expect_loads(1, 6);
@@ -69,7 +69,7 @@ TEST_F(OldCheckpoints, AreRemovedBeforeTheNextNeedsTheirSpace) {
   bool next_has_begun = true;
   Writers all = writers(1, 1, 1, 256, [&](const std::filesystem::path& folder) {
     disk_.remove(folder);
-    next_has_begun = std::filesystem::exists(output_ / ".step-000000007.g1.tmp");
+    next_has_begun = std::filesystem::exists(output_ / ".step-000000007.job.g1.tmp");
   });
   save(all, 5);
   save(all, 6);

@@ -40,7 +40,7 @@ TEST_F(Checkpoint, OfAnyWorldSizeLoadsIntoAnyOther) {
     Writers all = writers(from);
     save(all, from);
     for (const int to : {1, 2, 3, 4, 5}) expect_loads(to, from);
-    std::filesystem::remove_all(output_);
+    empty_output();
   }
 }
 
@@ -84,11 +84,11 @@ class CheckpointedUpdates : public Checkpoint {
     const std::filesystem::path beside = output_ / "beside";
     const WrittenFile written = write_safetensors(beside, entries);
     std::filesystem::rename(beside, folder(5) / name);
-    auto manifest = nlohmann::json::parse(std::ifstream(folder(5) / "manifest.json"));
-    for (auto& file : manifest["files"]) {
-      if (file["name"] == name) file["sha256"] = written.sha256, file["bytes"] = written.bytes;
+    checkpoint_format::Manifest manifest = checkpoint_format::load_manifest(folder(5));
+    for (auto& file : manifest.files) {
+      if (file.name == name) file.sha256 = written.sha256, file.bytes = written.bytes;
     }
-    std::ofstream(folder(5) / "manifest.json") << manifest;
+    checkpoint_format::write_manifest(folder(5), manifest);
   }
 };
 
@@ -128,6 +128,8 @@ TEST_F(Checkpoint, HoldsTheDocumentedFiles) {
                                  "centres-00000-of-00002.safetensors",
                                  "centres-00001-of-00002.safetensors", "manifest.json"));
   const auto manifest = nlohmann::json::parse(std::ifstream(folder(5) / "manifest.json"));
+  EXPECT_EQ(manifest["version"], 2);
+  EXPECT_EQ(manifest["job_id"], "job");
   EXPECT_EQ(manifest["world_size"], 2);
   EXPECT_EQ(manifest["global_batch"], 256);
   EXPECT_EQ(manifest["job"]["network"], "small");
@@ -168,7 +170,7 @@ TEST_F(Checkpoint, WrittenInPlaceHasTheBytesOfACopy) {
           testing::read_file(e.path());
     }
     expect_loads(2, 5, adamw);
-    std::filesystem::remove_all(output_);
+    empty_output();
   }
   EXPECT_EQ(files[0].size(), 6u);
   EXPECT_EQ(files[0], files[1]);
@@ -192,6 +194,7 @@ TEST_F(Checkpoint, WrittenInPlaceCopiesNoCentres) {
 }
 
 TEST_F(Checkpoint, IsNotThereBeforeItIsPublished) {
+  EXPECT_FALSE(newest_checkpoint(output_ / "absent").has_value());
   EXPECT_FALSE(newest_checkpoint(output_).has_value());
   Writers all = writers(2);
   EXPECT_EQ(all[0]->finished_step(), 0);
@@ -253,7 +256,7 @@ TEST_F(Checkpoint, WriterRemovesWhatACrashLeft) {
   Writers crashed = writers(2);
   begin(crashed, 1, 5);
   crashed[1]->wait();
-  EXPECT_THAT(entries(), ElementsAre(".step-000000005.g1.tmp"));
+  EXPECT_THAT(entries(), ElementsAre(".step-000000005.job.g1.tmp"));
   Writers all = writers(2, 2);
   EXPECT_TRUE(entries().empty());
 }
@@ -275,7 +278,7 @@ TEST_F(Checkpoint, NamesTheFileWhenTheDiskIsFullAndKeepsTheOneBefore) {
     const FileSizeLimit limit(600);
     begin(all, 0, 6, {}, mode);
     EXPECT_THAT(message_of<StorageError>([&] { all[0]->wait(); }),
-                AllOf(HasSubstr(".step-000000006.g1.tmp/"), HasSubstr("File too large")));
+                AllOf(HasSubstr(".step-000000006.job.g1.tmp/"), HasSubstr("File too large")));
   }
   EXPECT_EQ(all[0]->finished_step(), 5);  // the error was told once
   EXPECT_THAT(entries(), ElementsAre("step-000000005"));
@@ -306,7 +309,7 @@ TEST_F(Checkpoint, LeavesNothingBehindWhenItFails) {
 class HeadThatLosesTheFolder : public SmallHead {
  public:
   explicit HeadThatLosesTheFolder(std::filesystem::path folder)
-      : SmallHead({0, 4}, 6, false), folder_(std::move(folder)) {}
+      : SmallHead({0, 4}, 6, OptimizerKind::kSgd), folder_(std::move(folder)) {}
   [[nodiscard]] State state() override {
     std::filesystem::remove_all(folder_);
     return SmallHead::state();
@@ -319,7 +322,7 @@ class HeadThatLosesTheFolder : public SmallHead {
 TEST_F(Checkpoint, ThrowsCommErrorWhenRankZeroHasEnded) {
   Writers all = writers(2);
   SmallWorker worker(1, 2);
-  HeadThatLosesTheFolder head(output_ / ".step-000000006.g1.tmp");
+  HeadThatLosesTheFolder head(output_ / ".step-000000006.job.g1.tmp");
   TrainingState state{.ops = *worker.ops,
                       .backbone = worker.backbone,
                       .optimizer = worker.optimizer,
@@ -356,7 +359,7 @@ TEST_F(Checkpoint, SurvivesAKillWhileTheNextOneIsWritten) {
     const auto newest = newest_checkpoint(output_);
     ASSERT_TRUE(newest.has_value());
     expect_loads(3, newest->step);
-    std::filesystem::remove_all(output_);
+    empty_output();
   }
 }
 

@@ -42,8 +42,11 @@ class SmallBackbone : public Backbone {
 /// One worker's rows.
 class SmallHead : public Head {
  public:
-  SmallHead(RowRange shard, std::int64_t dimension, bool has_second)
-      : shard_(shard), dimension_(dimension), has_second_(has_second) {
+  SmallHead(RowRange shard, std::int64_t dimension, OptimizerKind optimizer)
+      : shard_(shard),
+        dimension_(dimension),
+        has_second_(optimizer == OptimizerKind::kAdamW),
+        history_(optimizer) {
     for (auto& values : values_) values.resize(static_cast<std::size_t>(shard.size() * dimension));
     updated_.resize(static_cast<std::size_t>(shard.size()));
   }
@@ -51,6 +54,7 @@ class SmallHead : public Head {
     return {};
   }
   HeadResult run(const Step&) override { return {}; }
+  void move(const Step&) override {}
   [[nodiscard]] RowRange shard() const override { return shard_; }
   [[nodiscard]] State state() override {
     return {.centres = tensor(0),
@@ -63,15 +67,14 @@ class SmallHead : public Head {
   void settle(std::span<const std::int64_t>) override {}
   void settle_all() override {}
 
-  /// SGD: `version` updates, of which each row has seen a number of its own.
+  /// `version` updates, of which each row has seen a number of its own.
   void fill_history(int version) {
-    if (has_second_) return;
-    history_ = {};
+    history_.restore({});
     for (int n = 1; n <= version; ++n) history_.add(update(version, n));
     for (std::size_t i = 0; i < updated_.size(); ++i) updated_[i] = seen(version, i);
   }
   [[nodiscard]] int history_differences(int version) const {
-    if (has_second_ || updated_.empty()) return 0;
+    if (updated_.empty()) return 0;
     int count = std::abs(history_.count() - version);
     for (int n = 1; count == 0 && n <= version; ++n) {
       count +=
@@ -88,8 +91,10 @@ class SmallHead : public Head {
   Tensor tensor(int i) {
     return {values_[static_cast<std::size_t>(i)].data(), Shape{shard_.size(), dimension_}};
   }
-  static SgdOptions update(int version, int n) {
-    return {.lr = place_value(version, 9, n, 0), .momentum = 0.5f, .weight_decay = 0.25f};
+  [[nodiscard]] PastUpdate update(int version, int n) const {
+    return {.lr = place_value(version, 9, n, 0),
+            .momentum_or_number = has_second_ ? static_cast<float>(n) : 0.5f,
+            .weight_decay = 0.25f};
   }
   [[nodiscard]] std::int32_t seen(int version, std::size_t i) const {
     return static_cast<std::int32_t>((shard_.begin + static_cast<std::int64_t>(i)) * 7 %
@@ -116,8 +121,7 @@ struct SmallWorker {
         options(o),
         backbone(*ops),
         optimizer(*ops, {.kind = o.optimizer}, backbone.weights.count),
-        head(shard_of(o.classes, rank, world_size), o.dimension,
-             o.optimizer == OptimizerKind::kAdamW) {}
+        head(shard_of(o.classes, rank, world_size), o.dimension, o.optimizer) {}
 
   [[nodiscard]] TrainingState state() {
     return {.ops = *ops,

@@ -92,6 +92,44 @@ TEST(CommFailure, ARankThatDoesNotTakePartTimesOutByName) {
   });
 }
 
+using Waiting = void (*)(Comm&);
+
+TEST(CommFailure, AnAbortFreesTheThreadThatWaitsAndFailsEveryLaterCall) {
+  const std::vector<Waiting> collectives{
+      [](Comm& comm) { comm.barrier(); }, [](Comm& comm) { all_reduce(comm, 10); },
+      [](Comm& comm) { all_reduce(comm, 6'000'000); },  // more than the sockets hold
+      [](Comm& comm) {
+        std::vector<std::byte> bytes(24'000'000);
+        comm.broadcast({bytes.data(), DType::kUInt8, {24'000'000}}, 0);
+      }};
+  for (const Waiting& collective : collectives) {
+    MemoryStore store;
+    on_threads(2, [&](int rank) {
+      const auto comm = make_host_comm(options_of(rank, 2), &store);
+      comm->barrier();
+      if (rank == 1) {
+        store.get("over", 30s);
+        return;
+      }
+      std::thread waits([&] {
+        EXPECT_THAT(message_of<CommError>([&] { collective(*comm); }),
+                    HasSubstr("a newer generation has begun"));
+      });
+      std::this_thread::sleep_for(5ms);  // most often it waits by now; it must end in any case
+      comm->abort("a newer generation has begun");
+      waits.join();
+      EXPECT_THAT(message_of<CommError>([&] { comm->barrier(); }), HasSubstr("earlier failure"));
+      store.set("over", {});
+    });
+  }
+}
+
+TEST(CommFailure, AnAbortedCommOfOneWorkerThrows) {
+  const auto comm = make_host_comm(options_of(0, 1), nullptr);
+  comm->abort("a newer generation has begun");
+  EXPECT_EQ(message_of<CommError>([&] { comm->barrier(); }), "a newer generation has begun");
+}
+
 /// A store for processes: a file a key.
 class FolderStore : public KeyValueStore {
  public:

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <set>
 
@@ -14,8 +15,10 @@
 namespace pfc {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::FaceFolder;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::make_jpeg;
 using testing::message_of;
 using testing::write_file;
@@ -33,6 +36,17 @@ class DatasetFolder : public ::testing::Test {
   std::string error(DatasetOptions options = {}) {
     if (options.rec.empty()) options.rec = folder_.path();
     return message_of<InputError>([&] { open_dataset(options); });
+  }
+  std::vector<std::string> warnings() {
+    return open_dataset({.rec = folder_.path()})->info().warnings;
+  }
+  /// Leaves only the first lines.
+  void cut_index(std::size_t lines) {
+    rewrite_index([&](const std::string& text) {
+      std::size_t end = 0;
+      for (std::size_t i = 0; i < lines; ++i) end = text.find('\n', end) + 1;
+      return text.substr(0, end);
+    });
   }
   std::string read_error(std::int64_t image) {
     const auto dataset = open_dataset({.rec = folder_.path()});
@@ -153,6 +167,94 @@ TEST_F(DatasetFolder, ChecksGivenNumbersAgainstTheData) {
   EXPECT_THAT(error(), HasSubstr("property: found '16,16', expected classes,height,width"));
   write_file(folder_ / "property", "5,16,16384");
   EXPECT_THAT(error(), HasSubstr("found '5,16,16384'"));
+}
+
+TEST_F(DatasetFolder, DoesNotIgnoreAPropertyThatCannotBeRead) {
+  write_insightface(faces_);
+  std::filesystem::remove(folder_ / "property");
+  std::filesystem::create_directory(folder_ / "property");
+  EXPECT_THAT(error(), HasSubstr("property: not a regular file but a folder"));
+  std::filesystem::remove(folder_ / "property");
+  std::filesystem::create_symlink("nowhere", folder_ / "property");
+  EXPECT_THAT(error(), HasSubstr("property: cannot open: No such file"));
+}
+
+TEST_F(DatasetFolder, QuotesAFileWithANulToTheEnd) {
+  write_insightface(faces_);
+  write_file(folder_ / "property", std::string_view("5\0x,16,16", 9));
+  EXPECT_THAT(error(), HasSubstr("found '5 x,16,16', expected classes,height,width"));
+}
+
+TEST_F(DatasetFolder, DoesNotWaitForTheWriterOfAFifo) {
+  write_insightface(faces_);
+  for (const char* name : {"property", "train.idx", "train.rec"}) {
+    std::filesystem::remove(folder_ / name);
+    ASSERT_EQ(::mkfifo((folder_ / name).c_str(), 0600), 0);
+    EXPECT_THAT(error(), HasSubstr(name + std::string(": not a regular file but a FIFO")));
+  }
+}
+
+TEST_F(DatasetFolder, WarnsOfRecordsThatTheIndexDoesNotName) {
+  write_plain({0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5});
+  EXPECT_THAT(warnings(), IsEmpty());
+  cut_index(2);
+  EXPECT_THAT(warnings(), ElementsAre(HasSubstr("train.idx: 4 records of ")));
+  EXPECT_THAT(warnings(), ElementsAre(HasSubstr("4 of them behind the last one")));
+}
+
+TEST_F(DatasetFolder, ExpectsNoLinesForRecordsThatAreNoImages) {
+  write_insightface(faces_);
+  cut_index(21);  // record 0 and 20 images
+  EXPECT_THAT(warnings(), IsEmpty());
+}
+
+TEST_F(DatasetFolder, RefusesAnIndexThatNamesOneRecordForAllImages) {
+  const auto all_at_0 = [](const std::string& text) {
+    std::string lines;
+    for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
+      lines += text.substr(begin, text.find('\t', begin) - begin) + "\t0\n";
+    }
+    return lines;
+  };
+  write_insightface(faces_);
+  rewrite_index(all_at_0);
+  EXPECT_THAT(error(), HasSubstr("train.idx: all 20 lines for images name the same record of"));
+  std::filesystem::remove(folder_ / "property");
+  write_plain({0, 1, 2}, {0, 1, 2});
+  rewrite_index(all_at_0);
+  EXPECT_THAT(error(), HasSubstr("train.idx: all 3 lines for images name the same record of"));
+}
+
+TEST_F(DatasetFolder, SeesThatTheLastLineOfTheIndexIsCutShort) {
+  write_plain({0, 1, 2}, {0, 1, 2});
+  rewrite_index([](const std::string& text) {
+    const std::size_t digits = text.rfind('\t') + 1;
+    return text.substr(0, digits) + "4";
+  });
+  EXPECT_THAT(error(), HasSubstr("train.rec: offset 4: found 0x"));
+}
+
+TEST_F(DatasetFolder, NamesTheRecordWhoseLabelNoSetCanHave) {
+  write_plain({0, 1, 7, 3}, {0, 2, 1e30f, 1});
+  EXPECT_THAT(error(), HasSubstr("train.rec: record 7 (offset "));
+  EXPECT_THAT(error(), HasSubstr("found label 1e+30, expected an integer of 0 .. 16777215"));
+  for (const float label : {-1.f, 0.5f, std::nanf(""), 16777216.f}) {
+    write_plain({0, 9}, {0, label});
+    EXPECT_THAT(error(), HasSubstr("record 9 (offset "));
+  }
+}
+
+TEST_F(DatasetFolder, TellsWhatItReads) {
+  write_plain({0, 1}, {0, 1});
+  std::vector<std::string> told;
+  const auto listen = [&](const std::string& what) { told.push_back(what); };
+  open_dataset({.rec = folder_.path(), .doing = listen});
+  EXPECT_THAT(told,
+              ElementsAre(HasSubstr("train.idx: 0 MiB"), HasSubstr("reading the labels of ")));
+  std::filesystem::remove(idx_);
+  told.clear();
+  open_dataset({.rec = folder_.path(), .num_classes = 2, .doing = listen});
+  EXPECT_THAT(told, ElementsAre(HasSubstr("train.rec: 0 %")));
 }
 
 TEST_F(DatasetFolder, NamesFileRecordAndLabelOutsideTheClasses) {

@@ -20,6 +20,7 @@ namespace pfc {
 namespace {
 
 using testing::draw_waves;
+using ::testing::ElementsAre;
 using testing::encode_png;
 using ::testing::HasSubstr;
 using testing::message_of;
@@ -48,6 +49,7 @@ class Evaluation : public ::testing::Test {
  protected:
   Evaluation() {
     set_.name = "waves";
+    set_.file = "data/waves.bin";
     for (unsigned k = 0; k < 11; ++k) {
       const bool same = k % 2 == 0;
       add_image(k);
@@ -135,20 +137,36 @@ TEST_F(Evaluation, FailsAlikeOnAllWorkersWhenAnImageIsDamaged) {
   set_.images[13].resize(20);
   for (const int world_size : {1, 3}) {
     EXPECT_THAT(message_of<InputError>([&] { evaluate_on(world_size); }),
-                HasSubstr("verification set waves: image 13: a PNG that does not decode"));
+                HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that does not"));
   }
 }
 
 TEST_F(Evaluation, NamesTheSizesOfAnImageOfAnotherSize) {
   set_.images[4] = encode_png(draw_waves(9, 7, 1), 9, 7);
   EXPECT_THAT(message_of<InputError>([&] { evaluate_on(2); }),
-              HasSubstr("image 4: a PNG of 9 x 7, expected 8 x 8"));
+              HasSubstr("image 4 (the first of pair 2): a PNG of 9 x 7, expected 8 x 8"));
+}
+
+TEST_F(Evaluation, IsCheckedBeforehandByShares) {
+  std::vector<std::string> told;
+  const auto listen = [&](const std::string& what) { told.push_back(what); };
+  EXPECT_NO_THROW(check_verification_set(set_, {0, 22}, kOptions, listen));
+  EXPECT_THAT(told, ElementsAre("checking verification set waves: 0 of 22 images"));
+  set_.images[13].resize(20);
+  EXPECT_NO_THROW(check_verification_set(set_, shard_of(22, 0, 2), kOptions));
+  EXPECT_THAT(
+      message_of<InputError>([&] { check_verification_set(set_, shard_of(22, 1, 2), kOptions); }),
+      HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that does not"));
 }
 
 TEST_F(Evaluation, NeedsTwoPairs) {
   set_.images.resize(2);
   set_.same.resize(1);
   EXPECT_THAT(message_of<InputError>([&] { evaluate_on(1); }), HasSubstr("found 1 pairs"));
+  EXPECT_THAT(message_of<InputError>([&] {
+                check_verification_set(set_, {0, 2}, kOptions);
+              }),
+              HasSubstr("data/waves.bin: found 1 pairs, expected at least 2"));
 }
 
 TEST_F(Evaluation, TakesTheMemoryThatItStates) {

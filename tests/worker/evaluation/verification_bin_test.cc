@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <random>
 
@@ -178,6 +179,19 @@ TEST_F(VerificationBin, IsFoundByNameAndByPath) {
 TEST_F(VerificationBin, SaysThatTheFileIsMissing) {
   EXPECT_THAT(message_of<InputError>([&] { read_verification_bin(path_); }),
               HasSubstr("faces.bin: cannot open"));
+}
+
+TEST_F(VerificationBin, DoesNotWaitForTheWriterOfAFifo) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(find_verification_bin("faces", folder_.path()), path_);
+  EXPECT_THAT(message_of<InputError>([&] { read_verification_bin(path_); }),
+              HasSubstr("faces.bin: not a regular file but a FIFO"));
+}
+
+TEST_F(VerificationBin, IsNotAFolderOfThatName) {
+  std::filesystem::create_directory(folder_ / "lfw");
+  EXPECT_THAT(message_of<InputError>([&] { find_verification_bin("lfw", folder_.path()); }),
+              HasSubstr("val_targets: 'lfw' not found; tried "));
 }
 
 }  // namespace

@@ -37,8 +37,15 @@ struct Options {
   std::int64_t steps = 5;
   int workers = 1;
   int threads = 2;
+  bool moves_later = false;
   nlohmann::json job = {{"device", "cpu"}};  // keys of a job file
 };
+
+HeadOptions head_options_of(const JobConfig& job, const Options& options) {
+  HeadOptions head = head_options(job);
+  head.moves_later = head.moves_later || options.moves_later;
+  return head;
+}
 
 struct Measurements {
   std::vector<double> seconds, sample_seconds;
@@ -89,7 +96,7 @@ class Worker {
         comms_(make_device_comms(
             *ops_, {.membership = {.rank = rank, .world_size = options.workers}}, &store)),
         comm_(*comms_.step),
-        head_(make_head(*ops_, comm_, head_options(job))),
+        head_(make_head(*ops_, comm_, head_options_of(job, options))),
         embeddings_(ops_->allocate(bytes(own_))),
         all_embeddings_(ops_->allocate(bytes(options.samples))),
         d_embeddings_(ops_->allocate(bytes(own_))) {}
@@ -128,12 +135,14 @@ class Worker {
 
     const TimePoint begin = Clock::now();
     comm_.all_gather(embeddings, all);
-    const HeadResult result = head_->run({.all_embeddings = all,
-                                          .all_labels = input.labels(),
-                                          .active = active,
-                                          .lr = 0.1,
-                                          .update = step});
+    const Head::Step given{.all_embeddings = all,
+                           .all_labels = input.labels(),
+                           .active = active,
+                           .lr = 0.1,
+                           .update = step};
+    const HeadResult result = head_->run(given);
     comm_.reduce_scatter_sum(result.d_embeddings, d_embeddings);
+    if (!result.moved) head_->move(given);
     ops_->synchronize();
     times.step = seconds_since(begin);
 
@@ -184,6 +193,7 @@ Options parse(CLI::App& app, int argc, char** argv) {
   app.add_option("--threads", o.threads, "of each worker")->check(CLI::PositiveNumber);
   app.add_option("--warm-up", o.warm_up, "steps that are not measured");
   app.add_option("--steps", o.steps)->check(CLI::PositiveNumber);
+  app.add_flag("--moves-later", o.moves_later, "centres move in a call of their own, as with fp16");
   const auto key = [&]<typename Value>(const char* flag, const char* name, Value) {
     app.add_option_function<Value>(flag, [&o, name](const Value& value) { o.job[name] = value; });
   };

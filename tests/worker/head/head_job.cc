@@ -58,13 +58,17 @@ class RankRun {
     const auto memory = ops_->allocate(batch.embeddings.size() * sizeof(float));
     const Tensor embeddings(memory->data(), DType::kFloat32, {n, job_.options.embedding_size});
     ops_->copy_to_device(embeddings, batch.embeddings.data());
-    return head_->run({.all_embeddings = embeddings,
-                       .all_labels = batch.labels,
-                       .active = active,
-                       .lr = job_.lr_of(update),
-                       .update = update,
-                       .micro_batch = i % acc,
-                       .gradient_scale = 1.0 / static_cast<double>(acc)});
+    const Head::Step step{.all_embeddings = embeddings,
+                          .all_labels = batch.labels,
+                          .active = active,
+                          .lr = job_.lr_of(update),
+                          .update = update,
+                          .micro_batch = i % acc,
+                          .gradient_scale = 1.0 / static_cast<double>(acc)};
+    const HeadResult result = head_->run(step);
+    const bool last = step.micro_batch + 1 == acc;
+    if (last && result.d_embeddings && !result.moved && !job_.left_out(update)) head_->move(step);
+    return result;
   }
 
   void copy_rows(const Tensor& from, std::vector<float>& to) const {

@@ -2,6 +2,7 @@
 // reference can be asked for the same.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +23,11 @@ struct HeadJob {
   std::vector<MicroBatch> micro_batches;  ///< gradient_acc of them make one update
   double lr = 0.1;
   TestDevice device = cpu_head_device();
-  std::vector<double> lrs = {};  ///< one an update; empty: always lr
+  std::vector<double> lrs = {};                     ///< one an update; empty: always lr
+  std::vector<std::int64_t> updates_left_out = {};  ///< numbers of those that move no centre
+  [[nodiscard]] bool left_out(std::int64_t update) const {
+    return std::ranges::count(updates_left_out, update) > 0;
+  }
   [[nodiscard]] double lr_of(std::int64_t update) const {
     return lrs.empty() ? lr : lrs[static_cast<std::size_t>(update - 1)];
   }
@@ -39,7 +44,8 @@ struct HeadOutcome {
 /// `threads` compute threads.
 HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads = 1);
 
-/// The same from the formulas, in float64 and with everything materialised.
+/// The same from the formulas, in float64 and with everything materialised. With bf16_products the
+/// operands of matrix products are rounded to bfloat16 first.
 HeadOutcome<double> reference_head(const HeadJob& job);
 
 /// Random embeddings of length about 1 and labels.

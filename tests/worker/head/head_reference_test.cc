@@ -31,6 +31,8 @@ std::vector<Case> cases_on(const TestDevice& device) {
                                                                {"CosFace", {1, 0, 0.4}},
                                                                {"Combined", {1, 0.3, 0.2}},
                                                                {"SphereFace", {1.35, 0, 0}},
+                                                               // Beyond pi for most samples.
+                                                               {"DoubleAngle", {2, 0.1, 0.1}},
                                                                {"NoMargin", {1, 0, 0}}};
   std::vector<Case> cases;
   for (const auto& [margin_name, margin] : margins) {
@@ -200,8 +202,23 @@ TEST_P(HeadUpdates, SgdMovesCentresThatWereNotActiveForManyUpdatesAtTheRatesOfTh
   expect(0, 0, 1);
 }
 
-TEST_P(HeadUpdates, AdamWMovesOnlyActiveCentresOverSeveralSteps) {
-  for (const double rate : {1.0, 0.3}) expect_agreement(job(OptimizerKind::kAdamW, rate, 4, 1));
+TEST_P(HeadUpdates, AdamWMovesEveryCentreInEveryUpdate) {
+  for (const double rate : {1.0, 0.3, 0.0})
+    expect_agreement(job(OptimizerKind::kAdamW, rate, 4, 1));
+}
+
+TEST_P(HeadUpdates, AdamWMovesCentresThatWereNotActiveForManyUpdatesAtTheRatesOfThoseUpdates) {
+  constexpr int kUpdates = 50;
+  const auto expect = [](double decay, std::int64_t gradient_acc) {
+    SCOPED_TRACE(decay + static_cast<double>(gradient_acc));
+    HeadJob j = job(OptimizerKind::kAdamW, 0.1, kUpdates * gradient_acc, gradient_acc);
+    j.options.weight_decay = decay;
+    for (int n = 1; n <= kUpdates; ++n) j.lrs.push_back(0.001 * (1 + std::sin(n)));
+    expect_agreement(j);
+  };
+  expect(0.1, 1);
+  expect(0.1, 2);
+  expect(0, 1);
 }
 
 TEST_P(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
@@ -211,15 +228,18 @@ TEST_P(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
   }
 }
 
-TEST_P(HeadUpdates, AdamWLeavesCentresThatAreNotActiveTheirBits) {
+TEST_P(HeadUpdates, DecayAloneMovesCentresThatWereNeverActive) {
   const HeadJob positives_only = job(OptimizerKind::kAdamW, 0.0, 1, 1);
   const HeadOutcome<float> got = run_head(positives_only, 1);
   const std::vector<std::int64_t>& labels = positives_only.micro_batches[0].labels;
+  const auto decay =
+      static_cast<float>(1 - positives_only.lr * positives_only.options.weight_decay);
   for (std::int64_t c = 0; c < 500; ++c) {
     const bool active = std::find(labels.begin(), labels.end(), c) != labels.end();
     const auto begin = static_cast<std::size_t>(c * kDimension);
-    EXPECT_EQ(got.centres[begin] != positives_only.centres[begin], active) << c;
     EXPECT_EQ(got.momentum[begin] != 0.f, active) << c;
+    if (active) continue;
+    EXPECT_FLOAT_EQ(got.centres[begin], decay * positives_only.centres[begin]) << c;
   }
 }
 

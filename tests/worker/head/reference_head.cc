@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numbers>
 
+#include "kernels/math/bfloat16.h"
 #include "tests/worker/head/head_job.h"
 #include "worker/head/class_sampler.h"
 
@@ -21,6 +23,13 @@ struct Logit {
   double d_cos = 0;  // d value / d cos
 };
 
+// The cosine for angles from 0 to pi. For larger ones it goes on falling: by 2 for each further pi.
+double falling_cosine(double angle) {
+  double fallen = 0;
+  for (; angle > std::numbers::pi; angle -= std::numbers::pi) fallen += 2;
+  return std::cos(angle) - fallen;
+}
+
 Logit logit_of(const HeadOptions& o, double cos, bool target) {
   if (!target) {
     const double threshold = o.interclass_filtering_threshold;
@@ -29,11 +38,12 @@ Logit logit_of(const HeadOptions& o, double cos, bool target) {
   }
   const double theta = std::acos(std::clamp(cos, -1.0, 1.0));
   const double angle = o.margin.m1 * theta + o.margin.m2;
+  if (o.margin_gradient == MarginGradient::kStraightThrough) {
+    return {o.scale * (std::cos(angle) - o.margin.m3), o.scale};
+  }
   // Multiplied below by a vector of length sin theta, 1e-16 and not 0 when that is rounding error.
-  const double slope = o.margin_gradient == MarginGradient::kStraightThrough
-                           ? 1.0
-                           : o.margin.m1 * std::sin(angle) / std::max(std::sin(theta), 1e-10);
-  return {o.scale * (std::cos(angle) - o.margin.m3), o.scale * slope};
+  const double slope = o.margin.m1 * std::abs(std::sin(angle)) / std::max(std::sin(theta), 1e-10);
+  return {o.scale * (falling_cosine(angle) - o.margin.m3), o.scale * slope};
 }
 
 class Reference {
@@ -78,10 +88,7 @@ class Reference {
     std::vector<Logit> logits;
     double target = 0;
     for (const std::int64_t c : active) {
-      const double* w = out_.centres.data() + c * d_;
-      double dot = 0;
-      for (std::int64_t k = 0; k < d_; ++k) dot += x[k] / x_length * (w[k] / length_of(c));
-      cos.push_back(std::clamp(dot, -1.0, 1.0));
+      cos.push_back(cosine(x, x_length, c, c == label));
       logits.push_back(logit_of(o_, cos.back(), c == label));
       if (c == label) target = logits.back().value;
     }
@@ -93,9 +100,48 @@ class Reference {
       const double p = active[j] == label ? -others / (1 + others)
                                           : std::exp(logits[j].value - target) / (1 + others);
       const double d_cos = p * logits[j].d_cos / static_cast<double>(n * o_.gradient_acc);
-      add_gradients(x, x_length, active[j], cos[j], d_cos, dx);
+      if (o_.bf16_products && active[j] != label) {
+        add_rounded_gradients(x, x_length, active[j], d_cos, dx);
+      } else {
+        add_gradients(x, x_length, active[j], cos[j], d_cos, dx);
+      }
     }
     return std::log1p(others);
+  }
+
+  // What a matrix product reads of a number. Targets are not computed by matrix products.
+  [[nodiscard]] double operand(double number) const {
+    if (!o_.bf16_products) return number;
+    return double{float_of(nearest_bfloat16(static_cast<float>(number)))};
+  }
+
+  [[nodiscard]] double cosine(const double* x, double x_length, std::int64_t c, bool target) const {
+    const double* w = out_.centres.data() + c * d_;
+    double dot = 0;
+    for (std::int64_t k = 0; k < d_; ++k) {
+      const double unit = x[k] / x_length;
+      dot += target ? unit * w[k] : operand(unit) * operand(w[k]);
+    }
+    return std::clamp(dot / length_of(c), -1.0, 1.0);
+  }
+
+  // The factor d_cos / |w| is an operand too. Of each product the part along x, or w, is taken
+  // away.
+  void add_rounded_gradients(const double* x, double x_length, std::int64_t c, double d_cos,
+                             double* dx) {
+    const double* w = out_.centres.data() + c * d_;
+    const double w_length = length_of(c);
+    const double factor = operand(d_cos / w_length);
+    double along_x = 0, along_w = 0;
+    for (std::int64_t k = 0; k < d_; ++k) {
+      along_x += factor * operand(w[k]) * x[k] / x_length;
+      along_w += factor * operand(x[k] / x_length) * w[k] / w_length;
+    }
+    for (std::int64_t k = 0; k < d_; ++k) {
+      dx[k] += (factor * operand(w[k]) - along_x * x[k] / x_length) / x_length;
+      gradients_[c][static_cast<std::size_t>(k)] +=
+          factor * operand(x[k] / x_length) - along_w * w[k] / w_length;
+    }
   }
 
   void add_gradients(const double* x, double x_length, std::int64_t c, double cos, double d_cos,
@@ -112,11 +158,10 @@ class Reference {
 
   double length_of(std::int64_t c) const { return length(out_.centres.data() + c * d_, d_); }
 
-  // SGD moves every centre, AdamW those that have a gradient.
+  // Every centre moves, also one that has no gradient.
   void move_centres(std::int64_t update) {
     for (std::int64_t c = 0; c < o_.classes; ++c) {
       const auto found = gradients_.find(c);
-      if (found == gradients_.end() && o_.optimizer == OptimizerKind::kAdamW) continue;
       for (std::int64_t k = 0; k < d_; ++k) {
         const double g = found == gradients_.end() ? 0 : found->second[static_cast<std::size_t>(k)];
         move(static_cast<std::size_t>(c * d_ + k), g, update);

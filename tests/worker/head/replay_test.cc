@@ -55,12 +55,14 @@ class HeadReplay : public ::testing::Test {
 
   [[nodiscard]] HeadStepInput parts() const { return read_head_step(std::vector{parts_}); }
   ReplayResult replay(int workers) {
-    return replay_head_step(parts(), {.job = job_, .step = step_, .workers = workers}, out_);
+    return replay_head_step(
+        parts(), {.job = job_, .step = step_, .update = step_, .workers = workers}, out_);
   }
 
   JobConfig job_;
+  /// Of each step: job_.gradient_acc micro-batches, one after the other.
   MicroBatch batch_ = random_batch(kSamples, kClasses, kDimension, 3);
-  double loss_ = 0;  // of the last step, as trained
+  double loss_ = 0;  // of the last step, as trained: mean over micro-batches
   const TemporaryFolder folder_;
   const path parts_ = folder_ / "parts", out_ = folder_ / "out.safetensors";
   std::int64_t step_ = 0;
@@ -68,23 +70,45 @@ class HeadReplay : public ::testing::Test {
  private:
   void take_step(Ops& ops, Comm& comm, Head& head, std::int64_t number, bool last) {
     std::vector<float> embeddings = batch_.embeddings;
-    const ActiveCentres active = head.sample(batch_.labels, number);
-    const Head::Step step{.all_embeddings = Tensor(embeddings.data(), {kSamples, kDimension}),
-                          .all_labels = batch_.labels,
-                          .active = active,
-                          .lr = job_.lr,
-                          .update = number};
+    const auto all = static_cast<std::int64_t>(batch_.labels.size());
     if (last) {
+      const GivenToHead given{.step = number,
+                              .update = number,
+                              .lr = job_.lr,
+                              .micro_batches = job_.gradient_acc,
+                              .embeddings = Tensor(embeddings.data(), {all, kDimension}),
+                              .labels = batch_.labels};
       write_head_step_part(parts_ / ("part-" + std::to_string(comm.rank()) + ".safetensors"), ops,
                            head,
-                           {.step = step,
+                           {.given = given,
                             .job = to_json(job_),
                             .rank = comm.rank(),
                             .world_size = comm.size(),
                             .not_finite = "the loss"});
     }
-    const HeadResult result = head.run(step);
-    if (last && comm.rank() == 0) loss_ = result.loss;
+    const auto scale = 1 / static_cast<double>(job_.gradient_acc);
+    const std::int64_t samples = all / job_.gradient_acc;
+    double loss = 0;
+    for (std::int64_t micro = 0; micro < job_.gradient_acc; ++micro) {
+      const auto labels = std::span(batch_.labels)
+                              .subspan(static_cast<std::size_t>(micro * samples),
+                                       static_cast<std::size_t>(samples));
+      const ActiveCentres active = head.sample(labels, number);
+      const Head::Step step{
+          .all_embeddings =
+              Tensor(embeddings.data() + micro * samples * kDimension, {samples, kDimension}),
+          .all_labels = labels,
+          .active = active,
+          .lr = job_.lr,
+          .update = number,
+          .micro_batch = micro,
+          .gradient_scale = scale};
+      const HeadResult result = head.run(step);
+      loss += result.loss * scale;
+      if (!result.d_embeddings) break;
+      if (micro + 1 == job_.gradient_acc && !result.moved) head.move(step);
+    }
+    if (last && comm.rank() == 0) loss_ = loss;
   }
 };
 
@@ -105,8 +129,42 @@ TEST_F(HeadReplay, OfRowsKeptInBf16GivesTheLossOfTheJobInAnyPrecision) {
   EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
 }
 
-TEST_F(HeadReplay, MovesTheRowsAsTheJobWouldHave) {
+TEST_F(HeadReplay, OfAllMicroBatchesGivesTheirMeanLoss) {
+  job_.gradient_acc = 3;
+  train(2);
+  const HeadStepInput in = parts();
+  EXPECT_EQ(in.micro_batches, 3);
+  EXPECT_EQ(in.samples, kSamples);
+  ASSERT_EQ(in.active.size(), 3u);
+  EXPECT_NE(in.active[0], in.active[1]);  // each has its own labels beside what is sampled
+  for (const int workers : {1, 3}) {
+    const ReplayResult result = replay(workers);
+    EXPECT_NEAR(result.loss, loss_, 1e-6 * loss_);
+    EXPECT_EQ(result.losses.size(), 3u);
+  }
+  EXPECT_EQ(SafetensorsFile(out_).at("loss").shape, std::vector<std::int64_t>{3});
+  EXPECT_EQ(SafetensorsFile(out_).at("d_embeddings").shape,
+            (std::vector<std::int64_t>{kSamples, kDimension}));
+}
+
+TEST_F(HeadReplay, OfMicroBatchesStopsAtTheOneWhoseLossIsNotFinite) {
+  job_.gradient_acc = 3;
+  batch_.embeddings[5 * kDimension + 2] = std::numeric_limits<float>::quiet_NaN();
+  train(2, 1);
+  const ReplayResult result = replay(2);
+  EXPECT_TRUE(std::isfinite(result.losses[0]));
+  EXPECT_TRUE(std::isnan(result.losses[1]));
+  EXPECT_TRUE(std::isnan(result.losses[2]));
+  EXPECT_EQ(result.d_embeddings.not_finite(), 2 * kSamples / 3 * kDimension);
+  EXPECT_EQ(result.momentum.longest(), 0);
+}
+
+/// What a step file leaves, against the rows that the job has after the step.
+class HeadReplayMoves : public HeadReplay, public ::testing::WithParamInterface<std::int64_t> {};
+
+TEST_P(HeadReplayMoves, TheRowsAsTheJobWouldHave) {
   job_.optimizer = OptimizerKind::kAdamW;
+  job_.gradient_acc = GetParam();
   train(3);
   replay(2);
   const HeadStepInput before = parts();
@@ -134,6 +192,8 @@ TEST_F(HeadReplay, MovesTheRowsAsTheJobWouldHave) {
   }
   EXPECT_GT(compared, 30u);
 }
+
+INSTANTIATE_TEST_SUITE_P(MicroBatches, HeadReplayMoves, ::testing::Values(1, 3));
 
 TEST_F(HeadReplay, WritesTheSameStepForAnyNumberOfWorkers) {
   train(2);
@@ -187,7 +247,7 @@ TEST_F(HeadReplay, NeedsOneRowForEachWorker) {
 
 TEST_F(HeadReplay, NamesAFileThatItCannotWrite) {
   train(1);
-  const ReplayOptions options{.job = job_};
+  const ReplayOptions options{.job = job_, .step = 1};
   EXPECT_THAT(message_of<StorageError>(
                   [&] { replay_head_step(parts(), options, folder_ / "no" / "out.safetensors"); }),
               HasSubstr("out.safetensors"));

@@ -51,15 +51,16 @@ class HeadStepFile : public ::testing::Test {
     return message_of<InputError>([&] { static_cast<void>(read_head_step(paths)); });
   }
 
-  const TemporaryFolder folder_;
-  std::map<std::string, std::string> metadata_;
-
- private:
   void tensor(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape,
               std::span<const std::byte> bytes) {
     bytes_[name] = {bytes.begin(), bytes.end()};
     entries_.push_back({name, dtype, std::move(shape), bytes_[name], {}});
   }
+
+  const TemporaryFolder folder_;
+  std::map<std::string, std::string> metadata_;
+
+ private:
   std::map<std::string, std::vector<std::byte>> bytes_;
   std::vector<SafetensorsEntry> entries_;
 };
@@ -204,6 +205,63 @@ TEST_F(HeadStepFile, RefusesMetadataThatItCannotRead) {
     EXPECT_THAT(refusal({part("x.safetensors", {4, 9})}),
                 HasSubstr(std::string("x.safetensors: metadata ") + key));
   }
+}
+
+/// Parts of a step of two micro-batches of two samples: classes 4 and 9, then 4 and 12.
+class StepFileOfMicroBatches : public HeadStepFile {
+ protected:
+  path part(const std::string& name, const std::vector<std::int64_t>& classes,
+            const std::vector<std::uint8_t>& active, const std::string& micro_batches = "2") {
+    metadata_ = {{step_file::kMicroBatches, micro_batches}};
+    floats("embeddings", {4, 8});
+    integers("labels", {4, 9, 4, 12});
+    floats("centres", {static_cast<std::int64_t>(classes.size()), 8});
+    floats("d_embeddings", {2, 8}, static_cast<float>(classes.front()));
+    integers("classes", classes);
+    if (!active.empty()) {
+      tensor("active", "U8", {2, static_cast<std::int64_t>(classes.size())},
+             std::as_bytes(std::span(active)));
+    }
+    return write(name);
+  }
+};
+
+TEST_F(StepFileOfMicroBatches, SaysWhichRowsTakePartInWhich) {
+  const path first = part("a.safetensors", {4, 9}, {1, 1, 1, 0});
+  const path second = part("b.safetensors", {12, 13, 14}, {0, 1, 1, 1, 1, 1});
+  const HeadStepInput in = read_head_step(std::vector{second, first});
+  EXPECT_EQ(in.micro_batches, 2);
+  EXPECT_THAT(in.active, ElementsAre(ElementsAre(0, 1, 3, 4), ElementsAre(0, 2, 3, 4)));
+}
+
+TEST_F(StepFileOfMicroBatches, HasTheJobsGradientsMicroBatchByMicroBatch) {
+  const path first = part("a.safetensors", {4, 9}, {1, 1, 1, 0});
+  const path second = part("b.safetensors", {12}, {0, 1});
+  std::vector<float> firsts;
+  for (const auto& piece : read_head_step(std::vector{first, second}).job_d_embeddings.pieces) {
+    ASSERT_EQ(piece.size(), 8u);
+    firsts.push_back(piece[0]);
+  }
+  EXPECT_THAT(firsts, ElementsAre(4, 12, 4, 12));
+}
+
+TEST_F(StepFileOfMicroBatches, RefusesALabelThatTakesNoPart) {
+  EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 12}, {1, 1, 0, 1, 1, 0})}),
+              AllOf(HasSubstr("label 12 of sample 3"), HasSubstr("micro-batch, number 1")));
+}
+
+TEST_F(StepFileOfMicroBatches, RefusesOnesThatDoNotFitTogether) {
+  EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 12}, {1, 1, 0, 1, 1, 1}, "3")}),
+              AllOf(HasSubstr("micro_batches is 3"), HasSubstr("4 embeddings")));
+  EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 12}, {1, 1, 0, 1, 1, 1}, "0")}),
+              HasSubstr("micro_batches is 0"));
+  EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 12}, {1, 1, 0, 1, 1, 1}, "1")}),
+              HasSubstr("active is U8 [2, 3], expected U8 [1, 3]"));
+  EXPECT_THAT(
+      refusal({part("x.safetensors", {4, 9}, {1, 1, 1, 0}), part("y.safetensors", {12}, {})}),
+      AllOf(HasSubstr("y.safetensors"), HasSubstr("no tensor active")));
+  EXPECT_THAT(refusal({part("x.safetensors", {4, 9}, {}), part("y.safetensors", {12}, {}, "1")}),
+              HasSubstr("these are not parts of one step"));
 }
 
 TEST_F(HeadStepFile, NamesAFolderWithoutFiles) {

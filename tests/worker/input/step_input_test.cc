@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <numeric>
@@ -48,11 +49,19 @@ class NumberedBatches final : public Prefetcher {
   std::int64_t made_ = 0;
 };
 
-/// A prefetcher whose data is damaged.
+/// Batches of which the one after the first `count` is damaged.
 class FailingBatches final : public Prefetcher {
  public:
-  std::unique_ptr<Batch> next() override { throw InputError("train.rec: record 7 is damaged"); }
-  void recycle(std::unique_ptr<Batch>) override {}
+  FailingBatches(int rank, std::int64_t count) : whole_(rank, count) {}
+  std::unique_ptr<Batch> next() override {
+    auto batch = whole_.next();
+    if (batch == nullptr) throw InputError("train.rec: record 7 is damaged");
+    return batch;
+  }
+  void recycle(std::unique_ptr<Batch> batch) override { whole_.recycle(std::move(batch)); }
+
+ private:
+  NumberedBatches whole_;
 };
 
 /// Records what was asked of it; no arithmetic.
@@ -62,6 +71,7 @@ class SamplingOnly final : public Head {
     return {.step = step, .classes = {labels.begin(), labels.end()}};
   }
   HeadResult run(const Step&) override { return {}; }
+  void move(const Step&) override {}
   [[nodiscard]] RowRange shard() const override { return {}; }
   State state() override { return {}; }
   void state_changed() override {}
@@ -147,30 +157,46 @@ TEST(StepInputs, TellAllWorkersOfAStopAtTheSameBatch) {
   EXPECT_EQ(stopped_at, (std::vector<std::int64_t>{2, 2, 2}));
 }
 
-TEST(StepInputs, CompleteTheStepInWhichAStopIsRequested) {
+TEST(StepInputs, EndWithTheMicroBatchThatHasTheStop) {
   testing::run_ranks(2, [&](Comm& comm) {
     NumberedBatches batches(comm.rank(), 12);
     const SamplingOnly head;
     std::atomic<int> asked{0};
-    const auto signals = [&] { return WorkerSignals{.stop = ++asked > 4}; };  // from index 4 on
+    const auto signals = [&] {
+      return WorkerSignals{.stop = comm.rank() == 1 && ++asked > 4};  // from index 4 on
+    };
     const auto inputs = make_step_inputs(
         *ops(), batches, comm, head, {.images = kImages, .gradient_acc = 3, .signals = signals});
     std::int64_t micro_batches = 0;
     while (inputs->next().batch != nullptr) ++micro_batches;
-    EXPECT_EQ(micro_batches, 6);  // 3, 4 and 5 are a step
+    EXPECT_EQ(micro_batches, 5) << "4 is the second of its step";
   });
 }
 
-TEST(StepInputs, ThrowTheErrorOfTheData) {
-  testing::run_ranks(1, [](Comm& comm) {
-    FailingBatches batches;
+TEST(StepInputs, TellAllWorkersAtTheSameBatchThatTheDataOfOneHaveFailed) {
+  std::array<std::string, 3> told;
+  testing::run_ranks(3, [&](Comm& comm) {
+    const bool fails = comm.rank() == 1;
+    FailingBatches batches(comm.rank(), fails ? 2 : 6);
     const SamplingOnly head;
     const auto inputs =
         make_step_inputs(*ops(), batches, comm, head,
                          {.images = kImages, .signals = [] { return WorkerSignals{}; }});
-    EXPECT_THROW(inputs->next(), InputError);
-    EXPECT_THROW(inputs->next(), InputError);
+    EXPECT_EQ(inputs->next().step, 1);
+    EXPECT_EQ(inputs->next().step, 2);
+    for (int again = 0; again < 2; ++again) {
+      try {
+        (void)inputs->next();
+        ADD_FAILURE() << "rank " << comm.rank() << " has got a third batch";
+      } catch (const DataFailed& failed) {
+        EXPECT_EQ(failed.mine(), fails);
+        told[static_cast<std::size_t>(comm.rank())] = failed.what();
+      }
+    }
   });
+  EXPECT_EQ(told[0], "the data of another worker have failed");
+  EXPECT_EQ(told[1], "train.rec: record 7 is damaged");
+  EXPECT_EQ(told[2], told[0]);
 }
 
 }  // namespace

@@ -2,11 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <functional>
 #include <regex>
 
 #include "common/error.h"
+#include "common/machine/process_memory.h"
 #include "tests/support/error_message.h"
 
 namespace pfc {
@@ -116,6 +118,19 @@ TEST(MemoryOfThisHost, IsSharedByItsWorkers) {
   const auto four = static_cast<double>(memory_of_this_host(4).bytes);
   EXPECT_NEAR(four / one, 0.25, 0.1);  // other programs come and go meanwhile
   EXPECT_THAT(memory_of_this_host(4).where, HasSubstr("1/4 of "));
+}
+
+TEST(MemoryOfThisHost, IsNoMoreThanTheProcessMayMap) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  const ProcessMemory process = process_memory();
+  const rlimit limited{.rlim_cur = process.address_space_bytes + kGiB + (kGiB >> 3),
+                       .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &limited), 0);
+  const MemoryThere there = memory_of_this_host(1);
+  ::setrlimit(RLIMIT_AS, &before);
+  EXPECT_THAT(there.where, HasSubstr("ulimit -v"));
+  EXPECT_LE(there.bytes, process.resident_bytes + (kGiB >> 3) + (kGiB >> 6));
 }
 
 }  // namespace

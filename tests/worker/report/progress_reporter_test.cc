@@ -6,38 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/report/listening_client.h"
+
 namespace pfc {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Keeps what is reported, and tells a waiting test of a phase.
-class ListeningClient final : public CoordinatorClient {
- public:
-  void set(const std::string&, const std::vector<char>&) override {}
-  std::vector<char> get(const std::string&, std::chrono::milliseconds) override { return {}; }
-  JoinResult join(std::chrono::milliseconds) override { return {}; }
-  [[nodiscard]] bool stop_requested() const override { return false; }
-  [[nodiscard]] bool superseded() const override { return false; }
-  bool finish(Outcome, const std::string&) override { return true; }
-
-  void report(const Progress& progress) override {
-    const std::lock_guard lock(mutex_);
-    reports_.push_back(progress);
-    heard_.notify_all();
-  }
-
-  std::vector<Progress> wait_for(std::size_t count) {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(heard_.wait_for(lock, 30s, [&] { return reports_.size() >= count; }));
-    return reports_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable heard_;
-  std::vector<Progress> reports_;
-};
+using testing::ListeningClient;
 
 TEST(ProgressReporter, ReportsThePhaseThatRunsNotTheOneThatRanAtUpdate) {
   ListeningClient client;
@@ -99,6 +74,17 @@ TEST(ProgressReporter, ReportsTheLastStepWhenItIsDestroyed) {
     reporter.update({.step = 9});
   }
   EXPECT_EQ(client.wait_for(1).back().step, 9);
+}
+
+TEST(ProgressReporter, IsStartingUntilTheFirstBatchIsThere) {
+  ListeningClient client;
+  PhaseTimer phase;
+  ProgressReporter reporter(client, phase, {.starting = true}, 1h);
+  phase("data_wait", [&] { reporter.report(); });
+  phase("images", [&] { reporter.report(); });
+  const auto reports = client.wait_for(2);
+  EXPECT_TRUE(reports[0].starting);
+  EXPECT_FALSE(reports[1].starting);
 }
 
 }  // namespace

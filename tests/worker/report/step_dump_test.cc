@@ -36,14 +36,13 @@ class StepDumpTest : public ::testing::Test {
       const auto head = make_head(*ops, comm, {.classes = 20, .embedding_size = kDimension});
       std::vector<float> embeddings(3 * kDimension, 1.f);
       const std::vector<std::int64_t> labels{4, 19, 4};
-      const ActiveCentres active = head->sample(labels, 12);
       StepDump dump(*ops, comm, *head, output_, job_);
       messages[static_cast<std::size_t>(comm.rank())] = message_of<InputError>([&] {
-        dump.stop({.all_embeddings = Tensor(embeddings.data(), {3, kDimension}),
-                   .all_labels = labels,
-                   .active = active,
+        dump.stop({.step = 12,
+                   .update = 9,
                    .lr = 0.025,
-                   .update = 12},
+                   .embeddings = Tensor(embeddings.data(), {3, kDimension}),
+                   .labels = labels},
                   verdict);
       });
       parts_seen_[static_cast<std::size_t>(comm.rank())] = parts();
@@ -65,14 +64,16 @@ class StepDumpTest : public ::testing::Test {
   std::array<std::ptrdiff_t, 8> parts_seen_{};
 };
 
-TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFileOfEachRank) {
+TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFolderInTheSameWordsOnAllRanks) {
   const auto messages = stop(2, {.not_finite = "the loss", .loss = NAN});
-  for (const char* rank : {"0", "1"}) {
-    EXPECT_THAT(messages[static_cast<std::size_t>(*rank - '0')],
-                AllOf(StartsWith("the loss is not finite at step 12 (learning rate 0.025)"),
-                      HasSubstr((output_ / "not-finite-step-000000012" / "head-0000").string() +
-                                rank + "-of-00002.safetensors"),
-                      HasSubstr("pfcctl replay head --in")));
+  const std::string folder = (output_ / "not-finite-step-000000012").string();
+  EXPECT_THAT(messages[0],
+              AllOf(StartsWith("the loss is not finite at step 12 (learning rate 0.025)"),
+                    HasSubstr("the head's inputs are in " + folder + ", for"),
+                    HasSubstr("pfcctl replay head --in " + folder)));
+  EXPECT_EQ(messages[0], messages[1]);
+  for (const char* part : {"head-00000-of-00002.safetensors", "head-00001-of-00002.safetensors"}) {
+    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(folder) / part));
   }
 }
 
@@ -95,6 +96,8 @@ TEST_F(StepDumpTest, HoldsTheStepOfAllWorkers) {
            .d_embeddings = Tensor(gradient.data(), {3, kDimension})});
   const HeadStepInput in = read_head_step(std::vector{output_ / "not-finite-step-000000012"});
   EXPECT_EQ(in.step, 12);
+  EXPECT_EQ(in.update, 9);
+  EXPECT_EQ(in.micro_batches, 1);
   EXPECT_EQ(in.rows, 20);
   EXPECT_THAT(in.labels, ElementsAre(4, 19, 4));
   EXPECT_EQ(in.job["lr"], 0.025);

@@ -1,6 +1,9 @@
 #include "worker/report/training_log.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <fstream>
 #include <map>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {
@@ -295,8 +299,58 @@ TEST(TrainingLog, WritesTheKeysThatTheDocumentationLists) {
   EXPECT_EQ(used, expected);
 }
 
-TEST(TrainingLog, NamesAFolderThatCannotBeMade) {
-  EXPECT_THROW(TrainingLog({.output = "/proc/no/such"}), StorageError);
+TEST(TrainingLog, KeepsTheFilesOfAnEarlierRunUnderOtherNames) {
+  const TemporaryFolder folder;
+  for (int run = 1; run <= 3; ++run) {
+    TrainingLog log({.output = folder.path(), .global_batch = run});
+    log.step(record(1));
+  }
+  const std::string kept =
+      "an earlier run's files are kept: training.log.old-2, metrics.jsonl.old-2";
+  EXPECT_EQ(lines_of(folder / "training.log").at(0).substr(34), kept);
+  const std::map<std::string, int> runs{
+      {"metrics.jsonl.old-1", 1}, {"metrics.jsonl.old-2", 2}, {"metrics.jsonl", 3}};
+  for (const auto& [name, images] : runs) {
+    const auto lines = lines_of(folder / name);
+    ASSERT_EQ(lines.size(), 1U) << name;
+    EXPECT_EQ(nlohmann::json::parse(lines[0])["images_seen"], images);
+  }
+}
+
+TEST(TrainingLog, DropsLinesThatAreNoEventsWithAWarningThatNamesThem) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "metrics.jsonl") << R"({"step": 1, "images_seen": 64})" << '\n'
+                                          << R"({"images_seen": null})" << '\n'
+                                          << R"({"images_seen": 1e3})"
+                                          << "\nno JSON\n"
+                                          << R"({"a note": "of a person"})" << '\n';
+  ::testing::internal::CaptureStdout();
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::stdout_sink_mt>()));
+  const TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 64});
+  spdlog::set_default_logger(before);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              ::testing::HasSubstr((folder / "metrics.jsonl").string() +
+                                   ": line 2 is no event with a whole number as images_seen; it "
+                                   "and 2 more are dropped"));
+  EXPECT_THAT(
+      lines_of(folder / "metrics.jsonl"),
+      ::testing::ElementsAre(R"({"step": 1, "images_seen": 64})", R"({"a note": "of a person"})"));
+}
+
+TEST(TrainingLog, SaysWhyItCannotBeWritten) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "training.log");
+  std::filesystem::create_symlink("metrics.jsonl", folder / "metrics.jsonl");
+  const auto error_of = [&](std::int64_t images) {
+    return testing::message_of<StorageError>(
+        [&] { TrainingLog({.output = folder.path(), .resumed_images = images}); });
+  };
+  EXPECT_THAT(error_of(64), ::testing::AllOf(::testing::HasSubstr("metrics.jsonl: cannot read: "),
+                                             ::testing::HasSubstr("Too many levels")));
+  std::filesystem::remove(folder / "metrics.jsonl");
+  EXPECT_THAT(error_of(64), ::testing::HasSubstr("training.log: cannot open: Is a directory"));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/error.h"
 #include "tests/support/error_message.h"
 
@@ -28,13 +30,36 @@ TEST(StepPlan, CountsOptimizerStepsUnderGradientAccumulation) {
   j.warmup_epoch = 1;
   const StepPlan plan = plan_steps(j, 1, 1024);  // 32 micro-batches an epoch
   EXPECT_EQ(plan.global_batch, 128);
-  EXPECT_DOUBLE_EQ(plan.steps_per_epoch, 8);
+  EXPECT_EQ(plan.micro_batches_per_epoch, 32);
+  EXPECT_EQ(plan.micro_batches_per_step, 4);
   EXPECT_EQ(plan.total_steps, 16);
   EXPECT_EQ(plan.warmup_steps, 8);
 }
 
 TEST(StepPlan, AcceptsAPartOfAnEpoch) {
   EXPECT_EQ(plan_steps(job(10, 0.5), 1, 100).total_steps, 5);
+}
+
+TEST(StepPlan, LosesNoStepToRounding) {
+  JobConfig j = job(10, 30);
+  j.gradient_acc = 3;
+  j.warmup_epoch = 3;
+  const StepPlan plan = plan_steps(j, 1, 490);  // 49 micro-batches an epoch, 16 1/3 steps
+  EXPECT_EQ(plan.total_steps, 490);
+  EXPECT_EQ(plan.warmup_steps, 49);
+  for (std::int64_t acc = 1; acc <= 64; ++acc) {
+    for (std::int64_t epochs = 1; epochs <= 64; ++epochs) {
+      JobConfig all = job(10, static_cast<double>(epochs));
+      all.gradient_acc = acc;
+      ASSERT_EQ(plan_steps(all, 1, 970).total_steps, std::max<std::int64_t>(1, 97 * epochs / acc));
+    }
+  }
+}
+
+TEST(StepPlan, TakesPartsOfAnEpochAsTheDecimalsThatTheyAre) {
+  for (int percent = 1; percent <= 1000; ++percent) {
+    EXPECT_EQ(plan_steps(job(10, percent / 100.0), 1, 1000).total_steps, percent);
+  }
 }
 
 TEST(StepPlan, EndsAtMaxStepsWithoutChangingTheLearningRate) {

@@ -123,6 +123,8 @@ class GlooComm : public Comm {
     gather(exchange, {&in, 1}, out.data());
   }
 
+  void abort(const std::string& why) override { mesh_.abort(why); }
+
  private:
   static constexpr int kParts = 0;  // channels of an exchange
   static constexpr int kSums = 1;

@@ -122,6 +122,16 @@ std::string GlooMesh::label() const {
   return "comm '" + name_ + "', rank " + std::to_string(rank()) + " of " + std::to_string(size());
 }
 
+void GlooMesh::abort(const std::string& why) {
+  const std::lock_guard lock(abort_mutex_);
+  if (!abort_reason_.empty()) return;
+  abort_reason_ = why;
+  if (awaited_ == nullptr) return;
+  // One of the two waits ends; the buffer is not used again.
+  awaited_->abortWaitRecv();
+  awaited_->abortWaitSend();
+}
+
 Exchange::Exchange(GlooMesh& mesh, std::string operation)
     : mesh_(mesh),
       operation_(std::move(operation)),
@@ -130,6 +140,7 @@ Exchange::Exchange(GlooMesh& mesh, std::string operation)
   if (mesh_.broken_) {
     throw CommError(mesh_.label() + ": " + operation_ + " after an earlier failure");
   }
+  guarded(-1, [&] { announce(nullptr); });
 }
 
 std::uint64_t Exchange::slot(int channel) const {
@@ -167,6 +178,27 @@ void Exchange::guarded(int peer, Call call) {
   }
 }
 
+void Exchange::announce(gloo::transport::UnboundBuffer* buffer) {
+  const std::lock_guard lock(mesh_.abort_mutex_);
+  mesh_.awaited_ = mesh_.abort_reason_.empty() ? buffer : nullptr;
+  if (!mesh_.abort_reason_.empty()) throw CommError(mesh_.abort_reason_);
+}
+
+void Exchange::await(gloo::transport::UnboundBuffer& buffer, Wait what) {
+  announce(&buffer);
+  try {
+    if (what == Wait::kSend) {
+      buffer.waitSend(time_left());
+    } else {
+      buffer.waitRecv(time_left());
+    }
+  } catch (...) {
+    announce(nullptr);  // an abort is the better reason
+    throw;
+  }
+  announce(nullptr);
+}
+
 Exchange::Outbox::Outbox(Exchange& exchange, int channel, std::span<const std::byte> memory)
     : exchange_(exchange),
       slot_(exchange.slot(channel)),
@@ -184,7 +216,7 @@ void Exchange::Outbox::acknowledge() {
 
 void Exchange::Outbox::wait() {
   for (; pending_ > 0; --pending_) {
-    exchange_.guarded(-1, [&] { buffer_->waitSend(exchange_.time_left()); });
+    exchange_.guarded(-1, [&] { exchange_.await(*buffer_, Wait::kSend); });
   }
 }
 
@@ -199,7 +231,7 @@ void Exchange::Inbox::post(std::size_t offset, std::size_t bytes) {
 }
 
 void Exchange::Inbox::wait() {
-  exchange_.guarded(peer_, [&] { buffer_->waitRecv(exchange_.time_left()); });
+  exchange_.guarded(peer_, [&] { exchange_.await(*buffer_, Wait::kReceive); });
 }
 
 }  // namespace pfc

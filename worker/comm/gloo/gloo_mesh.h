@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@
 
 namespace pfc {
 
-/// The connections of one worker to all others. Belongs to one thread at a time.
+/// The connections of one worker to all others. Belongs to one thread at a time, but for what says
+/// otherwise.
 class GlooMesh {
  public:
   /// Throws CommError that names the absent ranks.
@@ -36,6 +38,8 @@ class GlooMesh {
   [[nodiscard]] const std::string& address() const { return addresses_[index(rank())]; }
   /// Bytes of all messages to peers so far, without acknowledgements. Thread-safe.
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
+  /// Ends the wait of the exchange that goes on, and every later one, with this error. Thread-safe.
+  void abort(const std::string& why);
   /// All other ranks, from the next one on, so that not all workers send to the same one first.
   [[nodiscard]] const std::vector<int>& peers() const { return peers_; }
 
@@ -53,6 +57,10 @@ class GlooMesh {
   std::uint64_t exchanges_ = 0;
   std::atomic<std::uint64_t> sent_bytes_{0};
   bool broken_ = false;
+
+  std::mutex abort_mutex_;
+  std::string abort_reason_;                           // guarded by abort_mutex_; empty: none
+  gloo::transport::UnboundBuffer* awaited_ = nullptr;  // guarded by abort_mutex_
 };
 
 /// One collective that is being executed: its name, deadline and message slots. Every failure
@@ -105,6 +113,11 @@ class Exchange {
   /// Runs a call into Gloo that concerns a peer (-1: none in particular).
   template <typename Call>
   void guarded(int peer, Call call);
+  /// Waits for a send or receive of this buffer, unless the mesh is aborted.
+  enum class Wait { kSend, kReceive };
+  void await(gloo::transport::UnboundBuffer& buffer, Wait what);
+  /// Says which buffer may be aborted now; null: none. Throws when the mesh is aborted already.
+  void announce(gloo::transport::UnboundBuffer* buffer);
 
   GlooMesh& mesh_;
   const std::string operation_;

@@ -31,6 +31,7 @@ class NcclComm : public Comm {
   void broadcast(const Tensor& in_out, int root) override;
   void barrier() override;
   void throw_if_failed() override { group_->throw_if_failed(); }
+  void abort(const std::string& why) override { group_->abort(why); }
 
  private:
   /// bytes: this worker's input. sent: what a ring sends of it.

@@ -95,6 +95,14 @@ void NcclGroup::throw_if_failed() {
   if (failure_) await_cause(lock);
 }
 
+void NcclGroup::abort(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  Failure aborted = links_.empty() ? Failure{.what = why} : failure(links_.front(), why);
+  aborted.ours = true;
+  fail(std::move(aborted));
+}
+
 void NcclGroup::leave(NcclLink& link) {
   std::unique_lock lock(mutex_);
   if (link.handle == nullptr) return;
@@ -111,7 +119,7 @@ void NcclGroup::leave(NcclLink& link) {
   }
   if (!failure_) {
     Failure abandoned = failure(link, "the worker has left it");
-    abandoned.leaving = true;
+    abandoned.ours = true;
     fail(std::move(abandoned));
   }
   changed_.wait_for(lock, kCausePatience, [this] { return !cause_.empty(); });
@@ -226,7 +234,7 @@ void NcclGroup::end_all(std::unique_lock<std::mutex>& lock) {
   // then write their own reports.
   const bool aborted = nccl_abort(doomed, gpu_, std::min(kAbortPatience, options_.timeout));
   std::string cause = failed.what;
-  if (!failed.leaving) {
+  if (!failed.ours) {
     const Membership& me = options_.membership;
     Collective mine = failed.collective;
     if (!failed.waiting) mine = {};  // it is done: no worker can be behind it

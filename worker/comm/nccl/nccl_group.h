@@ -71,6 +71,9 @@ class NcclGroup {
   /// Throws CommError when any communicator of the group has failed.
   void throw_if_failed();
 
+  /// Fails all communicators with this error. Thread-safe; nothing once the group has failed.
+  void abort(const std::string& why);
+
   /// Ends the link. When all collectives of the group are done, it ends together with its peers;
   /// otherwise the whole group is aborted.
   void leave(NcclLink& link);
@@ -80,7 +83,7 @@ class NcclGroup {
     NcclLink* link = nullptr;
     Collective collective;
     bool waiting = false;  // the collective is not done; otherwise it is the last one, and done
-    bool leaving = false;  // the worker is ending, so nobody reads the error
+    bool ours = false;     // this worker ends it: no other rank is to blame
     std::string what;      // the error without the ranks that caused it
   };
 

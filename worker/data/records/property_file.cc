@@ -1,12 +1,12 @@
 #include "worker/data/records/property_file.h"
 
 #include <charconv>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/regular_file.h"
 
 namespace pfc {
 
@@ -36,12 +36,8 @@ bool is_side(std::int64_t n) { return n >= 1 && n <= kMaxImageSide; }
 }  // namespace
 
 std::optional<Property> read_property(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::string text(256, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-
+  if (!something_at(path)) return std::nullopt;
+  const std::string text = read_text(path, 256);
   Property p;
   std::string_view rest = text;
   const bool whole = take_number(rest, p.classes) && take_comma(rest) &&

@@ -18,8 +18,8 @@ struct Property {
 /// The most rows and columns that an image may have.
 inline constexpr std::int64_t kMaxImageSide = 4096;
 
-/// nullopt where there is no such file. Throws InputError that quotes what the file says where that
-/// is not three numbers.
+/// nullopt where there is no such file. Throws InputError where there is one that cannot be read,
+/// and one that quotes what the file says where that is not three numbers.
 std::optional<Property> read_property(const std::filesystem::path& path);
 
 /// Throws StorageError.

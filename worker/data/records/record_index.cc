@@ -2,16 +2,14 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "common/error.h"
+#include "common/files/regular_file.h"
 #include "worker/data/records/record_format.h"
 
 namespace pfc {
@@ -65,19 +63,20 @@ class IndexParser {
 
 }  // namespace
 
-RecordIndex read_record_index(const std::filesystem::path& idx, const RecordReader& rec) {
-  std::ifstream file(idx, std::ios::binary);
-  if (!file) {
-    throw InputError(idx.string() + ": cannot open: " + std::generic_category().message(errno));
-  }
+RecordIndex read_record_index(const std::filesystem::path& idx, const RecordReader& rec,
+                              const Doing& doing) {
+  RegularFile file(idx);
   IndexParser parser(idx, rec);
+  std::uint64_t done = 0;
   std::string text;  // the rest of a line, then the next piece of the file
   for (bool more = true; more;) {
     const std::size_t kept = text.size();
     text.resize(kept + kChunk);
-    file.read(text.data() + kept, kChunk);
-    text.resize(kept + static_cast<std::size_t>(file.gcount()));
-    more = static_cast<bool>(file);
+    const std::size_t got = file.read(std::as_writable_bytes(std::span(text).subspan(kept)));
+    text.resize(kept + got);
+    more = got == kChunk;
+    done += got;
+    if (doing) doing(fmt::format("reading {}: {} MiB", idx.string(), done >> 20));
     std::string_view rest = text;
     for (std::size_t end; (end = rest.find('\n')) != std::string_view::npos;) {
       parser.line(rest.substr(0, end));
@@ -90,9 +89,9 @@ RecordIndex read_record_index(const std::filesystem::path& idx, const RecordRead
   return std::move(parser.index);
 }
 
-RecordIndex scan_records(const RecordReader& rec) {
+RecordIndex scan_records(const RecordReader& rec, const Doing& doing) {
   RecordIndex index;
-  index.offsets = rec.scan();
+  index.offsets = rec.scan(doing);
   index.keys.resize(index.offsets.size());
   std::iota(index.keys.begin(), index.keys.end(), std::int64_t{0});
   return index;

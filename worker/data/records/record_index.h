@@ -19,9 +19,10 @@ struct RecordIndex {
 /// Reads lines `key \t offset`, in any order. Throws InputError that names file and line where
 /// there is no number, a negative key, or an offset that is not a multiple of 4 or lies past the
 /// end of the .rec.
-RecordIndex read_record_index(const std::filesystem::path& idx, const RecordReader& rec);
+RecordIndex read_record_index(const std::filesystem::path& idx, const RecordReader& rec,
+                              const Doing& doing = {});
 
 /// An index from one pass over the .rec: the keys are 0, 1, 2 ... in the file's order.
-RecordIndex scan_records(const RecordReader& rec);
+RecordIndex scan_records(const RecordReader& rec, const Doing& doing = {});
 
 }  // namespace pfc

@@ -1,8 +1,6 @@
 #include "worker/data/records/record_reader.h"
 
-#include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,29 +26,15 @@ std::string reason(int error) { return std::generic_category().message(error); }
 
 }  // namespace
 
-RecordReader::RecordReader(std::filesystem::path path) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd_ < 0) throw InputError(path_.string() + ": cannot open: " + reason(errno));
-  struct stat status {};
-  const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
-  if (!regular) {
-    ::close(fd_);
-    throw InputError(path_.string() + ": not a regular file; expected a RecordIO .rec file");
-  }
-  bytes_ = static_cast<std::uint64_t>(status.st_size);
-}
-
-RecordReader::~RecordReader() { ::close(fd_); }
-
 std::string RecordReader::at(std::uint64_t offset) const {
-  return fmt::format("{}: offset {}", path_.string(), offset);
+  return fmt::format("{}: offset {}", path().string(), offset);
 }
 
 std::size_t RecordReader::read_some(std::uint64_t offset, std::span<std::byte> to) const {
   std::size_t done = 0;
   while (done < to.size()) {
     const ssize_t n =
-        ::pread(fd_, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+        ::pread(file_.fd(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
     if (n == 0) break;
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw DamagedImage(at(offset) + ": cannot read: " + reason(errno));
@@ -83,19 +67,19 @@ RecordReader::Part RecordReader::parse_part(std::uint64_t offset, std::span<cons
         fmt::format("{}: found a part with cflag {}, expected {}", at(offset), part.flag,
                     first ? "0 or 1 (a record begins)" : "2 or 3 (the record goes on)"));
   }
-  if (part.bytes > bytes_ - offset - kPartHeaderBytes) {
+  if (part.bytes > bytes() - offset - kPartHeaderBytes) {
     throw DamagedImage(
         fmt::format("{}: a part of {} bytes, but the file ends after {}: it is cut "
                     "short",
-                    at(offset), part.bytes, bytes_ - offset - kPartHeaderBytes));
+                    at(offset), part.bytes, bytes() - offset - kPartHeaderBytes));
   }
   return part;
 }
 
 std::span<const std::byte> RecordReader::read(std::uint64_t offset,
                                               std::vector<std::byte>& storage) const {
-  if (offset > bytes_ || bytes_ - offset < kPartHeaderBytes) {
-    throw DamagedImage(fmt::format("{}: outside the file of {} bytes", at(offset), bytes_));
+  if (offset > bytes() || bytes() - offset < kPartHeaderBytes) {
+    throw DamagedImage(fmt::format("{}: outside the file of {} bytes", at(offset), bytes()));
   }
   if (storage.size() < kFirstRead) storage.resize(kFirstRead);
   const std::size_t got = read_some(offset, std::span(storage).first(kFirstRead));
@@ -137,19 +121,19 @@ std::span<const std::byte> RecordReader::join(std::uint64_t offset,
 
 std::uint64_t RecordReader::walk(std::uint64_t offset, const Fetch& fetch) const {
   for (bool first = true;; first = false) {
-    if (offset > bytes_ || bytes_ - offset < kPartHeaderBytes) {
+    if (offset > bytes() || bytes() - offset < kPartHeaderBytes) {
       throw DamagedImage(
           fmt::format("{}: a record was expected here, but the file ends at {}: it "
                       "is cut short",
-                      at(offset), bytes_));
+                      at(offset), bytes()));
     }
     const Part part = parse_part(offset, fetch(offset), first);
     const std::uint64_t end = offset + kPartHeaderBytes + padded(part.bytes);
-    if (end > bytes_) {
+    if (end > bytes()) {
       throw DamagedImage(
           fmt::format("{}: the record's padding ends at {}, but the file at {}: it "
                       "is cut short",
-                      at(offset), end, bytes_));
+                      at(offset), end, bytes()));
     }
     offset = end;
     if (part.flag == static_cast<std::uint32_t>(PartKind::kWhole) ||
@@ -167,10 +151,10 @@ std::uint64_t RecordReader::record_end(std::uint64_t offset) const {
   });
 }
 
-std::vector<std::uint64_t> RecordReader::scan() const {
+std::vector<std::uint64_t> RecordReader::scan(const Doing& doing) const {
   // Reading all in large pieces is faster than one small read a record wherever the file is not in
   // memory: a record is about a page long, so every page would be read anyway.
-  std::vector<std::byte> window(std::min<std::uint64_t>(kScanWindow, bytes_));
+  std::vector<std::byte> window(std::min<std::uint64_t>(kScanWindow, bytes()));
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   const auto fetch = [&](std::uint64_t part) {
@@ -180,11 +164,14 @@ std::vector<std::uint64_t> RecordReader::scan() const {
       if (end < part + kPartHeaderBytes) {
         throw DamagedImage(at(part) + ": the file has become shorter");
       }
+      if (doing) {
+        doing(fmt::format("scanning {}: {} %", path().string(), 100 * part / bytes()));
+      }
     }
     return std::span<const std::byte>(window).subspan(part - begin, kPartHeaderBytes);
   };
   std::vector<std::uint64_t> offsets;
-  for (std::uint64_t offset = 0; offset < bytes_;) {
+  for (std::uint64_t offset = 0; offset < bytes();) {
     offsets.push_back(offset);
     offset = walk(offset, fetch);
   }

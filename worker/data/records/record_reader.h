@@ -7,7 +7,11 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "common/files/regular_file.h"
+#include "worker/data/doing.h"
 
 namespace pfc {
 
@@ -19,13 +23,11 @@ class RecordReader {
   static constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 29;
 
   /// Throws InputError where the file does not exist or is not a regular file.
-  explicit RecordReader(std::filesystem::path path);
-  ~RecordReader();
-  RecordReader(const RecordReader&) = delete;
-  RecordReader& operator=(const RecordReader&) = delete;
+  explicit RecordReader(std::filesystem::path path) : file_(std::move(path)) {}
 
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }  ///< of the file when it was opened
+  [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
+  /// Of the file when it was opened.
+  [[nodiscard]] std::uint64_t bytes() const { return file_.bytes(); }
 
   /// The payload of the record that begins at `offset`: its parts, with the magic words between
   /// them that had been left out. A view of `storage`, which grows as needed and is meant to be
@@ -37,7 +39,7 @@ class RecordReader {
   [[nodiscard]] std::uint64_t record_end(std::uint64_t offset) const;
 
   /// The offset of every record, from one pass over the file. Throws InputError.
-  [[nodiscard]] std::vector<std::uint64_t> scan() const;
+  [[nodiscard]] std::vector<std::uint64_t> scan(const Doing& doing = {}) const;
 
  private:
   struct Part {
@@ -55,9 +57,7 @@ class RecordReader {
   void read_exactly(std::uint64_t offset, std::span<std::byte> to) const;
   [[nodiscard]] std::string at(std::uint64_t offset) const;  ///< "FILE: offset N"
 
-  std::filesystem::path path_;
-  int fd_ = -1;
-  std::uint64_t bytes_ = 0;
+  const RegularFile file_;
 };
 
 }  // namespace pfc

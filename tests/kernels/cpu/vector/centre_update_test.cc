@@ -51,8 +51,12 @@ class CentreUpdate
             .along = 0.25f,
             .weight = weight_.data(),
             .momentum = momentum_.data(),
-            .second = second_.data(),
             .key = {0x12345678u, 0x9abcdef0u}};
+  }
+  CentreRow adamw_row() {
+    CentreRow r = row();
+    r.second = second_.data();
+    return r;
   }
   /// The gradient without its part along the centre, in float64.
   [[nodiscard]] double across(std::size_t i) const {
@@ -63,6 +67,13 @@ class CentreUpdate
   }
   [[nodiscard]] double caught_up_momentum(const Numbers& w, const Numbers& v, std::size_t i) const {
     return double{missed_.vw} * double{w[i]} + double{missed_.vv} * double{v[i]};
+  }
+  /// The same for AdamW's missed updates.
+  [[nodiscard]] double adamw_weight(const Numbers& w, const Numbers& m, const Numbers& v,
+                                    std::size_t i) const {
+    return double{adamw_missed_.ww} * double{w[i]} +
+           double{adamw_missed_.wv} * double{m[i]} /
+               (std::sqrt(double{v[i]}) + double{adamw_missed_.eps});
   }
   /// Expects that `got` is `want`: up to rounding errors of float32, or for a bfloat16 that it is
   /// one of the two bfloat16 numbers beside `want`.
@@ -75,6 +86,7 @@ class CentreUpdate
   const bool half_weight_ = precision_ == CentrePrecision::kBf16;
   const bool half_state_ = precision_ != CentrePrecision::kFp32;
   const CatchUp missed_{.ww = 0.96f, .wv = -0.4f, .vw = 0.03f, .vv = 0.6f};
+  const CatchUp adamw_missed_{.ww = 0.96f, .wv = -0.02f, .vv = 0.6f, .second = 0.9f, .eps = 1e-3f};
   const std::vector<float> gradient_ = random_row(0.1, 1);
   Numbers weight_{half_weight_, random_row(0.05, 2)};
   Numbers momentum_{half_state_, random_row(0.2, 3)};
@@ -179,11 +191,61 @@ TEST_P(CentreUpdate, AgreesWithAdamW) {
     want_w[i] =
         double{w[i]} * (1 - 0.01 * 0.1) - 0.01 * want_m[i] / (1 - std::pow(0.9, 3)) / denominator;
   }
-  kernels_.centre_adamw(precision_, o, row());
+  kernels_.centre_adamw(precision_, o, adamw_row());
   for (std::size_t i = 0; i < kDimension; ++i) {
     expect_rounded(half_state_, momentum_[i], want_m[i]);
     expect_rounded(half_state_, second_[i], want_s[i]);
     expect_rounded(half_weight_, weight_[i], want_w[i]);
+  }
+}
+
+TEST_P(CentreUpdate, AppliesAdamWsMissedUpdatesFirst) {
+  const AdamWOptions o = adamw_options(0.01, 0.1, 3);
+  const Numbers w = weight_, m = momentum_, s = second_;
+  CentreRow missing = adamw_row();
+  missing.missed = &adamw_missed_;
+  kernels_.centre_adamw(precision_, o, missing);
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    const double now = adamw_weight(w, m, s, i);
+    const double g = double{gradient_[i]} - now * 4.0 * 0.25;
+    const double want_m = 0.9 * double{adamw_missed_.vv} * double{m[i]} + 0.1 * g;
+    const double want_s = 0.999 * double{adamw_missed_.second} * double{s[i]} + 0.001 * g * g;
+    const double denominator = std::sqrt(want_s / (1 - std::pow(0.999, 3))) + 1e-8;
+    expect_rounded(half_state_, momentum_[i], want_m);
+    expect_rounded(half_state_, second_[i], want_s);
+    expect_rounded(half_weight_, weight_[i],
+                   now * (1 - 0.01 * 0.1) - 0.01 * want_m / (1 - std::pow(0.9, 3)) / denominator);
+  }
+}
+
+TEST_P(CentreUpdate, SettlesAdamWsMissedUpdates) {
+  const Numbers w = weight_, m = momentum_, s = second_;
+  CentreRow missing = adamw_row();
+  missing.missed = &adamw_missed_;
+  kernels_.centre_settle(precision_, missing);
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    expect_rounded(half_weight_, weight_[i], adamw_weight(w, m, s, i));
+    expect_rounded(half_state_, momentum_[i], double{adamw_missed_.vv} * double{m[i]});
+    expect_rounded(half_state_, second_[i], double{adamw_missed_.second} * double{s[i]});
+  }
+}
+
+TEST_P(CentreUpdate, ReadsACentreAfterAdamWsMissedUpdates) {
+  std::vector<float> floats(kDimension);
+  kernels_.centre_caught_up(precision_, {.n = kDimension,
+                                         .weight = weight_.data(),
+                                         .momentum = momentum_.data(),
+                                         .second = second_.data(),
+                                         .missed = adamw_missed_,
+                                         .floats = floats.data()});
+  CentreRow missing = adamw_row();
+  missing.missed = &adamw_missed_;
+  std::vector<float> sum(kDimension, 1.f);
+  kernels_.add_centre_gradient(precision_, missing, sum.data());
+  for (std::size_t i = 0; i < kDimension; ++i) {
+    const double now = adamw_weight(weight_, momentum_, second_, i);
+    EXPECT_NEAR(double{floats[i]}, now, std::abs(now) * 1e-5 + 1e-7);
+    EXPECT_NEAR(sum[i], 1 + double{gradient_[i]} - now * 4.0 * 0.25, 1e-6);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <barrier>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/clock.h"
@@ -104,6 +105,18 @@ TEST_F(NcclFailure, TheRankThatNcclSpeaksOfIsNamedWithTheInterface) {
       HasSubstr("rank 0 (127.0.0.1, GPU 0) cannot connect through NCCL over interface lo to "
                 "rank 2 (10.0.0.2, GPU 0), within 0.2 s: NCCL operation in progress: connect to "
                 "10.0.0.2<43211> failed: No route to host"));
+}
+
+TEST_F(NcclFailure, AnAbortFreesTheHostThatWaitsForTheGpu) {
+  const auto errors = errors_of(2, 60s, [&](RankOnDevice r) {
+    if (r.comm.rank() == 1) return;
+    std::thread aborts([&] { r.gradients.abort("a newer generation has begun"); });
+    const std::string error = message_of<CommError>([&] { sum_and_wait(r, 100); });
+    aborts.join();
+    throw CommError(error);
+  });
+  EXPECT_THAT(errors[0],
+              AllOf(HasSubstr("a newer generation has begun"), Not(HasSubstr("rank 1"))));
 }
 
 TEST_F(NcclFailure, ARankThatDoesNotTakePartIsNamedByAllOthers) {

@@ -1,0 +1,21 @@
+#include "common/error_text.h"
+
+#include <new>
+#include <system_error>
+
+namespace pfc {
+
+std::string text_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return "out of memory: the system gives this process no more; end other programs, or raise its "
+           "limit (ulimit -v), or lower batch_size (pfcctl plan shows what a worker needs)";
+  }
+  const auto* const system = dynamic_cast<const std::system_error*>(&error);
+  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
+    return std::string("no thread or process can be started (") + error.what() +
+           "): a limit of this user (ulimit -u, ulimit -v) or of the machine may have been reached";
+  }
+  return error.what();
+}
+
+}  // namespace pfc

@@ -1,0 +1,25 @@
+// What the operating system says about a file that it refuses.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "common/error.h"
+
+namespace pfc {
+
+/// The text of an errno value: "No space left on device". For a file that has reached the limit of
+/// this process's files (EFBIG) also that limit, and what sets it.
+std::string file_error_text(int error);
+
+/// Runs `work`. What std::filesystem throws in it becomes a StorageError: the path and the reason.
+template <typename Work>
+auto as_storage_error(Work work) {
+  try {
+    return work();
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw StorageError(error.path1().string() + ": " + file_error_text(error.code().value()));
+  }
+}
+
+}  // namespace pfc

@@ -1,0 +1,81 @@
+#include "common/files/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path, const char* doing, int error) {
+  throw InputError(path.string() + ": cannot " + doing + ": " +
+                   std::generic_category().message(error));
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+void refuse_unless_regular(const std::filesystem::path& path, mode_t mode) {
+  if (S_ISREG(mode)) return;
+  throw InputError(path.string() + ": not a regular file but " + kind_of(mode));
+}
+
+}  // namespace
+
+RegularFile::RegularFile(std::filesystem::path path) : path_(std::move(path)) {
+  // Looked at before it is opened, because to open some devices has effects. O_NONBLOCK is for a
+  // FIFO that has taken the file's place since then; for regular files it means nothing.
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) != 0) fail(path_, "open", errno);
+  refuse_unless_regular(path_, status.st_mode);
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) fail(path_, "open", errno);
+  try {
+    if (::fstat(fd_, &status) != 0) fail(path_, "open", errno);
+    refuse_unless_regular(path_, status.st_mode);
+  } catch (...) {
+    ::close(fd_);
+    throw;
+  }
+  bytes_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+RegularFile::~RegularFile() { ::close(fd_); }
+
+std::size_t RegularFile::read(std::span<std::byte> to) {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t n = ::read(fd_, to.data() + done, to.size() - done);
+    if (n == 0) break;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path_, "read", errno);
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+std::string read_text(const std::filesystem::path& path, std::size_t most) {
+  RegularFile file(path);
+  std::string text(most, '\0');
+  text.resize(file.read(std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+bool something_at(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) fail(path, "open", errno);
+  return false;
+}
+
+}  // namespace pfc

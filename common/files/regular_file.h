@@ -1,0 +1,44 @@
+// Opens files that may be anything. A FIFO or a device in the place of a file would make a program
+// wait for ever, so only regular files are read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace pfc {
+
+/// An open regular file, read from its beginning on. Opening never waits. Throws InputError "PATH:
+/// cannot open: REASON", "PATH: not a regular file but a FIFO" and "PATH: cannot read: REASON".
+/// Belongs to one thread, but for fd().
+class RegularFile {
+ public:
+  explicit RegularFile(std::filesystem::path path);
+  ~RegularFile();
+  RegularFile(const RegularFile&) = delete;
+  RegularFile& operator=(const RegularFile&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] int fd() const { return fd_; }  ///< open as long as this object lives
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }  ///< when it was opened
+
+  /// Reads on. Returns how many bytes there were, which are fewer than asked for only at the end.
+  std::size_t read(std::span<std::byte> to);
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  std::uint64_t bytes_ = 0;
+};
+
+/// The beginning of a file, at most `most` bytes. Throws InputError as RegularFile does.
+std::string read_text(const std::filesystem::path& path, std::size_t most);
+
+/// Whether there is anything at `path`: also a file that cannot be read, or a link to nothing.
+/// Throws InputError where that cannot be found out, for example because a folder may not be
+/// searched.
+bool something_at(const std::filesystem::path& path);
+
+}  // namespace pfc

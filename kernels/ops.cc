@@ -1,0 +1,230 @@
+// The checks of all ops: the same for every device, before the device's own code runs.
+
+#include "kernels/ops.h"
+
+#include "kernels/tensor_check.h"
+
+namespace pfc {
+namespace {
+
+constexpr DType kFloat = DType::kFloat32;
+
+/// float32 or the activation type, in the tensor's own shape.
+void expect_number(const Argument& a, DType activations) {
+  expect(a, {kFloat, activations}, a.tensor.shape);
+}
+
+void expect_float(const Argument& a) { expect(a, kFloat, a.tensor.shape); }
+
+/// Of the type and size of another one, which was checked before.
+void expect_like(const Argument& a, const Tensor& other) { expect(a, other.dtype, other.shape); }
+
+}  // namespace
+
+Conv2d::Conv2d(const Conv2dShape& shape, DType activations)
+    : shape_(shape), activations_(activations) {
+  shape.check_valid();
+}
+
+void Conv2d::forward(const Tensor& x, const Tensor& w, const Tensor& y) {
+  expect({"conv2d.forward", "x", x}, activations_, shape_.x_shape());
+  expect({"conv2d.forward", "w", w}, activations_, shape_.w_shape());
+  expect({"conv2d.forward", "y", y}, activations_, shape_.y_shape());
+  run_forward(x, w, y);
+}
+
+void Conv2d::backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) {
+  expect({"conv2d.backward_data", "dy", dy}, activations_, shape_.y_shape());
+  expect({"conv2d.backward_data", "w", w}, activations_, shape_.w_shape());
+  expect({"conv2d.backward_data", "dx", dx}, activations_, shape_.x_shape());
+  run_backward_data(dy, w, dx);
+}
+
+void Conv2d::backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
+                              bool accumulate) {
+  expect({"conv2d.backward_weights", "x", x}, activations_, shape_.x_shape());
+  expect({"conv2d.backward_weights", "dy", dy}, activations_, shape_.y_shape());
+  expect({"conv2d.backward_weights", "dw", dw}, kFloat, shape_.w_shape());
+  run_backward_weights(x, dy, dw, accumulate);
+}
+
+BatchNorm::BatchNorm(const BatchNormShape& shape, DType activations)
+    : shape_(shape), activations_(activations) {
+  check(shape.rows > 0 && shape.channels > 0, "batch_norm: sizes must be positive");
+}
+
+void BatchNorm::statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) {
+  constexpr const char* kOp = "batch_norm.statistics";
+  expect({kOp, "x", x}, {kFloat, activations_}, {shape_.rows, shape_.channels});
+  expect({kOp, "mean", mean}, kFloat, {shape_.channels});
+  expect({kOp, "variance", variance}, kFloat, {shape_.channels});
+  run_statistics(x, mean, variance);
+}
+
+void BatchNorm::forward(const Forward& f) {
+  constexpr const char* kOp = "batch_norm.forward";
+  const Shape channels{shape_.channels};
+  expect({kOp, "x", f.x}, {kFloat, activations_}, {shape_.rows, shape_.channels});
+  expect({kOp, "mean", f.mean}, kFloat, channels);
+  expect({kOp, "variance", f.variance}, kFloat, channels);
+  expect({kOp, "gamma", f.gamma}, kFloat, channels);
+  expect({kOp, "beta", f.beta}, kFloat, channels);
+  if (f.slope) expect({kOp, "slope", f.slope}, kFloat, channels);
+  if (f.residual) expect_like({kOp, "residual", f.residual}, f.x);
+  expect_like({kOp, "y", f.y}, f.x);
+  if (f.y_mean) {
+    expect({kOp, "y_mean", f.y_mean}, kFloat, channels);
+    expect({kOp, "y_variance", f.y_variance}, kFloat, channels);
+  }
+  run_forward(f);
+}
+
+void BatchNorm::check_backward(const char* op, const Backward& b) const {
+  const Shape channels{shape_.channels};
+  expect({op, "x", b.x}, {kFloat, activations_}, {shape_.rows, shape_.channels});
+  expect_like({op, "dy", b.dy}, b.x);
+  expect({op, "mean", b.mean}, kFloat, channels);
+  expect({op, "variance", b.variance}, kFloat, channels);
+  expect({op, "gamma", b.gamma}, kFloat, channels);
+  expect({op, "beta", b.beta}, kFloat, channels);
+  if (b.slope) expect({op, "slope", b.slope}, kFloat, channels);
+  expect({op, "sum_dz", b.sum_dz}, kFloat, channels);
+  expect({op, "sum_dz_xhat", b.sum_dz_xhat}, kFloat, channels);
+}
+
+void BatchNorm::backward_reduce(const Backward& b) {
+  constexpr const char* kOp = "batch_norm.backward_reduce";
+  check_backward(kOp, b);
+  if (b.slope) expect({kOp, "dslope", b.dslope}, kFloat, {shape_.channels});
+  run_backward_reduce(b);
+}
+
+void BatchNorm::backward_apply(const Backward& b) {
+  constexpr const char* kOp = "batch_norm.backward_apply";
+  check_backward(kOp, b);
+  check(b.total_rows >= shape_.rows,
+        "batch_norm.backward_apply: total_rows below this worker's rows");
+  if (b.add) expect_like({kOp, "add", b.add}, b.x);
+  expect_like({kOp, "dx", b.dx}, b.x);
+  run_backward_apply(b);
+}
+
+void Ops::copy(const Tensor& from, const Tensor& to) {
+  expect({"copy", "from", from}, from.dtype, from.shape);
+  expect_like({"copy", "to", to}, from);
+  if (from.elements() > 0) run_copy(from, to);
+}
+
+void Ops::fill(const Tensor& t, float value) {
+  expect_float({"fill", "t", t});
+  if (t.elements() > 0) run_fill(t, value);
+}
+
+void Ops::convert(const Tensor& from, const Tensor& to) {
+  expect_number({"convert", "from", from}, activation_type());
+  expect({"convert", "to", to}, {kFloat, activation_type()}, from.shape);
+  if (from.elements() > 0) run_convert(from, to);
+}
+
+void Ops::normalise_images(const Tensor& images, const Tensor& y) {
+  expect({"normalise_images", "images", images}, DType::kUInt8, images.shape);
+  expect({"normalise_images", "y", y}, {kFloat, activation_type()}, images.shape);
+  if (y.elements() > 0) run_normalise_images(images, y);
+}
+
+void Ops::update_running_statistics(const RunningStatistics& r) {
+  constexpr const char* kOp = "update_running_statistics";
+  expect_float({kOp, "mean", r.mean});
+  expect_like({kOp, "variance", r.variance}, r.mean);
+  expect_like({kOp, "running_mean", r.running_mean}, r.mean);
+  expect_like({kOp, "running_variance", r.running_variance}, r.mean);
+  check(r.total_rows > 0, "update_running_statistics: total_rows must be positive");
+  if (r.mean.elements() > 0) run_update_running_statistics(r);
+}
+
+void Ops::gemm(const Gemm& g) {
+  check(g.m >= 0 && g.n >= 0 && g.k > 0, "gemm: m and n must not be negative, k above 0");
+  const Shape a = g.transpose_a ? Shape{g.k, g.m} : Shape{g.m, g.k};
+  const Shape b = g.transpose_b ? Shape{g.n, g.k} : Shape{g.k, g.n};
+  if (on_host()) {
+    expect({"gemm", "a", g.a}, kFloat, a);
+  } else {
+    expect({"gemm", "a", g.a}, {kFloat, DType::kBFloat16, DType::kFloat16}, a);
+  }
+  expect({"gemm", "b", g.b}, g.a.dtype, b);
+  expect({"gemm", "c", g.c}, {g.a.dtype, kFloat}, {g.m, g.n});
+  if (g.c.elements() > 0) run_gemm(g);
+}
+
+void Ops::add(const Tensor& a, const Tensor& b, const Tensor& y) {
+  expect_number({"add", "a", a}, activation_type());
+  expect_like({"add", "b", b}, a);
+  expect_like({"add", "y", y}, a);
+  if (y.elements() > 0) run_add(a, b, y);
+}
+
+void Ops::scale(const Tensor& x, float factor, const Tensor& y) {
+  expect_float({"scale", "x", x});
+  expect_like({"scale", "y", y}, x);
+  if (y.elements() > 0) run_scale(x, factor, y);
+}
+
+void Ops::add_bias(const Tensor& y, const Tensor& bias) {
+  expect_float({"add_bias", "bias", bias});
+  expect_columns({"add_bias", "y", y}, bias.elements());
+  if (y.elements() > 0) run_add_bias(y, bias);
+}
+
+void Ops::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
+  expect_float({"column_sums", "sums", sums});
+  expect_columns({"column_sums", "x", x}, sums.elements());
+  run_column_sums(x, sums, accumulate);
+}
+
+void Ops::dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) {
+  expect_number({"dropout", "x", x}, activation_type());
+  expect_like({"dropout", "y", y}, x);
+  check(o.probability >= 0.f && o.probability < 1.f, "dropout: a probability outside [0, 1)");
+  if (y.elements() > 0) run_dropout(x, y, o);
+}
+
+void Ops::normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) {
+  expect_float({"normalise_rows", "inverse_norm", inverse_norm});
+  expect_rows({"normalise_rows", "x", x}, inverse_norm.elements());
+  expect_like({"normalise_rows", "y", y}, x);
+  if (x.elements() > 0) run_normalise_rows(x, y, inverse_norm);
+}
+
+void Ops::normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
+                                  const Tensor& dx) {
+  constexpr const char* kOp = "normalise_rows_backward";
+  expect_float({kOp, "inverse_norm", inverse_norm});
+  expect_rows({kOp, "dy", dy}, inverse_norm.elements());
+  expect_like({kOp, "y", y}, dy);
+  expect_like({kOp, "dx", dx}, dy);
+  if (dy.elements() > 0) run_normalise_rows_backward(dy, y, inverse_norm, dx);
+}
+
+double Ops::sum_of_squares(const Tensor& x) {
+  expect_float({"sum_of_squares", "x", x});
+  return x.elements() > 0 ? run_sum_of_squares(x) : 0.0;
+}
+
+void Ops::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+              const Tensor& weight, const Tensor& velocity) {
+  expect_float({"sgd", "weight", weight});
+  expect_like({"sgd", "gradient", gradient}, weight);
+  expect_like({"sgd", "velocity", velocity}, weight);
+  if (weight.elements() > 0) run_sgd(o, gradient_scale, gradient, weight, velocity);
+}
+
+void Ops::adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                const Tensor& weight, const Tensor& m, const Tensor& v) {
+  expect_float({"adamw", "weight", weight});
+  expect_like({"adamw", "gradient", gradient}, weight);
+  expect_like({"adamw", "m", m}, weight);
+  expect_like({"adamw", "v", v}, weight);
+  if (weight.elements() > 0) run_adamw(o, gradient_scale, gradient, weight, m, v);
+}
+
+}  // namespace pfc

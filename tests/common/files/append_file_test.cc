@@ -1,0 +1,46 @@
+#include "common/files/append_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/other_user.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+TEST(AppendFile, KeepsWhatIsThere) {
+  const TemporaryFolder folder;
+  AppendFile(folder / "log").write_line("one");
+  AppendFile(folder / "log").write_line("two");
+  std::ifstream in(folder / "log");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "one\ntwo\n");
+}
+
+TEST(AppendFile, NamesTheFileAndTheReason) {
+  const TemporaryFolder folder;
+  AppendFile log(folder / "log");
+  {
+    const testing::OtherUser nobody;
+    EXPECT_THAT(message_of<StorageError>([&] { AppendFile denied(folder / "log"); }),
+                AllOf(HasSubstr((folder / "log").string()), HasSubstr("Permission denied")));
+  }
+  const FileSizeLimit limit(4096);
+  EXPECT_THAT(message_of<StorageError>([&] { log.write_line(std::string(5000, 'x')); }),
+              AllOf(HasSubstr((folder / "log").string()), HasSubstr("File too large"),
+                    HasSubstr("4.00 KiB for a file (ulimit -f)")));
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,55 @@
+// Limits of a process, and its end.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <new>
+#include <system_error>
+
+#include "common/error.h"
+#include "common/error_text.h"
+#include "common/machine/descriptors.h"
+#include "common/machine/exit_deadline.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(ExitDeadline, EndsAProcessThatWaitsForEver) {
+  EXPECT_EXIT(
+      {
+        end_process_after(1s, 7);
+        while (true) pause();
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+TEST(Descriptors, AreRaisedToTheHardLimit) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit low = before;
+  low.rlim_cur = 100;
+  setrlimit(RLIMIT_NOFILE, &low);
+  EXPECT_TRUE(descriptors_are_short(90, 10));
+  EXPECT_FALSE(descriptors_are_short(89, 10));
+  raise_descriptor_limit();
+  rlimit after{};
+  getrlimit(RLIMIT_NOFILE, &after);
+  EXPECT_EQ(after.rlim_cur, before.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST(TextOf, ExplainsWhatTheSystemSays) {
+  EXPECT_EQ(text_of(InputError("--x: found 1")), "--x: found 1");
+  EXPECT_EQ(text_of(std::system_error(EAGAIN, std::generic_category(), "fork")),
+            "no thread or process can be started (fork: Resource temporarily unavailable): a "
+            "limit of this user (ulimit -u, ulimit -v) or of the machine may have been reached");
+  EXPECT_EQ(
+      text_of(std::bad_alloc()),
+      "out of memory: the system gives this process no more; end other programs, or raise its "
+      "limit (ulimit -v), or lower batch_size (pfcctl plan shows what a worker needs)");
+}
+
+}  // namespace
+}  // namespace pfc

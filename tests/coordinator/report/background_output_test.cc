@@ -1,0 +1,162 @@
+#include "coordinator/report/background_output.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+using Kind = Output::Kind;
+
+/// A pipe that a test reads when it wants to.
+class Reader {
+ public:
+  Reader() {
+    std::signal(SIGPIPE, SIG_IGN);  // as the coordinator does
+    EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0);
+  }
+  ~Reader() {
+    close_writing();
+    leave();
+  }
+
+  [[nodiscard]] int fd() const { return ends_[1]; }
+  void close_writing() {
+    if (ends_[1] >= 0) close(std::exchange(ends_[1], -1));
+  }
+  void leave() {
+    if (ends_[0] >= 0) close(std::exchange(ends_[0], -1));
+  }
+
+  /// All up to a text, which must come.
+  std::string read_until(const std::string& text) {
+    std::string all;
+    std::array<char, 65'536> buffer;
+    while (all.find(text) == std::string::npos) {
+      const ssize_t count = read(ends_[0], buffer.data(), buffer.size());
+      if (count <= 0) break;
+      all.append(buffer.data(), static_cast<std::size_t>(count));
+    }
+    return all;
+  }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+};
+
+const std::string kLine = std::string(99, 'x') + "\n";
+
+/// More than is kept, and more than a pipe holds.
+void flood(BackgroundOutput& output, Kind kind = Kind::kWorkerStdout) {
+  for (std::size_t bytes = 0; bytes < 3 * BackgroundOutput::kMaxBytes; bytes += kLine.size()) {
+    output.write(kind, kLine);
+  }
+}
+
+TEST(BackgroundOutput, WritesEachStreamToItsDescriptor) {
+  Reader out, err;
+  BackgroundOutput output(out.fd(), err.fd());
+  output.write(Kind::kWorkerStdout, "step 1\n");
+  output.write(Kind::kWorkerStderr, "careful\n");
+  output.write(Kind::kMessage, "pfc-coordinator: training\n");
+  EXPECT_TRUE(output.finish(10s));
+  EXPECT_EQ(out.read_until("\n"), "step 1\n");
+  EXPECT_EQ(err.read_until("training\n"), "careful\npfc-coordinator: training\n");
+}
+
+TEST(BackgroundOutput, KeepsTheOrderWhereBothAreOneFile) {
+  Reader both;
+  const int again = dup(both.fd());
+  {
+    BackgroundOutput output(both.fd(), again);
+    std::string expected;
+    for (int i = 0; i < 1'000; ++i) {
+      const std::string line = std::to_string(i) + "\n";
+      output.write(i % 2 == 0 ? Kind::kWorkerStdout : Kind::kMessage, line);
+      expected += line;
+    }
+    EXPECT_TRUE(output.finish(10s));
+    EXPECT_EQ(both.read_until("\n999\n"), expected);
+  }
+  close(again);
+}
+
+TEST(BackgroundOutput, DropsAndCountsWhatNobodyReads) {
+  Reader out, err;
+  BackgroundOutput output(out.fd(), err.fd());
+  flood(output);  // comes back although nobody reads
+  const std::uint64_t dropped = output.dropped_lines();
+  EXPECT_GT(dropped, 0U);
+  std::string read;
+  std::thread reader([&] { read = out.read_until("of output that nobody read\n"); });
+  EXPECT_TRUE(output.finish(10s));
+  reader.join();
+  EXPECT_THAT(read, StartsWith(kLine));
+  EXPECT_THAT(read, EndsWith(kLine + "pfc-coordinator: warning: dropped here: " +
+                             std::to_string(dropped) + " lines of output that nobody read\n"));
+}
+
+TEST(BackgroundOutput, WritesStderrWhileNobodyReadsStdout) {
+  Reader out, err;
+  BackgroundOutput output(out.fd(), err.fd());
+  flood(output);
+  output.write(Kind::kMessage, "pfc-coordinator: job completed\n");
+  EXPECT_EQ(err.read_until("\n"), "pfc-coordinator: job completed\n");
+  out.leave();
+}
+
+TEST(BackgroundOutput, KeepsMessagesWhereWorkersHaveFilledTheSameFile) {
+  Reader both;
+  const int again = dup(both.fd());
+  {
+    BackgroundOutput output(both.fd(), again);
+    flood(output);
+    output.write(Kind::kMessage, "pfc-coordinator: job completed\n");
+    EXPECT_THAT(both.read_until("job completed\n"), HasSubstr("pfc-coordinator: job completed\n"));
+  }
+  close(again);
+}
+
+TEST(BackgroundOutput, GivesUpAtTheEndWhenNobodyReads) {
+  Reader out, err;
+  BackgroundOutput output(out.fd(), err.fd());
+  flood(output);
+  EXPECT_FALSE(output.finish(10ms));
+  out.leave();
+}
+
+TEST(BackgroundOutput, GoesOnWhenTheReaderHasGone) {
+  Reader out, err;
+  BackgroundOutput output(out.fd(), err.fd());
+  out.leave();
+  output.write(Kind::kWorkerStdout, "step 1\n");
+  EXPECT_TRUE(output.finish(10s));
+  EXPECT_EQ(output.dropped_lines(), 1U);
+}
+
+TEST(BackgroundOutput, WaitsForAReaderThatHasMadeThePipeNonBlocking) {
+  Reader out, err;
+  fcntl(out.fd(), F_SETFL, O_NONBLOCK);
+  BackgroundOutput output(out.fd(), err.fd());
+  std::string text;
+  for (int i = 0; i < 10'000; ++i) text += kLine;
+  output.write(Kind::kWorkerStdout, text);
+  output.write(Kind::kWorkerStdout, "end\n");
+  EXPECT_EQ(out.read_until("end\n"), text + "end\n");
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,22 @@
+// Keeps what a Terminal writes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "coordinator/report/output.h"
+
+namespace pfc::testing {
+
+class TextOutput final : public Output {
+ public:
+  void write(Kind kind, std::string_view text) override {
+    (kind == Kind::kWorkerStdout ? out : err).append(text);
+    both.append(text);
+  }
+
+  std::string out, err;
+  std::string both;  ///< in the order in which a terminal shows them
+};
+
+}  // namespace pfc::testing

@@ -1,0 +1,170 @@
+"""What jobs do to their output folder: one job has it at a time, and nothing in it is lost."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import unittest
+
+from support import BIN, JobTest, digest, run
+
+
+class Output(JobTest):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out"
+
+    def finished(self, workers, job, *more):
+        done = self.train(workers, job, *more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+    def checkpoints(self):
+        return sorted(p.name for p in self.out.glob("step-*"))
+
+    def assert_saved(self, done, step):
+        """The failed job has left a checkpoint of `step`, whole, and the model."""
+        self.assert_one_line(done, f"the state after step {step} is in {self.out}/step-{step:09d}")
+        manifest = json.loads((self.out / f"step-{step:09d}" / "manifest.json").read_text())
+        self.assertEqual(manifest["step"], step)
+        self.assertTrue((self.out / "backbone.safetensors").exists())
+        self.assertEqual(list(self.out.glob(".step-*")), [])
+
+
+class TwoJobs(Output):
+    def test_a_second_job_is_refused_and_the_first_one_goes_on(self):
+        first = self.start(2, self.job(num_epoch=10_000))
+        self.read_until(first, "Global Step: 2")
+        second = self.train(2, self.job("second.json", resume=True))
+        self.assert_one_line(second, "ranks 0-1: ", str(self.out), "is in use by job ", "pid ", code=2)
+        first.send_signal(signal.SIGTERM)
+        rest, _ = first.communicate(timeout=120)
+        self.assertEqual(first.returncode, 143, rest)
+        self.assertEqual(len(self.checkpoints()), 1)
+
+    def test_a_job_that_is_started_again_waits_for_the_workers_of_its_killed_coordinator(self):
+        job = self.job(num_epoch=10_000)
+        first = self.start(2, job)
+        self.read_until(first, "Global Step: 2")
+        first.kill()
+        first.wait()
+        self.finished(2, job, "--set", "resume=true", "--set", "max_steps=3")
+        first.stdout.close()
+        self.assertEqual(list(self.out.glob(".step-*")), [])
+        jobs = {json.loads(path.read_text())["job_id"] for path in self.out.glob("step-*/manifest.json")}
+        self.assertTrue(jobs)
+
+
+class Kept(Output):
+    def test_a_fresh_start_keeps_the_log_and_the_metrics_of_an_earlier_one(self):
+        job = self.job(max_steps=2)
+        self.finished(1, job)
+        for checkpoint in self.checkpoints():
+            shutil.rmtree(self.out / checkpoint)
+        before = [(self.out / name).read_text() for name in ("training.log", "metrics.jsonl")]
+        done = self.finished(1, job, "--set", "resume=true")
+        kept = [(self.out / name).read_text() for name in ("training.log.old-1", "metrics.jsonl.old-1")]
+        self.assertEqual(kept, before)
+        self.assertIn("an earlier run's files are kept: training.log.old-1", done.stdout)
+        self.assertEqual([m["step"] for m in self.metrics() if m["kind"] == "step"], [1, 2])
+
+    def test_a_job_that_is_complete_says_that_nothing_is_left(self):
+        job = self.job(max_steps=2)
+        self.finished(2, job)
+        again = self.finished(2, job, "--set", "resume=true")
+        self.assertIn("(step 2 of 2 workers): nothing is left to train; to go on", again.stdout)
+        self.assertIn("nothing was left to train; the model is in", again.stdout)
+        self.assertNotIn("next is step", again.stdout)
+        fewer = self.finished(1, job, "--set", "resume=true")
+        self.assertIn("as its images are those of step 4 of this job", fewer.stdout)
+
+    def test_a_manifest_that_was_edited_is_not_believed(self):
+        job = self.job(max_steps=2, save_every_steps=1)
+        self.finished(1, job)
+        path = self.out / "step-000000002" / "manifest.json"
+        manifest = json.loads(path.read_text())
+        path.write_text(json.dumps({**manifest, "step": 10**12}))
+        done = self.finished(1, job, "--set", "resume=true")
+        self.assertIn("step-000000002/manifest.json: sha256 of its other keys is ", done.stderr)
+        self.assertIn("next is step 2", done.stdout)
+
+    def test_an_entry_that_loops_does_not_hide_a_whole_checkpoint(self):
+        job = self.job(max_steps=2)
+        self.finished(1, job)
+        (self.out / "step-000000009").symlink_to("step-000000009")
+        with open(self.out / "metrics.jsonl", "a") as metrics:
+            metrics.write('{"images_seen": null}\n')
+        done = self.finished(1, job, "--set", "resume=true", "--set", "max_steps=3")
+        self.assertIn("step-000000009", done.stderr)
+        self.assertIn("metrics.jsonl: line ", done.stderr)
+        self.assertIn("next is step 3", done.stdout)
+        self.assertTrue((self.out / "step-000000009").is_symlink())
+
+
+class Saved(Output):
+    def data_with_a_bad_label(self, image):
+        data = self.folder / "data"
+        shutil.copytree(self.data, data)
+        raw = bytearray((data / "train.rec").read_bytes())
+        offsets = dict(line.split("\t") for line in (data / "train.idx").read_text().splitlines())
+        at = int(offsets[str(image)])  # RecordIO head 8 bytes, flag 4, then the label
+        raw[at + 12:at + 16] = struct.pack("<f", 12345.0)
+        (data / "train.rec").write_bytes(raw)
+        return str(data)
+
+    def test_a_bad_label_in_mid_epoch(self):
+        # Image 41 of 8 a step is the first of step 6.
+        done = self.train(2, self.job(rec=self.data_with_a_bad_label(41), shuffle=False))
+        self.assert_one_line(done, "found label 12345", code=2)
+        self.assert_saved(done, 5)
+
+    def test_a_bad_label_in_mid_step_leaves_the_bits_of_the_step_before(self):
+        # Image 46 is in the second micro-batch of step 6.
+        keys = dict(shuffle=False, batch_size=2, gradient_acc=2)
+        self.finished(2, self.job(**keys, max_steps=5, output=str(self.folder / "whole")))
+        done = self.train(2, self.job(**keys, rec=self.data_with_a_bad_label(46)))
+        self.assert_saved(done, 5)
+        for path in (self.out / "step-000000005").glob("*.safetensors"):
+            self.assertEqual(digest(path), digest(self.folder / "whole/step-000000005" / path.name), path)
+
+    def test_data_that_are_cut_short(self):
+        data = self.folder / "data"
+        shutil.copytree(self.data, data)
+        process = self.start(2, self.job(rec=str(data), num_epoch=10_000))
+        self.read_until(process, "Global Step: 2")
+        os.truncate(data / "train.rec", 20_000)
+        output, _ = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 2, output)
+        self.assertIn("the state after step ", output.splitlines()[-1])
+        self.assertEqual(len(self.checkpoints()), 1)
+        self.assertTrue((self.out / "backbone.safetensors").exists())
+
+    def test_an_output_folder_that_is_removed(self):
+        process = self.start(2, self.job(num_epoch=10_000))
+        self.read_until(process, "Global Step: 2")
+        shutil.rmtree(self.out)
+        output, _ = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 2, output)
+        last = output.splitlines()[-1]
+        self.assertIn(f"output: {self.out} was removed or replaced", last)
+        self.assertIn("the state after step ", last)
+        self.assertEqual(len(self.checkpoints()), 1)
+        self.assertEqual(self.processes(), [])
+
+    def test_a_limit_of_file_sizes_is_told_in_one_line_and_leaves_nothing(self):
+        limit = 4 << 20
+
+        def limited():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        done = run(BIN / "pfc-worker", "--config", self.job(max_steps=2), env=self.environment,
+                   preexec_fn=limited)
+        self.assert_one_line(done, "File too large: the limit is 4.00 MiB for a file (ulimit -f)", code=2)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertEqual(self.checkpoints() + list(self.out.glob(".step-*")), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

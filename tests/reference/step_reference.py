@@ -1,0 +1,131 @@
+"""Whole training steps in PyTorch, float64: the job of all workers, in one process, written from its
+description (README.md, docs/training-step.md), for step_parity.py to judge pfc by.
+
+Each worker's images go through the backbone with their own batch statistics (with sync_bn, all at
+once); the head sees all embeddings and the centres of the active classes; gradients are autograd's,
+summed over micro-batches; torch.optim moves every weight and every centre, active or not.
+
+Jobs: iresnet with dropout and mobilefacenet, any margin and its two gradients, sampling,
+accumulation, SGD and AdamW, clipping, the polynomial schedule of power 1. Images in the order of the
+data, not mirrored.
+"""
+
+import fractions
+import math
+
+import numpy as np
+import torch
+
+import head_reference
+from backbone_reference import make_backbone, normalised
+
+DROPOUT_STREAM = 6
+
+
+def learning_rate(base, step, total, warm):
+    """Of step 1 .. total. A line up to `base` at step `warm`, then one that would be 0 a step after
+    the last, so that the last step still moves."""
+    if step <= warm:
+        return base * step / warm
+    return base * (total - step + 1) / (total - warm)
+
+
+class Dropout(torch.nn.Module):
+    """Drops the elements that pfc drops: element e of micro-batch i, counted over the activations of
+    all workers, channels last, where u(seed, i, e) < probability."""
+
+    def __init__(self, probability, seed, channels):
+        super().__init__()
+        self.probability, self.seed, self.channels = np.float32(probability), seed, channels
+        self.micro_batch, self.worker = 0, 0
+
+    def forward(self, x):  # [B, C * H * W]
+        count = x.numel()
+        u = head_reference.uniform(self.seed, DROPOUT_STREAM, self.micro_batch,
+                                   (self.worker + 1) * count)[self.worker * count:]
+        kept = torch.from_numpy(u >= self.probability).view(len(x), -1, self.channels)  # [B, HW, C]
+        return x * kept.transpose(1, 2).reshape(x.shape) / (1 - float(self.probability))
+
+
+class Trainer:
+    """`tensors`: images, labels, centres and the backbone's state dict (reference_input.py)."""
+
+    def __init__(self, job, tensors, workers):
+        self.job, self.workers = job, workers
+        tensors = dict(tensors)
+        self.images = torch.from_numpy(tensors.pop("images"))
+        self.labels = tensors.pop("labels")
+        centres = torch.from_numpy(tensors.pop("centres")).double()
+        self.centres = torch.nn.Parameter(centres)
+        _, height, width, _ = self.images.shape
+        self.backbone = make_backbone(job["network"], job["embedding_size"], 0.0, height, width)
+        self.backbone.load_state_dict({name: torch.from_numpy(t) for name, t in tensors.items()})
+        self.backbone.double().train()
+        if job["dropout"] > 0:
+            self.backbone.dropout = Dropout(job["dropout"], job["seed"], channels=512)
+        self.trainable = [p for p in self.backbone.parameters() if p.requires_grad]
+        self.optimizer = self.make_optimizer()
+        self.per_epoch = len(self.images) // (workers * job["batch_size"])  # micro-batches
+        steps_per_epoch = fractions.Fraction(self.per_epoch, job["gradient_acc"])
+        self.total = math.floor(steps_per_epoch * fractions.Fraction(str(job["num_epoch"])))
+        self.warm = math.floor(steps_per_epoch * fractions.Fraction(str(job["warmup_epoch"])))
+        self.last = min(self.total, job["max_steps"] or self.total)
+
+    def make_optimizer(self):
+        job, parameters = self.job, self.trainable + [self.centres]
+        if job["optimizer"] == "adamw":
+            return torch.optim.AdamW(parameters, job["lr"], betas=(0.9, 0.999), eps=1e-8,
+                                     weight_decay=job["weight_decay"])
+        return torch.optim.SGD(parameters, job["lr"], momentum=job["momentum"],
+                               weight_decay=job["weight_decay"])
+
+    def embed(self, images, micro_batch, worker):
+        """[B, D] of a worker's images. Only worker 0's running statistics are kept."""
+        if self.job["dropout"] > 0:
+            self.backbone.dropout.micro_batch = micro_batch
+            self.backbone.dropout.worker = worker
+        kept = [(m, m.running_mean, m.running_var) for m in self.backbone.modules()
+                if worker > 0 and hasattr(m, "running_mean")]
+        for module, mean, variance in kept:  # not in place: autograd needs those of worker 0
+            module.running_mean, module.running_var = mean.clone(), variance.clone()
+        embeddings = self.backbone(normalised(images).double())
+        for module, mean, variance in kept:
+            module.running_mean, module.running_var = mean, variance
+        return embeddings
+
+    def micro_batch(self, number, step):
+        """Its share of the step's loss; adds to the gradients."""
+        size = self.workers * self.job["batch_size"]
+        first = number % self.per_epoch * size
+        images, labels = self.images[first:first + size], self.labels[first:first + size]
+        parts = 1 if self.job["sync_bn"] else self.workers
+        embeddings = torch.cat([self.embed(part, number, worker)
+                                for worker, part in enumerate(images.chunk(parts))])
+        active = head_reference.active_classes(len(self.centres), labels, self.job["sample_rate"],
+                                               self.job["seed"], step)
+        places = torch.from_numpy(np.searchsorted(active, labels))
+        loss = head_reference.loss_of(embeddings, self.centres[active], places, self.job)
+        share = loss / self.job["gradient_acc"]
+        share.backward()
+        return share.item()
+
+    def step(self, step):
+        """Step 1 .. last: loss, learning rate, norm of the backbone's gradient."""
+        self.optimizer.zero_grad()
+        accumulated = self.job["gradient_acc"]
+        loss = sum(self.micro_batch((step - 1) * accumulated + i, step)
+                   for i in range(accumulated))
+        rate = learning_rate(self.job["lr"], step, self.total, self.warm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        norm = torch.nn.utils.clip_grad_norm_(self.trainable, self.job["clip_norm"] or math.inf)
+        self.optimizer.step()
+        return {"step": step, "loss": loss, "lr": rate, "gradient_norm": norm.item()}
+
+    def train(self):
+        return [self.step(step) for step in range(1, self.last + 1)]
+
+    def state(self):
+        """Weights, running statistics and centres, float64, under the names of the input."""
+        state = {name: t.detach().numpy() for name, t in self.backbone.state_dict().items()}
+        return {**state, "centres": self.centres.detach().numpy()}

@@ -1,0 +1,137 @@
+// Gradients that overflow because of their loss scale: neither the backbone nor a centre moves, on
+// any worker. On emulated GPUs in float16; on CPUs in float32 with a scale that is far too large.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "tests/support/face_folder.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/worker/comm/ranks.h"
+#include "worker/training_session.h"
+
+namespace pfc {
+namespace {
+
+constexpr int kWorkers = 2;
+
+struct Case {
+  const char* name;
+  DeviceChoice device;
+  OptimizerKind optimizer;
+  std::int64_t gradient_acc;
+};
+
+/// Everything that an update changes, as bytes.
+struct Trained {
+  std::vector<float> weights, momentum, centres, centre_momentum, centre_second;
+  std::vector<std::int32_t> seen;
+  std::int32_t updates = 0;
+  friend bool operator==(const Trained&, const Trained&) = default;
+};
+
+std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor ? tensor.elements() : 0));
+  if (tensor) ops.copy_to_host(values.data(), tensor);
+  return values;
+}
+
+Trained state_of(TrainingSession& s) {
+  const Head::State head = s.head->state();
+  return {.weights = on_host(*s.ops, s.backbone->weights.flat()),
+          .momentum = on_host(*s.ops, s.optimizer->momentum()),
+          .centres = on_host(*s.ops, head.centres),
+          .centre_momentum = on_host(*s.ops, head.momentum),
+          .centre_second = on_host(*s.ops, head.second),
+          .seen = {head.updated.begin(), head.updated.end()},
+          .updates = head.history->count()};
+}
+
+class Overflow : public ::testing::TestWithParam<Case> {
+ protected:
+  Overflow() {
+    testing::write_insightface({.folder = data_.path(), .identities = 9, .images_per_identity = 8});
+    static_cast<void>(transports());  // as many GPUs as there are workers
+  }
+
+  [[nodiscard]] JobConfig job() const {
+    JobConfig job;
+    job.network = "mbf";
+    job.embedding_size = 16;
+    job.batch_size = 4;
+    job.optimizer = GetParam().optimizer;
+    job.lr = 0.001;
+    job.gradient_acc = GetParam().gradient_acc;
+    job.num_workers = 1;
+    job.rec = data_.path();
+    job.output = output_.path();
+    job.device = GetParam().device;
+    if (job.device == DeviceChoice::kCuda) job.precision = Precision::kFp16;
+    return job;
+  }
+
+  /// Runs `body` on each worker, with a scale that makes the gradients of the first step overflow.
+  void train(const std::function<void(TrainingSession&, Trainer&)>& body) {
+    MemoryStore store;
+    on_threads(kWorkers, [&](int rank) {
+      TrainingSession session(
+          job(), {.membership = {.rank = rank, .world_size = kWorkers, .local_rank = rank},
+                  .store = &store});
+      session.loss_scale = LossScale::dynamic();
+      session.loss_scale.restore({.value = on_gpu() ? 0x1p24 : 0x1p127});
+      Trainer trainer = session.trainer();
+      body(session, trainer);
+      session.host_comm().barrier();
+    });
+  }
+  static bool on_gpu() { return GetParam().device == DeviceChoice::kCuda; }
+
+  const TemporaryFolder data_, output_;
+};
+
+TEST_P(Overflow, MovesNeitherTheBackboneNorACentre) {
+  train([](TrainingSession& session, Trainer& trainer) {
+    const Trained before = state_of(session);
+    const double scale = session.loss_scale.value();
+    const StepStats stats = train_step(trainer);
+    EXPECT_FALSE(std::isfinite(stats.gradient_norm));
+    EXPECT_EQ(session.loss_scale.value(), scale / 2);
+    EXPECT_EQ(session.loss_scale.left_out(), 1);
+    EXPECT_TRUE(state_of(session) == before);
+  });
+}
+
+TEST_P(Overflow, IsFollowedByAnUpdateOfBothThatIsTheFirst) {
+  train([](TrainingSession& session, Trainer& trainer) {
+    static_cast<void>(train_step(trainer));
+    const Trained before = state_of(session);
+    session.loss_scale.restore({.value = 0x1p-8, .left_out = session.loss_scale.left_out()});
+    const StepStats stats = train_step(trainer);
+    EXPECT_TRUE(std::isfinite(stats.gradient_norm));
+    const Trained after = state_of(session);
+    EXPECT_NE(after.weights, before.weights);
+    EXPECT_NE(after.centres, before.centres);
+    EXPECT_EQ(after.updates, 1);
+    if (GetParam().optimizer == OptimizerKind::kSgd) return;
+    // Of AdamW's update number 1 every element moves by about lr, whatever its gradient is.
+    double most = 0;
+    for (std::size_t i = 0; i < after.centres.size(); ++i) {
+      most = std::max(most, std::abs(double{after.centres[i]} - double{before.centres[i]}));
+    }
+    EXPECT_NEAR(most, 0.001, 0.0001);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Devices, Overflow,
+    ::testing::Values(Case{"GpuSgd", DeviceChoice::kCuda, OptimizerKind::kSgd, 1},
+                      Case{"GpuAdamW", DeviceChoice::kCuda, OptimizerKind::kAdamW, 1},
+                      Case{"CpuSgdMicroBatches", DeviceChoice::kCpu, OptimizerKind::kSgd, 2},
+                      Case{"CpuAdamWMicroBatches", DeviceChoice::kCpu, OptimizerKind::kAdamW, 2}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace pfc

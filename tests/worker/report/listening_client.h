@@ -1,0 +1,50 @@
+// A coordinator's client for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "worker/report/coordinator_client.h"
+
+namespace pfc::testing {
+
+/// Keeps what is reported, and tells a waiting test of a phase.
+class ListeningClient final : public CoordinatorClient {
+ public:
+  void set(const std::string&, const std::vector<char>&) override {}
+  std::vector<char> get(const std::string&, std::chrono::milliseconds) override { return {}; }
+  JoinResult join(std::chrono::milliseconds) override { return {}; }
+  [[nodiscard]] bool stop_requested() const override { return false; }
+  [[nodiscard]] bool superseded() const override { return false; }
+  bool finish(Outcome, const std::string&) override { return true; }
+
+  void report(const Progress& progress) override {
+    const std::lock_guard lock(mutex_);
+    reports_.push_back(progress);
+    heard_.notify_all();
+  }
+
+  std::size_t count() {
+    const std::lock_guard lock(mutex_);
+    return reports_.size();
+  }
+
+  std::vector<Progress> wait_for(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(
+        heard_.wait_for(lock, std::chrono::seconds{30}, [&] { return reports_.size() >= count; }));
+    return reports_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable heard_;
+  std::vector<Progress> reports_;
+};
+
+}  // namespace pfc::testing

@@ -1,0 +1,96 @@
+#include "worker/start/job_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::message_of;
+using ::testing::SizeIs;
+
+class JobCheck : public ::testing::Test {
+ protected:
+  std::string refusal() const {
+    return message_of<InputError>([&] { check_job(planned_); });
+  }
+
+  PlannedJob planned_{.job = {.batch_size = 4, .num_epoch = 20, .num_classes = 100},
+                      .world_size = 2,
+                      .data = {.images = 805}};  // 100 micro-batches
+};
+
+TEST_F(JobCheck, AcceptsAJobThatTrains) {
+  EXPECT_NO_THROW(check_job(planned_));
+  EXPECT_THAT(job_warnings(planned_), IsEmpty());
+}
+
+TEST_F(JobCheck, RefusesHalfPrecisionOnACpuOnly) {
+  planned_.job.precision = Precision::kFp16;
+  EXPECT_THAT(refusal(), HasSubstr("precision: found fp16, but a CPU computes in fp32 or bf16"));
+  planned_.gpu = true;
+  EXPECT_NO_THROW(check_job(planned_));
+}
+
+TEST_F(JobCheck, RefusesBatchNormsOfOneSample) {
+  planned_.job.batch_size = 1;
+  EXPECT_THAT(refusal(), HasSubstr("batch_size: expected 2 or more"));
+  planned_.job.sync_bn = true;
+  EXPECT_NO_THROW(check_job(planned_));
+  planned_.world_size = 1;
+  EXPECT_THAT(refusal(), HasSubstr("batch_size: expected 2 or more"));
+}
+
+TEST_F(JobCheck, WarnsOfALearningRateOfZero) {
+  planned_.job.lr = 0;
+  EXPECT_THAT(job_warnings(planned_), SizeIs(1));
+}
+
+TEST_F(JobCheck, WarnsOfBatchNormsOfTwoSamples) {
+  planned_.job.batch_size = 2;
+  EXPECT_THAT(job_warnings(planned_), SizeIs(1));
+  planned_.job.sync_bn = true;
+  EXPECT_THAT(job_warnings(planned_), IsEmpty());
+}
+
+TEST_F(JobCheck, RefusesWorkersWithoutClasses) {
+  planned_.job.num_classes = 2;
+  EXPECT_NO_THROW(check_job(planned_));
+  planned_.world_size = 3;
+  EXPECT_EQ(refusal(), "3 workers would share 2 classes: start fewer workers");
+}
+
+TEST_F(JobCheck, RefusesASoftmaxOverOneClass) {
+  planned_.world_size = 1;
+  planned_.job.num_classes = 1;
+  EXPECT_THAT(refusal(), HasSubstr("num_classes: found 1, expected 2 or more"));
+}
+
+TEST_F(JobCheck, RefusesABatchLargerThanTheData) {
+  planned_.job.batch_size = 403;
+  EXPECT_THAT(refusal(), HasSubstr("805 images, fewer than one batch of 806"));
+  planned_.data.images = 0;
+  EXPECT_NO_THROW(check_job(planned_)) << "the data are not here";
+}
+
+TEST_F(JobCheck, RefusesAStepThatIsLongerThanTheJob) {
+  planned_.job.gradient_acc = 2000;
+  EXPECT_NO_THROW(check_job(planned_));
+  planned_.job.gradient_acc = 2001;
+  EXPECT_THAT(refusal(), HasSubstr("gradient_acc: found 2001, but num_epoch 20 is 2000 "));
+  planned_.job.gradient_acc = 1 << 20;
+  EXPECT_THAT(refusal(), HasSubstr("gradient_acc: found 1048576"));
+  planned_.job.gradient_acc = 1;
+  planned_.job.num_epoch = 0.01;
+  EXPECT_NO_THROW(check_job(planned_));
+  planned_.job.num_epoch = 0.009;
+  EXPECT_THAT(refusal(), HasSubstr("num_epoch: expected at least one step"));
+}
+
+}  // namespace
+}  // namespace pfc

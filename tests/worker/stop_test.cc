@@ -1,0 +1,88 @@
+// A stop in the middle of a step of several micro-batches: what the session, the inputs and the
+// loop make of it together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <limits>
+
+#include "tests/support/face_folder.h"
+#include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/worker/comm/ranks.h"
+#include "worker/train_loop.h"
+
+namespace pfc {
+namespace {
+
+constexpr int kWorkers = 2;
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+class StopInAStep : public ::testing::Test {
+ protected:
+  StopInAStep() {
+    testing::write_insightface({.folder = data_.path(), .identities = 9, .images_per_identity = 5});
+    job_.network = "mbf";
+    job_.embedding_size = 16;
+    job_.batch_size = 4;  // 5 micro-batches an epoch
+    job_.gradient_acc = 3;
+    job_.num_epoch = 8;
+    job_.max_steps = 4;
+    job_.lr = 0.001;
+    job_.sample_rate = 0.5;
+    job_.num_workers = 1;
+    job_.rec = data_.path();
+    job_.device = DeviceChoice::kCpu;
+  }
+
+  /// Rank 1 is asked to stop from the micro-batch of this number on.
+  TrainingEnd train_in(const std::filesystem::path& output, std::int64_t stop_at) {
+    job_.output = output;
+    MemoryStore store;
+    std::atomic<int> stopped{0};
+    on_threads(kWorkers, [&](int rank) {
+      std::atomic<std::int64_t> micro_batch{0};
+      TrainingSession session(
+          job_, {.membership = {.rank = rank, .world_size = kWorkers, .local_rank = rank},
+                 .store = &store,
+                 .stop_requested = [&] { return rank == 1 && micro_batch++ >= stop_at; }});
+      if (train(session, nullptr) == TrainingEnd::kStopped) ++stopped;
+    });
+    EXPECT_THAT(stopped.load(), ::testing::AnyOf(0, kWorkers)) << "all workers or none";
+    return stopped == 0 ? TrainingEnd::kCompleted : TrainingEnd::kStopped;
+  }
+
+  TemporaryFolder data_, folder_;
+  JobConfig job_;
+};
+
+TEST_F(StopInAStep, GivesTheStepUpAndResumesToTheSameBits) {
+  ASSERT_EQ(train_in(folder_ / "whole", kNever), TrainingEnd::kCompleted);
+  ASSERT_EQ(train_in(folder_ / "parts", 7), TrainingEnd::kStopped) << "in the middle of step 3";
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "parts/step-000000002"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "parts/step-000000003"));
+  job_.resume = true;
+  ASSERT_EQ(train_in(folder_ / "parts", kNever), TrainingEnd::kCompleted);
+  for (const char* file :
+       {"backbone.safetensors", "step-000000004/centres-00000-of-00002.safetensors",
+        "step-000000004/backbone_optimizer.safetensors"}) {
+    EXPECT_EQ(testing::read_file(folder_ / "whole" / file),
+              testing::read_file(folder_ / "parts" / file))
+        << file;
+  }
+}
+
+TEST_F(StopInAStep, WritesNothingBeforeTheFirstStepIsComplete) {
+  ASSERT_EQ(train_in(folder_ / "out", 1), TrainingEnd::kStopped);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out/step-000000000"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out/step-000000001"));
+}
+
+TEST_F(StopInAStep, CompletesAStepWhoseLastMicroBatchHasBegun) {
+  ASSERT_EQ(train_in(folder_ / "out", 2), TrainingEnd::kStopped);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out/step-000000001"));
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,137 @@
+#include "worker/checkpoint/checkpoint_folders.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <stdio.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "common/files/file_error.h"
+#include "common/files/folder.h"
+#include "worker/checkpoint/output_lock.h"
+
+namespace pfc {
+namespace {
+
+namespace format = checkpoint_format;
+namespace fs = std::filesystem;
+
+/// Whether anything has this name, also a link that points nowhere.
+bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
+
+/// Its name is its job's alone, so that one that stays is in nobody's way.
+void remove_or_log(const fs::path& temporary) {
+  std::error_code error;
+  fs::remove_all(temporary, error);
+  if (!error) return;
+  spdlog::warn(
+      "{}: cannot remove a checkpoint that is not whole: {}; the next job in this folder "
+      "tries again",
+      temporary.string(), error.message());
+}
+
+/// Gives a finished folder its final name. What had that name before is called `old` afterwards.
+void move_folder(const fs::path& from, const fs::path& to, const fs::path& old) {
+  const bool replaces = is_there(to);
+  const unsigned flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) {
+    if (replaces) fs::rename(from, old);
+  } else if (errno == EINVAL || errno == ENOSYS) {
+    // A file system without these flags (NFS): not at once, but the older checkpoints are there.
+    if (replaces) fs::rename(to, old);
+    fs::rename(from, to);
+  } else {
+    throw StorageError(to.string() +
+                       ": cannot move the checkpoint here: " + file_error_text(errno));
+  }
+  sync_folder(to.parent_path());
+}
+
+}  // namespace
+
+CheckpointFolders::CheckpointFolders(const CheckpointOptions& options)
+    : options_(options),
+      owner_{.job_id = options.job_id, .generation = options.membership.generation},
+      removal_(options.remove) {}
+
+fs::path CheckpointFolders::temporary(std::int64_t step) const {
+  return options_.output / format::temporary_name(step, owner_);
+}
+
+void CheckpointFolders::remove_leftovers() {
+  if (options_.lock != nullptr && !options_.lock->exclusive()) return;
+  for (const fs::path& entry : entries_of(options_.output)) {
+    const std::string name = entry.filename().string();
+    if (!format::is_temporary(name)) continue;
+    if (format::is_removed(name)) {  // an old checkpoint: one that stays does no harm
+      removal_.start(entry);
+    } else {
+      remove_or_log(entry);
+    }
+  }
+}
+
+bool CheckpointFolders::may_replace(const fs::path& folder, const format::Identity& identity) {
+  try {
+    return !fs::is_symlink(folder) && format::load_manifest(folder).identity.same_model(identity);
+  } catch (const InputError&) {  // it is damaged, or no checkpoint
+    return false;
+  }
+}
+
+void CheckpointFolders::make_room(const fs::path& folder, const format::Identity& identity) const {
+  if (!is_there(folder) || may_replace(folder, identity)) return;
+  fs::path aside;
+  for (int number = 1; aside.empty() || is_there(aside); ++number) {
+    aside = options_.output / format::set_aside_name(identity.step, number);
+  }
+  fs::rename(folder, aside);
+  spdlog::warn("{}: not a whole checkpoint of this model; it is now {}", folder.string(),
+               aside.filename().string());
+}
+
+fs::path CheckpointFolders::name_to_remove(std::int64_t step) {
+  fs::path name;
+  do {  // an earlier job may have left one that could not be removed
+    name = options_.output / format::removed_name(step, owner_, ++removed_);
+  } while (is_there(name));
+  return name;
+}
+
+void CheckpointFolders::publish(const format::Identity& identity) {
+  if (options_.lock != nullptr) options_.lock->expect_held();
+  as_storage_error([&] {
+    const fs::path final_name = options_.output / format::folder_name(identity.step);
+    make_room(final_name, identity);
+    const fs::path replaced = name_to_remove(identity.step);
+    move_folder(temporary(identity.step), final_name, replaced);
+    if (is_there(replaced)) removal_.start(replaced);
+  });
+  as_storage_error([&] { prune(identity); });
+}
+
+// The one just published stays whatever its age: others may be left from a longer job.
+void CheckpointFolders::prune(const format::Identity& newest) {
+  const fs::path published = options_.output / format::folder_name(newest.step);
+  std::int64_t kept = 1;
+  for (const format::Published& p : format::published(options_.output)) {
+    const bool ours = p.identity && p.identity->same_model(newest) && !fs::is_symlink(p.folder);
+    if (!ours || p.folder == published || kept++ < options_.keep) continue;
+    // Out of sight first: a crash must not leave half of it under a checkpoint's name.
+    const fs::path hidden = name_to_remove(p.identity->step);
+    std::error_code error;
+    fs::rename(p.folder, hidden, error);
+    if (error) {
+      spdlog::warn("{}: cannot remove an old checkpoint: {}", p.folder.string(), error.message());
+    } else {
+      removal_.start(hidden);
+    }
+  }
+}
+
+void CheckpointFolders::give_up(std::int64_t step) { remove_or_log(temporary(step)); }
+
+}  // namespace pfc

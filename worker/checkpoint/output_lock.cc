@@ -1,0 +1,147 @@
+#include "worker/checkpoint/output_lock.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/files/file_error.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPause{100};
+
+/// What the file says of the job that has the folder; null where it says nothing.
+nlohmann::json read_owner(int fd) {
+  std::array<char, 1024> text{};
+  const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
+  const std::string_view found(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  const auto owner = nlohmann::json::parse(found, nullptr, /*allow_exceptions=*/false);
+  return owner.is_object() ? owner : nlohmann::json();
+}
+
+/// "job 5f0c... (host a, pid 4711)"
+std::string name_of(const nlohmann::json& owner) {
+  const auto text = [&](const char* key) {
+    const auto found = owner.find(key);
+    return found != owner.end() && found->is_string() ? found->get<std::string>() : "unknown";
+  };
+  if (owner.is_null()) return "another job";
+  const auto pid = owner.find("pid");
+  return "job " + text("job_id") + " (host " + text("host") + ", pid " +
+         (pid != owner.end() ? pid->dump() : "unknown") + ")";
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+}  // namespace
+
+OutputLock::OutputLock(std::filesystem::path output, std::string job_id, milliseconds patience)
+    : output_(std::move(output)), file_(output_ / ".lock"), job_id_(std::move(job_id)) {
+  open_file();
+  const TimePoint deadline = Clock::now() + patience;
+  for (bool told = false; !try_lock();) {
+    if (Clock::now() >= deadline) refuse();
+    if (!std::exchange(told, true)) {
+      spdlog::info("output: {} is in use by {}; waiting for at most {} s", output_.string(),
+                   name_of(read_owner(fd_.number)), patience.count() / 1000);
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  write_owner();
+}
+
+OutputLock::Descriptor::~Descriptor() {
+  if (number >= 0) ::close(number);
+}
+
+void OutputLock::open_file() {
+  if (fd_.number >= 0) ::close(std::exchange(fd_.number, -1));
+  std::error_code error;
+  std::filesystem::create_directories(output_, error);
+  if (error) {
+    throw StorageError("cannot make folder " + output_.string() + ": " +
+                       file_error_text(error.value()));
+  }
+  // Open for writing: NFS gives exclusive locks for such files only.
+  fd_.number = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_.number < 0)
+    throw StorageError(file_.string() + ": cannot open: " + file_error_text(errno));
+}
+
+bool OutputLock::try_lock() {
+  while (::flock(fd_.number, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    if (error == EINTR) continue;
+    if (error == EWOULDBLOCK) return false;
+    exclusive_ = false;
+    spdlog::warn(
+        "output: {} cannot be locked ({}): see to it yourself that no other job uses this folder",
+        output_.string(), file_error_text(error));
+    return true;
+  }
+  exclusive_ = true;
+  return true;
+}
+
+void OutputLock::refuse() const {
+  throw InputError("output: " + output_.string() + " is in use by " +
+                   name_of(read_owner(fd_.number)) +
+                   "; wait until it has ended, or choose another folder");
+}
+
+void OutputLock::write_owner() const {
+  const nlohmann::ordered_json owner{
+      {"job_id", job_id_}, {"host", host_name()}, {"pid", ::getpid()}};
+  const std::string text = owner.dump() + "\n";
+  const auto size = static_cast<ssize_t>(text.size());
+  // Synced, so that other hosts can read it while the file stays open here.
+  if (::ftruncate(fd_.number, 0) != 0 ||
+      ::pwrite(fd_.number, text.data(), text.size(), 0) != size || ::fsync(fd_.number) != 0) {
+    throw StorageError(file_.string() + ": cannot write: " + file_error_text(errno));
+  }
+}
+
+void OutputLock::expect_held() const {
+  struct stat mine {
+  }, there{};
+  const bool found = ::fstat(fd_.number, &mine) == 0 && ::stat(file_.c_str(), &there) == 0;
+  const int error = errno;
+  if (!found || mine.st_ino != there.st_ino || mine.st_dev != there.st_dev) {
+    throw StorageError("output: " + output_.string() +
+                       " was removed or replaced while the job ran" +
+                       (found ? "" : " (.lock: " + file_error_text(error) + ")"));
+  }
+  const nlohmann::json owner = read_owner(fd_.number);
+  if (owner.is_null() || owner.value("job_id", nlohmann::json()) == job_id_) return;
+  throw StorageError("output: " + output_.string() + " was taken over by " + name_of(owner) +
+                     " while this job ran");
+}
+
+void OutputLock::take_again_if_removed() {
+  struct stat there {};
+  if (::stat(file_.c_str(), &there) == 0 || errno != ENOENT) return;
+  open_file();
+  if (!try_lock()) refuse();
+  write_owner();
+}
+
+}  // namespace pfc

@@ -1,0 +1,71 @@
+#include "worker/start/job_check.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include "common/counted.h"
+#include "common/error.h"
+#include "worker/schedule/step_plan.h"
+
+namespace pfc {
+namespace {
+
+void check_precision(const PlannedJob& p) {
+  if (p.gpu || p.job.precision != Precision::kFp16) return;
+  throw InputError(
+      "precision: found fp16, but a CPU computes in fp32 or bf16; fp16 is for device \"cuda\"");
+}
+
+void check_classes(const PlannedJob& p) {
+  if (p.job.num_classes < 2) {
+    throw InputError(
+        "num_classes: found 1, expected 2 or more: the softmax over one class is 1 for every "
+        "image, "
+        "and nothing would be learnt");
+  }
+  if (p.job.num_classes >= p.world_size) return;
+  throw InputError(fmt::format("{} would share {} classes: start fewer workers",
+                               counted(p.world_size, "worker"), p.job.num_classes));
+}
+
+/// A step longer than the job would go through the data more often than num_epoch says.
+void check_steps(const PlannedJob& p) {
+  const StepPlan plan = plan_steps(p.job, p.world_size, p.data.images);
+  const double micro_batches = static_cast<double>(plan.micro_batches_per_epoch) * p.job.num_epoch;
+  const auto step = static_cast<double>(p.job.gradient_acc);
+  constexpr double kRounding = 1e-9;  // of num_epoch, where the two should be equal
+  if (micro_batches >= step * (1 - kRounding)) return;
+  const std::string job = fmt::format("num_epoch {:g} is {:g} micro-batches, {} an epoch",
+                                      p.job.num_epoch, micro_batches, plan.micro_batches_per_epoch);
+  if (p.job.gradient_acc == 1) {
+    throw InputError(
+        fmt::format("num_epoch: expected at least one step: {}; max_steps limits a "
+                    "job to single steps",
+                    job));
+  }
+  throw InputError(fmt::format(
+      "gradient_acc: found {}, but {}: the job is shorter than one step; lower gradient_acc",
+      p.job.gradient_acc, job));
+}
+
+}  // namespace
+
+void check_job(const PlannedJob& p) {
+  check_precision(p);
+  check_batch_norm_samples(p.job, p.world_size);
+  check_classes(p);
+  if (p.data.images > 0) check_steps(p);
+}
+
+std::vector<std::string> job_warnings(const PlannedJob& p) {
+  std::vector<std::string> warnings;
+  if (p.job.lr == 0) warnings.emplace_back("lr: found 0: no weight will change");
+  if (batch_norm_samples(p.job, p.world_size) == 2) {
+    warnings.emplace_back(
+        "batch_size: the last batch norm sees 2 samples and makes them +1 and -1 nearly whatever "
+        "they are, so that their gradients tell little; take a larger batch_size, or sync_bn with "
+        "more workers");
+  }
+  return warnings;
+}
+
+}  // namespace pfc

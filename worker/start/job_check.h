@@ -1,0 +1,21 @@
+// Whether a job can be trained as it is written, with these workers, data and device: what `pfcctl
+// plan` and every worker ask before anything is allocated.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "worker/memory/memory_plan.h"
+
+namespace pfc {
+
+/// Throws InputError that names the key where the device lacks the precision, a batch norm would
+/// see one sample, there is one class only, workers would have none, the images do not fill a
+/// batch, or the whole job is shorter than one step. What is not known of the data (0 images) is
+/// not checked. Memory is checked by expect_to_fit(), the image's size by plan_backbone(). Pure.
+void check_job(const PlannedJob& planned);
+
+/// One line for each thing that lets a job train, but badly. Pure.
+std::vector<std::string> job_warnings(const PlannedJob& planned);
+
+}  // namespace pfc
