@@ -201,7 +201,7 @@ TEST_F(Cluster, StopsTheWorkersOnSigintAndLeavesNoProcess) {
 
 TEST_F(Cluster, ExitsWithOneWhenASecondSignalEndsTheJobByForce) {
   const auto coordinator = starts("stubborn:1");
-  wait_for_output("[rank 1] world size 2");
+  wait_for_output("[rank 1] ignores stops");
   coordinator->send(SIGTERM);
   coordinator->send(SIGINT);
   const Ran ran = ends(*coordinator);

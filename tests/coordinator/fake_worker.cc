@@ -62,6 +62,7 @@ int suffer(CoordinatorClient& client, const std::string& what) {
   }
   if (what == "stubborn") {
     signal(SIGTERM, SIG_IGN);
+    std::cout << "ignores stops" << std::endl;
     while (true) std::this_thread::sleep_for(1h);
   }
   return 0;  // "leaves": without a word
