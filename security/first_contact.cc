@@ -1,0 +1,97 @@
+#include "security/first_contact.h"
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl.hpp>
+#include <optional>
+
+#include "common/error.h"
+#include "common/network_address.h"
+#include "security/certificate.h"
+
+namespace pfc {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+/// One attempt. All in one object, which the pending operations refer to.
+class Contact {
+ public:
+  Contact() {
+    // Nobody is trusted yet: the fingerprint decides, and only the certificate is taken.
+    tls_.set_verify_mode(asio::ssl::verify_none);
+  }
+
+  /// Returns what went wrong; no error: the handshake is done. `connected`: how far it came.
+  error_code run(const std::string& address, std::chrono::milliseconds limit) {
+    const std::string host = host_of(address), port = address.substr(address.rfind(':') + 1);
+    resolver_.async_resolve(host, port, [this](error_code error, auto results) {
+      if (error) return finish(error);
+      asio::async_connect(stream_.lowest_layer(), results, [this](error_code failed, auto&&) {
+        if (failed) return finish(failed);
+        connected = true;
+        stream_.async_handshake(asio::ssl::stream_base::client,
+                                [this](error_code result) { finish(result); });
+      });
+    });
+    loop_.run_for(limit);
+    if (!result_) resolver_.cancel();
+    return result_.value_or(asio::error::timed_out);
+  }
+
+  [[nodiscard]] std::string authority_with(const std::string& fingerprint) {
+    STACK_OF(X509)* const chain = SSL_get_peer_cert_chain(stream_.native_handle());
+    for (int i = 0; chain != nullptr && i < sk_X509_num(chain); ++i) {
+      X509* const certificate = sk_X509_value(chain, i);
+      if (fingerprint_of(*certificate) == fingerprint) return to_pem(*certificate);
+    }
+    return {};
+  }
+
+  bool connected = false;
+
+ private:
+  void finish(error_code result) {
+    result_ = result;
+    loop_.stop();
+  }
+
+  asio::io_context loop_;
+  asio::ssl::context tls_{asio::ssl::context::tls_client};
+  tcp::resolver resolver_{loop_};
+  asio::ssl::stream<tcp::socket> stream_{loop_, tls_};
+  std::optional<error_code> result_;
+};
+
+}  // namespace
+
+std::string fetch_authority(const std::string& address, const std::string& fingerprint,
+                            std::chrono::milliseconds limit) {
+  Contact contact;
+  const error_code error = contact.run(address, limit);
+  if (error && !contact.connected) {
+    throw CommError("coordinator " + address + " cannot be reached: " + error.message());
+  }
+  if (error == asio::error::timed_out || error == asio::error::connection_reset ||
+      error == asio::error::eof || error == asio::ssl::error::stream_truncated) {
+    throw CommError("coordinator " + address +
+                    " has not completed a TLS handshake: " + error.message());
+  }
+  if (error) {
+    throw InputError("what listens at " + address + " does not speak TLS (" + error.message() +
+                     "); expected a pfc-coordinator's --port");
+  }
+  std::string authority = contact.authority_with(fingerprint);
+  if (authority.empty()) {
+    throw InputError("the coordinator at " + address +
+                     " shows another certificate than the join string's fingerprint says: either "
+                     "the join string is of another coordinator, or somebody stands between; "
+                     "nothing was sent to it");
+  }
+  return authority;
+}
+
+}  // namespace pfc

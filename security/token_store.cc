@@ -1,0 +1,277 @@
+#include "security/token_store.h"
+
+#include <openssl/rand.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "common/config/strict_json.h"
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "common/files/sha256.h"
+#include "security/join_string.h"
+#include "security/private_key.h"
+#include "security/secret_file.h"
+
+namespace pfc {
+namespace {
+
+using FileMark = TokenStore::FileMark;
+
+constexpr std::size_t kLongestFile = std::size_t{64} << 20;
+constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // so that it is called expired, not wrong
+constexpr std::size_t kIdDigits = 12;
+
+std::string draw_secret() {
+  std::array<unsigned char, kTokenDigits / 2> bytes{};
+  expect_openssl(RAND_bytes(bytes.data(), bytes.size()) == 1, "drawing a token");
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", byte);
+    text += digits.data();
+  }
+  return text;
+}
+
+/// What tells one version of a file from another.
+FileMark mark_of(const std::filesystem::path& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  return {.inode = info.st_ino,
+          .bytes = static_cast<std::uint64_t>(info.st_size),
+          .seconds = info.st_mtim.tv_sec,
+          .nanoseconds = info.st_mtim.tv_nsec};
+}
+
+std::string hash_of_secret(const std::string& secret) {
+  return sha256_hex(std::as_bytes(std::span(secret)));
+}
+
+nlohmann::json to_json(const Token& token) {
+  return {{"id", token.id},
+          {"sha256", token.hash},
+          {"read", token.kind == Token::Kind::kRead},
+          {"number", token.number},
+          {"created", token.created},
+          {"expires", token.expires},
+          {"hosts", token.hosts},
+          {"revoked", token.revoked}};
+}
+
+Token token_from(const nlohmann::json& json) {
+  return {.id = json.at("id"),
+          .hash = json.at("sha256"),
+          .kind = json.at("read").get<bool>() ? Token::Kind::kRead : Token::Kind::kJoin,
+          .number = json.at("number"),
+          .created = json.at("created"),
+          .expires = json.at("expires"),
+          .hosts = json.at("hosts"),
+          .revoked = json.at("revoked")};
+}
+
+}  // namespace
+
+TokenStore::TokenStore(std::filesystem::path folder, WallClock clock)
+    : folder_(std::move(folder)), path_(folder_ / "tokens.json"), clock_(std::move(clock)) {
+  load();
+}
+
+void TokenStore::load() {
+  if (!something_at(path_)) return;
+  const FileMark mark = mark_of(path_);  // before it is read: then a later change is seen
+  const std::string text = read_secret(path_, kLongestFile);
+  try {
+    const auto json = parse_strict_json(text, path_.string(), {.bytes = kLongestFile, .depth = 8});
+    std::vector<Token> tokens;
+    std::map<std::string, HostCertificate> hosts;
+    for (const auto& each : json.at("tokens")) tokens.push_back(token_from(each));
+    for (const auto& [host, each] : json.at("hosts").items()) {
+      hosts[host] = {
+          .serial = each.at("serial"), .key = each.at("key"), .number = each.at("number")};
+    }
+    number_ = json.at("number");
+    tokens_ = std::move(tokens);
+    hosts_ = std::move(hosts);
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(path_.string() + ": not what a coordinator writes (" + error.what() +
+                     "); remove it, and make new tokens");
+  }
+  mark_ = mark;
+}
+
+void TokenStore::reload_if_changed() {
+  if (mark_of(path_) != mark_) load();
+}
+
+void TokenStore::save() {
+  nlohmann::json tokens = nlohmann::json::array(), hosts = nlohmann::json::object();
+  for (const Token& token : tokens_) tokens.push_back(to_json(token));
+  for (const auto& [host, has] : hosts_) {
+    hosts[host] = {{"serial", has.serial}, {"key", has.key}, {"number", has.number}};
+  }
+  write_secret(path_,
+               nlohmann::json{{"number", number_}, {"tokens", tokens}, {"hosts", hosts}}.dump(
+                   1, ' ', false, nlohmann::json::error_handler_t::replace));
+  mark_ = mark_of(path_);
+}
+
+template <typename Change>
+auto TokenStore::changed(Change change) {
+  const std::lock_guard guard(mutex_);
+  const FolderLock lock(folder_);
+  reload_if_changed();
+  auto result = change();
+  save();
+  return result;
+}
+
+void TokenStore::drop_old_tokens() {
+  std::erase_if(tokens_, [now = clock_()](const Token& token) {
+    return token.expires != 0 && token.expires + kKeptAfterExpiry < now;
+  });
+}
+
+TokenStore::NewToken TokenStore::create(const Request& request) {
+  return changed([&] {
+    drop_old_tokens();
+    if (tokens_.size() >= kMostTokens) {
+      throw InputError("there are " + std::to_string(tokens_.size()) +
+                       " tokens already, which is the most; tokens leave the list a week after "
+                       "they have expired");
+    }
+    const std::string secret = draw_secret();
+    const std::int64_t now = clock_();
+    const std::string hash = hash_of_secret(secret);
+    tokens_.push_back(
+        {.id = hash.substr(0, kIdDigits),
+         .hash = hash,
+         .kind = request.kind,
+         .number = ++number_,
+         .created = now,
+         .expires = request.lifetime.count() == 0 ? 0 : now + request.lifetime.count(),
+         .hosts = request.hosts});
+    return NewToken{.secret = secret, .token = tokens_.back()};
+  });
+}
+
+std::vector<Token> TokenStore::list() {
+  const std::lock_guard guard(mutex_);
+  reload_if_changed();
+  return tokens_;
+}
+
+std::vector<std::string> TokenStore::valid_join_hashes() {
+  const std::lock_guard guard(mutex_);
+  reload_if_changed();
+  std::vector<std::string> hashes;
+  for (auto token = tokens_.rbegin(); token != tokens_.rend(); ++token) {
+    if (token->kind == Token::Kind::kJoin && !denial_of(&*token)) hashes.push_back(token->hash);
+  }
+  return hashes;
+}
+
+bool TokenStore::revoke(const std::string& id) {
+  return changed([&] {
+    const auto token = std::ranges::find(tokens_, id, &Token::id);
+    if (token == tokens_.end()) return false;
+    token->revoked = true;
+    return true;
+  });
+}
+
+bool TokenStore::revoke_host(const std::string& host) {
+  return changed([&] {
+    const auto found = hosts_.find(host);
+    if (found == hosts_.end()) return false;
+    found->second = {.serial = {}, .key = {}, .number = ++number_};
+    return true;
+  });
+}
+
+const Token* TokenStore::find(const std::string& secret, Token::Kind kind) const {
+  // Hashes are compared, so the time that it takes tells nothing about a token.
+  const std::string hash = hash_of_secret(secret);
+  const auto found = std::ranges::find_if(
+      tokens_, [&](const Token& each) { return each.kind == kind && each.hash == hash; });
+  return found == tokens_.end() ? nullptr : &*found;
+}
+
+std::optional<Denial> TokenStore::denial_of(const Token* token) const {
+  if (token == nullptr) {
+    return Denial{.code = "wrong_token", .message = "the token is not one of this coordinator's"};
+  }
+  if (token->revoked) {
+    return Denial{.code = "revoked_token", .message = "token " + token->id + " was revoked"};
+  }
+  if (token->expires != 0 && token->expires <= clock_()) {
+    return Denial{
+        .code = "expired_token",
+        .message = "token " + token->id + " has expired; pfcctl token create makes a new one"};
+  }
+  return {};
+}
+
+std::variant<TokenStore::Exchange, Denial> TokenStore::exchange(const std::string& secret,
+                                                                const std::string& host,
+                                                                EVP_PKEY& key,
+                                                                const Authority& authority) {
+  const std::lock_guard guard(mutex_);
+  const FolderLock lock(folder_);
+  reload_if_changed();
+  const std::string key_hash = hash_of(key);
+  const auto known = hosts_.find(host);
+  const HostCertificate has = known == hosts_.end() ? HostCertificate{} : known->second;
+  const Token* const token = find(secret, Token::Kind::kJoin);
+  const bool is_the_same = !has.serial.empty() && has.key == key_hash;
+  if (!is_the_same) {
+    if (auto denial = denial_of(token)) return *std::move(denial);
+    if (!token->hosts.empty() && std::ranges::find(token->hosts, host) == token->hosts.end()) {
+      return Denial{.code = "wrong_host",
+                    .message = "token " + token->id + " is not for host " + host};
+    }
+    if (token->number < has.number) {
+      return Denial{.code = "replayed_token",
+                    .message = "host " + host + " has used token " + token->id +
+                               ", or a later one, for another key already; where that agent's "
+                               "--state-dir is lost, make a new one: pfcctl token create --host " +
+                               host};
+    }
+    if (token->hosts.empty() && !has.serial.empty()) {
+      return Denial{.code = "host_has_certificate",
+                    .message = "host " + host + " has a certificate, which token " + token->id +
+                               ", for all hosts, does not replace; where that agent's --state-dir "
+                               "is lost, make a token for it: pfcctl token create --host " +
+                               host};
+    }
+  }
+  const std::string serial = is_the_same ? has.serial : "";
+  const auto issued = authority.issue(key, {.role = Role::kAgent, .host = host}, serial);
+  if (!is_the_same) {
+    hosts_[host] = {.serial = issued.serial, .key = key_hash, .number = ++number_};
+    save();
+  }
+  return Exchange{.issued = issued, .token_id = token == nullptr ? "" : token->id};
+}
+
+bool TokenStore::is_current(const std::string& host, const std::string& serial) {
+  const std::lock_guard guard(mutex_);
+  reload_if_changed();
+  const auto found = hosts_.find(host);
+  return !serial.empty() && found != hosts_.end() && found->second.serial == serial;
+}
+
+std::variant<std::string, Denial> TokenStore::reader(const std::string& secret) {
+  const std::lock_guard guard(mutex_);
+  reload_if_changed();
+  const Token* const token = find(secret, Token::Kind::kRead);
+  if (auto denial = denial_of(token)) return *std::move(denial);
+  return token->id;
+}
+
+}  // namespace pfc

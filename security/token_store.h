@@ -1,0 +1,126 @@
+// The tokens of a coordinator's cluster, and which certificate each host has, kept in a file.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "security/authority.h"
+
+namespace pfc {
+
+/// What is kept of a token: a hash, never the token itself.
+struct Token {
+  enum class Kind {
+    kJoin,  ///< an agent exchanges it for its certificate
+    kRead,  ///< shown with every question for status and metrics
+  };
+  std::string id;    ///< the first digits of the hash
+  std::string hash;  ///< SHA-256 of the token, lower-case hex
+  Kind kind = Kind::kJoin;
+  std::int64_t number = 0;         ///< in the order in which tokens and certificates were made
+  std::int64_t created = 0;        ///< seconds since 1970
+  std::int64_t expires = 0;        ///< likewise; 0: never
+  std::vector<std::string> hosts;  ///< that may exchange it; empty: all of the host list
+  bool revoked = false;
+};
+
+/// Why a token or a certificate is refused; `code` is short, for metrics and the audit log.
+struct Denial {
+  std::string code;  ///< "wrong_token", "expired_token", "revoked_token", ...
+  std::string message;
+};
+
+/// FOLDER/tokens.json. Coordinators of one user share it: every change is made under FolderLock on
+/// what the file has by then. Thread-safe.
+class TokenStore {
+ public:
+  /// Seconds since 1970.
+  using WallClock = std::function<std::int64_t()>;
+
+  /// REQUIRES: make_private_folder(folder) was called. Throws InputError that names the file where
+  /// it makes no sense. All functions throw StorageError where the file cannot be written.
+  explicit TokenStore(std::filesystem::path folder, WallClock clock);
+
+  struct NewToken {
+    std::string secret;  ///< told once
+    Token token;
+  };
+  struct Request {
+    Token::Kind kind = Token::Kind::kJoin;
+    std::vector<std::string> hosts = {};
+    std::chrono::seconds lifetime{0};  ///< 0: for ever
+  };
+  /// Throws InputError where there are kMostTokens already.
+  NewToken create(const Request& request);
+  [[nodiscard]] std::vector<Token> list();
+  /// The hashes of the tokens that agents may exchange now, the newest first.
+  [[nodiscard]] std::vector<std::string> valid_join_hashes();
+  /// The token with this id is refused from now on; false: there is none.
+  bool revoke(const std::string& id);
+  /// The host's certificate is refused from now on, and so are all tokens made so far; false: it
+  /// has none.
+  bool revoke_host(const std::string& host);
+
+  /// The holder of `secret` asks for a certificate for `host` and this key. One host may exchange a
+  /// token once, for one key; the same key again gets a certificate again, so that a lost answer
+  /// does no harm. A token that names the host and was made after its certificate replaces that
+  /// one.
+  struct Exchange {
+    Authority::Issued issued;
+    std::string token_id;
+  };
+  std::variant<Exchange, Denial> exchange(const std::string& secret, const std::string& host,
+                                          EVP_PKEY& key, const Authority& authority);
+  /// Whether the serial number is of the host's certificate, and not of an earlier or revoked one.
+  [[nodiscard]] bool is_current(const std::string& host, const std::string& serial);
+  /// The id of the valid token of kind kRead that this is; or why it is refused.
+  [[nodiscard]] std::variant<std::string, Denial> reader(const std::string& secret);
+
+  static constexpr std::size_t kMostTokens = 1'000;
+
+  /// Tells one version of the file from another.
+  struct FileMark {
+    std::uint64_t inode = 0;
+    std::uint64_t bytes = 0;
+    std::int64_t seconds = 0;
+    std::int64_t nanoseconds = 0;
+    friend bool operator==(const FileMark&, const FileMark&) = default;
+  };
+
+ private:
+  struct HostCertificate {
+    std::string serial;  ///< empty: revoked
+    std::string key;     ///< hash of the public key; empty: revoked
+    std::int64_t number = 0;
+  };
+
+  void load();
+  void reload_if_changed();
+  void save();
+  /// Calls `change` on what the file has now, and writes the result.
+  template <typename Change>
+  auto changed(Change change);
+  [[nodiscard]] const Token* find(const std::string& secret, Token::Kind kind) const;
+  /// Why the token cannot be used at all; none: it can.
+  [[nodiscard]] std::optional<Denial> denial_of(const Token* token) const;
+  void drop_old_tokens();
+
+  const std::filesystem::path folder_;
+  const std::filesystem::path path_;
+  const WallClock clock_;
+  std::mutex mutex_;  ///< guards all below
+  std::vector<Token> tokens_;
+  std::map<std::string, HostCertificate> hosts_;
+  std::int64_t number_ = 0;  ///< of the newest token or certificate
+  FileMark mark_;            ///< of the file as it was read or written last
+};
+
+}  // namespace pfc

@@ -1,0 +1,158 @@
+#include "security/token_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "common/error.h"
+#include "security/private_key.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using testing::message_of;
+using ::testing::Not;
+
+class Tokens : public ::testing::Test {
+ protected:
+  /// "" where the exchange is granted, otherwise the code of the denial.
+  std::string exchanges(const std::string& secret, const std::string& host, EVP_PKEY& its_key) {
+    const auto result = store.exchange(secret, host, its_key, authority);
+    if (const auto* denial = std::get_if<Denial>(&result)) return denial->code;
+    serial = std::get<TokenStore::Exchange>(result).issued.serial;
+    return "";
+  }
+
+  TemporaryFolder folder;
+  std::int64_t now = 1'000'000;
+  Authority authority{folder.path()};
+  TokenStore store{folder.path(), [this] { return now; }};
+  KeyOwner key = make_key();
+  KeyOwner another_key = make_key();
+  std::string serial;
+};
+
+TEST_F(Tokens, AreExchangedForACertificateOfTheHost) {
+  const std::string secret = store.create({.lifetime = 1h}).secret;
+  EXPECT_EQ(exchanges(secret, "b", *key), "");
+  EXPECT_TRUE(store.is_current("b", serial));
+  EXPECT_FALSE(store.is_current("c", serial));
+  EXPECT_FALSE(store.is_current("b", ""));
+}
+
+TEST_F(Tokens, AreKeptAsHashesOnly) {
+  const std::string secret = store.create({.lifetime = 1h}).secret;
+  std::ifstream file(folder / "tokens.json");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(text, HasSubstr("sha256"));
+  EXPECT_THAT(text, Not(HasSubstr(secret)));
+}
+
+TEST_F(Tokens, OfOneCreationServeSeveralHosts) {
+  const std::string secret = store.create({.lifetime = 1h}).secret;
+  EXPECT_EQ(exchanges(secret, "b", *key), "");
+  EXPECT_EQ(exchanges(secret, "c", *another_key), "");
+}
+
+TEST_F(Tokens, AreRefusedWithAReason) {
+  const std::string secret = store.create({.hosts = {"b"}, .lifetime = 1h}).secret;
+  EXPECT_EQ(exchanges(std::string(32, '0'), "b", *key), "wrong_token");
+  EXPECT_EQ(exchanges(secret, "c", *key), "wrong_host");
+  now += 3'600;
+  EXPECT_EQ(exchanges(secret, "b", *key), "expired_token");
+  const TokenStore::NewToken revoked = store.create({.lifetime = 1h});
+  EXPECT_TRUE(store.revoke(revoked.token.id));
+  EXPECT_FALSE(store.revoke("nonsense"));
+  EXPECT_EQ(exchanges(revoked.secret, "b", *key), "revoked_token");
+}
+
+TEST_F(Tokens, AreRefusedToAnotherKeyOfAHostThatHasUsedThem) {
+  const std::string secret = store.create({.lifetime = 1h}).secret;
+  EXPECT_EQ(exchanges(secret, "b", *key), "");
+  EXPECT_EQ(exchanges(secret, "b", *another_key), "replayed_token");
+}
+
+TEST_F(Tokens, GiveTheSameKeyItsAnswerAgainAlsoWhenTheyHaveExpired) {
+  const std::string secret = store.create({.lifetime = 1h}).secret;
+  EXPECT_EQ(exchanges(secret, "b", *key), "");
+  const std::string first = serial;
+  now += 10'000;
+  EXPECT_EQ(exchanges(secret, "b", *key), "");
+  EXPECT_EQ(serial, first);
+}
+
+TEST_F(Tokens, MadeLaterReplaceTheCertificateOfAHost) {
+  const std::string first = store.create({.lifetime = 1h}).secret;
+  EXPECT_EQ(exchanges(first, "b", *key), "");
+  const std::string old = serial;
+  const std::string second = store.create({.hosts = {"b"}, .lifetime = 1h}).secret;
+  EXPECT_TRUE(store.is_current("b", old));
+  EXPECT_EQ(exchanges(second, "b", *another_key), "");
+  EXPECT_FALSE(store.is_current("b", old));
+  EXPECT_TRUE(store.is_current("b", serial));
+  EXPECT_EQ(exchanges(first, "b", *key), "replayed_token");
+}
+
+TEST_F(Tokens, ForAllHostsReplaceNoCertificate) {
+  EXPECT_EQ(exchanges(store.create({.lifetime = 1h}).secret, "b", *key), "");
+  const std::string later = store.create({.lifetime = 1h}).secret;
+  EXPECT_EQ(exchanges(later, "b", *another_key), "host_has_certificate");
+  EXPECT_TRUE(store.is_current("b", serial));
+  EXPECT_EQ(exchanges(later, "c", *another_key), "");
+}
+
+TEST_F(Tokens, MadeBeforeAHostWasRevokedAreOfNoUse) {
+  const std::string secret = store.create({.lifetime = 1h}).secret;
+  EXPECT_EQ(exchanges(secret, "b", *key), "");
+  EXPECT_TRUE(store.revoke_host("b"));
+  EXPECT_FALSE(store.is_current("b", serial));
+  EXPECT_EQ(exchanges(secret, "b", *key), "replayed_token");
+  EXPECT_EQ(exchanges(store.create({.lifetime = 1h}).secret, "b", *key), "");
+}
+
+TEST_F(Tokens, ForReadingAreNotForJoining) {
+  const TokenStore::NewToken reading = store.create({.kind = Token::Kind::kRead});
+  now += 1'000'000'000;
+  EXPECT_EQ(std::get<std::string>(store.reader(reading.secret)), reading.token.id);
+  EXPECT_EQ(exchanges(reading.secret, "b", *key), "wrong_token");
+  const std::string joining = store.create({.lifetime = 1h}).secret;
+  EXPECT_EQ(std::get<Denial>(store.reader(joining)).code, "wrong_token");
+  store.revoke(reading.token.id);
+  EXPECT_EQ(std::get<Denial>(store.reader(reading.secret)).code, "revoked_token");
+}
+
+TEST_F(Tokens, AreSharedByTheCoordinatorsOfOneFolder) {
+  TokenStore other(folder.path(), [this] { return now; });
+  const std::string secret = store.create({.lifetime = 1h}).secret;
+  EXPECT_EQ(other.list().size(), 1U);
+  EXPECT_TRUE(
+      std::holds_alternative<TokenStore::Exchange>(other.exchange(secret, "b", *key, authority)));
+  EXPECT_EQ(exchanges(secret, "b", *another_key), "replayed_token");
+  store.create({.lifetime = 1h});
+  EXPECT_EQ(other.list().size(), 2U);
+}
+
+TEST_F(Tokens, AreLimitedInNumberUntilTheyHaveLongExpired) {
+  for (std::size_t i = 0; i < TokenStore::kMostTokens; ++i) store.create({.lifetime = 1h});
+  EXPECT_THAT(message_of<InputError>([&] { store.create({.lifetime = 1h}); }),
+              HasSubstr("1000 tokens already"));
+  now += 8 * 86'400;
+  store.create({.lifetime = 1h});
+  EXPECT_EQ(store.list().size(), 1U);
+}
+
+TEST_F(Tokens, OfAFileThatIsDamagedAreRefusedWithItsName) {
+  store.create({.lifetime = 1h});
+  std::ofstream(folder / "tokens.json") << R"({"number": "x"})";
+  EXPECT_THAT(message_of<InputError>([&] { TokenStore(folder.path(), [] { return 0; }); }),
+              HasSubstr("tokens.json: not what a coordinator writes"));
+}
+
+}  // namespace
+}  // namespace pfc
