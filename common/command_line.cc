@@ -18,6 +18,7 @@
 #include "common/error_text.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
+#include "common/network_address.h"
 #include "common/version.h"
 
 namespace pfc {
@@ -193,12 +194,10 @@ void expect_written() {
 
 CLI::Validator host_and_port() {
   return {[](const std::string& text) -> std::string {
-            const std::size_t colon = text.rfind(':');
-            const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
-            const bool digits = !port.empty() && port.size() <= 5 &&
-                                port.find_first_not_of("0123456789") == std::string::npos;
-            if (colon != 0 && digits && std::stoi(port) >= 1 && std::stoi(port) <= 65535) return {};
-            return "found '" + text + "', expected HOST:PORT with a port from 1 to 65535";
+            if (!host_of(text).empty()) return {};
+            return "found '" + text +
+                   "', expected HOST:PORT with a port from 1 to 65535, for example b:7450 or "
+                   "[2001:db8::7]:7450";
           },
           ""};
 }
@@ -211,6 +210,16 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
             if (error == std::errc() && rest == end && number >= least && number <= most) return {};
             return "found '" + text + "', expected a whole number from " + std::to_string(least) +
                    " to " + std::to_string(most);
+          },
+          ""};
+}
+
+CLI::Validator choice_of(const std::vector<std::string>& words) {
+  return {[words](std::string& text) {
+            std::string problem = one_of(words)(text);
+            if (!problem.empty()) return problem;
+            text = std::to_string(std::ranges::find(words, text) - words.begin());
+            return problem;
           },
           ""};
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace pfc {
 
@@ -21,6 +22,10 @@ CLI::Validator host_and_port();
 
 /// Checks a whole number.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
+
+/// Takes one of these words. The option's variable gets its place in the list, as an enumeration
+/// counts.
+CLI::Validator choice_of(const std::vector<std::string>& words);
 
 /// Takes a limit of time, from a millisecond to a year: "70" (seconds), "2.5s", "500ms", "2min",
 /// "1h". The option's variable gets the seconds.

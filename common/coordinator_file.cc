@@ -8,21 +8,21 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "common/config/json_reader.h"
+#include "common/config/strict_json.h"
 #include "common/error.h"
+#include "common/files/file_error.h"
+#include "common/files/regular_file.h"
 
 namespace pfc {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string reason(int error) { return std::generic_category().message(error); }
 
 /// In /tmp anybody could have made the folder first, and then say where the coordinator is.
 void check_owner(const fs::path& folder) {
@@ -37,7 +37,7 @@ void make_folder(const fs::path& folder) {
   std::error_code ignored;  // mkdir says what is wrong
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), ignored);
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
-    throw StorageError(folder.string() + ": cannot be made: " + reason(errno) +
+    throw StorageError(folder.string() + ": cannot be made: " + file_error_text(errno) +
                        "; choose another folder with --state-dir");
   }
   check_owner(folder);
@@ -91,7 +91,7 @@ int write_locked(const fs::path& path, const std::string& text) {
   const auto fail = [&](const char* doing) {
     const int error = errno;
     ::unlink(temporary.c_str());
-    throw StorageError(path.string() + ": cannot be " + doing + ": " + reason(error) +
+    throw StorageError(path.string() + ": cannot be " + doing + ": " + file_error_text(error) +
                        "; choose another folder with --state-dir");
   };
   File file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
@@ -105,26 +105,36 @@ int write_locked(const fs::path& path, const std::string& text) {
 }
 
 CoordinatorFile read_file(const fs::path& path) {
-  std::ifstream stream(path);
+  constexpr JsonLimits kLimits{.bytes = 1 << 16, .depth = 2};
+  const auto refuse = [&](const std::string& problem) {
+    throw InputError(path.string() + ": not what a coordinator writes (" + problem +
+                     "); give its address with --coordinator HOST:PORT");
+  };
+  CoordinatorFile file;
   try {
-    const auto json = nlohmann::json::parse(stream);
-    return {.job_id = json.at("job_id").get<std::string>(),
+    const auto json = parse_strict_json(read_text(path, kLimits.bytes + 1), "JSON", kLimits);
+    file = {.job_id = json.at("job_id").get<std::string>(),
             .address = json.at("address").get<std::string>(),
             .http_address = json.at("http_address").get<std::string>(),
             .pid = json.at("pid").get<pid_t>(),
+            .tls = json.at("tls").get<bool>(),
             .job = json.at("job").get<std::string>()};
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(path.string() + ": not what a coordinator writes (" + problem_of(error) +
-                     "); give its address with --coordinator HOST:PORT");
+    refuse(problem_of(error));
+  } catch (const InputError& error) {
+    refuse(error.what());
   }
+  return file;
 }
 
-/// "job 1234 (job.json) at 127.0.0.1:7450, pid 42; ..."
+/// "job 1234 (job.json) at 127.0.0.1:7450, pid 42; service 5678 at ..."
 std::string list_of(const std::vector<CoordinatorFile>& coordinators) {
   std::string text;
   for (const CoordinatorFile& each : coordinators) {
-    text += (text.empty() ? "job " : "; job ") + each.job_id + " (" + each.job + ") at " +
-            each.address + ", pid " + std::to_string(each.pid);
+    const std::string what =
+        each.job.empty() ? "service " + each.job_id : "job " + each.job_id + " (" + each.job + ")";
+    text += (text.empty() ? "" : "; ") + what + " at " + each.address + ", pid " +
+            std::to_string(each.pid);
   }
   return text;
 }
@@ -141,11 +151,9 @@ PublishedCoordinator::PublishedCoordinator(const fs::path& folder, const Coordin
     : path_(folder / (file.job_id + ".json")) {
   make_folder(folder);
   remove_stale_files(folder);
-  const nlohmann::ordered_json json = {{"job_id", file.job_id},
-                                       {"address", file.address},
-                                       {"http_address", file.http_address},
-                                       {"pid", file.pid},
-                                       {"job", file.job}};
+  const nlohmann::ordered_json json = {
+      {"job_id", file.job_id}, {"address", file.address}, {"http_address", file.http_address},
+      {"pid", file.pid},       {"tls", file.tls},         {"job", file.job}};
   // A path may be other bytes than UTF-8.
   const auto replace = nlohmann::json::error_handler_t::replace;
   fd_ = write_locked(path_, json.dump(2, ' ', false, replace) + "\n");

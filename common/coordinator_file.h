@@ -14,11 +14,12 @@ namespace pfc {
 std::filesystem::path default_state_folder();
 
 struct CoordinatorFile {
-  std::string job_id;        ///< random
+  std::string job_id;        ///< random; of a service, its own id
   std::string address;       ///< host:port of its RPCs
   std::string http_address;  ///< host:port of its pages
   pid_t pid = 0;
-  std::string job;  ///< the job file's path
+  bool tls = false;  ///< both are over TLS, and the folder has an admin's credential
+  std::string job;   ///< the job file's path; empty: a service
 };
 
 /// FOLDER/JOB_ID.json, for this user alone, as long as this object lives. It is locked, so that

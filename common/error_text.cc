@@ -15,6 +15,9 @@ std::string text_of(const std::exception& error) {
     return std::string("no thread or process can be started (") + error.what() +
            "): a limit of this user (ulimit -u, ulimit -v) or of the machine may have been reached";
   }
+  if (system != nullptr && system->code() == std::errc::too_many_files_open) {
+    return std::string(error.what()) + "; raise this process's limit (ulimit -Hn)";
+  }
   return error.what();
 }
 

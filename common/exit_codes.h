@@ -16,6 +16,9 @@ inline constexpr int kExitBadInput = 2;
 inline constexpr int kExitNotStarted = 3;
 /// pfc-worker: another worker or the network failed. The cause is told by another process.
 inline constexpr int kExitPeerFailed = 4;
+/// pfc-coordinator: the job has stopped after a checkpoint because a host leaves: SIGTERM to its
+/// agent, or pfcctl drain. Started again with "resume": true it goes on.
+inline constexpr int kExitHostLeft = 5;
 
 /// The program ended in good order because of this signal, as a shell writes it: 130 for SIGINT.
 inline constexpr int exit_code_of_signal(int signal) { return 128 + signal; }

@@ -19,9 +19,23 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Range kFinite{.low_open = true, .text = "a number"};
-constexpr Range kPositive{.low = 0, .low_open = true, .text = "a number above 0"};
-constexpr Range kNotNegative{.low = 0, .text = "a number of 0 or more"};
+// Every number has bounds. Where the meaning of the key gives none, they are far beyond what a job
+// needs, so that only a mistyped number exceeds them, and far from where what is computed
+// overflows.
+constexpr Range kPositive{.low = 0,
+                          .high = 1e6,
+                          .low_open = true,
+                          .high_open = false,
+                          .text = "a number above 0, at most 1000000"};
+constexpr Range kNotNegative{
+    .low = 0, .high = 1e6, .high_open = false, .text = "a number from 0 to 1000000"};
+// Wide, so that a job that diverges at once can be made on purpose.
+constexpr Range kLearningRate{
+    .low = 0, .high = 1e30, .high_open = false, .text = "a number from 0 to 1e30"};
+constexpr Range kMarginFactor{
+    .low = 0, .high = 100, .low_open = true, .high_open = false, .text = "m1 above 0, at most 100"};
+constexpr Range kMarginOffset{
+    .low = -100, .high = 100, .high_open = false, .text = "m2 and m3 from -100 to 100"};
 constexpr Range kFraction{.low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
 // Above these bounds nearly everything is dropped, or the momentum never ends: as float32 the
 // largest numbers below 1 are 1.
@@ -29,23 +43,17 @@ constexpr Range kDropout{
     .low = 0, .high = 0.99, .high_open = false, .text = "a number from 0 to 0.99"};
 constexpr Range kMomentum{
     .low = 0, .high = 0.9999, .high_open = false, .text = "a number from 0 to 0.9999"};
-constexpr Range kCount{.low = 1, .text = "an integer of 1 or more"};
-constexpr Range kCountOrZero{.low = 0, .text = "an integer of 0 or more"};
-// Bounds that only a mistyped number exceeds. They keep sizes computed from them far from overflow.
+constexpr Range kSteps{
+    .low = 1, .high = 1e9, .high_open = false, .text = "an integer from 1 to 1000000000"};
+constexpr Range kStepsOrZero{
+    .low = 0, .high = 1e9, .high_open = false, .text = "an integer from 0 to 1000000000"};
+constexpr Range kSeed{.low = 0, .text = "an integer from 0 to 18446744073709551615"};
 constexpr Range kBatch{
     .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
 constexpr Range kDimension{
     .low = 1, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
-// More than all logits that any job has.
-constexpr Range kLogitsMemory{
-    .low = 0, .high = 1e6, .high_open = false, .text = "a number from 0 to 1000000"};
 constexpr Range kTableSize{
     .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
-constexpr Range kEpochs{.low = 0,
-                        .high = 1e6,
-                        .low_open = true,
-                        .high_open = false,
-                        .text = "a number above 0, at most 1000000"};
 constexpr Range kMilestone{.low = 1, .high = 1e6};
 constexpr Range kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
@@ -87,28 +95,28 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
   v.flag("tf32", job.tf32);
   v.flag("cuda_graphs", job.cuda_graphs);
-  v.number("logits_memory", job.logits_memory, kLogitsMemory);
+  v.number("logits_memory", job.logits_memory, kNotNegative);
   v.number("batch_size", job.batch_size, kBatch);
   v.choice("optimizer", job.optimizer, kOptimizers);
-  v.number("lr", job.lr, kNotNegative);
+  v.number("lr", job.lr, kLearningRate);
   v.schedule("lr_schedule", job.lr_schedule);
   v.number("momentum", job.momentum, kMomentum);
   v.number("weight_decay", job.weight_decay, kNotNegative);
   v.number("clip_norm", job.clip_norm, kNotNegative);
-  v.number("num_epoch", job.num_epoch, kEpochs);
-  v.number("max_steps", job.max_steps, kCountOrZero);
+  v.number("num_epoch", job.num_epoch, kPositive);
+  v.number("max_steps", job.max_steps, kStepsOrZero);
   v.number("warmup_epoch", job.warmup_epoch, kNotNegative);
   v.path("rec", job.rec);
   v.flag("shuffle", job.shuffle);
   v.flag("augment", job.augment);
   v.texts("val_targets", job.val_targets);
   v.path("output", job.output);
-  v.number("frequent", job.frequent, kCount);
-  v.number("verbose", job.verbose, kCountOrZero);
-  v.number("save_every_steps", job.save_every_steps, kCountOrZero);
+  v.number("frequent", job.frequent, kSteps);
+  v.number("verbose", job.verbose, kStepsOrZero);
+  v.number("save_every_steps", job.save_every_steps, kStepsOrZero);
   v.number("save_every_seconds", job.save_every_seconds, kNotNegative);
-  v.number("keep_checkpoints", job.keep_checkpoints, kCount);
-  v.number("seed", job.seed, kCountOrZero);
+  v.number("keep_checkpoints", job.keep_checkpoints, kSteps);
+  v.number("seed", job.seed, kSeed);
   v.number("num_workers", job.num_workers, kThreads);
   v.flag("resume", job.resume);
   v.path("init_from", job.init_from);
@@ -132,9 +140,9 @@ class JobReader : public JsonReader {
     if (value == nullptr) return;
     const std::string_view expected = "three numbers [m1, m2, m3], for example [1.0, 0.5, 0.0]";
     if (!value->is_array() || value->size() != 3) fail(key, *value, expected);
-    out = {.m1 = real(key, (*value)[0], kPositive),
-           .m2 = real(key, (*value)[1], kFinite),
-           .m3 = real(key, (*value)[2], kFinite)};
+    out = {.m1 = real(key, (*value)[0], kMarginFactor),
+           .m2 = real(key, (*value)[1], kMarginOffset),
+           .m3 = real(key, (*value)[2], kMarginOffset)};
   }
 
   void schedule(const std::string& key, LrSchedule& out) const {

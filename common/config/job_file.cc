@@ -1,10 +1,7 @@
-// Reading a job file: bounded JSON, errors with line and column, and `--set` overrides.
-#include <algorithm>
+// Reading a job file, and `--set` overrides.
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -12,6 +9,7 @@
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
 #include "common/config/json_reader.h"
+#include "common/config/strict_json.h"
 #include "common/error.h"
 #include "common/one_line.h"
 
@@ -21,7 +19,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLargestFile = 1 << 20;
-constexpr int kDeepest = 16;
 
 std::string read_text(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -44,44 +41,15 @@ std::string read_text(const std::filesystem::path& path) {
   return text;
 }
 
-/// "3:14" for the byte-th character, counted from 1.
-std::string line_and_column(const std::string& text, std::size_t byte) {
-  const std::size_t end = std::min(byte == 0 ? 0 : byte - 1, text.size());
-  const auto first = text.begin(), last = text.begin() + static_cast<std::ptrdiff_t>(end);
-  const auto line = std::count(first, last, '\n') + 1;
-  const std::size_t newline = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
-  const std::size_t column = newline == std::string::npos ? end + 1 : end - newline;
-  return std::to_string(line) + ":" + std::to_string(column);
-}
-
-/// Strict JSON: no key twice in an object, at most kDeepest levels.
-json parse_strict(const std::string& text, const std::string& origin) {
-  std::vector<std::set<std::string>> open_objects;
-  const auto inspect = [&](int depth, json::parse_event_t event, json& value) {
-    if (depth > kDeepest) throw InputError(origin + ": nested too deeply for a job");
-    if (event == json::parse_event_t::object_start) open_objects.emplace_back();
-    if (event == json::parse_event_t::object_end) open_objects.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& key = value.get_ref<const std::string&>();
-      if (!open_objects.back().insert(key).second) {
-        throw InputError(origin + ": key \"" + key + "\" is given twice");
-      }
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, inspect);
-  } catch (const json::parse_error& e) {
-    throw InputError(origin + ":" + line_and_column(text, e.byte) +
-                     ": not valid JSON: " + problem_of(e));
-  } catch (const json::exception& e) {  // a number out of range carries no position
-    throw InputError(origin + ": not valid JSON: " + problem_of(e));
-  }
-}
-
 /// The value as JSON, or else as a plain string, so that `--set network=r50` needs no quotes.
 json parse_value(const std::string& text, const std::string& origin) {
-  return json::accept(text) ? parse_strict(text, origin) : json(text);
+  try {
+    (void)json::parse(text).is_null();
+  } catch (const json::parse_error&) {
+    return text;
+  } catch (const json::exception&) {  // JSON with a number that is too large: refused below
+  }
+  return parse_strict_json(text, origin);
 }
 
 /// Every key that may stand at the top of a job file.
@@ -142,7 +110,7 @@ void apply_overrides(json& job, std::span<const std::string> overrides) {
 }
 
 json read_job_file(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  json job = parse_strict(read_text(path), path.string());
+  json job = parse_strict_json(read_text(path), path.string(), {.bytes = kLargestFile});
   if (!job.is_object()) {
     throw InputError(path.string() + ": expected a JSON object { \"key\": value, ... }, found " +
                      job.type_name());

@@ -9,11 +9,12 @@
 
 #include "common/error.h"
 #include "common/files/file_error.h"
+#include "common/files/regular_file.h"
 
 namespace pfc {
 
 AppendFile::AppendFile(std::filesystem::path path) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  fd_ = open_to_write(path_, O_WRONLY | O_CREAT | O_APPEND);
   if (fd_ < 0) throw StorageError(path_.string() + ": cannot open: " + file_error_text(errno));
 }
 

@@ -9,7 +9,8 @@ namespace pfc {
 /// Keeps what is in the file already. Not thread-safe.
 class AppendFile {
  public:
-  /// Makes the file where there is none. Throws StorageError that names the file and the reason.
+  /// Makes the file where there is none. Throws StorageError that names the file and the reason,
+  /// for example that it is no regular file (regular_file.h).
   explicit AppendFile(std::filesystem::path path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;

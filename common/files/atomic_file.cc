@@ -8,12 +8,14 @@
 
 #include "common/error.h"
 #include "common/files/file_error.h"
+#include "common/files/regular_file.h"
 
 namespace pfc {
 
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), temporary_(path_.string() + ".tmp") {
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  expect_regular_or_nothing(path_);
+  fd_ = open_to_write(temporary_, O_WRONLY | O_CREAT | O_TRUNC);
   if (fd_ < 0) fail("cannot create");
 }
 

@@ -21,7 +21,8 @@ struct WrittenFile {
 
 /// One file being written to PATH.tmp. commit() makes it appear at PATH, replacing what was there;
 /// without commit() nothing changes and PATH.tmp is removed. One writer a path at a time. Failures
-/// (full disk, no permission) throw StorageError that names the file and the reason.
+/// (full disk, no permission, a FIFO or folder in the place of one of the two) throw StorageError
+/// that names the file and the reason.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

@@ -25,9 +25,21 @@ const char* kind_of(mode_t mode) {
   return "a device";
 }
 
-void refuse_unless_regular(const std::filesystem::path& path, mode_t mode) {
-  if (S_ISREG(mode)) return;
-  throw InputError(path.string() + ": not a regular file but " + kind_of(mode));
+/// Empty for a regular file.
+std::string irregularity_of(const std::filesystem::path& path, mode_t mode) {
+  return S_ISREG(mode) ? "" : path.string() + ": not a regular file but " + kind_of(mode);
+}
+
+void refuse_to_read_unless_regular(const std::filesystem::path& path, mode_t mode) {
+  if (const std::string wrong = irregularity_of(path, mode); !wrong.empty())
+    throw InputError(wrong);
+}
+
+void refuse_to_write_unless_regular(const std::filesystem::path& path, mode_t mode) {
+  const std::string wrong = irregularity_of(path, mode);
+  if (!wrong.empty()) {
+    throw StorageError(wrong + "; move it away: a file is to be written under this name");
+  }
 }
 
 }  // namespace
@@ -37,12 +49,12 @@ RegularFile::RegularFile(std::filesystem::path path) : path_(std::move(path)) {
   // FIFO that has taken the file's place since then; for regular files it means nothing.
   struct stat status {};
   if (::stat(path_.c_str(), &status) != 0) fail(path_, "open", errno);
-  refuse_unless_regular(path_, status.st_mode);
+  refuse_to_read_unless_regular(path_, status.st_mode);
   fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) fail(path_, "open", errno);
   try {
     if (::fstat(fd_, &status) != 0) fail(path_, "open", errno);
-    refuse_unless_regular(path_, status.st_mode);
+    refuse_to_read_unless_regular(path_, status.st_mode);
   } catch (...) {
     ::close(fd_);
     throw;
@@ -69,6 +81,26 @@ std::string read_text(const std::filesystem::path& path, std::size_t most) {
   std::string text(most, '\0');
   text.resize(file.read(std::as_writable_bytes(std::span(text))));
   return text;
+}
+
+void expect_regular_or_nothing(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) refuse_to_write_unless_regular(path, status.st_mode);
+}
+
+int open_to_write(const std::filesystem::path& path, int flags) {
+  // As for reading: looked at first, and O_NONBLOCK for what has taken its place since then.
+  expect_regular_or_nothing(path);
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
+  struct stat status {};
+  if (fd < 0 || ::fstat(fd, &status) != 0) return fd;
+  try {
+    refuse_to_write_unless_regular(path, status.st_mode);
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  return fd;
 }
 
 bool something_at(const std::filesystem::path& path) {

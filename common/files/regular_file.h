@@ -1,5 +1,5 @@
 // Opens files that may be anything. A FIFO or a device in the place of a file would make a program
-// wait for ever, so only regular files are read.
+// wait for ever, so only regular files are read and written.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +35,16 @@ class RegularFile {
 
 /// The beginning of a file, at most `most` bytes. Throws InputError as RegularFile does.
 std::string read_text(const std::filesystem::path& path, std::size_t most);
+
+/// Throws StorageError "PATH: not a regular file but a FIFO; ..." where something else than a
+/// regular file is in the place of one that is to be written; a link counts as what it leads to.
+/// Nothing there, or what cannot be looked at, is no error: opening the file says so.
+void expect_regular_or_nothing(const std::filesystem::path& path);
+
+/// Opens a file to be written, and makes it where there is none and `flags` has O_CREAT. Returns
+/// the descriptor, which the caller closes, or -1 with errno, as open() does, but never waits.
+/// Throws StorageError as expect_regular_or_nothing() does.
+int open_to_write(const std::filesystem::path& path, int flags);
 
 /// Whether there is anything at `path`: also a file that cannot be read, or a link to nothing.
 /// Throws InputError where that cannot be found out, for example because a folder may not be

@@ -102,12 +102,12 @@ std::string make_header(std::span<const SafetensorsEntry* const> entries,
   return text;
 }
 
-void write_pieces(AtomicFile& file, const SafetensorsEntry& entry) {
+void stream_pieces(const ByteSink& sink, const SafetensorsEntry& entry) {
   std::uint64_t expected = 0, written = 0;
   size_in_bytes(dtype_size(entry.dtype), entry.shape, expected);
   entry.pieces([&](std::span<const std::byte> piece) {
     written += piece.size();
-    file.write(piece);
+    sink(piece);
   });
   check(written == expected, "safetensors: the pieces of " + entry.name + " do not fit its shape " +
                                  to_string(entry.shape));
@@ -115,9 +115,8 @@ void write_pieces(AtomicFile& file, const SafetensorsEntry& entry) {
 
 }  // namespace
 
-WrittenFile write_safetensors(const std::filesystem::path& path,
-                              std::span<const SafetensorsEntry> entries,
-                              const std::map<std::string, std::string>& metadata) {
+void stream_safetensors(const ByteSink& sink, std::span<const SafetensorsEntry> entries,
+                        const std::map<std::string, std::string>& metadata) {
   std::vector<const SafetensorsEntry*> ordered;
   ordered.reserve(entries.size());
   for (const SafetensorsEntry& e : entries) ordered.push_back(&e);
@@ -126,16 +125,23 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 
   const std::string header = make_header(ordered, metadata);
   const std::uint64_t length = header.size();
-  AtomicFile file(path);
-  file.write(std::as_bytes(std::span(&length, 1)));
-  file.write(std::as_bytes(std::span(header)));
+  sink(std::as_bytes(std::span(&length, 1)));
+  sink(std::as_bytes(std::span(header)));
   for (const SafetensorsEntry* e : ordered) {
     if (e->pieces) {
-      write_pieces(file, *e);
+      stream_pieces(sink, *e);
     } else {
-      file.write(e->bytes);
+      sink(e->bytes);
     }
   }
+}
+
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              std::span<const SafetensorsEntry> entries,
+                              const std::map<std::string, std::string>& metadata) {
+  AtomicFile file(path);
+  stream_safetensors([&](std::span<const std::byte> bytes) { file.write(bytes); }, entries,
+                     metadata);
   return file.commit();
 }
 

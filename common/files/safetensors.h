@@ -33,6 +33,9 @@ struct SafetensorsEntry {
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               std::span<const SafetensorsEntry> entries,
                               const std::map<std::string, std::string>& metadata = {});
+/// Gives the bytes of the same file to `sink`, in order. Large tensors come in one piece.
+void stream_safetensors(const ByteSink& sink, std::span<const SafetensorsEntry> entries,
+                        const std::map<std::string, std::string>& metadata = {});
 
 /// A file open for reading, memory-mapped. The header is bounded and checked: names only once,
 /// sizes that fit dtype and shape, and tensors that cover the data without gap or overlap. Throws

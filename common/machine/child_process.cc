@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,12 +49,36 @@ struct Pipe {
   }
 };
 
+/// A file without a name that has this text, to be read from its beginning. -1: there is no text.
+class Input {
+ public:
+  explicit Input(const std::string& text) {
+    if (text.empty()) return;
+    fd_ = memfd_create("pfc-input", MFD_CLOEXEC);
+    const auto size = static_cast<ssize_t>(text.size());
+    if (fd_ < 0 || pwrite(fd_, text.data(), text.size(), 0) != size) {
+      throw std::system_error(errno, std::generic_category(), "stdin of a program");
+    }
+  }
+  ~Input() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
 /// Everything the child needs, made before the fork: after it, in a program with threads, only
 /// async-signal-safe calls are allowed, so no allocation.
 struct Prepared {
   std::vector<char*> arguments;
   std::vector<char*> environment;
   std::vector<std::string> storage;
+  cpu_set_t cpus{};
 };
 
 Prepared prepare(const SpawnOptions& options) {
@@ -78,6 +104,9 @@ Prepared prepare(const SpawnOptions& options) {
     auto& list = i < argument_count ? prepared.arguments : prepared.environment;
     list.push_back(prepared.storage[i].data());
   }
+  for (const int cpu : options.cpus) {
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &prepared.cpus);
+  }
   prepared.arguments.push_back(nullptr);
   prepared.environment.push_back(nullptr);
   return prepared;
@@ -91,7 +120,8 @@ void close_on_exec_from(int first) {
 }
 
 /// Runs in the child. Returns only when the exec failed.
-void become(const Prepared& prepared, int parent_death_signal, pid_t parent, int out, int err) {
+void become(const Prepared& prepared, int parent_death_signal, pid_t parent, int in, int out,
+            int err) {
   setpgid(0, 0);
   if (parent_death_signal != 0) {
     prctl(PR_SET_PDEATHSIG, parent_death_signal);
@@ -103,11 +133,12 @@ void become(const Prepared& prepared, int parent_death_signal, pid_t parent, int
   // Ignored signals would stay ignored across the exec; libraries ignore SIGPIPE, for one. SIGHUP
   // stays as this program found it: nohup ignores it for all that it starts.
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGCHLD, SIGXFSZ}) signal(number, SIG_DFL);
-  const int null = open("/dev/null", O_RDONLY);
-  if (null >= 0) dup2(null, STDIN_FILENO);
+  const int input = in >= 0 ? in : open("/dev/null", O_RDONLY);
+  if (input >= 0) dup2(input, STDIN_FILENO);
   if (out >= 0) dup2(out, STDOUT_FILENO);
   if (err >= 0) dup2(err, STDERR_FILENO);
   close_on_exec_from(STDERR_FILENO + 1);
+  if (CPU_COUNT(&prepared.cpus) > 0) sched_setaffinity(0, sizeof(prepared.cpus), &prepared.cpus);
   execve(prepared.arguments[0], prepared.arguments.data(), prepared.environment.data());
 }
 
@@ -153,6 +184,7 @@ std::string describe(const ProcessExit& exit) {
 
 ChildProcess::ChildProcess(const SpawnOptions& options) {
   const Prepared prepared = prepare(options);
+  const Input input(options.input);
   Pipe out, err, failure;
   failure.open();
   if (options.capture_output) {
@@ -162,7 +194,7 @@ ChildProcess::ChildProcess(const SpawnOptions& options) {
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
-    become(prepared, options.parent_death_signal, parent, out.ends[1], err.ends[1]);
+    become(prepared, options.parent_death_signal, parent, input.fd(), out.ends[1], err.ends[1]);
     const int reason = errno;
     [[maybe_unused]] const auto written = write(failure.ends[1], &reason, sizeof(reason));
     _exit(127);

@@ -24,11 +24,24 @@ struct ProcessExit {
 /// "killed by signal 9 (SIGKILL)", "exited with code 3".
 std::string describe(const ProcessExit& exit);
 
+/// What the coordinator's own agent gets when the coordinator dies. The kernel sends it again for
+/// each thread of the dying parent that the child is passed on to: so it is none of the signals of
+/// which a second one means haste.
+inline constexpr int kParentDeathSignal = SIGUSR1;
+
+/// The environment variable by which a coordinator gives the agent that it starts itself an id, so
+/// that no other agent can take its place.
+inline constexpr const char* kAgentIdVariable = "PFC_AGENT_ID";
+
 struct SpawnOptions {
   std::filesystem::path program;
   std::vector<std::string> arguments;
   std::vector<std::pair<std::string, std::string>> environment;  ///< added to this process's
   bool capture_output = false;  ///< stdout and stderr become pipes; otherwise they are inherited
+  std::string input = {};       ///< what its stdin has; no other user can read it. Empty: /dev/null
+  /// Linux' numbers of the hardware threads that it may use; empty: as this process. Where the
+  /// kernel does not allow it, it may use those of this process.
+  std::vector<int> cpus;
   int parent_death_signal = SIGKILL;  ///< sent when the thread that called spawn ends; 0: none
 };
 

@@ -39,9 +39,12 @@ int usable_cores() {
   return quota > 0 ? std::min(cores, quota) : cores;
 }
 
-int threads_of_worker(int workers_of_host) {
+int threads_of_worker(int workers_of_host, int own_cores) {
   if (const int asked = environment_threads(); asked > 0) return asked;
-  return std::max(usable_cores() / std::max(workers_of_host, 1), 1);
+  const int workers = std::max(workers_of_host, 1);
+  const int quota = quota_cores();
+  if (own_cores > 0) return quota > 0 ? std::clamp(quota / workers, 1, own_cores) : own_cores;
+  return std::max(usable_cores() / workers, 1);
 }
 
 }  // namespace pfc

@@ -25,6 +25,7 @@ class CommandLine : public ::testing::Test {
     int workers = 0;
     app.add_option("--workers", workers);
     app.add_option("--timeout", timeout)->transform(duration());
+    app.add_option("--colour", colour)->transform(choice_of({"red", "green"}));
     CLI::Option* const config = app.add_option("--config", text);
     app.add_option("--address", text)->excludes(config);
     app.add_option("--rank", workers)->needs(config)->check(whole_number(0, 9));
@@ -43,6 +44,8 @@ class CommandLine : public ::testing::Test {
     return testing::message_of<InputError>([&] { parse(words, commands); });
   }
 
+  enum class Colour { kRed, kGreen };
+  Colour colour = Colour::kRed;
   double timeout = 0;
   std::string text;
 };
@@ -110,6 +113,13 @@ TEST_F(CommandLine, TakesOptionsOfTheProgramAfterACommand) {
 TEST_F(CommandLine, SaysThatAnOptionBelongsAfterItsCommand) {
   EXPECT_THAT(refusal({"--json", "check"}, true),
               StartsWith("option --json belongs after the command: tool check --json (tool"));
+}
+
+TEST_F(CommandLine, TakesTheWordsOfAnEnumeration) {
+  parse({"--colour", "green"});
+  EXPECT_EQ(colour, Colour::kGreen);
+  EXPECT_EQ(refusal({"--colour", "1"}),
+            "--colour: found '1', expected one of red, green (tool --help lists what there is)");
 }
 
 TEST_F(CommandLine, TakesTimesWithUnits) {

@@ -69,6 +69,10 @@ TEST_F(CoordinatorFileInAFolder, ThatIsDamagedIsNamed) {
   std::ofstream(state / "aa11.json") << "{\"address\": 7}";
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
               AllOf(HasSubstr("aa11.json"), HasSubstr("not what a coordinator writes")));
+  std::ofstream(state / "aa11.json") << std::string(1000, '[');
+  EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
+              AllOf(HasSubstr("aa11.json: not what a coordinator writes"),
+                    HasSubstr("nested more than 2 deep"), HasSubstr("--coordinator HOST:PORT")));
 }
 
 TEST_F(CoordinatorFileInAFolder, IsNeitherReplacedNorRemovedByAnotherCoordinator) {
@@ -88,6 +92,13 @@ TEST_F(CoordinatorFileInAFolder, OneOfSeveralMustBeChosenFromAList) {
             "(job.json) at 127.0.0.1:7450, pid 41; job aa22 (job.json) at 127.0.0.1:7450, pid 42");
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, "cc"); }),
               AllOf(HasSubstr("--job cc: no coordinator"), HasSubstr("job aa22")));
+}
+
+TEST_F(CoordinatorFileInAFolder, OfAServiceIsListedAsOne) {
+  const auto one = runs("aa11", 41);
+  const PublishedCoordinator service(state, {.job_id = "bb22", .address = "a:1", .pid = 42});
+  EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
+              HasSubstr("pid 41; service bb22 at a:1, pid 42"));
 }
 
 TEST_F(CoordinatorFileInAFolder, OfAKilledCoordinatorIsNotTakenForALivingOne) {

@@ -128,6 +128,7 @@ TEST(ExitCodesPage, HasTheNumbersOfTheCode) {
                 {"kExitBadInput", std::to_string(kExitBadInput)},
                 {"kExitNotStarted", std::to_string(kExitNotStarted)},
                 {"kExitPeerFailed", std::to_string(kExitPeerFailed)},
+                {"kExitHostLeft", std::to_string(kExitHostLeft)},
                 {"exit_code_of_signal()", std::to_string(exit_code_of_signal(0)) + " + signal"}}));
 }
 

@@ -61,8 +61,18 @@ TEST_F(ReadJobFile, GivesLineAndColumnOfASyntaxError) {
   EXPECT_THAT(refusal(), StartsWith(path_.string() + ":1:1: not valid JSON: "));
   write("\n\n!");
   EXPECT_THAT(refusal(), StartsWith(path_.string() + ":3:1: "));
-  write("{\"lr\": 1e999}");
-  EXPECT_THAT(refusal(), StartsWith(path_.string() + ": not valid JSON: number overflow"));
+}
+
+TEST_F(ReadJobFile, NamesTheNumberThatIsTooLargeToBeOne) {
+  write(R"({"batch_size": 8, "lr": 1e999})");
+  EXPECT_EQ(refusal(),
+            path_.string() + ": lr: expected a number of at most 1.7e308 in size, found 1e999");
+  write("{}");
+  EXPECT_EQ(refusal({"lr=-1e400"}),
+            "--set lr=-1e400: expected a number of at most 1.7e308 in size, found -1e400");
+  EXPECT_EQ(refusal({R"(lr_schedule={"power": 1e400})"}),
+            R"(--set lr_schedule={"power": 1e400}: power: expected a number of at most 1.7e308 in )"
+            "size, found 1e400");
 }
 
 TEST_F(ReadJobFile, RefusesAKeyGivenTwice) {
@@ -72,7 +82,7 @@ TEST_F(ReadJobFile, RefusesAKeyGivenTwice) {
 
 TEST_F(ReadJobFile, IsBoundedInSizeAndDepth) {
   write(std::string(200'000, '['));
-  EXPECT_THAT(refusal(), HasSubstr("nested too deeply"));
+  EXPECT_THAT(refusal(), HasSubstr("arrays and objects are nested more than 16 deep"));
   write(std::string((1 << 20) + 1, ' '));
   EXPECT_THAT(refusal(), HasSubstr("larger than 1 MiB"));
 }

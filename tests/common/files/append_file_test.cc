@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -26,6 +28,28 @@ TEST(AppendFile, KeepsWhatIsThere) {
   AppendFile(folder / "log").write_line("two");
   std::ifstream in(folder / "log");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "one\ntwo\n");
+}
+
+TEST(AppendFile, RefusesWhatIsNoRegularFileWithoutWaiting) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const char* name) {
+    return message_of<StorageError>([&] { AppendFile log(folder / name); });
+  };
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(refusal("fifo"), (folder / "fifo").string() +
+                                 ": not a regular file but a FIFO; move it away: a file is to be "
+                                 "written under this name");
+  std::filesystem::create_symlink("/dev/null", folder / "device");
+  EXPECT_THAT(refusal("device"), HasSubstr("device: not a regular file but a device; "));
+  std::filesystem::create_directory(folder / "folder");
+  EXPECT_THAT(refusal("folder"), HasSubstr("folder: not a regular file but a folder; "));
+}
+
+TEST(AppendFile, FollowsALinkToAFileThatItMakes) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("elsewhere", folder / "log");
+  AppendFile(folder / "log").write_line("one");
+  EXPECT_EQ(std::filesystem::file_size(folder / "elsewhere"), 4u);
 }
 
 TEST(AppendFile, NamesTheFileAndTheReason) {

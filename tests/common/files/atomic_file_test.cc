@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <sstream>
@@ -76,6 +77,18 @@ TEST(AtomicFile, MissingFolderIsNamed) {
   TemporaryFolder folder;
   EXPECT_THAT(message_of<StorageError>([&] { write_file_atomically(folder / "no/file", "x"); }),
               HasSubstr("no/file: cannot create after 0 bytes: No such file or directory"));
+}
+
+TEST(AtomicFile, RefusesWhatIsNoRegularFileWithoutWaiting) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const char* name) {
+    return message_of<StorageError>([&] { AtomicFile file(folder / name); });
+  };
+  ASSERT_EQ(::mkfifo((folder / "one").c_str(), 0600), 0);
+  EXPECT_THAT(refusal("one"), HasSubstr("one: not a regular file but a FIFO; move it away"));
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "one"));
+  ASSERT_EQ(::mkfifo((folder / "two.tmp").c_str(), 0600), 0);
+  EXPECT_THAT(refusal("two"), HasSubstr("two.tmp: not a regular file but a FIFO; move it away"));
 }
 
 }  // namespace

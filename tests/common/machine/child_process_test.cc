@@ -55,6 +55,20 @@ TEST(ChildProcess, CapturesBothStreams) {
   end_of(child);
 }
 
+TEST(ChildProcess, ReadsWhatItIsGivenFromStdin) {
+  SpawnOptions options = shell("cat; readlink /proc/self/fd/0");
+  EXPECT_THAT(
+      [&] {
+        ChildProcess child(options);
+        return read_all(child.take_stdout());
+      }(),
+      HasSubstr("/dev/null"));
+  options.input = "a secret\n";
+  ChildProcess child(options);
+  EXPECT_THAT(read_all(child.take_stdout()), ::testing::StartsWith("a secret\n/memfd:"));
+  end_of(child);
+}
+
 TEST(ChildProcess, AddsToTheEnvironmentAndReplaces) {
   SpawnOptions options = shell("echo $PFC_X $HOME");
   options.environment = {{"PFC_X", "new"}, {"HOME", "/nowhere"}};

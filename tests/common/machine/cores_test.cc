@@ -30,9 +30,15 @@ TEST(Cores, AreSharedByTheWorkersUnlessAPersonSaysOtherwise) {
   setenv("OMP_NUM_THREADS", "7", 1);
   EXPECT_EQ(threads_of_worker(1), 7);
   EXPECT_EQ(threads_of_worker(4), 7);
+  EXPECT_EQ(threads_of_worker(4, 1), 7);
   setenv("OMP_NUM_THREADS", "a few", 1);
   EXPECT_EQ(threads_of_worker(1), usable_cores());
   unsetenv("OMP_NUM_THREADS");
+}
+
+TEST(Cores, OfABoundWorkerAreItsOwn) {
+  unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(threads_of_worker(1, 1), 1);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include "common/error_text.h"
 #include "common/machine/descriptors.h"
 #include "common/machine/exit_deadline.h"
+#include "common/machine/limits.h"
+#include "tests/support/error_message.h"
 
 namespace pfc {
 namespace {
@@ -40,11 +42,37 @@ TEST(Descriptors, AreRaisedToTheHardLimit) {
   setrlimit(RLIMIT_NOFILE, &before);
 }
 
+/// What expect_limits() says where the process has this limit.
+std::string refusal_under(decltype(RLIMIT_AS) resource, rlim_t value, const ProcessNeeds& needs) {
+  rlimit before{};
+  getrlimit(resource, &before);
+  rlimit low = before;
+  low.rlim_cur = value;
+  setrlimit(resource, &low);
+  std::string message = testing::message_of<InputError>([&] { expect_limits(needs); });
+  setrlimit(resource, &before);
+  return message;
+}
+
+TEST(Limits, AreNamedWhereTheyAreTooLow) {
+  EXPECT_EQ(refusal_under(RLIMIT_NOFILE, 20, {.files = 22}),
+            "open files: found a limit of 20 (ulimit -Hn), expected at least 22; raise it");
+  EXPECT_EQ(refusal_under(RLIMIT_AS, 250'000 << 10, {}),
+            "address space: found a limit of 244 MiB (ulimit -v), expected at least 1.00 GiB; "
+            "raise it, best with ulimit -v unlimited");
+}
+
+TEST(Limits, AreFineWhereTheySuffice) {
+  EXPECT_NO_THROW(expect_limits({.files = 20, .address_space = 1}));
+}
+
 TEST(TextOf, ExplainsWhatTheSystemSays) {
   EXPECT_EQ(text_of(InputError("--x: found 1")), "--x: found 1");
   EXPECT_EQ(text_of(std::system_error(EAGAIN, std::generic_category(), "fork")),
             "no thread or process can be started (fork: Resource temporarily unavailable): a "
             "limit of this user (ulimit -u, ulimit -v) or of the machine may have been reached");
+  EXPECT_EQ(text_of(std::system_error(EMFILE, std::generic_category(), "pipe")),
+            "pipe: Too many open files; raise this process's limit (ulimit -Hn)");
   EXPECT_EQ(
       text_of(std::bad_alloc()),
       "out of memory: the system gives this process no more; end other programs, or raise its "

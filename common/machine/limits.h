@@ -1,0 +1,21 @@
+// The limits that a shell, batch system or container sets for a process.
+#pragma once
+
+#include <cstdint>
+
+namespace pfc {
+
+/// What a program must be allowed at least to do its work.
+struct ProcessNeeds {
+  std::uint64_t files = 0;  ///< open at the same time: also pipes and connections
+  /// Mapped memory. gRPC's threads and their memory pools map much more than they use, and a worker
+  /// still more.
+  std::uint64_t address_space = std::uint64_t{1} << 30;
+};
+
+/// Throws InputError that names the limit, what was found and what was expected. Beyond a limit the
+/// libraries only say that a peer cannot be reached, or nothing. REQUIRES: a program that raises
+/// its limit of open files has done so.
+void expect_limits(const ProcessNeeds& needs);
+
+}  // namespace pfc
