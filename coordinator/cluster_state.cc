@@ -19,23 +19,68 @@ std::string last_words(const std::vector<std::string>& lines) {
 }
 
 constexpr int kMostSlots = 1'024;            // a larger number of GPUs must be a mistake
+constexpr std::size_t kMostFormer = 64;      // agents of a host; one that comes back is rare
 constexpr std::size_t kLongestDevice = 200;  // "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)"
 
-Failure failure_of(const WorkerState& worker, Failure::Kind kind, std::string what, TimePoint now) {
+Incident incident_of(const WorkerState& worker, Incident::Kind kind, const std::string& what,
+                     TimePoint now) {
   return {.kind = kind,
           .rank = worker.rank,
+          .host = {},
           .who = name_of(worker),
-          .what = std::move(what),
-          .at_start = false,
+          .what = one_line(what),
           .at = now};
 }
 
+/// Wants another process in its place.
+void replace(ClusterState& state, WorkerState& worker, std::int64_t incarnation, TimePoint now) {
+  if (worker.joined) state.job.current.joined -= 1;
+  worker = {.rank = worker.rank,
+            .host = worker.host,
+            .slot = worker.slot,
+            .incarnation = incarnation,
+            .last_heard = now,
+            .last_moved = now};
+}
+
+void count_slots(HostState& host, DeviceChoice device) {
+  host.slots = device == DeviceChoice::kCpu ? 1 : std::clamp(host.gpus, 1, kMostSlots);
+}
+
 /// Whether the coordinator itself has begun to end the workers.
-bool ended_by_us(const ClusterState& state) { return state.terminated_at || state.killed_at; }
+bool ended_by_us(const ClusterState& state) {
+  return state.job.terminated_at || state.job.killed_at;
+}
 
 }  // namespace
 
-void fail(ClusterState& state, Failure failure) { state.failures.push_back(std::move(failure)); }
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 16;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
+  return text;
+}
+
+void add_incident(ClusterState& state, Incident incident) {
+  if (HostState* const host = find_host(state, incident.host)) host->registered = false;
+  state.job.current.incidents.push_back(std::move(incident));
+}
+
+void postpone(ClusterState& state, Clock::duration gap) {
+  state.job.started_at += gap;
+  state.job.current.started_at += gap;
+  for (HostState& host : state.hosts) host.last_heard += gap;
+  for (WorkerState& worker : state.job.current.workers) {
+    worker.last_heard += gap;
+    worker.last_moved += gap;
+    if (worker.report) worker.report->at += gap;
+  }
+  for (Incident& incident : state.job.current.incidents) incident.at += gap;
+  if (state.job.stop) state.job.stop->at += gap;
+}
 
 HostState* find_host(ClusterState& state, const std::string& name) {
   const auto host = std::find_if(state.hosts.begin(), state.hosts.end(),
@@ -44,8 +89,8 @@ HostState* find_host(ClusterState& state, const std::string& name) {
 }
 
 WorkerState* find_worker(ClusterState& state, Rank rank) {
-  const bool known = rank >= 0 && rank < static_cast<Rank>(state.workers.size());
-  return known ? &state.workers[rank] : nullptr;
+  const bool known = rank >= 0 && rank < static_cast<Rank>(state.job.current.workers.size());
+  return known ? &state.job.current.workers[rank] : nullptr;
 }
 
 WorkerState* find_worker(ClusterState& state, const HostState& host, int slot,
@@ -64,14 +109,29 @@ WorkerState* find_worker(ClusterState& state, const proto::WorkerId& id) {
   return find_worker(state, *host, id.slot(), id.incarnation());
 }
 
+void worker_joined(ClusterState& state, WorkerState& worker) {
+  if (!worker.joined) state.job.current.joined += 1;
+  worker.joined = true;
+}
+
 bool all_joined(const ClusterState& state) {
-  return std::all_of(state.workers.begin(), state.workers.end(),
-                     [](const WorkerState& worker) { return worker.joined; });
+  return state.job.current.joined == state.job.current.workers.size();
+}
+
+bool has_ended_well(const WorkerState& worker) {
+  return worker.report && (worker.report->outcome == proto::OUTCOME_COMPLETED ||
+                           worker.report->outcome == proto::OUTCOME_STOPPED);
 }
 
 bool all_exited(const ClusterState& state) {
-  return std::all_of(state.workers.begin(), state.workers.end(),
+  return std::all_of(state.job.current.workers.begin(), state.job.current.workers.end(),
                      [](const WorkerState& worker) { return worker.exit.has_value(); });
+}
+
+std::vector<std::string> agents_of(const ClusterState& state) {
+  std::vector<std::string> agents;
+  for (const HostState& host : state.hosts) agents.push_back(host.agent_id);
+  return agents;
 }
 
 std::string name_of(const WorkerState& worker) {
@@ -82,103 +142,143 @@ std::string name_of(const WorkerState& worker) {
 }
 
 std::string missing_workers(const ClusterState& state) {
-  std::string names;
-  for (const WorkerState& worker : state.workers) {
-    if (!worker.joined) names += (names.empty() ? "" : ", ") + name_of(worker);
+  std::vector<std::string> names;
+  for (const WorkerState& worker : state.job.current.workers) {
+    if (!worker.joined) names.push_back(name_of(worker));
   }
-  return names;
+  return listed(names);
 }
 
 std::string missing_hosts(const ClusterState& state) {
-  std::string names;
+  std::vector<std::string> names;
   for (const HostState& host : state.hosts) {
-    if (!host.registered) names += (names.empty() ? "" : ", ") + host.name;
+    if (!host.registered) names.push_back(host.name);
   }
-  return names;
+  return listed(names);
 }
 
 void host_registered(HostState& host, const proto::AgentRegistration& registration,
                      DeviceChoice device, TimePoint now) {
   host.registered = true;
+  if (host.agent_id != registration.agent_id()) host.leaving = false;
   host.agent_id = registration.agent_id();
-  host.cores = registration.cores();
+  host.cores = std::max(registration.cores(), 0);
   host.devices.clear();
   for (int i = 0; i < std::min(registration.devices_size(), kMostSlots + 1); ++i) {
     host.devices.push_back(one_line(registration.devices(i), kLongestDevice));
   }
-  host.no_gpu = registration.gpus() > 0 ? "" : one_line(registration.no_gpu());
-  if (registration.gpus() <= 0 && host.no_gpu.empty()) host.no_gpu = "no GPU";
+  host.gpus = registration.gpus();
+  host.no_gpu = host.gpus > 0 ? "" : one_line(registration.no_gpu());
+  if (host.gpus <= 0 && host.no_gpu.empty()) host.no_gpu = "no GPU";
+  host.once = registration.once();
+  host.addresses = addresses_in(registration);
   host.last_heard = now;
   if (host.slots > 0) return;
-  host.slots = device == DeviceChoice::kCpu ? 1 : std::clamp(registration.gpus(), 1, kMostSlots);
+  host.counts_gpus = true;
+  count_slots(host, device);
+}
+
+void agent_left_behind(HostState& host, const std::string& agent_id) {
+  if (host.former_agents.size() >= kMostFormer) {
+    host.former_agents.erase(host.former_agents.begin());
+  }
+  host.former_agents.push_back(agent_id);
+}
+
+void begin_job(ClusterState& state, const std::string& id, DeviceChoice device, TimePoint now) {
+  state.job = {.id = id, .started_at = now};
+  for (HostState& host : state.hosts) {
+    if (host.counts_gpus) count_slots(host, device);
+  }
+}
+
+void end_job(ClusterState& state, TimePoint now) { state.job = {.id = {}, .started_at = now}; }
+
+std::vector<std::string> release_silent_hosts(ClusterState& state,
+                                              std::chrono::milliseconds silence, TimePoint now) {
+  std::vector<std::string> released;
+  for (HostState& host : state.hosts) {
+    if (!host.registered || now - host.last_heard < silence) continue;
+    host.registered = false;
+    released.push_back(host.name);
+  }
+  return released;
 }
 
 void agent_replaced(ClusterState& state, HostState& host, TimePoint now) {
-  host.former_agents.push_back(host.agent_id);
   host.incarnation += 1;
-  const bool start_again = !all_joined(state) && state.failures.empty() && !ended_by_us(state);
+  const bool start_again =
+      !all_joined(state) && state.job.current.incidents.empty() && !ended_by_us(state);
   bool lost = false;
-  for (WorkerState& worker : state.workers) {
+  for (WorkerState& worker : state.job.current.workers) {
     if (worker.host != host.name || worker.exit) continue;
     if (start_again) {
-      worker = {.rank = worker.rank,
-                .host = worker.host,
-                .slot = worker.slot,
-                .incarnation = host.incarnation,
-                .last_heard = now,
-                .last_moved = now};
+      replace(state, worker, host.incarnation, now);
       continue;
     }
     worker.exit = ProcessExit{.signal = SIGKILL};
     lost = true;
   }
   if (!lost || ended_by_us(state)) return;
-  fail(state,
-       {.kind = Failure::Kind::kCrash,
-        .rank = {},
-        .who = "host " + host.name,
-        .what = "its pfc-agent was started again, and its workers have ended with the old one",
-        .at_start = false,
-        .at = now});
+  add_incident(
+      state,
+      {.kind = Incident::Kind::kCrash,
+       .rank = {},
+       .host = {},  // it registers in this moment
+       .who = "host " + host.name,
+       .what = "its pfc-agent was started again, and its workers have ended with the old one",
+       .at = now});
 }
 
-void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
+bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
                    const std::vector<std::string>& last_stderr, TimePoint now) {
-  if (worker.exit) return;  // an agent that has reconnected reports it again
+  if (worker.exit) return false;  // an agent that has reconnected reports it again
+  if (worker.stayed && !worker.joined && state.job.current.incidents.empty() &&
+      !ended_by_us(state)) {
+    replace(state, worker, find_host(state, worker.host)->incarnation += 1, now);
+    return true;
+  }
   worker.exit = exit;
-  if (ended_by_us(state)) return;
-  const bool reported_success =
-      worker.report && (worker.report->outcome == proto::OUTCOME_COMPLETED ||
-                        worker.report->outcome == proto::OUTCOME_STOPPED);
-  if (worker.report && (!reported_success || exit.success())) return;
+  if (ended_by_us(state)) return false;
+  const bool reported_success = has_ended_well(worker);
+  if (worker.report && (!reported_success || exit.success())) return false;
   std::string what = reported_success ? "reported success, then " : "";
   what += describe(exit);
   if (!worker.report && exit.success()) what += " without reporting how its work ended";
-  if (const std::string words = last_words(last_stderr); !words.empty())
-    what += ": " + one_line(words);
-  fail(state, failure_of(worker, Failure::Kind::kCrash, what, now));
+  if (const std::string words = last_words(last_stderr); !words.empty()) what += ": " + words;
+  add_incident(state, incident_of(worker, Incident::Kind::kCrash, what, now));
+  return false;
 }
 
 void worker_not_started(ClusterState& state, WorkerState& worker, const std::string& why,
                         TimePoint now) {
   if (worker.exit) return;
   worker.exit = ProcessExit{.code = kCannotStart};
-  Failure failure = failure_of(worker, Failure::Kind::kCrash, one_line(why), now);
-  failure.at_start = true;
-  fail(state, std::move(failure));
+  Incident incident = incident_of(worker, Incident::Kind::kCrash, why, now);
+  incident.at_start = incident.permanent = true;
+  add_incident(state, std::move(incident));
 }
 
 void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome outcome,
                      const std::string& message, TimePoint now) {
   if (worker.report) return;
   worker.report = WorkerReport{.outcome = outcome, .message = one_line(message), .at = now};
-  if (outcome == proto::OUTCOME_COMPLETED || outcome == proto::OUTCOME_STOPPED) return;
+  if (has_ended_well(worker)) return;
   const bool peer = outcome == proto::OUTCOME_COMM_FAILED;
   // After we have ended the workers, a lost peer is our doing, and an earlier failure is the cause.
   // A worker that fails by itself then (it cannot write its checkpoint) is news.
-  if (ended_by_us(state) && (peer || !state.failures.empty())) return;
-  fail(state, failure_of(worker, peer ? Failure::Kind::kPeerLost : Failure::Kind::kCrash,
-                         one_line(message), now));
+  if (ended_by_us(state) && (peer || !state.job.current.incidents.empty())) return;
+  Incident incident =
+      incident_of(worker, peer ? Incident::Kind::kPeerLost : Incident::Kind::kCrash, message, now);
+  incident.permanent = outcome == proto::OUTCOME_BAD_INPUT;
+  add_incident(state, std::move(incident));
+}
+
+void worker_left(ClusterState& state, WorkerState& worker, const std::string& message,
+                 TimePoint now) {
+  if (worker.left) return;
+  worker.left = true;
+  add_incident(state, incident_of(worker, Incident::Kind::kPeerLost, message, now));
 }
 
 }  // namespace pfc

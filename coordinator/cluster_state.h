@@ -2,6 +2,8 @@
 // it. Used on the coordinator's event loop only.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,26 +13,34 @@
 #include "common/config/config.h"
 #include "common/ids.h"
 #include "common/machine/child_process.h"
+#include "coordinator/network/host_addresses.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {
 
 struct HostState {
   std::string name;
-  int slots = 0;  ///< 0: as many as it has GPUs; known when it has registered
+  int slots = 0;             ///< 0: as many as it has GPUs; known when it has registered
+  bool counts_gpus = false;  ///< slots was not given, and depends on the job's device
   bool local = false;
   bool resolves = true;     ///< its name or address is known to this machine
   bool registered = false;  ///< an agent holds (or held, within its lease) the host
   std::string agent_id;
-  std::vector<std::string> former_agents;  ///< ids of those that another one has replaced
+  bool once = false;     ///< its agent ends with the job
+  bool leaving = false;  ///< it must be free: no job begins before it has another agent
+  std::vector<std::string> former_agents;  ///< ids of the last that another one has replaced
   std::string peer;                        ///< the address that its agent connects from
-  std::string address;                     ///< as its peers reach it
+  std::string address;                     ///< of its connection, as its peers may reach it
+  std::vector<HostAddress> addresses;      ///< that its agent has told
+  /// By which its workers are reached, as the network was measured; empty: it was not.
+  std::optional<HostAddress> chosen;
   int cores = 0;
   std::vector<std::string> devices;
+  int gpus = 0;
   std::string no_gpu;  ///< why its workers have no GPU; empty: they have one
   TimePoint last_heard;
   Rank first_rank = 0;           ///< of its workers in this generation: slot s has first_rank + s
-  std::int64_t incarnation = 0;  ///< of the newest workers that were wanted on it
+  std::int64_t incarnation = 0;  ///< of the newest process that was wanted on it
 };
 
 /// What a worker reported when it ended.
@@ -46,7 +56,9 @@ struct WorkerState {
   int slot = 0;
   std::int64_t incarnation = 1;  ///< of the process: another one in the same slot has another
   pid_t pid = 0;                 ///< 0: its agent has not started it yet
+  bool stayed = false;           ///< its process was of the last generation too
   bool joined = false;
+  bool left = false;      ///< it has lost its peers, and joins the next generation
   bool training = false;  ///< it has told that its first step has begun
   std::optional<WorkerReport> report;
   std::optional<ProcessExit> exit;
@@ -55,16 +67,18 @@ struct WorkerState {
   proto::Progress progress;
 };
 
-/// Something that ends the job.
-struct Failure {
+/// Something that ends a generation: the job goes on in the next one, or ends.
+struct Incident {
   /// A lower kind is more likely the cause of the others: a crash breaks connections, which its
   /// peers then report as kPeerLost.
   enum class Kind { kCrash, kSilence, kPeerLost };
   Kind kind = Kind::kCrash;
   std::optional<Rank> rank;  ///< of the worker that failed
+  std::string host;          ///< that was lost with all its workers; empty: none was
   std::string who;           ///< "rank 1 (host b, slot 0)", "host b"
   std::string what;          ///< what happened, in one line
   bool at_start = false;     ///< training had not begun: a host or worker never came
+  bool permanent = false;    ///< it would happen again: bad input, a program that cannot start
   TimePoint at;
 
   [[nodiscard]] std::string text() const { return who + ": " + what; }
@@ -74,25 +88,56 @@ struct StopRequest {
   std::string reason;   ///< "SIGINT"
   bool urgent = false;  ///< end the workers now: SIGTERM, and soon SIGKILL
   TimePoint at;
+  std::string leaving;  ///< the host that must be free soon; empty: somebody wants the job to end
+  std::chrono::milliseconds within{0};  ///< of a host that leaves: the time for a checkpoint
 };
 
-struct ClusterState {
-  std::string job_id;   ///< random, so that no other coordinator's job has it
-  std::string address;  ///< host:port by which agents reach the coordinator
+/// One generation: a fixed set of workers that train together. Forgotten when the next one begins.
+struct GenerationState {
+  Generation number = 0;  ///< 0: none has begun
   TimePoint started_at;
-  Generation generation = 0;  ///< 0: none has begun
-  TimePoint generation_started_at;
-  std::vector<HostState> hosts;      ///< in the order given
-  std::vector<WorkerState> workers;  ///< of this generation, by rank
-  std::vector<Failure> failures;     ///< in order of arrival; any failure ends the job
+  std::vector<WorkerState> workers;  ///< by rank
+  std::size_t joined = 0;            ///< how many of them have joined
+  std::vector<Incident> incidents;   ///< in order of arrival; any ends the generation
+  bool stop_sent = false;            ///< workers were asked to checkpoint and end
+};
+
+/// The network between the hosts, as it was, or is being, measured last.
+struct NetworkState {
+  std::vector<std::string> agents;    ///< that took part, by host; empty: it was not measured
+  std::optional<TimePoint> ended_at;  ///< empty: it goes on
+  bool failed = false;
+  bool changed = false;  ///< a host has another address than the current generation was told
+  std::string text;      ///< NetworkChoice::text of the last that has ended
+};
+
+/// One job, from its begin to its end. The next job replaces it.
+struct JobState {
+  std::string id;  ///< random, so that no other job has it; empty: no job runs
+  TimePoint started_at;
+  GenerationState current;
+  std::vector<Incident> restarts;  ///< what ended each earlier generation
   std::optional<StopRequest> stop;
-  bool stop_sent = false;                  ///< workers were asked to checkpoint and end
   std::optional<TimePoint> terminated_at;  ///< SIGTERM was sent to what was left
   std::optional<TimePoint> killed_at;      ///< SIGKILL likewise
 };
 
-/// Notes a failure. Every failure comes through here.
-void fail(ClusterState& state, Failure failure);
+/// The hosts, which stay from job to job, and the job that they work on.
+struct ClusterState {
+  std::string address;        ///< host:port by which agents reach the coordinator
+  std::string launch_advice;  ///< how a scheduler starts the agents; empty: each is started by hand
+  std::vector<HostState> hosts;  ///< in the order given
+  NetworkState network;
+  JobState job;
+};
+
+/// Notes an incident. Every incident comes through here. A host that it names has to register
+/// again, and its workers are lost.
+void add_incident(ClusterState& state, Incident incident);
+
+/// Moves all times from which somebody's silence or slowness is counted by `gap` towards the
+/// future.
+void postpone(ClusterState& state, Clock::duration gap);
 
 HostState* find_host(ClusterState& state, const std::string& name);
 WorkerState* find_worker(ClusterState& state, Rank rank);
@@ -102,13 +147,26 @@ WorkerState* find_worker(ClusterState& state, const HostState& host, int slot,
 /// Null also for a worker of an agent that has been replaced.
 WorkerState* find_worker(ClusterState& state, const proto::WorkerId& id);
 
+/// A worker of this generation has joined.
+void worker_joined(ClusterState& state, WorkerState& worker);
 bool all_joined(const ClusterState& state);
+/// Whether the worker has reported that its work is done, or that it has stopped in good order.
+bool has_ended_well(const WorkerState& worker);
 bool all_exited(const ClusterState& state);
+
+/// By which the workers of the host are reached.
+inline const std::string& peer_address(const HostState& host) {
+  return host.chosen ? host.chosen->address : host.address;
+}
+/// The agents of the hosts, in the order of the hosts.
+std::vector<std::string> agents_of(const ClusterState& state);
 
 /// "rank 1 (host localhost, slot 1, pid 4711)"
 std::string name_of(const WorkerState& worker);
 /// The workers that have not joined: "rank 1 (host b, slot 0), rank 2 (host b, slot 1)".
 std::string missing_workers(const ClusterState& state);
+/// The first 16 of them, and how many more there are: "a, b, c and 1997 more".
+std::string listed(const std::vector<std::string>& names);
 /// The hosts that have not registered: "a, b".
 std::string missing_hosts(const ClusterState& state);
 
@@ -116,19 +174,34 @@ std::string missing_hosts(const ClusterState& state);
 /// one where it has no GPU or the job's device is "cpu".
 void host_registered(HostState& host, const proto::AgentRegistration& registration,
                      DeviceChoice device, TimePoint now);
+/// Another agent has the host, and this one is refused from now on.
+void agent_left_behind(HostState& host, const std::string& agent_id);
+/// The next job begins. Hosts without a given number of slots get those of its device.
+void begin_job(ClusterState& state, const std::string& id, DeviceChoice device, TimePoint now);
+/// No job runs any more.
+void end_job(ClusterState& state, TimePoint now);
+/// While no job runs: the hosts whose agents are silent for too long have to register again.
+/// Returns their names.
+std::vector<std::string> release_silent_hosts(ClusterState& state,
+                                              std::chrono::milliseconds silence, TimePoint now);
 /// The host's agent is another process than before, and the workers of the old one have ended with
 /// it. As long as not all workers have joined they are wanted again, of a new incarnation; later
-/// the job has lost them, which is a failure.
+/// the generation has lost them, which is an incident.
 void agent_replaced(ClusterState& state, HostState& host, TimePoint now);
-/// A worker's process has ended. That is a failure unless the worker had reported its end, or the
-/// coordinator had sent it SIGTERM or SIGKILL.
-void worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
+/// A worker's process has ended. That is an incident unless the worker had reported its end, or the
+/// coordinator had sent it SIGTERM or SIGKILL. A worker that has stayed from the last generation
+/// and has not joined this one was lost with that one, so that another process is wanted in its
+/// place at once: true.
+bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
                    const std::vector<std::string>& last_stderr, TimePoint now);
 /// Its agent could not start the worker's program.
 void worker_not_started(ClusterState& state, WorkerState& worker, const std::string& why,
                         TimePoint now);
-/// A worker has reported its end, which is a failure unless it has completed or stopped.
+/// A worker has reported its end, which is an incident unless it has completed or stopped.
 void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome outcome,
                      const std::string& message, TimePoint now);
+/// A worker has lost its peers, and will join the next generation.
+void worker_left(ClusterState& state, WorkerState& worker, const std::string& message,
+                 TimePoint now);
 
 }  // namespace pfc

@@ -1,5 +1,5 @@
-// The coordinator: turns what agents and workers report into changes of the cluster's state, asks
-// decide() what to do next, and does it.
+// The coordinator: takes jobs one after another, turns what agents and workers report into changes
+// of the cluster's state, asks decide() what to do next, and does it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -12,13 +12,18 @@
 
 #include "coordinator/cluster_state.h"
 #include "coordinator/hosts.h"
+#include "coordinator/jobs/job_queue.h"
+#include "coordinator/jobs/log_requests.h"
 #include "coordinator/join_barrier.h"
 #include "coordinator/key_values.h"
+#include "coordinator/network/network_measurement.h"
 #include "coordinator/refusal.h"
 #include "coordinator/rendezvous.h"
 #include "coordinator/report/job_progress.h"
 #include "coordinator/report/metrics.h"
+#include "coordinator/report/quiet_hosts.h"
 #include "coordinator/report/terminal.h"
+#include "coordinator/verdict.h"
 
 namespace pfc {
 
@@ -36,11 +41,17 @@ class Link {
 using AgentLink = Link<proto::AgentCommand>;
 using WorkerLink = Link<proto::WorkerCommand>;
 
+/// Workers wait for each other so much longer than the coordinator does, whose message names those
+/// that are missing.
+inline constexpr std::chrono::milliseconds kJoinSlack{10'000};
+
 struct CoordinatorOptions {
-  std::string job_id;  ///< random: no other coordinator, before or after this one, has the same
   std::vector<HostSpec> hosts;
-  std::string job_json;  ///< sent to every worker when it joins
-  RendezvousConfig rendezvous;
+  /// It waits for jobs, and runs each when all hosts are here. Otherwise it ends with its job.
+  bool is_service = false;
+  std::string local_agent_id = {};  ///< of the agent that it starts itself; empty: it starts none
+  RendezvousConfig rendezvous;      ///< of every job, but for the device
+  NetworkWish network = {};         ///< among whose addresses those of the workers are chosen
   std::chrono::milliseconds collective_timeout{300'000};  ///< sent to the workers
   std::chrono::milliseconds tick{100};                    ///< decide() is asked at least so often
 };
@@ -50,36 +61,60 @@ class Coordinator {
  public:
   using Finished = std::function<void(const Verdict&)>;
 
-  /// Borrows the loop and the terminal. `finished` is called once, on the loop, when every worker
-  /// has ended.
+  /// Borrows the loop and the terminal. `finished` is called once, on the loop, when the job has
+  /// ended, or the service, and every worker with it.
   Coordinator(boost::asio::io_context& loop, CoordinatorOptions options, Terminal& terminal,
               Finished finished);
 
-  /// Starts the time limit for hosts to register. `address` (host:port) is shown to people who must
-  /// start an agent.
-  void start(const std::string& address);
-  /// Ends the job. Workers write a checkpoint first; when it is `urgent`, they have only
-  /// RendezvousConfig::terminate for it. `reason` says who asked: "SIGINT". A second call can make
-  /// it urgent.
+  /// Starts the job that was added, if one was, and the time limit for hosts to register. `address`
+  /// (host:port) is shown to people who must start an agent; `launch_advice` says how a scheduler
+  /// starts them all, where one does.
+  void start(const std::string& address, const std::string& launch_advice = {});
+  /// Ends the job, and the coordinator with it. Workers write a checkpoint first; when it is
+  /// `urgent`, they have only RendezvousConfig::terminate for it. `reason` says who asked:
+  /// "SIGINT". A second call can make it urgent. The jobs that wait in a service are lost.
   void stop(const std::string& reason, bool urgent);
+  /// The host must be free soon. As long as jobs cannot go on without a host, this stops the job:
+  /// its workers have the time that is told for a checkpoint, at most RendezvousConfig::stop. The
+  /// next job waits until another agent has the host, or the service was started again where it
+  /// starts that agent itself.
+  void drain(const std::string& host, const proto::HostLeaving& leaving);
+  [[nodiscard]] bool has_host(const std::string& name);
   /// Refuses every waiting request, closes every link, and accepts nothing afterwards.
   void close();
 
   /// What requests must belong to.
   [[nodiscard]] Fence fence() const {
-    return {.job_id = state_.job_id, .generation = state_.generation};
+    return {.job_id = state_.job.id, .generation = state_.job.current.number, .cause = run_.cause};
   }
   [[nodiscard]] proto::StatusReply status() const;
-  [[nodiscard]] std::string metrics_text() {
-    return metrics_.text(state_, progress_, terminal_.dropped_lines());
-  }
+  [[nodiscard]] std::string metrics_text();
 
-  // What agents report. `peer` is the address that the connection comes from.
+  // What people ask about jobs (coordinator_jobs.cc). A job is named by its id, or by the beginning
+  // of it.
+
+  /// Puts a job that was checked at the end of the queue.
+  std::optional<Refusal> add(Job job);
+  void submit(const proto::SubmitRequest& request, const Answer<proto::SubmitReply>& answer);
+  void stop_job(const proto::StopRequest& request, const Answer<proto::StopReply>& answer);
+  [[nodiscard]] proto::QueueReply queue() const;
+  void read_log(const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
+
+  // What agents report (coordinator_agents.cc). `peer` is the address that the connection comes
+  // from.
   struct Registered {
     std::string host;  ///< the name that --hosts has for it
   };
   std::variant<Registered, Refusal> register_agent(const proto::AgentRegistration& registration,
                                                    const std::string& peer, AgentLink& link);
+  /// The name in --hosts of a host that calls itself `given` and connects from `peer`; none: it is
+  /// not there.
+  [[nodiscard]] std::optional<std::string> listed_host(const std::string& given,
+                                                       const std::string& peer);
+  /// The host that has an agent with this id; none: none has.
+  [[nodiscard]] std::optional<std::string> host_of_agent(const std::string& agent_id) const;
+  /// The host of this rank's worker; none: there is no such rank now.
+  [[nodiscard]] std::optional<std::string> host_of_rank(Rank rank) const;
   void agent_said(const std::string& host, const proto::AgentMessage& message);
   void agent_link_closed(const std::string& host, AgentLink& link);
   /// The agent that the coordinator has started on this machine has ended.
@@ -95,25 +130,70 @@ class Coordinator {
   void finish(const proto::FinishRequest& request, const Answer<proto::FinishReply>& answer);
   void set_value(const proto::SetValueRequest& request, const Answer<proto::SetValueReply>& answer);
   void get_value(const proto::GetValueRequest& request, const Answer<proto::GetValueReply>& answer);
+  void get_values(const proto::GetValuesRequest& request, Answer<proto::GetValuesReply> answer);
 
  private:
+  /// What there is of the job that runs, beside its state. The next job replaces it.
+  struct Run {
+    Job job;
+    RendezvousConfig config;
+    JobProgress progress;
+    JoinBarrier joins;
+    KeyValues values;
+    std::map<Rank, WorkerLink*> workers;
+    std::string cause;  ///< of the last restart
+    WallTime started;
+  };
+
   void tick();
+  void forgive_stall();
+  void release_silent_hosts();
   void advance();  ///< asks decide() and acts, until there is nothing to do
-  void perform(const Decision& decision);
+  void set_reason(const std::string& reason, bool tell);
+  /// The next job, if there is one and it can begin. Otherwise says what is awaited.
+  bool begin_next_job();
+  [[nodiscard]] bool may_begin_job();
+  [[nodiscard]] std::string awaited_hosts() const;  ///< empty: the next job can begin
+  void end_job(const Verdict& verdict);
+  void end_service();
+  /// Those of which each ends with the job.
+  void release_once_agents();
+  void tell_to_end(AgentLink& agent) const;
+  void stop_running(const std::string& reason, bool urgent);
+  void lose_waiting_jobs();
+  /// The id of the only job that this can mean.
+  [[nodiscard]] std::variant<std::string, Refusal> find_job(const std::string& begin) const;
+  void ask_for_log(const std::string& job_id, const std::string& host, AgentLink& agent,
+                   const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
+  /// It waits, or waits for its hosts.
+  [[nodiscard]] bool has_no_worker_yet(const std::string& job_id) const;
+  /// On which this rank runs or has run; empty: the job has no such rank.
+  [[nodiscard]] std::string host_of(const std::string& job_id, Rank rank);
+  void perform(const Action& action);
+  void complete_join();  ///< answers the joins of a generation whose workers have all joined
+  void begin_generation(const action::StartGeneration& start);
   void finish_job();
   /// Tells the host's agent what is to run there.
   void send_desired(const std::string& host);
   void send_desired();  ///< to all agents
   void ask_workers_to_stop();
   void note_progress(WorkerState& worker, const proto::Progress& progress, TimePoint now);
+  /// A worker reports the end of its work in an earlier generation.
+  proto::FinishReply finish_late(const WorkerState& worker, const proto::FinishRequest& request);
   void worker_event(const HostState& host, const proto::AgentMessage& message);
   void worker_ended(WorkerState& worker, const proto::WorkerExited& exited);
   /// The agent with this id wants the host. Ends the stream of the one that has it, or refuses.
   std::optional<Refusal> replace_agent(HostState& host, const std::string& agent_id,
                                        const std::string& peer);
-  [[nodiscard]] HostState* match_host(const std::string& name, const std::string& peer);
+  [[nodiscard]] HostState* match_host(const std::string& given, const std::string& peer);
   void local_agent_failed(const std::string& what, bool at_start);
   void set_local_address();
+
+  // The network between the hosts (coordinator_network.cc).
+  void measure_network();
+  void network_said(const std::string& host, const proto::NetworkReport& report);
+  /// Takes its result over, when there is one.
+  void see_measurement();
 
   boost::asio::steady_timer timer_;
   const CoordinatorOptions options_;
@@ -121,13 +201,18 @@ class Coordinator {
   const Finished finished_;
   Metrics metrics_;
   ClusterState state_;
-  JobProgress progress_;
-  JoinBarrier joins_;
-  KeyValues values_;
-  std::map<std::string, AgentLink*> agents_;  ///< by host
-  std::map<Rank, WorkerLink*> workers_;
-  std::string reason_;  ///< of the last decision
-  bool over_ = false;   ///< finished_ was called
+  Run run_;
+  JobQueue queue_;
+  LogRequests log_requests_;
+  QuietHosts quiet_hosts_;
+  std::optional<NetworkMeasurement> measurement_;  ///< that goes on; empty: none does
+  std::map<std::string, AgentLink*> agents_;       ///< by host
+  std::string reason_;                             ///< of the last decision
+  TimePoint last_tick_;
+  std::int64_t refused_jobs_ = 0;
+  std::string ending_;       ///< who has asked the service to end; empty: nobody
+  bool was_forced_ = false;  ///< a job has failed since then
+  bool over_ = false;        ///< finished_ was called
   bool closed_ = false;
 };
 

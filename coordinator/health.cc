@@ -21,37 +21,43 @@ std::string seconds(milliseconds time) {
   return std::to_string(time.count() / 1000) + " s";
 }
 
+/// Whether this is the job's start: no earlier generation can have trained.
+bool is_first(const ClusterState& state) { return state.job.current.number <= 1; }
+
 std::string silence_of(const WorkerState& worker, TimePoint now) {
   const std::string seen = last_seen(worker);
   return "silent for " + seconds(elapsed(worker.last_heard, now)) +
          (seen.empty() ? "" : "; " + seen);
 }
 
-Failure late_at_start(std::string who, std::string what, TimePoint now) {
-  return {.kind = Failure::Kind::kCrash,
+Incident late_at_start(std::string who, std::string what, TimePoint now) {
+  return {.kind = Incident::Kind::kCrash,
           .rank = {},
+          .host = {},
           .who = std::move(who),
           .what = std::move(what),
           .at_start = true,
+          .permanent = true,
           .at = now};
 }
 
-Failure about(const WorkerState& worker, std::string what, TimePoint now) {
-  return {.kind = Failure::Kind::kSilence,
+Incident about(const WorkerState& worker, std::string what, TimePoint now) {
+  return {.kind = Incident::Kind::kSilence,
           .rank = worker.rank,
+          .host = {},
           .who = name_of(worker),
           .what = std::move(what),
-          .at_start = false,
           .at = now};
 }
 
 /// What to do about the hosts that have not registered.
 std::string missing_hosts_advice(const ClusterState& state) {
+  if (!state.launch_advice.empty()) return state.launch_advice;
   const HostState* only = nullptr;
   for (const HostState& host : state.hosts) {
     if (host.registered) continue;
     if (!host.resolves) return agent_advice(state.address, host);
-    if (only != nullptr) return agent_advice(state.address, {.name = "NAME"});
+    if (only != nullptr && !only->local) return agent_advice(state.address, {.name = "NAME"});
     only = &host;
   }
   return agent_advice(state.address, *only);
@@ -59,73 +65,101 @@ std::string missing_hosts_advice(const ClusterState& state) {
 
 /// Workers that have joined and do not come to their first step. They wait for each other, so one
 /// that goes on excuses all, and of those that do not, the one that has moved least is the cause.
-std::optional<Failure> stuck_before_training(const ClusterState& state, const HealthLimits& limits,
-                                             TimePoint now) {
+void find_stuck_before_training(const ClusterState& state, const HealthLimits& limits,
+                                TimePoint now, std::vector<Incident>& found) {
   const WorkerState* stuck = nullptr;
-  for (const WorkerState& worker : state.workers) {
+  for (const WorkerState& worker : state.job.current.workers) {
     if (worker.training || worker.report || worker.exit) continue;
-    if (elapsed(worker.last_moved, now) < limits.start) return {};
+    if (elapsed(worker.last_moved, now) < limits.start) return;
     if (stuck == nullptr || worker.last_moved < stuck->last_moved) stuck = &worker;
   }
-  if (stuck == nullptr) return {};
+  if (stuck == nullptr) return;
   const std::string& doing = stuck->progress.phase();
-  Failure failure = late_at_start(
-      name_of(*stuck),
-      "has not begun to train: no progress for " + seconds(limits.start) +
-          (doing.empty() ? "" : " in: " + one_line(doing)) + "; --start-timeout sets this time",
-      now);
-  failure.rank = stuck->rank;
-  return failure;
-}
-
-std::optional<Failure> overdue_start(const ClusterState& state, const HealthLimits& limits,
-                                     TimePoint now) {
-  if (state.generation == 0) {
-    if (elapsed(state.started_at, now) < limits.start) return {};
-    const std::string missing = missing_hosts(state);
-    if (missing.empty()) return {};
-    const bool several = missing.find(',') != std::string::npos;
-    return late_at_start((several ? "hosts " : "host ") + missing,
-                         "no agent has registered after " + seconds(limits.start) + "; " +
-                             missing_hosts_advice(state),
-                         now);
+  Incident incident = about(*stuck,
+                            "has not begun to train: no progress for " + seconds(limits.start) +
+                                (doing.empty() ? "" : " in: " + one_line(doing)) +
+                                "; --start-timeout sets this time",
+                            now);
+  if (is_first(state)) {
+    incident.kind = Incident::Kind::kCrash;
+    incident.at_start = incident.permanent = true;
   }
-  if (all_joined(state)) return stuck_before_training(state, limits, now);
-  if (elapsed(state.generation_started_at, now) < limits.start) return {};
-  return late_at_start(missing_workers(state), "has not joined after " + seconds(limits.start),
-                       now);
+  found.push_back(std::move(incident));
 }
 
-std::optional<Failure> silent_host(const ClusterState& state, const HealthLimits& limits,
-                                   TimePoint now) {
+void find_missing_hosts(const ClusterState& state, const HealthLimits& limits, TimePoint now,
+                        std::vector<Incident>& found) {
+  const std::string missing = missing_hosts(state);
+  if (missing.empty() || elapsed(state.job.started_at, now) < limits.start) return;
+  const bool several = missing.find(',') != std::string::npos;
+  found.push_back(late_at_start(
+      (several ? "hosts " : "host ") + missing,
+      "no agent has registered after " + seconds(limits.start) + "; " + missing_hosts_advice(state),
+      now));
+}
+
+void find_missing_workers(const ClusterState& state, const HealthLimits& limits, TimePoint now,
+                          std::vector<Incident>& found) {
+  if (elapsed(state.job.current.started_at, now) < limits.start) return;
+  const std::string what = "has not joined after " + seconds(limits.start);
+  if (is_first(state)) {
+    found.push_back(late_at_start(missing_workers(state), what, now));
+    return;
+  }
+  for (const WorkerState& worker : state.job.current.workers) {
+    if (!worker.joined) found.push_back(about(worker, what, now));
+  }
+}
+
+void find_overdue_start(const ClusterState& state, const HealthLimits& limits, TimePoint now,
+                        std::vector<Incident>& found) {
+  if (state.job.current.number == 0) return find_missing_hosts(state, limits, now, found);
+  if (!all_joined(state)) return find_missing_workers(state, limits, now, found);
+  find_stuck_before_training(state, limits, now, found);
+}
+
+bool is_silent(const HostState& host, const HealthLimits& limits, TimePoint now) {
+  return host.registered && elapsed(host.last_heard, now) >= limits.silence;
+}
+
+void find_silent_hosts(const ClusterState& state, const HealthLimits& limits, TimePoint now,
+                       std::vector<Incident>& found) {
   for (const HostState& host : state.hosts) {
-    if (!host.registered || elapsed(host.last_heard, now) < limits.silence) continue;
-    return Failure{
-        .kind = Failure::Kind::kSilence,
-        .rank = {},
-        .who = "host " + host.name,
-        .what = "its agent has been silent for " + seconds(elapsed(host.last_heard, now)),
-        .at_start = state.generation == 0,
-        .at = now};
+    if (!is_silent(host, limits, now)) continue;
+    found.push_back(
+        {.kind = Incident::Kind::kSilence,
+         .rank = {},
+         .host = host.name,
+         .who = "host " + host.name,
+         .what = "its agent has been silent for " + seconds(elapsed(host.last_heard, now)),
+         .at_start = state.job.current.number == 0,
+         .at = now});
   }
-  return {};
 }
 
-std::optional<Failure> late_worker(const ClusterState& state, const HealthLimits& limits,
-                                   TimePoint now) {
-  if (!all_joined(state)) return {};
-  for (const WorkerState& worker : state.workers) {
+/// Whether one line about its host says it all.
+bool is_on_silent_host(const WorkerState& worker, const ClusterState& state,
+                       const HealthLimits& limits, TimePoint now) {
+  return std::ranges::any_of(state.hosts, [&](const HostState& host) {
+    return host.name == worker.host && is_silent(host, limits, now);
+  });
+}
+
+void find_late_workers(const ClusterState& state, const HealthLimits& limits, TimePoint now,
+                       std::vector<Incident>& found) {
+  if (!all_joined(state)) return;
+  for (const WorkerState& worker : state.job.current.workers) {
     if (worker.exit) continue;
     if (worker.report && elapsed(worker.report->at, now) >= limits.leave) {
-      return about(worker,
-                   "reported the end of its work, but still runs after " + seconds(limits.leave),
-                   now);
+      found.push_back(about(
+          worker, "reported the end of its work, but still runs after " + seconds(limits.leave),
+          now));
     }
-    if (!worker.report && elapsed(worker.last_heard, now) >= limits.silence) {
-      return about(worker, silence_of(worker, now), now);
+    if (!worker.report && elapsed(worker.last_heard, now) >= limits.silence &&
+        !is_on_silent_host(worker, state, limits, now)) {
+      found.push_back(about(worker, silence_of(worker, now), now));
     }
   }
-  return {};
 }
 
 }  // namespace
@@ -140,23 +174,28 @@ void worker_progressed(WorkerState& worker, const proto::Progress& progress, Tim
   worker.progress.clear_phases();  // samples of the past, kept by the metrics
 }
 
-std::optional<Failure> find_overdue(const ClusterState& state, const HealthLimits& limits,
-                                    TimePoint now) {
-  if (auto late = overdue_start(state, limits, now)) return late;
-  return find_silent(state, limits, now);
-}
-
-std::optional<Failure> find_silent(const ClusterState& state, const HealthLimits& limits,
+std::vector<Incident> find_overdue(const ClusterState& state, const HealthLimits& limits,
                                    TimePoint now) {
-  if (auto late = silent_host(state, limits, now)) return late;
-  return late_worker(state, limits, now);
+  std::vector<Incident> found;
+  find_overdue_start(state, limits, now, found);
+  find_silent_hosts(state, limits, now, found);
+  find_late_workers(state, limits, now, found);
+  return found;
 }
 
-std::optional<Failure> find_suspect(const ClusterState& state, TimePoint now) {
+std::vector<Incident> find_silent(const ClusterState& state, const HealthLimits& limits,
+                                  TimePoint now) {
+  std::vector<Incident> found;
+  find_silent_hosts(state, limits, now, found);
+  find_late_workers(state, limits, now, found);
+  return found;
+}
+
+std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now) {
   const WorkerState* silent = nullptr;
   const WorkerState* stuck = nullptr;
-  for (const WorkerState& worker : state.workers) {
-    if (worker.exit || worker.report) continue;
+  for (const WorkerState& worker : state.job.current.workers) {
+    if (worker.exit || worker.report || worker.left) continue;
     if (silent == nullptr || worker.last_heard < silent->last_heard) silent = &worker;
     if (stuck == nullptr || worker.last_moved < stuck->last_moved) stuck = &worker;
   }
@@ -167,13 +206,21 @@ std::optional<Failure> find_suspect(const ClusterState& state, TimePoint now) {
     return {};
   std::string what =
       "alive, but stuck for " + seconds(elapsed(stuck->last_moved, now)) + "; " + last_seen(*stuck);
-  if (!state.failures.empty()) what += "; its peers gave up: " + state.failures.front().text();
+  if (!state.job.current.incidents.empty())
+    what += "; its peers gave up: " + state.job.current.incidents.front().text();
   return about(*stuck, std::move(what), now);
 }
 
 std::string agent_advice(const std::string& coordinator, const HostState& host) {
+  if (host.local) {
+    return "the pfc-agent that was started here runs, but has not connected; a limit of threads or "
+           "processes (ulimit -u) may keep it from that, and its own lines above may say more";
+  }
   if (host.resolves) {
-    return "run there: pfc-agent --coordinator " + coordinator + " --host " + host.name;
+    const bool by_token = coordinator.find('#') != std::string::npos;
+    const std::string option =
+        by_token ? "--join '" + coordinator + "'" : "--coordinator " + coordinator;
+    return "run there: pfc-agent " + option + " --host " + host.name;
   }
   return "the name \"" + host.name +
          "\" does not resolve on this machine; check its spelling in --hosts";

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "coordinator/cluster_state.h"
 
@@ -20,22 +22,24 @@ inline constexpr std::chrono::seconds kNoProgress{30};
 /// The worker sent progress: keeps it, and notes when the step or phase last changed.
 void worker_progressed(WorkerState& worker, const proto::Progress& progress, TimePoint now);
 
-/// The first host or worker that has taken longer than its limit. Pure.
-std::optional<Failure> find_overdue(const ClusterState& state, const HealthLimits& limits,
-                                    TimePoint now);
-
-/// Of those the first that is silent, or does not leave: while a job ends, nobody is waited for at
-/// its start. Pure.
-std::optional<Failure> find_silent(const ClusterState& state, const HealthLimits& limits,
+/// The hosts and workers that have taken longer than their limits. Pure.
+std::vector<Incident> find_overdue(const ClusterState& state, const HealthLimits& limits,
                                    TimePoint now);
+
+/// Of those the ones that are silent, or do not leave: while a job ends, nobody is waited for at
+/// its start. Pure.
+std::vector<Incident> find_silent(const ClusterState& state, const HealthLimits& limits,
+                                  TimePoint now);
 
 /// The likely cause when workers report only that they have lost a peer: the worker that has missed
 /// several heartbeats, or else the one that sends heartbeats but has made no progress for as long.
 /// Pure.
-std::optional<Failure> find_suspect(const ClusterState& state, TimePoint now);
+std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now);
 
 /// What a person should do to start the agent of a host: "run there: pfc-agent --coordinator
-/// 10.0.0.1:7450 --host b", or to check the name when this machine does not know it.
+/// 10.0.0.1:7450 --host b" (or "--join TOKEN@10.0.0.1:7450#FINGERPRINT", where that is given), or
+/// to check the name when this machine does not know it; or, of this
+/// machine, why the agent that was started here may not come.
 std::string agent_advice(const std::string& coordinator, const HostState& host);
 
 /// "last seen at step 120 in all_gather"; empty before the first progress.

@@ -1,33 +1,28 @@
-// The list of hosts that a person gives: --hosts a:8,b:8.
+// What this machine knows about the hosts of a list: which one it is itself, and which it can find.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "coordinator/allocation/host_list.h"
 
 namespace pfc {
 
-struct HostSpec {
-  std::string name;
-  int slots = 0;         ///< workers on it; 0: as many as it has GPUs
-  bool local = false;    ///< this machine: the coordinator starts its agent itself
-  bool resolves = true;  ///< this machine knows its address
+/// For the names of all hosts together: a name server may be down.
+inline constexpr std::chrono::seconds kLookUpLimit{10};
 
-  friend bool operator==(const HostSpec&, const HostSpec&) = default;
-};
-
-/// Parses NAME[:SLOTS][,NAME[:SLOTS]...] and looks the names up. Throws InputError that names the
-/// entry, what is wrong with it and what was expected. Two names of this machine count as the same
-/// host given twice. A name that cannot be looked up is no error: its agent may know this machine.
-std::vector<HostSpec> parse_hosts(std::string_view text);
-
-/// How many workers the hosts start together; 0: not known before they register.
-int workers_of(std::span<const HostSpec> hosts);
+/// Looks every host up, and fills in what this machine knows of it. A name that cannot be looked up
+/// is no error: its agent may know this machine. Throws InputError when two of them are this
+/// machine.
+void look_up_hosts(std::vector<HostSpec>& hosts);
 
 /// The address by which other hosts reach this machine: the one that it would use to talk to
-/// `peer`, or this machine's name when there is no route. Nothing is sent. A name is looked up,
-/// which may take seconds; an address is not.
+/// `peer`, or this machine's name when there is no route, or `peer` is no IP address. Nothing is
+/// sent, and no name is looked up.
 std::string address_towards(const std::string& peer);
+/// The same towards the first host that is not this machine and whose address is known.
+std::string address_towards(std::span<const HostSpec> hosts);
 
 }  // namespace pfc

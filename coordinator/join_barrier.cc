@@ -6,58 +6,106 @@
 namespace pfc {
 namespace {
 
-proto::JoinReply make_reply(const ClusterState& state, Rank rank, const std::string& job_json) {
-  const WorkerState& worker = state.workers.at(rank);
+proto::JoinReply make_reply(const ClusterState& state, const WorkerState& worker,
+                            const std::string& job_json) {
   proto::JoinReply reply;
-  reply.set_rank(rank);
-  reply.set_generation(state.generation);
-  reply.set_world_size(static_cast<int>(state.workers.size()));
+  reply.set_rank(worker.rank);
+  reply.set_generation(state.job.current.number);
+  reply.set_world_size(static_cast<int>(state.job.current.workers.size()));
   reply.set_local_rank(worker.slot);
   reply.set_job_json(job_json);
   for (const HostState& host : state.hosts) {
     if (host.name != worker.host) continue;
     reply.set_local_world_size(host.slots);
-    reply.set_peer_address(host.address);
+    reply.set_peer_address(peer_address(host));
+    reply.set_host(host.name);
   }
   return reply;
 }
 
-}  // namespace
-
-void JoinBarrier::wait(Rank rank, TimePoint since, TimePoint deadline,
-                       Answer<proto::JoinReply> answer) {
-  for (Waiter& waiter : waiters_) {
-    if (waiter.rank != rank) continue;
-    waiter.answer(Refusal{.kind = Refusal::Kind::kInvalid,
-                          .message = "rank " + std::to_string(rank) + " joins a second time"});
-    waiter = {.rank = rank, .since = since, .deadline = deadline, .answer = std::move(answer)};
-    return;
-  }
-  waiters_.push_back(
-      {.rank = rank, .since = since, .deadline = deadline, .answer = std::move(answer)});
+/// The worker in the generation that begins, or null. One that waits for the next is of none yet.
+WorkerState* worker_of(ClusterState& state, const JoinBarrier::Waiter& waiter) {
+  HostState* const host = find_host(state, waiter.host);
+  return host == nullptr ? nullptr : find_worker(state, *host, waiter.slot, waiter.incarnation);
 }
 
-void JoinBarrier::update(const ClusterState& state, const std::string& job_json, TimePoint now) {
-  if (waiters_.empty()) return;
-  const bool complete = all_joined(state);
-  std::vector<Waiter> still_waiting;
-  for (Waiter& waiter : std::exchange(waiters_, {})) {
-    if (complete) {
-      waiter.answer(make_reply(state, waiter.rank, job_json));
-    } else if (waiter.deadline <= now) {
-      const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now - waiter.since);
-      waiter.answer(Refusal{.kind = Refusal::Kind::kTimeout,
-                            .message = missing_workers(state) + " has not joined after " +
-                                       std::to_string(waited.count()) + " s"});
+bool waits_for_next(const ClusterState& state, const JoinBarrier::Waiter& waiter) {
+  return waiter.left >= state.job.current.number;
+}
+
+Refusal replaced() {
+  return {.kind = Refusal::Kind::kOldGeneration,
+          .message = "another process has this worker's place"};
+}
+
+Refusal too_late(const ClusterState& state, const JoinBarrier::Waiter& waiter, TimePoint now) {
+  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now - waiter.since);
+  const std::string missing = missing_workers(state);
+  return {.kind = Refusal::Kind::kTimeout,
+          .message = (missing.empty() ? "the next generation has not begun"
+                                      : missing + " has not joined") +
+                     (" after " + std::to_string(waited.count()) + " s")};
+}
+
+}  // namespace
+
+void JoinBarrier::wait(ClusterState& state, Waiter waiter) {
+  WorkerState* const worker = worker_of(state, waiter);
+  if (worker != nullptr && !waits_for_next(state, waiter)) worker_joined(state, *worker);
+  const auto [place, is_new] = waiters_.try_emplace({waiter.host, waiter.slot, waiter.incarnation});
+  if (!is_new) {
+    place->second.answer(
+        Refusal{.kind = Refusal::Kind::kInvalid, .message = "this worker joins a second time"});
+  }
+  place->second = std::move(waiter);
+}
+
+template <typename Predicate>
+std::vector<JoinBarrier::Waiter> JoinBarrier::take_if(Predicate predicate) {
+  std::vector<Waiter> taken;
+  for (auto place = waiters_.begin(); place != waiters_.end();) {
+    if (!predicate(place->second)) {
+      ++place;
+      continue;
+    }
+    taken.push_back(std::move(place->second));
+    place = waiters_.erase(place);
+  }
+  return taken;
+}
+
+void JoinBarrier::members_changed(ClusterState& state) {
+  for (const Waiter& stranger : take_if([&](const Waiter& waiter) {
+         WorkerState* const worker = worker_of(state, waiter);
+         if (worker != nullptr && !waits_for_next(state, waiter)) worker_joined(state, *worker);
+         return worker == nullptr;
+       })) {
+    stranger.answer(replaced());
+  }
+}
+
+bool JoinBarrier::complete(ClusterState& state, const std::string& job_json) {
+  const std::vector<Waiter> waiters =
+      take_if([&](const Waiter& each) { return !waits_for_next(state, each); });
+  for (const Waiter& waiter : waiters) {
+    const WorkerState* const worker = worker_of(state, waiter);
+    if (worker == nullptr) {
+      waiter.answer(replaced());
     } else {
-      still_waiting.push_back(std::move(waiter));
+      waiter.answer(make_reply(state, *worker, job_json));
     }
   }
-  waiters_ = std::move(still_waiting);
+  return !waiters.empty();
+}
+
+void JoinBarrier::expire(const ClusterState& state, TimePoint now) {
+  for (const Waiter& waiter : take_if([&](const Waiter& each) { return each.deadline <= now; })) {
+    waiter.answer(too_late(state, waiter, now));
+  }
 }
 
 void JoinBarrier::clear(const Refusal& why) {
-  for (Waiter& waiter : std::exchange(waiters_, {})) waiter.answer(why);
+  for (const auto& [process, waiter] : std::exchange(waiters_, {})) waiter.answer(why);
 }
 
 }  // namespace pfc

@@ -16,11 +16,15 @@ struct Refusal {
     kInvalid,        ///< a rank, key or size that does not exist or is too large
     kTimeout,        ///< the time limit of a wait is over; the message names what is missing
     kUnavailable,    ///< the coordinator is ending
+    kDenied,         ///< the caller's credential does not allow it, or it has none
     kInternal,       ///< an error of the coordinator
   };
   Kind kind = Kind::kInvalid;
   std::string message;
 };
+
+/// To everything that is asked of a coordinator that ends.
+Refusal going_away();
 
 /// Takes the reply to a request, or its refusal. Called exactly once, on the event loop.
 template <typename T>
@@ -30,6 +34,7 @@ using Answer = std::function<void(std::variant<T, Refusal>)>;
 struct Fence {
   std::string_view job_id;
   Generation generation = 0;
+  std::string_view cause = {};  ///< what has ended the generation before; empty: nothing has
 };
 
 /// Every request must come from this job, so that agents and workers of a coordinator that has

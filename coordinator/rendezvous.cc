@@ -1,173 +1,256 @@
 #include "coordinator/rendezvous.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "common/counted.h"
+#include "coordinator/verdict.h"
 
 namespace pfc {
 namespace {
 
-Decision wait_for(std::string reason) {
-  return {.action = Action::kWait, .reason = std::move(reason)};
-}
+Decision wait_for(std::string reason) { return {.reason = std::move(reason), .actions = {}}; }
 
 Decision act(Action action, std::string reason) {
-  return {.action = action, .reason = std::move(reason)};
+  return {.reason = std::move(reason), .actions = {std::move(action)}};
 }
 
-/// A failure that the coordinator itself has found.
-Decision fail_with(Failure failure) {
-  Decision decision = act(Action::kFail, failure.text());
-  decision.failure = std::move(failure);
+/// What the coordinator itself has found. REQUIRES: incidents is not empty.
+Decision blame(std::vector<Incident> incidents) {
+  Decision decision{.reason = incidents.front().text(), .actions = {}};
+  for (Incident& incident : incidents) decision.actions.emplace_back(action::Blame{incident});
   return decision;
 }
 
 std::string workers_left(const ClusterState& state) {
-  const auto left = std::count_if(state.workers.begin(), state.workers.end(),
-                                  [](const WorkerState& worker) { return !worker.exit; });
-  return counted(left, "worker");
+  return counted(std::ranges::count_if(state.job.current.workers,
+                                       [](const WorkerState& worker) { return !worker.exit; }),
+                 "worker");
 }
+
+// The end of the job.
 
 /// SIGTERM; after a while SIGKILL; after another while the job ends without them.
 Decision end_by_force(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
-  if (!state.terminated_at) return act(Action::kTerminate, "ending " + workers_left(state));
-  if (!state.killed_at) {
-    if (now < *state.terminated_at + config.terminate)
+  if (!state.job.terminated_at) return act(action::Terminate(), "ending " + workers_left(state));
+  if (!state.job.killed_at) {
+    if (now < *state.job.terminated_at + config.terminate)
       return wait_for("waiting for workers to end");
-    return act(Action::kKill, "killing " + workers_left(state));
+    return act(action::Kill(), "killing " + workers_left(state));
   }
-  if (now < *state.killed_at + config.kill) return wait_for("waiting for killed workers");
-  return act(Action::kFinish, "giving up on " + workers_left(state));
+  if (now < *state.job.killed_at + config.kill) return wait_for("waiting for killed workers");
+  return act(action::Finish(), "giving up on " + workers_left(state));
 }
 
-/// The worker that the others have lost, when all that is known is that they have lost a peer.
-std::optional<Failure> suspect_behind(const ClusterState& state, TimePoint now) {
-  const bool only_peers_lost =
-      std::all_of(state.failures.begin(), state.failures.end(),
-                  [](const Failure& failure) { return failure.kind == Failure::Kind::kPeerLost; });
-  if (!only_peers_lost || state.terminated_at) return {};
-  return find_suspect(state, now);
+/// Whether all that is known is that workers have lost a peer.
+bool cause_is_unknown(const ClusterState& state) {
+  return std::ranges::all_of(state.job.current.incidents, [](const Incident& incident) {
+    return incident.kind == Incident::Kind::kPeerLost;
+  });
 }
+
+/// Whether a worker still has something to do in this generation.
+bool takes_part(const WorkerState& worker) { return !worker.exit && !worker.left; }
 
 Decision end_after_failure(const ClusterState& state, const RendezvousConfig& config,
                            TimePoint now) {
-  if (all_exited(state)) return act(Action::kFinish, "the job has failed");
-  const bool urgent = state.stop && state.stop->urgent;
-  const bool may_notice = !state.failures.front().at_start && !urgent;
-  if (may_notice && now < state.failures.front().at + config.grace && !state.terminated_at) {
+  if (all_exited(state)) return act(action::Finish(), "the job has failed");
+  if (state.job.terminated_at) return end_by_force(state, config, now);
+  const Incident& first = state.job.current.incidents.front();
+  const bool urgent = state.job.stop && state.job.stop->urgent;
+  const bool may_notice =
+      !first.at_start && !urgent && std::ranges::any_of(state.job.current.workers, takes_part);
+  if (may_notice && now < first.at + config.grace) {
     return wait_for("a worker has failed; its peers are given time to notice");
   }
-  if (auto suspect = suspect_behind(state, now)) return fail_with(std::move(*suspect));
+  if (cause_is_unknown(state)) {
+    if (auto suspect = find_suspect(state, now)) return blame({std::move(*suspect)});
+  }
   return end_by_force(state, config, now);
 }
 
-/// Workers can only write a checkpoint together, after all have joined; and there is nothing in it
-/// while all of them say that they have not begun their first step.
-bool may_have_trained(const ClusterState& state) {
-  return all_joined(state) &&
-         !std::all_of(state.workers.begin(), state.workers.end(),
-                      [](const WorkerState& w) { return w.progress.starting(); });
+Clock::duration time_to_save(const StopRequest& stop, const RendezvousConfig& config) {
+  return stop.leaving.empty() ? config.stop : std::min(config.stop, stop.within);
 }
 
 Decision end_after_stop(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
-  if (all_exited(state)) return act(Action::kFinish, "the job has stopped");
-  const bool may_save = may_have_trained(state) && !state.stop->urgent && !state.terminated_at;
-  if (may_save && !state.stop_sent) return act(Action::kAskToStop, "stopping");
+  if (all_exited(state)) return act(action::Finish(), "the job has stopped");
+  const bool may_save =
+      may_have_trained(state) && !state.job.stop->urgent && !state.job.terminated_at;
+  if (may_save && !state.job.current.stop_sent) return act(action::AskToStop(), "stopping");
   if (may_save) {
-    if (auto silent = find_silent(state, config.limits, now)) return fail_with(std::move(*silent));
+    auto silent = find_silent(state, config.limits, now);
+    if (!silent.empty()) return blame(std::move(silent));
   }
-  if (may_save && now < state.stop->at + config.stop) {
+  if (may_save && now < state.job.stop->at + time_to_save(*state.job.stop, config)) {
     return wait_for("stopping: workers write a checkpoint and end");
   }
   return end_by_force(state, config, now);
 }
 
+// The start of a generation.
+
 /// A job that must have GPUs, and the host that has none.
-std::optional<Failure> host_without_gpu(const ClusterState& state, DeviceChoice device,
-                                        TimePoint now) {
+std::optional<Incident> host_without_gpu(const ClusterState& state, DeviceChoice device,
+                                         TimePoint now) {
   if (device != DeviceChoice::kCuda) return {};
   for (const HostState& host : state.hosts) {
     if (!host.registered || host.no_gpu.empty()) continue;
-    return Failure{.kind = Failure::Kind::kCrash,
-                   .rank = {},
-                   .who = "host " + host.name,
-                   .what = "device: found \"cuda\", but " + host.no_gpu,
-                   .at_start = true,
-                   .at = now};
+    return Incident{.kind = Incident::Kind::kCrash,
+                    .rank = {},
+                    .host = {},
+                    .who = "host " + host.name,
+                    .what = "device: found \"cuda\", but " + host.no_gpu,
+                    .at_start = true,
+                    .permanent = true,
+                    .at = now};
   }
   return {};
 }
 
+// Between two attempts to measure a network that has failed while a job was running.
+constexpr std::chrono::milliseconds kMeasureAgain{1'000};
+
+std::string measuring(const ClusterState& state) {
+  return "measuring the network between " + counted(std::ssize(state.hosts), "host");
+}
+
+/// What must be done before the workers of all hosts can connect; empty: nothing. A host whose
+/// agent tells no address is reached by that of its connection. REQUIRES: no host is missing.
+std::optional<Decision> see_to_network(const ClusterState& state) {
+  if (state.hosts.size() < 2) return {};
+  if (std::ranges::any_of(state.hosts,
+                          [](const HostState& host) { return host.addresses.empty(); })) {
+    return {};
+  }
+  if (state.network.agents != agents_of(state)) {
+    return act(action::MeasureNetwork(), measuring(state));
+  }
+  if (!state.network.ended_at) return wait_for(measuring(state));
+  return {};
+}
+
+Incident network_problem(const ClusterState& state, TimePoint now) {
+  return {.kind = Incident::Kind::kCrash,
+          .rank = {},
+          .host = {},
+          .who = "network",
+          .what = state.network.text,
+          .at_start = true,
+          .permanent = true,
+          .at = now};
+}
+
 Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   if (auto lacking = host_without_gpu(state, config.device, now)) {
-    return fail_with(std::move(*lacking));
+    return blame({std::move(*lacking)});
   }
   const std::string missing = missing_hosts(state);
   if (!missing.empty()) return wait_for("waiting for " + missing + " to register");
-  Decision start = act(Action::kStartGeneration, "all hosts are here");
-  start.members = assign_ranks(state.hosts);
-  return start;
+  if (auto measure = see_to_network(state)) return *measure;
+  if (state.network.failed) return blame({network_problem(state, now)});
+  return act(action::StartGeneration{.members = assign_ranks(state.hosts), .cause = {}},
+             "all hosts are here");
+}
+
+bool is_blamed(const GenerationState& generation, const WorkerState& worker) {
+  return std::ranges::any_of(generation.incidents, [&](const Incident& incident) {
+    return incident.host == worker.host ||
+           (incident.rank == worker.rank && incident.kind != Incident::Kind::kPeerLost);
+  });
+}
+
+/// By host and slot, so that nothing is looked for among all workers again and again.
+using Places = std::map<std::pair<std::string_view, int>, const WorkerState*>;
+
+Places places_of(const GenerationState& generation) {
+  Places places;
+  for (const WorkerState& worker : generation.workers) {
+    places[{worker.host, worker.slot}] = &worker;
+  }
+  return places;
+}
+
+/// Every slot gets a worker again: the one that was there, where it runs and nobody blames it. None
+/// stays when the network is another one: NCCL reads its interface once in a process.
+std::vector<Member> members_after(const ClusterState& state) {
+  std::vector<Member> members = assign_ranks(state.hosts);
+  if (state.network.changed) return members;
+  const Places places = places_of(state.job.current);
+  for (Member& member : members) {
+    const auto place = places.find({member.host, member.slot});
+    if (place == places.end()) continue;
+    const WorkerState& worker = *place->second;
+    const bool stays = !worker.exit && !worker.report && !is_blamed(state.job.current, worker);
+    if (stays) member.survivor = worker.incarnation;
+  }
+  return members;
+}
+
+/// A link that a host has lost may come back.
+Decision measure_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  if (now >= state.job.current.incidents.front().at + config.limits.start) {
+    return blame({network_problem(state, now)});
+  }
+  if (now < *state.network.ended_at + kMeasureAgain) return wait_for(state.network.text);
+  return act(action::MeasureNetwork(), measuring(state));
+}
+
+Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  const TimePoint since = state.job.current.incidents.front().at;
+  if (cause_is_unknown(state)) {
+    if (auto suspect = find_suspect(state, now)) return blame({std::move(*suspect)});
+    if (now < since + config.grace)
+      return wait_for("a worker has lost its peers; the cause is awaited");
+  }
+  const std::string missing = missing_hosts(state);
+  if (missing.empty()) {
+    if (auto measure = see_to_network(state)) return *measure;
+    if (state.network.failed) return measure_again(state, config, now);
+    const Incident& cause = root_cause(state.job.current);
+    return act(action::StartGeneration{.members = members_after(state), .cause = cause},
+               line_of(state.job.current, cause));
+  }
+  if (now < since + config.limits.start) {
+    return wait_for("waiting for " + missing + " to register again");
+  }
+  Incident lost = root_cause(state.job.current);
+  lost.what += "; " + missing + " has not registered again after " +
+               std::to_string(config.limits.start.count() / 1000) + " s";
+  lost.permanent = true;
+  lost.at = now;
+  return blame({std::move(lost)});
 }
 
 Decision watch_training(const ClusterState& state) {
-  if (all_exited(state)) return act(Action::kFinish, "all workers have completed");
+  if (all_exited(state)) return act(action::Finish(), "all workers have completed");
   if (!all_joined(state)) return wait_for("waiting for workers to join");
   return wait_for("training");
 }
 
-/// The most likely cause of all the others.
-const Failure& root_cause(const ClusterState& state) {
-  return *std::min_element(
-      state.failures.begin(), state.failures.end(),
-      [](const Failure& a, const Failure& b) { return a.kind < b.kind; });  // the first of equals
-}
-
-/// The ranks whose failure reads the same.
-std::set<Rank> ranks_with(const ClusterState& state, const std::string& what) {
-  std::set<Rank> ranks;
-  for (const Failure& failure : state.failures) {
-    if (failure.rank && failure.what == what) ranks.insert(*failure.rank);
-  }
-  return ranks;
-}
-
-/// "ranks 0-2, 5"
-std::string ranks_text(const std::set<Rank>& ranks) {
-  std::string text;
-  for (auto first = ranks.begin(); first != ranks.end();) {
-    auto last = first;
-    while (std::next(last) != ranks.end() && *std::next(last) == *last + 1) ++last;
-    text += (text.empty() ? "ranks " : ", ") + std::to_string(*first);
-    if (last != first) text += "-" + std::to_string(*last);
-    first = std::next(last);
-  }
-  return text;
-}
-
-/// One line for this failure and for all that read the same.
-std::string line_of(const ClusterState& state, const Failure& failure) {
-  const std::set<Rank> ranks = ranks_with(state, failure.what);
-  return ranks.size() < 2 ? failure.text() : ranks_text(ranks) + ": " + failure.what;
-}
-
-void start_generation(ClusterState& state, const std::vector<Member>& members, TimePoint now) {
-  state.generation += 1;
-  state.generation_started_at = now;
-  state.workers.clear();
-  for (const Member& member : members) {
+void start_generation(ClusterState& state, const action::StartGeneration& start, TimePoint now) {
+  const GenerationState last = std::exchange(
+      state.job.current,
+      {.number = state.job.current.number + 1, .started_at = now, .workers = {}, .incidents = {}});
+  const Places places = places_of(last);
+  state.network.changed = false;
+  if (start.cause) state.job.restarts.push_back(*start.cause);
+  for (HostState& host : state.hosts) host.incarnation += 1;
+  for (const Member& member : start.members) {
     HostState& host = *find_host(state, member.host);
-    if (member.slot == 0) {
-      host.first_rank = member.rank;
-      host.incarnation += 1;
-    }
-    state.workers.push_back({.rank = member.rank,
-                             .host = member.host,
-                             .slot = member.slot,
-                             .incarnation = host.incarnation,
-                             .last_heard = now,
-                             .last_moved = now});
+    if (member.slot == 0) host.first_rank = member.rank;
+    WorkerState& worker = state.job.current.workers.emplace_back();
+    worker.rank = member.rank;
+    worker.host = member.host;
+    worker.slot = member.slot;
+    worker.incarnation = host.incarnation;
+    worker.last_heard = worker.last_moved = now;
+    if (member.survivor == 0) continue;
+    worker.incarnation = member.survivor;
+    worker.stayed = true;
+    worker.pid = places.at({member.host, member.slot})->pid;
   }
 }
 
@@ -184,87 +267,45 @@ std::vector<Member> assign_ranks(std::span<const HostState> hosts) {
   return members;
 }
 
-void apply(ClusterState& state, const Decision& decision, TimePoint now) {
-  switch (decision.action) {
-    case Action::kWait:
-    case Action::kFinish:
-      return;
-    case Action::kStartGeneration:
-      return start_generation(state, decision.members, now);
-    case Action::kFail:
-      return fail(state, *decision.failure);
-    case Action::kAskToStop:
-      state.stop_sent = true;
-      return;
-    case Action::kTerminate:
-      state.terminated_at = now;
-      return;
-    case Action::kKill:
-      state.killed_at = now;
-      return;
+bool may_restart(const ClusterState& state, const RendezvousConfig& config) {
+  return static_cast<int>(state.job.restarts.size()) < config.max_restarts &&
+         state.job.current.number > 0 && !state.job.stop && !state.job.terminated_at &&
+         std::ranges::none_of(state.job.current.incidents, &Incident::permanent) &&
+         std::ranges::none_of(state.job.current.workers, has_ended_well);
+}
+
+void apply(ClusterState& state, const Action& action, TimePoint now) {
+  if (const auto* blamed = std::get_if<action::Blame>(&action)) {
+    add_incident(state, blamed->incident);
+  } else if (const auto* start = std::get_if<action::StartGeneration>(&action)) {
+    start_generation(state, *start, now);
+  } else if (std::holds_alternative<action::AskToStop>(action)) {
+    state.job.current.stop_sent = true;
+  } else if (std::holds_alternative<action::Terminate>(action)) {
+    state.job.terminated_at = now;
+  } else if (std::holds_alternative<action::Kill>(action)) {
+    state.job.killed_at = now;
+  } else if (std::holds_alternative<action::MeasureNetwork>(action)) {
+    state.network = {
+        .agents = agents_of(state), .changed = state.network.changed, .text = state.network.text};
   }
 }
 
 Decision decide(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
-  // A failure ends the job, whatever else is going on.
-  if (!state.failures.empty()) return end_after_failure(state, config, now);
+  // An incident ends the generation, whatever else is going on.
+  if (!state.job.current.incidents.empty()) {
+    return may_restart(state, config) ? go_on(state, config, now)
+                                      : end_after_failure(state, config, now);
+  }
   // A stop that was asked for.
-  if (state.stop) return end_after_stop(state, config, now);
+  if (state.job.stop) return end_after_stop(state, config, now);
   // Somebody who never came, or is silent, or does not leave.
-  if (auto late = find_overdue(state, config.limits, now)) return fail_with(std::move(*late));
+  if (auto late = find_overdue(state, config.limits, now); !late.empty()) {
+    return blame(std::move(late));
+  }
   // Before the first generation.
-  if (state.generation == 0) return gather_hosts(state, config, now);
+  if (state.job.current.number == 0) return gather_hosts(state, config, now);
   return watch_training(state);
-}
-
-Verdict verdict(const ClusterState& state) {
-  Verdict result;
-  if (!state.failures.empty()) {
-    const Failure& root = root_cause(state);
-    result.at_start = root.at_start;
-    result.rank = root.rank;
-    if (root.rank && state.workers.at(*root.rank).exit) {
-      result.worker_exit_code = state.workers.at(*root.rank).exit->code;
-    }
-    result.message = "job failed: " + line_of(state, root);
-    return result;
-  }
-  const auto ended_by_itself = [](const WorkerState& worker) {
-    return worker.report && (worker.report->outcome == proto::OUTCOME_COMPLETED ||
-                             worker.report->outcome == proto::OUTCOME_STOPPED);
-  };
-  const auto completed = [](const WorkerState& worker) {
-    return worker.report && worker.report->outcome == proto::OUTCOME_COMPLETED;
-  };
-  if (!state.workers.empty() &&
-      std::all_of(state.workers.begin(), state.workers.end(), completed)) {
-    result.kind = Verdict::Kind::kCompleted;
-    result.message = "job completed";
-    return result;
-  }
-  const std::string by = state.stop ? " by " + state.stop->reason : "";
-  const bool saved = !state.workers.empty() &&
-                     std::all_of(state.workers.begin(), state.workers.end(), ended_by_itself);
-  const bool nothing_to_save = !may_have_trained(state);
-  if (saved || nothing_to_save) {
-    result.kind = Verdict::Kind::kStopped;
-    result.message = "job stopped" + by + (saved ? "" : " before training began");
-    return result;
-  }
-  const auto forced = std::find_if_not(state.workers.begin(), state.workers.end(), ended_by_itself);
-  result.rank = forced->rank;
-  result.message = "job stopped" + by + ", but " + name_of(*forced) + " had to be ended by force";
-  return result;
-}
-
-std::vector<std::string> failure_lines(const ClusterState& state) {
-  std::vector<std::string> lines;
-  for (const Failure& failure : state.failures) {
-    std::string line = line_of(state, failure);
-    if (std::find(lines.begin(), lines.end(), line) == lines.end())
-      lines.push_back(std::move(line));
-  }
-  return lines;
 }
 
 }  // namespace pfc

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <boost/asio/ip/v6_only.hpp>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -56,6 +57,8 @@ Listener::Listener(asio::io_context& loop, const Options& options, Accepted acce
                                static_cast<unsigned short>(options.port));
   try {
     acceptor_.open(protocol_);
+    // "::" takes connections of IPv4 as well, whatever the system's default is.
+    if (protocol_ == tcp::v6()) acceptor_.set_option(asio::ip::v6_only(false));
     acceptor_.set_option(asio::socket_base::reuse_address(true));  // only past TIME_WAIT, on Linux
     acceptor_.bind(endpoint);
     acceptor_.listen();
@@ -101,6 +104,16 @@ void Listener::pause() {
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error && acceptor_.is_open()) wait();
   });
+}
+
+std::string any_address() {
+  asio::io_context loop;
+  boost::system::error_code error;
+  tcp::acceptor probe(loop);
+  probe.open(tcp::v6(), error);
+  if (!error) probe.set_option(asio::ip::v6_only(false), error);
+  if (!error) probe.bind({tcp::v6(), 0}, error);
+  return error ? "0.0.0.0" : "::";
 }
 
 }  // namespace pfc

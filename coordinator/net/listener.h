@@ -45,4 +45,8 @@ class Listener {
   int port_ = 0;
 };
 
+/// The address that takes connections on all network interfaces: "::", for IPv6 and IPv4, or
+/// "0.0.0.0" where this machine has no IPv6.
+std::string any_address();
+
 }  // namespace pfc

@@ -7,17 +7,17 @@ namespace pfc {
 
 void JobProgress::update(const ClusterState& state, TimePoint now) {
   samples_per_second_ = 0;
-  for (const WorkerState& worker : state.workers) {
+  for (const WorkerState& worker : state.job.current.workers) {
     if (!worker.exit) samples_per_second_ += worker.progress.samples_per_second();
   }
-  if (state.workers.empty() || !state.workers.front().training) return;
-  const proto::Progress& lead = state.workers.front().progress;
+  if (state.job.current.workers.empty() || !state.job.current.workers.front().training) return;
+  const proto::Progress& lead = state.job.current.workers.front().progress;
   step_ = lead.step();
   total_steps_ = lead.total_steps();
   epoch_ = lead.epoch();
   loss_ = lead.loss();
   if (!first_) first_ = {.step = step_, .at = now};
-  const double elapsed = std::chrono::duration<double>(now - first_->at).count();
+  const double elapsed = seconds_since(first_->at, now);
   if (step_ > first_->step && total_steps_ >= step_) {
     const double seconds_per_step = elapsed / static_cast<double>(step_ - first_->step);
     remaining_seconds_ = seconds_per_step * static_cast<double>(total_steps_ - step_);

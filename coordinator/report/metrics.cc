@@ -7,6 +7,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <set>
+#include <utility>
 
 #include "common/version.h"
 
@@ -77,6 +78,8 @@ struct Metrics::Families {
   LabelValues devices{1'024};
   GaugeFamily& build_info = gauge(registry, "pfc_build_info", "Version of the coordinator");
   GaugeFamily& generation = gauge(registry, "pfc_job_generation", "Current generation");
+  GaugeFamily& restarts = gauge(registry, "pfc_job_restarts",
+                                "Generations that have ended by a failure since the job began");
   GaugeFamily& step = gauge(registry, "pfc_job_step", "Optimizer steps done");
   GaugeFamily& total = gauge(registry, "pfc_job_total_steps", "Optimizer steps of the whole job");
   GaugeFamily& epoch = gauge(registry, "pfc_job_epoch", "Epoch, from 0");
@@ -106,6 +109,16 @@ struct Metrics::Families {
             "Lines for stdout and stderr that were dropped since the start, as nobody read them");
   CounterFamily& skipped =
       counter(registry, "pfc_worker_skipped_images_total", "Damaged images that were skipped");
+  CounterFamily& jobs =
+      counter(registry, "pfc_jobs_total", "Jobs of a service that have ended or were refused");
+  GaugeFamily& waiting = gauge(registry, "pfc_jobs_waiting", "Jobs in the queue of a service");
+  std::set<std::pair<GaugeFamily*, prometheus::Gauge*>> of_workers;
+
+  void set(GaugeFamily& family, const Labels& labels, double value) {
+    prometheus::Gauge& gauge = family.Add(labels);
+    gauge.Set(value);
+    of_workers.emplace(&family, &gauge);
+  }
 };
 
 Metrics::Metrics() : families_(std::make_unique<Families>()) {
@@ -135,28 +148,41 @@ void Metrics::add_progress(const WorkerState& before, const proto::Progress& pro
   }
 }
 
+void Metrics::count_job(const std::string& how) { families_->jobs.Add({{"how", how}}).Increment(); }
+
+void Metrics::set_waiting_jobs(std::size_t count) {
+  families_->waiting.Add({}).Set(static_cast<double>(count));
+}
+
+void Metrics::forget_workers() {
+  Families& f = *families_;
+  for (auto& [family, value] : f.of_workers) family->Remove(value);
+  f.of_workers.clear();
+}
+
 std::string Metrics::text(const ClusterState& state, const JobProgress& progress,
                           std::uint64_t dropped_lines) {
   Families& f = *families_;
   f.dropped.Add({}).Set(static_cast<double>(dropped_lines));
-  f.generation.Add({}).Set(static_cast<double>(state.generation));
+  f.generation.Add({}).Set(static_cast<double>(state.job.current.number));
+  f.restarts.Add({}).Set(static_cast<double>(state.job.restarts.size()));
   f.step.Add({}).Set(static_cast<double>(progress.step()));
   f.total.Add({}).Set(static_cast<double>(progress.total_steps()));
   f.epoch.Add({}).Set(static_cast<double>(progress.epoch()));
   f.loss.Add({}).Set(progress.loss());
   f.speed.Add({}).Set(progress.samples_per_second());
-  for (const WorkerState& worker : state.workers) {
+  for (const WorkerState& worker : state.job.current.workers) {
     const Labels labels = labels_of(worker);
     const bool runs = worker.joined && !worker.exit;
-    f.up.Add(labels).Set(runs ? 1 : 0);
-    f.worker_step.Add(labels).Set(static_cast<double>(worker.progress.step()));
-    f.worker_speed.Add(labels).Set(runs ? worker.progress.samples_per_second() : 0);
+    f.set(f.up, labels, runs ? 1 : 0);
+    f.set(f.worker_step, labels, static_cast<double>(worker.progress.step()));
+    f.set(f.worker_speed, labels, runs ? worker.progress.samples_per_second() : 0);
     if (!worker.training) continue;  // it has not reported yet
-    f.resident.Add(labels).Set(static_cast<double>(worker.progress.resident_bytes()));
+    f.set(f.resident, labels, static_cast<double>(worker.progress.resident_bytes()));
     if (worker.progress.gpu_memory_bytes() == 0) continue;  // it computes on a CPU
     Labels with_device = labels;
     with_device["device"] = f.devices(worker.progress.device());
-    f.gpu_memory.Add(with_device).Set(static_cast<double>(worker.progress.gpu_memory_bytes()));
+    f.set(f.gpu_memory, with_device, static_cast<double>(worker.progress.gpu_memory_bytes()));
   }
   return prometheus::TextSerializer().Serialize(f.registry.Collect());
 }

@@ -1,15 +1,13 @@
 #include "coordinator/report/status.h"
 
 #include "common/version.h"
+#include "coordinator/verdict.h"
 
 namespace pfc {
 namespace {
 
-double seconds_since(TimePoint then, TimePoint now) {
-  return std::chrono::duration<double>(now - then).count();
-}
-
-std::string state_name(const ClusterState& state, bool finished) {
+std::string state_name(const ClusterState& state, const RendezvousConfig& config, bool finished) {
+  if (state.job.id.empty()) return "idle";
   if (finished) {
     switch (verdict(state).kind) {
       case Verdict::Kind::kCompleted:
@@ -20,9 +18,11 @@ std::string state_name(const ClusterState& state, bool finished) {
         return "failed";
     }
   }
-  if (!state.failures.empty()) return "failing";
-  if (state.stop) return "stopping";
-  if (state.generation == 0) return "waiting";
+  if (!state.job.current.incidents.empty()) {
+    return may_restart(state, config) ? "restarting" : "failing";
+  }
+  if (state.job.stop) return "stopping";
+  if (state.job.current.number == 0) return "waiting";
   return all_joined(state) ? "training" : "starting";
 }
 
@@ -31,7 +31,8 @@ void add_host(const HostState& host, TimePoint now, proto::StatusReply& status) 
   added->set_name(host.name);
   added->set_slots(host.slots);
   added->set_registered(host.registered);
-  added->set_address(host.address);
+  added->set_address(peer_address(host));
+  if (host.chosen) added->set_interface(host.chosen->interface);
   added->set_cores(host.cores);
   for (const std::string& device : host.devices) added->add_devices(device);
   if (host.registered) added->set_silent_seconds(seconds_since(host.last_heard, now));
@@ -64,20 +65,27 @@ std::string worker_state_name(const WorkerState& worker, TimePoint now) {
     }
   }
   if (worker.exit) return "exited";
+  if (worker.left) return "leaving";
   if (worker.training) return now - worker.last_moved < kNoProgress ? "training" : "no progress";
   return worker.joined ? "joined" : "starting";
 }
 
-proto::StatusReply make_status(const ClusterState& state, const JobProgress& progress,
-                               const std::string& reason, bool finished, TimePoint now) {
+proto::StatusReply make_status(const ClusterState& state, const RendezvousConfig& config,
+                               const JobProgress& progress, const std::string& reason,
+                               bool finished, TimePoint now) {
   proto::StatusReply status;
-  status.set_job_id(state.job_id);
-  status.set_generation(state.generation);
-  status.set_state(state_name(state, finished));
-  status.set_reason(state.failures.empty() ? reason : verdict(state).message);
-  status.set_uptime_seconds(seconds_since(state.started_at, now));
+  status.set_job_id(state.job.id);
+  status.set_generation(state.job.current.number);
+  status.set_state(state_name(state, config, finished));
+  const bool failing = !state.job.current.incidents.empty() && !may_restart(state, config);
+  status.set_reason(failing ? verdict(state).message : reason);
+  status.set_restarts(static_cast<int>(state.job.restarts.size()));
+  status.set_max_restarts(config.max_restarts);
+  if (!state.job.restarts.empty()) status.set_last_restart(state.job.restarts.back().text());
+  status.set_uptime_seconds(seconds_since(state.job.started_at, now));
+  status.set_network(state.network.text);
   for (const HostState& host : state.hosts) add_host(host, now, status);
-  for (const WorkerState& worker : state.workers) add_worker(worker, now, status);
+  for (const WorkerState& worker : state.job.current.workers) add_worker(worker, now, status);
   status.set_step(progress.step());
   status.set_total_steps(progress.total_steps());
   status.set_epoch(progress.epoch());

@@ -10,11 +10,12 @@
 namespace pfc {
 
 /// `reason` is that of the last decision. `finished`: the job has ended.
-proto::StatusReply make_status(const ClusterState& state, const JobProgress& progress,
-                               const std::string& reason, bool finished, TimePoint now);
+proto::StatusReply make_status(const ClusterState& state, const RendezvousConfig& config,
+                               const JobProgress& progress, const std::string& reason,
+                               bool finished, TimePoint now);
 
 /// starting, joined, training, "no progress" (neither its step nor its phase has changed for
-/// kNoProgress), completed, stopped, failed or exited.
+/// kNoProgress), leaving (for the next generation), completed, stopped, failed or exited.
 std::string worker_state_name(const WorkerState& worker, TimePoint now);
 
 }  // namespace pfc

@@ -5,17 +5,26 @@
 #include <memory>
 #include <string>
 
+#include "coordinator/access/gate.h"
 #include "coordinator/coordinator.h"
 
 namespace pfc {
 
+struct ServiceOptions {
+  std::string address;  ///< that it listens on
+  int port = 0;         ///< 0: a free one
+  /// Borrowed. Null: plaintext, and everybody may make every call, which is for loopback alone.
+  Gate* gate = nullptr;
+  std::string reachable = {};  ///< the address that join strings have; empty: `address`
+};
+
 /// Every request is handled on the event loop, not on gRPC's threads, and only if it belongs to the
-/// job and its current generation (proto/coordinator.proto).
+/// job and its current generation (proto/coordinator.proto), and its caller may make it
+/// (access/gate.h) and does not make too many (access/peer_limits.h).
 class Service {
  public:
-  /// Listens on address:port (port 0: a free one). Throws InputError when the port is in use.
-  Service(boost::asio::io_context& loop, Coordinator& coordinator, const std::string& address,
-          int port);
+  /// Listens on address:port. Throws InputError when the port is in use.
+  Service(boost::asio::io_context& loop, Coordinator& coordinator, const ServiceOptions& options);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;

@@ -23,6 +23,7 @@ class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Link<C
   struct Handler {
     std::function<void(StreamReactor&, const In&)> message;
     std::function<void(StreamReactor&)> closed;
+    std::function<void(Command&)> sending = {};  ///< may change what is sent; empty: does nothing
   };
 
   StreamReactor(boost::asio::io_context& loop, Handler handler)
@@ -32,6 +33,7 @@ class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Link<C
 
   void send(Command command) override {
     if (closing_) return;
+    if (handler_.sending) handler_.sending(command);
     outgoing_.push_back(std::move(command));
     if (outgoing_.size() == 1) this->StartWrite(&outgoing_.front());
   }

@@ -3,44 +3,41 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-#include <functional>
+#include <boost/asio/ssl/context.hpp>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "coordinator/net/listener.h"
+#include "coordinator/web/http_reply.h"
+#include "coordinator/web/http_security.h"
 
 namespace pfc {
 
-struct HttpReply {
-  int status = 200;
-  std::string content_type = "text/plain; charset=utf-8";
-  std::string body;
-};
+class HttpConnection;
 
 /// Used on the event loop only. It serves at most 64 connections; for another one it closes the one
 /// that has waited longest for a request. A handler that throws gives the reply 500.
 class HttpServer {
  public:
-  using Handler = std::function<HttpReply(std::string_view path)>;
-
   /// Listens on address:port (port 0: a free one). Throws InputError when the port is in use.
-  HttpServer(boost::asio::io_context& loop, const std::string& address, int port, Handler handler);
+  HttpServer(boost::asio::io_context& loop, const std::string& address, int port,
+             HttpHandler handler, HttpSecurity security = {});
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   [[nodiscard]] int port() const { return listener_.port(); }
 
  private:
-  class Connection;
-
   void serve(int fd);
   void make_room();
 
   boost::asio::io_context& loop_;
-  const Handler handler_;
-  std::vector<std::weak_ptr<Connection>> connections_;
+  const HttpHandler handler_;
+  const HttpSecurity security_;
+  std::optional<boost::asio::ssl::context> tls_;
+  std::vector<std::weak_ptr<HttpConnection>> connections_;
   Listener listener_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "common/counted.h"
 #include "proto/status_json.h"
 
 namespace pfc {
@@ -77,6 +78,16 @@ std::string hosts_table(const proto::StatusReply& status) {
   return html + "</table>\n";
 }
 
+/// "job 0123456789abcdef, generation 1, 3 jobs waiting"
+std::string job_text(const proto::StatusReply& status) {
+  std::string text = "no job";
+  if (!status.job_id().empty()) {
+    text = "job " + escape(status.job_id()) + ", generation " + std::to_string(status.generation());
+  }
+  if (status.jobs_waiting() > 0) text += ", " + counted(status.jobs_waiting(), "job") + " waiting";
+  return text;
+}
+
 }  // namespace
 
 std::string status_page(const proto::StatusReply& status) {
@@ -97,9 +108,14 @@ std::string status_page(const proto::StatusReply& status) {
     }
     html += "</p>\n";
   }
+  if (!status.network().empty()) html += "<p>" + escape(status.network()) + "</p>\n";
+  if (status.restarts() > 0) {
+    html += "<p>restarted " + std::to_string(status.restarts()) + " of at most " +
+            std::to_string(status.max_restarts()) + " times, the last time because of " +
+            escape(status.last_restart()) + "</p>\n";
+  }
   html += workers_table(status) + hosts_table(status);
-  html += "<p>job " + escape(status.job_id()) + ", generation " +
-          std::to_string(status.generation()) + ", up " + duration_text(status.uptime_seconds()) +
+  html += "<p>" + job_text(status) + ", up " + duration_text(status.uptime_seconds()) +
           ", version " + escape(status.version()) +
           ". <a href=/metrics>metrics</a>, <a href=/status.json>status.json</a></p>";
   return html + "</body></html>\n";

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "coordinator/coordinator.h"
-#include "coordinator/web/http_server.h"
+#include "coordinator/web/http_reply.h"
 
 namespace pfc {
 

@@ -21,93 +21,20 @@
 #include "common/machine/child_process.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/coordinator/cluster_fixture.h"
 
 namespace pfc {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using testing::Cluster;
 using ::testing::ContainsRegex;
+using testing::contents;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using ::testing::Not;
-
-std::string contents(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-class Cluster : public ::testing::Test {
- protected:
-  struct Ran {
-    ProcessExit exit;
-    std::string out, err;
-
-    [[nodiscard]] std::string last_line() const {
-      const std::string text = err.substr(0, err.find_last_not_of('\n') + 1);
-      return text.substr(text.rfind('\n') + 1);
-    }
-  };
-
-  Cluster() { std::ofstream(folder / "job.json") << R"({"network": "r18", "rec": "somewhere"})"; }
-
-  /// A running coordinator, its output in files.
-  std::unique_ptr<ChildProcess> starts(const std::string& fate,
-                                       const std::vector<std::string>& more = {}) {
-    std::string command =
-        launcher + " \"$0\" \"$@\" >" + stdout_path + " 2>" + (folder / "err").string();
-    SpawnOptions options{.program = "/bin/sh",
-                         .arguments = {"-c", command, programs + "/pfc-coordinator", "--config",
-                                       (folder / "job.json").string(), "--port", "0", "--http-port",
-                                       "0", "--state-dir", (folder / "state").string()},
-                         .environment = {{"FAKE_WORKER", fate}, {"PFC_TEST_MARK", mark()}}};
-    options.arguments.insert(options.arguments.end(), hosts.begin(), hosts.end());
-    options.arguments.insert(options.arguments.end(), more.begin(), more.end());
-    return std::make_unique<ChildProcess>(options);
-  }
-
-  Ran ends(ChildProcess& coordinator) {
-    Ran ran;
-    std::optional<ProcessExit> exit;
-    while (!(exit = coordinator.poll())) std::this_thread::sleep_for(std::chrono::milliseconds{5});
-    return {.exit = *exit, .out = contents(stdout_path), .err = contents(folder / "err")};
-  }
-
-  Ran runs(const std::string& fate, const std::vector<std::string>& more = {}) {
-    return ends(*starts(fate, more));
-  }
-
-  void wait_for_output(const std::string& text) {
-    while (contents(folder / "out").find(text) == std::string::npos) {
-      std::this_thread::sleep_for(std::chrono::milliseconds{5});
-    }
-  }
-
-  [[nodiscard]] std::string mark() const { return folder.path().string(); }
-
-  /// Living processes of this test, at any depth: all carry its mark.
-  std::vector<std::string> processes_left() {
-    std::vector<std::string> left;
-    for (const auto& entry : fs::directory_iterator("/proc")) {
-      const std::string pid = entry.path().filename().string();
-      if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (contents(entry.path() / "environ").find("PFC_TEST_MARK=" + mark()) == std::string::npos) {
-        continue;
-      }
-      left.push_back(contents(entry.path() / "comm"));
-    }
-    return left;
-  }
-
-  TemporaryFolder folder;
-  std::vector<std::string> hosts{"--hosts", "localhost:2"};
-  std::string programs = CLUSTER_FOLDER;
-  /// As a terminal starts it, whatever has started this test.
-  std::string launcher = "exec env --default-signal=HUP";
-  std::string stdout_path = (folder / "out").string();
-};
 
 TEST_F(Cluster, ExitsWithZeroWhenAllRanksComplete) {
   const Ran ran = runs("complete");
@@ -217,6 +144,18 @@ TEST_F(Cluster, EndsTheWorkersWhenTheCoordinatorIsKilled) {
   while (!processes_left().empty()) std::this_thread::sleep_for(std::chrono::milliseconds{10});
 }
 
+TEST_F(Cluster, LetsTheWorkersSaveTheirStateWhenTheCoordinatorIsKilled) {
+  const auto coordinator = starts("saves");
+  wait_for_output("[rank 1] world size 2");
+  wait_for_output("\nworld size 2");
+  coordinator->send(SIGKILL);
+  const Ran ran = ends(*coordinator);
+  while (!processes_left().empty()) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  EXPECT_TRUE(fs::exists(folder / "saved-0"));
+  EXPECT_TRUE(fs::exists(folder / "saved-1"));
+  EXPECT_THAT(contents(folder / "err"), HasSubstr("pfc-agent: error: the coordinator was killed"));
+}
+
 TEST_F(Cluster, ReportsBadInputInOneLineBeforeAnythingStarts) {
   const Ran ran = runs("complete", {"--set", "netwrk=r18"});
   EXPECT_EQ(ran.exit.code, 2);
@@ -302,6 +241,15 @@ TEST_F(Cluster, AnswersCallsWhileIdleConnectionsTakeAllTheDescriptorsThatTheyMay
   EXPECT_EQ(ends(*coordinator).exit.code, 143);
 }
 
+TEST_F(Cluster, NamesALimitOfOpenFilesThatIsTooLowAtOnce) {
+  launcher = "ulimit -n 20; exec";
+  const Ran ran = runs("complete");
+  EXPECT_EQ(ran.exit.code, 2);
+  EXPECT_EQ(ran.last_line(),
+            "pfc-coordinator: error: open files: found a limit of 20 (ulimit -Hn), expected at "
+            "least 23; raise it");
+}
+
 TEST_F(Cluster, EndsWithALineWhateverTheLimitOfProcesses) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become a user without other processes";
   fs::permissions(folder.path(), fs::perms::all);
@@ -313,9 +261,12 @@ TEST_F(Cluster, EndsWithALineWhateverTheLimitOfProcesses) {
     const Ran ran = runs("complete", {"--start-timeout", "2s"});
     EXPECT_EQ(ran.exit.signal, 0) << limit << ": " << ran.err;
     EXPECT_THAT(ran.err, Not(HasSubstr("terminate called"))) << limit;
-    const bool completed = ran.exit.code == 0;
-    EXPECT_THAT(ran.last_line(), HasSubstr(completed ? "pfc-coordinator: job completed"
-                                                     : "pfc-coordinator: error: "))
+    // An agent that cannot start its threads may still say so when the coordinator has ended.
+    const std::size_t last = ran.err.rfind("pfc-coordinator: ");
+    ASSERT_NE(last, std::string::npos) << limit << ": " << ran.err;
+    EXPECT_THAT(ran.err.substr(last),
+                ::testing::StartsWith(ran.exit.code == 0 ? "pfc-coordinator: job completed"
+                                                         : "pfc-coordinator: error: "))
         << limit << ": " << ran.err;
     fs::remove_all(folder / "state");
   }

@@ -1,15 +1,22 @@
 // A worker that trains nothing: it joins, exchanges keys with its peers, reports progress, and ends
-// as the environment's FAKE_WORKER says: "complete", "until_stop", "all_fail", or "WHAT:RANK" for
-// what happens to that one rank, while the others lose their peer.
+// as the environment's FAKE_WORKER says: "complete", "until_stop", "saves" (until SIGTERM, and then
+// needs a moment to write a file), "has_child" (a process that outlives it, until the stop),
+// "all_fail", or "WHAT:RANK" for what happens to that one rank,
+// while the others lose their peer. "killed_once:RANK" happens in the first generation alone. The
+// "notes" of a job, where it has some, say it instead.
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
 #include "common/error.h"
+#include "security/credential.h"
 #include "worker/report/coordinator_client.h"
 
 namespace {
@@ -22,12 +29,21 @@ struct Fate {
   int rank = -1;
 };
 
-Fate read_fate() {
-  const char* text = std::getenv("FAKE_WORKER");
-  const std::string all = text == nullptr ? "complete" : text;
+Fate parse_fate(const std::string& all) {
   const std::size_t colon = all.find(':');
   if (colon == std::string::npos) return {.what = all};
   return {.what = all.substr(0, colon), .rank = std::stoi(all.substr(colon + 1))};
+}
+
+Fate read_fate() {
+  const char* text = std::getenv("FAKE_WORKER");
+  return parse_fate(text == nullptr ? "complete" : text);
+}
+
+/// Of this job.
+Fate fate_of(const std::string& job_json, const Fate& otherwise) {
+  const std::string notes = nlohmann::json::parse(job_json).value("notes", "");
+  return notes.empty() ? otherwise : parse_fate(notes);
 }
 
 /// What a collective does: every rank meets every other in each step.
@@ -40,7 +56,7 @@ void meet(CoordinatorClient& client, const pfc::Membership& self, int step) {
 }
 
 int suffer(CoordinatorClient& client, const std::string& what) {
-  if (what == "killed") raise(SIGKILL);
+  if (what == "killed" || what == "killed_once") raise(SIGKILL);
   if (what == "exits") {
     std::cerr << "out of luck" << std::endl;
     return 7;
@@ -50,7 +66,7 @@ int suffer(CoordinatorClient& client, const std::string& what) {
     return 1;
   }
   if (what == "bad_input") {
-    client.finish(CoordinatorClient::Outcome::kFailed, "train.rec: no such file");
+    client.finish(CoordinatorClient::Outcome::kBadInput, "train.rec: no such file");
     return 2;
   }
   if (what == "floods") {  // more than anybody keeps
@@ -68,8 +84,19 @@ int suffer(CoordinatorClient& client, const std::string& what) {
   return 0;  // "leaves": without a word
 }
 
-int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& fate) {
+std::atomic<bool> g_terminated{false};
+
+int save(int rank) {
+  std::this_thread::sleep_for(300ms);
+  std::ofstream(std::string(std::getenv("PFC_TEST_MARK")) + "/saved-" + std::to_string(rank));
+  return 0;
+}
+
+int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& given) {
   const pfc::Membership& self = joined.membership;
+  const Fate fate = fate_of(joined.job_json, given);
+  std::cout << "generation " << self.generation << ", pid " << getpid() << std::endl;
+  if (fate.what == "saves") signal(SIGTERM, [](int) { g_terminated = true; });
   std::cout << "world size " << self.world_size << ", threads " << std::getenv("OMP_NUM_THREADS")
             << std::endl;
   if (fate.what == "never_trains" && self.rank == fate.rank) {
@@ -79,15 +106,19 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
     client.report(progress);
     while (true) std::this_thread::sleep_for(1h);  // its heartbeats go on
   }
-  const bool endless = fate.what == "until_stop" || fate.what == "never_trains";
+  if (fate.what == "has_child" && std::system("sleep 1000 &") != 0) return 1;
+  const bool endless = fate.what == "until_stop" || fate.what == "has_child" ||
+                       fate.what == "saves" || fate.what == "never_trains";
   const int steps = endless ? 1'000'000 : 5;
   for (int step = 1; step <= steps; ++step) {
+    if (g_terminated) return save(self.rank);
     if (client.stop_requested()) {
       client.finish(CoordinatorClient::Outcome::kStopped, "");
       return 0;
     }
     if (step == 3 && fate.what == "all_fail") return suffer(client, "bad_input");
-    if (step == 3 && self.rank == fate.rank) return suffer(client, fate.what);
+    const bool spared = fate.what == "killed_once" && self.generation > 1;
+    if (step == 3 && self.rank == fate.rank && !spared) return suffer(client, fate.what);
     if (!endless) meet(client, self, step);
     pfc::Progress progress;
     progress.step = step;
@@ -107,25 +138,31 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& f
 }  // namespace
 
 // pfc-worker --coordinator ADDRESS --job ID --agent ID --slot S --incarnation N
-//   --join-timeout SECONDS --collective-timeout SECONDS
+//   --join-timeout SECONDS --collective-timeout SECONDS [--credential -]
 int main(int argc, char** argv) {
-  if (argc != 15) return 64;
+  const bool over_tls = argc == 17;  // --credential -
+  if (argc != 15 && !over_tls) return 64;
   std::cout << "collective timeout " << argv[14] << std::endl;
-  const pfc::CoordinatorClientOptions options{.address = argv[2],
-                                              .job_id = argv[4],
-                                              .agent_id = argv[6],
-                                              .slot = std::stoi(argv[8]),
-                                              .incarnation = std::stoll(argv[10])};
+  const pfc::CoordinatorClientOptions options{
+      .address = argv[2],
+      .credential = over_tls ? pfc::read_credential(argv[16]) : pfc::Credential{},
+      .job_id = argv[4],
+      .agent_id = argv[6],
+      .slot = std::stoi(argv[8]),
+      .incarnation = std::stoll(argv[10])};
   const Fate fate = read_fate();
   // These tests have one host, so that slots and ranks are the same.
   if (fate.what == "never_joins" && options.slot == fate.rank) pause();
   const auto client = pfc::connect_to_coordinator(options);
-  try {
-    return work(*client, client->join(std::chrono::seconds(std::stoi(argv[12]))), fate);
-  } catch (const pfc::CommError& error) {
-    client->finish(CoordinatorClient::Outcome::kCommFailed, error.what());
-  } catch (const std::exception& error) {
-    client->finish(CoordinatorClient::Outcome::kFailed, error.what());
+  bool join_again = true;
+  while (join_again) {
+    try {
+      return work(*client, client->join(std::chrono::seconds(std::stoi(argv[12]))), fate);
+    } catch (const pfc::CommError& error) {
+      join_again = client->finish(CoordinatorClient::Outcome::kCommFailed, error.what()).join_again;
+    } catch (const std::exception& error) {
+      join_again = client->finish(CoordinatorClient::Outcome::kFailed, error.what()).join_again;
+    }
   }
   return 1;
 }

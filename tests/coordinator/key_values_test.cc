@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace pfc {
 namespace {
 
@@ -17,6 +19,27 @@ class KeyValueStoreOfAGeneration : public ::testing::Test {
       const auto* refusal = std::get_if<Refusal>(&result);
       answers.push_back(key + "=" + (refusal ? "! " + refusal->message : std::get<0>(result)));
     });
+  }
+
+  void asks_for_all(const std::string& prefix, int count, std::chrono::milliseconds timeout) {
+    values.get_all(
+        prefix, count, now + timeout, [this](std::variant<proto::GetValuesReply, Refusal> result) {
+          const auto* refusal = std::get_if<Refusal>(&result);
+          answers.push_back(refusal ? "! " + refusal->message : text_of(std::get<0>(result)));
+        });
+  }
+
+  /// "a,b,(2)": the values, and the numbers of those that are missing.
+  static std::string text_of(const proto::GetValuesReply& reply) {
+    std::string text;
+    std::size_t begin = 0;
+    for (int i = 0; i < reply.sizes_size(); ++i) {
+      const bool missing = std::ranges::count(reply.missing(), i) > 0;
+      const std::string value = reply.values().substr(begin, reply.sizes(i));
+      begin += reply.sizes(i);
+      text += (i == 0 ? "" : ",") + (missing ? "(" + std::to_string(i) + ")" : value);
+    }
+    return text;
   }
 
   TimePoint now{1000s};
@@ -69,6 +92,84 @@ TEST_F(KeyValueStoreOfAGeneration, RefusesWaitingCallsWhenItIsCleared) {
   values.clear({.message = "going away"});
   asks("old", 0ms);
   EXPECT_THAT(answers, ElementsAre("id=! going away"));
+}
+
+TEST_F(KeyValueStoreOfAGeneration, AnswersForAllOfThemWhenTheLastOneIsSet) {
+  values.set("here/1", "b");
+  asks_for_all("here/", 3, 1s);
+  asks_for_all("here/", 3, 1s);
+  asks_for_all("here/", 2, 1s);
+  values.set("here/0", "a");
+  EXPECT_THAT(answers, ElementsAre("a,b"));
+  values.set("here/0", "A");
+  values.set("here/3", "d");
+  values.set("here/02", "no number of a rank");
+  values.set("there/2", "c");
+  EXPECT_THAT(answers, ElementsAre("a,b"));
+  values.set("here/2", "c");
+  EXPECT_THAT(answers, ElementsAre("a,b", "A,b,c", "A,b,c"));
+}
+
+TEST_F(KeyValueStoreOfAGeneration, AnswersAtOnceWhenAllAreSet) {
+  values.set("here/0", "a");
+  asks_for_all("here/", 1, 0ms);
+  EXPECT_THAT(answers, ElementsAre("a"));
+}
+
+TEST_F(KeyValueStoreOfAGeneration, SaysWhichOnesWereNotSetInTime) {
+  values.set("here/1", "b");
+  asks_for_all("here/", 3, 1s);
+  asks_for_all("here/", 3, 3s);
+  values.expire(now + 2s);
+  EXPECT_THAT(answers, ElementsAre("(0),b,(2)"));
+  values.set("here/0", "a");
+  values.set("here/2", "c");
+  EXPECT_THAT(answers, ElementsAre("(0),b,(2)", "a,b,c"));
+}
+
+TEST_F(KeyValueStoreOfAGeneration, RefusesThoseWhoWaitForSeveralWhenItIsCleared) {
+  asks_for_all("here/", 2, 1s);
+  values.clear({.message = "over"});
+  EXPECT_THAT(answers, ElementsAre("! over"));
+}
+
+TEST_F(KeyValueStoreOfAGeneration, RefusesToWaitForAKeyThatCannotBeSet) {
+  asks(std::string(1'025, 'x'), 1s);
+  EXPECT_EQ(answers.size(), 1U);
+  EXPECT_THAT(answers.front(), HasSubstr("at most 1024 bytes"));
+}
+
+TEST_F(KeyValueStoreOfAGeneration, RefusesMoreCallsThanCanWait) {
+  for (int i = 0; i < 65'536; ++i) asks("id", 1s);
+  EXPECT_TRUE(answers.empty());
+  asks("id", 1s);
+  EXPECT_EQ(answers.size(), 1U);
+}
+
+TEST_F(KeyValueStoreOfAGeneration, RefusesMoreCallsForSeveralKeysThanCanWait) {
+  for (int i = 0; i < 65'534; ++i) asks_for_all("a/", 1, 1s);
+  asks_for_all("b/", 1, 1s);
+  asks_for_all("c/", 1, 3s);
+  EXPECT_TRUE(answers.empty());
+  asks_for_all("a/", 1, 1s);
+  asks_for_all("d/", 1, 1s);
+  EXPECT_THAT(answers, ::testing::Each(HasSubstr("at most 65536 calls wait for all")));
+  EXPECT_EQ(answers.size(), 2U);
+  values.set("a/0", "a");
+  values.expire(now + 2s);
+  EXPECT_EQ(answers.size(), 2U + 65'535U);
+  for (int i = 0; i < 65'535; ++i) asks_for_all("e/", 1, 1s);
+  EXPECT_EQ(answers.size(), 2U + 65'535U) << "those who were answered wait no more";
+  values.clear({.message = "over"});
+  asks_for_all("e/", 1, 1s);
+  EXPECT_EQ(answers.size(), 2U + 2 * 65'535U + 1U);
+}
+
+TEST_F(KeyValueStoreOfAGeneration, RefusesAnImpossibleNumberOfKeys) {
+  for (const int count : {0, -1, 65'537}) asks_for_all("here/", count, 1s);
+  asks_for_all("here/1", 2, 1s);
+  EXPECT_EQ(answers.size(), 4U);
+  for (const std::string& answer : answers) EXPECT_THAT(answer, HasSubstr("expected 1 to 65536"));
 }
 
 }  // namespace

@@ -28,17 +28,21 @@ inline RendezvousConfig impatient() {
 
 class RunningCoordinator {
  public:
+  /// Without a job's id it is a service.
   explicit RunningCoordinator(std::vector<HostSpec> hosts, RendezvousConfig config = impatient(),
-                              int port = 0, const std::string& job_id = "0123456789abcdef")
+                              int port = 0, const std::string& job_id = "0123456789abcdef",
+                              Gate* gate = nullptr)
       : terminal_(output_, false),
         coordinator_(loop_,
-                     {.job_id = job_id,
-                      .hosts = std::move(hosts),
-                      .job_json = R"({"network":"r18"})",
+                     {.hosts = std::move(hosts),
+                      .is_service = job_id.empty(),
                       .rendezvous = config,
                       .tick = std::chrono::milliseconds{10}},
                      terminal_, [this](const Verdict& verdict) { verdict_.set_value(verdict); }),
-        service_(loop_, coordinator_, "127.0.0.1", port) {
+        service_(loop_, coordinator_, {.address = "127.0.0.1", .port = port, .gate = gate}) {
+    if (!job_id.empty()) {
+      coordinator_.add({.id = job_id, .file = "job.json", .json = R"({"network":"r18"})"});
+    }
     coordinator_.start(address());
     thread_ = std::thread([this] { loop_.run(); });
   }
@@ -70,6 +74,10 @@ class RunningCoordinator {
 
   /// Waits for the end of the job.
   Verdict verdict() { return verdict_.get_future().get(); }
+  /// Of what a person has seen so far: for a test that goes on for long.
+  void forget_output() {
+    boost::asio::post(loop_, [this] { output_ = {}; });
+  }
   /// What a person has seen. After shut_down().
   [[nodiscard]] std::string output() const { return output_.both; }
 

@@ -9,10 +9,10 @@ using namespace std::chrono_literals;
 
 class JobProgressOfTwoWorkers : public ::testing::Test {
  protected:
-  JobProgressOfTwoWorkers() : state{.workers = {{.rank = 0}, {.rank = 1}}} {}
+  JobProgressOfTwoWorkers() { state.job.current.workers = {{.rank = 0}, {.rank = 1}}; }
 
   void reports(Rank rank, std::int64_t step, double samples_per_second) {
-    WorkerState& worker = state.workers.at(rank);
+    WorkerState& worker = state.job.current.workers.at(rank);
     worker.training = true;
     worker.progress.set_step(step);
     worker.progress.set_total_steps(200);

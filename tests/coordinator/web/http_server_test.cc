@@ -68,9 +68,27 @@ TEST_F(Http, AnswersHeadWithoutABody) {
   EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 200 OK"), Not(HasSubstr("you asked"))));
 }
 
-TEST_F(Http, RefusesOtherMethods) {
-  EXPECT_THAT(answer_to("DELETE / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+TEST_F(Http, RefusesOtherMethodsAndSaysWhichAreServed) {
+  for (const std::string request :
+       {"DELETE / HTTP/1.1\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+        "PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"}) {
+    EXPECT_THAT(answer_to(request),
+                AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("\r\nAllow: GET, HEAD\r\n"),
+                      HasSubstr("\r\nConnection: close\r\n"), EndsWith("served here\n")))
+        << request;
+  }
+}
+
+TEST_F(Http, RefusesALargeUploadWithoutReadingIt) {
+  const std::string half_a_megabyte(1 << 19, 'x');
+  EXPECT_THAT(answer_to("PUT / HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n" + half_a_megabyte),
               StartsWith("HTTP/1.1 405"));
+}
+
+TEST_F(Http, TakesNoBodyForTheNextRequest) {
+  const std::string answer =
+      answer_to("GET /a HTTP/1.1\r\nContent-Length: 18\r\n\r\nGET /b HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(answer, AllOf(EndsWith("you asked for /a"), Not(HasSubstr("/b"))));
 }
 
 TEST_F(Http, ServesSeveralRequestsOverOneConnection) {
@@ -79,9 +97,23 @@ TEST_F(Http, ServesSeveralRequestsOverOneConnection) {
   EXPECT_THAT(answer, AllOf(HasSubstr("for /a"), EndsWith("for /b")));
 }
 
-TEST_F(Http, ClosesConnectionsWithInvalidOrEndlessHeaders) {
-  EXPECT_EQ(answer_to("nonsense\r\n\r\n"), "");
-  EXPECT_EQ(answer_to("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x')), "");
+TEST_F(Http, AnswersAPathThatIsTooLong) {
+  EXPECT_THAT(get("/" + std::string(20'000, 'x')),
+              AllOf(StartsWith("HTTP/1.1 414"), EndsWith("expected at most 8192 bytes\n")));
+}
+
+TEST_F(Http, AnswersAHeaderThatIsTooLong) {
+  EXPECT_THAT(answer_to("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x')),
+              StartsWith("HTTP/1.1 431"));
+}
+
+TEST_F(Http, AnswersWhatIsNoHttp) {
+  for (const std::string request :
+       {"nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n"}) {
+    EXPECT_THAT(answer_to(request), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("no HTTP request")))
+        << request;
+  }
 }
 
 TEST_F(Http, AnswersWithAnErrorWhenAPageCannotBeMade) {

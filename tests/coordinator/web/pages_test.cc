@@ -22,10 +22,12 @@ using ::testing::Not;
 class Pages : public ::testing::Test {
  protected:
   Pages() {
-    state.started_at = now;
-    state.generation = 1;
+    state.job.id = "0123456789abcdef";
+    state.job.started_at = now;
+    state.job.current.number = 1;
     state.hosts = {{.name = "a", .slots = 1, .registered = true, .last_heard = now}};
-    state.workers = {{.rank = 0, .host = "a", .pid = 7, .joined = true, .last_heard = now}};
+    state.job.current.workers = {{.rank = 0, .host = "a", .pid = 7, .last_heard = now}};
+    worker_joined(state, state.job.current.workers[0]);
   }
 
   void reports(double data_wait, double loss = 2.5) {
@@ -46,13 +48,15 @@ class Pages : public ::testing::Test {
     proto::PhaseSeconds* sample = message.add_phases();
     sample->set_phase("forward");
     sample->set_seconds(0.03);
-    metrics.add_progress(state.workers[0], message);
-    worker_progressed(state.workers[0], message, now);
+    metrics.add_progress(state.job.current.workers[0], message);
+    worker_progressed(state.job.current.workers[0], message, now);
     progress.update(state, now);
   }
 
   std::string text() { return metrics.text(state, progress, 3); }
-  proto::StatusReply status() { return make_status(state, progress, "training", false, now + 5s); }
+  proto::StatusReply status() {
+    return make_status(state, {}, progress, "training", false, now + 5s);
+  }
 
   TimePoint now{1000s};
   std::uint64_t gpu_memory = 0;
@@ -112,7 +116,7 @@ TEST_F(Pages, MetricsHaveABoundedNumberOfLabelsWhateverAWorkerSends) {
     sample->set_phase("phase " + std::to_string(i));
     sample->set_seconds(0.03);
     message.add_comm()->set_purpose("purpose " + std::to_string(i));
-    metrics.add_progress(state.workers[0], message);
+    metrics.add_progress(state.job.current.workers[0], message);
   }
   EXPECT_EQ(count_of(text(), "pfc_worker_phase_seconds_count{"), 65U);
   EXPECT_EQ(count_of(text(), "pfc_worker_comm_calls_total{"), 17U);
@@ -138,16 +142,16 @@ TEST(LimitedProgress, HasShortSingleLinesAndNumbers) {
 
 TEST_F(Pages, JsonTakesWhateverAWorkerReports) {
   for (const char* message : {"caf\xe9", "\xc0\x80", "\xed\xa0\x80"}) {
-    worker_reported(state, state.workers[0], proto::OUTCOME_FAILED, message, now);
+    worker_reported(state, state.job.current.workers[0], proto::OUTCOME_FAILED, message, now);
     EXPECT_NO_THROW(to_json(status()).dump()) << message;
-    state.workers[0].report.reset();
-    state.failures.clear();
+    state.job.current.workers[0].report.reset();
+    state.job.current.incidents.clear();
   }
 }
 
 TEST_F(Pages, AWorkerThatHasExitedIsDown) {
   reports(0.5);
-  state.workers[0].exit = ProcessExit{};
+  state.job.current.workers[0].exit = ProcessExit{};
   EXPECT_THAT(text(), HasSubstr("pfc_worker_up{host=\"a\",rank=\"0\"} 0\n"));
 }
 
@@ -163,29 +167,56 @@ TEST_F(Pages, JsonHasNumbersAsNumbersAndNullForWhatIsNotKnown) {
 }
 
 TEST_F(Pages, NamesAreEscapedInHtml) {
-  state.workers[0].host = "<script>alert(1)</script>";
+  state.job.current.workers[0].host = "<script>alert(1)</script>";
   reports(0.5);
   EXPECT_THAT(status_page(status()), Not(HasSubstr("<script>")));
   EXPECT_THAT(status_page(status()), HasSubstr("&lt;script&gt;"));
 }
 
 TEST_F(Pages, StateOfAWorkerFollowsItsReports) {
-  EXPECT_EQ(worker_state_name(state.workers[0], now), "joined");
+  EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "joined");
   reports(0.5);
-  EXPECT_EQ(worker_state_name(state.workers[0], now), "training");
-  worker_reported(state, state.workers[0], proto::OUTCOME_STOPPED, "", now);
-  EXPECT_EQ(worker_state_name(state.workers[0], now), "stopped");
+  EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "training");
+  worker_reported(state, state.job.current.workers[0], proto::OUTCOME_STOPPED, "", now);
+  EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "stopped");
 }
 
 TEST_F(Pages, StateOfAWorkerThatSendsHeartbeatsButDoesNotMoveIsNoProgress) {
   reports(0.5);
   now += 29s;
-  state.workers[0].last_heard = now;
-  EXPECT_EQ(worker_state_name(state.workers[0], now), "training");
+  state.job.current.workers[0].last_heard = now;
+  EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "training");
   now += 1s;
-  EXPECT_EQ(worker_state_name(state.workers[0], now), "no progress");
+  EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "no progress");
   reports(0.5);
   EXPECT_EQ(status().workers(0).stuck_seconds(), 35);
+}
+
+TEST_F(Pages, OfAServiceSayHowManyJobsWait) {
+  proto::StatusReply busy = status();
+  busy.set_jobs_waiting(3);
+  EXPECT_THAT(status_page(busy),
+              HasSubstr("job 0123456789abcdef, generation 1, 3 jobs waiting, up "));
+  state.job = {};
+  EXPECT_EQ(status().state(), "idle");
+  EXPECT_THAT(status_page(status()), HasSubstr("<p>no job, up "));
+}
+
+TEST_F(Pages, MetricsCountTheJobsOfAService) {
+  metrics.count_job("completed");
+  metrics.count_job("completed");
+  metrics.set_waiting_jobs(3);
+  EXPECT_THAT(text(), HasSubstr("pfc_jobs_total{how=\"completed\"} 2\n"));
+  EXPECT_THAT(text(), HasSubstr("pfc_jobs_waiting 3\n"));
+}
+
+TEST_F(Pages, MetricsForgetTheWorkersOfAJobThatHasEndedButNotTheirCounters) {
+  reports(0.5);
+  EXPECT_THAT(text(), HasSubstr("pfc_worker_up{host=\"a\",rank=\"0\"} 1"));
+  metrics.forget_workers();
+  state.job = {};
+  EXPECT_THAT(text(), Not(HasSubstr("pfc_worker_up{")));
+  EXPECT_THAT(text(), HasSubstr("pfc_worker_data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.5"));
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+#include "coordinator/access/roles.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+namespace pfc {
+namespace {
+
+struct Rule {
+  std::string_view request;
+  std::initializer_list<Role> roles;
+};
+
+constexpr std::initializer_list<Role> kAnybody{Role::kNobody, Role::kReader, Role::kWorker,
+                                               Role::kAgent, Role::kAdmin};
+constexpr std::initializer_list<Role> kReaders{Role::kReader, Role::kAgent, Role::kAdmin};
+constexpr std::initializer_list<Role> kAgents{Role::kAgent};
+constexpr std::initializer_list<Role> kWorkers{Role::kWorker};
+constexpr std::initializer_list<Role> kAdmins{Role::kAdmin};
+
+constexpr std::array<Rule, 17> kRules{{
+    {"ExchangeTokenRequest", kAnybody},
+    {"StatusRequest", kReaders},
+    {"AgentMessage", kAgents},
+    {"JoinRequest", kWorkers},
+    {"WorkerMessage", kWorkers},
+    {"FinishRequest", kWorkers},
+    {"SetValueRequest", kWorkers},
+    {"GetValueRequest", kWorkers},
+    {"GetValuesRequest", kWorkers},
+    {"QueueRequest", kReaders},
+    {"LogsRequest", kAdmins},
+    {"DrainRequest", kAdmins},
+    {"StopRequest", kAdmins},
+    {"SubmitRequest", kAdmins},
+    {"CreateTokenRequest", kAdmins},
+    {"ListTokensRequest", kAdmins},
+    {"RevokeTokenRequest", kAdmins},
+}};
+
+}  // namespace
+
+bool may_call(Role role, std::string_view request) {
+  const auto* const rule = std::ranges::find(kRules, request, &Rule::request);
+  const std::initializer_list<Role> roles = rule == kRules.end() ? kAdmins : rule->roles;
+  return std::ranges::find(roles, role) != roles.end();
+}
+
+}  // namespace pfc

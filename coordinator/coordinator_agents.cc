@@ -1,0 +1,234 @@
+// What the coordinator does about its agents.
+#include <algorithm>
+#include <cctype>
+#include <csignal>
+#include <utility>
+
+#include "common/counted.h"
+#include "common/network_address.h"
+#include "common/one_line.h"
+#include "common/version.h"
+#include "coordinator/coordinator.h"
+
+namespace pfc {
+namespace {
+
+/// How many workers a host gets whose number was not given, and why.
+std::string slots_text(const HostState& host, DeviceChoice device) {
+  const std::string why = device == DeviceChoice::kCpu ? "device \"cpu\""
+                          : host.no_gpu.empty()        ? "one a GPU"
+                                                       : host.no_gpu;
+  return "host " + host.name + ": " + counted(host.slots, "worker") + " (" + why + ")";
+}
+
+}  // namespace
+
+HostState* Coordinator::match_host(const std::string& given, const std::string& peer) {
+  const std::string name = plain_address(given);
+  const auto short_name = [](const std::string& host) { return host.substr(0, host.find('.')); };
+  if (HostState* host = find_host(state_, name)) return host;
+  if (HostState* host = find_host(state_, peer)) return host;
+  if (HostState* host = find_host(state_, short_name(name))) return host;
+  const auto same_short_name =
+      std::find_if(state_.hosts.begin(), state_.hosts.end(), [&](const HostState& each) {
+        return !std::isdigit(static_cast<unsigned char>(each.name.front())) &&
+               short_name(each.name) == name;
+      });
+  return same_short_name == state_.hosts.end() ? nullptr : &*same_short_name;
+}
+
+std::optional<std::string> Coordinator::listed_host(const std::string& given,
+                                                    const std::string& peer) {
+  const HostState* const host = match_host(given, peer);
+  return host == nullptr ? std::nullopt : std::optional(host->name);
+}
+
+std::optional<std::string> Coordinator::host_of_agent(const std::string& agent_id) const {
+  const auto host = std::ranges::find(state_.hosts, agent_id, &HostState::agent_id);
+  return host == state_.hosts.end() ? std::nullopt : std::optional(host->name);
+}
+
+std::optional<std::string> Coordinator::host_of_rank(Rank rank) const {
+  const auto& workers = state_.job.current.workers;
+  const auto number = static_cast<std::size_t>(rank);
+  return number < workers.size() ? std::optional(workers[number].host) : std::nullopt;
+}
+
+std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
+    const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
+  if (closed_) return going_away();
+  const auto refuse = [](std::string message) {
+    return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
+  };
+  if (registration.version() != version()) {
+    return refuse("host " + registration.host() + " runs pfc " + registration.version() +
+                  ", the coordinator " + version() + ": install the same version");
+  }
+  HostState* const host = match_host(registration.host(), peer);
+  if (host == nullptr) {
+    return refuse("host " + registration.host() + " (" + peer +
+                  ") is not in the coordinator's --hosts; start the agent with --host NAME as it "
+                  "is written there");
+  }
+  const bool is_own = host->local && !options_.local_agent_id.empty();
+  if (is_own && registration.agent_id() != options_.local_agent_id) {
+    return refuse("host " + host->name +
+                  " is the coordinator's own, which has started its agent "
+                  "itself: none is needed here");
+  }
+  if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) return *refusal;
+  agents_[host->name] = &link;
+  host->peer = peer;
+  // That of this machine is set when all hosts are here; its agent may come back later.
+  if (!host->local || host->address.empty()) host->address = peer;
+  const bool count_gpus = host->slots == 0;
+  host_registered(*host, registration, run_.config.device, Clock::now());
+  if (count_gpus) terminal_.note(slots_text(*host, run_.config.device));
+  proto::AgentCommand welcome;
+  welcome.set_job_id(state_.job.id);
+  welcome.mutable_registered()->set_host(host->name);
+  link.send(std::move(welcome));
+  const auto present = [this] { return std::pair(state_.job.id, state_.job.current.number); };
+  const auto before = present();
+  advance();  // a job or generation may have waited for this host, and tells what it wants there
+  if (present() == before) send_desired(host->name);
+  if (measurement_) measurement_->repeat(static_cast<int>(host - state_.hosts.data()));
+  return Registered{.host = host->name};
+}
+
+std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::string& agent_id,
+                                                  const std::string& peer) {
+  const auto refuse = [](std::string message) {
+    return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
+  };
+  const std::string taken_over = "another pfc-agent was started on host " + host.name +
+                                 " later, and has taken it over from this one";
+  if (std::ranges::count(host.former_agents, agent_id) > 0) return refuse(taken_over);
+  const auto old = agents_.find(host.name);
+  const bool is_another = !host.agent_id.empty() && host.agent_id != agent_id;
+  const bool replaces = host.registered && is_another;
+  if (replaces && old != agents_.end() && peer != host.peer) {
+    return refuse("host " + host.name + " has an agent already, which connects from " + host.peer +
+                  ", and this one from " + peer +
+                  ": end that one, or give each a --host of its own");
+  }
+  if (old != agents_.end()) {
+    old->second->close(replaces ? refuse(taken_over)
+                                : Refusal{.kind = Refusal::Kind::kUnavailable,
+                                          .message = "it has connected again"});
+  }
+  if (is_another) agent_left_behind(host, host.agent_id);
+  if (!replaces) return {};
+  terminal_.note("host " + host.name + ": another pfc-agent has taken over");
+  agent_replaced(state_, host, Clock::now());
+  run_.joins.members_changed(state_);
+  return {};
+}
+
+void Coordinator::agent_said(const std::string& host, const proto::AgentMessage& message) {
+  HostState* const known = find_host(state_, host);
+  if (known == nullptr) return;
+  known->last_heard = Clock::now();
+  if (!closed_) worker_event(*known, message);
+}
+
+void Coordinator::worker_event(const HostState& host, const proto::AgentMessage& message) {
+  if (message.has_log_chunk()) return log_requests_.answered(host.name, message.log_chunk());
+  if (message.has_network()) return network_said(host.name, message.network());
+  // What an agent tells of a process that is not wanted any more is of no interest.
+  const auto teller = [&](const auto& event) {
+    return find_worker(state_, host, event.slot(), event.incarnation());
+  };
+  if (message.has_output()) {
+    const WorkerState* const worker = teller(message.output());
+    if (worker == nullptr) return;
+    for (const std::string& line : message.output().lines()) {
+      terminal_.worker_line(worker->rank, message.output().is_stderr(), line);
+    }
+  } else if (message.has_started()) {
+    WorkerState* const worker = teller(message.started());
+    if (worker != nullptr) worker->pid = static_cast<pid_t>(message.started().pid());
+  } else if (message.has_leaving()) {
+    drain(host.name, message.leaving());
+  } else if (message.has_exited()) {
+    WorkerState* const worker = teller(message.exited());
+    if (worker != nullptr) worker_ended(*worker, message.exited());
+  }
+}
+
+bool Coordinator::has_host(const std::string& name) { return find_host(state_, name) != nullptr; }
+
+void Coordinator::drain(const std::string& host, const proto::HostLeaving& leaving) {
+  HostState* const known = find_host(state_, host);
+  if (closed_ || known == nullptr) return;
+  known->leaving = true;
+  if (state_.job.id.empty() || state_.job.stop) return;  // nothing is left to stop
+  constexpr std::int64_t kLongest = std::int64_t{365} * 24 * 3600 * 1000;
+  const std::string reason =
+      "host " + host + " is leaving (" + one_line(leaving.reason(), 64) + ")";
+  state_.job.stop = StopRequest{.reason = reason,
+                                .at = Clock::now(),
+                                .leaving = host,
+                                .within = std::chrono::milliseconds{
+                                    std::clamp<std::int64_t>(leaving.grace_ms(), 0, kLongest)}};
+  terminal_.note(reason + ": the workers write a checkpoint and end", Severity::kWarning);
+  advance();
+}
+
+void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {
+  if (!exited.not_started().empty()) {
+    worker_not_started(state_, worker, exited.not_started(), Clock::now());
+    return advance();
+  }
+  const ProcessExit exit{.code = exited.code(), .signal = exited.signal()};
+  const std::string name = name_of(worker);
+  if (worker_exited(state_, worker, exit,
+                    {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now())) {
+    terminal_.note(name + ": " + describe(exit) + "; it is replaced too", Severity::kWarning);
+    send_desired(worker.host);
+  }
+  advance();
+}
+
+void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
+  // The host keeps its lease until it has been silent for too long: its agent may reconnect.
+  const auto found = agents_.find(host);
+  if (found == agents_.end() || found->second != &link) return;
+  agents_.erase(found);
+  log_requests_.host_gone(host);
+}
+
+void Coordinator::local_agent_ended(const ProcessExit& exit) {
+  const bool told = exit.signal == 0 && exit.code != 0;
+  local_agent_failed("pfc-agent " + describe(exit) + (told ? "; its own line says why" : ""),
+                     state_.job.current.number == 0);
+}
+
+void Coordinator::local_agent_not_started(const std::string& why) { local_agent_failed(why, true); }
+
+void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
+  if (over_) return;  // it ends with the coordinator
+  for (HostState& host : state_.hosts) {
+    if (!host.local) continue;
+    if (state_.job.id.empty()) {
+      host.registered = false;
+      terminal_.note("host " + host.name + ": " + one_line(what), Severity::kWarning);
+      continue;
+    }
+    add_incident(state_, {.kind = Incident::Kind::kCrash,
+                          .rank = {},
+                          .host = host.name,
+                          .who = "host " + host.name,
+                          .what = one_line(what),
+                          .at_start = at_start,
+                          .permanent = true,
+                          .at = Clock::now()});
+    // Its workers have ended with it, and no agent is left to report how.
+    for (WorkerState& worker : state_.job.current.workers) {
+      if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
+    }
+  }
+  advance();
+}
+
+}  // namespace pfc

@@ -1,0 +1,325 @@
+// What the coordinator does about its jobs: the queue, the begin and end of each, and their logs.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/config/strict_json.h"
+#include "common/counted.h"
+#include "common/error.h"
+#include "common/one_line.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/jobs/job_status.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kLongestFile = 500;    // of a job file's path that is kept
+constexpr std::size_t kMostOverrides = 200;  // that are looked at for a message
+constexpr std::ptrdiff_t kShownJobs = 16;
+
+WallTime wall_now() { return std::chrono::system_clock::now(); }
+
+Job job_from(const proto::SubmitRequest& request, int workers) {
+  const std::string file = one_line(request.file(), kLongestFile);
+  JobOrigin origin(file.empty() ? "the job" : file);
+  for (const std::string& each : request.overrides()) {
+    if (origin.overrides.size() < kMostOverrides) origin.overrides.push_back(one_line(each));
+  }
+  return make_job(parse_strict_json(request.job_json(), origin.file), origin, workers);
+}
+
+/// How many workers the hosts start; 0: not known yet.
+int workers_of(const ClusterState& state) {
+  int workers = 0;
+  for (const HostState& host : state.hosts) {
+    if (host.slots == 0 || host.counts_gpus) return 0;  // another device has other slots
+    workers += host.slots;
+  }
+  return workers;
+}
+
+}  // namespace
+
+std::optional<Refusal> Coordinator::add(Job job) { return queue_.add(std::move(job)); }
+
+void Coordinator::submit(const proto::SubmitRequest& request,
+                         const Answer<proto::SubmitReply>& answer) {
+  if (closed_ || !ending_.empty()) return answer(going_away());
+  const auto refuse = [&](Refusal why) {
+    refused_jobs_ += 1;
+    metrics_.count_job("refused");
+    answer(std::move(why));
+  };
+  if (!options_.is_service) {
+    return refuse({.kind = Refusal::Kind::kOldGeneration,
+                   .message = "this coordinator ends with its job; start one without --config, "
+                              "which takes jobs one after another"});
+  }
+  proto::SubmitReply reply;
+  std::string title;
+  try {
+    Job job = job_from(request, workers_of(state_));
+    reply.set_job_id(job.id);
+    for (const std::string& warning : job.warnings) reply.add_warnings(warning);
+    title = title_of(job);
+    if (auto full = add(std::move(job))) return refuse(std::move(*full));
+  } catch (const InputError& error) {
+    return refuse({.kind = Refusal::Kind::kInvalid, .message = error.what()});
+  }
+  const auto before = std::ssize(queue_.waiting()) - (state_.job.id.empty() ? 1 : 0);
+  reply.set_before(static_cast<int>(before));
+  terminal_.note(title + " was submitted" +
+                 (before == 0 ? "" : "; before it: " + counted(before, "job")));
+  answer(std::move(reply));
+  advance();
+}
+
+bool Coordinator::may_begin_job() {
+  if (!options_.is_service) return true;
+  if (queue_.waiting().empty()) {
+    set_reason("no job waits", false);
+    return false;
+  }
+  const std::string awaited = awaited_hosts();
+  if (awaited.empty()) return true;
+  set_reason(
+      counted(std::ssize(queue_.waiting()), "job") + " and the coordinator wait for " + awaited,
+      false);
+  return false;
+}
+
+std::string Coordinator::awaited_hosts() const {
+  std::vector<std::string> silent, leaving;
+  for (const HostState& host : state_.hosts) {
+    const bool is_own = host.local && !options_.local_agent_id.empty();
+    if (host.leaving) {
+      leaving.push_back("host " + host.name + ", which was drained: start " +
+                        (is_own ? "this service" : "its pfc-agent") + " again");
+    } else if (!host.registered || !agents_.contains(host.name)) {
+      silent.push_back(host.name);
+    }
+  }
+  std::string text = silent.empty() ? "" : listed(silent) + " to register";
+  if (leaving.empty()) return text;
+  return text + (text.empty() ? "" : ", and for ") + listed(leaving);
+}
+
+bool Coordinator::begin_next_job() {
+  if (!ending_.empty()) {
+    end_service();
+    return false;
+  }
+  if (!may_begin_job()) return false;
+  std::optional<Job> job = queue_.take();
+  if (!job) return false;
+  run_ = {.job = std::move(*job), .config = options_.rendezvous, .started = wall_now()};
+  run_.config.device = run_.job.device;
+  begin_job(state_, run_.job.id, run_.job.device, Clock::now());
+  reason_.clear();
+  if (options_.is_service) terminal_.note(title_of(run_.job) + " begins");
+  return true;
+}
+
+void Coordinator::end_job(const Verdict& verdict) {
+  terminal_.note(title_of(run_.job) + ": " + verdict.message,
+                 verdict.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
+  was_forced_ = !ending_.empty() && verdict.kind == Verdict::Kind::kFailed;
+  EndedJob ended = ended_job(run_.job, verdict.kind, verdict.message);
+  ended.started = run_.started;
+  ended.workers = static_cast<int>(state_.job.current.workers.size());
+  for (const HostState& host : state_.hosts) ended.first_ranks.push_back(host.first_rank);
+  queue_.remember(std::move(ended));
+  const Refusal over{.kind = Refusal::Kind::kOldGeneration, .message = "the job has ended"};
+  run_.joins.clear(over);
+  run_.values.clear(over);
+  for (const auto& [rank, link] : std::exchange(run_.workers, {})) link->close(over);
+  metrics_.count_job(name_of(verdict.kind));
+  metrics_.forget_workers();
+  run_ = {.config = options_.rendezvous};
+  pfc::end_job(state_, Clock::now());
+  send_desired();
+  release_once_agents();
+}
+
+void Coordinator::release_once_agents() {
+  for (HostState& host : state_.hosts) {
+    const bool is_own = host.local && !options_.local_agent_id.empty();
+    if (!host.registered || !host.once || is_own) continue;
+    host.registered = false;
+    if (const auto link = agents_.find(host.name); link != agents_.end())
+      tell_to_end(*link->second);
+  }
+}
+
+void Coordinator::stop_running(const std::string& reason, bool urgent) {
+  std::optional<StopRequest>& stop = state_.job.stop;
+  if (!stop) stop = StopRequest{.reason = one_line(reason), .urgent = urgent, .at = Clock::now()};
+  stop->urgent = stop->urgent || urgent;
+}
+
+void Coordinator::stop(const std::string& reason, bool urgent) {
+  if (options_.is_service && ending_.empty()) {
+    ending_ = one_line(reason);
+    lose_waiting_jobs();
+  }
+  if (!state_.job.id.empty()) stop_running(reason, urgent);
+  advance();
+}
+
+void Coordinator::lose_waiting_jobs() {
+  const auto count = std::ssize(queue_.waiting());
+  if (count == 0) return;
+  std::string titles;
+  for (std::ptrdiff_t shown = 0; auto job = queue_.take(); ++shown) {
+    if (shown < kShownJobs) titles += (shown == 0 ? "" : ", ") + title_of(*job);
+  }
+  if (count > kShownJobs) titles += ", ...";
+  terminal_.note("the service ends, and " + counted(count, "job") +
+                     " that waited will not run; submit again: " + titles,
+                 Severity::kWarning);
+}
+
+void Coordinator::end_service() {
+  over_ = true;
+  terminal_.clear_progress();
+  finished_({.kind = was_forced_ ? Verdict::Kind::kFailed : Verdict::Kind::kStopped,
+             .rank = {},
+             .message = "service ended by " + ending_ +
+                        (was_forced_ ? ", and its last job has failed" : "")});
+}
+
+void Coordinator::stop_job(const proto::StopRequest& request,
+                           const Answer<proto::StopReply>& answer) {
+  Refusal why;
+  const bool may_mean_it = !request.job().empty() && state_.job.id.starts_with(request.job());
+  if (!options_.is_service && !may_mean_it && !of_this_job(request.job(), fence(), why)) {
+    return answer(why);
+  }
+  const auto found = find_job(request.job());
+  if (const auto* refusal = std::get_if<Refusal>(&found)) return answer(*refusal);
+  const std::string id = std::get<std::string>(found);
+  proto::StopReply reply;
+  reply.set_job_id(id);
+  if (id == state_.job.id) {
+    stop_running(request.reason(), request.urgent());
+  } else if (const auto job = queue_.take(id)) {
+    reply.set_was_waiting(true);
+    metrics_.count_job("stopped");
+    queue_.remember(ended_job(*job, Verdict::Kind::kStopped,
+                              "taken out of the queue by " + one_line(request.reason(), 100)));
+    terminal_.note(title_of(*job) + ": taken out of the queue");
+  } else {
+    return answer(
+        Refusal{.kind = Refusal::Kind::kInvalid, .message = "job " + id + " has ended already"});
+  }
+  answer(std::move(reply));
+  advance();
+}
+
+std::variant<std::string, Refusal> Coordinator::find_job(const std::string& begin) const {
+  std::vector<std::string> ids;
+  const auto look = [&](const std::string& id) {
+    if (!id.empty() && id.starts_with(begin)) ids.push_back(id);
+  };
+  look(state_.job.id);
+  for (const Job& job : queue_.waiting()) look(job.id);
+  for (const EndedJob& job : queue_.ended()) look(job.id);
+  if (!begin.empty() && ids.size() == 1) return ids.front();
+  std::string what = "no job runs, and none was named";
+  if (!begin.empty()) {
+    what = ids.empty() ? "no job has an id that begins"
+                       : std::to_string(ids.size()) + " jobs have an id that begins";
+    what += " with " + one_line(begin, 40);
+  }
+  return Refusal{.kind = Refusal::Kind::kInvalid,
+                 .message = what + "; pfcctl queue lists the jobs"};
+}
+
+proto::QueueReply Coordinator::queue() const {
+  proto::QueueReply reply;
+  for (const EndedJob& job : queue_.ended()) *reply.add_jobs() = status_of(job);
+  if (state_.job.id.empty()) {
+    reply.set_reason(reason_);
+  } else {
+    *reply.add_jobs() = status_of_running(run_.job, run_.started, reason_);
+  }
+  for (const Job& job : queue_.waiting()) *reply.add_jobs() = status_of_waiting(job);
+  reply.set_refused(refused_jobs_);
+  return reply;
+}
+
+bool Coordinator::has_no_worker_yet(const std::string& job_id) const {
+  if (job_id == state_.job.id) return state_.job.current.workers.empty();
+  return std::ranges::find(queue_.waiting(), job_id, &Job::id) != queue_.waiting().end();
+}
+
+std::string Coordinator::host_of(const std::string& job_id, Rank rank) {
+  if (job_id == state_.job.id) {
+    const WorkerState* const worker = find_worker(state_, rank);
+    return worker == nullptr ? "" : worker->host;
+  }
+  const auto job = std::ranges::find(queue_.ended(), job_id, &EndedJob::id);
+  if (job == queue_.ended().end() || rank < 0 || rank >= job->workers) return {};
+  const auto after = std::ranges::upper_bound(job->first_ranks, rank);
+  return state_.hosts.at(after - job->first_ranks.begin() - 1).name;
+}
+
+void Coordinator::read_log(const proto::LogsRequest& request,
+                           const Answer<proto::LogsReply>& answer) {
+  if (closed_) return answer(going_away());
+  std::string job = request.job();
+  if (job.empty()) job = state_.job.id;
+  if (job.empty() && !queue_.ended().empty()) job = queue_.ended().back().id;
+  const auto found = find_job(job);
+  if (const auto* refusal = std::get_if<Refusal>(&found)) return answer(*refusal);
+  const std::string id = std::get<std::string>(found);
+  if (has_no_worker_yet(id)) {
+    proto::LogsReply nothing;
+    nothing.set_job_id(id);
+    *nothing.mutable_next() = request.from();
+    return answer(std::move(nothing));
+  }
+  const auto ended = std::ranges::find(queue_.ended(), id, &EndedJob::id);
+  if (ended != queue_.ended().end() && !ended->started) {
+    return answer(Refusal{
+        .kind = Refusal::Kind::kInvalid,
+        .message = "job " + id + " was taken out of the queue and never ran; it has no log"});
+  }
+  const std::string host = host_of(id, request.rank());
+  const auto link = agents_.find(host);
+  if (link != agents_.end()) return ask_for_log(id, host, *link->second, request, answer);
+  answer(Refusal{.kind = Refusal::Kind::kInvalid,
+                 .message = host.empty()
+                                ? "job " + id + " has no rank " + std::to_string(request.rank())
+                                : "host " + host +
+                                      ", which has the log, has no agent that is "
+                                      "connected"});
+}
+
+void Coordinator::ask_for_log(const std::string& job_id, const std::string& host, AgentLink& agent,
+                              const proto::LogsRequest& request,
+                              const Answer<proto::LogsReply>& answer) {
+  const bool over = job_id != state_.job.id;
+  const std::int64_t number = log_requests_.wait(
+      host,
+      [answer, job_id, over](std::variant<proto::LogsReply, Refusal> result) {
+        if (auto* reply = std::get_if<proto::LogsReply>(&result)) {
+          reply->set_job_id(job_id);
+          reply->set_over(over);
+        }
+        answer(std::move(result));
+      },
+      Clock::now());
+  if (number == 0) return;
+  proto::AgentCommand command;
+  command.set_job_id(state_.job.id);
+  proto::ReadLog* const read = command.mutable_read_log();
+  read->set_request(number);
+  read->set_job_id(job_id);
+  read->set_rank(request.rank());
+  *read->mutable_from() = request.from();
+  read->set_bytes(LogRequests::kLongestChunk);
+  agent.send(std::move(command));
+}
+
+}  // namespace pfc

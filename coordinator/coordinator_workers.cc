@@ -1,0 +1,167 @@
+// What the coordinator does about its workers.
+#include <algorithm>
+#include <utility>
+
+#include "common/one_line.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/report/progress_limits.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// When a wait ends. None is longer than an hour, or than the start may take, whatever a request
+/// says.
+TimePoint deadline_of(std::int64_t timeout_ms, const HealthLimits& limits, TimePoint now) {
+  const milliseconds longest =
+      std::max<milliseconds>(std::chrono::hours{1}, 2 * (limits.start + kJoinSlack));
+  return now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, longest);
+}
+
+Refusal unknown_worker(const proto::WorkerId& id) {
+  return {.kind = Refusal::Kind::kOldGeneration,
+          .message = "slot " + std::to_string(id.slot()) + ", incarnation " +
+                     std::to_string(id.incarnation()) +
+                     " of this agent is not wanted: another worker or another agent is in its "
+                     "place"};
+}
+
+}  // namespace
+
+void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer) {
+  if (closed_) return answer(going_away());
+  WorkerState* const worker = find_worker(state_, request.worker());
+  if (worker == nullptr) return answer(unknown_worker(request.worker()));
+  const TimePoint now = Clock::now();
+  worker->last_heard = now;
+  run_.joins.wait(state_, {.host = worker->host,
+                           .slot = worker->slot,
+                           .incarnation = worker->incarnation,
+                           .left = request.left_generation(),
+                           .since = now,
+                           .deadline = deadline_of(request.timeout_ms(), run_.config.limits, now),
+                           .answer = std::move(answer)});
+  complete_join();
+  advance();
+}
+
+void Coordinator::complete_join() {
+  if (state_.job.current.workers.empty() || !all_joined(state_)) return;
+  if (!run_.joins.complete(state_, run_.job.json)) return;
+  // Workers send heartbeats, and go on, only after the last of them has joined.
+  const TimePoint now = Clock::now();
+  for (WorkerState& each : state_.job.current.workers) each.last_heard = each.last_moved = now;
+}
+
+bool Coordinator::attach_worker(Rank rank, WorkerLink& link) {
+  if (closed_ || find_worker(state_, rank) == nullptr) return false;
+  if (const auto old = run_.workers.find(rank); old != run_.workers.end()) {
+    old->second->close({.kind = Refusal::Kind::kUnavailable, .message = "replaced"});
+  }
+  run_.workers[rank] = &link;
+  proto::WorkerCommand hello;
+  hello.set_stop(state_.job.current.stop_sent);
+  link.send(hello);
+  return true;
+}
+
+void Coordinator::worker_said(const proto::WorkerMessage& message) {
+  WorkerState* worker = find_worker(state_, message.rank());
+  if (worker == nullptr) return;
+  const TimePoint now = Clock::now();
+  worker->last_heard = now;
+  if (message.has_progress()) note_progress(*worker, message.progress(), now);
+}
+
+void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
+                                TimePoint now) {
+  if (worker.report) return;  // it has reported its end, and its last progress with it
+  const proto::Progress kept = limited(progress);
+  if (kept.starting()) return worker_progressed(worker, kept, now);
+  metrics_.add_progress(worker, kept);
+  worker_progressed(worker, kept, now);
+  run_.progress.update(state_, now);
+  if (worker.rank == 0) terminal_.progress(progress_line(run_.progress));
+}
+
+void Coordinator::worker_link_closed(Rank rank, WorkerLink& link) {
+  const auto found = run_.workers.find(rank);
+  if (found != run_.workers.end() && found->second == &link) run_.workers.erase(found);
+}
+
+void Coordinator::finish(const proto::FinishRequest& request,
+                         const Answer<proto::FinishReply>& answer) {
+  WorkerState* const worker = find_worker(state_, request.worker());
+  if (worker == nullptr) return answer(unknown_worker(request.worker()));
+  const TimePoint now = Clock::now();
+  worker->last_heard = now;
+  const bool is_late =
+      request.left_generation() > 0 && request.left_generation() < state_.job.current.number;
+  if (is_late && request.outcome() != proto::OUTCOME_BAD_INPUT && !state_.job.terminated_at) {
+    return answer(finish_late(*worker, request));
+  }
+  if (request.has_progress() && !is_late) note_progress(*worker, request.progress(), now);
+  proto::FinishReply reply;
+  reply.set_join_again(request.outcome() == proto::OUTCOME_COMM_FAILED &&
+                       may_restart(state_, run_.config));
+  if (reply.join_again()) {
+    worker_left(state_, *worker, request.message(), now);
+  } else {
+    worker_reported(state_, *worker, request.outcome(), request.message(), now);
+  }
+  answer(std::move(reply));
+  advance();
+}
+
+// What ended that generation is known, and this worker is of the next one already. Also where it
+// has done all its work: its peers have not, and it takes part in what they repeat. One that has
+// failed by itself ends, and is replaced then.
+proto::FinishReply Coordinator::finish_late(const WorkerState& worker,
+                                            const proto::FinishRequest& request) {
+  proto::FinishReply reply;
+  reply.set_join_again(request.outcome() != proto::OUTCOME_FAILED);
+  if (!reply.join_again()) {
+    terminal_.note(name_of(worker) + ": " + one_line(request.message()), Severity::kWarning);
+  }
+  return reply;
+}
+
+void Coordinator::set_value(const proto::SetValueRequest& request,
+                            const Answer<proto::SetValueReply>& answer) {
+  if (closed_) return answer(going_away());
+  if (run_.values.set(request.key(), request.value())) return answer(proto::SetValueReply());
+  answer(Refusal{.kind = Refusal::Kind::kInvalid,
+                 .message = "key or value too large: keys are at most " +
+                            std::to_string(KeyValues::kMaxKey) + " bytes, all together " +
+                            std::to_string(KeyValues::kMaxBytes)});
+}
+
+void Coordinator::get_value(const proto::GetValueRequest& request,
+                            const Answer<proto::GetValueReply>& answer) {
+  if (closed_) return answer(going_away());
+  const HealthLimits& limits = run_.config.limits;
+  run_.values.get(request.key(), deadline_of(request.timeout_ms(), limits, Clock::now()),
+                  [answer](std::variant<std::string, Refusal> result) {
+                    if (auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
+                    proto::GetValueReply reply;
+                    reply.set_value(std::get<std::string>(std::move(result)));
+                    answer(std::move(reply));
+                  });
+}
+
+void Coordinator::get_values(const proto::GetValuesRequest& request,
+                             Answer<proto::GetValuesReply> answer) {
+  if (closed_) return answer(going_away());
+  const TimePoint deadline = deadline_of(request.timeout_ms(), run_.config.limits, Clock::now());
+  const auto workers = static_cast<std::int64_t>(state_.job.current.workers.size());
+  if (request.count() > workers) {
+    return answer(Refusal{.kind = Refusal::Kind::kInvalid,
+                          .message = "found " + std::to_string(request.count()) +
+                                     " keys, expected at most one for each of the " +
+                                     std::to_string(workers) + " workers"});
+  }
+  run_.values.get_all(request.prefix(), request.count(), deadline, std::move(answer));
+}
+
+}  // namespace pfc

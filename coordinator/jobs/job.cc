@@ -1,0 +1,27 @@
+#include "coordinator/jobs/job.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/config/arcface_torch_keys.h"
+#include "common/one_line.h"
+#include "common/random_id.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kLongestFile = 500;
+
+}  // namespace
+
+Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers) {
+  const JobConfig config = parse_job(written, origin);
+  if (workers > 0) check_batch_norm_samples(config, workers);
+  return {.id = random_id(),
+          .file = one_line(origin.file, kLongestFile),
+          .json = to_json(config).dump(),
+          .device = config.device,
+          .warnings = ignored_key_warnings(written),
+          .submitted = std::chrono::system_clock::now()};
+}
+
+}  // namespace pfc

@@ -1,0 +1,30 @@
+// A job as a person gives it to the coordinator, checked.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+#include "common/config/job_origin.h"
+
+namespace pfc {
+
+/// The time of day, for people.
+using WallTime = std::chrono::system_clock::time_point;
+
+struct Job {
+  std::string id;    ///< random
+  std::string file;  ///< the job file's path, as it was given, as one line of text
+  std::string json;  ///< the whole job, which every worker gets when it joins
+  DeviceChoice device = DeviceChoice::kAuto;
+  std::vector<std::string> warnings = {};  ///< of keys that are ignored; for the person
+  WallTime submitted = {};
+};
+
+/// Checks a job that is to run on so many workers (0: not known yet). Throws InputError, which
+/// names the origin of what is wrong.
+Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers);
+
+}  // namespace pfc

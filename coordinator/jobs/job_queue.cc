@@ -1,0 +1,43 @@
+#include "coordinator/jobs/job_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pfc {
+
+std::optional<Refusal> JobQueue::add(Job job) {
+  if (waiting_.size() >= kMostWaiting || bytes_ + job.json.size() > kMostBytes) {
+    return Refusal{.kind = Refusal::Kind::kOldGeneration,
+                   .message = std::to_string(waiting_.size()) +
+                              " jobs wait already, and there is no room for another one; submit "
+                              "it when some of them have ended"};
+  }
+  bytes_ += job.json.size();
+  waiting_.push_back(std::move(job));
+  return {};
+}
+
+Job JobQueue::take_at(std::deque<Job>::iterator place) {
+  Job job = std::move(*place);
+  waiting_.erase(place);
+  bytes_ -= job.json.size();
+  return job;
+}
+
+std::optional<Job> JobQueue::take() {
+  if (waiting_.empty()) return {};
+  return take_at(waiting_.begin());
+}
+
+std::optional<Job> JobQueue::take(std::string_view id) {
+  const auto place = std::ranges::find(waiting_, id, &Job::id);
+  if (place == waiting_.end()) return {};
+  return take_at(place);
+}
+
+void JobQueue::remember(EndedJob job) {
+  ended_.push_back(std::move(job));
+  while (ended_.size() > kMostEnded) ended_.pop_front();
+}
+
+}  // namespace pfc

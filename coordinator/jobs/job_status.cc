@@ -1,0 +1,69 @@
+#include "coordinator/jobs/job_status.h"
+
+#include <chrono>
+#include <cstdint>
+
+#include "common/one_line.h"
+
+namespace pfc {
+namespace {
+
+std::int64_t milliseconds_of(WallTime time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+}
+
+template <typename AnyJob>
+proto::JobStatus begun_status(const AnyJob& job, const char* state) {
+  proto::JobStatus status;
+  status.set_job_id(job.id);
+  status.set_file(job.file);
+  status.set_state(state);
+  status.set_submitted_ms(milliseconds_of(job.submitted));
+  return status;
+}
+
+}  // namespace
+
+const char* name_of(Verdict::Kind how) {
+  switch (how) {
+    case Verdict::Kind::kCompleted:
+      return "completed";
+    case Verdict::Kind::kStopped:
+      return "stopped";
+    case Verdict::Kind::kFailed:
+      break;
+  }
+  return "failed";
+}
+
+std::string title_of(const Job& job) { return "job " + job.id + " (" + job.file + ")"; }
+
+EndedJob ended_job(const Job& job, Verdict::Kind how, const std::string& message) {
+  return {.id = job.id,
+          .file = job.file,
+          .submitted = job.submitted,
+          .started = {},
+          .ended = std::chrono::system_clock::now(),
+          .how = how,
+          .message = one_line(message),
+          .first_ranks = {}};
+}
+
+proto::JobStatus status_of(const EndedJob& job) {
+  proto::JobStatus status = begun_status(job, name_of(job.how));
+  if (job.started) status.set_started_ms(milliseconds_of(*job.started));
+  status.set_ended_ms(milliseconds_of(job.ended));
+  status.set_message(job.message);
+  return status;
+}
+
+proto::JobStatus status_of_running(const Job& job, WallTime started, const std::string& reason) {
+  proto::JobStatus status = begun_status(job, "running");
+  status.set_started_ms(milliseconds_of(started));
+  status.set_message(reason);
+  return status;
+}
+
+proto::JobStatus status_of_waiting(const Job& job) { return begun_status(job, "waiting"); }
+
+}  // namespace pfc

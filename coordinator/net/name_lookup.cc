@@ -1,0 +1,67 @@
+#include "coordinator/net/name_lookup.h"
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kMostThreads = 32;
+
+/// Shared by the caller and the threads, of which one may still wait for its answer later.
+struct Lookups {
+  std::vector<std::string> names;  // constant
+  Resolve resolve;                 // constant
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t next = 0;                                       // guarded by mutex
+  bool over = false;                                          // guarded by mutex
+  std::map<std::string, std::vector<std::string>> addresses;  // guarded by mutex
+};
+
+void work(Lookups& lookups) {
+  std::unique_lock lock(lookups.mutex);
+  while (!lookups.over && lookups.next < lookups.names.size()) {
+    const std::string name = lookups.names[lookups.next++];
+    lock.unlock();
+    std::vector<std::string> addresses = lookups.resolve(name);
+    lock.lock();
+    lookups.addresses[name] = std::move(addresses);
+    lookups.changed.notify_all();
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> resolve(const std::string& name) {
+  boost::asio::io_context io;
+  boost::system::error_code error;
+  std::vector<std::string> addresses;
+  for (const auto& entry : boost::asio::ip::tcp::resolver(io).resolve(name, "", error)) {
+    addresses.push_back(entry.endpoint().address().to_string());
+  }
+  return addresses;
+}
+
+std::map<std::string, std::vector<std::string>> look_up(const std::vector<std::string>& names,
+                                                        std::chrono::milliseconds limit,
+                                                        Resolve resolve_name) {
+  const auto lookups = std::make_shared<Lookups>();
+  lookups->names = names;
+  lookups->resolve = std::move(resolve_name);
+  for (std::size_t i = 0; i < std::min(names.size(), kMostThreads); ++i) {
+    std::thread([lookups] { work(*lookups); }).detach();
+  }
+  std::unique_lock lock(lookups->mutex);
+  lookups->changed.wait_for(lock, limit, [&] { return lookups->addresses.size() == names.size(); });
+  lookups->over = true;
+  return lookups->addresses;
+}
+
+}  // namespace pfc

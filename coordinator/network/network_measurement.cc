@@ -1,0 +1,228 @@
+#include "coordinator/network/network_measurement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "common/error.h"
+#include "common/one_line.h"
+#include "common/random_id.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kLongestError = 120;
+constexpr int kLastPort = 65'535;
+
+}  // namespace
+
+NetworkMeasurement::NetworkMeasurement(std::vector<NetworkHost> hosts, NetworkWish wish, Send send,
+                                       TimePoint now)
+    : hosts_(std::move(hosts)),
+      wish_(std::move(wish)),
+      send_(std::move(send)),
+      begun_(now),
+      id_(random_id()),
+      secret_(random_id() + random_id()),
+      answers_(hosts_.size()),
+      reach_(host_count()) {
+  check(host_count() > 1, "a network is measured between two hosts or more");
+  if (std::string problem = unfulfilled(hosts_, wish_); !problem.empty()) {
+    end({.address = {}, .text = std::move(problem)});
+  } else {
+    begin(Stage::kListen, milliseconds{0});
+  }
+}
+
+void NetworkMeasurement::begin(Stage stage, milliseconds limit) {
+  stage_ = stage;
+  limit_ = limit;
+  number_ += 1;
+  for (int host = 0; host < host_count(); ++host) {
+    answers_[static_cast<std::size_t>(host)].report.reset();
+    send_(host, step_for(host));
+  }
+}
+
+proto::NetworkStep NetworkMeasurement::step_for(int host) const {
+  proto::NetworkStep step;
+  step.set_measurement(id_);
+  step.set_number(choice_ ? 0 : number_);
+  if (choice_) return step;
+  step.set_secret(secret_);
+  step.set_host(host);
+  step.set_limit_ms(limit_.count());
+  for (const Test& each : answers_[static_cast<std::size_t>(host)].tests) {
+    const auto address = [&](Endpoint endpoint) {
+      return hosts_[static_cast<std::size_t>(endpoint.host)]
+          .addresses[static_cast<std::size_t>(endpoint.address)]
+          .address;
+    };
+    const int to = each.connection.to.host;
+    proto::NetworkTest* const test = step.add_tests();
+    test->set_to_host(to);
+    test->set_from(address(each.connection.from));
+    test->set_to(address(each.connection.to));
+    test->set_port(answers_[static_cast<std::size_t>(to)].port);
+    test->set_transfer(stage_ == Stage::kTransfer);
+    test->set_begin_ms(each.begin.count());
+  }
+  return step;
+}
+
+void NetworkMeasurement::said(int host, const proto::NetworkReport& report) {
+  if (choice_ || report.measurement() != id_ || report.number() != number_) return;
+  Answer& answer = answers_[static_cast<std::size_t>(host)];
+  const std::string& name = hosts_[static_cast<std::size_t>(host)].name;
+  if (!report.problem().empty()) {
+    return end({.address = {},
+                .text = "host " + name +
+                        " cannot take part in measuring it: " + one_line(report.problem())});
+  }
+  const bool whole = report.results_size() == std::ssize(answer.tests) && report.port() > 0 &&
+                     report.port() <= kLastPort;
+  if (!whole) {
+    return end({.address = {}, .text = "host " + name + ": its agent's answer is not whole"});
+  }
+  answer.report = report;
+  answer.port = report.port();
+  const bool all =
+      std::ranges::all_of(answers_, [](const Answer& each) { return each.report.has_value(); });
+  if (all) next();
+}
+
+void NetworkMeasurement::repeat(int host) { send_(host, step_for(host)); }
+
+void NetworkMeasurement::postpone(Clock::duration gap) { begun_ += gap; }
+
+void NetworkMeasurement::expire(TimePoint now) {
+  if (choice_ || now < begun_ + kLimit) return;
+  std::string missing;
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    if (!answers_[host].report) missing += (missing.empty() ? "" : ", ") + hosts_[host].name;
+  }
+  end({.address = {},
+       .text = "no answer from the agent of " + one_line(missing) + " within " +
+               std::to_string(kLimit.count() / 1000) + " s"});
+}
+
+void NetworkMeasurement::next() {
+  switch (stage_) {
+    case Stage::kListen:
+      return connect(Stage::kConnect, networks_of(hosts_, wish_));
+    case Stage::kConnect:
+      note_connections();
+      find(networks_);
+      if (found_.usable.empty()) {
+        return connect(Stage::kConnectAnyhow, any_networks_of(hosts_, wish_));
+      }
+      return transfer();
+    case Stage::kConnectAnyhow:
+      note_connections();
+      find(networks_);
+      return transfer();
+    case Stage::kTransfer:
+      note_transfers();
+      if (!data_arrive() && !std::exchange(transferred_twice_, true)) return transfer();
+      return end(choose_network(hosts_, wish_, found_, reach_));
+  }
+}
+
+void NetworkMeasurement::connect(Stage stage, const std::vector<Network>& networks) {
+  networks_.insert(networks_.end(), networks.begin(), networks.end());
+  const auto connections = connections_of(networks);
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    answers_[host].tests.clear();
+    if (connections.empty()) continue;
+    for (const Connection& each : connections[host]) {
+      if (!reach_.was_tried(each)) answers_[host].tests.push_back({.connection = each});
+    }
+  }
+  begin(stage, kConnectLimit);
+}
+
+void NetworkMeasurement::note_connections() {
+  for (const Answer& answer : answers_) {
+    for (std::size_t i = 0; i < answer.tests.size(); ++i) {
+      const auto& result = answer.report->results(static_cast<int>(i));
+      reach_.add(answer.tests[i].connection, one_line(result.error(), kLongestError));
+    }
+  }
+}
+
+void NetworkMeasurement::find(const std::vector<Network>& networks) {
+  found_ = find_networks(hosts_, networks, reach_);
+}
+
+void NetworkMeasurement::transfer() {
+  const bool known = !found_.usable.empty() && was_used_before(hosts_, found_.usable.front());
+  if (found_.usable.empty() || known) return end(choose_network(hosts_, wish_, found_, reach_));
+  for (Answer& answer : answers_) answer.tests.clear();
+  for (UsableNetwork& network : found_.usable) network.speed.reset();
+  const std::size_t measured = std::min(found_.usable.size(), kMostMeasured);
+  // Where there is something to choose, one bad moment of one host must not decide.
+  const int repetitions = measured > 1 ? 2 : 1;
+  milliseconds begin_at{0};
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    for (std::size_t network = 0; network < measured; ++network) {
+      for (const int offset : rounds_of(host_count())) {
+        add_round(network, offset, begin_at);
+        begin_at += kTransferSlot;
+      }
+    }
+  }
+  begin(Stage::kTransfer, begin_at + kTransferLimit);
+}
+
+void NetworkMeasurement::add_round(std::size_t network, int offset, milliseconds begin_at) {
+  const auto end_of = [&](int host) {
+    return Endpoint{.host = host,
+                    .address = found_.usable[network].address[static_cast<std::size_t>(host)]};
+  };
+  for (int host = 0; host < host_count(); ++host) {
+    answers_[static_cast<std::size_t>(host)].tests.push_back(
+        {.connection = {.from = end_of(host), .to = end_of((host + offset) % host_count())},
+         .network = network,
+         .begin = begin_at});
+  }
+}
+
+/// Of the transfers between the same addresses the fastest counts.
+void NetworkMeasurement::note_transfers() {
+  struct Best {
+    std::size_t network = 0;
+    double speed = 0;
+    std::string error;
+  };
+  std::map<Connection, Best> best;
+  for (const Answer& answer : answers_) {
+    for (std::size_t i = 0; i < answer.tests.size(); ++i) {
+      const auto& result = answer.report->results(static_cast<int>(i));
+      const double told = result.bits_per_second();
+      const bool arrived = result.error().empty() && std::isfinite(told) && told > 0;
+      Best& known = best[answer.tests[i].connection];
+      known.network = answer.tests[i].network;
+      known.speed = std::max(known.speed, arrived ? told : 0);
+      known.error = one_line(result.error(), kLongestError);
+    }
+  }
+  for (const auto& [connection, result] : best) {
+    add_speed(found_.usable[result.network], connection.from.host, connection.to.host, result.speed,
+              result.error);
+  }
+}
+
+bool NetworkMeasurement::data_arrive() const {
+  return std::ranges::any_of(found_.usable,
+                             [](const UsableNetwork& each) { return each.speed.value_or(0) > 0; });
+}
+
+void NetworkMeasurement::end(NetworkChoice choice) {
+  choice_ = std::move(choice);
+  for (int host = 0; host < host_count(); ++host) repeat(host);  // the last step
+}
+
+}  // namespace pfc

@@ -1,0 +1,91 @@
+// Asks the agents, step by step, how they reach each other (docs/network.md).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "coordinator/network/network_choice.h"
+#include "proto/coordinator.pb.h"
+
+namespace pfc {
+
+/// One measurement. First every agent listens; then they connect to each other over the networks
+/// that there may be, and where none reaches all from every address to every address; then they
+/// measure the speed of the networks that reach all, once more where nothing arrives over any. The
+/// next step begins when every agent has answered. Used on the event loop only; it knows no clock.
+class NetworkMeasurement {
+ public:
+  /// For all steps together. A host that has not answered then is named.
+  static constexpr std::chrono::milliseconds kLimit{10'000};
+  static constexpr std::chrono::milliseconds kConnectLimit{2'500};   ///< for one such step
+  static constexpr std::chrono::milliseconds kTransferSlot{120};     ///< for one round
+  static constexpr std::chrono::milliseconds kTransferLimit{2'600};  ///< for the last of them
+  static constexpr std::size_t kMostMeasured = 4;                    ///< networks
+
+  using Send = std::function<void(int host, const proto::NetworkStep&)>;
+
+  /// Sends the first step. REQUIRES: two hosts or more, each with an address.
+  NetworkMeasurement(std::vector<NetworkHost> hosts, NetworkWish wish, Send send, TimePoint now);
+
+  /// What a host's agent has answered.
+  void said(int host, const proto::NetworkReport& report);
+  /// Its agent has connected again, and may not have got what was sent last.
+  void repeat(int host);
+  /// Gives everybody so much more time.
+  void postpone(Clock::duration gap);
+  /// Ends it when the limit has passed.
+  void expire(TimePoint now);
+
+  /// As they were when it began. What a host has registered since then may be something else.
+  [[nodiscard]] const std::vector<NetworkHost>& hosts() const { return hosts_; }
+  /// How it has ended; empty: it goes on. The text of a choice without addresses is the problem.
+  [[nodiscard]] const std::optional<NetworkChoice>& choice() const { return choice_; }
+
+ private:
+  struct Test {
+    Connection connection;
+    std::size_t network = 0;  ///< of a transfer: of found_.usable
+    std::chrono::milliseconds begin{0};
+  };
+  struct Answer {
+    std::vector<Test> tests;
+    std::optional<proto::NetworkReport> report;
+    int port = 0;
+  };
+  enum class Stage { kListen, kConnect, kConnectAnyhow, kTransfer };
+
+  void begin(Stage stage, std::chrono::milliseconds limit);
+  [[nodiscard]] proto::NetworkStep step_for(int host) const;
+  void next();
+  void connect(Stage stage, const std::vector<Network>& networks);
+  void note_connections();
+  void find(const std::vector<Network>& networks);
+  void transfer();
+  void add_round(std::size_t network, int offset, std::chrono::milliseconds begin_at);
+  void note_transfers();
+  [[nodiscard]] bool data_arrive() const;  ///< over one network at least
+  void end(NetworkChoice choice);
+  [[nodiscard]] int host_count() const { return static_cast<int>(hosts_.size()); }
+
+  const std::vector<NetworkHost> hosts_;
+  const NetworkWish wish_;
+  const Send send_;
+  TimePoint begun_;
+  const std::string id_;
+  const std::string secret_;
+  Stage stage_ = Stage::kListen;
+  int number_ = 0;  // of the step
+  std::chrono::milliseconds limit_{0};
+  std::vector<Answer> answers_;  // by host
+  Reach reach_;
+  std::vector<Network> networks_;  // that were tried
+  FoundNetworks found_;
+  bool transferred_twice_ = false;
+  std::optional<NetworkChoice> choice_;
+};
+
+}  // namespace pfc

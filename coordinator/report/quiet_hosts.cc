@@ -1,0 +1,28 @@
+#include "coordinator/report/quiet_hosts.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::chrono::seconds kQuiet{5};
+
+}  // namespace
+
+std::vector<std::string> QuietHosts::update(const ClusterState& state,
+                                            std::chrono::milliseconds lost_after, TimePoint now) {
+  std::vector<std::string> lines;
+  for (const HostState& host : state.hosts) {
+    const bool quiet = host.registered && now - host.last_heard >= kQuiet;
+    if (quiet == quiet_.contains(host.name)) continue;
+    if (quiet) {
+      quiet_.insert(host.name);
+      lines.push_back("host " + host.name + ": its agent does not answer; it is lost after " +
+                      std::to_string(lost_after.count() / 1000) + " s");
+    } else {
+      quiet_.erase(host.name);
+      lines.push_back("host " + host.name + ": its agent answers again");
+    }
+  }
+  return lines;
+}
+
+}  // namespace pfc

@@ -1,0 +1,126 @@
+#include "coordinator/verdict.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "common/counted.h"
+
+namespace pfc {
+namespace {
+
+/// The ranks whose incident reads the same.
+std::set<Rank> ranks_with(const GenerationState& generation, const std::string& what) {
+  std::set<Rank> ranks;
+  for (const Incident& incident : generation.incidents) {
+    if (incident.rank && incident.what == what) ranks.insert(*incident.rank);
+  }
+  return ranks;
+}
+
+/// "ranks 0-2, 5"
+std::string ranks_text(const std::set<Rank>& ranks) {
+  std::string text;
+  for (auto first = ranks.begin(); first != ranks.end();) {
+    auto last = first;
+    while (std::next(last) != ranks.end() && *std::next(last) == *last + 1) ++last;
+    text += (text.empty() ? "ranks " : ", ") + std::to_string(*first);
+    if (last != first) text += "-" + std::to_string(*last);
+    first = std::next(last);
+  }
+  return text;
+}
+
+/// " (host b)" where the ranks are of one host, but not all of the job's are. What all workers or
+/// several hosts report is not a matter of one host.
+std::string where(const GenerationState& generation, const std::set<Rank>& ranks) {
+  const auto host = [&](Rank rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    return i < generation.workers.size() ? generation.workers[i].host : std::string();
+  };
+  const std::string first = host(*ranks.begin());
+  const bool same = std::ranges::all_of(ranks, [&](Rank rank) { return host(rank) == first; });
+  const bool whole_job = std::ranges::all_of(
+      generation.workers, [&](const WorkerState& worker) { return worker.host == first; });
+  return same && !whole_job && !first.empty() ? " (host " + first + ")" : "";
+}
+
+bool has_completed(const WorkerState& worker) {
+  return worker.report && worker.report->outcome == proto::OUTCOME_COMPLETED;
+}
+
+/// " (after 2 restarts)"; empty without any.
+std::string after_restarts(const ClusterState& state) {
+  const auto restarts = static_cast<long long>(state.job.restarts.size());
+  return restarts == 0 ? "" : " (after " + counted(restarts, "restart") + ")";
+}
+
+Verdict failed(const ClusterState& state) {
+  const Incident& root = root_cause(state.job.current);
+  Verdict result{.kind = Verdict::Kind::kFailed, .at_start = root.at_start, .rank = root.rank};
+  if (root.rank && state.job.current.workers.at(*root.rank).exit) {
+    result.worker_exit_code = state.job.current.workers.at(*root.rank).exit->code;
+  }
+  result.message = "job failed: " + line_of(state.job.current, root) + after_restarts(state);
+  return result;
+}
+
+Verdict stopped(const ClusterState& state) {
+  const std::vector<WorkerState>& workers = state.job.current.workers;
+  Verdict result{.kind = Verdict::Kind::kStopped, .rank = {}};
+  const auto& stop = state.job.stop;
+  result.host_left = stop && !stop->leaving.empty();
+  result.message = "job stopped" + (!stop              ? ""
+                                    : result.host_left ? ": " + stop->reason
+                                                       : " by " + stop->reason);
+  if (!workers.empty() && std::ranges::all_of(workers, has_ended_well)) return result;
+  if (!may_have_trained(state)) {
+    result.message += state.job.restarts.empty()
+                          ? " before training began"
+                          : " while generation " + std::to_string(state.job.current.number) +
+                                " began; the newest checkpoint is of an earlier one";
+    return result;
+  }
+  const WorkerState& forced = *std::ranges::find_if_not(workers, has_ended_well);
+  result.kind = Verdict::Kind::kFailed;
+  result.rank = forced.rank;
+  result.message += ", but " + name_of(forced) + " had to be ended by force";
+  return result;
+}
+
+}  // namespace
+
+const Incident& root_cause(const GenerationState& generation) {
+  return *std::ranges::min_element(generation.incidents, {}, &Incident::kind);  // first of equals
+}
+
+std::string line_of(const GenerationState& generation, const Incident& incident) {
+  const std::set<Rank> ranks = ranks_with(generation, incident.what);
+  if (ranks.size() < 2) return incident.text();
+  return ranks_text(ranks) + where(generation, ranks) + ": " + incident.what;
+}
+
+std::vector<std::string> incident_lines(const GenerationState& generation) {
+  std::vector<std::string> lines;
+  for (const Incident& incident : generation.incidents) {
+    std::string line = line_of(generation, incident);
+    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+bool may_have_trained(const ClusterState& state) {
+  return all_joined(state) &&
+         !std::ranges::all_of(state.job.current.workers,
+                              [](const auto& worker) { return worker.progress.starting(); });
+}
+
+Verdict verdict(const ClusterState& state) {
+  const std::vector<WorkerState>& workers = state.job.current.workers;
+  if (!state.job.current.incidents.empty()) return failed(state);
+  if (workers.empty() || !std::ranges::all_of(workers, has_completed)) return stopped(state);
+  return {.kind = Verdict::Kind::kCompleted, .rank = {}, .message = "job completed"};
+}
+
+}  // namespace pfc

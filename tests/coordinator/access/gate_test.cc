@@ -1,0 +1,54 @@
+#include "coordinator/access/gate.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "security/certificate.h"
+#include "security/private_key.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CredentialsOfAGate : public ::testing::Test {
+ protected:
+  static Caller agent(const std::string& host, const Credential& credential) {
+    return {.identity = {.role = Role::kAgent, .host = host},
+            .serial = facts_of(credential.certificate)->serial};
+  }
+
+  TemporaryFolder folder;
+  Gate gate{{.state_dir = folder.path()}};
+};
+
+TEST_F(CredentialsOfAGate, OfAgentsThatItStartsStayValidBesideAnotherCoordinator) {
+  Gate other({.state_dir = folder.path()});
+  const Caller first = agent("a", gate.credential_for_local_agent("a"));
+  const Caller second = agent("a", other.credential_for_local_agent("a"));
+  EXPECT_FALSE(gate.outdated(first));
+  EXPECT_FALSE(other.outdated(second));
+  EXPECT_EQ(gate.outdated(second)->code, "revoked_certificate");
+}
+
+TEST_F(CredentialsOfAGate, JoinByTokensThatEndInAnyCase) {
+  Gate short_lived(
+      {.state_dir = folder.path(), .token_lifetime = 0s, .clock = [] { return 1'000; }});
+  static_cast<void>(short_lived.make_join_string("host:1"));
+  EXPECT_EQ(short_lived.tokens().back().expires, 1'001);
+  short_lived.create_token({}, {.lifetime = -5s}, "host:1");
+  EXPECT_EQ(short_lived.tokens().back().expires, 1'001);
+}
+
+TEST_F(CredentialsOfAGate, OfAgentsThatItStartsCanBeRevoked) {
+  const Caller own = agent("a", gate.credential_for_local_agent("a"));
+  EXPECT_TRUE(gate.revoke_host({}, "a"));
+  EXPECT_TRUE(gate.outdated(own));
+  EXPECT_FALSE(gate.revoke_host({}, "a"));
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,57 @@
+#include "coordinator/access/roles.h"
+
+#include <google/protobuf/descriptor.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "proto/coordinator.pb.h"
+
+namespace pfc {
+namespace {
+
+/// The requests of all calls that a role may make.
+std::set<std::string> requests_of(Role role) {
+  const auto* const service =
+      proto::StatusRequest::descriptor()->file()->FindServiceByName("CoordinatorService");
+  std::set<std::string> requests;
+  for (int i = 0; i < service->method_count(); ++i) {
+    const std::string name = service->method(i)->input_type()->name();
+    if (may_call(role, name)) requests.insert(name);
+  }
+  return requests;
+}
+
+using Names = std::set<std::string>;
+
+TEST(Roles, LetNobodyDoAnythingButExchangeAToken) {
+  EXPECT_EQ(requests_of(Role::kNobody), Names{"ExchangeTokenRequest"});
+  EXPECT_EQ(requests_of(Role::kServer), Names{});
+}
+
+TEST(Roles, LetReadersSeeTheStatus) {
+  EXPECT_EQ(requests_of(Role::kReader),
+            (Names{"ExchangeTokenRequest", "QueueRequest", "StatusRequest"}));
+}
+
+TEST(Roles, LetAgentsAttachAndSeeTheStatus) {
+  EXPECT_EQ(requests_of(Role::kAgent),
+            (Names{"AgentMessage", "ExchangeTokenRequest", "QueueRequest", "StatusRequest"}));
+}
+
+TEST(Roles, LetWorkersTakePartInTheirJob) {
+  EXPECT_EQ(requests_of(Role::kWorker),
+            (Names{"ExchangeTokenRequest", "FinishRequest", "GetValueRequest", "GetValuesRequest",
+                   "JoinRequest", "SetValueRequest", "WorkerMessage"}));
+}
+
+TEST(Roles, LeaveWhatTheTableDoesNotHaveToAdmins) {
+  EXPECT_TRUE(may_call(Role::kAdmin, "RequestOfTomorrow"));
+  for (const Role role : {Role::kNobody, Role::kReader, Role::kWorker, Role::kAgent}) {
+    EXPECT_FALSE(may_call(role, "RequestOfTomorrow"));
+  }
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,299 @@
+// What many workers cost the coordinator: their joins, their roll call, and their heartbeats. The
+// coordinator is a process of its own, whose processor time is measured; all workers are in one
+// other process, each with a connection of its own.
+//
+//   join_benchmark [tls] [WORKERS]...
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/machine/descriptors.h"
+#include "common/version.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "proto/grpc_runtime.h"
+#include "security/private_key.h"
+#include "tests/coordinator/rpc/voice_of_agent.h"
+#include "tests/coordinator/running_coordinator.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::kJob;
+
+constexpr int kSlots = 8;  // workers of a host
+constexpr auto kHeartbeats = 10s;
+
+/// The coordinator's process. It answers each line on `in` with the processor seconds it has used.
+[[noreturn]] void serve(int hosts, int in, int out, const std::filesystem::path& state_dir) {
+  std::vector<HostSpec> specs;
+  for (int i = 0; i < hosts; ++i)
+    specs.push_back({.name = "host" + std::to_string(i), .slots = kSlots});
+  RendezvousConfig config;
+  config.limits.start = 10min;
+  {
+    std::unique_ptr<Gate> gate;
+    if (!state_dir.empty()) gate = std::make_unique<Gate>(GateOptions{.state_dir = state_dir});
+    testing::RunningCoordinator coordinator(specs, config, 0, kJob, gate.get());
+    const int port = coordinator.port();
+    if (write(out, &port, sizeof(port)) < 0) _exit(1);
+    char byte = 0;
+    while (read(in, &byte, 1) == 1) {
+      rusage usage{};
+      getrusage(RUSAGE_SELF, &usage);
+      const double used =
+          static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+          1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+      if (write(out, &used, sizeof(used)) < 0) break;
+    }
+  }
+  _exit(0);
+}
+
+/// Waits until something has happened to every worker.
+class Countdown {
+ public:
+  explicit Countdown(int count) : left_(count) {}
+  void one() {
+    const std::lock_guard lock(mutex_);
+    if (--left_ == 0) done_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return left_ <= 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable done_;
+  int left_;
+};
+
+/// A call that is answered some time later.
+template <typename Request, typename Reply>
+struct Call {
+  grpc::ClientContext context;
+  Request request;
+  Reply reply;
+};
+
+class Worker final : public grpc::ClientBidiReactor<proto::WorkerMessage, proto::WorkerCommand> {
+ public:
+  Worker(const std::string& address, int rank, const Credential& credential) : rank_(rank) {
+    grpc::ChannelArguments own;
+    own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    own.SetSslTargetNameOverride(kCoordinatorName);
+    const auto credentials = credential.secure()
+                                 ? grpc::SslCredentials({.pem_root_certs = credential.authority,
+                                                         .pem_private_key = credential.key,
+                                                         .pem_cert_chain = credential.certificate})
+                                 : grpc::InsecureChannelCredentials();
+    stub_ =
+        proto::CoordinatorService::NewStub(grpc::CreateCustomChannel(address, credentials, own));
+  }
+
+  void join(Countdown& joined) {
+    join_.request.set_job_id(kJob);
+    join_.request.mutable_worker()->set_agent_id("agent" + std::to_string(rank_ / kSlots));
+    join_.request.mutable_worker()->set_slot(rank_ % kSlots);
+    join_.request.mutable_worker()->set_incarnation(1);
+    join_.request.set_timeout_ms(600'000);
+    stub_->async()->Join(&join_.context, &join_.request, &join_.reply,
+                         [&joined](const grpc::Status& status) { expect(status), joined.one(); });
+  }
+
+  void calls_the_roll(int workers, Countdown& answered) {
+    set_.request.set_job_id(kJob);
+    set_.request.set_generation(1);
+    set_.request.set_key("here/" + std::to_string(rank_));
+    set_.request.set_value("10.0.0.1");
+    stub_->async()->SetValue(&set_.context, &set_.request, &set_.reply, expect);
+    get_.request.set_job_id(kJob);
+    get_.request.set_generation(1);
+    get_.request.set_prefix("here/");
+    get_.request.set_count(workers);
+    get_.request.set_timeout_ms(600'000);
+    stub_->async()->GetValues(
+        &get_.context, &get_.request, &get_.reply,
+        [&answered](const grpc::Status& status) { expect(status), answered.one(); });
+  }
+
+  void attach(Countdown& ended) {
+    ended_ = &ended;
+    stub_->async()->AttachWorker(&stream_, this);
+    message_.set_job_id(kJob);
+    message_.set_generation(1);
+    message_.set_rank(rank_);
+    StartCall();
+    StartRead(&command_);
+  }
+  void beats() {
+    if (!writing_.exchange(true)) StartWrite(&message_);
+  }
+  void detach() { stream_.TryCancel(); }
+
+  void OnWriteDone(bool) override { writing_ = false; }
+  void OnReadDone(bool ok) override {
+    if (ok) StartRead(&command_);
+  }
+  void OnDone(const grpc::Status&) override { ended_->one(); }
+
+ private:
+  static void expect(const grpc::Status& status) {
+    if (status.ok()) return;
+    std::fprintf(stderr, "a call has failed: %s\n", status.error_message().c_str());
+    std::exit(1);
+  }
+
+  const int rank_;
+  std::unique_ptr<proto::CoordinatorService::Stub> stub_;
+  Call<proto::JoinRequest, proto::JoinReply> join_;
+  Call<proto::SetValueRequest, proto::SetValueReply> set_;
+  Call<proto::GetValuesRequest, proto::GetValuesReply> get_;
+  grpc::ClientContext stream_;
+  proto::WorkerMessage message_;
+  proto::WorkerCommand command_;
+  std::atomic<bool> writing_{false};
+  Countdown* ended_ = nullptr;
+};
+
+/// What the agent and the workers of a host show; empty in plaintext.
+struct HostCredentials {
+  Credential agent;
+  Credential worker;
+};
+
+HostCredentials credentials_of(const std::string& host, const std::filesystem::path& state_dir) {
+  if (state_dir.empty()) return {};
+  static const Authority authority(state_dir / "security");
+  static TokenStore tokens(state_dir / "security", [] { return 0; });
+  const KeyOwner key = make_key();
+  const auto exchanged = std::get<TokenStore::Exchange>(
+      tokens.exchange(tokens.create({.hosts = {host}}).secret, host, *key, authority));
+  return {
+      .agent = {.authority = authority.certificate(),
+                .certificate = exchanged.issued.certificate,
+                .key = to_pem(*key)},
+      .worker = authority.make_credential(
+          {.role = Role::kWorker, .host = host, .job = kJob, .agent = exchanged.issued.serial})};
+}
+
+void measure(int workers, const std::string& address, const std::filesystem::path& state_dir,
+             const std::function<double()>& used) {
+  std::vector<std::unique_ptr<testing::VoiceOfAgent>> agents;
+  std::vector<HostCredentials> credentials;
+  for (int number = 0; number < workers / kSlots; ++number) {
+    const std::string host = "host" + std::to_string(number);
+    credentials.push_back(credentials_of(host, state_dir));
+    agents.push_back(std::make_unique<testing::VoiceOfAgent>(
+        address, host, "agent" + std::to_string(number), version(), credentials.back().agent));
+  }
+  for (const auto& agent : agents) agent->is_told_workers();
+
+  std::vector<std::unique_ptr<Worker>> all;
+  for (int rank = 0; rank < workers; ++rank) {
+    const Credential& credential = credentials[static_cast<std::size_t>(rank / kSlots)].worker;
+    all.push_back(std::make_unique<Worker>(address, rank, credential));
+  }
+  TimePoint start = Clock::now();
+  double before = used();
+  Countdown joined(workers);
+  for (const auto& worker : all) worker->join(joined);
+  joined.wait();
+  const double join_seconds = seconds_since(start), join_used = used() - before;
+
+  start = Clock::now();
+  before = used();
+  Countdown answered(workers);
+  for (const auto& worker : all) worker->calls_the_roll(workers, answered);
+  answered.wait();
+  const double roll_seconds = seconds_since(start), roll_used = used() - before;
+
+  Countdown ended(workers);
+  for (const auto& worker : all) worker->attach(ended);
+  for (const auto& worker : all) worker->beats();
+  std::this_thread::sleep_for(2s);
+  before = used();
+  start = Clock::now();
+  for (int second = 0; second < kHeartbeats.count(); ++second) {
+    for (int rank = 0; rank < workers; ++rank) {
+      all[static_cast<std::size_t>(rank)]->beats();
+      if (rank % 64 == 0) {
+        std::this_thread::sleep_until(
+            start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                        second + static_cast<double>(rank) / workers)));
+      }
+    }
+  }
+  const double cores = (used() - before) / seconds_since(start);
+  std::printf("%8d %10.2f %10.2f %10.2f %10.2f %12.3f\n", workers, join_seconds, join_used,
+              roll_seconds, roll_used, cores);
+  std::fflush(stdout);
+  for (const auto& worker : all) worker->detach();
+  ended.wait();
+}
+
+/// In a process of its own, so that the next one begins anew.
+void measure_in_processes(int workers, bool tls) {
+  const TemporaryFolder folder;
+  const std::filesystem::path state_dir = tls ? folder / "state" : std::filesystem::path();
+  int to[2], from[2];
+  if (pipe(to) != 0 || pipe(from) != 0) std::exit(1);
+  const pid_t server = fork();
+  if (server == 0) {
+    close(to[1]);
+    serve(workers / kSlots, to[0], from[1], state_dir);
+  }
+  close(to[0]);
+  const pid_t clients = fork();
+  if (clients == 0) {
+    int port = 0;
+    if (read(from[0], &port, sizeof(port)) != sizeof(port)) _exit(1);
+    measure(workers, "127.0.0.1:" + std::to_string(port), state_dir, [&] {
+      double seconds = 0;
+      if (write(to[1], "?", 1) != 1 || read(from[0], &seconds, sizeof(seconds)) < 0) _exit(1);
+      return seconds;
+    });
+    _exit(0);
+  }
+  close(to[1]);
+  waitpid(clients, nullptr, 0);
+  waitpid(server, nullptr, 0);
+  close(from[0]);
+  close(from[1]);
+}
+
+}  // namespace
+}  // namespace pfc
+
+int main(int argc, char** argv) {
+  pfc::raise_descriptor_limit();
+  pfc::set_up_grpc();
+  std::vector<int> sizes{512, 1'024, 2'048, 4'096, 10'000};
+  const bool tls = argc > 1 && std::string_view(argv[1]) == "tls";
+  const int first = tls ? 2 : 1;
+  if (argc > first) sizes.clear();
+  for (int i = first; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
+  std::printf("%8s %10s %10s %10s %10s %12s\n", "workers", "join s", "its cpu s", "roll s",
+              "its cpu s", "beats, cores");
+  std::fflush(stdout);
+  for (const int workers : sizes) pfc::measure_in_processes(workers, tls);
+}

@@ -1,0 +1,35 @@
+#include "coordinator/net/name_lookup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+TEST(LookUp, GivesTheAddressesOfNamesAndNoneForOneThatHasNone) {
+  const auto found = look_up({"localhost", "no-such-host.invalid"}, 30s);
+  EXPECT_THAT(found.at("localhost"), Contains("127.0.0.1"));
+  EXPECT_THAT(found.at("no-such-host.invalid"), IsEmpty());
+}
+
+TEST(LookUp, LeavesOutANameThatIsNotAnsweredInTime) {
+  std::promise<void> ends;
+  const std::shared_future<void> end = ends.get_future().share();
+  const auto found = look_up({"slow", "quick"}, 200ms, [end](const std::string& name) {
+    if (name == "slow") end.wait();
+    return std::vector<std::string>{"10.0.0.1"};
+  });
+  ends.set_value();
+  EXPECT_THAT(found, ElementsAre(Pair("quick", ElementsAre("10.0.0.1"))));
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,136 @@
+// A cluster for tests of decide(), and the verbs that change it. Only the test moves the time.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "coordinator/rendezvous.h"
+#include "coordinator/verdict.h"
+
+namespace pfc::testing {
+
+class Rendezvous : public ::testing::Test {
+ protected:
+  void expect_hosts(std::vector<std::pair<std::string, int>> hosts) {
+    for (const auto& [name, slots] : hosts) state.hosts.push_back({.name = name, .slots = slots});
+    state.job.started_at = now;
+    state.address = "10.0.0.1:7450";
+  }
+
+  /// With so many GPUs.
+  void registers(const std::string& name, int gpus = 1) {
+    proto::AgentRegistration registration;
+    registration.set_gpus(gpus);
+    if (gpus == 0) registration.set_no_gpu("no CUDA driver: install one");
+    host_registered(*find_host(state, name), registration, config.device, now);
+  }
+
+  /// Of each host, once all are there.
+  std::vector<int> slots() {
+    std::vector<int> slots;
+    for (const HostState& host : state.hosts) slots.push_back(host.slots);
+    return slots;
+  }
+
+  Decision tick() {
+    Decision decision = decide(state, config, now);
+    for (const Action& action : decision.actions) {
+      apply(state, action, now);
+      if (!std::holds_alternative<action::StartGeneration>(action)) continue;
+      for (WorkerState& worker : state.job.current.workers) {
+        if (worker.pid == 0) worker.pid = 100 * state.job.current.number + worker.rank;
+      }
+    }
+    return decision;
+  }
+
+  /// What decide() does next, and has done then: "wait", "blame", "start".
+  std::string does() {
+    const Decision decision = tick();
+    std::string all;
+    for (const Action& action : decision.actions) {
+      all += (all.empty() ? "" : ", ") + std::string(kNames.at(action.index()));
+    }
+    return all.empty() ? "wait" : all;
+  }
+
+  void joins(Rank rank) {
+    worker_joined(state, state.job.current.workers.at(rank));
+    state.job.current.workers.at(rank).last_heard = state.job.current.workers.at(rank).last_moved =
+        now;
+  }
+
+  void trains_on_two_hosts() {
+    expect_hosts({{"a", 1}, {"b", 1}});
+    registers("a");
+    registers("b");
+    ASSERT_EQ(does(), "start");
+    joins(0);
+    joins(1);
+    ASSERT_EQ(tick().reason, "training");
+  }
+
+  /// Time passes, and everybody but `silent` is heard of.
+  void passes(std::chrono::milliseconds time, std::optional<Rank> silent = {}) {
+    now += time;
+    for (HostState& host : state.hosts) host.last_heard = now;
+    for (WorkerState& worker : state.job.current.workers) {
+      if (worker.rank != silent) worker.last_heard = now;
+    }
+  }
+
+  void progresses(Rank rank, std::int64_t step, const std::string& phase) {
+    proto::Progress progress;
+    progress.set_step(step);
+    progress.set_phase(phase);
+    worker_progressed(state.job.current.workers.at(rank), progress, now);
+  }
+
+  void starts(Rank rank, const std::string& doing, std::int64_t work = 0) {
+    proto::Progress progress;
+    progress.set_work(work);
+    progress.set_starting(true);
+    progress.set_phase(doing);
+    worker_progressed(state.job.current.workers.at(rank), progress, now);
+  }
+
+  void exits(Rank rank, ProcessExit exit, const std::vector<std::string>& words = {}) {
+    worker_exited(state, state.job.current.workers.at(rank), exit, words, now);
+  }
+
+  void reports(Rank rank, proto::Outcome outcome, const std::string& message = "") {
+    worker_reported(state, state.job.current.workers.at(rank), outcome, message, now);
+  }
+
+  static constexpr std::array<const char*, std::variant_size_v<Action>> kNames{
+      "blame", "start", "ask to stop", "terminate", "kill", "finish", "measure"};
+
+  /// It has lost its peers.
+  void leaves(Rank rank, const std::string& message = "all_reduce: rank 1 is gone") {
+    worker_left(state, state.job.current.workers.at(rank), message, now);
+  }
+
+  /// The members of the generation that decide() begins now.
+  std::vector<Member> begins() {
+    const Decision decision = tick();
+    const auto* start = decision.actions.size() == 1
+                            ? std::get_if<action::StartGeneration>(&decision.actions.front())
+                            : nullptr;
+    EXPECT_NE(start, nullptr) << decision.reason;
+    return start == nullptr ? std::vector<Member>() : start->members;
+  }
+
+  TimePoint now{std::chrono::seconds{1000}};
+  ClusterState state;
+  RendezvousConfig config;
+};
+
+}  // namespace pfc::testing

@@ -1,0 +1,76 @@
+// What one connection can take of a coordinator's memory.
+#include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/access/peer_limits.h"
+#include "tests/coordinator/rpc/service_fixture.h"
+#include "tests/support/relay.h"
+
+namespace pfc {
+namespace {
+
+using testing::kJob;
+
+/// A call of GetValue that waits for its key, and then for somebody to read its reply.
+struct Waiting {
+  grpc::ClientContext context;
+  proto::GetValueRequest request;
+  proto::GetValueReply reply;
+  grpc::Status status;
+};
+
+class ServiceLimits : public testing::ServiceOfOneHost {
+ protected:
+  void asks_for_key(proto::CoordinatorService::Stub& client) {
+    Waiting& call = *calls.emplace_back(std::make_unique<Waiting>());
+    call.request.set_job_id(kJob);
+    call.request.set_generation(1);
+    call.request.set_key("large");
+    call.request.set_timeout_ms(60'000);
+    client.async()->GetValue(&call.context, &call.request, &call.reply,
+                             [this, &call](const grpc::Status& status) {
+                               call.status = status;
+                               ended += 1;
+                             });
+  }
+
+  std::vector<std::unique_ptr<Waiting>> calls;
+  std::atomic<std::size_t> ended{0};
+};
+
+TEST_F(ServiceLimits, RefusesRepliesThatAPeerDoesNotRead) {
+  constexpr std::size_t kCalls = 64, kBytes = 1 << 20;
+  join_both();
+  testing::Relay relay(coordinator.port());
+  const auto client =
+      proto::CoordinatorService::NewStub(make_channel("127.0.0.1:" + std::to_string(relay.port())));
+  for (std::size_t i = 0; i < kCalls; ++i) asks_for_key(*client);
+  // An answer that comes after all of them shows that they have arrived.
+  grpc::ClientContext context;
+  proto::StatusReply status;
+  ASSERT_TRUE(client->Status(&context, proto::StatusRequest(), &status).ok());
+  relay.set(testing::Relay::Link::kSilent);
+  first->set("large", std::vector<char>(kBytes, 'x'));
+  relay.set(testing::Relay::Link::kWhole);
+  testing::wait_until([&] { return ended == kCalls; });
+  std::size_t answered = 0;
+  for (const auto& call : calls) {
+    if (call->status.ok()) {
+      answered += 1;
+      continue;
+    }
+    EXPECT_EQ(call->status.error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_THAT(call->status.error_message(), ::testing::HasSubstr("not read; try again"));
+  }
+  EXPECT_GE(answered, 1U);
+  EXPECT_LE(answered * kBytes, kMostWaitingBytes + 4 * kBytes);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,204 @@
+// A coordinator that is a service, over real gRPC, with one host whose agent is only a voice.
+#include <gmock/gmock.h>
+
+#include "tests/coordinator/rpc/service_fixture.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::RunningCoordinator;
+using testing::VoiceOfAgent;
+
+class ServiceOfJobs : public ::testing::Test {
+ protected:
+  template <typename Request, typename Reply>
+  grpc::Status call(grpc::Status (proto::CoordinatorService::Stub::*rpc)(grpc::ClientContext*,
+                                                                         const Request&, Reply*),
+                    const Request& request, Reply& reply) {
+    grpc::ClientContext context;
+    return (*stub.*rpc)(&context, request, &reply);
+  }
+
+  grpc::Status submits(const std::string& json, proto::SubmitReply& reply) {
+    proto::SubmitRequest request;
+    request.set_job_json(json);
+    request.set_file("job.json");
+    return call(&proto::CoordinatorService::Stub::Submit, request, reply);
+  }
+
+  std::string submits() {
+    proto::SubmitReply reply;
+    const grpc::Status status = submits(R"({"network":"r18","rec":"/data"})", reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return reply.job_id();
+  }
+
+  proto::QueueReply queue() {
+    proto::QueueReply reply;
+    call(&proto::CoordinatorService::Stub::Queue, proto::QueueRequest(), reply);
+    return reply;
+  }
+
+  grpc::Status stops(const std::string& job) {
+    proto::StopRequest request;
+    proto::StopReply reply;
+    request.set_job(job);
+    request.set_urgent(true);
+    return call(&proto::CoordinatorService::Stub::Stop, request, reply);
+  }
+
+  grpc::Status reads_log(const std::string& job) {
+    proto::LogsRequest request;
+    proto::LogsReply reply;
+    request.set_job(job);
+    return call(&proto::CoordinatorService::Stub::Logs, request, reply);
+  }
+
+  grpc::Status drains(const std::string& job, const std::string& host) {
+    proto::DrainRequest request;
+    proto::DrainReply reply;
+    request.set_job_id(job);
+    request.set_host(host);
+    request.mutable_leaving()->set_reason("a test");
+    return call(&proto::CoordinatorService::Stub::Drain, request, reply);
+  }
+
+  /// The job whose workers are wanted, another one than the last.
+  static std::string is_told_a_job(VoiceOfAgent& agent, const std::string& last = "") {
+    for (int heard = 0; heard < 20; ++heard) {
+      const proto::AgentCommand command = agent.hears();
+      if (command.desired().slots_size() > 0 && command.job_id() != last) return command.job_id();
+    }
+    return "none";
+  }
+
+  RunningCoordinator coordinator{{{.name = "a", .slots = 1}}, testing::impatient(), 0, ""};
+  std::unique_ptr<proto::CoordinatorService::Stub> stub =
+      proto::CoordinatorService::NewStub(make_channel(coordinator.address()));
+};
+
+TEST_F(ServiceOfJobs, GivesAnAgentOneJobAfterAnother) {
+  VoiceOfAgent agent(coordinator.address(), "a");
+  const std::string first = submits(), second = submits();
+  EXPECT_EQ(is_told_a_job(agent), first);
+  EXPECT_TRUE(stops(first).ok());
+  agent.tells_exit(0, SIGTERM, first);
+  EXPECT_EQ(is_told_a_job(agent, first), second);
+  EXPECT_EQ(queue().jobs(0).state(), "stopped");
+  EXPECT_EQ(queue().jobs(1).state(), "running");
+}
+
+TEST_F(ServiceOfJobs, WaitsWithTheNextJobUntilAllHostsAreHere) {
+  submits();
+  EXPECT_EQ(queue().jobs(0).state(), "waiting");
+  EXPECT_THAT(queue().reason(), HasSubstr("wait for a to register"));
+  VoiceOfAgent agent(coordinator.address(), "a");
+  is_told_a_job(agent);
+  EXPECT_EQ(queue().jobs(0).state(), "running");
+}
+
+TEST_F(ServiceOfJobs, BeginsNoJobOnAHostThatLeavesBeforeItHasAnotherAgent) {
+  VoiceOfAgent agent(coordinator.address(), "a");
+  const std::string first = submits(), second = submits();
+  EXPECT_EQ(is_told_a_job(agent), first);
+  EXPECT_TRUE(stops(first).ok());
+  EXPECT_TRUE(drains(first, "a").ok());  // while a stop is under way already
+  agent.tells_exit(0, SIGTERM, first);
+  testing::wait_until([&] { return queue().jobs(0).state() == "stopped"; });
+  EXPECT_EQ(queue().jobs(1).state(), "waiting");
+  EXPECT_THAT(queue().reason(), HasSubstr("wait for host a, which was drained: start its pfc-age"));
+  VoiceOfAgent another(coordinator.address(), "a", "second");
+  EXPECT_EQ(is_told_a_job(another, first), second);
+}
+
+TEST_F(ServiceOfJobs, WaitsForAnAgentWhoseConnectionIsBroken) {
+  std::string first;
+  {
+    VoiceOfAgent agent(coordinator.address(), "a");
+    first = submits();
+    is_told_a_job(agent);
+    EXPECT_TRUE(stops(first).ok());
+    agent.tells_exit(0, SIGTERM, first);
+    testing::wait_until([&] { return queue().jobs(0).state() == "stopped"; });
+    auto reading = std::async(std::launch::async, [&] { return reads_log(first); });
+    while (!agent.hears().has_read_log()) {
+    }
+    agent.goes();
+    reading.get();  // the coordinator has noticed
+  }
+  const std::string second = submits();
+  EXPECT_EQ(queue().jobs(1).state(), "waiting");
+  EXPECT_THAT(queue().reason(), HasSubstr("wait for a to register"));
+  VoiceOfAgent again(coordinator.address(), "a");
+  EXPECT_EQ(is_told_a_job(again, first), second);
+}
+
+TEST_F(ServiceOfJobs, RefusesWorkersWhileNoJobRuns) {
+  grpc::ClientContext context;
+  proto::SetValueRequest request;
+  proto::SetValueReply reply;
+  const grpc::Status status = stub->SetValue(&context, request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("this coordinator runs no job now"));
+}
+
+TEST_F(ServiceOfJobs, RefusesAndCountsAJobThatIsWrong) {
+  proto::SubmitReply reply;
+  for (const auto& [json, words] :
+       {std::pair(R"({"netwrk":"r18"})", "job.json: unknown key \"netwrk\""),
+        std::pair("[]", "job.json: expected a JSON object"),
+        std::pair("{", "job.json:1:2: not valid JSON")}) {
+    const grpc::Status status = submits(json, reply);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr(words));
+  }
+  EXPECT_EQ(queue().refused(), 3);
+  EXPECT_EQ(queue().jobs_size(), 0);
+}
+
+TEST_F(ServiceOfJobs, RefusesAJobWhoseTextIsTooLong) {
+  proto::SubmitReply reply;
+  const grpc::Status status = submits(std::string((1 << 20) + 1, ' '), reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(queue().refused(), 1);
+}
+
+TEST_F(ServiceOfJobs, StopsOnlyAJobThatIsNamed) {
+  VoiceOfAgent agent(coordinator.address(), "a");
+  const std::string running = submits();
+  is_told_a_job(agent);
+  for (const std::string& name : {std::string(), std::string("x"), running + "0"}) {
+    EXPECT_EQ(stops(name).error_code(), grpc::StatusCode::INVALID_ARGUMENT) << name;
+  }
+  EXPECT_EQ(coordinator.status().state(), "starting");
+  EXPECT_TRUE(stops(running.substr(0, 10)).ok());
+}
+
+TEST_F(ServiceOfJobs, HasNoTextInTheLogOfAJobThatWaits) { EXPECT_TRUE(reads_log(submits()).ok()); }
+
+TEST_F(ServiceOfJobs, SaysThatAJobThatWasTakenOutOfTheQueueHasNoLog) {
+  const std::string job = submits();
+  EXPECT_TRUE(stops(job).ok());
+  EXPECT_THAT(reads_log(job).error_message(), HasSubstr("never ran; it has no log"));
+}
+
+TEST_F(ServiceOfJobs, RefusesToReadALogWhenTheAgentThatHasItGoes) {
+  std::string job;
+  {
+    VoiceOfAgent agent(coordinator.address(), "a");
+    job = submits();
+    is_told_a_job(agent);
+    auto reading = std::async(std::launch::async, [&] { return reads_log(job); });
+    while (!agent.hears().has_read_log()) {
+    }
+    agent.goes();
+    const grpc::Status refused = reading.get();
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_THAT(refused.error_message(), HasSubstr("host a: its agent has gone"));
+  }
+  EXPECT_THAT(reads_log(job).error_message(), HasSubstr("has no agent that is connected"));
+}
+
+}  // namespace
+}  // namespace pfc
