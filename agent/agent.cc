@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <cstdlib>
 #include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "common/error.h"
+#include "agent/network/addresses.h"
 #include "common/error_text.h"
+#include "common/log.h"
 #include "common/machine/cores.h"
 #include "common/random_id.h"
 #include "common/version.h"
@@ -14,6 +18,9 @@
 
 namespace pfc {
 namespace {
+
+constexpr std::chrono::seconds kLongestPause{10};  // for a coordinator that refuses the agent
+constexpr std::int64_t kLongestLogPiece = 256 << 10;
 
 /// A duration as pfc-worker's options take it: "70", "2.5".
 std::string in_seconds(std::int64_t milliseconds) {
@@ -25,14 +32,53 @@ std::string in_seconds(std::int64_t milliseconds) {
 /// Whether another attempt would be refused as well.
 bool is_final(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
+         status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
          status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
 }
 
 /// The devices for the status page: "cpu (16 cores)", "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)".
-std::vector<std::string> list_devices(const std::vector<Gpu>& gpus) {
-  std::vector<std::string> devices{"cpu (" + std::to_string(usable_cores()) + " cores)"};
+std::vector<std::string> list_devices(const std::vector<Gpu>& gpus, BindMode bind) {
+  std::vector<std::string> devices{"cpu (" + std::to_string(usable_cores()) + " cores" +
+                                   (bind == BindMode::kCores ? ", bound to workers)" : ")")};
   for (const Gpu& gpu : gpus) devices.push_back(describe(gpu));
   return devices;
+}
+
+std::string text_of_lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text.append(line).append("\n");
+  return text;
+}
+
+// How long a thread of a worker spins while it waits for the others before it sleeps. libgomp's
+// default is 300,000 rounds: where other processes use the cores it spins away the time in which
+// the thread that it waits for could run (docs/benchmarks/cpu.md). libgomp reads this when it is
+// loaded, so a worker cannot set it for itself. A choice of the environment stands.
+using Environment = std::vector<std::pair<std::string, std::string>>;
+void add_waiting(Environment& environment) {
+  for (const char* chosen : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) {
+    if (std::getenv(chosen) != nullptr) return;  // NOLINT(concurrency-mt-unsafe): only read
+  }
+  environment.emplace_back("GOMP_SPINCOUNT", "1000");
+}
+
+Environment worker_environment(int workers_of_host, const Binding& binding) {
+  const int threads = threads_of_worker(workers_of_host, binding.cores);
+  Environment environment{{"OMP_NUM_THREADS", std::to_string(threads)}};
+  add_waiting(environment);
+  return environment;
+}
+
+/// Nothing where workers are not to be bound, or cannot.
+std::optional<Topology> find_topology(BindMode bind) {
+  if (bind == BindMode::kNone) return {};
+  try {
+    return Topology::here();
+  } catch (const std::runtime_error& error) {
+    print_message("pfc-agent", Severity::kWarning,
+                  std::string("workers are not bound to cores: ") + error.what());
+    return {};
+  }
 }
 
 }  // namespace
@@ -41,17 +87,34 @@ Agent::Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended)
     : loop_(loop),
       options_(std::move(options)),
       ended_(std::move(ended)),
-      id_(random_id()),
-      channel_(make_channel(options_.coordinator)),
+      id_(options_.id.empty() ? random_id() : options_.id),
+      worker_credential_(options_.credential),
+      channel_(make_channel(options_.coordinator, options_.credential)),
       stub_(proto::CoordinatorService::NewStub(channel_)),
+      topology_(find_topology(options_.bind)),
       children_(loop, SIGCHLD),
-      grace_(loop) {
+      grace_(loop),
+      leave_(loop),
+      notice_(options_.coordinator, options_.patience, options_.stays) {
+  if (!options_.log_folder.empty()) {
+    logs_ = std::make_unique<WorkerLogs>(options_.log_folder, options_.log_limits,
+                                         [](const std::string& problem) {
+                                           print_message("pfc-agent", Severity::kWarning, problem);
+                                         });
+  }
+  if (!guard_.is_there()) {
+    print_message("pfc-agent", Severity::kWarning,
+                  "no process is left for a guard: were this agent killed, processes that its "
+                  "workers start would stay");
+  }
   watch_children();
   connect();
 }
 
 Agent::~Agent() {
+  network_.end();  // its threads use the stream
   stream_.reset();
+  logs_.reset();
   for (const auto& [number, slot] : slots_) {
     if (slot.process) slot.process->abandon();
   }
@@ -75,33 +138,88 @@ void Agent::connect() {
     boost::asio::post(loop_, [this, command] { obey(command); });
   };
   options.lost = [this](const grpc::Status& status, std::chrono::milliseconds silence) {
-    const bool give_up = is_final(status) || silence >= options_.patience;
-    if (!give_up) return true;
-    std::string problem = status.error_message();
-    if (!is_final(status)) {
-      problem = "coordinator " + options_.coordinator + " cannot be reached for " +
-                std::to_string(silence.count() / 1000) + " s (" + problem + ")";
-    }
-    boost::asio::post(loop_, [this, problem] { end(problem); });
-    return false;
+    return connection_lost(status, silence);
   };
+  if (options_.stays) options.max_backoff = kLongestPause;
   stream_ = std::make_unique<Stream>(std::move(options));
 }
 
+bool Agent::connection_lost(const grpc::Status& status, std::chrono::milliseconds silence) {
+  boost::asio::post(loop_, [this] { connected_ = false; });
+  const bool refused = is_final(status);
+  const bool give_up = refused || silence >= options_.patience;
+  if (!give_up || options_.stays) {
+    const auto why = notice_.attempt_failed(silence, status.error_message(), refused);
+    if (why) print_message("pfc-agent", Severity::kWarning, *why);
+  }
+  if (!give_up) return true;
+  std::string problem = status.error_message();
+  if (!refused) {
+    problem = "coordinator " + options_.coordinator + " cannot be reached for " +
+              std::to_string(silence.count() / 1000) + " s (" + problem + ")";
+  }
+  boost::asio::post(loop_, [this, problem, refused] {
+    if (options_.stays) {
+      if (!leaving_) let_workers_end(refused ? options_.grace : options_.lost_grace);
+    } else if (refused) {
+      end(problem);
+    } else {
+      end_without_coordinator(problem);
+    }
+  });
+  return options_.stays;
+}
+
 void Agent::obey(const proto::AgentCommand& command) {
+  connected_ = true;
+  if (command.has_read_log()) return send_log(command.read_log());
   if (command.job_id() != job_id_) begin_job(command.job_id());
-  if (command.has_shut_down()) return end({});
-  if (!command.has_desired()) return;
+  if (command.has_shut_down()) return options_.stays ? begin_job({}) : end({});
+  if (command.has_network()) return network_.step(command.network());
+  if (!command.has_desired() || job_id_.empty()) return;
   desired_ = command.desired();
+  leaving_ = false;
   reconcile();
 }
 
 void Agent::begin_job(const std::string& job_id) {
   job_id_ = job_id;
-  desired_.Clear();
   outbox_.begin_job();
   for (auto& [number, slot] : slots_) slot.incarnation = 0;
-  reconcile();
+  if (ending_) return;
+  if (job_id.empty()) {
+    let_workers_end(options_.lost_grace);
+  } else {
+    desired_.Clear();
+    leaving_ = false;
+    reconcile();
+  }
+  end_if_alone();
+}
+
+void Agent::send_log(const proto::ReadLog& wanted) {
+  proto::AgentMessage reply;
+  reply.mutable_log_chunk()->set_request(wanted.request());
+  const auto send = [this](proto::AgentMessage message) {
+    outbox_.add_log(std::move(message));
+    stream_->wake();
+  };
+  if (!logs_) {
+    reply.mutable_log_chunk()->set_problem("its agent keeps no logs");
+    return send(std::move(reply));
+  }
+  const auto most = std::clamp<std::int64_t>(wanted.bytes(), 0, kLongestLogPiece);
+  logs_->read(wanted.job_id(), wanted.rank(), wanted.from().part(), wanted.from().offset(),
+              static_cast<std::size_t>(most),
+              [this, send, reply](const LogPiece& piece, const std::string& problem) mutable {
+                proto::LogChunk& chunk = *reply.mutable_log_chunk();
+                chunk.set_text(piece.text);
+                chunk.mutable_next()->set_part(piece.part);
+                chunk.mutable_next()->set_offset(piece.offset);
+                chunk.set_skipped(piece.skipped);
+                chunk.set_problem(problem);
+                boost::asio::post(loop_, [send, reply] { send(reply); });
+              });
 }
 
 const Agent::Wanted* Agent::wish_for(int number, const Slot& slot) const {
@@ -113,7 +231,7 @@ const Agent::Wanted* Agent::wish_for(int number, const Slot& slot) const {
 }
 
 void Agent::reconcile() {
-  if (ending_) return;
+  if (ending_ || leaving_) return;
   for (auto& [number, slot] : slots_) {
     if (!slot.process) continue;
     const Wanted* const wanted = wish_for(number, slot);
@@ -123,10 +241,18 @@ void Agent::reconcile() {
                                                                           : 0;
     if (signal != 0 && signal != slot.sent) slot.process->send(slot.sent = signal);
   }
+  if (has_workers_of_last_job()) return;  // their GPUs and their output are still in use
+  if (left_job_) return;                  // the host is to be free
   for (const Wanted& wanted : desired_.slots()) {
     Slot& slot = slots_[wanted.slot()];
     if (!slot.process && slot.incarnation < wanted.incarnation()) begin_incarnation(slot, wanted);
   }
+}
+
+bool Agent::has_workers_of_last_job() const {
+  return std::ranges::any_of(slots_, [](const auto& each) {
+    return each.second.process != nullptr && each.second.incarnation == 0;
+  });
 }
 
 void Agent::begin_incarnation(Slot& slot, const Wanted& wanted) {
@@ -141,19 +267,37 @@ void Agent::begin_incarnation(Slot& slot, const Wanted& wanted) {
   tell(std::move(event));
 }
 
+Binding Agent::binding_of(int slot) const {
+  if (!topology_) return {};
+  std::vector<int> near;
+  for (const Gpu& gpu : options_.gpus.gpus) {
+    near.push_back(topology_->node_of_device(gpu.pci_bus_id));
+  }
+  const auto plan = plan_binding(*topology_, options_.bind, desired_.slots_size(), near);
+  const auto place = static_cast<std::size_t>(slot);
+  return place < plan.size() ? plan[place] : Binding();
+}
+
 // CUDA_VISIBLE_DEVICES stays as it is: every worker sees all GPUs of the host and uses the one of
 // its local rank. So a GPU has the same number in all messages, and NCCL can reach the memory of
 // the other GPUs directly. A worker makes a CUDA context on its own GPU alone.
 SpawnOptions Agent::command_line(const Wanted& wanted) const {
-  return {.program = options_.worker_program,
-          .arguments = {"--coordinator", options_.coordinator, "--job", job_id_, "--agent", id_,
-                        "--slot", std::to_string(wanted.slot()), "--incarnation",
-                        std::to_string(wanted.incarnation()), "--join-timeout",
-                        in_seconds(desired_.join_timeout_ms()), "--collective-timeout",
-                        in_seconds(desired_.collective_timeout_ms())},
-          .environment = {{"OMP_NUM_THREADS",
-                           std::to_string(threads_of_worker(desired_.slots_size()))}},
-          .capture_output = true};
+  const Binding binding = binding_of(wanted.slot());
+  SpawnOptions options{
+      .program = options_.worker_program,
+      .arguments = {"--coordinator", options_.coordinator, "--job", job_id_, "--agent", id_,
+                    "--slot", std::to_string(wanted.slot()), "--incarnation",
+                    std::to_string(wanted.incarnation()), "--join-timeout",
+                    in_seconds(desired_.join_timeout_ms()), "--collective-timeout",
+                    in_seconds(desired_.collective_timeout_ms())},
+      .environment = worker_environment(desired_.slots_size(), binding),
+      .capture_output = true,
+      .input = worker_credential_.text(desired_.worker_certificate()),
+      .cpus = binding.cpus};
+  if (!options.input.empty()) {
+    options.arguments.insert(options.arguments.end(), {"--credential", "-"});
+  }
+  return options;
 }
 
 void Agent::start_worker(Slot& slot, const Wanted& wanted) {
@@ -166,7 +310,9 @@ void Agent::start_worker(Slot& slot, const Wanted& wanted) {
   about(exited.mutable_exited());
   try {
     WorkerProcess::Handler handler;
-    handler.output = [this, output](bool is_stderr, std::vector<std::string> lines) {
+    handler.output = [this, output, rank = wanted.rank()](bool is_stderr,
+                                                          std::vector<std::string> lines) {
+      if (logs_) logs_->add(output.job_id(), rank, text_of_lines(lines));
       proto::AgentMessage said = output;
       said.mutable_output()->set_is_stderr(is_stderr);
       for (std::string& line : lines) said.mutable_output()->add_lines(std::move(line));
@@ -177,6 +323,8 @@ void Agent::start_worker(Slot& slot, const Wanted& wanted) {
       worker_ended(exited, exit, last_stderr);
     };
     slot.process = WorkerProcess::start(loop_, command_line(wanted), std::move(handler));
+    guard_.watch(slot.process->pid());
+    if (logs_) logs_->add(job_id_, wanted.rank(), {});  // there is a log from now on
     about(event.mutable_started());
     event.mutable_started()->set_pid(slot.process->pid());
   } catch (const std::exception& error) {  // also where no process or file is left
@@ -202,6 +350,7 @@ void Agent::worker_ended(const proto::AgentMessage& about, const ProcessExit& ex
   proto::AgentMessage event = about;
   proto::WorkerExited* exited = event.mutable_exited();
   Slot& slot = slots_.at(exited->slot());
+  guard_.forget(slot.process->pid());
   exited->set_pid(slot.process->pid());
   exited->set_code(exit.code);
   exited->set_signal(exit.signal);
@@ -223,20 +372,55 @@ bool Agent::alone() const {
                               [](const auto& each) { return each.second.process != nullptr; });
 }
 
-void Agent::end(const std::string& problem) {
+void Agent::end(const std::string& problem) { end_within(options_.grace, problem); }
+
+void Agent::leave(const std::string& reason) {
+  if (ending_) return;
+  if (!connected_ || alone()) return end({});
+  left_job_ = job_id_;
+  proto::AgentMessage event = message();
+  event.mutable_leaving()->set_reason(reason);
+  event.mutable_leaving()->set_grace_ms(options_.leave_grace.count());
+  tell(std::move(event));
+  leave_.expires_after(options_.leave_grace);
+  leave_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) end({});
+  });
+}
+
+void Agent::end_without_coordinator(const std::string& problem) {
+  end_within(options_.lost_grace, problem);
+}
+
+void Agent::end_within(std::chrono::milliseconds grace, const std::string& problem) {
   if (ending_) return;
   ending_ = true;
   problem_ = problem;
-  send_to_workers(SIGTERM);
-  grace_.expires_after(options_.grace);
-  grace_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) send_to_workers(SIGKILL);
-  });
+  leave_.cancel();
+  let_workers_end(grace);
   end_if_alone();
 }
 
+void Agent::let_workers_end(std::chrono::milliseconds grace) {
+  desired_.Clear();
+  leaving_ = true;
+  for (auto& [number, slot] : slots_) {
+    if (slot.process && slot.sent == 0) slot.process->send(slot.sent = SIGTERM);
+  }
+  grace_.expires_after(grace);
+  grace_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    for (auto& [number, slot] : slots_) {
+      if (slot.process && slot.sent == SIGTERM) slot.process->send(slot.sent = SIGKILL);
+    }
+  });
+}
+
 void Agent::end_if_alone() {
-  if (!ending_ || !alone()) return;
+  const bool has_left = left_job_ && (job_id_.empty() || *left_job_ != job_id_);
+  if (!alone() || !(ending_ || has_left)) return;
+  ending_ = true;
+  leave_.cancel();
   grace_.cancel();
   boost::asio::post(loop_, [this] { ended_(problem_); });
 }
@@ -253,17 +437,29 @@ proto::AgentMessage Agent::registration() const {
   registration->set_host(options_.host);
   registration->set_agent_id(id_);
   registration->set_version(version());
+  registration->set_once(!options_.stays);
   registration->set_cores(usable_cores());
-  for (std::string& device : list_devices(options_.gpus.gpus)) {
+  for (std::string& device : list_devices(options_.gpus.gpus, options_.bind)) {
     registration->add_devices(std::move(device));
   }
   registration->set_gpus(static_cast<int>(options_.gpus.gpus.size()));
   registration->set_no_gpu(options_.gpus.problem);
+  registration->set_worker_certificate_request(worker_credential_.request());
+  for (proto::NetworkAddress& address : network_addresses()) {
+    *registration->add_addresses() = std::move(address);
+  }
   return first;
 }
 
 void Agent::tell(proto::AgentMessage event) {
   outbox_.add_event(std::move(event));
+  stream_->wake();
+}
+
+void Agent::tell(const proto::NetworkReport& report) {
+  proto::AgentMessage message;
+  *message.mutable_network() = report;
+  outbox_.add_report(std::move(message));
   stream_->wake();
 }
 

@@ -1,5 +1,5 @@
 // The agent of one host: it registers the host with the coordinator, keeps those workers running
-// that the coordinator wants, and reports their output and their end.
+// that the coordinator wants, job after job, keeps their logs, and reports their output and end.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -9,9 +9,16 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "agent/binding.h"
+#include "agent/group_guard.h"
+#include "agent/logs/worker_logs.h"
+#include "agent/network/network_probe.h"
 #include "agent/outbox.h"
+#include "agent/silence_notice.h"
+#include "agent/worker_credential.h"
 #include "agent/worker_process.h"
 #include "common/machine/gpus.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -20,12 +27,25 @@
 namespace pfc {
 
 struct AgentOptions {
-  std::string coordinator;                     ///< host:port
-  std::string host;                            ///< this host's name in the coordinator's --hosts
-  std::filesystem::path worker_program;        ///< the only program that it starts
-  GpuSearch gpus;                              ///< what its workers can compute on
-  std::chrono::milliseconds patience{60'000};  ///< it ends after so long without a coordinator
-  std::chrono::milliseconds grace{5'000};      ///< from SIGTERM to SIGKILL when it ends
+  std::string coordinator;               ///< host:port
+  std::string host;                      ///< this host's name in the coordinator's --hosts
+  std::string id;                        ///< empty: drawn at random
+  std::filesystem::path worker_program;  ///< the only program that it starts
+  Credential credential = {};            ///< its own; none: plaintext
+  GpuSearch gpus;                        ///< what its workers can compute on
+  BindMode bind = BindMode::kNuma;       ///< which cores each worker may use
+  /// It serves one job after another, and looks for the coordinator for ever. Otherwise it ends
+  /// with the job, with the coordinator, and when that one refuses it.
+  bool stays = false;
+  std::filesystem::path log_folder;  ///< of its workers' logs; empty: it keeps none
+  LogLimits log_limits;
+  /// Its workers end after so long without a coordinator. That one takes a host for lost as soon.
+  std::chrono::milliseconds patience{30'000};
+  std::chrono::milliseconds grace{5'000};  ///< from SIGTERM to SIGKILL when it ends
+  /// What it leaves the job for a checkpoint when its host must be free.
+  std::chrono::milliseconds leave_grace{30'000};
+  /// The same when the coordinator is lost: nobody waits, and a checkpoint may take its time.
+  std::chrono::milliseconds lost_grace{30'000};
 };
 
 /// Used on the event loop only. REQUIRES: the loop runs on the thread that makes this object.
@@ -40,9 +60,18 @@ class Agent {
 
   /// Ends the workers (SIGTERM, after `grace` SIGKILL), then itself.
   void end(const std::string& problem);
+  /// The same with `lost_grace`: the coordinator has gone without a word.
+  void end_without_coordinator(const std::string& problem);
+  /// The host must be free soon: asks the coordinator to end the job after a checkpoint, and ends
+  /// when it has, or after AgentOptions::leave_grace. Starts no worker from then on. Without a
+  /// connection or a worker it ends at once, as end() does. `reason` says who asked: "SIGTERM".
+  void leave(const std::string& reason);
   void kill_workers() { send_to_workers(SIGKILL); }
 
  private:
+  void end_within(std::chrono::milliseconds grace, const std::string& problem);
+  /// SIGTERM, and after `grace` SIGKILL. Starts none until the coordinator wants some again.
+  void let_workers_end(std::chrono::milliseconds grace);
   using Stream = ReconnectingStream<proto::AgentMessage, proto::AgentCommand>;
 
   using Wanted = proto::DesiredSlots::Slot;
@@ -54,40 +83,58 @@ class Agent {
   };
 
   void connect();
+  /// There is no connection. Returns whether to try again.
+  bool connection_lost(const grpc::Status& status, std::chrono::milliseconds silence);
   void obey(const proto::AgentCommand& command);
-  /// Another job: what is left of the last one is killed.
+  /// Another job: what is left of the last one is killed. None (an empty id), as a coordinator says
+  /// that knows nothing of it: the workers write a checkpoint first.
   void begin_job(const std::string& job_id);
+  void send_log(const proto::ReadLog& wanted);
   /// Makes what runs what is wanted. Called after every change of either.
   void reconcile();
   [[nodiscard]] const Wanted* wish_for(int number, const Slot& slot) const;
+  [[nodiscard]] bool has_workers_of_last_job() const;
   void begin_incarnation(Slot& slot, const Wanted& wanted);
   void start_worker(Slot& slot, const Wanted& wanted);
+  [[nodiscard]] Binding binding_of(int slot) const;
   [[nodiscard]] SpawnOptions command_line(const Wanted& wanted) const;
   void watch_children();
   void worker_ended(const proto::AgentMessage& about, const ProcessExit& exit,
                     const std::vector<std::string>& last_stderr);
   [[nodiscard]] bool alone() const;
   void send_to_workers(int signal);
+  /// Ends where it was asked to, or the job is over that it wanted to leave, and no worker is left.
   void end_if_alone();
   [[nodiscard]] proto::AgentMessage message() const;  ///< of the current job
   [[nodiscard]] proto::AgentMessage registration() const;
   void tell(proto::AgentMessage event);
+  void tell(const proto::NetworkReport& report);  ///< on any thread
 
+  GroupGuard guard_;  // first: it is made before any thread
   boost::asio::io_context& loop_;
   const AgentOptions options_;
   const Ended ended_;
   const std::string id_;
+  const WorkerCredential worker_credential_;
   const std::shared_ptr<grpc::Channel> channel_;  // shared with stub_ and stream_
   const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
+  const std::optional<Topology> topology_;  // none: workers are not bound
   boost::asio::signal_set children_;
   boost::asio::steady_timer grace_;
+  boost::asio::steady_timer leave_;
+  bool connected_ = false;  // the coordinator has spoken since the last failed attempt
   Outbox outbox_;
   std::string job_id_;           // empty: the coordinator has not told it yet
   proto::DesiredSlots desired_;  // of this job
   std::map<int, Slot> slots_;
+  bool leaving_ = false;                 ///< no coordinator wants the workers
+  std::optional<std::string> left_job_;  ///< that ran when the host had to be free
   bool ending_ = false;
   std::string problem_;
-  std::unique_ptr<Stream> stream_;  // last: its threads use what is above
+  SilenceNotice notice_;              // used by the stream's thread only
+  std::unique_ptr<WorkerLogs> logs_;  // null: none are kept
+  std::unique_ptr<Stream> stream_;    // its threads use what is above
+  NetworkProbe network_{[this](const proto::NetworkReport& report) { tell(report); }};  // likewise
 };
 
 }  // namespace pfc

@@ -1,31 +1,39 @@
 // pfc-agent: starts and watches the workers of one host for a coordinator.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <array>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 
 #include "agent/agent.h"
+#include "agent/host_name.h"
+#include "agent/join_options.h"
 #include "common/command_line.h"
+#include "common/coordinator_file.h"
+#include "common/error.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/machine/child_process.h"
 #include "common/machine/descriptors.h"
 #include "common/machine/event_loop.h"
 #include "common/machine/exit_deadline.h"
+#include "common/machine/limits.h"
 #include "common/machine/stop_signals.h"
 
 namespace pfc {
 namespace {
 
 constexpr std::chrono::seconds kExitLimit{20};  // for gRPC and the workers' processes to end
+constexpr int kOwnFiles = 20;                   // and the pipes of one worker, while it starts
 
-/// This host's name for itself. The coordinator's --hosts may have another one for it.
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+/// By the coordinator that has started this agent. Taken out of the environment, which the workers
+/// inherit.
+std::string given_id() {
+  const char* const id = std::getenv(kAgentIdVariable);  // NOLINT(concurrency-mt-unsafe)
+  const std::string given = id == nullptr ? "" : id;
+  unsetenv(kAgentIdVariable);  // NOLINT(concurrency-mt-unsafe)
+  return given;
 }
 
 int run_agent(const AgentOptions& options) {
@@ -35,10 +43,19 @@ int run_agent(const AgentOptions& options) {
     problem = why;
     loop.stop();
   });
-  // The first signal ends the workers in good order, the second one kills them.
-  const StopSignals signals(loop, [&agent](int, bool again) {
-    if (again) return agent.kill_workers();
+  // After the first signal the job writes a checkpoint, the second one kills this host's workers.
+  const StopSignals signals(loop, [&agent](int number, bool again) {
+    if (!again) return agent.leave(std::string("SIG") + sigabbrev_np(number));
     agent.end({});
+    agent.kill_workers();
+  });
+  // From the kernel, perhaps several times: the coordinator that has started this agent is dead.
+  boost::asio::signal_set orphaned(loop, kParentDeathSignal);
+  orphaned.async_wait([&agent](const boost::system::error_code& error, int) {
+    if (error) return;
+    print_message("pfc-agent", Severity::kWarning,
+                  "the coordinator was killed; its workers write a checkpoint and end");
+    agent.end_without_coordinator("the coordinator was killed; its workers have ended");
   });
   run_event_loop(loop, [](const std::string& what) {
     print_message("pfc-agent", Severity::kWarning, "an event was not handled: " + what);
@@ -53,22 +70,53 @@ int run_agent(const AgentOptions& options) {
 
 int run(int argc, char** argv) {
   CLI::App app("Starts and watches the workers of this host for a coordinator.", "pfc-agent");
-  AgentOptions options{.host = host_name(), .worker_program = program_folder() / "pfc-worker"};
-  double patience = 60;
-  app.add_option("--coordinator", options.coordinator, "HOST:PORT of the coordinator")
-      ->required()
-      ->check(host_and_port());
-  app.add_option("--host", options.host, "This host's name in the coordinator's --hosts")
+  AgentOptions options{.host = scheduled_host_name(),
+                       .id = given_id(),
+                       .worker_program = program_folder() / "pfc-worker"};
+  options.log_folder = default_log_folder();
+  double patience = 30, grace = 30;
+  JoinOptions joining;
+  joining.declare(app, options.coordinator);
+  app.add_option("--host", options.host,
+                 "This host's name in the coordinator's --hosts; by default what Slurm, mpirun or "
+                 "Kubernetes calls it, or else its own name")
       ->capture_default_str();
+  app.add_option("--bind", options.bind,
+                 "none, numa or cores: which cores each worker may use. numa: those of the NUMA "
+                 "nodes near its GPU, or of its share of the cores; cores: its share alone")
+      ->transform(choice_of({"none", "numa", "cores"}))  // in the order of BindMode
+      ->type_name("TEXT")
+      ->envname("PFC_BIND")
+      ->default_str("numa");
   app.add_option("--patience", patience,
                  "Seconds without a connection to the coordinator after which this host's workers "
                  "are ended")
       ->transform(duration())
       ->capture_default_str();
+  app.add_option("--grace", grace,
+                 "Time for the job to write a checkpoint after a signal, because this host "
+                 "must be free")
+      ->transform(duration())
+      ->capture_default_str();
+  bool is_once = false;
+  auto* const once = app.add_flag("--once", is_once,
+                                  "Ends with the job, as mpirun and srun need it; with "
+                                  "--coordinator this is what it does without --stay");
+  app.add_flag("--stay", options.stays,
+               "Serves one job after another, and looks for the coordinator for ever, also when "
+               "that one has ended; with a join string this is what it does without --once")
+      ->excludes(once);
+  app.add_option("--log-dir", options.log_folder,
+                 "Folder for the logs of this host's workers: JOB/rank-R.log. Of each worker the "
+                 "last 50 MiB are kept, of the last 20 jobs; '' keeps none")
+      ->capture_default_str();
   app.footer("Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
+  expect_limits({.files = kOwnFiles});
   options.gpus = usable_gpus();
   options.patience = std::chrono::milliseconds{static_cast<std::int64_t>(patience * 1000)};
+  options.leave_grace = std::chrono::milliseconds{static_cast<std::int64_t>(grace * 1000)};
+  joining.apply(options, is_once);
   return run_agent(options);
 }
 
@@ -78,7 +126,5 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   pfc::raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // its terminal may be closed while it runs
-  // gRPC's own log is for its developers; errors are reported as messages of this program.
-  setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe)
   return pfc::run_program("pfc-agent", [&] { return pfc::run(argc, argv); });
 }

@@ -17,13 +17,19 @@ void Outbox::begin_job() {
 void Outbox::begin_incarnation(int slot) {
   std::lock_guard lock(mutex_);
   std::erase_if(history_, [&](const proto::AgentMessage& each) {
-    return (each.has_started() ? each.started().slot() : each.exited().slot()) == slot;
+    return (each.has_started() && each.started().slot() == slot) ||
+           (each.has_exited() && each.exited().slot() == slot);
   });
 }
 
 void Outbox::add_event(proto::AgentMessage message) {
   std::lock_guard lock(mutex_);
   history_.push_back(message);
+  pending_.push_back(std::move(message));
+}
+
+void Outbox::add_report(proto::AgentMessage message) {
+  std::lock_guard lock(mutex_);
   pending_.push_back(std::move(message));
 }
 
@@ -42,11 +48,20 @@ void Outbox::add_output(proto::AgentMessage message) {
   dropped.about = std::move(message);
 }
 
+void Outbox::add_log(proto::AgentMessage message) {
+  std::lock_guard lock(mutex_);
+  const std::size_t bytes = message.ByteSizeLong();
+  if (log_bytes_ + bytes > kMaxLogBytes) return;
+  log_bytes_ += bytes;
+  logs_.push_back(std::move(message));
+}
+
 std::vector<proto::AgentMessage> Outbox::take() {
   std::lock_guard lock(mutex_);
-  output_bytes_ = 0;
+  output_bytes_ = log_bytes_ = 0;
   const auto taken = std::exchange(pending_, {});
-  std::vector<proto::AgentMessage> messages(taken.begin(), taken.end());
+  std::vector<proto::AgentMessage> messages = std::exchange(logs_, {});
+  messages.insert(messages.end(), taken.begin(), taken.end());
   for (auto& [stream, dropped] : std::exchange(dropped_, {})) {
     dropped.about.mutable_output()->add_lines("(dropped here: " + counted(dropped.lines, "line") +
                                               " of output, more than could be sent)");

@@ -22,12 +22,19 @@ class Outbox {
  public:
   static constexpr std::size_t kMaxOutputBytes = std::size_t{4} << 20;
 
-  /// Removes everything: it belongs to the job before.
+  static constexpr std::size_t kMaxLogBytes = std::size_t{4} << 20;
+
+  /// Removes everything that belongs to the job before.
   void begin_job();
   /// Removes the events of the slot's last process.
   void begin_incarnation(int slot);
   void add_event(proto::AgentMessage message);
   void add_output(proto::AgentMessage message);
+  /// The answer to a request for a log. Dropped where kMaxLogBytes of them are kept: who has asked
+  /// does not wait for ever.
+  void add_log(proto::AgentMessage message);
+  /// Sent once: whoever needs it again asks for it.
+  void add_report(proto::AgentMessage message);
 
   /// Removes and returns every message that has not been sent. Its end tells what was dropped.
   std::vector<proto::AgentMessage> take();
@@ -44,6 +51,8 @@ class Outbox {
   std::deque<proto::AgentMessage> pending_;          // guarded by mutex_
   std::vector<proto::AgentMessage> history_;         // guarded by mutex_
   std::size_t output_bytes_ = 0;                     // guarded by mutex_: of pending_
+  std::vector<proto::AgentMessage> logs_;            // guarded by mutex_
+  std::size_t log_bytes_ = 0;                        // guarded by mutex_: of logs_
   std::map<std::pair<int, bool>, Dropped> dropped_;  // guarded by mutex_; by slot and is_stderr
 };
 

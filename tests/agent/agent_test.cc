@@ -4,15 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <csignal>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "agent/join.h"
 #include "common/machine/cores.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/support/relay.h"
@@ -54,6 +57,12 @@ class RunningAgent {
       agent->end({});
       agent->kill_workers();
     });
+  }
+
+  /// As one signal does.
+  void leave() {
+    const auto [loop, agent] = made_.get_future().get();
+    boost::asio::post(*loop, [agent = agent] { agent->leave("SIGTERM"); });
   }
 
   /// Waits for its end.
@@ -103,6 +112,107 @@ TEST_F(AgentOfAHost, StartsAWorkerForEachSlotWithItsShareOfTheCores) {
         " group=own\n";
     EXPECT_THAT(coordinator.output(), HasSubstr((slot == "0" ? "\n" : "\n[rank 1] ") + expected));
   }
+}
+
+TEST_F(AgentOfAHost, StartsEachWorkerOnCoresOfItsOwn) {
+  const std::vector<std::vector<int>> cores = Topology::here().cores();
+  if (cores.size() < 2) GTEST_SKIP() << "this machine has one core";
+  workers_do("sed -n 's/^Cpus_allowed_list:\\s*/may use /p' /proc/self/status; exit 3");
+  RunningCoordinator coordinator({{.name = "a", .slots = static_cast<int>(cores.size())}});
+  AgentOptions bound = options(coordinator.address());
+  bound.bind = BindMode::kCores;
+  RunningAgent agent(bound);
+  coordinator.verdict();
+  coordinator.shut_down();
+  EXPECT_EQ(agent.problem(), "");
+  for (const std::vector<int>& core : cores) {
+    EXPECT_THAT(coordinator.output(), HasSubstr("may use " + std::to_string(core.front())));
+  }
+}
+
+TEST_F(AgentOfAHost, LetsTheCoordinatorStopTheJobWhenItLeaves) {
+  workers_do("trap 'exit 0' TERM; echo started; while :; do sleep 0.01; done");
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}});
+  RunningAgent agent(options(coordinator.address()));
+  wait_until([&] {
+    return coordinator.status().workers_size() == 1 && coordinator.status().workers(0).pid() != 0;
+  });
+  agent.leave();
+  const Verdict verdict = coordinator.verdict();
+  EXPECT_TRUE(verdict.host_left);
+  EXPECT_EQ(verdict.message, "job stopped: host a is leaving (SIGTERM) before training began");
+  coordinator.shut_down();
+  EXPECT_THAT(coordinator.output(), HasSubstr("host a is leaving (SIGTERM): the workers write"));
+  EXPECT_EQ(agent.problem(), "");
+}
+
+TEST_F(AgentOfAHost, EndsWithTheJobWhenItLeavesAndStartsNoWorkerOfTheNext) {
+  workers_do("echo $4 >>\"${0%/*}/jobs\"; trap 'exit 0' TERM; while :; do sleep 0.01; done");
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}}, testing::impatient(), 0, "");
+  const auto stub = proto::CoordinatorService::NewStub(make_channel(coordinator.address()));
+  for (int job = 0; job < 2; ++job) {
+    grpc::ClientContext context;
+    proto::SubmitRequest request;
+    proto::SubmitReply reply;
+    request.set_job_json(R"({"network":"r18","rec":"/data"})");
+    EXPECT_TRUE(stub->Submit(&context, request, &reply).ok());
+  }
+  AgentOptions staying = options(coordinator.address());
+  staying.stays = true;
+  staying.leave_grace = 20s;
+  RunningAgent agent(staying);
+  const auto started = [&] { return std::filesystem::exists(folder / "jobs"); };
+  wait_until([&] { return started() && coordinator.status().workers_size() == 1; });
+  agent.leave();
+  EXPECT_EQ(agent.problem(), "");
+  std::ifstream jobs(folder / "jobs");
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(jobs), {}, '\n'), 1);
+  EXPECT_EQ(coordinator.status().jobs_waiting(), 1);
+}
+
+TEST_F(AgentOfAHost, LeavesAtOnceWhereNoCoordinatorAnswers) {
+  AgentOptions alone = options("127.0.0.1:1");
+  alone.patience = 1h;
+  RunningAgent agent(alone);
+  agent.leave();
+  EXPECT_EQ(agent.problem(), "");
+}
+
+TEST_F(AgentOfAHost, EndsItsWorkersWhenTheGracePeriodIsOver) {
+  // A coordinator that leaves its workers more time than this host has.
+  workers_do("trap '' TERM; while :; do sleep 0.01; done");
+  RendezvousConfig patient = testing::impatient();
+  patient.terminate = 1h;
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}}, patient);
+  AgentOptions hurried = options(coordinator.address());
+  hurried.leave_grace = 100ms;
+  RunningAgent agent(hurried);
+  wait_until([&] {
+    return coordinator.status().workers_size() == 1 && coordinator.status().workers(0).pid() != 0;
+  });
+  agent.leave();
+  EXPECT_EQ(agent.problem(), "");
+}
+
+TEST_F(AgentOfAHost, LetsThreadsThatWaitSleepSoonUnlessTheEnvironmentSaysOtherwise) {
+  workers_do("echo spin=$GOMP_SPINCOUNT policy=$OMP_WAIT_POLICY; exit 3");
+  const auto started_with = [&](const char* spin_count, const char* policy) {
+    for (const auto& [name, value] :
+         {std::pair("GOMP_SPINCOUNT", spin_count), std::pair("OMP_WAIT_POLICY", policy)}) {
+      unsetenv(name);
+      if (value != nullptr) setenv(name, value, 1);
+    }
+    RunningCoordinator coordinator({{.name = "a", .slots = 1}});
+    RunningAgent agent(options(coordinator.address()));
+    coordinator.verdict();
+    coordinator.shut_down();
+    EXPECT_EQ(agent.problem(), "");
+    return coordinator.output();
+  };
+  EXPECT_THAT(started_with(nullptr, nullptr), HasSubstr("spin=1000 policy=\n"));
+  EXPECT_THAT(started_with("7", nullptr), HasSubstr("spin=7 policy=\n"));
+  EXPECT_THAT(started_with(nullptr, "active"), HasSubstr("spin= policy=active\n"));
+  unsetenv("OMP_WAIT_POLICY");
 }
 
 TEST_F(AgentOfAHost, ReportsItsGpusAndStartsAWorkerForEach) {
@@ -298,6 +408,26 @@ TEST_F(AgentOfAHost, NumbersRanksInTheOrderOfTheHosts) {
   EXPECT_THAT(coordinator.verdict().message, HasSubstr("exited with code 1"));
   coordinator.shut_down();
   EXPECT_THAT(coordinator.output(), HasSubstr("waiting for"));
+}
+
+TEST_F(AgentOfAHost, HandsItsWorkersACredentialThatIsInNoArgumentAndNoVariable) {
+  workers_do(
+      "read -r first; echo $first of $(tr -d '\\0' < /proc/$$/environ | grep -c PRIVATE) of $*; "
+      "exit 3");
+  Gate gate({.state_dir = folder / "state"});
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}}, testing::impatient(), 0,
+                                 "0123456789abcdef", &gate);
+  const JoinString join =
+      parse_join_string(gate.make_join_string(coordinator.address()), "the gate");
+  const JoinedCluster joined = join_cluster(join, "a", folder / "agent", 5s);
+  AgentOptions with_credential = options(coordinator.address());
+  with_credential.credential = joined.credential;
+  RunningAgent agent(with_credential);
+  EXPECT_THAT(coordinator.verdict().message, HasSubstr("exited with code 3"));
+  coordinator.shut_down();
+  EXPECT_EQ(agent.problem(), "");
+  EXPECT_THAT(coordinator.output(), AllOf(HasSubstr("-----BEGIN PRIVATE KEY----- of 0 of "),
+                                          HasSubstr("--credential -\n")));
 }
 
 }  // namespace

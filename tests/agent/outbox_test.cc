@@ -89,5 +89,17 @@ TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
   EXPECT_EQ(messages[2].job_id(), "job");
 }
 
+TEST(Outbox, KeepsAFewPiecesOfLogsAlsoForTheNextJob) {
+  Outbox outbox;
+  proto::AgentMessage piece;
+  piece.mutable_log_chunk()->set_text(std::string(std::size_t{1} << 20, 'x'));
+  for (int i = 0; i < 9; ++i) outbox.add_log(piece);
+  outbox.begin_job();
+  EXPECT_EQ(outbox.take().size(), 3U);
+  EXPECT_TRUE(outbox.take().empty());
+  outbox.add_log(piece);
+  EXPECT_EQ(outbox.take().size(), 1U);
+}
+
 }  // namespace
 }  // namespace pfc

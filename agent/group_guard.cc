@@ -1,0 +1,74 @@
+#include "agent/group_guard.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <utility>
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kMostGroups = 4'096;  // a host has 1,024 slots at most
+
+/// Runs in the child, after a fork of a program that may have threads: only async-signal-safe
+/// calls, and no allocation.
+[[noreturn]] void guard(int fd) {
+  setpgid(0, 0);  // a terminal's Ctrl-C is not for it
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_IGN);
+  prctl(PR_SET_NAME, "pfc-agent-guard");
+  dup2(fd, STDIN_FILENO);
+  // Above all the other end of the pipe, and an output that somebody reads to its end.
+  close_range(STDIN_FILENO + 1, ~0U, 0);
+  std::array<pid_t, kMostGroups> groups{};
+  std::size_t count = 0;
+  pid_t told = 0;
+  while (true) {
+    const ssize_t got = read(STDIN_FILENO, &told, sizeof(told));
+    if (got < 0 && errno == EINTR) continue;
+    if (got != sizeof(told)) break;
+    if (told > 0 && count < groups.size()) groups[count++] = told;
+    for (std::size_t i = 0; told < 0 && i < count; ++i) {
+      if (groups[i] == -told) groups[i--] = groups[--count];
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) kill(-groups[i], SIGKILL);
+  _exit(0);
+}
+
+}  // namespace
+
+GroupGuard::GroupGuard() {
+  std::array<int, 2> ends{-1, -1};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return;
+  pid_ = fork();
+  if (pid_ == 0) guard(ends[0]);
+  close(ends[0]);
+  if (pid_ < 0) {
+    close(ends[1]);
+    return;
+  }
+  fd_ = ends[1];
+  fcntl(fd_, F_SETFL, O_NONBLOCK);  // a guard that was stopped holds nobody
+}
+
+GroupGuard::~GroupGuard() {
+  if (pid_ <= 0) return;
+  close(std::exchange(fd_, -1));
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void GroupGuard::tell(pid_t number) const {
+  if (fd_ < 0) return;
+  while (write(fd_, &number, sizeof(number)) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace pfc

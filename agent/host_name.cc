@@ -1,0 +1,30 @@
+#include "agent/host_name.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "common/launch_variables.h"
+
+namespace pfc {
+namespace {
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): only read
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+std::string scheduled_host_name() {
+  if (std::string node = variable("SLURMD_NODENAME"); !node.empty()) return node;
+  const std::string job = variable(kKubernetesJobVariable);
+  const std::string index = variable("JOB_COMPLETION_INDEX");
+  if (!job.empty() && !index.empty()) return job + "-" + index;
+  if (std::string node = variable("PMIX_HOSTNAME"); !node.empty()) return node;
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+}  // namespace pfc

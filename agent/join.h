@@ -1,0 +1,27 @@
+// How an agent gets its credential: it exchanges the token of a join string.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "security/credential.h"
+#include "security/join_string.h"
+
+namespace pfc {
+
+struct JoinedCluster {
+  Credential credential;
+  std::string host;  ///< the name that the coordinator's --hosts has for this host
+};
+
+/// Finds the coordinator, checks the fingerprint, and asks for a certificate. The key is kept in
+/// STATE_DIR (mode 0600), one for each coordinator's authority and host name: the coordinator gives
+/// the same key a certificate again, also when the token has expired. Tries again for at most
+/// `patience` while the coordinator cannot be reached. Throws CommError then, and InputError where
+/// it refuses, or is another one than the join string says.
+JoinedCluster join_cluster(const JoinString& join, const std::string& host,
+                           const std::filesystem::path& state_dir,
+                           std::chrono::milliseconds patience);
+
+}  // namespace pfc

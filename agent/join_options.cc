@@ -1,0 +1,121 @@
+#include "agent/join_options.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "agent/discovery.h"
+#include "agent/join.h"
+#include "common/clock.h"
+#include "common/command_line.h"
+#include "common/coordinator_file.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "security/credential.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{100};
+constexpr milliseconds kQuiet{3'000};
+constexpr milliseconds kTurn{10'000};  // then the file, or the network, may name another address
+
+void warn(const std::string& line) { print_message("pfc-agent", Severity::kWarning, line); }
+
+/// The coordinator that writes the file may start at the same time.
+void wait_for_file(const std::filesystem::path& path, const AgentOptions& options) {
+  const TimePoint begin = Clock::now();
+  std::error_code error;
+  for (bool told = false; !std::filesystem::exists(path, error);) {
+    const auto waited = Clock::now() - begin;
+    if (error || (!options.stays && waited >= options.patience)) return;  // who reads it says why
+    if (!told && waited >= kQuiet) {
+      told = true;
+      warn(path.string() + ": there is no such file yet; waiting for the coordinator to write it");
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+}  // namespace
+
+void JoinOptions::declare(CLI::App& app, std::string& coordinator) {
+  state_dir_ = default_state_folder();
+  auto* const plain = app.add_option("--coordinator", coordinator,
+                                     "HOST:PORT of a coordinator whose hosts are all this machine");
+  plain->check(host_and_port());
+  auto* const text =
+      app.add_option("--join", join_,
+                     "TOKEN@HOST:PORT#FINGERPRINT, as the coordinator prints it. Other users of "
+                     "this machine can see the arguments of a program; they cannot see a file, "
+                     "or the environment variable PFC_JOIN, which may have it instead");
+  auto* const file = app.add_option("--join-file", join_file_,
+                                    "A file that has it, for which the agent waits; '-': stdin");
+  text->excludes(plain)->excludes(file);
+  file->excludes(plain);
+  app.add_flag("--discover", discover_,
+               "Finds the coordinator on this machine's networks, where it was started with "
+               "--beacon; of the join string only the TOKEN is needed")
+      ->excludes(plain);
+  app.add_option("--credential", credential_,
+                 "A file with key and certificates; '-': stdin. For the agent that a coordinator "
+                 "starts itself")
+      ->needs(plain);
+  app.add_option("--state-dir", state_dir_,
+                 "Folder in which the agent keeps its key. With it, an agent that is started "
+                 "again needs no new token")
+      ->capture_default_str();
+}
+
+void JoinOptions::apply(AgentOptions& options, bool is_once) const {
+  const bool joins = options.coordinator.empty();
+  options.stays = options.stays || (joins && !is_once);
+  if (!joins) {
+    if (!credential_.empty()) options.credential = read_credential(credential_);
+    return;
+  }
+  const TimePoint deadline = Clock::now() + options.patience;
+  std::optional<Text> given;
+  for (bool told = false;; told = true) {
+    if (!given || may_change()) given = text(options);
+    const JoinString join = join_string(*given, options);
+    try {
+      const JoinedCluster joined =
+          join_cluster(join, options.host, state_dir_, std::min(options.patience, kTurn));
+      options.coordinator = join.address;
+      options.credential = joined.credential;
+      options.host = joined.host;
+      return;
+    } catch (const CommError& error) {
+      if (!options.stays && Clock::now() >= deadline) throw;
+      if (!told) warn(std::string(error.what()) + "; it is looked for again and again");
+    }
+  }
+}
+
+bool JoinOptions::may_change() const { return !join_file_.empty() && join_file_ != "-"; }
+
+JoinOptions::Text JoinOptions::text(const AgentOptions& options) const {
+  if (!join_.empty()) return {.text = join_, .origin = "--join"};
+  if (!join_file_.empty()) {
+    if (join_file_ != "-") wait_for_file(join_file_, options);
+    return {.text = read_join_text(join_file_), .origin = join_file_.string()};
+  }
+  if (!variable_.empty()) return {.text = variable_, .origin = kJoinVariable};
+  throw InputError(
+      "give --join TOKEN@HOST:PORT#FINGERPRINT, or --join-file FILE, as the coordinator prints "
+      "it; or --coordinator HOST:PORT, where all of its hosts are this machine");
+}
+
+JoinString JoinOptions::join_string(const Text& text, const AgentOptions& options) const {
+  if (!discover_) return parse_join_string(text.text, text.origin);
+  return discover({.token = parse_token(text.text, text.origin),
+                   .limit = options.stays ? milliseconds::max() : options.patience,
+                   .notice = warn});
+}
+
+}  // namespace pfc

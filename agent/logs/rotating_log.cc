@@ -1,0 +1,116 @@
+#include "agent/logs/rotating_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <utility>
+
+#include "common/error.h"
+#include "common/files/file_error.h"
+#include "common/files/regular_file.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const fs::path& path, const char* what) {
+  throw StorageError(path.string() + ": cannot be " + what + ": " + file_error_text(errno));
+}
+
+/// The N of PATH.N; 0 where it is no such file.
+std::int64_t number_of(const std::string& name, const std::string& log) {
+  if (!name.starts_with(log + ".")) return 0;
+  std::int64_t number = 0;
+  const char* const begin = name.data() + log.size() + 1;
+  const char* const end = name.data() + name.size();
+  const auto [last, error] = std::from_chars(begin, end, number);
+  return error == std::errc() && last == end ? std::max<std::int64_t>(number, 0) : 0;
+}
+
+fs::path part_path(const fs::path& path, std::int64_t part) {
+  return path.string() + "." + std::to_string(part);
+}
+
+}  // namespace
+
+std::map<std::int64_t, fs::path> parts_of_log(const fs::path& path) {
+  std::map<std::int64_t, fs::path> parts;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path.parent_path(), ignored)) {
+    const auto number = number_of(entry.path().filename().string(), path.filename().string());
+    if (number > 0) parts[number] = entry.path();
+  }
+  if (fs::exists(path, ignored)) parts[parts.empty() ? 1 : parts.rbegin()->first + 1] = path;
+  return parts;
+}
+
+RotatingLog::RotatingLog(fs::path path, const LogLimits& limits)
+    : path_(std::move(path)), limits_(limits) {
+  open();
+}
+
+RotatingLog::~RotatingLog() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void RotatingLog::open() {
+  fd_ = open_to_write(path_, O_WRONLY | O_CREAT | O_APPEND);
+  if (fd_ < 0) fail(path_, "opened");
+  struct stat info {};
+  size_ = ::fstat(fd_, &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
+}
+
+void RotatingLog::write(std::string_view text) {
+  if (fd_ < 0) open();  // the last time it could not be
+  if (size_ > 0 && size_ + text.size() > limits_.part_bytes) begin_part();
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd_, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail(path_, "written");
+    size_ += static_cast<std::uint64_t>(written);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void RotatingLog::begin_part() {
+  ::close(std::exchange(fd_, -1));
+  const auto parts = parts_of_log(path_);
+  const std::int64_t newest = parts.empty() ? 1 : parts.rbegin()->first;
+  if (::rename(path_.c_str(), part_path(path_, newest).c_str()) != 0) fail(path_, "renamed");
+  for (const auto& [number, file] : parts) {
+    if (number > newest + 1 - limits_.parts) break;
+    ::unlink(part_path(path_, number).c_str());
+  }
+  open();
+}
+
+LogPiece read_log(const fs::path& path, std::int64_t part, std::int64_t offset, std::size_t most) {
+  const auto parts = parts_of_log(path);
+  if (parts.empty()) throw InputError(path.string() + ": there is no such log");
+  auto place = parts.lower_bound(part);
+  LogPiece piece{.text = {}, .part = part, .offset = std::max<std::int64_t>(offset, 0)};
+  if (place == parts.end()) return piece;  // as new as the next part
+  if (place->first != part) {
+    piece.skipped = part > 0;
+    piece.part = place->first;
+    piece.offset = 0;
+  }
+  const int fd = ::open(place->second.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(place->second, "opened");
+  piece.text.resize(most);
+  const ssize_t got = ::pread(fd, piece.text.data(), most, piece.offset);
+  ::close(fd);
+  if (got < 0) fail(place->second, "read");
+  piece.text.resize(static_cast<std::size_t>(got));
+  piece.offset += got;
+  const bool is_older = std::next(place) != parts.end();
+  if (got > 0 || !is_older) return piece;
+  return read_log(path, std::next(place)->first, 0, most);
+}
+
+}  // namespace pfc

@@ -1,0 +1,159 @@
+#include "agent/logs/worker_logs.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "common/byte_size.h"
+#include "common/coordinator_file.h"
+#include "common/error.h"
+#include "common/error_text.h"
+#include "common/files/file_error.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLongestId = 64;
+
+/// A job's id becomes the name of a folder, and comes from another program.
+void check_id(const std::string& job) {
+  const bool good = !job.empty() && job.size() <= kLongestId &&
+                    job.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz") == job.npos;
+  if (!good) throw InputError("this is no job's id");
+}
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): only read
+  return value == nullptr ? "" : value;
+}
+
+/// The lock that keeps a folder from being removed, or -1.
+int lock_folder(const fs::path& folder, int how) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 || ::flock(fd, how | LOCK_NB) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
+}  // namespace
+
+fs::path default_log_folder() {
+  if (const std::string state = variable("XDG_STATE_HOME"); !state.empty()) {
+    return fs::path(state) / "pfc/logs";
+  }
+  if (const std::string home = variable("HOME"); !home.empty()) {
+    return fs::path(home) / ".local/state/pfc/logs";
+  }
+  return "/tmp/pfc-" + std::to_string(geteuid()) + "/logs";
+}
+
+WorkerLogs::WorkerLogs(fs::path folder, const LogLimits& limits, Warning warning)
+    : folder_(std::move(folder)), limits_(limits), warning_(std::move(warning)) {}
+
+WorkerLogs::~WorkerLogs() {
+  thread_.join();
+  end_job();
+}
+
+fs::path WorkerLogs::path_of(const std::string& job, Rank rank) const {
+  return folder_ / job / ("rank-" + std::to_string(rank) + ".log");
+}
+
+void WorkerLogs::add(const std::string& job, Rank rank, std::string lines) {
+  const std::size_t bytes = lines.size();
+  if (waiting_bytes_ + bytes > kMostBytes) {
+    dropped_bytes_ += bytes;
+    return;
+  }
+  waiting_bytes_ += bytes;
+  boost::asio::post(thread_, [this, job, rank, lines = std::move(lines)] {
+    write(job, rank, lines);
+    waiting_bytes_ -= lines.size();
+  });
+}
+
+void WorkerLogs::write(const std::string& job, Rank rank, const std::string& lines) {
+  try {
+    if (job != job_) begin_job(job);
+    if (lock_ < 0) return;  // its folder cannot be made
+    auto& file = files_[rank];
+    if (!file) file = std::make_unique<RotatingLog>(path_of(job, rank), limits_);
+    if (const std::size_t dropped = dropped_bytes_.exchange(0); dropped > 0) {
+      file->write("(dropped here: " + byte_size_text(dropped) +
+                  " of output of this host's workers, more than the disk took)\n");
+    }
+    file->write(lines);
+  } catch (const std::exception& error) {
+    warn(text_of(error));
+  }
+}
+
+void WorkerLogs::warn(const std::string& problem) {
+  if (!std::exchange(warned_, true)) {
+    warning_(problem + "; the job goes on, and its logs lack what cannot be written");
+  }
+}
+
+void WorkerLogs::begin_job(const std::string& job) {
+  end_job();
+  job_ = job;
+  check_id(job);
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (!error && fs::create_directory(folder_ / job, error)) {
+    fs::permissions(folder_ / job, fs::perms::owner_all, error);
+  }
+  lock_ = lock_folder(folder_ / job, LOCK_SH);
+  if (lock_ < 0) {
+    throw StorageError((folder_ / job).string() +
+                       ": cannot be made: " + (error ? error.message() : file_error_text(errno)) +
+                       "; choose another folder with --log-dir");
+  }
+  remove_old_jobs();
+}
+
+void WorkerLogs::end_job() {
+  files_.clear();
+  warned_ = false;
+  if (lock_ >= 0) ::close(std::exchange(lock_, -1));
+}
+
+void WorkerLogs::remove_old_jobs() {
+  std::vector<std::pair<fs::file_time_type, fs::path>> jobs;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+    if (entry.is_directory(error) && !entry.is_symlink(error)) {
+      jobs.emplace_back(entry.last_write_time(error), entry.path());
+    }
+  }
+  std::ranges::sort(jobs, std::greater{});  // the newest first
+  for (std::size_t i = static_cast<std::size_t>(limits_.jobs); i < jobs.size(); ++i) {
+    const int lock = lock_folder(jobs[i].second, LOCK_EX);
+    if (lock < 0) continue;  // another agent's
+    fs::remove_all(jobs[i].second, error);
+    ::close(lock);
+  }
+}
+
+void WorkerLogs::read(const std::string& job, Rank rank, std::int64_t part, std::int64_t offset,
+                      std::size_t most, Answer answer) {
+  boost::asio::post(thread_, [=, this, answer = std::move(answer)] {
+    try {
+      check_id(job);
+      const LogPiece piece = read_log(path_of(job, rank), part, offset, most);
+      answer(piece, {});
+    } catch (const std::exception& error) {
+      answer({}, text_of(error));
+    }
+  });
+}
+
+}  // namespace pfc

@@ -1,0 +1,35 @@
+#include "agent/silence_notice.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace pfc {
+namespace {
+
+constexpr std::chrono::milliseconds kQuiet{3'000};
+
+}  // namespace
+
+SilenceNotice::SilenceNotice(std::string coordinator, std::chrono::milliseconds patience,
+                             bool for_ever)
+    : coordinator_(std::move(coordinator)), patience_(patience), for_ever_(for_ever) {}
+
+std::optional<std::string> SilenceNotice::attempt_failed(std::chrono::milliseconds silence,
+                                                         const std::string& why, bool refused) {
+  if (silence < kQuiet) told_ = false;
+  if (refused) {
+    if (std::exchange(refusal_, why) == why) return {};
+    return "coordinator " + coordinator_ + " refuses this agent (" + why + "); trying again";
+  }
+  if (silence < kQuiet || std::exchange(told_, true)) return {};
+  const std::string failed = "coordinator " + coordinator_ + " cannot be reached (" + why + "); ";
+  const auto seconds = [](std::chrono::milliseconds time) {
+    return std::to_string(std::max<std::int64_t>(time.count() / 1000, 0)) + " s";
+  };
+  if (!for_ever_) return failed + "trying for " + seconds(patience_ - silence) + " more";
+  return failed + "trying on; workers here write a checkpoint and end after " + seconds(patience_) +
+         " without it";
+}
+
+}  // namespace pfc

@@ -1,0 +1,79 @@
+#include "agent/logs/rotating_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "common/error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Key;
+
+/// Its parts have room for two lines.
+class SmallLog : public ::testing::Test {
+ protected:
+  void writes(int from, int to) {
+    RotatingLog log(path, {.part_bytes = 14, .parts = 3, .jobs = 1});
+    for (int line = from; line < to; ++line) log.write("line " + std::to_string(line) + "\n");
+  }
+
+  /// From this place to the end, in pieces of a few bytes.
+  std::string reads(std::int64_t part, std::int64_t offset) {
+    std::string all;
+    while (true) {
+      const LogPiece piece = read_log(path, part, offset, 5);
+      all += piece.text;
+      part = piece.part;
+      offset = piece.offset;
+      if (piece.text.empty()) return all;
+    }
+  }
+
+  TemporaryFolder folder;
+  std::filesystem::path path = folder / "rank-0.log";
+};
+
+TEST_F(SmallLog, KeepsItsLastPartsAndNumbersThemAll) {
+  writes(0, 9);
+  EXPECT_THAT(parts_of_log(path), ElementsAre(Key(3), Key(4), Key(5)));
+  EXPECT_EQ(reads(0, 0), "line 4\nline 5\nline 6\nline 7\nline 8\n");
+}
+
+TEST_F(SmallLog, IsReadOnWhereTheLastPieceEndedAlsoAfterItWasRenamed) {
+  writes(0, 1);
+  const LogPiece first = read_log(path, 0, 0, 100);
+  EXPECT_EQ(first.text, "line 0\n");
+  writes(1, 4);
+  EXPECT_EQ(reads(first.part, first.offset), "line 1\nline 2\nline 3\n");
+}
+
+TEST_F(SmallLog, SaysThatWhatWasAskedForHasBeenRemoved) {
+  writes(0, 9);
+  const LogPiece piece = read_log(path, 1, 7, 100);
+  EXPECT_TRUE(piece.skipped);
+  EXPECT_EQ(piece.text, "line 4\nline 5\n");
+  EXPECT_FALSE(read_log(path, piece.part, piece.offset, 100).skipped);
+}
+
+TEST_F(SmallLog, HasNoTextBeyondItsEnd) {
+  writes(0, 1);
+  EXPECT_EQ(read_log(path, 1, 7, 100).text, "");
+  EXPECT_EQ(read_log(path, 9, 0, 100).text, "");
+}
+
+TEST_F(SmallLog, IsNotTakenForOneOfAnotherRank) {
+  writes(0, 1);
+  std::ofstream(folder / "rank-0.log.x") << "no part";
+  std::ofstream(folder / "rank-01.log.7") << "of another rank";
+  EXPECT_THAT(parts_of_log(path), ElementsAre(Key(1)));
+}
+
+TEST_F(SmallLog, ThatIsNotThereIsAnError) { EXPECT_THROW(read_log(path, 0, 0, 100), InputError); }
+
+}  // namespace
+}  // namespace pfc
