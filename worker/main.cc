@@ -21,6 +21,7 @@
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/machine/exit_deadline.h"
+#include "common/machine/limits.h"
 #include "worker/comm/network_interface.h"
 #include "worker/report/coordinator_client.h"
 #include "worker/report/start_report.h"
@@ -30,12 +31,14 @@ namespace {
 
 using namespace pfc;
 
+constexpr int kOwnFiles = 20;                   // besides those of its connections to other workers
 constexpr std::chrono::seconds kExitLimit{20};  // for gRPC to end, after everything was reported
 
 struct Arguments {
   std::string config;
   std::vector<std::string> overrides;
   CoordinatorClientOptions coordinator;
+  std::string credential;
   double join_timeout = 60;
   double collective_timeout = 300;
 };
@@ -65,16 +68,48 @@ CoordinatorClient::Outcome outcome_of(TrainingEnd end) {
 /// Thrown where the worker is asked to stop before it trains.
 struct StoppedAtStart {};
 
-TrainingEnd train_job_alone(const JobConfig& job) {
-  StartReport start(nullptr, true);
-  const auto stop_requested = [] { return g_stop_signal != 0; };
+/// While it lives, the waits of this generation end when it is superseded.
+class SupersededGuard {
+ public:
+  /// Borrows both; `coordinator` may be null.
+  SupersededGuard(CoordinatorClient* coordinator, AbortSwitch& abort_switch)
+      : coordinator_(coordinator) {
+    if (coordinator_ == nullptr) return;
+    coordinator_->on_superseded([&abort_switch](const std::string& why) {
+      abort_switch.abort("this generation has ended: " + why);
+    });
+  }
+  ~SupersededGuard() {
+    if (coordinator_ != nullptr) coordinator_->on_superseded({});
+  }
+  SupersededGuard(const SupersededGuard&) = delete;
+  SupersededGuard& operator=(const SupersededGuard&) = delete;
+
+ private:
+  CoordinatorClient* const coordinator_;
+};
+
+/// Makes the session, tells meanwhile what it does, and trains. `coordinator` may be null.
+TrainingEnd start_and_train(const JobConfig& job, SessionOptions options,
+                            CoordinatorClient* coordinator) {
+  AbortSwitch abort_switch;
+  options.abort_switch = &abort_switch;
+  const SupersededGuard superseded(coordinator, abort_switch);
+  std::optional<StartReport> start(std::in_place, coordinator, options.membership.rank == 0);
+  options.doing = [&](const std::string& what) {
+    // With a coordinator that one ends a worker which does not train yet.
+    if (coordinator == nullptr && options.stop_requested()) throw StoppedAtStart{};
+    start->tell(what);
+  };
   try {
-    TrainingSession session(
-        job, {.stop_requested = stop_requested, .doing = [&](const std::string& what) {
-                if (stop_requested()) throw StoppedAtStart{};
-                start.tell(what);
-              }});
-    return train(session, nullptr);
+    TrainingSession session(job, options);
+    start.reset();
+    try {
+      return train(session, coordinator);
+    } catch (const std::exception& error) {
+      abort_switch.abort(text_of(error));  // the session's threads may wait for other workers
+      throw;
+    }
   } catch (const StoppedAtStart&) {
     return TrainingEnd::kStopped;
   }
@@ -86,16 +121,23 @@ int train_alone(const Arguments& arguments) {
   for (const std::string& warning : ignored_key_warnings(written)) {
     spdlog::warn("{}: {}", arguments.config, warning);
   }
-  const bool completed = train_job_alone(job) == TrainingEnd::kCompleted;
+  const TrainingEnd end =
+      start_and_train(job, {.stop_requested = [] { return g_stop_signal != 0; }}, nullptr);
+  const bool completed = end == TrainingEnd::kCompleted;
   return completed ? kExitSuccess : exit_code_of_signal(g_stop_signal);
 }
 
-// By default NCCL uses the first network interface that it finds: peers may not reach it, or, for a
-// job of one host, it may be open to the whole network. A choice of the environment stands.
+// By default NCCL uses the first network interface that it finds, and its IPv4 address: peers may
+// not reach it, or, for a job of one host, it may be open to the whole network. A choice of the
+// environment stands.
 void keep_nccl_to_the_network_of(const std::string& own_address) {
   const std::string interface = network_interface_of(own_address);
   if (interface.empty()) return;
-  setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
+  const bool is_v6 = own_address.find(':') != std::string::npos;
+  // NOLINTBEGIN(concurrency-mt-unsafe)
+  setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), 0);
+  setenv("NCCL_SOCKET_FAMILY", is_v6 ? "AF_INET6" : "AF_INET", 0);
+  // NOLINTEND(concurrency-mt-unsafe)
 }
 
 // NVLink switches that sum (NVLS) do so in any order, so that a job would give other bits in every
@@ -104,46 +146,63 @@ void keep_nccl_to_sums_in_order() {
   setenv("NCCL_NVLS_ENABLE", "0", 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
-// Joins a generation and trains in it.
-TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments& arguments) {
-  const JoinResult joined = coordinator.join(seconds(arguments.join_timeout));
+// Joins a generation and trains in it. `patience`: for the other workers to join.
+TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments& arguments,
+                                std::chrono::milliseconds patience) {
+  const JoinResult joined = coordinator.join(patience);
   const JobConfig job = parse_job(nlohmann::json::parse(joined.job_json), "the coordinator's job");
   keep_nccl_to_the_network_of(joined.peer_address);
   keep_nccl_to_sums_in_order();
-  std::optional<StartReport> start(std::in_place, &coordinator, joined.membership.rank == 0);
-  TrainingSession session(
-      job, {.job_id = arguments.coordinator.job_id,
-            .membership = joined.membership,
-            .store = &coordinator,
-            .peer_address = joined.peer_address,
-            .connect_timeout = seconds(arguments.join_timeout),
-            .collective_timeout = seconds(arguments.collective_timeout),
-            .stop_requested =
-                [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); },
-            .doing = [&](const std::string& what) { start->tell(what); }});
-  start.reset();
-  return train(session, &coordinator);
+  return start_and_train(
+      job,
+      {.job_id = arguments.coordinator.job_id,
+       .membership = joined.membership,
+       .store = &coordinator,
+       .peer_address = joined.peer_address,
+       .host = joined.host,
+       .connect_timeout = seconds(arguments.join_timeout),
+       .collective_timeout = seconds(arguments.collective_timeout),
+       .stop_requested =
+           [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); }},
+      &coordinator);
+}
+
+/// Trains in one generation after another, until the job has ended for this worker, and returns the
+/// exit code. Throws InputError, DeviceError.
+int train_in_generations(CoordinatorClient& coordinator, const Arguments& arguments) {
+  std::chrono::milliseconds patience = seconds(arguments.join_timeout);
+  while (true) {
+    try {
+      const TrainingEnd end = train_in_generation(coordinator, arguments, patience);
+      // Others may have been lost before they came so far: then all go on from the last checkpoint.
+      if (!coordinator.finish(outcome_of(end), "").join_again) return kExitSuccess;
+    } catch (const CommError& error) {
+      const auto farewell =
+          coordinator.finish(CoordinatorClient::Outcome::kCommFailed, text_of(error));
+      if (!farewell.told) spdlog::error("{}", text_of(error));
+      if (!farewell.join_again) return kExitPeerFailed;
+    }
+    patience = 2 * seconds(arguments.join_timeout);  // hosts may have to come back first
+  }
 }
 
 int run_with_coordinator(const Arguments& arguments) {
   const auto coordinator = connect_to_coordinator(arguments.coordinator);
   using Outcome = CoordinatorClient::Outcome;
-  // The coordinator prints what is reported to it, once for all workers with the same failure.
-  const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
-    const std::string what = text_of(error);
-    const bool reported = coordinator->finish(outcome, what);
-    if (!reported) spdlog::error("{}", what);
+  const auto end = [](int code) {
     end_process_after(kExitLimit, code);
     return code;
   };
+  // The coordinator prints what is reported to it, once for all workers with the same failure.
+  const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
+    const std::string what = text_of(error);
+    if (!coordinator->finish(outcome, what).told) spdlog::error("{}", what);
+    return end(code);
+  };
   try {
-    coordinator->finish(outcome_of(train_in_generation(*coordinator, arguments)), "");
-    end_process_after(kExitLimit, kExitSuccess);
-    return kExitSuccess;
-  } catch (const CommError& error) {
-    return fail(error, Outcome::kCommFailed, kExitPeerFailed);
+    return end(train_in_generations(*coordinator, arguments));
   } catch (const InputError& error) {
-    return fail(error, Outcome::kFailed, kExitBadInput);
+    return fail(error, Outcome::kBadInput, kExitBadInput);
   } catch (const std::exception& error) {
     return fail(error, Outcome::kFailed, kExitFailed);
   }
@@ -173,6 +232,9 @@ int run(int argc, char** argv) {
   auto* coordinator = app.add_option("--coordinator", arguments.coordinator.address,
                                      "HOST:PORT of the coordinator");
   coordinator->excludes(config)->check(host_and_port());
+  app.add_option("--credential", arguments.credential,
+                 "A file with key and certificates, for a coordinator over TLS; '-': stdin")
+      ->needs(coordinator);
   const std::vector<CLI::Option*> identity{
       app.add_option("--job", arguments.coordinator.job_id, "The id of the coordinator's job"),
       app.add_option("--agent", arguments.coordinator.agent_id,
@@ -198,6 +260,9 @@ int run(int argc, char** argv) {
       "Alone, a first SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"
       "Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
+  if (!arguments.credential.empty()) {
+    arguments.coordinator.credential = read_credential(arguments.credential);
+  }
   const bool alone = arguments.coordinator.address.empty();
   if (alone && arguments.config.empty()) {
     throw InputError("give --config JOB.json, or --coordinator HOST:PORT (pfc-worker --help)");
@@ -205,6 +270,7 @@ int run(int argc, char** argv) {
   // Messages go to stderr, so that stdout has the training lines alone.
   set_up_log("pfc-worker");
   handle_signals(alone);
+  expect_limits({.files = kOwnFiles});
   return alone ? train_alone(arguments) : run_with_coordinator(arguments);
 }
 

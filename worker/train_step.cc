@@ -39,6 +39,15 @@ void add_input(const StepInput& in, StepStats& stats) {
   stats.signals = in.signals;
 }
 
+void add_update(Trainer& t, const StepInput& in, const Optimizer::Result& update,
+                StepStats& stats) {
+  stats.reduce_seconds = t.reducer.timeline().busy_seconds();
+  stats.reduce_overlapped_seconds = t.reducer.timeline().overlapped_seconds();
+  stats.lr = t.lr.at(in.step);
+  stats.gradient_norm = update.gradient_norm;
+  stats.loss_scale = t.loss_scale.value();
+}
+
 /// Leaves the state as it was after the step before: nothing is updated before the last
 /// micro-batch, but each one has moved the running statistics. All workers see a stop at the same
 /// micro-batch, so all do this or none.
@@ -128,8 +137,6 @@ StepStats train_step(Trainer& t) {
   }
 
   t.phase("gradient_wait", [&] { t.reducer.wait(); });
-  stats.reduce_seconds = t.reducer.timeline().busy_seconds();
-  stats.reduce_overlapped_seconds = t.reducer.timeline().overlapped_seconds();
   const Optimizer::Result update = t.phase("optimizer", [&] {
     return t.optimizer.step(
         t.backbone.gradients(), t.backbone.weights.flat(),
@@ -144,9 +151,7 @@ StepStats train_step(Trainer& t) {
   if (update.finite && !head.moved) {
     t.phase("head", [&] { t.head.move(head_step(t, in, t.gradient_acc - 1)); });
   }
-  stats.lr = t.lr.at(in.step);
-  stats.gradient_norm = update.gradient_norm;
-  stats.loss_scale = t.loss_scale.value();
+  add_update(t, in, update, stats);
   t.loss_scale.update(update.finite);  // where it is not, no worker has moved backbone or centres
   return stats;
 }

@@ -7,20 +7,26 @@
 
 #include "common/counted.h"
 #include "common/machine/cores.h"
+#include "common/machine/host_name.h"
 #include "common/random_id.h"
 #include "kernels/make_ops.h"
 #include "worker/checkpoint/checkpoint_format.h"
+#include "worker/comm/gather_texts.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/rank_zero.h"
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/memory/memory_advice.h"
+#include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
+#include "worker/start/output_check.h"
 
 namespace pfc {
 namespace {
 
 // The workers of a job whose coordinator was killed live for 5 s more, and write a checkpoint.
-constexpr std::chrono::milliseconds kOutputPatience{15'000};
+// Workers whose coordinator was killed end when their agent has missed it for 30 s (pfc-agent's
+// --patience) and they have written a checkpoint.
+constexpr std::chrono::milliseconds kOutputPatience{45'000};
 
 CommOptions comm_options(const SessionOptions& o, const char* name) {
   return {.membership = o.membership,
@@ -56,23 +62,33 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   plan = plan_steps(job, membership.world_size, job.num_image);
   tell(options, "connecting to the other workers");
   connect(options);
+  compare_hosts_of_job(options);
   take_output(options);
+  link_output(options);
   agree_on_checkpoints();
   tell(options, "making the network");
   make_model();
   tell(options, "loading weights");
   load_weights();
-  make_inputs(options.stop_requested);
   dump = std::make_unique<StepDump>(*ops, host_comm(), *head, job.output, job_json);
+  // Last, because its thread waits for other workers, and what is thrown before ends no such wait.
+  make_inputs(options.stop_requested);
 }
 
 void TrainingSession::connect(const SessionOptions& options) {
+  const auto guard = [&](Comm& comm) {
+    if (options.abort_switch != nullptr) abort_guards.emplace_back(*options.abort_switch, comm);
+  };
   DeviceComms comms = make_device_comms(*ops, comm_options(options, ""), options.store);
   step_comm = std::move(comms.step);
+  guard(*step_comm);
   gradient_comm = std::move(comms.gradients);
+  guard(*gradient_comm);
   input_comm = make_host_comm(comm_options(options, "inputs"), options.store);
+  guard(*input_comm);
   if (ops->on_host()) return;
   gpu_host_comm = make_host_comm(comm_options(options, "host"), options.store);
+  guard(*gpu_host_comm);
   // NCCL allocates its buffers at the first collective. Too little memory for them shows now.
   step_comm->barrier();
   gradient_comm->barrier();
@@ -85,7 +101,38 @@ void TrainingSession::take_output(const SessionOptions& options) {
     // The other workers wait in a collective meanwhile.
     const auto patience = std::min(kOutputPatience, options.collective_timeout / 2);
     output_lock = std::make_unique<OutputLock>(job.output, job_id, patience);
+    check_output(job);
   });
+}
+
+// So a host with other data is named before anything is trained.
+void TrainingSession::compare_hosts_of_job(const SessionOptions& options) {
+  if (membership.local_world_size == membership.world_size) return;  // one host
+  tell(options, "comparing the data of all hosts");
+  hosts = gather_texts(*input_comm, options.host.empty() ? host_name() : options.host);
+  const auto warnings =
+      compare_hosts(*input_comm, hosts, facts_of_host(*dataset, verification_sets));
+  for (const std::string& warning : warnings) spdlog::warn("{}", warning);
+}
+
+void TrainingSession::link_output(const SessionOptions& options) {
+  if (hosts.empty()) return;
+  tell(options, "looking whether all hosts share the output folder");
+  output_links.host = hosts.front();
+  output_links.sees = who_sees(*input_comm, job.output);
+  if (output_links.shared()) return;
+  tell(options, "connecting to the host that has the output folder");
+  connect_links(output_links, membership.rank, hosts, [&](Rank worker) {
+    CommOptions link = comm_options(options, "");
+    link.name = "output/" + std::to_string(worker);
+    link.membership = {
+        .rank = membership.rank == 0 ? 0 : 1, .world_size = 2, .generation = membership.generation};
+    return make_host_comm(link, options.store);
+  });
+  if (options.abort_switch != nullptr) {
+    for (Comm* link : output_links.comms()) abort_guards.emplace_back(*options.abort_switch, *link);
+  }
+  if (membership.rank == 0) spdlog::info("{}", not_shared_message(output_links, hosts, job.output));
 }
 
 void TrainingSession::open_data(const Doing& doing) {
@@ -166,13 +213,7 @@ void TrainingSession::make_model() {
 std::optional<std::filesystem::path> TrainingSession::newest_of_all(bool resume) {
   std::int64_t step = -1;
   on_rank_zero(*input_comm, [&] {
-    const std::optional<CheckpointInfo> newest = newest_checkpoint(job.output);
-    if (!newest) return;
-    step = newest->step;
-    if (resume) return;
-    throw InputError("output: " + job.output.string() + " already holds " +
-                     newest->folder.filename().string() +
-                     "; set \"resume\": true to go on from it, or choose another folder");
+    if (const auto newest = checkpoint_to_resume(job.output, resume)) step = newest->step;
   });
   step = from_rank_zero(*input_comm, step);
   if (step < 0) return std::nullopt;
@@ -196,7 +237,10 @@ void TrainingSession::load_weights() {
   // A later generation of this job resumes from the checkpoint of an earlier one.
   const bool resume = job.resume || membership.generation > 1;
   if (const auto newest = newest_of_all(resume)) {
-    const CheckpointInfo info = load_checkpoint(*newest, state());
+    const CheckpointInfo info =
+        output_links.shared() ? load_checkpoint(*newest, state())
+                              : load_checkpoint_of_rank_zero(
+                                    *newest, state(), {*step_comm, *input_comm, output_links});
     resumed_images = info.step * info.global_batch;
     first_step = steps_done(plan, resumed_images) + 1;
     loss_scale.count_in_steps_of_this_job(info.step, first_step - 1);
@@ -218,6 +262,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
   writer = make_checkpoint_writer({.output = job.output,
                                    .job_id = job_id,
                                    .lock = output_lock.get(),
+                                   .links = &output_links,
                                    .membership = membership,
                                    .keep = job.keep_checkpoints,
                                    .global_batch = plan.global_batch});
@@ -257,6 +302,12 @@ Communicated TrainingSession::communicated() const {
                    {"gradients", gradient_comm->counters()},
                    {"inputs", input_comm->counters()}};
   if (gpu_host_comm) all["host"] = gpu_host_comm->counters();
+  for (const Comm* link : output_links.comms()) {
+    const CommCounters counters = link->counters();
+    all["output"].calls += counters.calls;
+    all["output"].bytes += counters.bytes;
+    all["output"].sent_bytes += counters.sent_bytes;
+  }
   return all;
 }
 

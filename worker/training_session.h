@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,7 +17,9 @@
 #include "kernels/owned_tensor.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_schedule.h"
+#include "worker/checkpoint/output_links.h"
 #include "worker/checkpoint/output_lock.h"
+#include "worker/comm/abort_switch.h"
 #include "worker/comm/key_value_store.h"
 #include "worker/data/dataset.h"
 #include "worker/data/prefetcher.h"
@@ -33,11 +36,13 @@ struct SessionOptions {
   Membership membership;
   KeyValueStore* store = nullptr;  ///< where workers find each other. Borrowed; null: one worker
   std::string peer_address;        ///< this host's address, as its peers see it
+  std::string host;                ///< this host's name, for messages; empty: the machine's own
   std::chrono::milliseconds connect_timeout{60'000};
   std::chrono::milliseconds collective_timeout{300'000};
   /// Whether training is to end after a checkpoint. REQUIRES: it is thread-safe.
   std::function<bool()> stop_requested;
-  Doing doing = {};  ///< told what is done before the first step
+  AbortSwitch* abort_switch = nullptr;  ///< ends what waits for other workers. Borrowed, or null
+  Doing doing = {};                     ///< told what is done before the first step
 };
 
 /// The members stand in the order in which they are made; each uses only those before it.
@@ -60,7 +65,10 @@ struct TrainingSession {
   std::unique_ptr<Comm> gradient_comm;  ///< for the GradReducer; tensors on the device
   std::unique_ptr<Comm> input_comm;     ///< for the thread of StepInputs; tensors in host memory
   std::unique_ptr<Comm> gpu_host_comm;  ///< what host_comm() is on a GPU; null on a CPU
-  std::unique_ptr<OutputLock> output_lock;  ///< rank 0's; null on the others
+  std::vector<std::string> hosts;       ///< by rank, for messages; empty: the job has one host
+  OutputLinks output_links;             ///< its Comms are for the checkpoint writer
+  std::list<AbortSwitch::Guard> abort_guards;  ///< of the Comms above
+  std::unique_ptr<OutputLock> output_lock;     ///< rank 0's; null on the others
   std::unique_ptr<Dataset> dataset;
   std::vector<VerificationSet> verification_sets;
   StepPlan plan;
@@ -76,11 +84,11 @@ struct TrainingSession {
   OwnedTensor all_embeddings;    ///< of a whole step (StepShapes)
   OwnedTensor d_embeddings;      ///< likewise
   std::unique_ptr<GradReducer> reducer;
+  std::unique_ptr<StepDump> dump;
   std::unique_ptr<CheckpointWriter> writer;
   std::unique_ptr<CheckpointSchedule> checkpoints;
   std::unique_ptr<Prefetcher> prefetcher;
   std::unique_ptr<StepInputs> inputs;
-  std::unique_ptr<StepDump> dump;
   PhaseTimer phase;
   std::string start_message;  ///< says where the weights came from, for the log
   /// Makes all workers stop after a checkpoint. Set by a worker that cannot go on.
@@ -95,6 +103,8 @@ struct TrainingSession {
  private:
   void connect(const SessionOptions& options);
   void take_output(const SessionOptions& options);
+  void compare_hosts_of_job(const SessionOptions& options);
+  void link_output(const SessionOptions& options);
   void open_data(const Doing& doing);
   void warn() const;
   void check_verification_sets(const Doing& doing) const;

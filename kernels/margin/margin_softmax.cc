@@ -1,6 +1,118 @@
+// The checks of the margin softmax: the same for every device, before the device's own code runs.
+
 #include "kernels/margin/margin_softmax.h"
 
+#include <string>
+
+#include "kernels/tensor_check.h"
+
 namespace pfc {
+namespace {
+
+constexpr auto kStatisticsBytes = static_cast<std::int64_t>(sizeof(RowStatistics));
+
+void check_table(const MarginSoftmaxOptions& o, const CentreTable& t) {
+  constexpr const char* kTable = "margin_softmax.table";
+  constexpr DType kFloat = DType::kFloat32, kHalf = DType::kBFloat16;
+  check(t.weight.shape.rank() == 2, "margin_softmax.table: weight must be [R, D]");
+  const Shape shape = t.weight.shape;
+  expect({kTable, "weight", t.weight}, {kFloat, kHalf}, shape);
+  expect({kTable, "momentum", t.momentum}, {kFloat, kHalf}, shape);
+  if (o.optimizer == OptimizerKind::kAdamW) {
+    expect({kTable, "second", t.second}, t.momentum.dtype, shape);
+  } else {
+    check(!t.second, "margin_softmax.table: SGD has no second moment");
+  }
+  expect({kTable, "inverse_norm", t.inverse_norm}, kFloat, {shape[0]});
+  check(t.updated.size() == static_cast<std::size_t>(shape[0]),
+        "margin_softmax.table: updated needs one element for each row");
+  check(t.history != nullptr && t.history->optimizer() == o.optimizer,
+        "margin_softmax.table: needs a history of this optimizer's updates");
+}
+
+void check_slots(const std::string& op, std::size_t slots, std::size_t classes) {
+  check(slots == classes, op + ": found " + std::to_string(slots) +
+                              " slots, expected one for each of " + std::to_string(classes) +
+                              " classes");
+}
+
+}  // namespace
+
+MarginSoftmax::MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTable& table)
+    : options_(options), table_(table) {
+  check_table(options, table);
+}
+
+void MarginSoftmax::check_classes(const char* op, std::span<const std::int64_t> classes) const {
+  const std::int64_t first = table_.first_class, end = first + table_.weight.shape[0];
+  if (classes.empty() || (classes.front() >= first && classes.back() < end)) return;
+  check(false, std::string(op) + ": classes " + std::to_string(classes.front()) + " to " +
+                   std::to_string(classes.back()) + " are not within this worker's " +
+                   std::to_string(first) + " to " + std::to_string(end - 1));
+}
+
+void MarginSoftmax::check_gradient(const char* op, const Tensor& d_embeddings) const {
+  check(batch_samples_ > 0, std::string(op) + ": forward() comes first");
+  expect({op, "d_embeddings", d_embeddings}, DType::kFloat32,
+         {batch_samples_, table_.weight.shape[1]});
+}
+
+void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
+  constexpr const char* kOp = "margin_softmax.forward";
+  const std::int64_t n = batch.embeddings.shape[0];
+  check(n > 0, "margin_softmax.forward: there are no embeddings");
+  expect({kOp, "embeddings", batch.embeddings}, DType::kFloat32, {n, table_.weight.shape[1]});
+  expect({kOp, "statistics", statistics}, DType::kUInt8, {n, kStatisticsBytes});
+  check_classes(kOp, batch.classes);
+  check(batch.positives.size() <= static_cast<std::size_t>(n),
+        "margin_softmax.forward: more positives than samples");
+  batch_samples_ = n;
+  batch_classes_ = batch.classes.size();
+  run_forward(batch, statistics);
+}
+
+double MarginSoftmax::combine(const Tensor& statistics, int workers) {
+  check(batch_samples_ > 0, "margin_softmax.combine: forward() comes first");
+  expect({"margin_softmax.combine", "statistics", statistics}, DType::kUInt8,
+         {workers, batch_samples_, kStatisticsBytes});
+  return run_combine(statistics, workers);
+}
+
+void MarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,
+                             const Update& update) {
+  check_gradient("margin_softmax.backward", d_embeddings);
+  run_backward(gradient_scale, d_embeddings, update);
+}
+
+void MarginSoftmax::backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
+  check_gradient("margin_softmax.backward_embeddings", d_embeddings);
+  run_backward_embeddings(gradient_scale, d_embeddings);
+}
+
+void MarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                                        const Tensor& gradients,
+                                        std::span<const std::int64_t> slots) {
+  constexpr const char* kOp = "margin_softmax.backward_accumulate";
+  check_gradient(kOp, d_embeddings);
+  expect_columns({kOp, "gradients", gradients}, table_.weight.shape[1]);
+  check_slots(kOp, slots.size(), batch_classes_);
+  run_backward_accumulate(gradient_scale, d_embeddings, gradients, slots);
+}
+
+void MarginSoftmax::update(std::span<const std::int64_t> classes,
+                           std::span<const std::int64_t> slots, const Tensor& gradients,
+                           const Update& update) {
+  constexpr const char* kOp = "margin_softmax.update";
+  check_classes(kOp, classes);
+  expect_columns({kOp, "gradients", gradients}, table_.weight.shape[1]);
+  check_slots(kOp, slots.size(), classes.size());
+  run_update(classes, slots, gradients, update);
+}
+
+void MarginSoftmax::settle(std::span<const std::int64_t> classes) {
+  check_classes("margin_softmax.settle", classes);
+  run_settle(classes);
+}
 
 CentrePrecision precision_of(const CentreTable& t) {
   const bool half_weight = t.weight.dtype == DType::kBFloat16;

@@ -53,7 +53,7 @@ struct CentreTable {
   Tensor second;        ///< [R, D]: AdamW's v; null for SGD
   /// [R], in host memory on every device: how many updates of the history each row has seen.
   std::span<std::int32_t> updated;
-  UpdateHistory* history = nullptr;
+  UpdateHistory* history = nullptr;  ///< of the same optimizer
 };
 
 /// The precision that follows from the types of the table's tensors.
@@ -65,6 +65,9 @@ struct Positive {
   std::int64_t sample = 0;  ///< 0 .. N - 1
 };
 
+/// The public calls check shapes and types, with the same words on every device
+/// (margin_softmax.cc), and then make the device's private call, which may rely on them.
+/// Errors: wrong shapes or types throw std::logic_error, a failing device throws DeviceError.
 class MarginSoftmax {
  public:
   virtual ~MarginSoftmax() = default;
@@ -79,11 +82,11 @@ class MarginSoftmax {
   };
   /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
   /// (kUInt8). REQUIRES: what `batch` refers to stays valid until backward() has returned.
-  virtual void forward(const Batch& batch, const Tensor& statistics) = 0;
+  void forward(const Batch& batch, const Tensor& statistics);
 
   /// statistics: RowStatistics [workers, N] in rank order, the same on every worker. Returns the
   /// mean loss over N. Blocks until it is known.
-  virtual double combine(const Tensor& statistics, int workers) = 0;
+  double combine(const Tensor& statistics, int workers);
 
   /// One optimizer step over centres.
   struct Update {
@@ -93,30 +96,55 @@ class MarginSoftmax {
   /// Overwrites d_embeddings [N, D] with gradient_scale times the gradient of the mean loss through
   /// this worker's classes. Updates the active centres with their gradients, and adds the update to
   /// the history. REQUIRES: called once after each combine().
-  virtual void backward(double gradient_scale, const Tensor& d_embeddings,
-                        const Update& update) = 0;
+  void backward(double gradient_scale, const Tensor& d_embeddings, const Update& update);
 
   /// backward() in two halves, for a caller that decides between them whether the centres move. The
   /// first fills d_embeddings, the second updates the centres. The second costs a matrix product
   /// more for every tile whose products are not kept, and reads the active rows once more. To leave
   /// it out is to leave out the update. REQUIRES: what `batch` refers to stays valid until move()
   /// has returned.
-  virtual void backward_embeddings(double gradient_scale, const Tensor& d_embeddings) = 0;
+  void backward_embeddings(double gradient_scale, const Tensor& d_embeddings);
   virtual void move(const Update& update) = 0;
 
   /// As backward(), but does not change the centres: adds the gradient of active class i to
   /// gradients[slots[i]]. gradients is float32 [.., D]. Used when an update has several
   /// micro-batches.
-  virtual void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
-                                   const Tensor& gradients,
-                                   std::span<const std::int64_t> slots) = 0;
+  void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                           const Tensor& gradients, std::span<const std::int64_t> slots);
   /// Updates centre classes[i] with gradients[slots[i]], and adds the update to the history.
-  virtual void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
-                      const Tensor& gradients, const Update& update) = 0;
+  void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
+              const Tensor& gradients, const Update& update);
 
   /// Applies all missed updates to the rows of these classes (sorted), so that the table can be
   /// read directly, for a checkpoint for example.
-  virtual void settle(std::span<const std::int64_t> classes) = 0;
+  void settle(std::span<const std::int64_t> classes);
+
+ protected:
+  /// Borrows the table's memory.
+  MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTable& table);
+
+  const MarginSoftmaxOptions options_;
+  const CentreTable table_;
+
+ private:
+  void check_classes(const char* op, std::span<const std::int64_t> classes) const;
+  void check_gradient(const char* op, const Tensor& d_embeddings) const;
+
+  virtual void run_forward(const Batch& batch, const Tensor& statistics) = 0;
+  virtual double run_combine(const Tensor& statistics, int workers) = 0;
+  virtual void run_backward(double gradient_scale, const Tensor& d_embeddings,
+                            const Update& update) = 0;
+  virtual void run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) = 0;
+  virtual void run_backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                                       const Tensor& gradients,
+                                       std::span<const std::int64_t> slots) = 0;
+  virtual void run_update(std::span<const std::int64_t> classes,
+                          std::span<const std::int64_t> slots, const Tensor& gradients,
+                          const Update& update) = 0;
+  virtual void run_settle(std::span<const std::int64_t> classes) = 0;
+
+  std::int64_t batch_samples_ = 0;  // N of the last forward()
+  std::size_t batch_classes_ = 0;   // and its S
 };
 
 /// The update as kernels/math/optimizer.h expects it.

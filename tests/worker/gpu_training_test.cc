@@ -9,6 +9,7 @@
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/comm/ranks.h"
+#include "tests/worker/sessions.h"
 #include "worker/training_session.h"
 
 namespace pfc {
@@ -21,12 +22,6 @@ struct Trained {
   std::vector<double> losses, norms;
   std::vector<float> weights, centres;
 };
-
-std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
-  ops.copy_to_host(values.data(), tensor);
-  return values;
-}
 
 JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
                  const std::filesystem::path& output) {
@@ -45,13 +40,10 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
   return job;
 }
 
-Trained train_one(const JobConfig& job, int rank, KeyValueStore& store) {
-  TrainingSession session(
-      job,
-      {.membership = {.rank = rank, .world_size = kWorkers, .local_rank = rank}, .store = &store});
+Trained train_one(TrainingSession& session) {
   // What they need of a GPU's memory they have taken before the first step.
   for (const Comm* comm : {session.step_comm.get(), session.gradient_comm.get()}) {
-    EXPECT_EQ(comm->counters().calls > 0, job.device == DeviceChoice::kCuda);
+    EXPECT_EQ(comm->counters().calls > 0, session.job.device == DeviceChoice::kCuda);
   }
   Trainer trainer = session.trainer();
   Trained trained;
@@ -61,8 +53,8 @@ Trained train_one(const JobConfig& job, int rank, KeyValueStore& store) {
     trained.losses.push_back(stats.loss);
     trained.norms.push_back(stats.gradient_norm);
   }
-  trained.weights = on_host(*session.ops, session.backbone->weights.flat());
-  trained.centres = on_host(*session.ops, session.head->state().centres);
+  trained.weights = testing::on_host(*session.ops, session.backbone->weights.flat());
+  trained.centres = testing::on_host(*session.ops, session.head->state().centres);
   session.step_comm->throw_if_failed();
   session.host_comm().barrier();
   return trained;
@@ -71,12 +63,11 @@ Trained train_one(const JobConfig& job, int rank, KeyValueStore& store) {
 /// By rank.
 std::vector<Trained> train_on(DeviceChoice device, const std::filesystem::path& data) {
   const TemporaryFolder output;
-  MemoryStore store;
   std::vector<Trained> all(kWorkers);
-  on_threads(kWorkers, [&](int rank) {
-    all[static_cast<std::size_t>(rank)] =
-        train_one(job_of(device, data, output.path()), rank, store);
-  });
+  testing::with_sessions(job_of(device, data, output.path()), kWorkers,
+                         [&](int rank, TrainingSession& session) {
+                           all[static_cast<std::size_t>(rank)] = train_one(session);
+                         });
   return all;
 }
 

@@ -11,6 +11,7 @@
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/comm/ranks.h"
+#include "tests/worker/sessions.h"
 #include "worker/training_session.h"
 
 namespace pfc {
@@ -25,7 +26,7 @@ struct Case {
   std::int64_t gradient_acc;
 };
 
-/// Everything that an update changes, as bytes.
+/// Everything that an update changes.
 struct Trained {
   std::vector<float> weights, momentum, centres, centre_momentum, centre_second;
   std::vector<std::int32_t> seen;
@@ -33,19 +34,13 @@ struct Trained {
   friend bool operator==(const Trained&, const Trained&) = default;
 };
 
-std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(tensor ? tensor.elements() : 0));
-  if (tensor) ops.copy_to_host(values.data(), tensor);
-  return values;
-}
-
 Trained state_of(TrainingSession& s) {
   const Head::State head = s.head->state();
-  return {.weights = on_host(*s.ops, s.backbone->weights.flat()),
-          .momentum = on_host(*s.ops, s.optimizer->momentum()),
-          .centres = on_host(*s.ops, head.centres),
-          .centre_momentum = on_host(*s.ops, head.momentum),
-          .centre_second = on_host(*s.ops, head.second),
+  return {.weights = testing::on_host(*s.ops, s.backbone->weights.flat()),
+          .momentum = testing::on_host(*s.ops, s.optimizer->momentum()),
+          .centres = testing::on_host(*s.ops, head.centres),
+          .centre_momentum = testing::on_host(*s.ops, head.momentum),
+          .centre_second = testing::on_host(*s.ops, head.second),
           .seen = {head.updated.begin(), head.updated.end()},
           .updates = head.history->count()};
 }
@@ -75,11 +70,7 @@ class Overflow : public ::testing::TestWithParam<Case> {
 
   /// Runs `body` on each worker, with a scale that makes the gradients of the first step overflow.
   void train(const std::function<void(TrainingSession&, Trainer&)>& body) {
-    MemoryStore store;
-    on_threads(kWorkers, [&](int rank) {
-      TrainingSession session(
-          job(), {.membership = {.rank = rank, .world_size = kWorkers, .local_rank = rank},
-                  .store = &store});
+    testing::with_sessions(job(), kWorkers, [&](int, TrainingSession& session) {
       session.loss_scale = LossScale::dynamic();
       session.loss_scale.restore({.value = on_gpu() ? 0x1p24 : 0x1p127});
       Trainer trainer = session.trainer();

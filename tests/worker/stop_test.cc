@@ -10,7 +10,7 @@
 #include "tests/support/face_folder.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/worker/comm/ranks.h"
+#include "tests/worker/sessions.h"
 #include "worker/train_loop.h"
 
 namespace pfc {
@@ -39,16 +39,14 @@ class StopInAStep : public ::testing::Test {
   /// Rank 1 is asked to stop from the micro-batch of this number on.
   TrainingEnd train_in(const std::filesystem::path& output, std::int64_t stop_at) {
     job_.output = output;
-    MemoryStore store;
     std::atomic<int> stopped{0};
-    on_threads(kWorkers, [&](int rank) {
-      std::atomic<std::int64_t> micro_batch{0};
-      TrainingSession session(
-          job_, {.membership = {.rank = rank, .world_size = kWorkers, .local_rank = rank},
-                 .store = &store,
-                 .stop_requested = [&] { return rank == 1 && micro_batch++ >= stop_at; }});
-      if (train(session, nullptr) == TrainingEnd::kStopped) ++stopped;
-    });
+    std::atomic<std::int64_t> micro_batch{0};
+    testing::with_sessions(
+        job_, kWorkers,
+        [&](int, TrainingSession& session) {
+          if (train(session, nullptr) == TrainingEnd::kStopped) ++stopped;
+        },
+        [&](int rank) { return rank == 1 && micro_batch++ >= stop_at; });
     EXPECT_THAT(stopped.load(), ::testing::AnyOf(0, kWorkers)) << "all workers or none";
     return stopped == 0 ? TrainingEnd::kCompleted : TrainingEnd::kStopped;
   }

@@ -9,7 +9,7 @@
 
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/worker/comm/ranks.h"
+#include "tests/worker/sessions.h"
 #include "worker/train_loop.h"
 
 namespace pfc {
@@ -23,12 +23,6 @@ struct Outcome {
   std::vector<float> weights, centres;
   bool operator==(const Outcome&) const = default;
 };
-
-std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
-  ops.copy_to_host(values.data(), tensor);
-  return values;
-}
 
 class TwoWorkers : public ::testing::Test {
  protected:
@@ -54,29 +48,26 @@ class TwoWorkers : public ::testing::Test {
   }
 
   /// By rank. Rank 1 asks for a stop when it has been asked `stop_after` times; 0: never.
-  static std::vector<Outcome> run(const JobConfig& job, int stop_after) {
-    MemoryStore store;
+  /// With `output_of` each is on a host of its own.
+  static std::vector<Outcome> run(const JobConfig& job, int stop_after,
+                                  const std::function<std::filesystem::path(int)>& output_of = {}) {
     std::vector<Outcome> outcomes(kWorkers);
-    on_threads(kWorkers, [&](int rank) {
-      std::atomic<int> asked = 0;
-      TrainingSession session(job, {.membership = {.rank = rank,
-                                                   .world_size = kWorkers,
-                                                   .local_rank = rank,
-                                                   .local_world_size = kWorkers},
-                                    .store = &store,
-                                    .stop_requested = [&asked, rank, stop_after] {
-                                      return rank == 1 && stop_after > 0 && ++asked >= stop_after;
-                                    }});
+    std::atomic<int> asked = 0;
+    const auto asked_to_stop = [&](int rank) {
+      return rank == 1 && stop_after > 0 && ++asked >= stop_after;
+    };
+    const auto use = [&](int rank, TrainingSession& session) {
       Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       outcome.first_step = session.first_step;
       outcome.end = train(session, nullptr);
-      outcome.weights = on_host(*session.ops, session.backbone->weights.flat());
-      outcome.centres = on_host(*session.ops, session.head->state().centres);
-    });
+      outcome.weights = testing::on_host(*session.ops, session.backbone->weights.flat());
+      outcome.centres = testing::on_host(*session.ops, session.head->state().centres);
+    };
+    testing::with_sessions(job, kWorkers, use, asked_to_stop, output_of);
     return outcomes;
   }
 
-  const TemporaryFolder data_, whole_, parts_;
+  const TemporaryFolder data_, whole_, parts_, other_host_;
 };
 
 TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfARunWithoutAStop) {
@@ -93,6 +84,25 @@ TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfARunWithoutAStop) {
     resumed[rank].first_step = 1;
     EXPECT_TRUE(resumed[rank] == whole[rank]) << "rank " << rank;
   }
+}
+
+TEST_F(TwoWorkers, OnHostsThatDoNotShareTheOutputStopAndResumeToTheSameBits) {
+  const std::vector<Outcome> whole = run(job(whole_.path()), 0);
+  const auto output_of = [&](int rank) {
+    return rank == 0 ? parts_.path() : other_host_ / "not/there";
+  };
+  JobConfig in_parts = job(parts_.path());
+  for (const Outcome& stopped : run(in_parts, 3, output_of)) {
+    EXPECT_EQ(stopped.end, TrainingEnd::kStopped);
+  }
+  in_parts.resume = true;
+  std::vector<Outcome> resumed = run(in_parts, 0, output_of);
+  for (std::size_t rank = 0; rank < kWorkers; ++rank) {
+    EXPECT_GT(resumed[rank].first_step, 1);
+    resumed[rank].first_step = 1;
+    EXPECT_TRUE(resumed[rank] == whole[rank]) << "rank " << rank;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(other_host_.path()));
 }
 
 }  // namespace

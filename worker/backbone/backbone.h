@@ -109,6 +109,13 @@ struct BackboneMemory {
 /// Uses nothing of sync_bn but its size. Throws as make_backbone() does.
 BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options);
 
+/// The named tensors of a backbone's two arenas.
+struct BackboneParameters {
+  std::vector<Parameter> weights, state;
+};
+/// Those of make_backbone(ops, options), without allocating them. Throws as it does.
+BackboneParameters backbone_parameters(Ops& ops, const BackboneOptions& options);
+
 /// Every parameter and state tensor in PyTorch's names, layouts and dtypes (num_batches_tracked is
 /// I64): what backbone.safetensors holds. Copies to host memory.
 struct HostTensor {
@@ -118,8 +125,13 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
-/// Loads what export_state_dict() gives. Throws InputError that names file and tensor where a
-/// tensor is missing, has another shape, or is unknown and not one of `ignored`.
+/// Throws InputError that names file and tensor where the file is not what export_state_dict()
+/// gives of a backbone with these tensors: one is missing, has another shape, or is unknown and not
+/// one of `ignored`.
+void check_state_dict(const BackboneParameters& parameters, const SafetensorsFile& file,
+                      const std::vector<std::string>& ignored = {});
+/// Loads what export_state_dict() gives. Throws as check_state_dict() does, before it changes
+/// anything.
 void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
                        const std::vector<std::string>& ignored = {});
 

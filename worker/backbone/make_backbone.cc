@@ -75,6 +75,12 @@ std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options
   return net.build(write_down(net));
 }
 
+BackboneParameters backbone_parameters(Ops& ops, const BackboneOptions& options) {
+  NetworkBuilder net(ops, options);
+  write_down(net);
+  return net.parameters();
+}
+
 BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options) {
   NetworkBuilder net(ops, options);
   return net.measure(write_down(net));

@@ -205,6 +205,10 @@ std::unique_ptr<Backbone> NetworkBuilder::build(Variable* embeddings) {
   return std::move(network_);
 }
 
+BackboneParameters NetworkBuilder::parameters() const {
+  return {.weights = network_->weights.parameters, .state = network_->state.parameters};
+}
+
 BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
   return {.weights = network_->weights.bytes(),
           .operands = operand_bytes(),

@@ -53,6 +53,8 @@ class NetworkBuilder {
   /// Plans and allocates all memory, and initialises the weights. The builder cannot be used
   /// afterwards.
   std::unique_ptr<Backbone> build(Variable* embeddings);
+  /// Of the layers so far.
+  [[nodiscard]] BackboneParameters parameters() const;
   /// The bytes that build() would allocate. The builder cannot be used afterwards.
   BackboneMemory measure(Variable* embeddings);
 

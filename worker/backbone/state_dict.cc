@@ -73,9 +73,9 @@ void import_parameter(Ops& ops, const Parameter& p, const Tensor& flat, const Sa
 }
 
 /// Names of the I64 scalars that belong to the batch norms.
-std::vector<std::string> batches_tracked_names(const Arena& state) {
+std::vector<std::string> batches_tracked_names(const std::vector<Parameter>& state) {
   std::vector<std::string> names;
-  for (const Parameter& p : state.parameters) {
+  for (const Parameter& p : state) {
     if (!p.name.ends_with(kRunningVariance)) continue;
     const std::size_t stem = p.name.size() - kRunningVariance.size();
     names.push_back(p.name.substr(0, stem) + std::string(kBatchesTracked));
@@ -94,13 +94,13 @@ std::int64_t read_batches_tracked(const SafetensorsFile& file, const std::string
   return value;
 }
 
-void check_no_unknown_tensor(const Backbone& backbone, const SafetensorsFile& file,
+void check_no_unknown_tensor(const BackboneParameters& parameters, const SafetensorsFile& file,
                              const std::vector<std::string>& ignored) {
   std::set<std::string> known(ignored.begin(), ignored.end());
-  for (const Arena* arena : {&backbone.weights, &backbone.state}) {
-    for (const Parameter& p : arena->parameters) known.insert(p.name);
+  for (const auto* of : {&parameters.weights, &parameters.state}) {
+    for (const Parameter& p : *of) known.insert(p.name);
   }
-  const std::vector<std::string> counters = batches_tracked_names(backbone.state);
+  const std::vector<std::string> counters = batches_tracked_names(parameters.state);
   known.insert(counters.begin(), counters.end());
   for (const auto& [name, tensor] : file.tensors()) {
     if (!known.contains(name)) {
@@ -131,21 +131,32 @@ std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone) {
     out.push_back(std::move(t));
   }
   const auto counter = std::as_bytes(std::span(&backbone.batches_tracked, 1));
-  for (std::string& name : batches_tracked_names(backbone.state)) {
+  for (std::string& name : batches_tracked_names(backbone.state.parameters)) {
     out.push_back({std::move(name), "I64", {}, {counter.begin(), counter.end()}});
   }
   return out;
 }
 
+void check_state_dict(const BackboneParameters& parameters, const SafetensorsFile& file,
+                      const std::vector<std::string>& ignored) {
+  check_no_unknown_tensor(parameters, file, ignored);
+  for (const auto* of : {&parameters.weights, &parameters.state}) {
+    for (const Parameter& p : *of) (void)file.float32(p.name, p.torch_shape);
+  }
+  for (const std::string& name : batches_tracked_names(parameters.state)) {
+    (void)read_batches_tracked(file, name);
+  }
+}
+
 void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
                        const std::vector<std::string>& ignored) {
-  check_no_unknown_tensor(backbone, file, ignored);
+  check_state_dict({backbone.weights.parameters, backbone.state.parameters}, file, ignored);
   import_flat(ops, backbone.weights, backbone.weights.flat(), file, "");
   import_flat(ops, backbone.state, backbone.state.flat(), file, "");
   // PyTorch counts for each batch norm, and they are all equal unless layers were swapped by hand;
   // with a constant momentum the number changes nothing.
   backbone.batches_tracked = 0;
-  for (const std::string& name : batches_tracked_names(backbone.state)) {
+  for (const std::string& name : batches_tracked_names(backbone.state.parameters)) {
     backbone.batches_tracked = std::max(backbone.batches_tracked, read_batches_tracked(file, name));
   }
 }

@@ -20,6 +20,9 @@
 
 namespace pfc {
 
+class Comm;
+struct OutputLinks;
+
 /// The state of training that a checkpoint holds. All of it is borrowed.
 struct TrainingState {
   Ops& ops;
@@ -47,10 +50,11 @@ enum class CheckpointMode {
   kInPlace,
 };
 
-/// Writes checkpoints. Each worker writes its part into a temporary folder. When all parts are on
-/// disk, rank 0 calls publish(), which gives the folder its final name. A thread of the writer's
-/// own then removes the oldest checkpoints beyond CheckpointOptions::keep. finished_step() may be
-/// called from any thread; the other members belong to the training thread.
+/// Writes checkpoints. Each worker writes its part into a temporary folder; one that does not see
+/// the output folder sends its part to rank 0, which writes it too. When all parts are on disk,
+/// rank 0 calls publish(), which gives the folder its final name. A thread of the writer's own then
+/// removes the oldest checkpoints beyond CheckpointOptions::keep. finished_step() may be called
+/// from any thread; the other members belong to the training thread.
 class CheckpointWriter {
  public:
   virtual ~CheckpointWriter() = default;
@@ -78,6 +82,8 @@ struct CheckpointOptions {
   std::string job_id;            ///< the same on all workers; letters and digits
   /// Rank 0's, borrowed. Null: the caller knows that no other job uses the folder.
   const OutputLock* lock = nullptr;
+  /// Borrowed. Null: all workers see the folder.
+  const OutputLinks* links = nullptr;
   Membership membership;
   std::int64_t keep = 3;
   std::int64_t global_batch = 0;
@@ -85,26 +91,57 @@ struct CheckpointOptions {
 };
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options);
 
-/// Bytes of host memory that a copy of rank 0's state takes (CheckpointMode::kCopy), without the
-/// history of updates: 12 bytes for each.
+/// Bytes of host memory that a copy of rank 0's state takes (CheckpointMode::kCopy) after so many
+/// updates, the history of which is a part of it.
 std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
-                                  std::size_t optimizer_bytes);
+                                  std::size_t optimizer_bytes, std::int64_t updates);
 
 /// The newest published checkpoint under `output` whose manifest can be read; nullopt when there is
 /// no checkpoint. Throws InputError when there are checkpoints and none can be read, so that no job
 /// starts from nothing beside damaged checkpoints unless it is told to.
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output);
+/// The newest checkpoint as above, which a job with this `output` goes on from. Throws InputError
+/// where there is one and the job is not to `resume`.
+std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& output,
+                                                   bool resume);
 /// Throws InputError when the manifest cannot be read.
 CheckpointInfo read_manifest(const std::filesystem::path& folder);
+
+/// What a checkpoint must be of.
+struct CheckpointModel {
+  std::string network;  ///< empty: any
+  std::int64_t embedding_size = 0;
+  std::int64_t classes = 0;
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+};
+/// Throws InputError that names the manifest when the checkpoint is of another model, and as
+/// load_checkpoint() does when a file is missing, cannot be read or has another size than the
+/// manifest says. Checksums and contents are not looked at.
+void check_checkpoint_fits(const std::filesystem::path& folder, const CheckpointModel& model);
 
 /// Loads a checkpoint of any number of workers: this worker reads the rows of its shard from the
 /// files that hold them. Verifies the checksum of every file that it reads. Throws InputError that
 /// names the file, what is wrong with it, and the checkpoint before this one, if there is one.
 CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const TrainingState& state);
 
+/// The Comms of a worker over which a checkpoint is given out.
+struct LoadComms {
+  Comm& device;  ///< for tensors of the worker's device
+  Comm& host;    ///< for tensors in host memory
+  const OutputLinks& links;
+};
+/// The same where some workers do not see the folder: rank 0 reads for them, and all get the
+/// backbone from it. Rank 0 verifies the files of all centres, and its InputError is thrown on all
+/// workers in the same words. Collective. Throws CommError too.
+CheckpointInfo load_checkpoint_of_rank_zero(const std::filesystem::path& folder,
+                                            const TrainingState& state, const LoadComms& comms);
+
 /// Takes weights from a safetensors file with PyTorch's names: backbone.safetensors, or an exported
 /// state dict. A tensor `centres` [C, D] float32 in it sets the class centres too. Momentum and the
 /// number of steps stay as they are. Throws InputError that names the file and the tensor.
 void init_from(const std::filesystem::path& file, const TrainingState& state);
+/// Throws as init_from() would for a network with these tensors and so many classes.
+void check_init_from(const std::filesystem::path& file, const BackboneParameters& parameters,
+                     std::int64_t classes, std::int64_t embedding_size);
 
 }  // namespace pfc

@@ -4,10 +4,12 @@
 #include <charconv>
 #include <cstdio>
 #include <span>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "common/config/json_reader.h"
+#include "common/config/strict_json.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "common/files/folder.h"
@@ -20,8 +22,9 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kPrefix = "step-";
+constexpr const char* kProbePrefix = ".shared-";
 constexpr const char* kChecksum = "sha256";
-constexpr std::size_t kMaxJsonBytes = 64u << 20;
+constexpr JsonLimits kJsonLimits{.bytes = 16u << 20, .depth = 16};  // 100,000 workers' files
 
 std::string digits(std::int64_t value, int width) {
   std::string text = std::to_string(value);
@@ -66,13 +69,11 @@ std::vector<File> files_of(const json& list) {
 template <typename Read>
 auto read_json(const std::filesystem::path& path, Read read) {
   const MappedFile file(path);
-  if (file.bytes().size() > kMaxJsonBytes) {
-    throw InputError(path.string() + ": " + std::to_string(file.bytes().size()) +
-                     " bytes, expected at most " + std::to_string(kMaxJsonBytes));
-  }
-  const auto* text = reinterpret_cast<const char*>(file.bytes().data());
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  const json content = parse_strict_json(text, path.string(), kJsonLimits);
   try {
-    return read(json::parse(text, text + file.bytes().size()));
+    return read(content);
   } catch (const json::exception& e) {
     throw InputError(path.string() +
                      ": expected what pfc writes for a checkpoint, found JSON with " +
@@ -188,8 +189,11 @@ bool is_removed(const std::string& name) {
   return is_temporary(name) && name.find(".old-") != std::string::npos;
 }
 
+std::string probe_name(const std::string& random) { return kProbePrefix + random + ".tmp"; }
+
 bool is_temporary(const std::string& name) {
-  return name.starts_with(std::string(".") + kPrefix) && name.ends_with(".tmp");
+  const bool ours = name.starts_with(std::string(".") + kPrefix) || name.starts_with(kProbePrefix);
+  return ours && name.ends_with(".tmp");
 }
 
 std::string centres_name(Rank rank, int world_size) {

@@ -10,7 +10,9 @@
 //   OUTPUT/.step-000000020.ID.g3.tmp/      being written by job ID in its generation 3
 //     part-00001.json                      the files that worker 1 has written
 //   OUTPUT/.step-000000010.ID.g3.old-1.tmp/    no longer wanted, being removed
-//   OUTPUT/step-000000020.set-aside-1/     had the name of a checkpoint that was published, and was
+//   OUTPUT/.shared-RANDOM.tmp              looked for by the workers when a job begins
+//   (output_links.h) OUTPUT/step-000000020.set-aside-1/     had the name of a checkpoint that was
+//   published, and was
 //                                          none of this model
 #pragma once
 
@@ -62,7 +64,10 @@ std::string removed_name(std::int64_t step, const Owner& owner, int number);
 /// Of what had a checkpoint's name and is kept: no checkpoint's name.
 std::string set_aside_name(std::int64_t step, int number);
 bool is_removed(const std::string& folder_name);
-/// A temporary or a removed name: nothing that a job needs once no writer is at work in the folder.
+/// Of the file by which workers find out whether they see rank 0's folder.
+std::string probe_name(const std::string& random);
+/// A temporary or a removed name, or a probe's: nothing that a job needs once no writer is at work
+/// in the folder.
 bool is_temporary(const std::string& folder_name);
 std::string centres_name(Rank rank, int world_size);
 std::string part_name(Rank rank);

@@ -18,6 +18,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_folders.h"
 #include "worker/checkpoint/checkpoint_format.h"
+#include "worker/checkpoint/file_transfer.h"
 #include "worker/comm/shard.h"
 
 namespace pfc {
@@ -168,6 +169,8 @@ class FolderWriter : public CheckpointWriter {
  private:
   void run(std::int64_t step, const std::vector<MakeFile>& files);
   void write_part(std::int64_t step, const std::vector<MakeFile>& files) const;
+  void send_part(const std::vector<MakeFile>& files) const;
+  void receive_parts(const std::filesystem::path& folder) const;
   [[nodiscard]] std::vector<format::File> gather_parts(const std::filesystem::path& folder) const;
 
   const CheckpointOptions options_;
@@ -216,7 +219,11 @@ void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
   try {
     folders_
         .wait_for_removals();  // the disk may have no room for one checkpoint more than are kept
-    write_part(step, files);
+    if (options_.links != nullptr && options_.links->to_rank_zero) {
+      send_part(files);
+    } else {
+      write_part(step, files);
+    }
   } catch (...) {
     error = std::current_exception();
   }
@@ -228,12 +235,36 @@ void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
 }
 
 // Of several workers, one makes it. The output folder itself is not made here: where it is not
-// there, it was removed, or this host does not share it.
+// there, it was removed.
 void make_folder(const std::filesystem::path& folder) {
   if (::mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST) return;
   if (errno != ENOENT) throw StorageError(folder.string() + ": " + file_error_text(errno));
   throw StorageError("output: " + folder.parent_path().string() +
-                     " is not there; it was when the job began, and all hosts must share it");
+                     " is not there; it was when the job began");
+}
+
+/// The part of a worker that has no backbone to write is one file.
+void FolderWriter::send_part(const std::vector<MakeFile>& files) const {
+  check(files.size() == 1, "only rank 0 writes more than one file");
+  const FileContent file = files.front()();
+  send_file(*options_.links->to_rank_zero,
+            [&](const ByteSink& sink) { stream_safetensors(sink, file.entries, file.metadata); });
+}
+
+/// Of the workers that do not see the folder.
+void FolderWriter::receive_parts(const std::filesystem::path& folder) const {
+  std::vector<Incoming> incoming;
+  std::vector<format::File> files;
+  for (const OutputLink& link : options_.links->remote) {
+    files.push_back({.name = format::centres_name(link.rank, options_.membership.world_size)});
+    incoming.push_back({.link = &link, .file = folder / files.back().name});
+  }
+  const std::vector<WrittenFile> written = receive_files(incoming, options_.links->host);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    files[i].bytes = written[i].bytes;
+    files[i].sha256 = written[i].sha256;
+    format::write_part(folder, incoming[i].link->rank, {files[i]});
+  }
 }
 
 void FolderWriter::write_part(std::int64_t step, const std::vector<MakeFile>& files) const {
@@ -241,6 +272,7 @@ void FolderWriter::write_part(std::int64_t step, const std::vector<MakeFile>& fi
   std::vector<format::File> written;
   make_folder(folder);
   try {
+    if (options_.links != nullptr) receive_parts(folder);
     for (const MakeFile& make : files) written.push_back(write(folder, make()));
     format::write_part(folder, options_.membership.rank, written);
   } catch (const StorageError&) {  // give back the space: others may need it to end well
@@ -272,7 +304,7 @@ std::vector<format::File> FolderWriter::gather_parts(const std::filesystem::path
   for (Rank rank = 0; rank < options_.membership.world_size; ++rank) {
     if (!std::filesystem::exists(folder / format::part_name(rank))) {
       throw StorageError(folder.string() + ": the part of rank " + std::to_string(rank) +
-                         " is not here; all hosts must share the output folder");
+                         " is not here; it was when the worker said that it is written");
     }
     for (format::File& file : format::read_part(folder, rank)) files.push_back(std::move(file));
   }
@@ -298,9 +330,9 @@ void FolderWriter::publish(std::int64_t step) {
 
 // The tensors of centres_file(), backbone_file() and optimizer_file().
 std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
-                                  std::size_t optimizer_bytes) {
+                                  std::size_t optimizer_bytes, std::int64_t updates) {
   return head.centres + head.momentum + head.second + head.updated + backbone.weights +
-         backbone.state + optimizer_bytes;
+         backbone.state + optimizer_bytes + static_cast<std::size_t>(updates) * sizeof(PastUpdate);
 }
 
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options) {

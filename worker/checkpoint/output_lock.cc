@@ -18,6 +18,8 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/files/file_error.h"
+#include "common/files/regular_file.h"
+#include "common/machine/host_name.h"
 
 namespace pfc {
 namespace {
@@ -47,15 +49,46 @@ std::string name_of(const nlohmann::json& owner) {
          (pid != owner.end() ? pid->dump() : "unknown") + ")";
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+constexpr const char* kFile = ".lock";
+
+[[noreturn]] void refuse_folder(const std::filesystem::path& output, int error) {
+  throw StorageError("cannot make folder " + output.string() + ": " + file_error_text(error));
+}
+
+[[noreturn]] void refuse_file(const std::filesystem::path& file, int error) {
+  throw StorageError(file.string() + ": cannot open: " + file_error_text(error));
+}
+
+/// The folder itself, or the innermost one above it that is there.
+std::filesystem::path there_of(const std::filesystem::path& folder) {
+  std::filesystem::path there = std::filesystem::absolute(folder);
+  while (!something_at(there) && there.has_relative_path()) there = there.parent_path();
+  return there;
+}
+
+/// An errno value; 0 where files can be made in the folder.
+int obstacle_in(const std::filesystem::path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return errno;
+  if (!S_ISDIR(status.st_mode)) return ENOTDIR;
+  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
 }
 
 }  // namespace
 
+void check_output_folder(const std::filesystem::path& output) {
+  const std::filesystem::path file = output / kFile;
+  const std::filesystem::path there = there_of(output);
+  const int error = obstacle_in(there);
+  struct stat status {};
+  const bool is_folder = ::stat(output.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  if (error != 0 && is_folder) refuse_file(file, error);
+  if (error != 0) refuse_folder(output, error);
+  expect_regular_or_nothing(file);
+}
+
 OutputLock::OutputLock(std::filesystem::path output, std::string job_id, milliseconds patience)
-    : output_(std::move(output)), file_(output_ / ".lock"), job_id_(std::move(job_id)) {
+    : output_(std::move(output)), file_(output_ / kFile), job_id_(std::move(job_id)) {
   open_file();
   const TimePoint deadline = Clock::now() + patience;
   for (bool told = false; !try_lock();) {
@@ -77,14 +110,10 @@ void OutputLock::open_file() {
   if (fd_.number >= 0) ::close(std::exchange(fd_.number, -1));
   std::error_code error;
   std::filesystem::create_directories(output_, error);
-  if (error) {
-    throw StorageError("cannot make folder " + output_.string() + ": " +
-                       file_error_text(error.value()));
-  }
+  if (error) refuse_folder(output_, error.value());
   // Open for writing: NFS gives exclusive locks for such files only.
-  fd_.number = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_.number < 0)
-    throw StorageError(file_.string() + ": cannot open: " + file_error_text(errno));
+  fd_.number = open_to_write(file_, O_RDWR | O_CREAT);
+  if (fd_.number < 0) refuse_file(file_, errno);
 }
 
 bool OutputLock::try_lock() {
@@ -103,9 +132,16 @@ bool OutputLock::try_lock() {
 }
 
 void OutputLock::refuse() const {
-  throw InputError("output: " + output_.string() + " is in use by " +
-                   name_of(read_owner(fd_.number)) +
-                   "; wait until it has ended, or choose another folder");
+  const nlohmann::json owner = read_owner(fd_.number);
+  if (!owner.is_null() && owner.value("job_id", nlohmann::json()) == job_id_) {
+    throw CommError(
+        "output: " + output_.string() +
+        " is still held by an earlier worker of this job: " + name_of(owner) +
+        "; end that process, or wait until its host or the file server has given it up");
+  }
+  throw InputError("output: " + output_.string() + " is in use by " + name_of(owner) +
+                   "; wait until it has ended, or choose another folder. Where its coordinator was "
+                   "killed its workers end after about a minute");
 }
 
 void OutputLock::write_owner() const {

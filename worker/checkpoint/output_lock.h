@@ -7,6 +7,11 @@
 
 namespace pfc {
 
+/// Throws as OutputLock does where the folder can neither be written nor made, or where something
+/// else than a regular file is in the place of the lock's. Changes nothing, and does not ask
+/// whether another job has the folder.
+void check_output_folder(const std::filesystem::path& output);
+
 /// One job has an output folder at a time: rank 0 holds a lock (flock(2)) on OUTPUT/.lock for the
 /// job's life. The kernel gives it back when the process ends, however it ends. On NFS it holds
 /// between hosts. Where a file system has no locks, that is logged, and exclusive() is false. The
@@ -15,7 +20,8 @@ class OutputLock {
  public:
   /// Makes the folder where there is none. While another job has it, waits for at most `patience`,
   /// and logs that: a job that was killed may have workers that still end. Throws InputError that
-  /// names the other job, and StorageError when the folder cannot be made or written.
+  /// names the other job, CommError when an earlier worker of this job has it, as on a host that
+  /// was cut off, and StorageError when the folder cannot be made or written.
   OutputLock(std::filesystem::path output, std::string job_id, std::chrono::milliseconds patience);
 
   /// Whether no other job can be at work in the folder.

@@ -5,17 +5,21 @@
 namespace pfc {
 
 void on_rank_zero(Comm& comm, const std::function<void()>& work) {
-  std::string error;
+  std::string error;  // its first letter is its kind
   if (comm.rank() == 0) {
     try {
       work();
     } catch (const InputError& e) {
-      error = e.what();
-      check(!error.empty(), "on_rank_zero: an error without words");
+      error = std::string("I") + e.what();
+    } catch (const CommError& e) {
+      error = std::string("C") + e.what();
     }
   }
   error = from_rank_zero(comm, std::move(error));
-  if (!error.empty()) throw InputError(error);
+  if (error.empty()) return;
+  const std::string what = error.substr(1);
+  if (error.front() == 'C') throw CommError(what);
+  throw InputError(what);
 }
 
 std::string from_rank_zero(Comm& comm, std::string text) {

@@ -10,9 +10,9 @@
 
 namespace pfc {
 
-/// Runs `work` on rank 0 while the others wait. When it throws an InputError, every worker throws
-/// an InputError in the same words, so that all fail as one and not because of each other. `comm`
-/// is of host memory. Collective. Throws CommError.
+/// Runs `work` on rank 0 while the others wait. When it throws an InputError or a CommError, every
+/// worker throws one in the same words, so that all fail as one and not because of each other.
+/// `comm` is of host memory. Collective. Throws CommError.
 void on_rank_zero(Comm& comm, const std::function<void()>& work);
 
 /// Rank 0's text or number, on all workers. `comm` is of host memory. Collective. Throws CommError.

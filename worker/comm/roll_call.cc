@@ -1,6 +1,5 @@
 #include "worker/comm/roll_call.h"
 
-#include "common/clock.h"
 #include "common/error.h"
 
 namespace pfc {
@@ -17,31 +16,20 @@ std::string seconds(milliseconds time) {
 
 std::vector<std::string> roll_call(const CommOptions& options, const std::string& address,
                                    KeyValueStore& store) {
-  const auto key = [&](int rank) { return options.name + "/here/" + std::to_string(rank); };
+  const std::string prefix = options.name + "/here/";
   const Membership& me = options.membership;
-  const TimePoint deadline = Clock::now() + options.connect_timeout;
-  store.set(key(me.rank), {address.begin(), address.end()});
+  store.set(prefix + std::to_string(me.rank), {address.begin(), address.end()});
 
   std::vector<std::string> addresses;
   std::string absent;
-  std::string reason;
-  for (int rank = 0; rank < me.world_size; ++rank) {
-    // After the deadline the other ranks are asked for too, with a timeout of 1 ms: the error names
-    // all that are missing.
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    try {
-      const auto value = store.get(key(rank), std::max(left, milliseconds(1)));
-      addresses.emplace_back(value.begin(), value.end());
-    } catch (const CommError& e) {
-      addresses.emplace_back();
-      absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
-      reason = e.what();
-    }
+  for (const auto& value : store.get_all(prefix, me.world_size, options.connect_timeout)) {
+    if (!value) absent += (absent.empty() ? "" : ", ") + std::to_string(addresses.size());
+    addresses.emplace_back(value ? std::string(value->begin(), value->end()) : "");
   }
   if (!absent.empty()) {
     throw CommError("comm '" + options.name + "', rank " + std::to_string(me.rank) + " of " +
                     std::to_string(me.world_size) + ": absent after " +
-                    seconds(options.connect_timeout) + ": rank " + absent + " (" + reason + ")");
+                    seconds(options.connect_timeout) + ": rank " + absent);
   }
   return addresses;
 }

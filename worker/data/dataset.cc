@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "common/error.h"
 #include "common/files/regular_file.h"
+#include "common/files/sha256.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/decode.h"
 #include "worker/data/records/image_record.h"
@@ -66,6 +68,7 @@ class RecordDataset final : public Dataset {
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
   Sample read(std::int64_t image, std::vector<std::byte>& storage) const override;
   [[nodiscard]] std::string name(std::int64_t image) const override;
+  [[nodiscard]] std::vector<FileBrief> briefs() const override;
 
  private:
   [[nodiscard]] ImageRecord record(std::int64_t image, std::vector<std::byte>& storage) const;
@@ -74,12 +77,15 @@ class RecordDataset final : public Dataset {
                                 const std::optional<Property>& property) const;
   [[nodiscard]] Classes classes_of_labels(const Doing& doing) const;
   [[nodiscard]] ImageSize first_image_size() const;
+  void warn_of_another_size();
   void check_last_record() const;
+  [[nodiscard]] std::string checksum_of_some_records() const;
 
   RecordReader rec_;
   RecordLayout layout_;
   DatasetInfo info_;
   std::string classes_source_;
+  fs::path index_;  ///< the .idx, or the .rec where there is none
 };
 
 RecordDataset::RecordDataset(const DatasetOptions& options) : rec_(find_rec(options.rec)) {
@@ -99,13 +105,35 @@ RecordDataset::RecordDataset(const DatasetOptions& options) : rec_(find_rec(opti
       property ? ImageSize{property->height, property->width} : first_image_size();
   info_.height = size.height;
   info_.width = size.width;
+  if (property) warn_of_another_size();
+  if (info_.classes > info_.images) {
+    info_.warnings.push_back(
+        fmt::format("{} says {} classes, but there are only {} images: is a label mistaken?",
+                    classes_source_, info_.classes, info_.images));
+  }
+}
+
+/// Images of another size count as damaged, and nothing else would say where the size comes from.
+void RecordDataset::warn_of_another_size() {
+  std::vector<std::byte> storage;
+  try {
+    const ImageSize first = ImageDecoder().size(record(0, storage).image);
+    if (first.height == info_.height && first.width == info_.width) return;
+    info_.warnings.push_back(fmt::format(
+        "{} says that images are {} x {} (height x width), but the first one is {} x {}: those of "
+        "another size count as damaged",
+        (rec_.path().parent_path() / "property").string(), info_.height, info_.width, first.height,
+        first.width));
+  } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): told when it is read in training
+  }
 }
 
 /// Where each image is, and what is wrong with the index.
 void RecordDataset::find_records(const Doing& doing) {
   const fs::path idx = fs::path(rec_.path()).replace_extension(".idx");
   const bool indexed = something_at(idx);
-  const std::string origin = (indexed ? idx : rec_.path()).string();
+  index_ = indexed ? idx : rec_.path();
+  const std::string origin = index_.string();
   layout_ = find_images(
       rec_, indexed ? read_record_index(idx, rec_, doing) : scan_records(rec_, doing), origin);
   check_last_record();
@@ -221,6 +249,37 @@ std::string RecordDataset::name(std::int64_t image) const {
   const auto i = static_cast<std::size_t>(image);
   return fmt::format("{}: record {} (offset {})", rec_.path().string(), layout_.key(i),
                      layout_.offsets.at(i));
+}
+
+/// The first digits tell data sets apart.
+std::string short_checksum(const std::string& sha256) { return sha256.substr(0, 16); }
+
+/// Labels and images: other ones may have the same sizes.
+std::string RecordDataset::checksum_of_some_records() const {
+  constexpr std::int64_t kRecords = 16;
+  Sha256 sum;
+  std::vector<std::byte> storage;
+  const std::int64_t distance = std::max<std::int64_t>(info_.images / kRecords, 1);
+  for (std::int64_t i = 0; i < info_.images; i += distance) {
+    try {
+      const ImageRecord r = record(i, storage);
+      sum.update(std::as_bytes(std::span(&r.label, 1)));
+      sum.update(r.image);
+    } catch (const DamagedImage&) {
+      sum.update(std::as_bytes(std::span(&i, 1)));
+    }
+  }
+  return short_checksum(sum.finish());
+}
+
+std::vector<FileBrief> RecordDataset::briefs() const {
+  const std::string offsets = sha256_hex(std::as_bytes(std::span(layout_.offsets)));
+  return {
+      {index_, fmt::format("{} images of {} classes, {} x {} pixels, sha256 of their offsets {}",
+                           info_.images, info_.classes, info_.height, info_.width,
+                           short_checksum(offsets))},
+      {rec_.path(), fmt::format("{} bytes, sha256 of some records {}", rec_.bytes(),
+                                checksum_of_some_records())}};
 }
 
 }  // namespace

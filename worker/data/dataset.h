@@ -27,6 +27,12 @@ struct Sample {
   std::int64_t label = 0;
 };
 
+/// A file of a data set, and in brief what it holds, by which hosts see whether they have the same.
+struct FileBrief {
+  std::filesystem::path file;
+  std::string holds;
+};
+
 /// Bytes of memory that an open data set of so many images takes at most: where each record begins.
 std::size_t dataset_bytes(std::int64_t images);
 
@@ -41,6 +47,9 @@ class Dataset {
   virtual Sample read(std::int64_t image, std::vector<std::byte>& storage) const = 0;
   /// For messages: "FILE: record KEY (offset N)".
   [[nodiscard]] virtual std::string name(std::int64_t image) const = 0;
+  /// Sizes, numbers and checksums: of where the records begin, and of a few of them. Never reads
+  /// the whole file.
+  [[nodiscard]] virtual std::vector<FileBrief> briefs() const = 0;
 };
 
 struct DatasetOptions {

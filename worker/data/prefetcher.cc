@@ -150,7 +150,7 @@ std::unique_ptr<Batch> ThreadedPrefetcher::next() {
   lock.unlock();
   slot_free_.notify_one();
   batch->skipped_images = damage_;
-  batch->wait_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  batch->wait_seconds = seconds_since(begin);
   return batch;
 }
 

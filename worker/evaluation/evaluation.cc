@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <vector>
@@ -197,7 +196,7 @@ VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedB
   VerificationResult result = verify_pairs(sides[0], sides[1], options.embedding_size, set.same);
   result.name = set.name;
   result.embedding_norm = norms / static_cast<double>(set.images.size());
-  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  result.seconds = seconds_since(start);
   return result;
 }
 

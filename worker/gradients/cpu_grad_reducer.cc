@@ -38,9 +38,7 @@ class ThreadReducer : public GradReducer {
   /// The next bucket to reduce, once it is ready; nullptr when the reducer ends.
   const GradBucket* next();
   void reduce(const GradBucket& bucket);
-  [[nodiscard]] double now() const {
-    return std::chrono::duration<double>(Clock::now() - step_start_).count();
-  }
+  [[nodiscard]] double now() const { return seconds_since(step_start_); }
 
   Ops& ops_;
   Comm& comm_;  // belongs to the thread

@@ -4,11 +4,15 @@
 #include <tuple>
 #include <utility>
 
+#include "common/config/strict_json.h"
 #include "common/error.h"
+#include "common/one_line.h"
 #include "worker/head/step_file.h"
 
 namespace pfc {
 namespace {
+
+constexpr std::size_t kLongestText = 100;  // of the metadata, as it is shown to a person
 
 using std::filesystem::path;
 using Shape64 = std::vector<std::int64_t>;
@@ -82,11 +86,16 @@ std::span<const std::int64_t> integers(const SafetensorsFile& file, const std::s
   return {reinterpret_cast<const std::int64_t*>(t.bytes.data()), static_cast<std::size_t>(count)};
 }
 
+/// A value of the metadata, which is JSON.
+nlohmann::json parsed(const SafetensorsFile& file, const char* key, const std::string& text) {
+  return parse_strict_json(text, file.path().string() + ": metadata " + key);
+}
+
 /// A number of the metadata; `otherwise` where there is none.
 nlohmann::json number(const SafetensorsFile& file, const char* key, nlohmann::json otherwise) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return otherwise;
-  nlohmann::json value = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json value = parsed(file, key, found->second);
   if (!value.is_number() || (otherwise.is_number_integer() && !value.is_number_integer())) {
     throw InputError(file.path().string() + ": metadata " + key + " is '" +
                      found->second.substr(0, 40) + "', expected a number");
@@ -311,7 +320,7 @@ void set_labels(const Part& part, HeadStepInput& in) {
 void read_metadata(const SafetensorsFile& file, HeadStepInput& in) {
   const std::map<std::string, std::string>& metadata = file.metadata();
   if (const auto job = metadata.find(step_file::kJob); job != metadata.end()) {
-    in.job = nlohmann::json::parse(job->second, nullptr, /*allow_exceptions=*/false);
+    in.job = parsed(file, step_file::kJob, job->second);
     if (!in.job.is_object()) {
       throw InputError(file.path().string() + ": metadata job is no JSON object");
     }
@@ -325,7 +334,7 @@ void read_metadata(const SafetensorsFile& file, HeadStepInput& in) {
   }
   const auto text = [&](const char* key) {
     const auto found = metadata.find(key);
-    return found == metadata.end() ? "unknown" : found->second;
+    return found == metadata.end() ? "unknown" : one_line(found->second, kLongestText);
   };
   if (metadata.contains(step_file::kNotFinite)) {
     in.story = "in the job " + text(step_file::kNotFinite) + " was not finite (loss " +

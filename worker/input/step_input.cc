@@ -68,7 +68,7 @@ class ThreadedStepInputs final : public StepInputs {
     lock.unlock();
     changed_.notify_all();
     if (input.batch != nullptr) input.images = images_of(*input.batch);
-    input.wait_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    input.wait_seconds = seconds_since(start);
     return input;
   }
 

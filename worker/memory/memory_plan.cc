@@ -15,6 +15,7 @@
 #include "worker/data/prefetcher.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/input/image_upload.h"
+#include "worker/schedule/step_plan.h"
 #include "worker/train_step.h"
 
 namespace pfc {
@@ -73,6 +74,12 @@ std::size_t evaluated_images(const PlannedJob& p) {
 
 std::uint64_t optimizer_bytes(const PlannedJob& p, const BackboneMemory& b) {
   return Optimizer::bytes(p.job.optimizer, static_cast<std::int64_t>(b.weights / sizeof(float)));
+}
+
+/// How many updates the job makes; where its images are not known, as many as max_steps says.
+std::int64_t updates(const PlannedJob& p) {
+  if (p.data.images < samples(p)) return p.job.max_steps;
+  return plan_steps(p.job, p.world_size, p.data.images).last_step;
 }
 
 bool saves_while_training(const JobConfig& job) {
@@ -223,7 +230,7 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
   }
   MemoryPlan plan{.parts = std::move(list.parts), .available = available};
   if (!saves_while_training(p.job)) return plan;
-  plan.checkpoint_copy = checkpoint_copy_bytes(head, b, optimizer_bytes(p, b));
+  plan.checkpoint_copy = checkpoint_copy_bytes(head, b, optimizer_bytes(p, b), updates(p));
   if (p.gpu) {
     plan.checkpoints_in_place = p.host_bytes > 0 && plan.checkpoint_copy > p.host_bytes;
     return plan;

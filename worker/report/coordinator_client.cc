@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -41,6 +42,8 @@ proto::Outcome to_proto(CoordinatorClient::Outcome outcome) {
       return proto::OUTCOME_FAILED;
     case CoordinatorClient::Outcome::kCommFailed:
       return proto::OUTCOME_COMM_FAILED;
+    case CoordinatorClient::Outcome::kBadInput:
+      return proto::OUTCOME_BAD_INPUT;
   }
   return proto::OUTCOME_UNKNOWN;
 }
@@ -75,24 +78,48 @@ proto::Progress to_proto(const Progress& progress) {
   return message;
 }
 
+/// Throws CommError when the reply does not have `count` values.
+std::vector<std::optional<std::vector<char>>> values_of(const proto::GetValuesReply& reply,
+                                                        std::size_t count) {
+  std::vector<std::optional<std::vector<char>>> values;
+  std::size_t begin = 0;
+  for (const std::uint32_t size : reply.sizes()) {
+    const std::string value = reply.values().substr(std::min(begin, reply.values().size()), size);
+    values.emplace_back(std::in_place, value.begin(), value.end());
+    begin += size;
+  }
+  if (values.size() != count || begin != reply.values().size()) {
+    throw CommError("the coordinator has answered with " + std::to_string(values.size()) +
+                    " values, expected " + std::to_string(count));
+  }
+  for (const int number : reply.missing()) values.at(static_cast<std::size_t>(number)).reset();
+  return values;
+}
+
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(const CoordinatorClientOptions& options)
       : options_(options),
-        channel_(make_channel(options.address)),
+        channel_(make_channel(options.address, options.credential)),
         stub_(proto::CoordinatorService::NewStub(channel_)) {}
 
   JoinResult join(milliseconds timeout) override {
+    stream_.reset();  // it belongs to the generation that this worker has left
     proto::JoinReply reply;
     call("join", timeout, [&](grpc::ClientContext* context, milliseconds left) {
       proto::JoinRequest request;
       request.set_job_id(options_.job_id);
       *request.mutable_worker() = id();
       request.set_timeout_ms(left.count());
+      request.set_left_generation(generation_);
       return stub_->Join(context, request, &reply);
     });
     rank_ = reply.rank();
     generation_ = reply.generation();
+    {
+      const std::lock_guard lock(listener_mutex_);
+      superseded_ = false;
+    }
     attach();
     return {.membership = {.rank = reply.rank(),
                            .world_size = reply.world_size(),
@@ -100,7 +127,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                            .local_rank = reply.local_rank(),
                            .local_world_size = reply.local_world_size()},
             .job_json = reply.job_json(),
-            .peer_address = reply.peer_address()};
+            .peer_address = reply.peer_address(),
+            .host = reply.host()};
   }
 
   void set(const std::string& key, const std::vector<char>& value) override {
@@ -128,6 +156,22 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return {reply.value().begin(), reply.value().end()};
   }
 
+  std::vector<std::optional<std::vector<char>>> get_all(const std::string& prefix, int count,
+                                                        milliseconds timeout) override {
+    proto::GetValuesReply reply;
+    call("get keys '" + prefix + "*'", timeout,
+         [&](grpc::ClientContext* context, milliseconds left) {
+           proto::GetValuesRequest request;
+           request.set_job_id(options_.job_id);
+           request.set_generation(generation_);
+           request.set_prefix(prefix);
+           request.set_count(count);
+           request.set_timeout_ms(left.count());
+           return stub_->GetValues(context, request, &reply);
+         });
+    return values_of(reply, static_cast<std::size_t>(count));
+  }
+
   void report(const Progress& progress) override {
     proto::Progress message = to_proto(progress);
     {
@@ -140,28 +184,33 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   bool stop_requested() const override { return stop_requested_; }
-  bool superseded() const override { return superseded_; }
+  void on_superseded(std::function<void(const std::string&)> listener) override {
+    const std::lock_guard lock(listener_mutex_);
+    listener_ = std::move(listener);
+    if (superseded_) tell_listener();
+  }
 
-  bool finish(Outcome outcome, const std::string& message) override {
+  Farewell finish(Outcome outcome, const std::string& message) override {
     proto::FinishRequest request;
     request.set_job_id(options_.job_id);
     *request.mutable_worker() = id();
     request.set_outcome(to_proto(outcome));
     request.set_message(message);
+    request.set_left_generation(generation_);
     {
       std::lock_guard lock(mutex_);
       if (unsent_) *request.mutable_progress() = newest_;
       unsent_ = false;
     }
+    proto::FinishReply reply;
     try {
       call("finish", kFinishTimeout, [&](grpc::ClientContext* context, milliseconds) {
-        proto::FinishReply reply;
         return stub_->Finish(context, request, &reply);
       });
-      return true;
     } catch (const CommError&) {
-      return false;  // the agent will report how this process ends
+      return {};  // the agent will report how this process ends
     }
+    return {.told = true, .join_again = reply.join_again()};
   }
 
  private:
@@ -186,7 +235,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       const grpc::Status status = rpc(&context, left);
       if (status.ok()) return;
       if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
-        superseded_ = superseded_ || status.error_code() == grpc::StatusCode::FAILED_PRECONDITION;
+        if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
+          supersede(status.error_message());
+        }
         throw CommError(what + ": " + status.error_message());
       }
       if (Clock::now() + kRetryPause >= deadline) {
@@ -208,14 +259,27 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     options.take = [this] { return next_messages(); };
     options.received = [this](const proto::WorkerCommand& command) {
       if (command.stop()) stop_requested_ = true;
-      if (command.superseded()) superseded_ = true;
+      if (command.superseded()) supersede(command.why());
     };
     options.lost = [this](const grpc::Status& status, milliseconds) {
       if (status.error_code() != grpc::StatusCode::FAILED_PRECONDITION) return true;
-      superseded_ = true;
+      supersede(status.error_message());
       return false;
     };
     stream_ = std::make_unique<Stream>(std::move(options));
+  }
+
+  void supersede(const std::string& why) {
+    const std::lock_guard lock(listener_mutex_);
+    if (superseded_) return;
+    superseded_ = true;
+    superseded_by_ = why;
+    tell_listener();
+  }
+
+  /// REQUIRES: listener_mutex_ is held.
+  void tell_listener() {
+    if (const auto listener = std::exchange(listener_, {})) listener(superseded_by_);
   }
 
   std::vector<proto::WorkerMessage> next_messages() {
@@ -245,7 +309,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::atomic<Rank> rank_{0};              // of the last join
   std::atomic<Generation> generation_{0};  // of the last join
   std::atomic<bool> stop_requested_{false};
-  std::atomic<bool> superseded_{false};
+  std::mutex listener_mutex_;
+  bool superseded_ = false;                               // guarded by listener_mutex_
+  std::string superseded_by_;                             // guarded by listener_mutex_
+  std::function<void(const std::string& why)> listener_;  // guarded by listener_mutex_
   std::mutex mutex_;
   proto::Progress newest_;  // guarded by mutex_
   bool unsent_ = false;     // guarded by mutex_

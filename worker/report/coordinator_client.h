@@ -4,11 +4,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/ids.h"
+#include "security/credential.h"
 #include "worker/comm/key_value_store.h"
 
 namespace pfc {
@@ -47,16 +49,17 @@ struct JoinResult {
   Membership membership;
   std::string job_json;      ///< the job as the coordinator has it, with overrides applied
   std::string peer_address;  ///< this host's address, as its peers see it
+  std::string host;          ///< this host's name, as --hosts has it
 };
 
-/// Thread-safe, and REQUIRES join() before everything but finish(). The loss of the connection is
-/// no error while training: the client connects again as soon as it can, and keeps the newest
-/// report until then.
+/// Thread-safe, but for join(), and REQUIRES join() before everything but finish(). The loss of the
+/// connection is no error while training: the client connects again as soon as it can, and keeps
+/// the newest report until then.
 class CoordinatorClient : public KeyValueStore {
  public:
-  /// Blocks until every worker of the generation has joined. Throws CommError that names the
-  /// missing ranks when the timeout has passed, or says that another worker or job has taken this
-  /// one's place.
+  /// Blocks until every worker of the generation has joined; after a generation, which finish() has
+  /// ended, of the next one. Throws CommError that names the missing ranks when the timeout has
+  /// passed, or says that another worker or job has taken this one's place.
   virtual JoinResult join(std::chrono::milliseconds timeout) = 0;
 
   /// Does not wait for the network. A report that has not been sent yet is replaced, but for its
@@ -64,19 +67,28 @@ class CoordinatorClient : public KeyValueStore {
   virtual void report(const Progress& progress) = 0;
   /// Whether the coordinator wants the job to write a checkpoint and end.
   [[nodiscard]] virtual bool stop_requested() const = 0;
-  /// Whether a newer generation or another job has begun. The collectives of this one will not
-  /// complete.
-  [[nodiscard]] virtual bool superseded() const = 0;
-  /// Reports how this worker ends, and waits a few seconds for the coordinator to get it. message:
-  /// one line that says what went wrong; empty otherwise. kCommFailed says that another worker or
-  /// the network is the likely cause, so that the coordinator prefers a failure of another worker.
-  /// Returns whether the coordinator has got the report.
-  enum class Outcome { kCompleted, kStopped, kFailed, kCommFailed };
-  virtual bool finish(Outcome outcome, const std::string& message) = 0;
+  /// A newer generation or another job may begin: then the collectives of this one do not complete.
+  /// `listener` is called once when that is so, with the reason, on a thread of this object, or in
+  /// this call when it is so already. A new listener replaces the last one, and
+  /// an empty one removes it: after that it is not called, nor does it run any more.
+  virtual void on_superseded(std::function<void(const std::string& why)> listener) = 0;
+
+  /// How this worker's work in a generation has ended. kBadInput: it would fail again. kCommFailed:
+  /// another worker or the network is the likely cause, so that the coordinator prefers a failure
+  /// of another worker.
+  enum class Outcome { kCompleted, kStopped, kFailed, kCommFailed, kBadInput };
+  struct Farewell {
+    bool told = false;        ///< the coordinator has got the report
+    bool join_again = false;  ///< the job goes on without this generation: join()
+  };
+  /// Reports the end, and waits a few seconds for the coordinator to get it. message: one line that
+  /// says what went wrong; empty otherwise.
+  virtual Farewell finish(Outcome outcome, const std::string& message) = 0;
 };
 
 struct CoordinatorClientOptions {
-  std::string address;  ///< host:port
+  std::string address;         ///< host:port
+  Credential credential = {};  ///< none: plaintext
   std::string job_id;
   // Which process this is, as its agent says.
   std::string agent_id;

@@ -13,9 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/config/strict_json.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
+#include "common/files/regular_file.h"
 
 namespace pfc {
 namespace {
@@ -25,9 +27,18 @@ namespace fs = std::filesystem;
 // The version of the keys in metrics.jsonl. Version 1 had neither this key nor "kind" and "time".
 constexpr int kSchema = 2;
 
+/// The line as JSON; null where it is none, or more than an event can be.
+nlohmann::json parsed(const std::string& line) {
+  try {
+    return parse_strict_json(line, "event");
+  } catch (const InputError&) {
+    return {};
+  }
+}
+
 /// Whether an event is one of images that will not be seen again; nullopt: it is none.
 std::optional<bool> is_before(const std::string& line, std::int64_t images) {
-  const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json object = parsed(line);
   if (!object.is_object()) return std::nullopt;
   const auto seen = object.find("images_seen");
   if (seen == object.end()) return true;
@@ -59,6 +70,7 @@ std::string lines_until(std::ifstream& in, const fs::path& metrics, std::int64_t
 // Drops the events of images that will be seen again. It does not compare steps, because an earlier
 // run may have had another global batch.
 void keep_until(const fs::path& metrics, std::int64_t images) {
+  expect_regular_or_nothing(metrics);
   std::ifstream in(metrics);
   if (!in) {
     const int error = errno;

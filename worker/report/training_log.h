@@ -92,7 +92,8 @@ std::string time_message(const std::map<std::string, double>& phases);
 
 /// What a worker's communicators have done since it started, by their purpose: "step" (embeddings
 /// and row statistics; evaluations), "gradients", "inputs" (labels and signals), and on a GPU
-/// "host" (evaluations and checkpoints).
+/// "host" (evaluations and checkpoints); "output" (checkpoints, where hosts do not share the
+/// folder).
 using Communicated = std::map<std::string, CommCounters>;
 
 /// Training begins, from the start or from a checkpoint.
@@ -122,7 +123,7 @@ struct StepRecord {
 /// Training ends, but not by an error.
 struct EndRecord {
   std::int64_t step = 0;
-  std::string reason;                           ///< "completed" or "stopped"
+  std::string reason;                           ///< "completed", "stopped" or "failed"
   double seconds = 0;                           ///< since the start
   std::map<std::string, double> phase_seconds;  ///< all phases since the start
 };

@@ -127,6 +127,7 @@ class StemWeightGradient {
 
  private:
   void sum_part(int part, const float* x, const float* dy) const;
+  void merge_parts(const Range& outputs, float* dw, bool accumulate) const;
   [[nodiscard]] float* sums_of(int part) const;  ///< [kernel, kernel, in_c, out_c] in scratch
 
   CpuDevice& device_;

@@ -113,16 +113,28 @@ void StemWeightGradient::execute(const float* x, const float* dy, float* dw,
       sum_part(static_cast<int>(part), x, dy);
     }
   });
-  const std::int64_t per_output = size / s.out_c;
-  device_.threads.each_range(s.out_c, 1, size * parts_, [&](const Range& outputs) {
-    for (std::int64_t w = outputs.begin * per_output; w < outputs.end * per_output; ++w) {
-      double sum = accumulate ? static_cast<double>(dw[w]) : 0.0;
+  device_.threads.each_range(s.out_c, 1, size * parts_,
+                             [&](const Range& outputs) { merge_parts(outputs, dw, accumulate); });
+}
+
+// Reads each part along its rows: one weight of every part after the other would be a cache miss
+// each.
+void StemWeightGradient::merge_parts(const Range& outputs, float* dw, bool accumulate) const {
+  constexpr std::int64_t kAtOnce = 64;
+  const std::int64_t per_output = shape_.w_shape().elements() / shape_.out_c;
+  for (std::int64_t begin = outputs.begin; begin < outputs.end; begin += kAtOnce) {
+    const std::int64_t count = std::min(kAtOnce, outputs.end - begin);
+    for (std::int64_t i = 0; i < per_output; ++i) {
+      float* const to = dw + begin * per_output + i;
+      double sums[kAtOnce] = {};
+      for (std::int64_t o = 0; accumulate && o < count; ++o) sums[o] = to[o * per_output];
       for (int part = 0; part < parts_; ++part) {
-        sum += static_cast<double>(sums_of(part)[w % per_output * s.out_c + w / per_output]);
+        const float* const from = sums_of(part) + i * shape_.out_c + begin;
+        for (std::int64_t o = 0; o < count; ++o) sums[o] += static_cast<double>(from[o]);
       }
-      dw[w] = static_cast<float>(sum);
+      for (std::int64_t o = 0; o < count; ++o) to[o * per_output] = static_cast<float>(sums[o]);
     }
-  });
+  }
 }
 
 void StemWeightGradient::sum_part(int part, const float* x, const float* dy) const {

@@ -58,17 +58,14 @@ struct KeptTiles {
 class CpuMarginSoftmax : public MarginSoftmax {
  public:
   CpuMarginSoftmax(CpuOps& ops, const MarginSoftmaxOptions& options, const CentreTable& table)
-      : ops_(ops),
-        options_(options),
-        table_(table),
+      : MarginSoftmax(options, table),
+        ops_(ops),
         kernels_(best_vector_kernels()),
         threads_(ops.threads()),
         rows_(table, options.seed, kernels_),
         products_(options.bf16_products ? make_bfloat16_tile_products()
                                         : make_float_tile_products()),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
-    check(table.history != nullptr && table.history->optimizer() == options.optimizer,
-          "margin softmax: the table needs a history of this optimizer's updates");
     for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
   }
 
@@ -81,18 +78,21 @@ class CpuMarginSoftmax : public MarginSoftmax {
     });
   }
 
-  void forward(const Batch& batch, const Tensor& statistics) override;
-  double combine(const Tensor& statistics, int workers) override;
-  void backward(double gradient_scale, const Tensor& d_embeddings, const Update& update) override;
-  void backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
   void move(const Update& update) override;
-  void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
-                           const Tensor& gradients, std::span<const std::int64_t> slots) override;
-  void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
-              const Tensor& gradients, const Update& update) override;
-  void settle(std::span<const std::int64_t> classes) override;
 
  private:
+  void run_forward(const Batch& batch, const Tensor& statistics) override;
+  double run_combine(const Tensor& statistics, int workers) override;
+  void run_backward(double gradient_scale, const Tensor& d_embeddings,
+                    const Update& update) override;
+  void run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
+  void run_backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                               const Tensor& gradients,
+                               std::span<const std::int64_t> slots) override;
+  void run_update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
+                  const Tensor& gradients, const Update& update) override;
+  void run_settle(std::span<const std::int64_t> classes) override;
+
   void prepare(const Batch& batch);
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
   void check_products() const;
@@ -106,8 +106,6 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void each_tile_of(int part, const F& f);
 
   CpuOps& ops_;
-  const MarginSoftmaxOptions options_;
-  const CentreTable table_;
   const VectorKernels& kernels_;
   const Threads threads_;
   const CentreRows rows_;
@@ -125,7 +123,6 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
   const Tensor& x = batch.embeddings;
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
-  check(x.shape == Shape({n, d}) && n > 0, "margin softmax: embeddings must be [N, D]");
   arrays_.each(static_cast<std::size_t>(n), static_cast<std::size_t>(d), batch.positives.size(),
                [](auto& array, std::size_t elements) { array.resize(elements); });
   ops_.normalise_rows(x, Tensor(arrays_.unit.data(), {n, d}),
@@ -176,11 +173,9 @@ void CpuMarginSoftmax::each_tile_of(int part, const F& f) {
   }
 }
 
-void CpuMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
+void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics) {
   prepare(batch);
   const auto n = static_cast<std::size_t>(step_.samples);
-  check(statistics.bytes() == n * sizeof(RowStatistics),
-        "margin softmax: statistics have [N] rows");
   threads_.each_part([&](int part) {
     workers_[static_cast<std::size_t>(part)].begin_forward();
     each_tile_of(part, [&](MarginTileWorker& worker, const ClassTile& tile) {
@@ -209,10 +204,8 @@ void CpuMarginSoftmax::check_products() const {
   }
 }
 
-double CpuMarginSoftmax::combine(const Tensor& statistics, int workers) {
+double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers) {
   const auto n = static_cast<std::size_t>(step_.samples);
-  check(statistics.bytes() == static_cast<std::size_t>(workers) * n * sizeof(RowStatistics),
-        "margin softmax: gathered statistics have [workers, N] rows");
   const auto* rows = static_cast<const RowStatistics*>(statistics.data);
   double loss = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -265,14 +258,14 @@ void CpuMarginSoftmax::finish_embeddings(const Tensor& d_embeddings) {
                                Tensor(arrays_.inverse_norm.data(), {n}), d_embeddings);
 }
 
-void CpuMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,
-                                const Update& update) {
+void CpuMarginSoftmax::run_backward(double gradient_scale, const Tensor& d_embeddings,
+                                    const Update& update) {
   set_factors(gradient_scale);
   move_centres({}, update);
   finish_embeddings(d_embeddings);
 }
 
-void CpuMarginSoftmax::backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
+void CpuMarginSoftmax::run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
   set_factors(gradient_scale);
   backward_tiles({.centres = false}, [](std::int64_t, const CentreGradient&) {});
   finish_embeddings(d_embeddings);
@@ -291,10 +284,9 @@ void CpuMarginSoftmax::move_centres(TileGradients wanted, const Update& update) 
   table_.history->add(rule.past);
 }
 
-void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
-                                           const Tensor& gradients,
-                                           std::span<const std::int64_t> slots) {
-  check(slots.size() == step_.batch.classes.size(), "margin softmax: one slot an active class");
+void CpuMarginSoftmax::run_backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                                               const Tensor& gradients,
+                                               std::span<const std::int64_t> slots) {
   set_factors(gradient_scale);
   backward_tiles({}, [&](std::int64_t i, const CentreGradient& gradient) {
     const auto k = static_cast<std::size_t>(i);
@@ -303,9 +295,9 @@ void CpuMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& 
   finish_embeddings(d_embeddings);
 }
 
-void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
-                              std::span<const std::int64_t> slots, const Tensor& gradients,
-                              const Update& update) {
+void CpuMarginSoftmax::run_update(std::span<const std::int64_t> classes,
+                                  std::span<const std::int64_t> slots, const Tensor& gradients,
+                                  const Update& update) {
   const auto count = static_cast<std::int64_t>(classes.size());
   const UpdateRule rule(options_, update, *table_.history);
   const ActiveRows rows = catch_up(classes);
@@ -320,7 +312,7 @@ void CpuMarginSoftmax::update(std::span<const std::int64_t> classes,
   table_.history->add(rule.past);
 }
 
-void CpuMarginSoftmax::settle(std::span<const std::int64_t> classes) {
+void CpuMarginSoftmax::run_settle(std::span<const std::int64_t> classes) {
   const ActiveRows rows = catch_up(classes);
   const auto count = static_cast<std::int64_t>(classes.size());
   threads_.each_range(count, 1, count * rows_.dimension(), [&](Range range) {

@@ -73,10 +73,7 @@ CentreTableView view_of(const CentreTable& t) {
 
 CudaCentreRows::CudaCentreRows(const CudaDevice& device, const CentreTable& table,
                                const MarginSoftmaxOptions& options)
-    : device_(device), options_(options), precision_(precision_of(table)), view_(view_of(table)) {
-  check(has_second() == (options.optimizer == OptimizerKind::kAdamW),
-        "margin softmax: AdamW's table has a second moment, SGD's has none");
-}
+    : device_(device), options_(options), precision_(precision_of(table)), view_(view_of(table)) {}
 
 void* CudaCentreRows::operand(std::int64_t first, DType type) const {
   const DType kept = precision_ == CentrePrecision::kBf16 ? DType::kBFloat16 : DType::kFloat32;

@@ -41,9 +41,9 @@ struct Wanted {
 class CudaMarginSoftmax : public MarginSoftmax {
  public:
   CudaMarginSoftmax(CudaOps& ops, const MarginSoftmaxOptions& options, const CentreTable& table)
-      : ops_(ops),
+      : MarginSoftmax(options, table),
+        ops_(ops),
         device_(ops.device()),
-        options_(options),
         operand_type_(options.bf16_products ? DType::kBFloat16 : DType::kFloat32),
         rows_(device_, table, options),
         row_updates_(table, options),
@@ -56,18 +56,21 @@ class CudaMarginSoftmax : public MarginSoftmax {
     rows_.compute_inverse_norms();
     row_updates_.reset();
   }
-  void forward(const Batch& batch, const Tensor& statistics) override;
-  double combine(const Tensor& statistics, int workers) override;
-  void backward(double gradient_scale, const Tensor& d_embeddings, const Update& update) override;
-  void backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
   void move(const Update& update) override;
-  void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
-                           const Tensor& gradients, std::span<const std::int64_t> slots) override;
-  void update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
-              const Tensor& gradients, const Update& update) override;
-  void settle(std::span<const std::int64_t> classes) override;
 
  private:
+  void run_forward(const Batch& batch, const Tensor& statistics) override;
+  double run_combine(const Tensor& statistics, int workers) override;
+  void run_backward(double gradient_scale, const Tensor& d_embeddings,
+                    const Update& update) override;
+  void run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
+  void run_backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                               const Tensor& gradients,
+                               std::span<const std::int64_t> slots) override;
+  void run_update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
+                  const Tensor& gradients, const Update& update) override;
+  void run_settle(std::span<const std::int64_t> classes) override;
+
   void prepare(const Batch& batch);
   void point_into_memory(const MarginPlan& plan);
   void send_batch_lists(const Batch& batch);
@@ -80,7 +83,6 @@ class CudaMarginSoftmax : public MarginSoftmax {
   void multiply(const Tile& tile, const TileRows& rows, float* products) const;
   [[nodiscard]] ProductTile describe(const Tile& tile, const TileRows& rows) const;
   void make_gradients(const Tile& tile, const TileRows& rows, Wanted wanted) const;
-  void begin_backward(double gradient_scale, const Tensor& d_embeddings) const;
   template <typename Sink>  // void(const Tile&, const CentreGradients&)
   void backward_tiles(Wanted wanted, const Sink& sink) const;
   void move_centres(Wanted wanted, const Update& update);
@@ -92,7 +94,6 @@ class CudaMarginSoftmax : public MarginSoftmax {
 
   CudaOps& ops_;
   const CudaDevice& device_;
-  const MarginSoftmaxOptions options_;
   const DType operand_type_;
   const CudaCentreRows rows_;
   RowUpdates row_updates_;
@@ -115,7 +116,6 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
   const Tensor& x = batch.embeddings;
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
-  check(x.shape == Shape({n, d}) && n > 0, "margin softmax: embeddings must be [N, D]");
   batch_ = batch;
   plan_ = MarginPlan({.samples = n,
                       .dimension = d,
@@ -239,11 +239,8 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
                                      : std::numeric_limits<float>::infinity()};
 }
 
-void CudaMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
+void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics) {
   prepare(batch);
-  const auto n = static_cast<std::size_t>(samples_.samples);
-  check(statistics.bytes() == n * sizeof(RowStatistics),
-        "margin softmax: statistics have [N] rows");
   normalise_embeddings(device_, samples_, unit_);
   find_angles(device_, samples_, rows_, active_);
   each_tile([&](const Tile& tile) {
@@ -256,15 +253,12 @@ void CudaMarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
                     static_cast<RowStatistics*>(statistics.data));
 }
 
-double CudaMarginSoftmax::combine(const Tensor& statistics, int workers) {
-  const auto n = static_cast<std::size_t>(samples_.samples);
-  check(statistics.bytes() == static_cast<std::size_t>(workers) * n * sizeof(RowStatistics),
-        "margin softmax: gathered statistics have [workers, N] rows");
+double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers) {
   auto* const loss = at<double>(plan_.loss);
   combine_statistics(device_, samples_, static_cast<const RowStatistics*>(statistics.data), workers,
                      loss);
   ops_.device().fetch(loss, sizeof(double));
-  return *device_.answers.as<double>() / static_cast<double>(n);
+  return *device_.answers.as<double>() / static_cast<double>(samples_.samples);
 }
 
 // d_unit += transposed factors * rows, gradients = factors * unit.
@@ -293,11 +287,6 @@ void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows,
              .c = Tensor(at<float>(plan_.gradients), {tile.padded(), d})});
 }
 
-void CudaMarginSoftmax::begin_backward(double gradient_scale, const Tensor& d_embeddings) const {
-  check(d_embeddings.shape == batch_.embeddings.shape, "margin softmax: shape of d_embeddings");
-  begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
-}
-
 template <typename Sink>
 void CudaMarginSoftmax::backward_tiles(Wanted wanted, const Sink& sink) const {
   each_tile([&](const Tile& tile) {
@@ -314,15 +303,15 @@ void CudaMarginSoftmax::backward_tiles(Wanted wanted, const Sink& sink) const {
   });
 }
 
-void CudaMarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,
-                                 const Update& update) {
-  begin_backward(gradient_scale, d_embeddings);
+void CudaMarginSoftmax::run_backward(double gradient_scale, const Tensor& d_embeddings,
+                                     const Update& update) {
+  begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
   move_centres({}, update);
   finish_gradients(device_, samples_, d_embeddings.f32());
 }
 
-void CudaMarginSoftmax::backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
-  begin_backward(gradient_scale, d_embeddings);
+void CudaMarginSoftmax::run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
+  begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
   backward_tiles({.centres = false}, [](const Tile&, const CentreGradients&) {});
   finish_gradients(device_, samples_, d_embeddings.f32());
 }
@@ -336,17 +325,16 @@ void CudaMarginSoftmax::move_centres(Wanted wanted, const Update& update) {
   row_updates_.moved(batch_.classes, update);
 }
 
-void CudaMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
-                                            const Tensor& gradients,
-                                            std::span<const std::int64_t> slots) {
-  check(slots.size() == batch_.classes.size(), "margin softmax: one slot an active class");
+void CudaMarginSoftmax::run_backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
+                                                const Tensor& gradients,
+                                                std::span<const std::int64_t> slots) {
   const auto count = static_cast<std::int64_t>(slots.size());
   move_lists_.begin(CudaLists::rounded(count * 4));
   const auto places = move_lists_.add<std::int32_t>(count);
   std::ranges::transform(slots, places.host,
                          [](std::int64_t slot) { return static_cast<std::int32_t>(slot); });
   move_lists_.send();
-  begin_backward(gradient_scale, d_embeddings);
+  begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
   backward_tiles({}, [&](const Tile& tile, const CentreGradients& part) {
     rows_.add_gradients(active_.from(tile.begin), part, gradients.f32(),
                         places.device + tile.begin);
@@ -354,10 +342,9 @@ void CudaMarginSoftmax::backward_accumulate(double gradient_scale, const Tensor&
   finish_gradients(device_, samples_, d_embeddings.f32());
 }
 
-void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,
-                               std::span<const std::int64_t> slots, const Tensor& gradients,
-                               const Update& update) {
-  check(slots.size() == classes.size(), "margin softmax: one slot a class");
+void CudaMarginSoftmax::run_update(std::span<const std::int64_t> classes,
+                                   std::span<const std::int64_t> slots, const Tensor& gradients,
+                                   const Update& update) {
   const auto count = static_cast<std::int64_t>(classes.size());
   row_updates_.plan(classes);
   move_lists_.begin(CudaLists::rounded(count * 4) + row_updates_.list_bytes(count));
@@ -375,7 +362,7 @@ void CudaMarginSoftmax::update(std::span<const std::int64_t> classes,
   row_updates_.moved(classes, update);
 }
 
-void CudaMarginSoftmax::settle(std::span<const std::int64_t> classes) {
+void CudaMarginSoftmax::run_settle(std::span<const std::int64_t> classes) {
   const auto count = static_cast<std::int64_t>(classes.size());
   row_updates_.plan(classes);
   move_lists_.begin(row_updates_.list_bytes(count));

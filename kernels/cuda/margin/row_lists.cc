@@ -64,7 +64,6 @@ RowList RowUpdates::add_lists(CudaLists& lists, std::span<const std::int64_t> cl
 }
 
 void RowUpdates::moved(std::span<const std::int64_t> classes, const MarginSoftmax::Update& update) {
-  if (!has_history()) return;
   table_.history->add(past_update(options_, update));
   settled(classes);
 }

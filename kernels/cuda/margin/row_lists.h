@@ -84,10 +84,7 @@ class RowUpdates {
   std::int32_t settled(std::span<const std::int64_t> classes);
 
  private:
-  [[nodiscard]] bool has_history() const { return table_.history != nullptr; }
-  [[nodiscard]] bool all_up_to_date() const {
-    return !has_history() || all_seen_ == table_.history->count();
-  }
+  [[nodiscard]] bool all_up_to_date() const { return all_seen_ == table_.history->count(); }
 
   const CentreTable table_;
   const MarginSoftmaxOptions options_;

@@ -47,6 +47,37 @@ TEST_F(Checkpoint, NamesAFileThatIsCutOffOrMissing) {
   EXPECT_THAT(load_error(5), HasSubstr(path.string() + ": missing"));
 }
 
+TEST_F(Checkpoint, SaysHowToGoOnWithoutAFileThatCannotBeRead) {
+  Writers all = writers(1);
+  save(all, 5);
+  save(all, 6);
+  const auto path = folder(6) / "backbone.safetensors";
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  EXPECT_THAT(load_error(6),
+              AllOf(HasSubstr("not a regular file but a folder"),
+                    HasSubstr("the checkpoint cannot be used: move " + folder(6).string() +
+                              " away to resume from " + folder(5).string())));
+}
+
+TEST_F(Checkpoint, FindsAMissingOrShortFileBeforeTheJobStarts) {
+  Writers all = writers(2);
+  save(all, 5);
+  const WorldOptions world;
+  const auto check = [&] {
+    check_checkpoint_fits(
+        folder(5),
+        {.network = "small", .embedding_size = world.dimension, .classes = world.classes});
+  };
+  const auto error = [&] { return message_of<InputError>(check); };
+  EXPECT_NO_THROW(check());
+  const auto path = folder(5) / "centres-00001-of-00002.safetensors";
+  std::filesystem::resize_file(path, 100);
+  EXPECT_THAT(error(), HasSubstr(path.string() + ": 100 bytes, expected"));
+  std::filesystem::remove(path);
+  EXPECT_THAT(error(), HasSubstr(path.string() + ": missing; the checkpoint cannot be used"));
+}
+
 TEST_F(Checkpoint, SkipsABrokenManifest) {
   Writers all = writers(1);
   save(all, 5);
@@ -55,8 +86,8 @@ TEST_F(Checkpoint, SkipsABrokenManifest) {
        {"", "{", "[]", "{\"version\": 1}", "{\"version\": 2}", "{\"version\": 3}"}) {
     testing::write_file(folder(6) / "manifest.json", std::string_view(text));
     EXPECT_EQ(newest_checkpoint(output_)->step, 5) << text;
-    EXPECT_THAT(load_error(6), AllOf(HasSubstr("step-000000006/manifest.json: "),
-                                     Not(HasSubstr("json.exception"))))
+    EXPECT_THAT(load_error(6),
+                AllOf(HasSubstr("step-000000006/manifest.json:"), Not(HasSubstr("json.exception"))))
         << text;
   }
 }
@@ -110,6 +141,15 @@ class WrongManifest : public Checkpoint {
   const std::filesystem::path file_ = folder(5) / "manifest.json";
   nlohmann::json whole_;
 };
+
+TEST_F(WrongManifest, IsNotReadBeyondItsLimits) {
+  testing::write_file(file_, std::string_view(std::string(5'000'000, '[')));
+  EXPECT_EQ(load_error(5), file_.string() +
+                               ": arrays and objects are nested more than 16 deep, expected at "
+                               "most that");
+  testing::write_file(file_, std::string_view(std::string((16 << 20) + 1, ' ')));
+  EXPECT_EQ(load_error(5), file_.string() + ": 16.0 MiB of JSON, expected at most 16.0 MiB");
+}
 
 TEST_F(WrongManifest, IsFoundByItsChecksum) {
   EXPECT_THAT(error_of(whole_, [](auto& m) { m["global_batch"] = 257; }),
@@ -180,7 +220,7 @@ TEST_F(Checkpoint, RefusesToStartWhenNoManifestCanBeRead) {
   save(all, 5);
   testing::write_file(folder(5) / "manifest.json", std::string_view("{"));
   EXPECT_THAT(message_of<InputError>([&] { (void)newest_checkpoint(output_); }),
-              AllOf(HasSubstr("step-000000005/manifest.json: "), HasSubstr("move them away")));
+              AllOf(HasSubstr("step-000000005/manifest.json:"), HasSubstr("move them away")));
 }
 
 TEST_F(Checkpoint, RejectsTheCheckpointOfAnotherJob) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +66,13 @@ TEST_F(OutputLockTest, IsGivenToOneJobAtATime) {
                     HasSubstr("choose another folder")));
 }
 
+TEST_F(OutputLockTest, IsNoBadInputWhereAnEarlierWorkerOfThisJobHasIt) {
+  const OtherJob earlier(output_);
+  EXPECT_THAT(message_of<CommError>([&] { const OutputLock lock(output_, "other", 0ms); }),
+              AllOf(HasSubstr("is still held by an earlier worker of this job: job other (host "),
+                    HasSubstr("pid " + std::to_string(earlier.pid()) + ")")));
+}
+
 TEST_F(OutputLockTest, IsFreeWhenTheOtherJobWasKilled) {
   OtherJob other(output_);
   other.kill();
@@ -84,6 +92,12 @@ TEST_F(OutputLockTest, MakesTheFolder) {
   const OutputLock lock(output_ / "deeper" / "still", "mine", 0ms);
   lock.expect_held();
   EXPECT_THROW(OutputLock("/proc/no/such", "mine", 0ms), StorageError);
+}
+
+TEST_F(OutputLockTest, RefusesAFifoInThePlaceOfItsFile) {
+  ASSERT_EQ(::mkfifo((output_ / ".lock").c_str(), 0600), 0);
+  EXPECT_THAT(message_of<StorageError>([&] { const OutputLock lock(output_, "mine", 0ms); }),
+              HasSubstr(".lock: not a regular file but a FIFO"));
 }
 
 TEST_F(OutputLockTest, FindsThatTheFolderWasRemovedOrReplaced) {

@@ -28,6 +28,15 @@ TEST(OnRankZero, FailsOnAllWorkersInTheSameWords) {
   for (const std::string& error : errors) EXPECT_EQ(error, "out: no space");
 }
 
+TEST(OnRankZero, LosesItsPeersOnAllWorkersInTheSameWords) {
+  std::array<std::string, 3> errors;
+  testing::run_ranks(3, [&](Comm& comm) {
+    errors[static_cast<std::size_t>(comm.rank())] = testing::message_of<CommError>(
+        [&] { on_rank_zero(comm, [] { throw CommError("out: still held"); }); });
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "out: still held");
+}
+
 TEST(FromRankZero, GivesItsTextAndNumberToAll) {
   testing::run_ranks(3, [&](Comm& comm) {
     EXPECT_EQ(from_rank_zero(comm, "text of " + std::to_string(comm.rank())), "text of 0");

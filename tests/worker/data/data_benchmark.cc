@@ -88,6 +88,7 @@ class SlowDataset : public Dataset {
     return faces_.read(image, storage);
   }
   [[nodiscard]] std::string name(std::int64_t image) const override { return faces_.name(image); }
+  [[nodiscard]] std::vector<FileBrief> briefs() const override { return faces_.briefs(); }
 
  private:
   const Dataset& faces_;

@@ -169,6 +169,22 @@ TEST_F(DatasetFolder, ChecksGivenNumbersAgainstTheData) {
   EXPECT_THAT(error(), HasSubstr("found '5,16,16384'"));
 }
 
+TEST_F(DatasetFolder, WarnsOfAPropertyWithAnotherSize) {
+  write_insightface(faces_);
+  write_file(folder_ / "property", "5,32,24");
+  const auto warnings = open_dataset({.rec = folder_.path()})->info().warnings;
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings.front(), HasSubstr("property says that images are 32 x 24 (height x width), "
+                                          "but the first one is 16 x 16"));
+}
+
+TEST_F(DatasetFolder, WarnsOfMoreClassesThanImages) {
+  write_plain({0, 1, 2}, {0, 1, 16'000'000});
+  const auto warnings = open_dataset({.rec = rec_})->info().warnings;
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings.front(), HasSubstr("16000001 classes, but there are only 3 images"));
+}
+
 TEST_F(DatasetFolder, DoesNotIgnoreAPropertyThatCannotBeRead) {
   write_insightface(faces_);
   std::filesystem::remove(folder_ / "property");

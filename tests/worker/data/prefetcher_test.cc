@@ -39,6 +39,7 @@ class FakeDataset : public Dataset {
     if (cut.contains(image)) storage.resize(storage.size() / 2);
     return {storage, image};
   }
+  [[nodiscard]] std::vector<FileBrief> briefs() const override { return {}; }
   [[nodiscard]] std::string name(std::int64_t image) const override {
     return "fake.rec: record " + std::to_string(image);
   }

@@ -55,10 +55,6 @@ struct Measurements {
   std::size_t gpu_memory = 0;
 };
 
-double seconds_since(TimePoint begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 // Each worker draws the same numbers and takes its own rows of the embeddings.
 class Input {
  public:

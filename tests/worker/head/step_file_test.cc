@@ -16,6 +16,7 @@ namespace {
 using std::filesystem::path;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Writes step files of zeros, but for labels and classes, and reads them.
 class HeadStepFile : public ::testing::Test {
@@ -194,6 +195,12 @@ TEST_F(HeadStepFile, ReadsWhatWasNotFiniteInTheJob) {
   EXPECT_EQ(in.job, nlohmann::json({{"lr", 0.025}, {"margin_scale", 16}}));
   EXPECT_EQ(in.step, 12);
   EXPECT_THAT(in.story, AllOf(HasSubstr("the loss"), HasSubstr("nan"), HasSubstr("before")));
+}
+
+TEST_F(HeadStepFile, ShowsNoControlCharactersOfItsMetadata) {
+  metadata_ = {{step_file::kStep, "12"}, {step_file::kNotFinite, "\x1b[31mred\nline"}};
+  const HeadStepInput in = read_head_step(std::vector{part("x.safetensors", {4, 9})});
+  EXPECT_THAT(in.story, AllOf(HasSubstr("red"), Not(HasSubstr("\x1b")), Not(HasSubstr("\n"))));
 }
 
 TEST_F(HeadStepFile, RefusesMetadataThatItCannotRead) {

@@ -102,6 +102,10 @@ TEST_F(MemoryPlanTest, CopiesForCheckpointsOnlyWhereTrainingGoesOnMeanwhile) {
   const std::uint64_t tables = 100'000ull * (2 * 512 * 4 + 4);
   EXPECT_EQ(plan().part("checkpoint copy").bytes, tables + (9 + 8) * kMiB);
   EXPECT_FALSE(plan().checkpoints_in_place);
+  planned_.job.num_epoch = 10;
+  planned_.data.images = 32'000;
+  EXPECT_EQ(plan().part("checkpoint copy").bytes, tables + (9 + 8) * kMiB + 10'000 * 12)
+      << "the history of 10,000 updates";
 }
 
 TEST_F(MemoryPlanTest, WritesCheckpointsInPlaceWhereACopyWouldNotFit) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -20,8 +21,8 @@ class ListeningClient final : public CoordinatorClient {
   std::vector<char> get(const std::string&, std::chrono::milliseconds) override { return {}; }
   JoinResult join(std::chrono::milliseconds) override { return {}; }
   [[nodiscard]] bool stop_requested() const override { return false; }
-  [[nodiscard]] bool superseded() const override { return false; }
-  bool finish(Outcome, const std::string&) override { return true; }
+  void on_superseded(std::function<void(const std::string&)>) override {}
+  Farewell finish(Outcome, const std::string&) override { return {.told = true}; }
 
   void report(const Progress& progress) override {
     const std::lock_guard lock(mutex_);

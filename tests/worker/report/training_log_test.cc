@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <map>
@@ -350,7 +351,27 @@ TEST(TrainingLog, SaysWhyItCannotBeWritten) {
   EXPECT_THAT(error_of(64), ::testing::AllOf(::testing::HasSubstr("metrics.jsonl: cannot read: "),
                                              ::testing::HasSubstr("Too many levels")));
   std::filesystem::remove(folder / "metrics.jsonl");
-  EXPECT_THAT(error_of(64), ::testing::HasSubstr("training.log: cannot open: Is a directory"));
+  EXPECT_THAT(error_of(64), ::testing::HasSubstr("training.log: not a regular file but a folder"));
+}
+
+TEST(TrainingLog, DoesNotWaitForAFifoInThePlaceOfAFile) {
+  for (const char* name : {"training.log", "metrics.jsonl"}) {
+    const TemporaryFolder folder;
+    ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
+    EXPECT_THAT(testing::message_of<StorageError>(
+                    [&] { TrainingLog({.output = folder.path(), .resumed_images = 64}); }),
+                ::testing::HasSubstr(std::string(name) + ": not a regular file but a FIFO"));
+  }
+}
+
+TEST(TrainingLog, DropsALineThatIsNestedTooDeeply) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "metrics.jsonl")
+      << R"({"images_seen": 64, "deep": )" << std::string(20, '[') << std::string(20, ']') << "}\n"
+      << R"({"images_seen": 64})"
+      << "\n";
+  { const TrainingLog log({.output = folder.path(), .resumed_images = 64}); }
+  EXPECT_EQ(lines_of(folder / "metrics.jsonl"), std::vector<std::string>{R"({"images_seen": 64})"});
 }
 
 }  // namespace

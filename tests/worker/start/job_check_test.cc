@@ -92,5 +92,14 @@ TEST_F(JobCheck, RefusesAStepThatIsLongerThanTheJob) {
   EXPECT_THAT(refusal(), HasSubstr("num_epoch: expected at least one step"));
 }
 
+TEST_F(JobCheck, RefusesMoreStepsThanRowsCanCount) {
+  planned_.data.images = std::int64_t{1} << 40;
+  planned_.job.num_epoch = 1e3;
+  EXPECT_THAT(refusal(), HasSubstr("num_epoch: the job would have 137438953472000 steps, "
+                                   "expected at most 1000000000"));
+  planned_.job.max_steps = 5;
+  EXPECT_NO_THROW(check_job(planned_));
+}
+
 }  // namespace
 }  // namespace pfc

@@ -160,7 +160,7 @@ std::unique_ptr<gloo::transport::UnboundBuffer> Exchange::buffer(const std::byte
 
 void Exchange::fail(int peer, const std::string& reason) {
   mesh_.broken_ = true;
-  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  const double seconds = seconds_since(start_);
   mesh_.context_->closeConnections();
   const std::string who = peer < 0 ? "its peers"
                                    : "rank " + std::to_string(peer) + " (" +

@@ -18,9 +18,9 @@ constexpr std::chrono::seconds kCausePatience{40};  // an abort's, and the peers
 constexpr milliseconds kFinishPatience{10'000};
 constexpr milliseconds kAbortPatience{30'000};  // at most; less where a collective may take less
 
-std::string seconds_since(TimePoint start) {
-  const std::string text =
-      std::to_string(std::chrono::duration<double>(Clock::now() - start).count());
+/// "12.3 s"
+std::string time_since(TimePoint start) {
+  const std::string text = std::to_string(seconds_since(start));
   return text.substr(0, text.find('.') + 2) + " s";
 }
 
@@ -187,7 +187,7 @@ NcclGroup::Failure NcclGroup::failure(NcclLink& link, const std::string& reason)
   if (f.waiting) {
     const NcclLink::Outstanding& oldest = link.outstanding.front();
     f.collective = oldest.collective;
-    what += to_text(f.collective) + " failed after " + seconds_since(oldest.since);
+    what += to_text(f.collective) + " failed after " + time_since(oldest.since);
   } else if (link.newest.number > 0) {
     what += "the connection was lost after " + to_text(link.newest);
   } else {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/files/file_error.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/records/record_format.h"
 
@@ -21,8 +22,6 @@ namespace {
 // One system call reads most face images whole: 112 x 112 JPEGs have 3 to 8 KiB.
 constexpr std::size_t kFirstRead = 16 << 10;
 constexpr std::size_t kScanWindow = 4 << 20;
-
-std::string reason(int error) { return std::generic_category().message(error); }
 
 }  // namespace
 
@@ -37,7 +36,7 @@ std::size_t RecordReader::read_some(std::uint64_t offset, std::span<std::byte> t
         ::pread(file_.fd(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
     if (n == 0) break;
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw DamagedImage(at(offset) + ": cannot read: " + reason(errno));
+    if (n < 0) throw DamagedImage(at(offset) + ": cannot read: " + file_error_text(errno));
     done += static_cast<std::size_t>(n);
   }
   return done;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -39,7 +40,7 @@ class SparseTable {
             .momentum = {momentum_.data(), DType::kFloat32, shape},
             .second = {},
             .updated = {static_cast<std::int32_t*>(updated_.data()), count()},
-            .history = nullptr};
+            .history = history_.get()};
   }
   [[nodiscard]] float* row(std::int64_t i) const { return view().weight.f32() + i * kDimension; }
   [[nodiscard]] float* velocity(std::int64_t i) const {
@@ -64,6 +65,8 @@ class SparseTable {
 
   const std::int64_t rows_;
   const simt::SparseMemory weight_, momentum_, inverse_norm_, updated_;
+  const std::unique_ptr<UpdateHistory> history_ =
+      std::make_unique<UpdateHistory>(OptimizerKind::kSgd);
 };
 
 class CudaMarginSoftmax : public testing::Test {
@@ -161,8 +164,12 @@ TEST_F(CudaMarginSoftmax, AddsGradientsToTheirSlots) {
 }
 
 TEST_F(CudaMarginSoftmax, RejectsATableOfTooManyRows) {
-  CentreTable table = SparseTable(1).view();
-  table.weight.shape = Shape{std::int64_t{1} << 31, 1};
+  const SparseTable one(1);
+  CentreTable table = one.view();
+  constexpr std::int64_t kRows = std::int64_t{1} << 31;
+  table.weight.shape = table.momentum.shape = Shape{kRows, 1};
+  table.inverse_norm.shape = Shape{kRows};
+  table.updated = {table.updated.data(), std::size_t{kRows}};
   EXPECT_THROW(make_margin_softmax(*ops_, options_, table), InputError);
 }
 

@@ -1,0 +1,45 @@
+// Workers of one job as threads of a test.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/worker/comm/ranks.h"
+#include "worker/training_session.h"
+
+namespace pfc::testing {
+
+/// The numbers of a float32 tensor; none where it is null.
+inline std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor ? tensor.elements() : 0));
+  if (tensor) ops.copy_to_host(values.data(), tensor);
+  return values;
+}
+
+/// Makes the session of each of `workers` ranks on a thread of its own, and calls
+/// `use(rank, session)` there. `asked_to_stop(rank)`, which may be null, is what
+/// SessionOptions::stop_requested answers. With `output_of(rank)` each rank is on a host of its
+/// own, where the job's `output` is this folder. Rethrows what a rank has thrown.
+inline void with_sessions(const JobConfig& job, int workers,
+                          const std::function<void(int rank, TrainingSession& session)>& use,
+                          const std::function<bool(int rank)>& asked_to_stop = {},
+                          const std::function<std::filesystem::path(int rank)>& output_of = {}) {
+  MemoryStore store;
+  on_threads(workers, [&](int rank) {
+    const auto stop_requested = [&] { return asked_to_stop && asked_to_stop(rank); };
+    JobConfig own = job;
+    if (output_of) own.output = output_of(rank);
+    TrainingSession session(own, {.membership = {.rank = rank,
+                                                 .world_size = workers,
+                                                 .local_rank = output_of ? 0 : rank,
+                                                 .local_world_size = output_of ? 1 : workers},
+                                  .store = &store,
+                                  .host = "host-" + std::to_string(rank),
+                                  .stop_requested = stop_requested});
+    use(rank, session);
+  });
+}
+
+}  // namespace pfc::testing

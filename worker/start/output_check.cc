@@ -1,0 +1,31 @@
+#include "worker/start/output_check.h"
+
+#include "common/files/regular_file.h"
+#include "kernels/make_ops.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/checkpoint_format.h"
+#include "worker/checkpoint/output_lock.h"
+
+namespace pfc {
+
+void check_output(const JobConfig& job) {
+  check_output_folder(job.output);
+  expect_regular_or_nothing(job.output / checkpoint_format::kBackbone);
+}
+
+void check_start_weights(const PlannedJob& p) {
+  const JobConfig& job = p.job;
+  if (const auto newest = checkpoint_to_resume(job.output, job.resume)) {
+    return check_checkpoint_fits(newest->folder, {.network = job.network,
+                                                  .embedding_size = job.embedding_size,
+                                                  .classes = job.num_classes,
+                                                  .optimizer = job.optimizer});
+  }
+  if (job.init_from.empty()) return;
+  const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+  const BackboneOptions options = backbone_options(job, p.data.height, p.data.width);
+  check_init_from(job.init_from, backbone_parameters(*ops, options), job.num_classes,
+                  job.embedding_size);
+}
+
+}  // namespace pfc

@@ -1,0 +1,200 @@
+#include "worker/step_reporter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/counted.h"
+#include "common/machine/process_memory.h"
+#include "worker/memory/memory_advice.h"
+
+namespace pfc {
+
+StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
+    : s_(session),
+      start_(Clock::now()),
+      remaining_({.last_step = session.plan.last_step,
+                  .verbose = session.job.verbose,
+                  .save_every_steps = session.job.save_every_steps}),
+      window_start_(start_) {
+  if (coordinator != nullptr) {
+    Progress first = progress_of_session();
+    first.starting = true;
+    first.step = std::min(s_.first_step - 1, s_.plan.last_step);
+    first.resident_bytes = process_memory().resident_bytes;
+    progress_.emplace(*coordinator, s_.phase, first);
+  }
+  if (s_.membership.rank != 0) return;
+  log_.emplace(TrainingLogOptions{.output = s_.job.output,
+                                  .global_batch = s_.plan.global_batch,
+                                  .resumed_images = s_.resumed_images,
+                                  .generation = s_.membership.generation});
+}
+
+void StepReporter::start() {
+  if (!log_) return;
+  const JobConfig& job = s_.job;
+  log_->message(job.network + ", " + std::to_string(job.num_classes) + " classes, " +
+                std::to_string(job.num_image) + " images; " +
+                counted(s_.membership.world_size, "worker") + " x batch " +
+                std::to_string(job.batch_size) + "; " + s_.ops->description() + "; " +
+                s_.step_comm->description());
+  log_->message(memory_message(s_.memory));
+  log_->message(s_.start_message + "; " + counted(s_.plan.last_step, "step") + ", " +
+                std::to_string(s_.plan.warmup_steps) + " of warm-up");
+  log_->start({.steps_done = s_.first_step - 1,
+               .last_step = s_.plan.last_step,
+               .network = job.network,
+               .device = device(),
+               .precision = s_.job_json.at("precision"),
+               .classes = job.num_classes,
+               .images = job.num_image,
+               .workers = s_.membership.world_size,
+               .batch_size = job.batch_size});
+}
+
+void StepReporter::step(const StepStats& stats, double seconds) {
+  const std::vector<PhaseTimer::Sample> phases = s_.phase.take();
+  const StepRecord record = s_.phase("report", [&] { return step_record(stats, seconds, phases); });
+  data_wait_ += stats.data_wait_seconds;
+  remaining_.add_step(seconds);
+  add(phases);
+  s_.phase("log", [&] {
+    to_log([&](TrainingLog& log) { log.step(record); });
+    window_loss_ += stats.loss;
+    window_samples_ += stats.samples;
+    ++window_steps_;
+    if (stats.step % s_.job.frequent == 0 || stats.step == s_.plan.last_step) log_window(record);
+  });
+  if (progress_) progress_->update(progress(record));
+  take_phases_between_steps();
+  check_output();
+}
+
+void StepReporter::evaluation(std::int64_t step, const VerificationResult& result) {
+  to_log([&](TrainingLog& log) { log.evaluation(step, result); });
+  take_phases_between_steps();
+}
+
+void StepReporter::checkpoint(const std::vector<CheckpointEvent>& events) {
+  for (const CheckpointEvent& event : events) {
+    to_log([&](TrainingLog& log) { log.checkpoint(event); });
+  }
+  take_phases_between_steps();
+}
+
+void StepReporter::message(const std::string& text) {
+  to_log([&](TrainingLog& log) { log.message(text); });
+}
+
+void StepReporter::end(std::int64_t step, const std::string& reason) {
+  take_phases_between_steps();
+  if (!phase_seconds_.empty()) message(time_message(phase_seconds_));
+  to_log([&](TrainingLog& log) {
+    log.end({.step = step,
+             .reason = reason,
+             .seconds = seconds_since(start_),
+             .phase_seconds = phase_seconds_});
+  });
+}
+
+void StepReporter::check_output() {
+  if (!s_.output_lock || !failure_.empty()) return;
+  try {
+    s_.output_lock->expect_held();
+    return;
+  } catch (const StorageError& error) {
+    fail(error.what());
+  }
+  try {
+    s_.output_lock->take_again_if_removed();
+  } catch (const InputError& error) {
+    failure_ += std::string("; ") + error.what();
+  }
+}
+
+void StepReporter::fail(const std::string& why) {
+  if (failure_.empty()) failure_ = why;
+  log_.reset();
+  s_.end_early = true;
+}
+
+void StepReporter::add(const std::vector<PhaseTimer::Sample>& samples) {
+  for (const PhaseTimer::Sample& s : samples) phase_seconds_[s.phase] += s.seconds;
+}
+
+void StepReporter::take_phases_between_steps() {
+  const std::vector<PhaseTimer::Sample> samples = s_.phase.take();
+  add(samples);
+  if (progress_) progress_->add_phases(samples);
+}
+
+StepRecord StepReporter::step_record(const StepStats& stats, double seconds,
+                                     const std::vector<PhaseTimer::Sample>& phases) {
+  const ProcessMemory memory = process_memory();
+  StepRecord record{.stats = stats,
+                    .step_seconds = seconds,
+                    .phases = phases,
+                    .comm = s_.communicated(),
+                    .resident_bytes = memory.resident_bytes,
+                    .peak_resident_bytes = memory.peak_resident_bytes};
+  if (s_.loss_scale.is_dynamic()) record.loss_scale = stats.loss_scale;
+  if (s_.ops->on_host()) return record;
+  // To ask the driver takes a while, and all memory is reserved before the first step.
+  if (gpu_memory_bytes_ == 0 || stats.step % s_.job.frequent == 0) {
+    const Ops::DeviceMemory gpu = s_.ops->memory();
+    gpu_memory_bytes_ = gpu.total - gpu.free;
+  }
+  record.gpu_memory_bytes = gpu_memory_bytes_;
+  return record;
+}
+
+void StepReporter::log_window(const StepRecord& record) {
+  const double elapsed = seconds_since(window_start_);
+  message(speed_message({.samples_per_second = static_cast<double>(window_samples_) / elapsed,
+                         .loss = window_loss_ / static_cast<double>(window_steps_),
+                         .lr = record.stats.lr,
+                         .epoch = record.stats.epoch,
+                         .step = record.stats.step,
+                         .loss_scale = record.loss_scale,
+                         .seconds_left = remaining_.after(record.stats.step)}));
+  window_loss_ = 0;
+  window_samples_ = 0;
+  window_steps_ = 0;
+  window_start_ = Clock::now();
+}
+
+std::string StepReporter::device() const {
+  return s_.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s_.membership.local_rank);
+}
+
+Progress StepReporter::progress_of_session() const {
+  return {.total_steps = s_.plan.last_step, .device = device()};
+}
+
+Progress StepReporter::progress(const StepRecord& r) {
+  Progress p = progress_of_session();
+  p.step = r.stats.step;
+  p.epoch = r.stats.epoch;
+  p.loss = r.stats.loss;
+  p.lr = r.stats.lr;
+  p.samples_per_second =
+      static_cast<double>(r.stats.samples) / r.step_seconds / s_.membership.world_size;
+  p.data_wait_seconds = data_wait_;
+  p.resident_bytes = r.resident_bytes;
+  p.gpu_memory_bytes = r.gpu_memory_bytes.value_or(0);
+  p.skipped_images = skipped_images(r.stats);
+  for (const PhaseTimer::Sample& s : r.phases) p.phases.push_back({s.phase, s.seconds});
+  for (const auto& [purpose, counters] : r.comm) {
+    p.comm.push_back({purpose, counters.calls, counters.sent_bytes});
+  }
+  return p;
+}
+
+std::uint64_t StepReporter::skipped_images(const StepStats& stats) {
+  if (stats.epoch != epoch_) skipped_before_ += std::exchange(skipped_in_epoch_, 0);
+  epoch_ = stats.epoch;
+  skipped_in_epoch_ = static_cast<std::uint64_t>(stats.skipped_images);
+  return skipped_before_ + skipped_in_epoch_;
+}
+
+}  // namespace pfc
