@@ -1,11 +1,11 @@
 // pfcctl data: makes data sets.
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
+#include "common/clock.h"
 #include "pfcctl/synth/synth.h"
 #include "pfcctl/verbs.h"
 
@@ -27,16 +27,15 @@ void show_progress(std::int64_t done, std::int64_t all) {
 
 void run_synth(const SynthFlags& flags) {
   const synth::SynthOptions& o = flags.options;
-  const auto start = std::chrono::steady_clock::now();
+  const TimePoint start = Clock::now();
   const bool terminal = isatty(STDERR_FILENO) == 1;
   synth::write_synthetic_set(o, flags.out, terminal ? show_progress : nullptr);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::printf(
       "%s: %lld images of %lld identities; val.bin: %lld pairs of %lld other identities "
       "(%.1f s)\n",
       flags.out.c_str(), static_cast<long long>(o.identities) * o.images_per_identity,
       static_cast<long long>(o.identities), static_cast<long long>(o.val_pairs),
-      static_cast<long long>(o.val_identities), seconds.count());
+      static_cast<long long>(o.val_identities), seconds_since(start));
 }
 
 void add_synth(CLI::App& data) {

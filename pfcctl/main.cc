@@ -11,7 +11,8 @@ namespace {
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Checks machines, plans memory, draws data sets, replays steps, shows and stops jobs",
+      "Checks machines, plans memory, draws data sets, replays steps; submits, shows and stops "
+      "jobs",
       "pfcctl");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
@@ -23,8 +24,13 @@ int run(int argc, char** argv) {
   pfc::add_data_verb(app);
   pfc::add_plan_verb(app);
   pfc::add_replay_verb(app);
+  pfc::add_submit_verb(app);
+  pfc::add_queue_verb(app);
   pfc::add_status_verb(app);
+  pfc::add_logs_verb(app);
   pfc::add_stop_verb(app);
+  pfc::add_drain_verb(app);
+  pfc::add_token_verb(app);
   app.footer("Exit codes: docs/exit-codes.md.");
   try {
     return pfc::parse_command_line(app, argc, argv).value_or(pfc::kExitSuccess);

@@ -21,6 +21,7 @@
 #include "pfcctl/verbs.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/start/job_check.h"
+#include "worker/start/output_check.h"
 
 namespace pfc {
 namespace {
@@ -46,14 +47,18 @@ std::vector<VerificationSet> read_verification_sets(const JobConfig& job, const 
   return sets;
 }
 
-/// Why a worker would refuse the job when it starts; empty where it would not.
+/// Why a worker would refuse the job when it starts; empty where it would not. Without the data
+/// this is not where the job will run, and its other files are not looked for.
 std::string refusal_of(const PlannedJob& planned) {
   try {
     check_job(planned);
-    return {};
-  } catch (const InputError& refusal) {
+    if (planned.data.images == 0) return {};
+    check_output(planned.job);
+    check_start_weights(planned);
+  } catch (const InputError& refusal) {  // also that nothing can be stored there
     return refusal.what();
   }
+  return {};
 }
 
 /// What the data set and verification sets say, and job.num_classes filled in from it. Without a

@@ -1,59 +1,45 @@
 #include "pfcctl/status.h"
 
-#include <grpcpp/client_context.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <thread>
 
 #include "common/command_line.h"
-#include "common/coordinator_file.h"
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/one_line.h"
+#include "pfcctl/coordinator_call.h"
 #include "pfcctl/verbs.h"
-#include "proto/channel.h"
-#include "proto/coordinator.grpc.pb.h"
 #include "proto/status_json.h"
 
 namespace pfc {
 namespace {
 
-constexpr std::chrono::seconds kTimeout{10};
-
-/// Where the coordinator is.
-struct Target {
-  std::string coordinator;
-  std::string job_id;
-  std::filesystem::path state_dir = default_state_folder();
-
-  void declare(CLI::App& verb) {
-    auto* const address =
-        verb.add_option("--coordinator", coordinator,
-                        "HOST:PORT; without it, the one that this user runs on this machine");
-    address->check(host_and_port());
-    verb.add_option("--job", job_id,
-                    "Which one, where this user runs several here: its job's id, or the beginning "
-                    "of it")
-        ->excludes(address);
-    verb.add_option("--state-dir", state_dir, "The coordinator's --state-dir")
-        ->capture_default_str();
-  }
-  [[nodiscard]] std::string address() const {
-    return coordinator.empty() ? find_coordinator(state_dir, job_id).address : coordinator;
-  }
-};
+constexpr std::chrono::seconds kWatch{1};
 
 struct StatusOptions {
   Target target;
   bool json = false;
+  bool watch = false;
 };
 
 struct StopOptions {
   Target target;
+  std::string job;
   bool now = false;
+};
+
+struct DrainOptions {
+  Target target;
+  std::string host;
+  double grace = 30;
 };
 
 template <typename... Values>
@@ -61,24 +47,6 @@ std::string print(const char* format, Values... values) {
   char text[400];
   std::snprintf(text, sizeof(text), format, values...);
   return text;
-}
-
-/// Calls the coordinator. Throws CommError when it does not answer.
-template <typename Request, typename Reply>
-Reply ask(const std::string& address,
-          grpc::Status (proto::CoordinatorService::Stub::*rpc)(grpc::ClientContext*, const Request&,
-                                                               Reply*),
-          const Request& request) {
-  const auto stub = proto::CoordinatorService::NewStub(make_channel(address));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kTimeout);
-  Reply reply;
-  const grpc::Status status = (*stub.*rpc)(&context, request, &reply);
-  if (!status.ok()) {
-    throw CommError("coordinator " + address + " does not answer (" + status.error_message() +
-                    "); is it running, and is this its --port?");
-  }
-  return reply;
 }
 
 std::string progress_text(const proto::StatusReply& status) {
@@ -108,33 +76,68 @@ std::string worker_row(const proto::WorkerStatus& worker) {
                worker.silent_seconds(), worker.stuck_seconds());
 }
 
-void show(const StatusOptions& options) {
-  const std::string address = options.target.address();
-  const auto status =
-      ask(address, &proto::CoordinatorService::Stub::Status, proto::StatusRequest());
-  if (options.json) {
+void print_status(const std::string& address, const proto::StatusReply& status, bool json) {
+  if (json) {
     std::cout << to_json(status).dump(2) << std::endl;
   } else {
-    std::cout << "coordinator " << address << ", pfc " << cell(status.version()) << ", job "
-              << cell(status.job_id()) << "\n"
+    std::cout << "coordinator " << address << ", pfc " << cell(status.version())
+              << (status.job_id().empty() ? "" : ", job " + cell(status.job_id())) << "\n"
               << status_text(status) << std::flush;
   }
 }
 
+void show(const StatusOptions& options) {
+  const CoordinatorCall call(options.target.endpoint());
+  const bool on_terminal = isatty(STDOUT_FILENO) == 1;
+  while (std::cout) {
+    const auto status = call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest());
+    if (options.watch && on_terminal) std::cout << "\033[H\033[2J";  // a clear screen
+    print_status(call.address(), status, options.json);
+    if (!options.watch) return;
+    std::this_thread::sleep_for(kWatch);
+  }
+}
+
+/// Only this job is to end, not one that begins a moment later, here or at the next coordinator at
+/// this address.
+std::string running_job(const CoordinatorCall& call) {
+  const proto::StatusReply status =
+      call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest());
+  if (!status.job_id().empty()) return status.job_id();
+  throw InputError("coordinator " + call.address() +
+                   ": no job runs; pfcctl queue lists those that wait, and pfcctl stop JOB takes "
+                   "one out");
+}
+
 void stop(const StopOptions& options) {
-  const std::string address = options.target.address();
+  const CoordinatorCall call(options.target.endpoint());
   proto::StopRequest request;
-  // Only this job is to end, not one that another coordinator runs at this address a moment later.
-  request.set_job_id(
-      ask(address, &proto::CoordinatorService::Stub::Status, proto::StatusRequest()).job_id());
+  request.set_job(options.job.empty() ? running_job(call) : options.job);
   request.set_reason("pfcctl stop");
   request.set_urgent(options.now);
-  ask(address, &proto::CoordinatorService::Stub::Stop, request);
+  if (call(&proto::CoordinatorService::Stub::Stop, request).was_waiting()) {
+    std::cout << "the job is out of the queue" << std::endl;
+    return;
+  }
   std::cout
       << (options.now
               ? "the job ends now; workers that need more than 5 s for a checkpoint are killed"
               : "the workers write a checkpoint and end; pfcctl status shows them")
       << std::endl;
+}
+
+void drain(const DrainOptions& options) {
+  const CoordinatorCall call(options.target.endpoint());
+  proto::DrainRequest request;
+  request.set_job_id(running_job(call));
+  request.set_host(options.host);
+  request.mutable_leaving()->set_reason("pfcctl drain");
+  request.mutable_leaving()->set_grace_ms(static_cast<std::int64_t>(options.grace * 1000));
+  call(&proto::CoordinatorService::Stub::Drain, request);
+  std::cout << "host " << cell(options.host)
+            << " leaves: the workers write a checkpoint and end; pfcctl status "
+               "shows them"
+            << std::endl;
 }
 
 /// The workers that have made no progress for a while, and what each was doing.
@@ -150,12 +153,24 @@ std::string no_progress_text(const proto::StatusReply& status) {
   return text;
 }
 
+/// "restarted 2 of at most 5 times, the last time because of rank 1 (host b, slot 0): ..."
+std::string restarts_text(const proto::StatusReply& status) {
+  if (status.restarts() == 0) return {};
+  return print("restarted %d of at most %d times, the last time because of ", status.restarts(),
+               status.max_restarts()) +
+         one_line(status.last_restart()) + "\n";
+}
+
 }  // namespace
 
 std::string status_text(const proto::StatusReply& status) {
   std::string text = cell(status.state());
   if (status.reason() != status.state()) text += ": " + one_line(status.reason());
-  text += "\n" + progress_text(status);
+  text += "\n" + progress_text(status) + restarts_text(status);
+  if (status.jobs_waiting() > 0) {
+    text += counted(status.jobs_waiting(), "job") + " waiting: pfcctl queue lists them\n";
+  }
+  if (!status.network().empty()) text += one_line(status.network()) + "\n";
   for (const proto::HostStatus& host : status.hosts()) {
     if (!host.registered()) text += "host " + cell(host.name()) + " has not registered\n";
   }
@@ -172,13 +187,39 @@ void add_status_verb(CLI::App& pfcctl) {
   const auto options = std::make_shared<StatusOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
   verb->add_flag("--json", options->json, "As JSON, for programs");
+  verb->add_flag("--watch", options->watch,
+                 "Again every second, until Ctrl-C or the coordinator's end");
   verb->footer("heard: time since the last heartbeat; moved: since its step or phase changed.");
   verb->callback([options] { show(*options); });
+}
+
+void add_drain_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand(
+      "drain", "Frees a host: ends the job after a checkpoint, to go on later");
+  const auto options = std::make_shared<DrainOptions>();  // owned by the verb's callback
+  verb->add_option("HOST", options->host, "The host's name in the coordinator's --hosts")
+      ->required();
+  options->target.declare(*verb);
+  verb->add_option("--grace", options->grace,
+                   "Time for the checkpoint; then the workers are killed")
+      ->transform(duration())
+      ->capture_default_str();
+  verb->footer(
+      "Needs a job that runs, and returns at once. A coordinator of one job ends with exit code 5; "
+      "started again without "
+      "this\n"
+      "host and with \"resume\": true the job goes on. A service begins no job before the host's\n"
+      "pfc-agent was started again, or the service itself for its own host. SIGTERM to the host's\n"
+      "pfc-agent does the same, and ends that agent too.");
+  verb->callback([options] { drain(*options); });
 }
 
 void add_stop_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand("stop", "Ends the job after a checkpoint");
   const auto options = std::make_shared<StopOptions>();  // owned by the verb's callback
+  verb->add_option("JOB", options->job,
+                   "The job's id, or the beginning of it; without it, the job that runs. One that "
+                   "waits is taken out of the queue");
   options->target.declare(*verb);
   verb->add_flag("--now", options->now,
                  "Leave the workers only 5 s for the checkpoint, then kill them");

@@ -13,9 +13,14 @@ struct ExitStatus {
 
 void add_check_verb(CLI::App& pfcctl);
 void add_data_verb(CLI::App& pfcctl);
+void add_drain_verb(CLI::App& pfcctl);
+void add_logs_verb(CLI::App& pfcctl);
 void add_plan_verb(CLI::App& pfcctl);
+void add_queue_verb(CLI::App& pfcctl);
 void add_replay_verb(CLI::App& pfcctl);
 void add_status_verb(CLI::App& pfcctl);
 void add_stop_verb(CLI::App& pfcctl);
+void add_submit_verb(CLI::App& pfcctl);
+void add_token_verb(CLI::App& pfcctl);
 
 }  // namespace pfc

@@ -122,6 +122,7 @@ class PfcctlPlan : public testing::Test {
     return "plan --config " + job_.string() + " " + arguments;
   }
   [[nodiscard]] Ran plan(const std::string& arguments) const { return pfcctl(command(arguments)); }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
   /// A link that leads to itself.
   [[nodiscard]] std::filesystem::path loop() const {
     std::filesystem::create_symlink("loop", folder_ / "loop");
@@ -174,6 +175,30 @@ TEST_F(PfcctlPlan, SaysThatTheJobWouldBeRefused) {
     EXPECT_EQ(ran.status, 1) << arguments;
     EXPECT_THAT(ran.output, HasSubstr("it fits\nbut the job would be refused: "));
     EXPECT_THAT(ran.output, HasSubstr(words));
+  }
+}
+
+TEST_F(PfcctlPlan, LooksAtOutputAndInitFromAsAWorkersStartDoes) {
+  const std::string in = folder().string() + "/";
+  ASSERT_EQ(pfcctl("data synth --identities 2 --images-per-identity 2 --val-identities 2 "
+                   "--val-pairs 10 --out " +
+                   in + "set")
+                .status,
+            0);
+  std::ofstream(in + "file") << "no folder";
+  std::filesystem::create_directories(in + "taken/backbone.safetensors");
+  const std::string job = "--set batch_size=4 --device-memory 80GB --set rec=" + in + "set";
+  EXPECT_EQ(plan(job + " --set output=" + in + "new/deeper").status, 0);
+  EXPECT_FALSE(std::filesystem::exists(in + "new"));
+  for (const auto& [setting, words] : std::vector<std::pair<std::string, std::string>>{
+           {"output=" + in + "file", "cannot make folder " + in + "file: Not a directory"},
+           {"output=" + in + "taken", "backbone.safetensors: not a regular file but a folder"},
+           {"init_from=" + in + "none", in + "none: cannot open: No such file or directory"},
+           {"init_from=" + in + "set", in + "set is a folder; expected a safetensors file"}}) {
+    const Ran ran = plan(job + " --set output=" + in + "new --set " + setting);
+    EXPECT_EQ(ran.status, 1) << setting;
+    EXPECT_THAT(ran.output, HasSubstr("but the job would be refused: ")) << setting;
+    EXPECT_THAT(ran.output, HasSubstr(words)) << setting;
   }
 }
 

@@ -1,0 +1,77 @@
+// Which coordinator a verb means, what is shown to it, and a call to it.
+#pragma once
+
+#include <grpcpp/client_context.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "common/coordinator_file.h"
+#include "common/error.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
+
+namespace pfc {
+
+/// A coordinator, and who asks it.
+struct Endpoint {
+  std::string address;
+  Credential credential;    ///< none: plaintext
+  std::string reader = {};  ///< the token of a reader, where the credential has no certificate
+};
+
+/// The options that say where the coordinator is.
+struct Target {
+  std::string coordinator;
+  std::string job_id;
+  std::filesystem::path access_file;
+  std::filesystem::path state_dir = default_state_folder();
+
+  void declare(CLI::App& verb);
+  /// Throws InputError where there is no such coordinator, or its files are not this user's, and
+  /// CommError where it cannot be reached.
+  [[nodiscard]] Endpoint endpoint() const;
+};
+
+inline constexpr std::chrono::seconds kCallTimeout{10};
+
+/// Calls to one coordinator over one connection.
+class CoordinatorCall {
+ public:
+  explicit CoordinatorCall(Endpoint endpoint)
+      : endpoint_(std::move(endpoint)),
+        stub_(proto::CoordinatorService::NewStub(
+            make_channel(endpoint_.address, endpoint_.credential))) {}
+
+  [[nodiscard]] const std::string& address() const { return endpoint_.address; }
+
+  /// Throws InputError with the coordinator's own words where it refuses the request, and CommError
+  /// when it does not answer.
+  template <typename Request, typename Reply>
+  Reply operator()(grpc::Status (proto::CoordinatorService::Stub::*rpc)(grpc::ClientContext*,
+                                                                        const Request&, Reply*),
+                   const Request& request) const {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout + std::chrono::seconds{2});
+    if (!endpoint_.reader.empty()) {
+      context.AddMetadata("authorization", "Bearer " + endpoint_.reader);
+    }
+    Reply reply;
+    const grpc::Status status = (*stub_.*rpc)(&context, request, &reply);
+    if (status.ok()) return reply;
+    const bool refused = status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ||
+                         status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
+                         status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
+    if (refused) throw InputError(status.error_message());
+    throw CommError("coordinator " + address() + " does not answer (" + status.error_message() +
+                    "); is it running, and is this its --port?");
+  }
+
+ private:
+  const Endpoint endpoint_;
+  const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
+};
+
+}  // namespace pfc

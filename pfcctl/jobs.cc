@@ -1,0 +1,215 @@
+#include "pfcctl/jobs.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "common/command_line.h"
+#include "common/config/config.h"
+#include "common/exit_codes.h"
+#include "common/log.h"
+#include "common/one_line.h"
+#include "pfcctl/coordinator_call.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+using Stub = proto::CoordinatorService::Stub;
+
+constexpr std::chrono::milliseconds kFollow{500};  // between two looks at a log's end
+
+struct SubmitOptions {
+  Target target;
+  fs::path job;
+  std::vector<std::string> overrides;
+};
+
+struct QueueOptions {
+  Target target;
+  bool json = false;
+};
+
+struct LogsOptions {
+  Target target;
+  std::string job;
+  int rank = 0;
+  bool follow = false;
+};
+
+void submit(const SubmitOptions& options) {
+  nlohmann::json job = read_job_file(options.job, options.overrides);
+  make_paths_absolute(job, fs::current_path());
+  proto::SubmitRequest request;
+  request.set_job_json(job.dump());
+  request.set_file(options.job.string());
+  for (const std::string& each : options.overrides) request.add_overrides(each);
+  const CoordinatorCall call(options.target.endpoint());
+  const proto::SubmitReply reply = call(&Stub::Submit, request);
+  for (const std::string& warning : reply.warnings()) {
+    print_message("pfcctl", Severity::kWarning, options.job.string() + ": " + one_line(warning));
+  }
+  std::cout << one_line(reply.job_id()) << std::endl;
+  const std::string before = std::to_string(reply.before());
+  print_message("pfcctl", Severity::kNote,
+                reply.before() == 0 ? "the job is the next one" : before + " before it");
+}
+
+/// "2026-05-12 14:03:07", in this machine's time zone; "-" for 0.
+std::string time_text(std::int64_t milliseconds) {
+  if (milliseconds == 0) return "-";
+  const auto seconds = static_cast<std::time_t>(milliseconds / 1000);
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (localtime_r(&seconds, &parts) == nullptr) return "-";
+  std::strftime(text.data(), text.size(), "%F %T", &parts);
+  return text.data();
+}
+
+nlohmann::ordered_json time_json(std::int64_t milliseconds) {
+  if (milliseconds == 0) return {};
+  return static_cast<double>(milliseconds) / 1000;
+}
+
+void show_queue(const QueueOptions& options) {
+  const CoordinatorCall call(options.target.endpoint());
+  const proto::QueueReply queue = call(&Stub::Queue, proto::QueueRequest());
+  if (options.json) {
+    std::cout << queue_json(queue).dump(2) << std::endl;
+  } else {
+    std::cout << queue_text(queue) << std::flush;
+  }
+}
+
+void show_logs(const LogsOptions& options) {
+  const CoordinatorCall call(options.target.endpoint());
+  proto::LogsRequest request;
+  request.set_job(options.job);
+  request.set_rank(options.rank);
+  while (std::cout) {
+    const proto::LogsReply reply = call(&Stub::Logs, request);
+    request.set_job(reply.job_id());  // the same one when the next has begun
+    *request.mutable_from() = reply.next();
+    if (reply.skipped()) {
+      print_message("pfcctl", Severity::kWarning, "a part of the log was removed meanwhile");
+    }
+    std::cout << reply.text() << std::flush;
+    if (!reply.text().empty()) continue;
+    if (!options.follow || reply.over()) return;
+    std::this_thread::sleep_for(kFollow);
+  }
+}
+
+}  // namespace
+
+void make_paths_absolute(nlohmann::json& job, const fs::path& folder) {
+  const auto absolute = [&](nlohmann::json& value) {
+    const bool given = value.is_string() && !value.get_ref<const std::string&>().empty();
+    if (given) value = (folder / value.get<std::string>()).lexically_normal().string();
+  };
+  if (!job.contains("output")) job["output"] = JobConfig{}.output.string();
+  for (const char* key : {"rec", "output", "init_from"}) {
+    if (job.contains(key)) absolute(job[key]);
+  }
+  if (!job.contains("val_targets") || !job["val_targets"].is_array()) return;
+  for (nlohmann::json& target : job["val_targets"]) {
+    if (target.is_string() && fs::path(target.get<std::string>()).has_parent_path()) {
+      absolute(target);
+    }
+  }
+}
+
+std::string queue_text(const proto::QueueReply& queue) {
+  std::string text;
+  if (queue.jobs().empty()) text = "no jobs\n";
+  std::array<char, 200> line{};
+  const auto add = [&](const char* id, const char* state, const char* submitted,
+                       const char* started, const char* ended) {
+    std::snprintf(line.data(), line.size(), "%-16s  %-9s  %-19s  %-19s  %-19s  ", id, state,
+                  submitted, started, ended);
+    text += line.data();
+  };
+  if (!queue.jobs().empty()) {
+    add("job", "state", "submitted", "started", "ended");
+    text += "file\n";
+  }
+  for (const proto::JobStatus& job : queue.jobs()) {
+    add(one_line(job.job_id(), 16).c_str(), one_line(job.state(), 9).c_str(),
+        time_text(job.submitted_ms()).c_str(), time_text(job.started_ms()).c_str(),
+        time_text(job.ended_ms()).c_str());
+    text += one_line(job.file());
+    if (!job.message().empty()) text += ": " + one_line(job.message());
+    text += "\n";
+  }
+  if (queue.refused() > 0) text += std::to_string(queue.refused()) + " refused\n";
+  if (!queue.reason().empty()) text += one_line(queue.reason()) + "\n";
+  return text;
+}
+
+nlohmann::ordered_json queue_json(const proto::QueueReply& queue) {
+  auto jobs = nlohmann::ordered_json::array();
+  for (const proto::JobStatus& job : queue.jobs()) {
+    jobs.push_back({{"job_id", job.job_id()},
+                    {"file", one_line(job.file())},
+                    {"state", job.state()},
+                    {"submitted", time_json(job.submitted_ms())},
+                    {"started", time_json(job.started_ms())},
+                    {"ended", time_json(job.ended_ms())},
+                    {"message", one_line(job.message())}});
+  }
+  return {{"jobs", std::move(jobs)},
+          {"refused", queue.refused()},
+          {"reason", one_line(queue.reason())}};
+}
+
+void add_submit_verb(CLI::App& pfcctl) {
+  CLI::App* verb =
+      pfcctl.add_subcommand("submit", "Gives a job to a coordinator that is a service");
+  const auto options = std::make_shared<SubmitOptions>();  // owned by the verb's callback
+  verb->add_option("JOB", options->job, "The job file (JSON)")->required();
+  verb->add_option("--set", options->overrides,
+                   "key=value: changes a key of the job file; may be given several times")
+      ->allow_extra_args(false);
+  options->target.declare(*verb);
+  verb->footer(
+      "Prints the job's id and returns at once. Relative paths of the job are those of the folder\n"
+      "in which the command is given, on every host. Exit code 2: the job was refused.");
+  verb->callback([options] { submit(*options); });
+}
+
+void add_queue_verb(CLI::App& pfcctl) {
+  CLI::App* verb =
+      pfcctl.add_subcommand("queue", "Lists the jobs that wait and run, and how the last ended");
+  const auto options = std::make_shared<QueueOptions>();  // owned by the verb's callback
+  options->target.declare(*verb);
+  verb->add_flag("--json", options->json, "As JSON, for programs: times in seconds since 1970");
+  verb->callback([options] { show_queue(*options); });
+}
+
+void add_logs_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand("logs", "Prints what a worker has written");
+  const auto options = std::make_shared<LogsOptions>();  // owned by the verb's callback
+  verb->add_option("JOB", options->job,
+                   "The job's id, or the beginning of it; without it, the job that runs, or the "
+                   "last one");
+  verb->add_option("--rank", options->rank, "Which worker")
+      ->check(whole_number(0, 1'000'000))
+      ->capture_default_str();
+  verb->add_flag("--follow", options->follow,
+                 "Goes on with what is added, until the job has ended");
+  options->target.declare(*verb);
+  verb->footer(
+      "The log lies with the worker's agent, which keeps its last 50 MiB. With --follow it is\n"
+      "printed also of a job that still waits.");
+  verb->callback([options] { show_logs(*options); });
+}
+
+}  // namespace pfc

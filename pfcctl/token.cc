@@ -1,0 +1,151 @@
+// pfcctl token: tokens by which hosts join a coordinator, and by which people read its status.
+#include <CLI/CLI.hpp>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/command_line.h"
+#include "common/error.h"
+#include "common/one_line.h"
+#include "pfcctl/coordinator_call.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+using Stub = proto::CoordinatorService::Stub;
+
+struct CreateOptions {
+  Target target;
+  std::vector<std::string> hosts;
+  double lifetime = 0;
+  bool read_only = false;
+};
+
+struct RevokeOptions {
+  Target target;
+  std::string id;
+  std::string host;
+};
+
+std::string time_text(std::int64_t seconds) {
+  if (seconds == 0) return "never";
+  const std::time_t time = seconds;
+  std::tm parts{};
+  localtime_r(&time, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts);
+  return text.data();
+}
+
+std::string state_of(const proto::TokenStatus& token, std::int64_t now) {
+  if (token.revoked()) return "revoked";
+  return token.expires() != 0 && token.expires() <= now ? "expired" : "valid";
+}
+
+std::string hosts_of(const proto::TokenStatus& token) {
+  if (token.read_only()) return "-";
+  std::string hosts;
+  for (const std::string& host : token.hosts())
+    hosts += (hosts.empty() ? "" : ",") + one_line(host);
+  return hosts.empty() ? "all" : hosts;
+}
+
+void create(const CreateOptions& options) {
+  proto::CreateTokenRequest request;
+  request.set_read_only(options.read_only);
+  for (const std::string& host : options.hosts) request.add_hosts(host);
+  // Rounded up: 0 seconds mean that no lifetime was given.
+  request.set_lifetime_seconds(static_cast<std::int64_t>(std::ceil(options.lifetime)));
+  const CoordinatorCall call(options.target.endpoint());
+  const proto::CreateTokenReply reply = call(&Stub::CreateToken, request);
+  std::cout << one_line(reply.text()) << std::endl;
+}
+
+void list(const Target& target) {
+  const CoordinatorCall call(target.endpoint());
+  const proto::ListTokensReply reply = call(&Stub::ListTokens, proto::ListTokensRequest());
+  const std::int64_t now = std::time(nullptr);
+  std::printf("%-12s  %-4s  %-7s  %-19s  %s\n", "ID", "FOR", "STATE", "EXPIRES", "HOSTS");
+  for (const proto::TokenStatus& token : reply.tokens()) {
+    std::printf("%-12s  %-4s  %-7s  %-19s  %s\n", one_line(token.id()).c_str(),
+                token.read_only() ? "read" : "join", state_of(token, now).c_str(),
+                time_text(token.expires()).c_str(), hosts_of(token).c_str());
+  }
+  std::fflush(stdout);
+}
+
+void revoke(const RevokeOptions& options) {
+  if (options.id.empty() == options.host.empty()) {
+    throw InputError("give a token's ID, as pfcctl token list shows it, or --host NAME");
+  }
+  proto::RevokeTokenRequest request;
+  request.set_id(options.id);
+  request.set_host(options.host);
+  const CoordinatorCall call(options.target.endpoint());
+  call(&Stub::RevokeToken, request);
+  std::cout << (options.host.empty()
+                    ? "token " + options.id + " is refused from now on"
+                    : "the certificate of host " + options.host + " is refused from now on")
+            << std::endl;
+}
+
+void add_create(CLI::App& token) {
+  CLI::App* verb = token.add_subcommand(
+      "create",
+      "Makes a token, and prints it as pfc-agent --join takes it: once, and nowhere else");
+  const auto options = std::make_shared<CreateOptions>();  // owned by the verb's callback
+  options->target.declare(*verb);
+  auto* const hosts =
+      verb->add_option("--host", options->hosts,
+                       "The host that may use it; may be given several times. Without it all hosts "
+                       "of the coordinator's list may. It replaces the certificate that the host "
+                       "has")
+          ->allow_extra_args(false);
+  verb->add_option("--lifetime", options->lifetime,
+                   "How long it can be used: 2h, 90min. Without it as the coordinator's "
+                   "--token-lifetime says, and for ever with --read-only")
+      ->transform(duration());
+  verb->add_flag("--read-only", options->read_only,
+                 "For status and metrics alone: for pfcctl status --access-file on another "
+                 "machine, and for Prometheus and browsers")
+      ->excludes(hosts);
+  verb->callback([options] { create(*options); });
+}
+
+void add_list(CLI::App& token) {
+  CLI::App* verb = token.add_subcommand("list", "Shows the tokens, but not what they are");
+  const auto target = std::make_shared<Target>();  // owned by the verb's callback
+  target->declare(*verb);
+  verb->callback([target] { list(*target); });
+}
+
+void add_revoke(CLI::App& token) {
+  CLI::App* verb =
+      token.add_subcommand("revoke", "Refuses a token, or the certificate of a host, from now on");
+  const auto options = std::make_shared<RevokeOptions>();  // owned by the verb's callback
+  options->target.declare(*verb);
+  verb->add_option("id", options->id, "The token's ID, as pfcctl token list shows it");
+  verb->add_option("--host", options->host, "The host whose certificate is refused");
+  verb->callback([options] { revoke(*options); });
+}
+
+}  // namespace
+
+void add_token_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand(
+      "token", "Makes, shows and revokes the tokens by which hosts join a coordinator");
+  verb->require_subcommand(1);
+  add_create(*verb);
+  add_list(*verb);
+  add_revoke(*verb);
+  verb->footer("On the coordinator's machine, by the user who runs it (docs/security.md).");
+}
+
+}  // namespace pfc

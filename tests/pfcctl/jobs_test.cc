@@ -1,0 +1,52 @@
+#include "pfcctl/jobs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace pfc {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+Json absolute(Json job) {
+  make_paths_absolute(job, "/home/me");
+  return job;
+}
+
+TEST(PathsOfAJob, AreThoseOfTheFolderInWhichItIsSubmitted) {
+  EXPECT_EQ(absolute({{"rec", "../data"}, {"output", "out/1"}, {"init_from", "/a/b"}}),
+            Json({{"rec", "/home/data"}, {"output", "/home/me/out/1"}, {"init_from", "/a/b"}}));
+}
+
+TEST(PathsOfAJob, HaveTheDefaultOutputThereToo) {
+  EXPECT_EQ(absolute(Json::object())["output"], "/home/me/work_dirs/job");
+}
+
+TEST(PathsOfAJob, LeaveNamesOfVerificationSetsAlone) {
+  EXPECT_EQ(absolute({{"val_targets", {"lfw", "sets/agedb.bin"}}})["val_targets"],
+            Json({"lfw", "/home/me/sets/agedb.bin"}));
+}
+
+TEST(PathsOfAJob, LeaveWhatIsNoPathToTheCoordinatorToRefuse) {
+  EXPECT_EQ(absolute({{"rec", 3}, {"init_from", ""}, {"val_targets", "lfw"}})["rec"], 3);
+}
+
+TEST(QueueText, ShowsEachJobAndWhyNoneRuns) {
+  proto::QueueReply queue;
+  proto::JobStatus& job = *queue.add_jobs();
+  job.set_job_id("0123456789abcdef");
+  job.set_state("waiting");
+  job.set_file("job.json\n\033[2J");
+  queue.set_reason("1 job and the coordinator wait for b to register");
+  queue.set_refused(2);
+  const std::string text = queue_text(queue);
+  EXPECT_THAT(text, HasSubstr("0123456789abcdef  waiting "));
+  EXPECT_THAT(text, HasSubstr("job.json  [2J\n2 refused\n1 job and the coordinator wait for b"));
+  EXPECT_EQ(queue_json(queue)["jobs"][0]["started"], nullptr);
+}
+
+}  // namespace
+}  // namespace pfc
