@@ -45,7 +45,8 @@ endif()
 
 # Libraries whose speed does not matter: they read files, send messages, or start processes. So do the
 # programs' own files.
-set(PFC_LIBRARIES_THAT_COMPUTE_NOTHING agent common coordinator coordinator_client plan proto status)
+set(PFC_LIBRARIES_THAT_COMPUTE_NOTHING agent common coordinator coordinator_client plan proto
+  security status)
 
 # -O1 builds what is mostly gRPC, Asio, JSON and CLI11 in about three quarters of the time of -O2.
 function(pfc_compile_quickly target)

@@ -7,6 +7,8 @@ install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_MATCHING 
 install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
   FILES_MATCHING PATTERN "*.json")
 
+install(DIRECTORY deploy/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy USE_SOURCE_PERMISSIONS)
+
 # Man pages and completions are made from the programs' --help, so they always agree with it.
 add_custom_target(installable DEPENDS programs)
 find_package(Python3 3.9 COMPONENTS Interpreter)

@@ -8,13 +8,17 @@
 #include <memory>
 #include <string>
 
+#include "security/credential.h"
+
 namespace pfc {
 
-/// A channel to host:port. It connects when it is used first, and ignores http_proxy and the like.
-/// A peer that does not answer is given up after about 4 s, so that a link that was cut for longer
-/// is replaced by a new connection, and not by TCP's next retransmission, which may be as far away
-/// as the cut was long.
-std::shared_ptr<grpc::Channel> make_channel(const std::string& address);
+/// A channel to host:port: in plaintext without a credential, otherwise over TLS, and only to a
+/// coordinator whose certificate the credential's authority has signed, whatever its address. It
+/// connects when it is used first, and ignores http_proxy and the like. A peer that does not answer
+/// is given up after about 4 s, so that a link that was cut for longer is replaced by a new
+/// connection, and not by TCP's next retransmission, which may be as far away as the cut was long.
+std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
+                                            const Credential& credential = {});
 
 /// Connects, trying again and again for at most `time`, and returns whether the channel is
 /// connected. REQUIRED of everybody who waits for a coordinator to come back: gRPC pauses longer

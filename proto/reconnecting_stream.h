@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/error_text.h"
 #include "proto/channel.h"
 
 namespace pfc {
@@ -126,8 +127,7 @@ class ReconnectingStream {
       reader = std::thread([&] { read(stream, heard); });
     } catch (const std::system_error& error) {
       context.TryCancel();
-      return {grpc::StatusCode::UNAVAILABLE,
-              std::string("no thread can be started: ") + error.what()};
+      return {grpc::StatusCode::UNAVAILABLE, text_of(error)};
     }
     write(stream);
     // A stream that the server has ended is not cancelled, so that the server's status is kept.

@@ -10,6 +10,7 @@ Json host_json(const proto::HostStatus& host) {
           {"slots", host.slots()},
           {"registered", host.registered()},
           {"address", host.address()},
+          {"interface", host.interface()},
           {"cores", host.cores()},
           {"devices", std::vector<std::string>(host.devices().begin(), host.devices().end())},
           {"silent_seconds", host.silent_seconds()}};
@@ -53,7 +54,12 @@ Json to_json(const proto::StatusReply& status) {
   return {{"state", status.state()},
           {"reason", status.reason()},
           {"job_id", status.job_id()},
+          {"job_file", status.job_file()},
+          {"jobs_waiting", status.jobs_waiting()},
           {"generation", status.generation()},
+          {"restarts", status.restarts()},
+          {"max_restarts", status.max_restarts()},
+          {"last_restart", status.last_restart()},
           {"uptime_seconds", status.uptime_seconds()},
           {"step", status.step()},
           {"total_steps", status.total_steps()},
@@ -61,6 +67,7 @@ Json to_json(const proto::StatusReply& status) {
           {"loss", status.loss()},
           {"samples_per_second", status.samples_per_second()},
           {"remaining_seconds", remaining_known ? Json(status.remaining_seconds()) : Json()},
+          {"network", status.network()},
           {"hosts", std::move(hosts)},
           {"workers", std::move(workers)},
           {"version", status.version()}};

@@ -37,6 +37,7 @@ class Command:
     options: list[Option]
     verbs: list["Command"]
     notes: str  # what follows the lists: exit codes, examples
+    arguments: list[Option] = dataclasses.field(default_factory=list)  # without dashes: JOB
 
     def with_verbs(self):
         yield self
@@ -49,7 +50,7 @@ def help_of(program, verbs):
     done = subprocess.run([program, *verbs, "--help"], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"program_docs.py: {program} {' '.join(verbs)} --help failed: {done.stderr}")
-    text = re.sub(r"(--state-dir TEXT=)\S+", r"\1FOLDER", done.stdout)
+    text = re.sub(r"(--(?:state|log)-dir TEXT=)\S+", r"\1FOLDER", done.stdout)
     return re.sub(r"(--host TEXT=)\S+", r"\1HOSTNAME", text)
 
 
@@ -81,6 +82,8 @@ def parse(name, text, verb_command):
         title, *lines = block.strip("\n").split("\n")
         if title.startswith("Usage: "):
             command.usage = " ".join(title[len("Usage: "):].split())
+        elif title == "Positionals:":
+            command.arguments = [parse_option(*entry) for entry in entries(lines)]
         elif title == "Options:":
             command.options = [parse_option(*entry) for entry in entries(lines)]
         elif title == "Subcommands:":
@@ -120,11 +123,11 @@ def man_page(command, version):
              f".SH SYNOPSIS\n\\fB{roff(command.name)}\\fR "
              f"{roff(usage)}",
              f".SH DESCRIPTION\n{roff(command.summary)}",
-             ".SH OPTIONS", *roff_options(command.options)]
+             ".SH OPTIONS", *roff_options(command.arguments + command.options)]
     if command.verbs:
         parts.append(".SH COMMANDS")
     for verb in list(command.with_verbs())[1:]:
-        parts += [f".SS {roff(verb.name)}", roff(verb.summary), *roff_options(verb.options),
+        parts += [f".SS {roff(verb.name)}", roff(verb.summary), *roff_options(verb.arguments + verb.options),
                   roff_notes(verb.notes)]
     if command.notes:
         parts.append(".SH NOTES\n" + roff_notes(command.notes).removeprefix(".PP\n"))

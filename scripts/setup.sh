@@ -4,6 +4,7 @@
 # PART: build    compilers and libraries: what building and training need (the default)
 #       test     what the tests need as well: GoogleTest, Python, PyTorch as a reference
 #       bench    what the benchmarks need as well: Google Benchmark, PyTorch, OpenBLAS
+#       launchers Open MPI and Slurm: their tests are not run without them
 #       lint     clang-format and clang-tidy
 #       package  what scripts/package.sh needs as well
 # Safe to run again: what is installed is left alone. No package is ever removed: where an
@@ -17,11 +18,13 @@ build=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libboost-context-dev nlohmann-json3-dev prometheus-cpp-dev
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libcli11-dev libspdlog-dev libssl-dev
+  libhwloc-dev
 )
 test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch)
 bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
   libopenblas0-pthread libopenblas0-openmp libjemalloc2 libtcmalloc-minimal4)
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.
+launchers=(openmpi-bin slurmctld slurmd slurm-client munge iproute2 python3-yaml)
 lint=(git g++ clang-format clang-tidy-16)
 package=(python3 dpkg-dev)
 
@@ -32,10 +35,11 @@ for part in "$@"; do
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
+    launchers) wanted+=("${launchers[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
     package) wanted+=("${package[@]}") ;;
     *)
-      echo "setup: no part '$part'; expected build, test, bench, lint or package" >&2
+      echo "setup: no part '$part'; expected build, test, bench, launchers, lint or package" >&2
       exit 2 ;;
   esac
 done

@@ -102,7 +102,8 @@ class PageFolder:
             (folder / name).symlink_to(pages.ROOT / name)
         # OMP_WAIT_POLICY: threads that spin while they wait slow each other down.
         self.environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "passive",
-                            "XDG_RUNTIME_DIR": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
+                            "XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state"),
+                            "XDG_CACHE_HOME": str(folder / "cache")}
 
     def shell(self, script):
         """Runs it with bash; an error names the command that failed."""
@@ -110,13 +111,13 @@ class PageFolder:
                               env=self.environment, capture_output=True, text=True, timeout=LIMIT)
 
     def start(self, command):
-        """Starts a coordinator, and returns when its workers train."""
+        """Starts a coordinator, and returns when its workers train, or when it waits for jobs."""
         process = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=self.folder, env=self.environment,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + LIMIT
         while time.monotonic() < deadline and process.poll() is None:
             status = self.shell("pfcctl status")
-            if status.returncode == 0 and " training " in status.stdout:
+            if status.returncode == 0 and re.search(r" training |^idle: ", status.stdout, re.MULTILINE):
                 return process
             time.sleep(0.2)
         process.kill()

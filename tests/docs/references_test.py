@@ -11,12 +11,14 @@ import unittest
 import pages
 
 BIN = pathlib.Path(os.environ["PFC_BIN"]).resolve()
-SOURCES = ("agent", "common", "coordinator", "kernels", "pfcctl", "proto", "worker")
+SOURCES = ("agent", "common", "coordinator", "kernels", "pfcctl", "proto", "security", "worker")
 # Options of programs that are not the project's.
 FOREIGN = {
     "--preset": "cmake and ctest", "--build": "cmake", "--target": "cmake", "--install": "cmake",
     "--prefix": "cmake", "--strip": "cmake", "--parallel": "ctest", "--nproc_per_node": "torchrun",
     "--check-build": "horovodrun", "--lzma2": "xz", "--benchmark_filter": "Google Benchmark",
+    "--ntasks": "srun", "--ntasks-per-node": "sbatch and srun", "--gpus-per-node": "sbatch", "--nodes": "sbatch",
+    "--signal": "sbatch", "--requeue": "sbatch", "--map-by": "mpirun", "--pernode": "mpirun", "--follow": "kubectl",
     "--always": "git", "--dirty": "git",
 }
 # Messages of the operating system.

@@ -7,87 +7,24 @@ anything but that no packet arrives. Prints how long after the link everybody wa
 
 import json
 import os
+import re
 import subprocess
 import time
 import unittest
 
+from network import Network, address, may_make_namespaces
 from support import BIN, JobTest, run
 
-COORDINATOR, WORKERS = "10.77.0.1", "10.77.0.2"
+COORDINATOR, WORKERS = address(1), address(2)
 SOON = 2.0  # seconds after the link within which everybody is back
 SLACK = 1.5  # heartbeats come once a second, and the machine may be busy
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-
-
-def may_make_namespaces():
-    name = f"pfc-probe-{os.getpid()}"
-    try:
-        ip("netns", "add", name)
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    ip("netns", "delete", name)
-    return True
-
-
-class Network:
-    """Two namespaces, "a" and "b", on a bridge in a third one."""
-
-    def __init__(self, mark):
-        self.names = {key: f"pfc-{mark}-{key}" for key in ("a", "b", "bridge")}
-        for name in self.names.values():
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        bridge = self.names["bridge"]
-        ip("-n", bridge, "link", "add", "br0", "type", "bridge")
-        ip("-n", bridge, "link", "set", "br0", "up")
-        for key, address in (("a", COORDINATOR), ("b", WORKERS)):
-            ip("-n", self.names[key], "link", "add", "eth0", "type", "veth", "peer", "name", f"to-{key}",
-               "netns", bridge)
-            ip("-n", bridge, "link", "set", f"to-{key}", "master", "br0", "up")
-            ip("-n", self.names[key], "address", "add", f"{address}/24", "dev", "eth0")
-            ip("-n", self.names[key], "link", "set", "eth0", "up")
-        self.hosts = {key: self.host_file(name) for key, name in self.names.items() if key != "bridge"}
-
-    @staticmethod
-    def host_file(name):
-        """/etc/hosts of this namespace alone: the names of the two hosts."""
-        folder = f"/etc/netns/{name}"
-        os.makedirs(folder)
-        with open(f"{folder}/hosts", "w", encoding="utf-8") as file:
-            file.write(f"127.0.0.1 localhost\n{COORDINATOR} the-coordinator\n{WORKERS} the-workers\n")
-        return folder
-
-    def within(self, key, *command):
-        return ["ip", "netns", "exec", self.names[key], *map(str, command)]
-
-    def take_away(self, how):
-        if how == "down":
-            ip("-n", self.names["bridge"], "link", "set", "to-b", "down")
-        else:
-            ip("-n", self.names["bridge"], "link", "set", "to-b", "nomaster")
-
-    def give_back(self, how):
-        if how == "down":
-            ip("-n", self.names["bridge"], "link", "set", "to-b", "up")
-        else:
-            ip("-n", self.names["bridge"], "link", "set", "to-b", "master", "br0")
-
-    def remove(self):
-        for key, folder in self.hosts.items():
-            os.unlink(f"{folder}/hosts")
-            os.rmdir(folder)
-        for name in self.names.values():
-            ip("netns", "delete", name)
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class Link(JobTest):
     def setUp(self):
         super().setUp()
-        self.network = Network(os.getpid())
+        self.network = Network(os.getpid(), "ab")
 
     def tearDown(self):
         try:
@@ -104,10 +41,21 @@ class Link(JobTest):
         self.addCleanup(self.log.close)
         self.started = [subprocess.Popen(self.network.within("a", *command), env=self.environment,
                                          stdout=self.log, stderr=subprocess.STDOUT)]
+        join = re.sub("@.*#", f"@{where}:7450#", self.join_string())
         self.started.append(subprocess.Popen(
-            self.network.within("b", BIN / "pfc-agent", "--coordinator", f"{where}:7450", "--host", WORKERS),
+            self.network.within("b", BIN / "pfc-agent", "--once", "--join", join, "--host", WORKERS,
+                                "--state-dir", self.folder / "agent"),
             env=self.environment, stdout=subprocess.DEVNULL))
         self.wait_for("training", lambda status: status["state"] == "training" and status["step"] > 1)
+
+    def join_string(self):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = re.search(r"--join '(\S+)'", self.output())
+            if found:
+                return found[1]
+            time.sleep(0.05)
+        return self.fail("no join string in:\n" + self.output())
 
     def ends(self):
         done = run(*self.network.within("a", BIN / "pfcctl", "stop", "--now", "--state-dir", self.folder / "state"),
@@ -139,9 +87,9 @@ class Link(JobTest):
         return [each["silent_seconds"] for each in status["hosts"] + status["workers"]]
 
     def loses_the_link(self, where, how, seconds):
-        self.network.take_away(how)
+        self.network.take_away("b", how)
         time.sleep(seconds)  # how long the link is away
-        self.network.give_back(how)
+        self.network.give_back("b", how)
         back = time.monotonic()
         took = 0.0
         while max(self.silences(self.wait_for("training", lambda status: True))) >= took:
@@ -164,7 +112,7 @@ class Link(JobTest):
         self.check_link(COORDINATOR)
 
     def test_is_back_soon_after_the_link_by_name(self):
-        self.check_link("the-coordinator")
+        self.check_link("host-a")
 
 
 if __name__ == "__main__":

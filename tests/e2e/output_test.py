@@ -52,6 +52,7 @@ class TwoJobs(Output):
         first.wait()
         self.finished(2, job, "--set", "resume=true", "--set", "max_steps=3")
         first.stdout.close()
+        self.wait_until_all_have_ended()
         self.assertEqual(list(self.out.glob(".step-*")), [])
         jobs = {json.loads(path.read_text())["job_id"] for path in self.out.glob("step-*/manifest.json")}
         self.assertTrue(jobs)
@@ -119,6 +120,8 @@ class Saved(Output):
         done = self.train(2, self.job(rec=self.data_with_a_bad_label(41), shuffle=False))
         self.assert_one_line(done, "found label 12345", code=2)
         self.assert_saved(done, 5)
+        last = self.metrics(self.out)[-1]
+        self.assertEqual((last["kind"], last["reason"]), ("end", "failed"))
 
     def test_a_bad_label_in_mid_step_leaves_the_bits_of_the_step_before(self):
         # Image 46 is in the second micro-batch of step 6.

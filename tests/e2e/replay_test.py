@@ -78,7 +78,7 @@ class Replay(JobTest):
         weights = self.trained_weights()
         self.fill(weights, "features.layers.3.weight", 1e-36)
         self.fill(weights, "features.layers.3.bias", 0)
-        done = self.train(2, self.job(max_steps=3, init_from=str(weights), margin_scale=1e8, **keys))
+        done = self.train(2, self.job(max_steps=3, init_from=str(weights), margin_scale=1e6, **keys))
         self.assert_one_line(done, "the gradient of the backbone is not finite at step 1",
                              "not-finite-step-000000001")
         again = self.replay("--in", self.folder / "out" / "not-finite-step-000000001")

@@ -4,15 +4,18 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
+import urllib.request
 import uuid
 
 BIN = pathlib.Path(os.environ["PFC_BIN"])
-LIMIT = 180  # seconds that one program may take before a test gives it up
+LIMIT = int(os.environ.get("PFC_E2E_LIMIT", 180))  # seconds that one program may take before a test gives it up
 
 
 def run(*command, **options):
@@ -50,7 +53,8 @@ class JobTest(unittest.TestCase):
         # Every process of this test carries this mark in its environment.
         self.mark = f"PFC_TEST_MARK={uuid.uuid4()}"
         key, value = self.mark.split("=")
-        self.environment = {**os.environ, key: value, "XDG_RUNTIME_DIR": str(self.folder)}
+        self.environment = {**os.environ, key: value, "XDG_RUNTIME_DIR": str(self.folder),
+                            "XDG_STATE_HOME": str(self.folder / "logs")}
 
     def tearDown(self):
         left = self.processes()
@@ -71,6 +75,13 @@ class JobTest(unittest.TestCase):
             except OSError:
                 continue
         return found
+
+    def wait_until_all_have_ended(self):
+        """For what a killed coordinator has left to end by itself."""
+        deadline = time.monotonic() + LIMIT
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.assertEqual(self.processes(), [])
 
     def workers(self):
         """{rank: pid} of the living workers of this test, whose job has one host: slots are ranks."""
@@ -114,6 +125,24 @@ class JobTest(unittest.TestCase):
             if text in line:
                 return lines
         self.fail(f"{text!r} did not appear in:\n" + "".join(lines))
+
+    def join_strings(self, process, hosts):
+        """Reads a coordinator's output until it has told each of these hosts how to join; returns
+        {host: join string}, and keeps the lines in self.told."""
+        joins, self.told = {}, []
+        for line in process.stdout:
+            self.told.append(line)
+            found = re.search(r"host (\S+): run there: pfc-agent --join '(\S+)' --host (\S+)", line)
+            if found:
+                self.assertEqual(found[1], found[3])
+                joins[found[1]] = found[2]
+            if set(joins) == set(hosts):
+                return joins
+        self.fail("not all hosts were told how to join:\n" + "".join(self.told))
+
+    def page(self, port, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as page:
+            return page.read().decode()
 
     def metrics(self, output=None):
         path = pathlib.Path(output or self.folder / "out") / "metrics.jsonl"

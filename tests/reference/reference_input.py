@@ -47,7 +47,7 @@ def make(folder, job, classes, per_class, seed=0, size=112):
     safetensors_io.save(folder / "init.safetensors", weights)
     safetensors_io.save(folder / "reference.safetensors",
                         {"images": images, "labels": labels, **weights})
-    job = {**job, "shuffle": False, "augment": False, "device": "cpu",
+    job = {"device": "cpu", **job, "shuffle": False, "augment": False,
            "rec": str(folder / "data"), "output": str(folder / "out"), "verbose": 0,
            "init_from": str(folder / "init.safetensors")}
     (folder / "job.json").write_text(json.dumps(job, indent=2))

@@ -6,8 +6,8 @@ once); the head sees all embeddings and the centres of the active classes; gradi
 summed over micro-batches; torch.optim moves every weight and every centre, active or not.
 
 Jobs: iresnet with dropout and mobilefacenet, any margin and its two gradients, sampling,
-accumulation, SGD and AdamW, clipping, the polynomial schedule of power 1. Images in the order of the
-data, not mirrored.
+accumulation, SGD and AdamW, clipping, the polynomial schedule of power 1, the loss scale of fp16.
+Images in the order of the data, not mirrored.
 """
 
 import fractions
@@ -20,6 +20,7 @@ import head_reference
 from backbone_reference import make_backbone, normalised
 
 DROPOUT_STREAM = 6
+LARGEST_FP16 = 65504
 
 
 def learning_rate(base, step, total, warm):
@@ -47,6 +48,39 @@ class Dropout(torch.nn.Module):
         return x * kept.transpose(1, 2).reshape(x.shape) / (1 - float(self.probability))
 
 
+class GradScaler:
+    """torch.cuda.amp.GradScaler as arcface_torch uses it, which this PyTorch has only on GPUs: one
+    scale over one optimizer of backbone and centres. For short jobs: the scale does not grow.
+
+    Gradients are float64 here, so pfc says which updates have overflowed. It must be right where the
+    largest gradient of an activation or a weight, times the scale, is not within a factor of 2 of
+    the largest number of fp16."""
+
+    def __init__(self, backbone):
+        self.scale, self.largest = 65536.0, 0.0
+        for module in backbone.modules():
+            if isinstance(module, (torch.nn.Conv2d, torch.nn.Linear)):
+                module.weight.register_hook(self.see)
+            if not list(module.children()):
+                module.register_forward_hook(self.watch)
+
+    def watch(self, module, inputs, output):
+        output.register_hook(self.see)
+
+    def see(self, gradient):
+        self.largest = max(self.largest, gradient.abs().max().item())
+
+    def step(self, optimizer, overflowed):
+        largest, self.largest = self.largest * self.scale, 0.0
+        if (largest < LARGEST_FP16 / 2) if overflowed else (largest > LARGEST_FP16 * 2):
+            raise SystemExit(f"the largest gradient times {self.scale} is about {largest:.3g}, and pfc "
+                             f"{'left out' if overflowed else 'made'} the update")
+        if overflowed:
+            self.scale /= 2
+        else:
+            optimizer.step()
+
+
 class Trainer:
     """`tensors`: images, labels, centres and the backbone's state dict (reference_input.py)."""
 
@@ -63,6 +97,7 @@ class Trainer:
         self.backbone.double().train()
         if job["dropout"] > 0:
             self.backbone.dropout = Dropout(job["dropout"], job["seed"], channels=512)
+        self.scaler = GradScaler(self.backbone) if job.get("precision") == "fp16" else None
         self.trainable = [p for p in self.backbone.parameters() if p.requires_grad]
         self.optimizer = self.make_optimizer()
         self.per_epoch = len(self.images) // (workers * job["batch_size"])  # micro-batches
@@ -109,8 +144,9 @@ class Trainer:
         share.backward()
         return share.item()
 
-    def step(self, step):
-        """Step 1 .. last: loss, learning rate, norm of the backbone's gradient."""
+    def step(self, step, overflowed):
+        """Step 1 .. last: loss, learning rate, norm of the backbone's gradient; with fp16 the scale,
+        and no norm of an update that is left out. `overflowed`: steps, with fp16."""
         self.optimizer.zero_grad()
         accumulated = self.job["gradient_acc"]
         loss = sum(self.micro_batch((step - 1) * accumulated + i, step)
@@ -119,11 +155,18 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         norm = torch.nn.utils.clip_grad_norm_(self.trainable, self.job["clip_norm"] or math.inf)
-        self.optimizer.step()
-        return {"step": step, "loss": loss, "lr": rate, "gradient_norm": norm.item()}
+        found = {"step": step, "loss": loss, "lr": rate, "gradient_norm": norm.item()}
+        if self.scaler is None:
+            self.optimizer.step()
+            return found
+        found["loss_scale"] = self.scaler.scale
+        if step in overflowed:
+            found["gradient_norm"] = None
+        self.scaler.step(self.optimizer, step in overflowed)
+        return found
 
-    def train(self):
-        return [self.step(step) for step in range(1, self.last + 1)]
+    def train(self, overflowed=()):
+        return [self.step(step, overflowed) for step in range(1, self.last + 1)]
 
     def state(self):
         """Weights, running statistics and centres, float64, under the names of the input."""

@@ -77,6 +77,10 @@ class Install(unittest.TestCase):
     def test_man_pages_have_no_default_of_the_machine_that_built_them(self):
         self.assertNotIn("/tmp", self.man_page("pfc-coordinator"))
         self.assertIn("TEXT=HOSTNAME", self.man_page("pfc-agent"))
+        self.assertNotIn(".local/state", self.man_page("pfc-agent"))
+
+    def test_man_pages_have_arguments_in_their_list(self):
+        self.assertRegex(self.man_page("pfcctl"), r"\.SS pfcctl submit\n.*\n\.TP\nJOB")
 
     def test_bash_offers_verbs_and_options(self):
         offered = complete(self.completion("pfcctl"), "pfcctl", "")

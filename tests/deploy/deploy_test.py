@@ -1,0 +1,107 @@
+"""What deploy/ names exists: options of the programs, and the names that its files share."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+BIN = pathlib.Path(os.environ["PFC_BIN"])
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+# Of sbatch, srun and mpirun.
+FOREIGN = {"--job-name", "--output", "--open-mode", "--requeue", "--signal", "--ntasks", "--ntasks-per-node", "--cpu-bind",
+           "--map-by", "--bind-to", "--hostfile"}
+
+
+def objects(name):
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text()))
+
+
+def one(found, kind, name):
+    [match] = [each for each in found if each["kind"] == kind and each["metadata"]["name"] == name]
+    return match
+
+
+def container(job):
+    [only] = job["spec"]["template"]["spec"]["containers"]
+    return only
+
+
+def variables(of_container):
+    return {each["name"]: each["value"] for each in of_container["env"]}
+
+
+@unittest.skipIf(yaml is None, "python3-yaml is not installed: scripts/setup.sh launchers")
+class Kubernetes(unittest.TestCase):
+    def test_the_coordinator_of_a_job_knows_its_agents(self):
+        found = objects("job.yaml")
+        coordinator, agents = one(found, "Job", "pfc-coordinator"), one(found, "Job", "pfc-agent")
+        known = variables(container(coordinator))
+        self.assertEqual(known["PFC_KUBERNETES_JOB"], agents["metadata"]["name"])
+        self.assertEqual(known["PFC_KUBERNETES_SERVICE"], agents["spec"]["template"]["spec"]["subdomain"])
+        self.assertEqual(int(known["PFC_KUBERNETES_PODS"]), agents["spec"]["completions"])
+        self.assertEqual(agents["spec"]["parallelism"], agents["spec"]["completions"])
+        self.assertEqual(agents["spec"]["completionMode"], "Indexed")
+        self.assertEqual(variables(container(agents))["PFC_KUBERNETES_JOB"], agents["metadata"]["name"])
+
+    def test_services_select_the_pods_of_a_job(self):
+        found = objects("job.yaml")
+        for service, job in (("pfc-coordinator", "pfc-coordinator"), ("pfc-agents", "pfc-agent")):
+            labels = one(found, "Job", job)["spec"]["template"]["metadata"]["labels"]
+            self.assertEqual(one(found, "Service", service)["spec"]["selector"].items() - labels.items(), set())
+        self.assertEqual(one(found, "Service", "pfc-agents")["spec"]["clusterIP"], "None")
+
+    def test_a_job_set_calls_its_pods_as_its_comment_says(self):
+        [jobs] = objects("jobset.yaml")
+        [replicated] = jobs["spec"]["replicatedJobs"]
+        name = f"{jobs['metadata']['name']}-{replicated['name']}-0"
+        self.assertEqual(variables(container(replicated["template"]))["PFC_KUBERNETES_JOB"], name)
+        comment = (DEPLOY / "kubernetes/jobset.yaml").read_text()
+        self.assertIn(f"PFC_KUBERNETES_JOB={name} and PFC_KUBERNETES_SERVICE={jobs['metadata']['name']}.", comment)
+
+    def test_every_variable_is_one_that_the_programs_read(self):
+        source = "".join((ROOT / name).read_text() for name in ("common/launch_variables.h", "security/join_string.h"))
+        for file in (DEPLOY / "kubernetes").iterdir():
+            for name in re.findall(r"\bPFC_[A-Z_]+\b", file.read_text()):
+                self.assertIn(f'"{name}"', source, file.name)
+
+    def test_pods_have_time_for_a_checkpoint(self):
+        for name in ("job.yaml", "daemonset.yaml"):
+            for each in objects(name):
+                if each["kind"] in ("Job", "DaemonSet"):
+                    pod = each["spec"]["template"]["spec"]
+                    self.assertGreater(pod["terminationGracePeriodSeconds"], 35, "--grace, and the agent's 5 s")
+
+
+class Everything(unittest.TestCase):
+    def test_scripts_are_shell(self):
+        for name in ("slurm/pfc.sbatch", "mpi/pfc.sh"):
+            self.assertEqual(subprocess.run(["bash", "-n", DEPLOY / name]).returncode, 0, name)
+
+    def test_every_option_is_one_that_a_program_has(self):
+        known = FOREIGN | {option for program in ("pfc-coordinator", "pfc-agent") for option in OPTION.findall(
+            subprocess.run([BIN / program, "--help"], capture_output=True, text=True).stdout)}
+        for file in (path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".md"):
+            commands = [line for line in file.read_text().splitlines() if not line.startswith("# ")]
+            with self.subTest(file=file.name):
+                self.assertEqual(set(OPTION.findall("\n".join(commands))) - known, set())
+
+    @unittest.skipIf(shutil.which("systemd-analyze") is None, "systemd is not installed")
+    def test_units_are_systemds(self):
+        units = sorted((DEPLOY / "systemd").glob("*.service"))
+        said = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True)
+        problems = [line for line in said.stderr.splitlines() if "is not executable" not in line]
+        self.assertEqual(problems, [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,56 @@
+"""A host that must be free: the job writes a checkpoint, ends, and goes on when it is started again."""
+
+import os
+import pathlib
+import signal
+import unittest
+
+from support import BIN, JobTest, run
+
+
+class Drain(JobTest):
+    def agent(self):
+        [pid] = [pid for pid in self.processes()
+                 if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "pfc-agent"]
+        return pid
+
+    def trains_on_until(self, frees_the_host):
+        """The output of a job of many steps from its first step on."""
+        process = self.start(2, self.job(num_epoch=10_000, max_steps=1_000_000))
+        self.read_until(process, "Loss")
+        frees_the_host()
+        output, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 5, output)
+        return output
+
+    def assert_it_goes_on(self):
+        done = max(m["step"] for m in self.metrics() if m["kind"] == "step")
+        again = self.train(2, self.job(num_epoch=10_000, max_steps=done + 2, resume=True))
+        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
+        steps = [m["step"] for m in self.metrics() if m["kind"] == "step"]
+        self.assertEqual(steps, list(range(1, done + 3)), "no step is lost or done twice")
+
+    def test_sigterm_to_an_agent_ends_the_job_after_a_checkpoint(self):
+        output = self.trains_on_until(lambda: os.kill(self.agent(), signal.SIGTERM))
+        self.assertTrue(output.endswith("pfc-coordinator: job stopped: host localhost is leaving (SIGTERM)\n"), output)
+        self.assert_it_goes_on()
+
+    def test_pfcctl_drain_does_the_same(self):
+        def drain():
+            done = run(BIN / "pfcctl", "drain", "localhost", "--state-dir", self.folder / "state")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("host localhost leaves", done.stdout)
+        output = self.trains_on_until(drain)
+        self.assertTrue(output.endswith("job stopped: host localhost is leaving (pfcctl drain)\n"), output)
+        self.assert_it_goes_on()
+
+    def test_a_host_that_is_not_there_is_named(self):
+        def drain():
+            wrong = run(BIN / "pfcctl", "drain", "elsewhere", "--state-dir", self.folder / "state")
+            self.assert_one_line(wrong, "there is no host elsewhere", "pfcctl status", code=2)
+            os.kill(self.agent(), signal.SIGTERM)
+        self.trains_on_until(drain)
+
+
+if __name__ == "__main__":
+    unittest.main()

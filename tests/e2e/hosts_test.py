@@ -1,0 +1,208 @@
+"""One job on three hosts, which are network namespaces: by IPv4, by IPv6, by name, and from a file; with
+an output folder that they share, and with one on each host."""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+from network import Network, address, may_make_namespaces
+from support import BIN, LIMIT, JobTest, digest, run
+
+HOSTS = "abc"
+
+
+class ThreeHosts(JobTest):
+    def setUp(self):
+        super().setUp()
+        self.network = Network(os.getpid(), HOSTS)
+        self.agents = []
+
+    def tearDown(self):
+        for agent in self.agents:
+            if agent.poll() is None:
+                agent.kill()
+            agent.communicate()
+        try:
+            super().tearDown()
+        finally:
+            self.network.remove()
+
+    def job_of(self, output, **keys):
+        return self.job(**{"num_epoch": 1, "max_steps": 3, "batch_size": 2, "output": str(self.folder / output), **keys})
+
+    def starts_agent(self, key, join, *more):
+        """The join string is not among the arguments, which all users of a machine can see."""
+        self.agents.append(subprocess.Popen(
+            self.network.within(key, BIN / "pfc-agent", "--once", "--state-dir", self.folder / f"agent-{key}", *more),
+            env={**self.environment, "PFC_JOIN": join}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+
+    def starts_coordinator(self, *more):
+        return subprocess.Popen(
+            self.network.within("a", BIN / "pfc-coordinator", "--port", 7450, "--http-port", 7451,
+                                "--state-dir", self.folder / "state", *more),
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def ends(self, coordinator):
+        """Waits for its end; returns all that it has said, as stderr."""
+        output = "".join(self.told) + coordinator.communicate(timeout=LIMIT)[0]
+        return subprocess.CompletedProcess(coordinator.args, coordinator.returncode, "", output)
+
+    def runs_on_all(self, hosts, names, job):
+        """The coordinator runs on host a, whose agent it starts itself. Returns how it has ended, the join
+        strings, and the agents' exit codes."""
+        coordinator = self.starts_coordinator(*hosts, "--config", job)
+        joins = self.join_strings(coordinator, names[1:])
+        agents = []
+        for key, name in zip("bc", names[1:]):
+            self.starts_agent(key, joins[name], "--host", name)
+            agents.append(self.agents[-1])
+        done = self.ends(coordinator)
+        codes = [agent.wait(timeout=60) for agent in agents]
+        self.assertEqual(self.processes(), [])
+        return done, joins, codes
+
+    def trains_on_all(self, hosts, names, job=None):
+        done, joins, codes = self.runs_on_all(hosts, names, job or self.job_of("out"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(codes, [0] * len(codes))
+        return done, joins
+
+    def losses(self, output):
+        return [m["loss"] for m in self.metrics(self.folder / output) if m["kind"] == "step"]
+
+
+@unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
+class Hosts(ThreeHosts):
+    def fails_on_all(self):
+        names = [f"host-{key}" for key in HOSTS]
+        return self.runs_on_all(("--hosts", ",".join(f"{n}:2" for n in names)), names, self.job_of("out"))[0]
+
+    def check(self, names, address_of_coordinator):
+        with_slots = [f"[{n}]:2" if ":" in n else f"{n}:2" for n in names]
+        done, joins = self.trains_on_all(("--hosts", ",".join(with_slots)), names)
+        for name in names[1:]:
+            self.assertIn(f"@{address_of_coordinator}#", joins[name])
+        self.assertIn("6 workers", done.stderr)
+        alone = self.train(6, self.job_of("alone"))
+        self.assertEqual(alone.returncode, 0, alone.stdout + alone.stderr)
+        self.assertEqual(self.losses("out"), self.losses("alone"), "the bits of six workers on one host")
+
+    def test_by_ipv4_addresses(self):
+        names = [address(number) for number in (1, 2, 3)]
+        self.check(names, f"{names[0]}:7450")
+
+    def test_by_ipv6_addresses(self):
+        names = [address(number, 6) for number in (1, 2, 3)]
+        self.check(names, f"[{names[0]}]:7450")
+
+    def test_by_names_from_a_file(self):
+        names = [f"host-{key}" for key in HOSTS]
+        file = self.folder / "hosts"
+        file.write_text("# the cluster\nhost-a slots=2\nhost-b:2\nhost-c slots=2 max_slots=2\n")
+        self.trains_on_all(("--hosts-file", file), names)
+        self.assertEqual(len(self.losses("out")), 3)
+
+    def test_agents_that_have_no_address_discover_the_coordinator(self):
+        names = [f"host-{key}" for key in HOSTS]
+        self.starts_agent("b", "f" * 32, "--discover", "--host", "host-b", "--patience", "60s")
+        coordinator = self.starts_coordinator("--hosts", ",".join(f"{n}:2" for n in names), "--beacon", "--config",
+                                              self.job_of("out"))
+        joins = self.join_strings(coordinator, names[1:])
+        token = joins["host-b"].split("@")[0]
+        stranger = self.agents.pop()  # its token is of no coordinator
+        for key in "bc":
+            self.starts_agent(key, token, "--discover", "--host", f"host-{key}")
+        done = self.ends(coordinator)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([agent.wait(timeout=60) for agent in self.agents], [0, 0])
+        self.assertIsNone(stranger.poll(), "it has found a coordinator that does not know its token")
+        self.agents.append(stranger)
+        self.assertEqual(len(self.losses("out")), 3)
+
+    def test_a_host_with_other_data_is_named_before_training(self):
+        other = self.folder / "other"
+        made = run(BIN / "pfcctl", "data", "synth", "--identities", self.IDENTITIES, "--images-per-identity",
+                   self.IMAGES + 1, "--size", self.SIZE, "--out", other)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.network.gives_its_own("b", self.data, other)
+        done = self.fails_on_all()
+        self.assert_one_line(done, f"host host-b: {self.data}/train.idx has 88 images of 8 classes",
+                             "rank 0 on host host-a has 80 images of 8 classes",
+                             "give every host the same data", code=2)
+        self.assertFalse((self.folder / "out/metrics.jsonl").exists())
+
+    def test_a_host_without_data_is_named(self):
+        nothing = self.folder / "nothing"
+        nothing.mkdir()
+        self.network.gives_its_own("c", self.data, nothing)
+        done = self.fails_on_all()
+        self.assert_one_line(done, "ranks 4-5 (host host-c): ", f"{self.data}/train.rec: not found", code=2)
+
+    def test_waits_for_a_host_that_comes_late_and_says_so(self):
+        coordinator = self.starts_coordinator("--hosts", "host-a:1,host-b:1,host-c:1", "--config", self.job_of("out"))
+        joins = self.join_strings(coordinator, ["host-b", "host-c"])
+        self.starts_agent("b", joins["host-b"], "--host", "host-b")
+        self.told += self.read_until(coordinator, "waiting for host-c to register")
+        self.starts_agent("c", joins["host-c"], "--host", "host-c")
+        done = self.ends(coordinator)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.losses("out")), 3)
+
+    def test_a_host_that_does_not_come_is_named_with_the_command_to_run_there(self):
+        coordinator = self.starts_coordinator("--hosts", "host-a:1,host-b:1,host-c:1", "--config",
+                                              self.job_of("out"), "--start-timeout", "6s")
+        self.starts_agent("b", self.join_strings(coordinator, ["host-b", "host-c"])["host-b"], "--host", "host-b")
+        done = self.ends(coordinator)
+        self.assert_one_line(done, "host host-c", "no agent has registered after 6 s",
+                             f"pfc-agent --join 'TOKEN@{address(1)}:7450#", "--host host-c", code=3)
+        self.assertIn("waiting for host-c to register", done.stderr)
+
+
+@unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
+class OwnOutput(ThreeHosts):
+    """Every host has a folder of its own at `output`."""
+
+    NAMES = [f"host-{key}" for key in HOSTS]
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "out").mkdir()
+        for key in HOSTS:
+            (self.folder / f"out-of-{key}").mkdir()
+            self.network.gives_its_own(key, self.folder / "out", self.folder / f"out-of-{key}")
+
+    def trains(self, names, **keys):
+        job = self.job_of("out", save_every_steps=2, sample_rate=0.5, **keys)
+        return self.trains_on_all(("--hosts", ",".join(f"{n}:2" for n in names)), names, job)[0]
+
+    def alone(self, workers, **keys):
+        done = self.train(workers, self.job_of("alone", save_every_steps=2, sample_rate=0.5, **keys))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def files(self, output):
+        """{path in the folder: sha256} of the model and of each checkpoint's tensors."""
+        folder = self.folder / output
+        return {str(path.relative_to(folder)): digest(path) for path in folder.rglob("*.safetensors")}
+
+    def test_gives_the_losses_and_checkpoints_of_a_shared_one_and_resumes_on_fewer_hosts(self):
+        done = self.trains(self.NAMES)
+        self.assertIn("is not shared: the one of host host-a is used", done.stderr)
+        self.assertIn("for host-b, host-c", done.stderr)
+        self.alone(6)
+        self.assertEqual(self.losses("out-of-a"), self.losses("alone"))
+        self.assertEqual(self.files("out-of-a"), self.files("alone"))
+        self.assertEqual(len(self.files("out-of-a")), 2 * 8 + 1, "of steps 2 and 3, and the model")
+        for key in "bc":
+            self.assertEqual(list((self.folder / f"out-of-{key}").iterdir()), [], "nothing is left on other hosts")
+
+        # A checkpoint that is newer, but on a host that does not count.
+        shutil.copytree(self.folder / "out-of-a/step-000000003", self.folder / "out-of-b/step-000000009")
+        self.trains(self.NAMES[:2], resume=True, max_steps=6)
+        self.alone(4, resume=True, max_steps=6)
+        self.assertEqual(self.losses("out-of-a"), self.losses("alone"))
+        self.assertEqual(self.files("out-of-a"), self.files("alone"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,126 @@
+"""Hosts for tests: network namespaces, joined by a bridge in one more. Needs root."""
+
+import os
+import subprocess
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+def may_make_namespaces():
+    name = f"pfc-probe-{os.getpid()}"
+    try:
+        ip("netns", "add", name)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    ip("netns", "delete", name)
+    return True
+
+
+def may_limit_speed():
+    """Whether the kernel has the token bucket that Network.slow() takes."""
+    name = f"pfc-probe-{os.getpid()}"
+    try:
+        ip("netns", "add", name)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    try:
+        ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
+        limit(name, "eth0", "1mbit")
+        return True
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    finally:
+        ip("netns", "delete", name)
+
+
+def limit(name, interface, speed):
+    subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", interface, "root", "tbf", "rate", speed, "burst",
+                    "64kb", "latency", "400ms"], check=True, capture_output=True, text=True)
+
+
+def address(number, version=4):
+    """Of the host with this number, from 1."""
+    return f"10.77.0.{number}" if version == 4 else f"fd77::{number}"
+
+
+class Network:
+    """Namespaces that are called "a", "b", "c", with the addresses address(1), address(2), address(3)
+    and the names host-a, host-b, host-c."""
+
+    def __init__(self, mark, hosts):
+        self.keys = hosts
+        self.names = {key: f"pfc-{mark}-{key}" for key in (*hosts, "bridge")}
+        for name in self.names.values():
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        self.connect(hosts, "eth0", "br0", "to")
+        for number, key in enumerate(hosts, 1):
+            ip("-n", self.names[key], "address", "add", f"{address(number)}/24", "dev", "eth0")
+            ip("-n", self.names[key], "address", "add", f"{address(number, 6)}/64", "dev", "eth0", "nodad")
+        self.folders = [self.host_file(self.names[key]) for key in hosts]
+        self.own = {}
+
+    def connect(self, hosts, interface, bridge, mark):
+        """Each of these hosts gets a cable to this bridge; its end there is called like "to-a"."""
+        where = self.names["bridge"]
+        ip("-n", where, "link", "add", bridge, "type", "bridge")
+        ip("-n", where, "link", "set", bridge, "up")
+        for key in hosts:
+            ip("-n", self.names[key], "link", "add", interface, "type", "veth", "peer", "name", f"{mark}-{key}",
+               "netns", where)
+            ip("-n", where, "link", "set", f"{mark}-{key}", "master", bridge, "up")
+            ip("-n", self.names[key], "link", "set", interface, "up")
+
+    def add(self, hosts, interface, network):
+        """Another network for some of the hosts; their addresses are network.1, network.2, ..."""
+        self.connect(hosts, interface, f"br-{interface}", interface)
+        for key in hosts:
+            ip("-n", self.names[key], "address", "add", f"{network}.{self.keys.index(key) + 1}/24", "dev", interface)
+
+    def slow(self, key, interface, speed):
+        """What a host sends there, from now on."""
+        limit(self.names[key], interface, speed)
+
+    def separate(self, key, interface, *addresses):
+        """What a host sends to these addresses reaches nobody: it believes them to be at another card."""
+        for each in addresses:
+            ip("-n", self.names[key], "neighbour", "add", each, "lladdr", "02:00:00:00:00:01", "dev", interface,
+               "nud", "permanent")
+
+    def host_file(self, name):
+        """/etc/hosts of this namespace alone: the names of all hosts."""
+        folder = f"/etc/netns/{name}"
+        os.makedirs(folder)
+        with open(f"{folder}/hosts", "w", encoding="utf-8") as file:
+            file.write("127.0.0.1 localhost\n")
+            for number, key in enumerate(self.keys, 1):
+                file.write(f"{address(number)} host-{key}\n")
+        return folder
+
+    def gives_its_own(self, key, target, source):
+        """For what is started on this host from now on, the folder `target` is `source`."""
+        self.own.setdefault(key, []).append((target, source))
+
+    def within(self, key, *command):
+        # ip netns exec makes a mount namespace for the command, so no other host sees these mounts.
+        for target, source in self.own.get(key, ()):
+            command = ["sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", source, target, *command]
+        return ["ip", "netns", "exec", self.names[key], *map(str, command)]
+
+    def take_away(self, key, how):
+        """The link of a host: "down", which both sides see, or silently."""
+        where = ["-n", self.names["bridge"], "link", "set", f"to-{key}"]
+        ip(*where, "down") if how == "down" else ip(*where, "nomaster")
+
+    def give_back(self, key, how):
+        where = ["-n", self.names["bridge"], "link", "set", f"to-{key}"]
+        ip(*where, "up") if how == "down" else ip(*where, "master", "br0")
+
+    def remove(self):
+        for folder in self.folders:
+            os.unlink(f"{folder}/hosts")
+            os.rmdir(folder)
+        for name in self.names.values():
+            ip("netns", "delete", name)

@@ -1,0 +1,149 @@
+"""The network that the workers use, where hosts have several: the fastest one that reaches all.
+
+Hosts are network namespaces. Besides the network over which they talk to the coordinator they have a
+second one, and some a third. A token bucket (tc tbf) makes a network slow.
+"""
+
+import json
+import os
+import re
+import subprocess
+import time
+import unittest
+
+from network import Network, address, may_limit_speed, may_make_namespaces
+from support import BIN, JobTest, run
+
+HOSTS = "abc"
+SLOW = "20mbit"
+FAST_NETWORK, PART_NETWORK = "10.88.0.0/24", "10.99.0.0/24"
+
+
+@unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
+class NetworkOfTheWorkers(JobTest):
+    def setUp(self):
+        super().setUp()
+        self.network = Network(os.getpid(), HOSTS)
+        self.agents = []
+
+    def tearDown(self):
+        for agent in self.agents:
+            if agent.poll() is None:
+                agent.kill()
+            agent.communicate()
+        try:
+            super().tearDown()
+        finally:
+            self.network.remove()
+
+    def starts_agent(self, number):
+        return subprocess.Popen(
+            self.network.within(HOSTS[number - 1], BIN / "pfc-agent", "--once", "--join-file", self.folder / "join",
+                                "--host", address(number), "--state-dir", self.folder / f"agent-{number}"),
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def trains(self, *more, hosts=HOSTS):
+        """One worker a host; the coordinator runs on host a, and starts the agent there itself."""
+        numbers = [HOSTS.index(key) + 1 for key in hosts]
+        for number in numbers[1:]:
+            self.agents.append(self.starts_agent(number))
+        job = self.job(num_epoch=1, max_steps=2, batch_size=2)
+        return run(*self.network.within(
+            "a", BIN / "pfc-coordinator", "--hosts", ",".join(f"{address(number)}:1" for number in numbers),
+            "--config", job, "--port", 7450, "--http-port", 7451, "--state-dir", self.folder / "state",
+            "--join-file", self.folder / "join", *more), env=self.environment)
+
+    def choice(self, done):
+        """The line that tells it."""
+        lines = re.findall(r"^pfc-coordinator: (network .*)$", done.stderr, re.MULTILINE)
+        self.assertEqual(len(lines), 1, done.stderr)
+        print(lines[0], flush=True)
+        return lines[0]
+
+    def assert_completed(self, done, own_address):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(f"Gloo (TCP, {own_address})", done.stdout)
+        for agent in self.agents:
+            self.assertEqual(agent.wait(timeout=60), 0)
+
+    def has_three_networks(self):
+        """The one of the coordinator is slow, one is fast, and one reaches hosts a and b alone."""
+        self.network.add(HOSTS, "eth1", "10.88.0")
+        self.network.add("ab", "eth2", "10.99.0")
+        for key in HOSTS:
+            self.network.slow(key, "eth0", SLOW)
+
+    @unittest.skipUnless(may_limit_speed(), "the kernel has no tc tbf, which makes a network slow")
+    def test_uses_the_fastest_that_reaches_all(self):
+        self.has_three_networks()
+        done = self.trains()
+        self.assert_completed(done, "10.88.0.1")
+        line = self.choice(done)
+        self.assertIn(f"network {FAST_NETWORK} (eth1): 3 hosts, slowest pair ", line)
+        self.assertRegex(line, r"not used: .*10\.77\.0\.0/24 \(slowest pair [\d.]+ to [\d.]+ [\d.]+ Mbit/s\)")
+        self.assertIn(f"{PART_NETWORK} ({address(3)} is not in it)", line)
+
+    @unittest.skipUnless(may_limit_speed(), "the kernel has no tc tbf, which makes a network slow")
+    def test_uses_the_one_that_was_asked_for(self):
+        self.has_three_networks()
+        done = self.trains("--network", "10.77.0.0/16", hosts="ab")
+        self.assert_completed(done, "10.77.0.1")
+        self.assertIn("network 10.77.0.0/24 (eth0): 2 hosts, slowest pair ", self.choice(done))
+
+    def test_does_not_use_one_in_which_packets_of_a_pair_are_dropped(self):
+        """Its subnet has all hosts, but b and c do not hear each other there."""
+        self.network.add(HOSTS, "eth1", "10.88.0")
+        self.network.separate("b", "eth1", "10.88.0.3")
+        self.network.separate("c", "eth1", "10.88.0.2")
+        done = self.trains()
+        self.assert_completed(done, "10.77.0.1")
+        self.assertRegex(self.choice(done), rf"not used: .*10\.88\.0\.0/24 \({address(2)} cannot reach {address(3)}: ")
+
+    def test_names_the_pair_that_has_no_network(self):
+        """Hosts b and c reach the coordinator, but not each other."""
+        self.network.separate("b", "eth0", address(3), address(3, 6))
+        self.network.separate("c", "eth0", address(2), address(2, 6))
+        begun = time.monotonic()
+        done = self.trains()
+        took = time.monotonic() - begun
+        self.assert_one_line(
+            done, f"host {address(2)} cannot reach host {address(3)}: ", f"{address(2)} has {address(2)}/24 (eth0), ",
+            f"{address(3)} has {address(3)}/24 (eth0), ", f"tried {address(2)} to {address(3)}: ", code=3)
+        print(f"named after {took:.1f} s, with the start of all programs: {done.stderr.splitlines()[-1]}", flush=True)
+        self.assertLess(took, 10)
+
+    def test_names_the_host_that_has_no_address_in_the_network_that_was_asked_for(self):
+        self.network.add("ab", "eth1", "10.88.0")
+        done = self.trains("--network", "10.88.0.0/24")
+        self.assert_one_line(done, f"--network 10.88.0.0/24: host {address(3)} has no address there, but ",
+                             f"{address(3)}/24 (eth0)", code=3)
+
+    def test_shows_the_network_in_the_status(self):
+        self.network.add(HOSTS, "eth1", "10.88.0")
+        coordinator = subprocess.Popen(
+            self.network.within("a", BIN / "pfc-coordinator", "--hosts", f"{address(1)}:1,{address(2)}:1", "--config",
+                                self.job(num_epoch=100_000, save_every_steps=0), "--port", 7450, "--http-port", 7451,
+                                "--state-dir", self.folder / "state", "--join-file", self.folder / "join", "--network", "eth1"),
+            env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        agent = self.starts_agent(2)
+        self.agents.append(agent)
+        self.read_until_error_output(coordinator, "generation 1: starting")
+        status = json.loads(run(*self.network.within("a", BIN / "pfcctl", "status", "--json", "--state-dir",
+                                                     self.folder / "state"), env=self.environment).stdout)
+        self.assertTrue(status["network"].startswith(f"network {FAST_NETWORK} (eth1): 2 hosts, "), status["network"])
+        self.assertEqual([(host["address"], host["interface"]) for host in status["hosts"]],
+                         [("10.88.0.1", "eth1"), ("10.88.0.2", "eth1")])
+        run(*self.network.within("a", BIN / "pfcctl", "stop", "--now", "--state-dir", self.folder / "state"),
+            env=self.environment)
+        coordinator.communicate(timeout=60)
+        agent.wait(timeout=60)
+
+    def read_until_error_output(self, process, text):
+        for line in process.stderr:
+            if text in line:
+                return
+        self.fail(f"{text!r} did not appear")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,94 @@
+"""A job that goes on after a failure: who stays, what is trained again, and what it says."""
+
+import json
+import os
+import re
+import signal
+import unittest
+
+from support import JobTest, digest
+
+
+class Restart(JobTest):
+    KEYS = dict(num_epoch=3, save_every_steps=2, sample_rate=0.5)
+
+    def trained(self, workers, job, *more):
+        done = self.train(workers, job, *more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+    def end_of(self, process):
+        """What was printed until the job had ended well."""
+        output, _ = process.communicate(timeout=150)
+        self.assertEqual(process.returncode, 0, output)
+        self.assertEqual(self.processes(), [])
+        return output
+
+    def losses(self, output):
+        """{step: loss}; of a step that was trained twice, the last one."""
+        lines = (self.folder / output / "metrics.jsonl").read_text().splitlines()
+        return {m["step"]: m["loss"] for m in map(json.loads, lines) if m["kind"] == "step"}
+
+    def loses(self, rank, how, *more):
+        """Trains with three workers, of which one is lost in mid job, beside a job that loses none."""
+        self.trained(3, self.job(**self.KEYS, output=str(self.folder / "whole")))
+        process = self.start(3, self.job(**self.KEYS), "--max-restarts", 1, *more)
+        self.read_until(process, "Global Step: 5")
+        before = self.workers()
+        os.kill(before[rank], how)
+        self.read_until(process, "resumed from")
+        after = self.workers()
+        output = self.end_of(process)
+        self.assertNotEqual(after[rank], before[rank])
+        for other in {0, 1, 2} - {rank}:
+            self.assertEqual(after[other], before[other], "a survivor keeps its process")
+        self.assertEqual(self.losses("out"), self.losses("whole"))
+        model = "backbone.safetensors"
+        self.assertEqual(digest(self.folder / "out" / model), digest(self.folder / "whole" / model))
+        return output
+
+    def test_a_killed_worker_is_replaced_and_the_job_gives_the_same_bits(self):
+        self.loses(1, signal.SIGKILL)
+
+    def test_rank_zero_can_be_replaced_too(self):
+        self.loses(0, signal.SIGKILL)
+
+    def test_a_worker_that_hangs_is_found_by_its_peers_and_replaced(self):
+        self.loses(2, signal.SIGSTOP, "--collective-timeout", "5s")
+
+    def test_without_a_checkpoint_training_begins_again(self):
+        process = self.start(2, self.job(num_epoch=2), "--max-restarts", 1)
+        self.read_until(process, "Global Step: 2")
+        os.kill(self.workers()[1], signal.SIGKILL)
+        self.read_until(process, "training begins at step 1")
+        self.end_of(process)
+
+    def test_two_failures_of_which_the_second_ends_the_job(self):
+        process = self.start(2, self.job(num_epoch=100), "--max-restarts", 1)
+        for rank, begun in ((1, 1), (0, 2)):
+            self.read_until(process, "Global Step: 2")
+            os.kill(self.workers()[rank], signal.SIGKILL)
+        output, _ = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1, output)
+        last = output.strip().splitlines()[-1]
+        for word in ("rank 0", "SIGKILL", "after 1 restart"):
+            self.assertIn(word, last)
+        self.assertEqual(self.processes(), [])
+
+    def test_status_and_metrics_say_that_and_why_it_was_restarted(self):
+        process = self.start(2, self.job(num_epoch=1000), "--max-restarts", 3)
+        lines = self.read_until(process, "Global Step: 2")
+        port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
+        os.kill(self.workers()[1], signal.SIGKILL)
+        self.read_until(process, "Global Step: 2")
+        status = json.loads(self.page(port, "/status.json"))
+        self.assertEqual((status["generation"], status["restarts"], status["max_restarts"]), (2, 1, 3))
+        self.assertIn("SIGKILL", status["last_restart"])
+        self.assertIn("pfc_job_restarts 1", self.page(port, "/metrics"))
+        process.terminate()
+        process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 143)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,143 @@
+"""Strangers, and those who may do less, at a coordinator of two hosts: refused, counted, and in the audit log."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from network import Network, address, may_make_namespaces
+from support import BIN, LIMIT, JobTest, run
+
+COORDINATOR = f"{address(1)}:7450"
+
+# Asks for a page by TLS, as a program on another host does: AUTHORITY TOKEN PATH.
+PAGE = """
+import socket, ssl, sys
+authority, token, path = sys.argv[1:]
+tls = ssl.create_default_context(cafile=authority)
+stream = tls.wrap_socket(socket.create_connection((%r, 7451), 10), server_hostname="pfc-coordinator")
+header = f"Authorization: Bearer {token}\\r\\n" if token else ""
+stream.sendall(f"GET {path} HTTP/1.1\\r\\nHost: x\\r\\n{header}Connection: close\\r\\n\\r\\n".encode())
+answer = b""
+while piece := stream.recv(65536):
+    answer += piece
+print(answer.decode())
+""" % address(1)
+
+
+@unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
+class Security(JobTest):
+    def setUp(self):
+        super().setUp()
+        self.network = Network(os.getpid(), "ab")
+        self.state = self.folder / "state"
+        self.started = [subprocess.Popen(
+            self.network.within("a", BIN / "pfc-coordinator", "--hosts", "host-a:1,host-b:1", "--config",
+                                self.job(num_epoch=100_000, save_every_steps=0), "--start-timeout", "120s",
+                                "--state-dir", self.state),
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)]
+        self.join = self.join_strings(self.started[0], ["host-b"])["host-b"]
+
+    def tearDown(self):
+        try:
+            for process in self.started:
+                if process.poll() is None:
+                    process.kill()
+                process.communicate()
+            self.wait_until_all_have_ended()
+            super().tearDown()
+        finally:
+            self.network.remove()
+
+    def pfcctl(self, *words, where="a"):
+        return run(*self.network.within(where, BIN / "pfcctl", *words), env=self.environment)
+
+    def admin(self, *words):
+        done = self.pfcctl(*words, "--state-dir", self.state)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def agent(self, join, folder):
+        """Of host b, with a key of its own in `folder`."""
+        return subprocess.Popen(
+            self.network.within("b", BIN / "pfc-agent", "--host", "host-b", "--patience", "20s", "--state-dir",
+                                self.folder / folder),
+            env={**self.environment, "PFC_JOIN": join}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def refuses(self, join, words):
+        agent = self.agent(join, "stranger")
+        _, errors = agent.communicate(timeout=LIMIT)
+        self.assertEqual(agent.returncode, 2, errors)
+        self.assertIn(words, errors.strip().splitlines()[-1])
+
+    def page(self, path, token=""):
+        pem = (self.state / "security" / "authority.pem").read_text()
+        authority = self.folder / "authority.pem"
+        authority.write_text(pem[pem.index("-----BEGIN CERTIFICATE"):])
+        done = run(*self.network.within("b", sys.executable, "-c", PAGE, authority, token, path))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def wait_for_training(self):
+        while json.loads(self.admin("status", "--json"))["state"] != "training":
+            self.assertIsNone(self.started[0].poll())
+
+    def test_strangers_are_refused_counted_and_in_the_audit_log(self):
+        token = self.join.split("@")[0]
+        self.refuses(self.join.replace(token, "0" * 32), "the token is not one of this coordinator's")
+        self.refuses(self.join[:-64] + "0" * 64, "shows another certificate")
+        short = self.admin("token", "create", "--host", "host-b", "--lifetime", "400ms")
+        while "expired" not in self.admin("token", "list"):
+            pass
+        self.refuses(short, "has expired")
+        revoked = self.admin("token", "create", "--lifetime", "1h")
+        newest = self.admin("token", "list").splitlines()[-1].split()[0]
+        self.admin("token", "revoke", newest)
+        self.refuses(revoked, "was revoked")
+        in_plaintext = self.pfcctl("status", "--coordinator", COORDINATOR, where="b")
+        self.assertEqual(in_plaintext.returncode, 1, in_plaintext.stdout)
+
+        self.started.append(self.agent(self.join, "agent"))
+        self.wait_for_training()
+        self.refuses(self.join, "has used token")
+        for pid in self.workers().values():
+            with open(f"/proc/{pid}/environ", encoding="utf-8", errors="replace") as file:
+                self.assertNotIn(token, file.read())
+        reader = self.folder / "reader"
+        reader.write_text(self.admin("token", "create", "--read-only"))
+        self.assertEqual(self.pfcctl("status", "--access-file", reader, where="b").returncode, 0)
+        stop = self.pfcctl("stop", "--access-file", reader, where="b")
+        self.assertIn("a credential of role reader does not allow this call", stop.stderr)
+        self.assertIn(" 401 ", self.page("/metrics"))
+        self.assertIn(" 401 ", self.page("/status.json", token))
+        metrics = self.page("/metrics", reader.read_text().split("@")[0])
+
+        expected = {"wrong_token": 2, "expired_token": 1, "revoked_token": 1, "plaintext": 1, "replayed_token": 1,
+                    "wrong_role": 1, "no_credential": 1}
+        counted = dict(re.findall(r'pfc_coordinator_refusals_total\{reason="(\w+)"\} (\d+)', metrics))
+        for reason, count in expected.items():
+            self.assertGreaterEqual(int(counted.get(reason, 0)), count, reason)
+        self.admin("stop")
+        self.started[0].communicate(timeout=LIMIT)
+        audit = [json.loads(line) for line in (self.state / "audit.jsonl").read_text().splitlines()]
+        self.assertLessEqual(set(expected), {line["result"] for line in audit})
+        done = {(line["what"], line["role"]) for line in audit if line["result"] == "ok"}
+        self.assertLessEqual({("register", "agent"), ("create_token", "admin"), ("revoke_token", "admin"),
+                              ("stop", "admin"), ("exchange_token", "nobody")}, done)
+        self.assertTrue(all(line["peer"] for line in audit))
+
+    def test_an_agent_that_is_started_again_needs_no_token(self):
+        self.started.append(self.agent(self.join, "agent"))
+        self.wait_for_training()
+        self.admin("token", "revoke", self.admin("token", "list").splitlines()[-1].split()[0])
+        self.started[1].kill()
+        self.started[1].communicate()
+        self.started.append(self.agent(self.join, "agent"))
+        output, _ = self.started[0].communicate(timeout=LIMIT)
+        self.assertIn("host host-b: another pfc-agent has taken over", output)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+"""A coordinator that is a service: jobs one after another, agents that stay, logs. Most of the workers
+only pretend to train (tests/coordinator/fake_worker.cc), so that twenty jobs take seconds."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from support import BIN, LIMIT, JobTest, run
+
+FAKE = pathlib.Path(os.environ["PFC_FAKE"])
+
+
+class ServiceTest(JobTest):
+    def setUp(self):
+        super().setUp()
+        self.mark = f"PFC_TEST_MARK={self.folder}"  # where a fake worker writes its checkpoint
+        self.environment["PFC_TEST_MARK"] = str(self.folder)
+        self.started = []
+
+    def tearDown(self):
+        for process in self.started:
+            process.kill()
+            process.wait()
+            process.stderr_file.close()
+        self.wait_until_all_have_ended()
+        super().tearDown()
+
+    def starts(self, name, *command, **more):
+        """A program in the background, its stderr in a file."""
+        output = open(self.folder / f"{name}.err", "w")
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=output,
+                                   env={**self.environment, **more})
+        process.stderr_file = output
+        self.started.append(process)
+        return process
+
+    def said(self, name):
+        return (self.folder / f"{name}.err").read_text()
+
+    def wait_for(self, what, condition):
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.02)
+
+    def service(self, name="service", hosts="localhost:2", programs=FAKE, *more):
+        process = self.starts(name, programs / "pfc-coordinator", "--hosts", hosts, "--port", 0, "--http-port", 0,
+                              "--state-dir", self.folder / name, *more)
+        self.wait_for("an address", lambda: "listening on" in self.said(name))
+        return process
+
+    def address(self, name="service"):
+        return re.search(r"listening on (\S+) and", self.said(name))[1]
+
+    def ctl(self, *words, name="service", cwd=None):
+        return run(BIN / "pfcctl", *words, "--state-dir", self.folder / name, env=self.environment, cwd=cwd)
+
+    def fake_job(self, fate="complete", name="job.json", **keys):
+        path = self.folder / name
+        path.write_text(json.dumps({"network": "r18", "rec": "somewhere", "notes": fate, **keys}))
+        return path
+
+    def submit(self, fate="complete", name="service", **keys):
+        done = self.ctl("submit", self.fake_job(fate, **keys), name=name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def queue(self, name="service"):
+        done = self.ctl("queue", "--json", name=name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def jobs(self, name="service"):
+        return {job["job_id"]: job for job in self.queue(name)["jobs"]}
+
+    def state_of(self, job, name="service"):
+        return self.jobs(name)[job]["state"]
+
+    def wait_until(self, job, *states, name="service"):
+        self.wait_for(f"job {job} {states}", lambda: self.state_of(job, name) in states)
+
+    @staticmethod
+    def name_of(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+        except OSError:
+            return ""
+
+    def resident(self, process):
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+
+
+class Service(ServiceTest):
+    def test_runs_twenty_jobs_in_order_among_them_a_stopped_a_failed_and_a_refused_one(self):
+        service = self.service()
+        fates = ["complete"] * 20
+        fates[3], fates[5], fates[9] = "until_stop", "fails:1", "until_stop"
+        jobs = [self.submit(fate) for fate in fates]
+        refused = self.ctl("submit", self.fake_job(netwrk="r18"))
+        self.assert_one_line(refused, "netwrk", "network", "job.json", code=2)
+        taken = self.ctl("stop", jobs[9])
+        self.assertEqual(taken.stdout, "the job is out of the queue\n", taken.stderr)
+        self.wait_until(jobs[3], "running")
+        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        self.assertEqual(self.ctl("stop").returncode, 0)
+        self.wait_until(jobs[-1], "completed")
+        queue = self.queue()
+        self.assertEqual(queue["refused"], 1)
+        ended = self.jobs()
+        expected = {3: "stopped", 5: "failed", 9: "stopped"}
+        self.assertEqual([ended[job]["state"] for job in jobs],
+                         [expected.get(i, "completed") for i in range(20)])
+        self.assertIn("rank 1", ended[jobs[5]]["message"])
+        self.assertIn("loss is not finite at step 3", ended[jobs[5]]["message"])
+        self.assertIn("pfcctl stop", ended[jobs[3]]["message"])
+        self.assertIsNone(ended[jobs[9]]["started"])
+        ran = [ended[job] for job in jobs if ended[job]["started"]]
+        for before, after in zip(ran, ran[1:]):
+            self.assertLessEqual(before["ended"], after["started"] + 0.002)
+        warm = self.resident(service)
+        last = [self.submit() for _ in range(20)][-1]
+        self.wait_until(last, "completed")
+        grown = self.resident(service) - warm
+        print(f"resident memory after 40 jobs: {grown / 1024:.0f} KiB more than the {warm / 1024:.0f} KiB after 20")
+        self.assertLess(grown, 4 << 20)
+        service.send_signal(signal.SIGTERM)
+        self.assertEqual(service.wait(LIMIT), 143)
+        self.assertIn("pfc-coordinator: service ended by SIGTERM", self.said("service").splitlines()[-1])
+
+    def test_says_which_waiting_jobs_are_lost_with_the_service(self):
+        service = self.service()
+        running, waiting = self.submit("until_stop"), self.submit()
+        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        service.send_signal(signal.SIGTERM)
+        self.assertEqual(service.wait(LIMIT), 143)
+        self.assertRegex(self.said("service"), rf"warning: .*1 job that waited.*{waiting}")
+        self.assertRegex(self.said("service"), rf"job {running} .*: job stopped by SIGTERM")
+
+    def test_a_job_that_ends_by_force_makes_the_service_end_with_1(self):
+        service = self.service()
+        self.submit("stubborn:1")
+        self.wait_for("training", lambda: self.ctl("status").stdout.count("joined") + self.ctl(
+            "status").stdout.count("training") > 1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            service.send_signal(number)
+        self.assertEqual(service.wait(LIMIT), 1)
+
+    def test_refuses_what_it_cannot_do_with_a_line(self):
+        self.service()
+        self.assert_one_line(self.ctl("stop"), "no job runs", code=2)
+        self.assert_one_line(self.ctl("stop", "0000"), "0000", "pfcctl queue", code=2)
+        self.assert_one_line(self.ctl("logs", "--rank", 0), "no job", code=2)
+        self.assertEqual(json.loads(self.ctl("status", "--json").stdout)["state"], "idle")
+        self.assertIn("no job waits", self.ctl("queue").stdout)
+        self.assertIn("\nidle: no job waits\n", self.ctl("status").stdout)
+        one = self.starts("one", FAKE / "pfc-coordinator", "--config", self.fake_job("until_stop"), "--port", 0,
+                          "--http-port", 0, "--state-dir", self.folder / "one")
+        self.wait_for("an address", lambda: "listening on" in self.said("one"))
+        self.assert_one_line(self.ctl("submit", self.fake_job(), name="one"), "ends with its job", code=2)
+        one.send_signal(signal.SIGTERM)
+        self.assertEqual(one.wait(LIMIT), 143)
+
+    def test_starts_its_own_agent_again_and_goes_on_with_the_next_job(self):
+        self.service()
+        first = self.submit("until_stop")
+        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        os.kill(next(pid for pid in self.processes() if self.name_of(pid) == "pfc-agent"), signal.SIGKILL)
+        self.wait_until(first, "failed")
+        self.assertIn("killed by signal 9", self.jobs()[first]["message"])
+        self.wait_until(self.submit(), "completed")
+
+
+class Logs(ServiceTest):
+    def test_of_a_rank_are_read_while_its_job_runs_and_afterwards(self):
+        self.service()
+        job = self.submit("until_stop")
+        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        follower = subprocess.Popen(
+            [str(word) for word in (BIN / "pfcctl", "logs", "--rank", 1, "--follow", "--state-dir",
+                                    self.folder / "service")], stdout=subprocess.PIPE, text=True, env=self.environment)
+        line = follower.stdout.readline()
+        self.assertEqual(line, "collective timeout 300\n")
+        self.assertEqual(self.ctl("stop").returncode, 0)
+        with follower.stdout:
+            rest = follower.stdout.read()
+        self.assertEqual(follower.wait(LIMIT), 0)
+        self.wait_until(self.submit(), "completed")
+        after = self.ctl("logs", job, "--rank", 1)
+        self.assertEqual(after.stdout, line + rest)
+        self.assertRegex(after.stdout, "world size 2")
+        log = self.folder / "logs/pfc/logs" / job / "rank-1.log"
+        self.assertEqual(log.read_text(), after.stdout)
+        self.assert_one_line(self.ctl("logs", job, "--rank", 2), "rank 2", code=2)
+
+    def test_that_cannot_be_written_do_not_end_the_job(self):
+        (self.folder / "logs").write_text("a file where a folder is needed")
+        self.service()
+        job = self.submit()
+        self.wait_until(job, "completed")
+        warnings = [line for line in self.said("service").splitlines() if "pfc-agent: warning" in line]
+        self.assertEqual(len(warnings), 1, warnings)
+        self.assertIn("--log-dir", warnings[0])
+
+
+class Agents(ServiceTest):
+    """Of another host than the coordinator's own: the address is of this machine, but not written so."""
+
+    def agent(self, name="agent", *more):
+        return self.starts(name, FAKE / "pfc-agent", "--join-file", self.folder / "join", "--host", "remote",
+                           "--state-dir", self.folder / name, *more, XDG_STATE_HOME=str(self.folder / name / "logs"))
+
+    def elsewhere(self, name="service", port=0, hosts="remote:1"):
+        """A service that starts no agent itself. All have one --state-dir, and so the same authority."""
+        process = self.starts(name, FAKE / "pfc-coordinator", "--hosts", hosts, "--port", port, "--http-port", 0,
+                              "--state-dir", self.folder / "service", "--join-file", self.folder / "join")
+        self.wait_for("an address", lambda: "listening on" in self.said(name))
+        return process, re.search(r"listening on \S+:(\d+) and", self.said(name))[1]
+
+    def ends(self, coordinator):
+        coordinator.send_signal(signal.SIGTERM)
+        self.assertEqual(coordinator.wait(LIMIT), 143)
+
+    def test_that_stay_outlive_the_coordinator_and_serve_the_next_one(self):
+        service, port = self.elsewhere()
+        agent = self.agent("agent", "--patience", "1s")
+        first = self.submit("saves")
+        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        service.kill()
+        service.wait()
+        self.wait_for("a checkpoint", lambda: (self.folder / "saved-0").exists())
+        self.wait_for("the worker's end",
+                      lambda: {self.name_of(pid) for pid in self.processes()} <= {"pfc-agent", "pfc-agent-guard"})
+        self.wait_for("a warning", lambda: "cannot be reached" in self.said("agent"))
+        self.assertIsNone(agent.poll())
+        again, _ = self.elsewhere("again", port)
+        for _ in range(2):
+            self.wait_until(self.submit(), "completed")
+        self.assertNotIn(first, self.jobs())
+        self.ends(again)
+        self.assertIsNone(agent.poll())
+        self.assertEqual(self.said("agent").count("cannot be reached"), 1, self.said("agent"))
+        agent.send_signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(LIMIT), 143)
+
+    def test_that_serve_once_end_with_the_job(self):
+        self.elsewhere()
+        agent = self.agent("agent", "--once")
+        self.wait_until(self.submit(), "completed")
+        self.assertEqual(agent.wait(LIMIT), 0, self.said("agent"))
+        waiting = self.submit()
+        self.wait_for("the reason", lambda: "remote" in self.queue()["reason"])
+        again = self.starts("again", *agent.args, XDG_STATE_HOME=str(self.folder / "agent/logs"))
+        self.wait_until(waiting, "completed")
+        self.assertEqual(again.wait(LIMIT), 0, self.said("again"))
+
+    def test_that_stay_go_on_trying_when_they_are_refused(self):
+        """As after a mistake in the coordinator's --hosts, which a person then mends."""
+        service, port = self.elsewhere()
+        agent = self.agent()
+        self.wait_until(self.submit(), "completed")
+        self.ends(service)
+        mistaken, _ = self.elsewhere("mistaken", port, "other:1")
+        self.wait_for("a refusal", lambda: "refuses this agent" in self.said("agent"))
+        self.assertIn("is not in the coordinator's --hosts", self.said("agent"))
+        self.ends(mistaken)
+        self.elsewhere("mended", port)
+        self.wait_until(self.submit(), "completed")
+        self.assertIsNone(agent.poll())
+
+    def test_that_are_killed_leave_nothing_that_their_workers_have_started(self):
+        self.service()
+        self.submit("has_child")
+        children = lambda: [pid for pid in self.processes() if self.name_of(pid) == "sleep"]
+        self.wait_for("the workers' children", lambda: len(children()) == 2)
+        os.kill(next(pid for pid in self.processes() if self.name_of(pid) == "pfc-agent"), signal.SIGKILL)
+        self.wait_for("their end", lambda: not children())
+
+
+class TwoCoordinators(ServiceTest):
+    def test_on_one_host_do_not_touch_each_other(self):
+        ids = {}
+        for name in ("a", "b"):
+            self.service(name)
+            ids[name] = [self.submit("until_stop", name=name), self.submit(name=name)]
+        for name in ("a", "b"):
+            self.wait_for("training", lambda: self.ctl("status", name=name).stdout.count("training") > 1)
+        self.assertEqual(set(self.jobs("a")), set(ids["a"]))
+        self.assertEqual(set(self.jobs("b")), set(ids["b"]))
+        self.assertEqual(self.ctl("stop", name="a").returncode, 0)
+        self.wait_until(ids["a"][1], "completed", name="a")
+        self.assertEqual(self.state_of(ids["b"][0], "b"), "running")
+        self.started[0].kill()
+        self.started[0].wait()
+        self.assertEqual(self.ctl("stop", name="b").returncode, 0)
+        self.wait_until(ids["b"][1], "completed", name="b")
+        self.assertEqual(self.state_of(ids["b"][0], "b"), "stopped")
+
+
+class RealJobs(ServiceTest):
+    def test_find_their_files_relative_to_the_folder_of_the_submit(self):
+        self.service(programs=BIN)
+        job = self.job(rec=os.path.relpath(self.data, self.folder), output="here/out", num_epoch=1)
+        for steps in (2, 3):  # the second goes on where the first one ended
+            done = self.ctl("submit", job.name, "--set", f"max_steps={steps}", "--set", f"resume={steps > 2}".lower(),
+                            cwd=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.wait_until(done.stdout.strip(), "completed", "failed")
+            self.assertEqual(self.state_of(done.stdout.strip()), "completed", self.queue())
+        self.assertEqual(max(line["step"] for line in self.metrics(self.folder / "here/out")), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
