@@ -87,7 +87,7 @@ class ThreadComm : public Comm {
     meet(in, [&](std::vector<const void*>& inputs) {
       auto* to = static_cast<std::byte*>(out.data);
       for (const void* from : inputs) {
-        std::memcpy(to, from, in.bytes());
+        copy(to, from, in.bytes());
         to += in.bytes();
       }
     });
@@ -113,7 +113,7 @@ class ThreadComm : public Comm {
   void broadcast(const Tensor& in_out, int root) override {
     meet(in_out, [&](auto& inputs) {
       if (rank_ != root) {
-        std::memcpy(in_out.data, inputs[static_cast<std::size_t>(root)], in_out.bytes());
+        copy(in_out.data, inputs[static_cast<std::size_t>(root)], in_out.bytes());
       }
     });
   }
@@ -128,6 +128,11 @@ class ThreadComm : public Comm {
   void meet(const Tensor& in, Read read) {
     count_.add_call(in.data == nullptr ? 0 : in.bytes(), 0);
     meeting_.meet(rank_, in.data, read);
+  }
+
+  /// A worker without rows has a null pointer, with which memcpy() is undefined also for 0 bytes.
+  static void copy(void* to, const void* from, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
 
   static void sum_slices(const std::vector<const void*>& inputs, std::size_t first,
