@@ -117,6 +117,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     rank_ = reply.rank();
     generation_ = reply.generation();
     {
+      const std::lock_guard lock(mutex_);
+      sent_ = false;  // what an earlier generation has done is not of this one
+    }
+    {
       const std::lock_guard lock(listener_mutex_);
       superseded_ = false;
     }
@@ -198,8 +202,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_message(message);
     request.set_left_generation(generation_);
     {
+      // Also what the stream has taken: it may arrive after this request, and is dropped then.
       std::lock_guard lock(mutex_);
-      if (unsent_) *request.mutable_progress() = newest_;
+      if (unsent_ || sent_) *request.mutable_progress() = newest_;
       unsent_ = false;
     }
     proto::FinishReply reply;
@@ -288,7 +293,11 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     message.set_generation(generation_);
     message.set_rank(rank_);
     std::lock_guard lock(mutex_);
-    if (unsent_) *message.mutable_progress() = newest_;
+    if (unsent_) {
+      *message.mutable_progress() = newest_;
+      newest_.clear_phases();  // each sample is counted once
+      sent_ = true;
+    }
     unsent_ = false;
     return {std::move(message)};
   }
@@ -315,7 +324,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::function<void(const std::string& why)> listener_;  // guarded by listener_mutex_
   std::mutex mutex_;
   proto::Progress newest_;  // guarded by mutex_
-  bool unsent_ = false;     // guarded by mutex_
+  bool unsent_ = false;     // guarded by mutex_: the stream has not taken it yet
+  bool sent_ = false;       // guarded by mutex_: one of this generation was taken
   // Set by join(). It is the last member because its threads use all others.
   std::unique_ptr<ReconnectingStream<proto::WorkerMessage, proto::WorkerCommand>> stream_;
 };
