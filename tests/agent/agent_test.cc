@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <condition_variable>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <iterator>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -44,32 +47,53 @@ class RunningAgent {
             problem = why;
             loop.stop();
           });
-          made_.set_value({&loop, &agent});
+          runs_on(&loop, &agent);
           loop.run();
+          runs_on(nullptr, nullptr);
           problem_.set_value(problem);
         }) {}
-  ~RunningAgent() { thread_.join(); }
+  /// Ends it: a coordinator that shuts down while the link is broken has not told it to.
+  ~RunningAgent() {
+    end_twice();
+    thread_.join();
+  }
 
   /// As two signals do.
   void end_twice() {
-    const auto [loop, agent] = made_.get_future().get();
-    boost::asio::post(*loop, [agent = agent] {
-      agent->end({});
-      agent->kill_workers();
+    post([](Agent& agent) {
+      agent.end({});
+      agent.kill_workers();
     });
   }
 
   /// As one signal does.
   void leave() {
-    const auto [loop, agent] = made_.get_future().get();
-    boost::asio::post(*loop, [agent = agent] { agent->leave("SIGTERM"); });
+    post([](Agent& agent) { agent.leave("SIGTERM"); });
   }
 
   /// Waits for its end.
   std::string problem() { return problem_.get_future().get(); }
 
  private:
-  std::promise<std::pair<boost::asio::io_context*, Agent*>> made_;
+  void runs_on(boost::asio::io_context* loop, Agent* agent) {
+    const std::lock_guard lock(mutex_);
+    loop_ = loop;
+    agent_ = agent;
+    made_ = true;
+    changed_.notify_all();
+  }
+  /// Waits for the agent to be there; does nothing once it has ended.
+  void post(const std::function<void(Agent&)>& work) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return made_; });
+    if (loop_ != nullptr) boost::asio::post(*loop_, [work, agent = agent_] { work(*agent); });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool made_ = false;                        // guarded by mutex_, as are the following
+  boost::asio::io_context* loop_ = nullptr;  // null: it has ended
+  Agent* agent_ = nullptr;
   std::promise<std::string> problem_;
   std::thread thread_;
 };
@@ -80,7 +104,7 @@ class AgentOfAHost : public ::testing::Test {
     return {.coordinator = coordinator,
             .host = host,
             .worker_program = folder / "pfc-worker",
-            .patience = 500ms,
+            .patience = 60s,
             .grace = 100ms};
   }
 
@@ -315,7 +339,9 @@ TEST_F(AgentOfAHost, EndsWhenTheCoordinatorDoesNotKnowItsHost) {
 }
 
 TEST_F(AgentOfAHost, EndsWhenItCannotReachTheCoordinator) {
-  RunningAgent agent(options("127.0.0.1:1"));
+  AgentOptions impatient = options("127.0.0.1:1");
+  impatient.patience = 500ms;
+  RunningAgent agent(impatient);
   EXPECT_THAT(agent.problem(), HasSubstr("coordinator 127.0.0.1:1 cannot be reached for"));
 }
 
@@ -336,7 +362,9 @@ TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne)
   RunningAgent agent(patient);
   wait_until([&] { return started().size() == 1; });
   address.set(testing::Relay::Link::kCut);
-  RunningCoordinator second({{.name = "a", .slots = 1}}, testing::impatient(), 0, "second");
+  RendezvousConfig unhurried = testing::impatient();
+  unhurried.limits.start = 10min;  // its worker never joins
+  RunningCoordinator second({{.name = "a", .slots = 1}}, unhurried, 0, "second");
   address.lead_to(second.port());
   address.set(testing::Relay::Link::kWhole);
   wait_until([&] { return started().size() == 2; });
@@ -355,7 +383,7 @@ class LinkOfAnAgent : public AgentOfAHost, public ::testing::WithParamInterface<
 
   static RendezvousConfig config() {
     RendezvousConfig config = testing::impatient();
-    config.limits = {.start = 10min, .silence = 7s, .leave = 20s};
+    config.limits = {.start = 10min, .silence = 20s, .leave = 20s};
     return config;
   }
 
@@ -382,7 +410,9 @@ class LinkOfAnAgent : public AgentOfAHost, public ::testing::WithParamInterface<
   testing::Relay relay{coordinator.port()};
 };
 
-// The coordinator ends a job of a host that is silent for 7 s.
+// The coordinator ends a job of a host that is silent for 20 s. That is long enough for a slow
+// machine, and shorter than gRPC's own pauses before it looks a name up or connects again, which
+// grow to minutes.
 TEST_P(LinkOfAnAgent, ThatIsCutForThreeSecondsDoesNotEndTheJob) {
   RunningAgent agent(over_the_relay());
   is_cut_for(3s, testing::Relay::Link::kCut);
