@@ -17,12 +17,12 @@ using ::testing::ElementsAre;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-/// A file system on which removing a folder takes until allow(), or five seconds.
+/// A file system on which removing a folder takes until allow(), or a minute.
 class SlowDisk {
  public:
   void remove(const std::filesystem::path& folder) {
     std::unique_lock lock(mutex_);
-    timed_out_ |= !allowed_.wait_for(lock, std::chrono::seconds(5), [&] { return is_allowed_; });
+    timed_out_ |= !allowed_.wait_for(lock, std::chrono::minutes(1), [&] { return is_allowed_; });
     std::filesystem::remove_all(folder);
   }
   void allow() {

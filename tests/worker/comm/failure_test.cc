@@ -40,12 +40,12 @@ TEST(CommFailure, ARankThatNeverConnectsIsNamed) {
   on_threads(2, [&](int which) {
     const int rank = which * 2;  // 0 and 2 of 4
     CommOptions options = options_of(rank, 4, "train");
-    options.connect_timeout = 200ms;
+    options.connect_timeout = 3s;
     errors[static_cast<std::size_t>(rank)] =
         message_of<CommError>([&] { make_host_comm(options, &store); });
   });
-  EXPECT_THAT(errors[0], HasSubstr("comm 'train', rank 0 of 4: absent after 0.2 s: rank 1, 3"));
-  EXPECT_THAT(errors[2], HasSubstr("comm 'train', rank 2 of 4: absent after 0.2 s: rank 1, 3"));
+  EXPECT_THAT(errors[0], HasSubstr("comm 'train', rank 0 of 4: absent after 3 s: rank 1, 3"));
+  EXPECT_THAT(errors[2], HasSubstr("comm 'train', rank 2 of 4: absent after 3 s: rank 1, 3"));
 }
 
 TEST(CommFailure, AnAddressOfAnotherMachineIsNamed) {
@@ -71,20 +71,19 @@ TEST(CommFailure, ALostCommFailsAllOthersAtOnceAndIsUselessAfterwards) {
                         ::testing::AnyOf(HasSubstr("failed after"), HasSubstr("earlier failure"))));
     }
   });
-  EXPECT_LT(Clock::now() - start, 20s);  // the timeout is 60 s
+  EXPECT_LT(Clock::now() - start, 2min);  // the timeout is 10 min
 }
 
 TEST(CommFailure, ARankThatDoesNotTakePartTimesOutByName) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     CommOptions options = options_of(rank, 2);
-    options.timeout = 300ms;
+    options.timeout = 3s;
     auto comm = make_host_comm(options, &store);
     comm->barrier();
     if (rank == 0) {
-      EXPECT_THAT(
-          message_of<CommError>([&] { all_reduce(*comm, 10); }),
-          AllOf(HasSubstr("rank 1 (127.0.0.1) failed after 0.3 s"), HasSubstr("Timed out")));
+      EXPECT_THAT(message_of<CommError>([&] { all_reduce(*comm, 10); }),
+                  AllOf(HasSubstr("rank 1 (127.0.0.1) failed after 3 s"), HasSubstr("Timed out")));
       store.set("over", {});
     } else {
       store.get("over", 30s);
@@ -210,7 +209,7 @@ void kill_one_of(int world_size, Collective collective, const std::string& name)
     ::waitpid(pid, &status, 0);
     EXPECT_EQ(status, pid == others.back() ? SIGKILL : 0);
   }
-  EXPECT_LT(Clock::now() - killed, 20s);  // the timeout is 60 s
+  EXPECT_LT(Clock::now() - killed, 2min);  // the timeout is 10 min
   EXPECT_THAT(error, HasSubstr(name + " of 24000000 bytes with rank"));
 }
 

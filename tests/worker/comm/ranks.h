@@ -23,8 +23,8 @@ inline CommOptions options_of(int rank, int world_size, const std::string& name 
   CommOptions options;
   options.membership = {.rank = rank, .world_size = world_size};
   options.name = name;
-  options.connect_timeout = std::chrono::seconds(30);
-  options.timeout = std::chrono::seconds(60);
+  options.connect_timeout = std::chrono::minutes(2);
+  options.timeout = std::chrono::minutes(10);
   return options;
 }
 

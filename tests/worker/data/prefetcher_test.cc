@@ -53,7 +53,7 @@ class FakeDataset : public Dataset {
   std::vector<std::vector<std::byte>> encoded_;
 };
 
-/// Every read waits until `expected` threads are reading, or until two seconds have passed.
+/// Every read waits until `expected` threads are reading, or until a minute has passed.
 class MeetingDataset : public FakeDataset {
  public:
   MeetingDataset(std::int64_t images, int expected) : FakeDataset(images), expected_(expected) {}
@@ -62,7 +62,7 @@ class MeetingDataset : public FakeDataset {
       std::unique_lock lock(mutex_);
       most_ = std::max(most_, ++reading_);
       met_.notify_all();
-      late_ |= !met_.wait_for(lock, std::chrono::seconds(2),
+      late_ |= !met_.wait_for(lock, std::chrono::minutes(1),
                               [&] { return late_ || most_ >= expected_; });
       --reading_;
     }

@@ -38,7 +38,7 @@ class ListeningClient final : public CoordinatorClient {
   std::vector<Progress> wait_for(std::size_t count) {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(
-        heard_.wait_for(lock, std::chrono::seconds{30}, [&] { return reports_.size() >= count; }));
+        heard_.wait_for(lock, std::chrono::minutes{2}, [&] { return reports_.size() >= count; }));
     return reports_;
   }
 

@@ -28,11 +28,11 @@ class NcclFailure : public ::testing::Test {
   NcclFailure() : start_(Clock::now()) {}
   ~NcclFailure() override {
     simt::clear_nccl_faults();
-    EXPECT_LT(Clock::now() - start_, 20s);  // no wait is without a limit
+    EXPECT_LT(Clock::now() - start_, 2min);  // no wait is without a limit
   }
 
   static std::unique_ptr<Ops> gpu(int rank) { return transports().back().make_ops(rank); }
-  static CommOptions options(int rank, int world_size, std::chrono::milliseconds timeout = 60s) {
+  static CommOptions options(int rank, int world_size, std::chrono::milliseconds timeout = 10min) {
     CommOptions o = options_of(rank, world_size);
     o.timeout = timeout;
     return o;
@@ -108,7 +108,7 @@ TEST_F(NcclFailure, TheRankThatNcclSpeaksOfIsNamedWithTheInterface) {
 }
 
 TEST_F(NcclFailure, AnAbortFreesTheHostThatWaitsForTheGpu) {
-  const auto errors = errors_of(2, 60s, [&](RankOnDevice r) {
+  const auto errors = errors_of(2, 10min, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
     std::thread aborts([&] { r.gradients.abort("a newer generation has begun"); });
     const std::string error = message_of<CommError>([&] { sum_and_wait(r, 100); });
@@ -172,7 +172,7 @@ TEST_F(NcclFailure, RanksThatBeginDifferentCollectivesAreNamed) {
 
 TEST_F(NcclFailure, ALostNetworkFailsAllRanksAtOnceWithNcclsOwnWords) {
   std::barrier connected(2);
-  const auto errors = errors_of(2, 60s, [&](RankOnDevice r) {
+  const auto errors = errors_of(2, 10min, [&](RankOnDevice r) {
     sum_and_wait(r, 10);
     connected.arrive_and_wait();
     if (r.comm.rank() == 1) simt::nccl_loses_network(1, "eth0 is down");
@@ -246,7 +246,7 @@ TEST_F(NcclFailure, AWorkerThatFailsForAnotherReasonLeavesAtOnce) {
     errors[1] = message_of<CommError>([&] { comms.step->barrier(); });
   });
   EXPECT_THAT(errors[1], HasSubstr("remote process exited"));
-  EXPECT_LT(Clock::now() - start, 10s);  // the timeout is 60 s
+  EXPECT_LT(Clock::now() - start, 2min);  // the timeout is 10 min
 }
 
 }  // namespace
