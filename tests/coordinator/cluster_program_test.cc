@@ -99,19 +99,19 @@ TEST_F(Cluster, TellsWorkersHowLongACollectiveMayTake) {
 }
 
 TEST_F(Cluster, NamesAWorkerThatDoesNotJoinInTime) {
-  const Ran ran = runs("never_joins:1", {"--start-timeout", "1s"});
+  const Ran ran = runs("never_joins:1", {"--start-timeout", "10s"});
   EXPECT_EQ(ran.exit.code, 3);
   EXPECT_THAT(ran.last_line(), AllOf(HasSubstr("rank 1 (host localhost, slot 1, pid "),
-                                     HasSubstr("has not joined after 1 s")));
+                                     HasSubstr("has not joined after 10 s")));
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
 TEST_F(Cluster, NamesAWorkerThatDoesNotBeginToTrainInTime) {
-  const Ran ran = runs("never_trains:1", {"--start-timeout", "2s"});
+  const Ran ran = runs("never_trains:1", {"--start-timeout", "10s"});
   EXPECT_EQ(ran.exit.code, 3);
   EXPECT_THAT(ran.last_line(),
               AllOf(HasSubstr("rank 1 (host localhost, slot 1, pid "),
-                    HasSubstr("has not begun to train: no progress for 2 s in: opening /data")));
+                    HasSubstr("has not begun to train: no progress for 10 s in: opening /data")));
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 

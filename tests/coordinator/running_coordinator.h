@@ -14,15 +14,15 @@
 
 namespace pfc::testing {
 
-/// Times short enough for a test that waits for one of them to pass.
+/// Short pauses, and limits that no test waits for: a slow machine does not come near them.
 inline RendezvousConfig impatient() {
   using namespace std::chrono_literals;
   RendezvousConfig config;
-  config.limits = {.start = 20s, .silence = 20s, .leave = 20s};
+  config.limits = {.start = 2min, .silence = 2min, .leave = 2min};
   config.grace = 300ms;
-  config.stop = 20s;
+  config.stop = 2min;
   config.terminate = 300ms;
-  config.kill = 20s;
+  config.kill = 2min;
   return config;
 }
 

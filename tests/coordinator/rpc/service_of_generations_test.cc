@@ -197,7 +197,7 @@ TEST_F(Generations, RefusesJoinsThatWaitWhenTheJobEnds) {
 
 TEST_F(Generations, AsksASilentAgentToRegisterAgain) {
   RendezvousConfig config = with_restarts(1);
-  config.limits.silence = 1000ms;
+  config.limits.silence = 5s;
   RunningCoordinator other({{.name = "a", .slots = 1}}, config);
   VoiceOfAgent voice(other.address(), "a");
   voice.is_told_workers();
@@ -209,7 +209,7 @@ TEST_F(Generations, AsksASilentAgentToRegisterAgain) {
 
 TEST_F(Generations, RefusesTheAgentOfALostHostWhenAnotherOneHasTakenItOver) {
   RendezvousConfig config = with_restarts(1);
-  config.limits.silence = 1000ms;
+  config.limits.silence = 5s;
   RunningCoordinator other({{.name = "a", .slots = 1}}, config);
   VoiceOfAgent lost(other.address(), "a", "first");
   lost.is_refused();

@@ -46,7 +46,7 @@ class ServiceOverTls : public ::testing::Test {
   }
   /// An agent's folder is the name of its machine.
   JoinedCluster joins(const JoinString& join, const std::string& host, const std::string& machine) {
-    return join_cluster(join, host, folder / machine, 5s);
+    return join_cluster(join, host, folder / machine, 60s);
   }
   /// What the agent is told when its token is refused.
   std::string is_refused(const JoinString& join, const std::string& host,
@@ -61,7 +61,7 @@ class ServiceOverTls : public ::testing::Test {
                      const Credential& credential, Request request = {},
                      const std::string& reader = {}) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + 10s);
+    context.set_deadline(std::chrono::system_clock::now() + 60s);
     if (!reader.empty()) context.AddMetadata("authorization", "Bearer " + reader);
     if constexpr (requires { request.set_job_id(kJob); }) request.set_job_id(kJob);
     Reply reply;
@@ -201,7 +201,7 @@ TEST_F(ServiceOverTls, RegistersNoAgentWhoseCertificateWasRevokedAfterItsStreamW
   const JoinedCluster a = joins(new_join_string(), "a", "machine");
   Stub stub(make_channel(coordinator.address(), a.credential));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + 10s);
+  context.set_deadline(std::chrono::system_clock::now() + 60s);
   const auto stream = stub.AttachAgent(&context);
   proto::StatusReply status;
   grpc::ClientContext status_context;
@@ -324,7 +324,7 @@ class WorkersOverTls : public ServiceOverTls {
   grpc::Status attaches(const std::vector<Rank>& ranks) {
     Stub stub(make_channel(coordinator.address(), of_a));
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + 10s);
+    context.set_deadline(std::chrono::system_clock::now() + 60s);
     const auto stream = stub.AttachWorker(&context);
     for (const Rank rank : ranks) {
       proto::WorkerMessage message;

@@ -267,14 +267,14 @@ TEST_F(ServiceOfOneHost, AnswersAStatusRequestAfterAReportThatIsNoText) {
 
 TEST_F(ServiceOfOneHost, FailsTheJobOfASilentWorker) {
   RendezvousConfig config = testing::impatient();
-  config.limits.silence = 1500ms;
+  config.limits.silence = 5s;
   RunningCoordinator other({{.name = "a", .slots = 1}}, config);
   VoiceOfAgent voice(other.address(), "a");
   CoordinatorClientOptions its = options(0);
   its.address = other.address();
   auto lonely = connect_to_coordinator(its);
   voice.is_told_workers();
-  lonely->join(10s);
+  lonely->join(20s);
   EXPECT_THAT(other.status().state(), "training");
   lonely.reset();  // its heartbeats end, and so do those of its agent
   EXPECT_EQ(voice.is_told_workers().slots(0).wish(), proto::DesiredSlots::TERMINATE);
@@ -291,7 +291,7 @@ TEST_F(ServiceOfOneHost, NamesAPortInUseAndWhatToDo) {
 TEST_F(ServiceOfOneHost, AnswersEveryWaitingRequestWhenItCloses) {
   begin_generation();
   auto joining = std::async(std::launch::async,
-                            [&] { return message_of<CommError>([&] { worker(0)->join(300ms); }); });
+                            [&] { return message_of<CommError>([&] { worker(0)->join(5s); }); });
   wait_until([&] { return coordinator.status().workers(0).state() == "joined"; });
   coordinator.shut_down();
   EXPECT_THAT(joining.get(), HasSubstr("cannot be reached"));
