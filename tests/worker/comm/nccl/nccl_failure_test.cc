@@ -42,11 +42,12 @@ class NcclFailure : public ::testing::Test {
   std::vector<std::string> errors_of(int world_size, std::chrono::milliseconds timeout,
                                      const std::function<void(RankOnDevice)>& work) {
     std::vector<std::string> errors(static_cast<std::size_t>(world_size));
-    std::barrier all_done(world_size);
+    std::barrier all_connected(world_size), all_done(world_size);
     on_threads(world_size, [&](int rank) {
       const auto ops = gpu(rank);
       const DeviceComms comms =
           make_device_comms(*ops, options(rank, world_size, timeout), &store_);
+      all_connected.arrive_and_wait();  // a time limit begins for all
       try {
         work({*ops, *comms.step, *comms.gradients});
       } catch (const CommError& error) {
@@ -235,10 +236,12 @@ TEST_F(NcclFailure, ABarrierThatIsNotMetNamesWhoIsMissing) {
 TEST_F(NcclFailure, AWorkerThatFailsForAnotherReasonLeavesAtOnce) {
   const TimePoint start = Clock::now();
   std::vector<std::string> errors(2);
+  std::barrier connected(2);
   on_threads(2, [&](int rank) {
     const auto ops = gpu(rank);
     const Floats values(*ops, std::vector<float>(10));
     const DeviceComms comms = make_device_comms(*ops, options(rank, 2), &store_);
+    connected.arrive_and_wait();  // before that, rank 1 cannot connect to a worker that has left
     if (rank == 0) {
       comms.step->all_reduce_sum(values);
       return;  // as when a record of its data is bad
