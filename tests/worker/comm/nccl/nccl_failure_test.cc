@@ -121,7 +121,7 @@ TEST_F(NcclFailure, AnAbortFreesTheHostThatWaitsForTheGpu) {
 }
 
 TEST_F(NcclFailure, ARankThatDoesNotTakePartIsNamedByAllOthers) {
-  const auto errors = errors_of(3, 400ms, [&](RankOnDevice r) {
+  const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     sum_and_wait(r, 8);
     if (r.comm.rank() != 1) sum_and_wait(r, 10);
   });
@@ -139,7 +139,7 @@ TEST_F(NcclFailure, ARankThatDoesNotTakePartIsNamedByAllOthers) {
 
 TEST_F(NcclFailure, WithinAHostTooWhereNobodyHearsOfAborts) {
   simt::nccl_peers_hear_of_aborts(false);
-  const auto errors = errors_of(3, 400ms, [&](RankOnDevice r) {
+  const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() != 2) sum_and_wait(r, 10);
   });
   for (const int rank : {0, 1}) {
@@ -164,7 +164,7 @@ TEST_F(NcclFailure, ARankThatWaitedLessLongThanTheOthersIsNotNamed) {
 
 TEST_F(NcclFailure, RanksThatBeginDifferentCollectivesAreNamed) {
   const auto errors =
-      errors_of(2, 400ms, [&](RankOnDevice r) { sum_and_wait(r, r.comm.rank() == 0 ? 10 : 11); });
+      errors_of(2, 3s, [&](RankOnDevice r) { sum_and_wait(r, r.comm.rank() == 0 ? 10 : 11); });
   EXPECT_THAT(errors[0], HasSubstr("rank 1 (127.0.0.1, GPU 1) has come to all_reduce of 44 bytes "
                                    "(number 1) instead"));
   EXPECT_THAT(errors[1], HasSubstr("rank 0 (127.0.0.1, GPU 0) has come to all_reduce of 40 bytes "
