@@ -5,7 +5,7 @@ import pathlib
 import signal
 import unittest
 
-from support import BIN, JobTest, run
+from support import BIN, LIMIT, JobTest, run
 
 
 class Drain(JobTest):
@@ -19,7 +19,7 @@ class Drain(JobTest):
         process = self.start(2, self.job(num_epoch=10_000, max_steps=1_000_000))
         self.read_until(process, "Loss")
         frees_the_host()
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 5, output)
         return output
 

@@ -5,12 +5,12 @@ import signal
 import time
 import unittest
 
-from support import JobTest
+from support import LIMIT, JobTest
 
 
 class Failure(JobTest):
     def end_of(self, process):
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=LIMIT)
         return output.strip().splitlines()
 
     def test_a_killed_worker_is_named_with_its_cause(self):
@@ -46,7 +46,7 @@ class Failure(JobTest):
         os.kill(self.workers()[1], signal.SIGSTOP)
         lines = self.end_of(process)
         self.assertNotEqual(process.returncode, 0)
-        self.assertLess(time.monotonic() - stopped, 60)
+        self.assertLess(time.monotonic() - stopped, 200)  # the default would be 300 s
         for word in ("rank 1", "silent for"):
             self.assertIn(word, lines[-1])
         self.assertEqual(self.processes(), [])

@@ -58,7 +58,7 @@ class ThreeHosts(JobTest):
             self.starts_agent(key, joins[name], "--host", name)
             agents.append(self.agents[-1])
         done = self.ends(coordinator)
-        codes = [agent.wait(timeout=60) for agent in agents]
+        codes = [agent.wait(timeout=LIMIT) for agent in agents]
         self.assertEqual(self.processes(), [])
         return done, joins, codes
 
@@ -115,7 +115,7 @@ class Hosts(ThreeHosts):
             self.starts_agent(key, token, "--discover", "--host", f"host-{key}")
         done = self.ends(coordinator)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual([agent.wait(timeout=60) for agent in self.agents], [0, 0])
+        self.assertEqual([agent.wait(timeout=LIMIT) for agent in self.agents], [0, 0])
         self.assertIsNone(stranger.poll(), "it has found a coordinator that does not know its token")
         self.agents.append(stranger)
         self.assertEqual(len(self.losses("out")), 3)
@@ -151,10 +151,10 @@ class Hosts(ThreeHosts):
 
     def test_a_host_that_does_not_come_is_named_with_the_command_to_run_there(self):
         coordinator = self.starts_coordinator("--hosts", "host-a:1,host-b:1,host-c:1", "--config",
-                                              self.job_of("out"), "--start-timeout", "6s")
+                                              self.job_of("out"), "--start-timeout", "20s")
         self.starts_agent("b", self.join_strings(coordinator, ["host-b", "host-c"])["host-b"], "--host", "host-b")
         done = self.ends(coordinator)
-        self.assert_one_line(done, "host host-c", "no agent has registered after 6 s",
+        self.assert_one_line(done, "host host-c", "no agent has registered after 20 s",
                              f"pfc-agent --join 'TOKEN@{address(1)}:7450#", "--host host-c", code=3)
         self.assertIn("waiting for host-c to register", done.stderr)
 

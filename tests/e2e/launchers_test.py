@@ -38,7 +38,7 @@ class LauncherTest(JobTest):
             daemon.terminate()
         for daemon in self.daemons:
             try:
-                daemon.wait(timeout=20)
+                daemon.wait(timeout=LIMIT)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()

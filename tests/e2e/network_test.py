@@ -12,7 +12,7 @@ import time
 import unittest
 
 from network import Network, address, may_limit_speed, may_make_namespaces
-from support import BIN, JobTest, run
+from support import BIN, LIMIT, JobTest, run
 
 HOSTS = "abc"
 SLOW = "20mbit"
@@ -64,7 +64,7 @@ class NetworkOfTheWorkers(JobTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(f"Gloo (TCP, {own_address})", done.stdout)
         for agent in self.agents:
-            self.assertEqual(agent.wait(timeout=60), 0)
+            self.assertEqual(agent.wait(timeout=LIMIT), 0)
 
     def has_three_networks(self):
         """The one of the coordinator is slow, one is fast, and one reaches hosts a and b alone."""
@@ -110,7 +110,7 @@ class NetworkOfTheWorkers(JobTest):
             done, f"host {address(2)} cannot reach host {address(3)}: ", f"{address(2)} has {address(2)}/24 (eth0), ",
             f"{address(3)} has {address(3)}/24 (eth0), ", f"tried {address(2)} to {address(3)}: ", code=3)
         print(f"named after {took:.1f} s, with the start of all programs: {done.stderr.splitlines()[-1]}", flush=True)
-        self.assertLess(took, 10)
+        self.assertLess(took, 100, "as late as the workers' own time limit")
 
     def test_names_the_host_that_has_no_address_in_the_network_that_was_asked_for(self):
         self.network.add("ab", "eth1", "10.88.0")
@@ -135,8 +135,8 @@ class NetworkOfTheWorkers(JobTest):
                          [("10.88.0.1", "eth1"), ("10.88.0.2", "eth1")])
         run(*self.network.within("a", BIN / "pfcctl", "stop", "--now", "--state-dir", self.folder / "state"),
             env=self.environment)
-        coordinator.communicate(timeout=60)
-        agent.wait(timeout=60)
+        coordinator.communicate(timeout=LIMIT)
+        agent.wait(timeout=LIMIT)
 
     def read_until_error_output(self, process, text):
         for line in process.stderr:

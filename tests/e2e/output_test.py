@@ -8,7 +8,7 @@ import signal
 import struct
 import unittest
 
-from support import BIN, JobTest, digest, run
+from support import BIN, LIMIT, JobTest, digest, run
 
 
 class Output(JobTest):
@@ -40,7 +40,7 @@ class TwoJobs(Output):
         second = self.train(2, self.job("second.json", resume=True))
         self.assert_one_line(second, "ranks 0-1: ", str(self.out), "is in use by job ", "pid ", code=2)
         first.send_signal(signal.SIGTERM)
-        rest, _ = first.communicate(timeout=120)
+        rest, _ = first.communicate(timeout=LIMIT)
         self.assertEqual(first.returncode, 143, rest)
         self.assertEqual(len(self.checkpoints()), 1)
 
@@ -138,7 +138,7 @@ class Saved(Output):
         process = self.start(2, self.job(rec=str(data), num_epoch=10_000))
         self.read_until(process, "Global Step: 2")
         os.truncate(data / "train.rec", 20_000)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 2, output)
         self.assertIn("the state after step ", output.splitlines()[-1])
         self.assertEqual(len(self.checkpoints()), 1)
@@ -148,7 +148,7 @@ class Saved(Output):
         process = self.start(2, self.job(num_epoch=10_000))
         self.read_until(process, "Global Step: 2")
         shutil.rmtree(self.out)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 2, output)
         last = output.splitlines()[-1]
         self.assertIn(f"output: {self.out} was removed or replaced", last)

@@ -6,7 +6,7 @@ import re
 import signal
 import unittest
 
-from support import JobTest, digest
+from support import LIMIT, JobTest, digest
 
 
 class Restart(JobTest):
@@ -19,7 +19,7 @@ class Restart(JobTest):
 
     def end_of(self, process):
         """What was printed until the job had ended well."""
-        output, _ = process.communicate(timeout=150)
+        output, _ = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 0, output)
         self.assertEqual(self.processes(), [])
         return output
@@ -68,7 +68,7 @@ class Restart(JobTest):
         for rank, begun in ((1, 1), (0, 2)):
             self.read_until(process, "Global Step: 2")
             os.kill(self.workers()[rank], signal.SIGKILL)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 1, output)
         last = output.strip().splitlines()[-1]
         for word in ("rank 0", "SIGKILL", "after 1 restart"):
@@ -86,7 +86,7 @@ class Restart(JobTest):
         self.assertIn("SIGKILL", status["last_restart"])
         self.assertIn("pfc_job_restarts 1", self.page(port, "/metrics"))
         process.terminate()
-        process.communicate(timeout=120)
+        process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 143)
 
 

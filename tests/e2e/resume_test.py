@@ -5,7 +5,7 @@ import shutil
 import signal
 import unittest
 
-from support import JobTest, digest
+from support import LIMIT, JobTest, digest
 
 
 def centres(folder):
@@ -69,7 +69,7 @@ class Resume(JobTest):
         process = self.start(2, b)
         self.read_until(process, "Global Step: 3")
         process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=120)
+        rest, _ = process.communicate(timeout=LIMIT)
         self.assertIn("checkpoint written", rest)
         self.assertEqual(self.processes(), [])
         self.finished(2, b, "--set", "resume=true")

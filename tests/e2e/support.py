@@ -15,7 +15,7 @@ import urllib.request
 import uuid
 
 BIN = pathlib.Path(os.environ["PFC_BIN"])
-LIMIT = int(os.environ.get("PFC_E2E_LIMIT", 180))  # seconds that one program may take before a test gives it up
+LIMIT = int(os.environ.get("PFC_E2E_LIMIT", 600))  # seconds that one program may take before a test gives it up
 
 
 def run(*command, **options):
@@ -141,7 +141,7 @@ class JobTest(unittest.TestCase):
         self.fail("not all hosts were told how to join:\n" + "".join(self.told))
 
     def page(self, port, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT) as page:
             return page.read().decode()
 
     def metrics(self, output=None):

@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from support import BIN, JobTest, run
+from support import BIN, LIMIT, JobTest, run
 
 LINE = re.compile(
     r"Training: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}-Speed [\d.]+ samples/sec   Loss [\d.]+   "
@@ -86,14 +86,14 @@ class Train(JobTest):
             self.assertIn("backward", seen, "the longest phase of a step")
         finally:
             process.terminate()
-            process.communicate(timeout=120)
+            process.communicate(timeout=LIMIT)
 
     def test_a_stop_does_not_wait_for_the_end_of_a_long_step(self):
         # 10 micro-batches an epoch: the one step of this job goes 500 times through the data.
         process = self.start(2, self.job(gradient_acc=5000, num_epoch=500))
         self.read_until(process, "weights from seed")
         process.terminate()
-        rest = process.communicate(timeout=60)[0]
+        rest = process.communicate(timeout=LIMIT)[0]
         self.assertEqual(process.returncode, 143, rest)
         self.assertNotIn("Global Step", rest)
         self.assertEqual(list((self.folder / "out").glob("step-*")), [])
@@ -135,7 +135,7 @@ class Train(JobTest):
             self.assertEqual(len(json.loads(status.stdout)["workers"]), 2)
         finally:
             process.terminate()
-            process.communicate(timeout=120)
+            process.communicate(timeout=LIMIT)
 
 
 if __name__ == "__main__":
