@@ -129,7 +129,8 @@ void declare(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--progress-floor", options.progress_floor,
                  "A worker for which others wait in a collective is stuck when nobody has moved "
-                 "for so long at least (docs/cluster.md)")
+                 "for so long at least; before the third step, and in a checkpoint, for "
+                 "--collective-timeout (docs/cluster.md)")
       ->transform(duration())
       ->capture_default_str();
   app.add_option("--progress-factor", options.progress_factor,
@@ -280,7 +281,8 @@ CoordinatorOptions settings_of(const Options& options, const std::vector<HostSpe
                               .network = NetworkWish(options.network)};
   settings.rendezvous.limits.start = seconds(options.start_timeout);
   settings.rendezvous.limits.pace = {.floor = seconds(options.progress_floor),
-                                     .factor = options.progress_factor};
+                                     .factor = options.progress_factor,
+                                     .unknown = seconds(options.collective_timeout)};
   settings.rendezvous.max_restarts = options.max_restarts;
   settings.rendezvous.stop = seconds(options.stop_timeout);
   settings.collective_timeout = seconds(options.collective_timeout);

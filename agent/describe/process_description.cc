@@ -169,11 +169,16 @@ std::string kernel_stack(const Thread& thread) {
 std::string other_text(const Thread& thread) {
   std::string text = "thread " + thread.id + " (" + one_line(read(thread.folder / "comm"), 32) +
                      ") " + doing(thread);
-  if (thread.state == 'D') text += ", " + state_text(thread.state) + kernel_stack(thread);
+  if (thread.state != 'S' && thread.state != 'R') text += ", " + state_text(thread.state);
+  text += kernel_stack(thread);
   return text;
 }
 
-bool may_hold_up(const Thread& thread) { return thread.state == 'D' || thread.of_a_file; }
+/// Where the whole process is stopped, so is every thread.
+bool may_hold_up(const Thread& thread, const Thread& first) {
+  const bool stopped = thread.state == 'T' || thread.state == 't';
+  return thread.state == 'D' || thread.of_a_file || (stopped && first.state != thread.state);
+}
 
 std::vector<fs::path> other_threads(pid_t pid, const fs::path& process) {
   std::vector<fs::path> folders;
@@ -198,7 +203,7 @@ std::string describe_process(pid_t pid, const fs::path& proc) {
   std::size_t told = 0;
   for (const fs::path& folder : other_threads(pid, process)) {
     const Thread other = look_at(folder, process);
-    if (!may_hold_up(other) || told == kMostThreads) continue;
+    if (!may_hold_up(other, first) || told == kMostThreads) continue;
     text += "; " + other_text(other);
     ++told;
   }

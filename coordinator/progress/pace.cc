@@ -12,10 +12,9 @@ constexpr std::array<std::string_view, 5> kWriting{"checkpoint", "write_model", 
                                                    "dump"};
 constexpr std::size_t kRemembered = 64;
 constexpr std::int64_t kFirstSteps = 3;
-// The phase of checkpoints is run after every step, and mostly does nothing. So is a broadcast
-// before an evaluation part of that.
+// The phase of an evaluation is also that of a broadcast before it, which says nothing.
 constexpr double kPause = 0.1;
-constexpr int kFloorsOfPauses = 4;
+constexpr int kFloorsOfEvaluation = 4;
 constexpr double kLongest = 3600;  // seconds; a limit beyond that would find nothing
 
 milliseconds of_seconds(double seconds) {
@@ -51,18 +50,21 @@ void Pace::add(const proto::Progress& progress, bool step_done) {
 }
 
 milliseconds Pace::limit(std::string_view phase, const PaceLimits& limits) const {
-  const milliseconds unknown =
-      of_seconds(limits.factor * std::chrono::duration<double>(limits.floor).count());
-  const Activity activity = activity_of(phase);
-  if (activity == Activity::kStep) {
-    const bool known = !steps_.empty() && steps_.back().number - first_ + 1 >= kFirstSteps;
-    if (!known) return std::max(unknown, limits.floor);
-    const double slowest = std::ranges::max_element(steps_, {}, &Step::seconds)->seconds;
-    return std::max(of_seconds(limits.factor * slowest), limits.floor);
+  const auto times = [&](double seconds, milliseconds least) {
+    return std::max({of_seconds(limits.factor * seconds), least, limits.floor});
+  };
+  switch (activity_of(phase)) {
+    case Activity::kCheckpoint:
+      return times(checkpoint_, limits.unknown);
+    case Activity::kEvaluation:
+      return times(evaluation_,
+                   evaluation_ == 0 ? limits.unknown : kFloorsOfEvaluation * limits.floor);
+    case Activity::kStep:
+      break;
   }
-  const double longest = activity == Activity::kCheckpoint ? checkpoint_ : evaluation_;
-  if (longest == 0) return std::max(unknown, limits.floor);
-  return std::max(of_seconds(limits.factor * longest), kFloorsOfPauses * limits.floor);
+  const bool known = !steps_.empty() && steps_.back().number - first_ + 1 >= kFirstSteps;
+  if (!known) return times(0, limits.unknown);
+  return times(std::ranges::max_element(steps_, {}, &Step::seconds)->seconds, limits.floor);
 }
 
 }  // namespace pfc

@@ -13,8 +13,9 @@
 namespace pfc {
 
 struct PaceLimits {
-  std::chrono::milliseconds floor{30'000};  ///< no limit is shorter
-  double factor = 10;  ///< a limit is so many times the longest that was seen lately
+  std::chrono::milliseconds floor{30'000};     ///< no limit is shorter
+  double factor = 10;                          ///< times the longest that was seen lately
+  std::chrono::milliseconds unknown{300'000};  ///< where nothing was seen: the peers' own limit
 };
 
 /// What a worker does in a phase, as far as its length is concerned.
@@ -30,11 +31,12 @@ class Pace {
   /// A worker has told of phases that have ended, and, where `step_done`, of a step or more.
   void add(const proto::Progress& progress, bool step_done);
 
-  /// For how long the others may wait for a worker in this phase. Steps: factor times the slowest
-  /// of the last 64, and at least the floor. Checkpoints and evaluations: factor times the longest
-  /// of this generation, and at least four floors. Where nothing is known (fewer than three steps,
-  /// none of these pauses), factor times the floor: also that of a first step, which touches all
-  /// memory for the first time. Pure.
+  /// For how long the others may wait for a worker in this phase. A step: factor times the slowest
+  /// of the last 64. An evaluation: factor times the longest of this generation, and at least four
+  /// floors. Before three steps, or the first evaluation, `unknown`: a first step touches all
+  /// memory for the first time. A checkpoint: factor times the longest, and at least `unknown`,
+  /// because the last one waits for the disk, and the others need not. Never less than the floor.
+  /// Pure.
   [[nodiscard]] std::chrono::milliseconds limit(std::string_view phase,
                                                 const PaceLimits& limits) const;
 

@@ -1,4 +1,4 @@
-"""What a debugger can do to one thread of a running process, while the others go on."""
+"""What a debugger can do to one thread of a running process, while the others go on (x86-64)."""
 
 import ctypes
 import os
@@ -7,11 +7,13 @@ import struct
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 _libc.ptrace.restype = ctypes.c_long
-_GETREGS, _SETREGS, _DETACH, _SEIZE, _INTERRUPT = 12, 13, 17, 0x4206, 0x4207
+_SINGLESTEP, _GETREGS, _SETREGS, _DETACH, _SEIZE, _INTERRUPT = 9, 12, 13, 17, 0x4206, 0x4207
 _WALL = 0x40000000
-# Places in struct user_regs_struct of x86-64.
-_ORIG_RAX, _RIP, _COUNT = 15, 16, 27
-_LOOP = b"\xeb\xfe"  # jmp to itself
+_READ, _OPEN = 0, 2
+# Places in struct user_regs_struct.
+_RAX, _RDX, _RSI, _RDI, _ORIG_RAX, _RIP, _RSP, _COUNT = 10, 12, 13, 14, 15, 16, 19, 27
+_NONE = struct.unpack("Q", struct.pack("q", -1))[0]  # no system call begins again
+_LOOP, _SYSCALL = b"\xeb\xfe", b"\x0f\x05"  # instructions: jmp to itself, syscall
 
 
 def _ptrace(request, thread, data=None):
@@ -31,7 +33,13 @@ def resume(thread):
     _ptrace(_DETACH, thread)
 
 
-def _address_of_loop(pid):
+def _registers(thread):
+    registers = (ctypes.c_ulonglong * _COUNT)()
+    _ptrace(_GETREGS, thread, ctypes.addressof(registers))
+    return registers
+
+
+def _address_of(pid, instruction):
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for line in maps:
             area, rights = line.split()[:2]
@@ -39,18 +47,36 @@ def _address_of_loop(pid):
                 continue
             begin, end = (int(bound, 16) for bound in area.split("-"))
             memory.seek(begin)
-            place = memory.read(end - begin).find(_LOOP)
+            place = memory.read(end - begin).find(instruction)
             if place >= 0:
                 return begin + place
-    raise AssertionError("no instruction is found that jumps to itself")
+    raise AssertionError(f"process {pid} has no instruction {instruction.hex()}")
 
 
 def spin(pid):
     """Makes the first thread compute for ever, to no end. It does nothing else any more."""
     stop(pid)
-    registers = (ctypes.c_ulonglong * _COUNT)()
-    _ptrace(_GETREGS, pid, ctypes.addressof(registers))
-    registers[_RIP] = _address_of_loop(pid)
-    registers[_ORIG_RAX] = struct.unpack("Q", struct.pack("q", -1))[0]  # no system call begins again
+    registers = _registers(pid)
+    registers[_RIP], registers[_ORIG_RAX] = _address_of(pid, _LOOP), _NONE
+    _ptrace(_SETREGS, pid, ctypes.addressof(registers))
+    resume(pid)
+
+
+def read(pid, path):
+    """Makes the first thread read from this file; what it does after that is not defined."""
+    stop(pid)
+    registers = _registers(pid)
+    text = (registers[_RSP] - 4096) & ~15  # below what the thread uses
+    with open(f"/proc/{pid}/mem", "wb", buffering=0) as memory:
+        memory.seek(text)
+        memory.write(os.fsencode(path) + b"\0")
+    registers[_RIP], registers[_ORIG_RAX] = _address_of(pid, _SYSCALL), _NONE
+    registers[_RSP] = text
+    registers[_RAX], registers[_RDI], registers[_RSI] = _OPEN, text, os.O_RDWR
+    _ptrace(_SETREGS, pid, ctypes.addressof(registers))
+    _ptrace(_SINGLESTEP, pid)
+    os.waitpid(pid, _WALL)
+    opened = _registers(pid)
+    registers[_RAX], registers[_RDI], registers[_RSI], registers[_RDX] = _READ, opened[_RAX], text, 1
     _ptrace(_SETREGS, pid, ctypes.addressof(registers))
     resume(pid)

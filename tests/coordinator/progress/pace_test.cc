@@ -31,7 +31,7 @@ class PaceOfAJob : public ::testing::Test {
   Pace pace;
 };
 
-TEST_F(PaceOfAJob, GivesTheFirstStepsTenFloors) {
+TEST_F(PaceOfAJob, GivesTheFirstStepsThePeersOwnLimit) {
   EXPECT_EQ(pace.limit("forward", limits), 300s);
   steps(5'001, 5'002, 0.1);  // a job that was resumed
   EXPECT_EQ(pace.limit("forward", limits), 300s);
@@ -61,8 +61,11 @@ TEST_F(PaceOfAJob, GivesCheckpointsAndEvaluationsLimitsOfTheirOwn) {
   EXPECT_EQ(pace.limit("checkpoint", limits), 300s);
   tells(10, {{"evaluate", 0.001}, {"checkpoint", 0.001}, {"log", 0.001}}, false);
   EXPECT_EQ(pace.limit("evaluate", limits), 300s) << "nothing that takes a while";
-  tells(10, {{"evaluate", 5}, {"checkpoint", 50}}, false);
+  tells(10, {{"evaluate", 5}, {"checkpoint", 2}}, false);
   EXPECT_EQ(pace.limit("evaluate", limits), 120s) << "four floors at least";
+  EXPECT_EQ(pace.limit("checkpoint", limits), 300s) << "the last one may wait for the disk";
+  tells(10, {{"evaluate", 20}, {"checkpoint", 50}}, false);
+  EXPECT_EQ(pace.limit("evaluate", limits), 200s);
   for (const char* phase : {"checkpoint", "write_model", "log", "report"}) {
     EXPECT_EQ(pace.limit(phase, limits), 500s) << phase;
   }
