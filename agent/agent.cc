@@ -1,13 +1,18 @@
 #include "agent/agent.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "agent/describe/process_description.h"
 #include "agent/network/addresses.h"
 #include "common/error_text.h"
 #include "common/log.h"
@@ -21,6 +26,7 @@ namespace {
 
 constexpr std::chrono::seconds kLongestPause{10};  // for a coordinator that refuses the agent
 constexpr std::int64_t kLongestLogPiece = 256 << 10;
+constexpr std::chrono::milliseconds kStackTime{500};  // for a worker to write its stack
 
 /// A duration as pfc-worker's options take it: "70", "2.5".
 std::string in_seconds(std::int64_t milliseconds) {
@@ -176,6 +182,7 @@ void Agent::obey(const proto::AgentCommand& command) {
   if (command.job_id() != job_id_) begin_job(command.job_id());
   if (command.has_shut_down()) return options_.stays ? begin_job({}) : end({});
   if (command.has_network()) return network_.step(command.network());
+  if (command.has_describe()) return describe(command.describe());
   if (!command.has_desired() || job_id_.empty()) return;
   desired_ = command.desired();
   leaving_ = false;
@@ -220,6 +227,33 @@ void Agent::send_log(const proto::ReadLog& wanted) {
                 chunk.set_problem(problem);
                 boost::asio::post(loop_, [send, reply] { send(reply); });
               });
+}
+
+// The stack goes the way of all output. The answer comes after it, because the worker is killed
+// then.
+void Agent::describe(const proto::DescribeWorker& wanted) {
+  const auto slot = slots_.find(wanted.slot());
+  if (slot == slots_.end() || !slot->second.process ||
+      slot->second.incarnation != wanted.incarnation()) {
+    return;
+  }
+  const pid_t pid = slot->second.process->pid();
+  proto::AgentMessage reply = message();
+  reply.mutable_described()->set_slot(wanted.slot());
+  reply.mutable_described()->set_incarnation(wanted.incarnation());
+  reply.mutable_described()->set_text(describe_process(pid));
+  const auto send = [this, reply] {
+    outbox_.add_report(reply);
+    stream_->wake();
+  };
+  if (!handles_signal(pid, SIGUSR1)) return send();
+  ::syscall(SYS_tgkill, pid, pid, SIGUSR1);  // to its first thread
+  const auto timer = stacks_.emplace(stacks_.end(), loop_, kStackTime);
+  timer->async_wait([this, send, timer](const boost::system::error_code& error) {
+    if (error) return;  // the agent has gone
+    stacks_.erase(timer);
+    send();
+  });
 }
 
 const Agent::Wanted* Agent::wish_for(int number, const Slot& slot) const {

@@ -7,6 +7,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <filesystem>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -90,6 +91,8 @@ class Agent {
   /// that knows nothing of it: the workers write a checkpoint first.
   void begin_job(const std::string& job_id);
   void send_log(const proto::ReadLog& wanted);
+  /// Tells what a worker does, and lets it write its stack first, where it can.
+  void describe(const proto::DescribeWorker& wanted);
   /// Makes what runs what is wanted. Called after every change of either.
   void reconcile();
   [[nodiscard]] const Wanted* wish_for(int number, const Slot& slot) const;
@@ -122,6 +125,7 @@ class Agent {
   boost::asio::signal_set children_;
   boost::asio::steady_timer grace_;
   boost::asio::steady_timer leave_;
+  std::list<boost::asio::steady_timer> stacks_;  ///< of workers that write theirs
   bool connected_ = false;  // the coordinator has spoken since the last failed attempt
   Outbox outbox_;
   std::string job_id_;           // empty: the coordinator has not told it yet

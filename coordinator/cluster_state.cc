@@ -77,6 +77,7 @@ void postpone(ClusterState& state, Clock::duration gap) {
     worker.last_heard += gap;
     worker.last_moved += gap;
     if (worker.report) worker.report->at += gap;
+    if (worker.description) worker.description->asked_at += gap;
   }
   for (Incident& incident : state.job.current.incidents) incident.at += gap;
   if (state.job.stop) state.job.stop->at += gap;

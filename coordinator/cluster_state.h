@@ -14,6 +14,7 @@
 #include "common/ids.h"
 #include "common/machine/child_process.h"
 #include "coordinator/network/host_addresses.h"
+#include "coordinator/progress/pace.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {
@@ -50,6 +51,13 @@ struct WorkerReport {
   TimePoint at;
 };
 
+/// What the process of a worker does, which its agent is asked before the worker is blamed.
+struct WorkerDescription {
+  TimePoint asked_at;
+  bool answered = false;
+  std::string text;  ///< "state T (stopped); main thread in futex (do_signal_stop)"
+};
+
 struct WorkerState {
   Rank rank = 0;
   std::string host;
@@ -63,8 +71,9 @@ struct WorkerState {
   std::optional<WorkerReport> report;
   std::optional<ProcessExit> exit;
   TimePoint last_heard;
-  TimePoint last_moved;  ///< when its step or phase last changed
+  TimePoint last_moved;  ///< when its step or phase, or a number of a collective, last changed
   proto::Progress progress;
+  std::optional<WorkerDescription> description;  ///< empty: nobody has asked
 };
 
 /// Something that ends a generation: the job goes on in the next one, or ends.
@@ -99,6 +108,7 @@ struct GenerationState {
   std::vector<WorkerState> workers;  ///< by rank
   std::size_t joined = 0;            ///< how many of them have joined
   std::vector<Incident> incidents;   ///< in order of arrival; any ends the generation
+  Pace pace;                         ///< of its steps, checkpoints and evaluations
   bool stop_sent = false;            ///< workers were asked to checkpoint and end
 };
 

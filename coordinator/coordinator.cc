@@ -72,6 +72,9 @@ void Coordinator::tell_to_end(AgentLink& agent) const {
 proto::StatusReply Coordinator::status() const {
   proto::StatusReply status =
       make_status(state_, run_.config, run_.progress, reason_, over_, Clock::now());
+  for (proto::WorkerStatus& worker : *status.mutable_workers()) {
+    worker.set_slowness(run_.stragglers.slowness(worker.rank()));
+  }
   status.set_job_file(run_.job.file);
   status.set_jobs_waiting(static_cast<int>(queue_.waiting().size()));
   return status;
@@ -79,7 +82,7 @@ proto::StatusReply Coordinator::status() const {
 
 std::string Coordinator::metrics_text() {
   metrics_.set_waiting_jobs(queue_.waiting().size());
-  return metrics_.text(state_, run_.progress, terminal_.dropped_lines());
+  return metrics_.text(state_, run_.progress, run_.stragglers, terminal_.dropped_lines());
 }
 
 void Coordinator::tick() {
@@ -92,6 +95,7 @@ void Coordinator::tick() {
   for (const std::string& line : quiet_hosts_.update(state_, lost_after, Clock::now())) {
     terminal_.note(line, Severity::kWarning);
   }
+  tell_stragglers();
   run_.values.expire(Clock::now());
   see_measurement();
   run_.joins.expire(state_, Clock::now());
@@ -154,6 +158,8 @@ void Coordinator::perform(const Action& action) {
              std::holds_alternative<action::Kill>(action)) {
     run_.joins.clear({.kind = Refusal::Kind::kOldGeneration, .message = "the job is ending"});
     send_desired();
+  } else if (const auto* describe = std::get_if<action::Describe>(&action)) {
+    ask_what_it_does(describe->rank);
   } else if (std::holds_alternative<action::MeasureNetwork>(action)) {
     measure_network();
   } else if (std::holds_alternative<action::Finish>(action)) {
@@ -177,6 +183,7 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
   const Refusal over{.kind = Refusal::Kind::kOldGeneration,
                      .message = "a new generation has begun, because of " + run_.cause};
   run_.values.clear(over);
+  run_.stragglers = {};
   proto::WorkerCommand command;
   command.set_superseded(true);
   command.set_why(run_.cause);

@@ -17,6 +17,7 @@
 #include "coordinator/join_barrier.h"
 #include "coordinator/key_values.h"
 #include "coordinator/network/network_measurement.h"
+#include "coordinator/progress/stragglers.h"
 #include "coordinator/refusal.h"
 #include "coordinator/rendezvous.h"
 #include "coordinator/report/job_progress.h"
@@ -138,6 +139,7 @@ class Coordinator {
     Job job;
     RendezvousConfig config;
     JobProgress progress;
+    Stragglers stragglers;  ///< of the current generation
     JoinBarrier joins;
     KeyValues values;
     std::map<Rank, WorkerLink*> workers;
@@ -177,6 +179,9 @@ class Coordinator {
   void send_desired(const std::string& host);
   void send_desired();  ///< to all agents
   void ask_workers_to_stop();
+  void ask_what_it_does(Rank rank);
+  void worker_described(WorkerState& worker, const std::string& text);
+  void tell_stragglers();
   void note_progress(WorkerState& worker, const proto::Progress& progress, TimePoint now);
   /// A worker reports the end of its work in an earlier generation.
   proto::FinishReply finish_late(const WorkerState& worker, const proto::FinishRequest& request);

@@ -148,6 +148,9 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
   } else if (message.has_started()) {
     WorkerState* const worker = teller(message.started());
     if (worker != nullptr) worker->pid = static_cast<pid_t>(message.started().pid());
+  } else if (message.has_described()) {
+    WorkerState* const worker = teller(message.described());
+    if (worker != nullptr) worker_described(*worker, message.described().text());
   } else if (message.has_leaving()) {
     drain(host.name, message.leaving());
   } else if (message.has_exited()) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/one_line.h"
+#include "common/store_keys.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/report/progress_limits.h"
 
@@ -11,12 +12,23 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr std::size_t kLongestDescription = 1'000;
+
 /// When a wait ends. None is longer than an hour, or than the start may take, whatever a request
 /// says.
 TimePoint deadline_of(std::int64_t timeout_ms, const HealthLimits& limits, TimePoint now) {
   const milliseconds longest =
       std::max<milliseconds>(std::chrono::hours{1}, 2 * (limits.start + kJoinSlack));
   return now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, longest);
+}
+
+/// Whom a key asks for (common/store_keys.h); null: it is another key.
+const WorkerState* worker_of_key(const ClusterState& state, const std::string& key) {
+  if (!key.starts_with(kDoingPrefix)) return nullptr;
+  const auto& workers = state.job.current.workers;
+  const auto found = std::ranges::find_if(
+      workers, [&](const WorkerState& worker) { return key == doing_key(worker.rank); });
+  return found == workers.end() ? nullptr : &*found;
 }
 
 Refusal unknown_worker(const proto::WorkerId& id) {
@@ -80,9 +92,39 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   const proto::Progress kept = limited(progress);
   if (kept.starting()) return worker_progressed(worker, kept, now);
   metrics_.add_progress(worker, kept);
+  state_.job.current.pace.add(kept, kept.step() > worker.progress.step());
+  run_.stragglers.add(worker.rank, worker.progress, kept);
   worker_progressed(worker, kept, now);
   run_.progress.update(state_, now);
   if (worker.rank == 0) terminal_.progress(progress_line(run_.progress));
+}
+
+void Coordinator::tell_stragglers() {
+  for (const Stragglers::Change& change : run_.stragglers.update()) {
+    const WorkerState* const worker = find_worker(state_, change.rank);
+    if (worker == nullptr) continue;
+    terminal_.note(name_of(*worker) + " " + to_text(change),
+                   change.begins ? Severity::kWarning : Severity::kNote);
+  }
+}
+
+// Without a connection it is not answered, and the worker is blamed without.
+void Coordinator::ask_what_it_does(Rank rank) {
+  const WorkerState& worker = *find_worker(state_, rank);
+  const auto link = agents_.find(worker.host);
+  if (link == agents_.end()) return;
+  proto::AgentCommand command;
+  command.set_job_id(state_.job.id);
+  command.mutable_describe()->set_slot(worker.slot);
+  command.mutable_describe()->set_incarnation(worker.incarnation);
+  link->second->send(std::move(command));
+}
+
+void Coordinator::worker_described(WorkerState& worker, const std::string& text) {
+  if (!worker.description) return;  // it has moved since it was asked for
+  worker.description->answered = true;
+  worker.description->text = one_line(text, kLongestDescription);
+  advance();
 }
 
 void Coordinator::worker_link_closed(Rank rank, WorkerLink& link) {
@@ -141,6 +183,11 @@ void Coordinator::get_value(const proto::GetValueRequest& request,
                             const Answer<proto::GetValueReply>& answer) {
   if (closed_) return answer(going_away());
   const HealthLimits& limits = run_.config.limits;
+  if (const WorkerState* const worker = worker_of_key(state_, request.key())) {
+    proto::GetValueReply reply;
+    reply.set_value(doing(*worker, Clock::now()));
+    return answer(std::move(reply));
+  }
   run_.values.get(request.key(), deadline_of(request.timeout_ms(), limits, Clock::now()),
                   [answer](std::variant<std::string, Refusal> result) {
                     if (auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);

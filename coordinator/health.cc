@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/one_line.h"
+#include "coordinator/progress/awaited.h"
 
 namespace pfc {
 namespace {
@@ -41,7 +42,11 @@ Incident late_at_start(std::string who, std::string what, TimePoint now) {
           .at = now};
 }
 
+/// What its agent has told of its process is part of it.
 Incident about(const WorkerState& worker, std::string what, TimePoint now) {
+  if (worker.description && !worker.description->text.empty()) {
+    what += "; " + worker.description->text;
+  }
   return {.kind = Incident::Kind::kSilence,
           .rank = worker.rank,
           .host = {},
@@ -162,13 +167,81 @@ void find_late_workers(const ClusterState& state, const HealthLimits& limits, Ti
   }
 }
 
+/// Whether the worker can be judged by what it has told: it is heard of, and has work to do.
+bool is_heard_training(const WorkerState& worker, TimePoint now) {
+  return worker.training && !worker.exit && !worker.report && !worker.left &&
+         elapsed(worker.last_heard, now) < kSuspicious;
+}
+
+Incident stuck(const WorkerState& worker, const Awaited& awaited, TimePoint now) {
+  return about(worker,
+               "no progress for " + seconds(elapsed(worker.last_moved, now)) + " at step " +
+                   std::to_string(worker.progress.step()) + " in " +
+                   one_line(worker.progress.phase()) + " " + to_text(awaited),
+               now);
+}
+
+std::vector<Standing> standings_of(const std::vector<WorkerState>& workers) {
+  std::vector<Standing> standings;
+  for (const WorkerState& worker : workers) {
+    standings.push_back({.rank = worker.rank, .progress = &worker.progress});
+  }
+  return standings;
+}
+
+/// Workers that have begun to train and hold the others up. As long as anybody moves, or is not
+/// heard of, or is about to end, nobody is.
+void find_stuck_in_training(const ClusterState& state, const HealthLimits& limits, TimePoint now,
+                            std::vector<Incident>& found) {
+  const GenerationState& current = state.job.current;
+  if (!all_joined(state) || current.workers.size() < 2) return;
+  TimePoint last_moved{};
+  for (const WorkerState& worker : current.workers) {
+    last_moved = std::max(last_moved, worker.last_moved);
+    if (elapsed(last_moved, now) < limits.pace.floor || !is_heard_training(worker, now)) return;
+  }
+  for (const Awaited& awaited : find_awaited(standings_of(current.workers))) {
+    const WorkerState& worker = current.workers[static_cast<std::size_t>(awaited.rank)];
+    const milliseconds limit = current.pace.limit(worker.progress.phase(), limits.pace);
+    if (elapsed(last_moved, now) >= limit) found.push_back(stuck(worker, awaited, now));
+  }
+}
+
+/// The first for whom others wait, or waited until they gave up; null: nobody knows.
+const WorkerState* awaited_of(const ClusterState& state) {
+  const auto& workers = state.job.current.workers;
+  for (const Awaited& awaited : find_awaited(standings_of(workers))) {
+    const WorkerState& worker = workers[static_cast<std::size_t>(awaited.rank)];
+    if (!worker.exit && !worker.report && !worker.left) return &worker;
+  }
+  return nullptr;
+}
+
+bool same_collectives(const proto::Progress& a, const proto::Progress& b) {
+  return std::ranges::equal(a.comm(), b.comm(), [](const auto& x, const auto& y) {
+    return x.calls() == y.calls() && x.done() == y.done();
+  });
+}
+
+/// Null where it is none, or no longer that of the incident.
+const WorkerState* blamed(const ClusterState& state, const Incident& incident) {
+  const auto& workers = state.job.current.workers;
+  if (!incident.rank || incident.kind == Incident::Kind::kPeerLost) return nullptr;
+  const auto place = static_cast<std::size_t>(*incident.rank);
+  return place < workers.size() && !workers[place].exit ? &workers[place] : nullptr;
+}
+
 }  // namespace
 
 void worker_progressed(WorkerState& worker, const proto::Progress& progress, TimePoint now) {
   const bool moved =
       worker.training == progress.starting() || progress.step() != worker.progress.step() ||
-      progress.phase() != worker.progress.phase() || progress.work() != worker.progress.work();
-  if (moved) worker.last_moved = now;
+      progress.phase() != worker.progress.phase() || progress.work() != worker.progress.work() ||
+      !same_collectives(progress, worker.progress);
+  if (moved) {
+    worker.last_moved = now;
+    worker.description.reset();
+  }
   worker.training = !progress.starting();
   worker.progress = progress;
   worker.progress.clear_phases();  // samples of the past, kept by the metrics
@@ -180,7 +253,27 @@ std::vector<Incident> find_overdue(const ClusterState& state, const HealthLimits
   find_overdue_start(state, limits, now, found);
   find_silent_hosts(state, limits, now, found);
   find_late_workers(state, limits, now, found);
+  if (found.empty()) find_stuck_in_training(state, limits, now, found);
   return found;
+}
+
+std::vector<Rank> to_be_described(const ClusterState& state,
+                                  const std::vector<Incident>& incidents) {
+  std::vector<Rank> ranks;
+  for (const Incident& incident : incidents) {
+    const WorkerState* const worker = blamed(state, incident);
+    if (worker != nullptr && worker->joined && !worker->description) ranks.push_back(worker->rank);
+  }
+  return ranks;
+}
+
+bool awaits_description(const ClusterState& state, const std::vector<Incident>& incidents,
+                        TimePoint now) {
+  return std::ranges::any_of(incidents, [&](const Incident& incident) {
+    const WorkerState* const worker = blamed(state, incident);
+    return worker != nullptr && worker->description && !worker->description->answered &&
+           elapsed(worker->description->asked_at, now) < kDescribe;
+  });
 }
 
 std::vector<Incident> find_silent(const ClusterState& state, const HealthLimits& limits,
@@ -202,6 +295,7 @@ std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now) {
   if (silent != nullptr && elapsed(silent->last_heard, now) >= kSuspicious) {
     return about(*silent, silence_of(*silent, now), now);
   }
+  if (const WorkerState* const awaited = awaited_of(state)) stuck = awaited;
   if (stuck == nullptr || !stuck->training || elapsed(stuck->last_moved, now) < kSuspicious)
     return {};
   std::string what =
@@ -209,6 +303,19 @@ std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now) {
   if (!state.job.current.incidents.empty())
     what += "; its peers gave up: " + state.job.current.incidents.front().text();
   return about(*stuck, std::move(what), now);
+}
+
+std::string doing(const WorkerState& worker, TimePoint now) {
+  if (!worker.training) return {};
+  std::string text = "at step " + std::to_string(worker.progress.step()) + " in " +
+                     one_line(worker.progress.phase()) + " for " +
+                     seconds(elapsed(worker.last_moved, now));
+  for (const proto::CommTotal& comm : worker.progress.comm()) {
+    if (comm.calls() == 0) continue;
+    text += (comm.done() < comm.calls() ? ", within " : ", after ") + one_line(comm.newest()) +
+            " (number " + std::to_string(comm.calls()) + " of '" + one_line(comm.purpose()) + "')";
+  }
+  return text;
 }
 
 std::string agent_advice(const std::string& coordinator, const HostState& host) {

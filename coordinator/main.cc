@@ -60,6 +60,8 @@ struct Options {
   int http_port = 7451;
   double start_timeout = 60;
   double collective_timeout = 300;
+  double progress_floor = 30;
+  double progress_factor = 10;
   double stop_timeout = 60;
   int max_restarts = 0;
   double token_lifetime = 3'600;
@@ -124,6 +126,17 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--collective-timeout", options.collective_timeout,
                  "Time that a worker waits for the others in one collective before it fails")
       ->transform(duration())
+      ->capture_default_str();
+  app.add_option("--progress-floor", options.progress_floor,
+                 "A worker for which others wait in a collective is stuck when nobody has moved "
+                 "for so long at least; before the third step, and in a checkpoint, for "
+                 "--collective-timeout (docs/cluster.md)")
+      ->transform(duration())
+      ->capture_default_str();
+  app.add_option("--progress-factor", options.progress_factor,
+                 "And for so many times the longest that the job's own last steps, its "
+                 "checkpoints or its evaluations have taken")
+      ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   app.add_option("--stop-timeout", options.stop_timeout,
                  "Time for workers to write a checkpoint and end after a signal or pfcctl stop")
@@ -267,6 +280,9 @@ CoordinatorOptions settings_of(const Options& options, const std::vector<HostSpe
                               .rendezvous = {},
                               .network = NetworkWish(options.network)};
   settings.rendezvous.limits.start = seconds(options.start_timeout);
+  settings.rendezvous.limits.pace = {.floor = seconds(options.progress_floor),
+                                     .factor = options.progress_factor,
+                                     .unknown = seconds(options.collective_timeout)};
   settings.rendezvous.max_restarts = options.max_restarts;
   settings.rendezvous.stop = seconds(options.stop_timeout);
   settings.collective_timeout = seconds(options.collective_timeout);

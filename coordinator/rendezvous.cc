@@ -24,6 +24,18 @@ Decision blame(std::vector<Incident> incidents) {
   return decision;
 }
 
+/// The same, once the agents of those that are blamed have told what they do, or had their time.
+Decision ask_and_blame(const ClusterState& state, std::vector<Incident> incidents, TimePoint now) {
+  const std::vector<Rank> ranks = to_be_described(state, incidents);
+  if (ranks.empty() && !awaits_description(state, incidents, now)) {
+    return blame(std::move(incidents));
+  }
+  Decision decision{.reason = incidents.front().who + ": asking its agent what it does",
+                    .actions = {}};
+  for (const Rank rank : ranks) decision.actions.emplace_back(action::Describe{rank});
+  return decision;
+}
+
 std::string workers_left(const ClusterState& state) {
   return counted(std::ranges::count_if(state.job.current.workers,
                                        [](const WorkerState& worker) { return !worker.exit; }),
@@ -66,7 +78,9 @@ Decision end_after_failure(const ClusterState& state, const RendezvousConfig& co
     return wait_for("a worker has failed; its peers are given time to notice");
   }
   if (cause_is_unknown(state)) {
-    if (auto suspect = find_suspect(state, now)) return blame({std::move(*suspect)});
+    if (auto suspect = find_suspect(state, now)) {
+      return ask_and_blame(state, {std::move(*suspect)}, now);
+    }
   }
   return end_by_force(state, config, now);
 }
@@ -201,7 +215,9 @@ Decision measure_again(const ClusterState& state, const RendezvousConfig& config
 Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   const TimePoint since = state.job.current.incidents.front().at;
   if (cause_is_unknown(state)) {
-    if (auto suspect = find_suspect(state, now)) return blame({std::move(*suspect)});
+    if (auto suspect = find_suspect(state, now)) {
+      return ask_and_blame(state, {std::move(*suspect)}, now);
+    }
     if (now < since + config.grace)
       return wait_for("a worker has lost its peers; the cause is awaited");
   }
@@ -285,6 +301,8 @@ void apply(ClusterState& state, const Action& action, TimePoint now) {
     state.job.terminated_at = now;
   } else if (std::holds_alternative<action::Kill>(action)) {
     state.job.killed_at = now;
+  } else if (const auto* describe = std::get_if<action::Describe>(&action)) {
+    find_worker(state, describe->rank)->description = WorkerDescription{.asked_at = now};
   } else if (std::holds_alternative<action::MeasureNetwork>(action)) {
     state.network = {
         .agents = agents_of(state), .changed = state.network.changed, .text = state.network.text};
@@ -301,7 +319,7 @@ Decision decide(const ClusterState& state, const RendezvousConfig& config, TimeP
   if (state.job.stop) return end_after_stop(state, config, now);
   // Somebody who never came, or is silent, or does not leave.
   if (auto late = find_overdue(state, config.limits, now); !late.empty()) {
-    return blame(std::move(late));
+    return ask_and_blame(state, std::move(late), now);
   }
   // Before the first generation.
   if (state.job.current.number == 0) return gather_hosts(state, config, now);

@@ -59,11 +59,15 @@ struct Terminate {};
 struct Kill {};
 /// The job is over; verdict() says how.
 struct Finish {};
+/// Ask the worker's agent what it does: it will be blamed.
+struct Describe {
+  Rank rank = 0;
+};
 }  // namespace action
 
 using Action =
     std::variant<action::Blame, action::StartGeneration, action::AskToStop, action::Terminate,
-                 action::Kill, action::Finish, action::MeasureNetwork>;
+                 action::Kill, action::Finish, action::MeasureNetwork, action::Describe>;
 
 struct Decision {
   std::string reason;           ///< for a person; changes only when something has changed

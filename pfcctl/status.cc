@@ -153,6 +153,19 @@ std::string no_progress_text(const proto::StatusReply& status) {
   return text;
 }
 
+/// The workers that make the others wait in every step.
+std::string slow_text(const proto::StatusReply& status) {
+  std::string text;
+  for (const proto::WorkerStatus& worker : status.workers()) {
+    if (worker.slowness() <= 0) continue;
+    text += "rank " + std::to_string(worker.rank()) + " (host " + cell(worker.host()) +
+            ") is slow: " +
+            print("its own work takes %.1f times as long as that of the other ranks\n",
+                  worker.slowness());
+  }
+  return text;
+}
+
 /// "restarted 2 of at most 5 times, the last time because of rank 1 (host b, slot 0): ..."
 std::string restarts_text(const proto::StatusReply& status) {
   if (status.restarts() == 0) return {};
@@ -179,7 +192,7 @@ std::string status_text(const proto::StatusReply& status) {
       print("%4s  %-20s %4s %8s  %-8s %-11s %9s  %-14s %10s %11s %8s %8s\n", "rank", "host", "slot",
             "pid", "device", "state", "step", "phase", "samples/s", "memory", "heard", "moved");
   for (const proto::WorkerStatus& worker : status.workers()) text += worker_row(worker);
-  return text + no_progress_text(status);
+  return text + no_progress_text(status) + slow_text(status);
 }
 
 void add_status_verb(CLI::App& pfcctl) {

@@ -30,6 +30,7 @@ Json worker_json(const proto::WorkerStatus& worker) {
           {"state", worker.state()},
           {"silent_seconds", worker.silent_seconds()},
           {"stuck_seconds", worker.stuck_seconds()},
+          {"slowness", worker.slowness()},
           {"step", progress.step()},
           {"phase", progress.phase()},
           {"loss", progress.loss()},

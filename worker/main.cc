@@ -24,6 +24,7 @@
 #include "common/machine/limits.h"
 #include "worker/comm/network_interface.h"
 #include "worker/report/coordinator_client.h"
+#include "worker/report/stack_trace.h"
 #include "worker/report/start_report.h"
 #include "worker/train_loop.h"
 
@@ -212,6 +213,7 @@ int run_with_coordinator(const Arguments& arguments) {
 // terminal sends SIGINT to its whole process group; with a coordinator that one decides.
 void handle_signals(bool alone) {
   std::signal(SIGPIPE, SIG_IGN);  // training goes on when nobody reads its lines any more
+  write_stack_on_signal();
   std::signal(SIGTERM, alone ? on_signal_alone : on_signal);
   std::signal(SIGINT, alone ? on_signal_alone : SIG_IGN);
   // nohup ignores it.

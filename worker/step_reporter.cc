@@ -1,6 +1,7 @@
 #include "worker/step_reporter.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "common/counted.h"
@@ -8,6 +9,21 @@
 #include "worker/memory/memory_advice.h"
 
 namespace pfc {
+namespace {
+
+std::vector<Progress::CommTotal> totals_of(const Communicated& all) {
+  std::vector<Progress::CommTotal> totals;
+  for (const auto& [purpose, counters] : all) {
+    totals.push_back({.purpose = purpose,
+                      .calls = counters.calls,
+                      .done = counters.done,
+                      .newest = counters.newest,
+                      .sent_bytes = counters.sent_bytes});
+  }
+  return totals;
+}
+
+}  // namespace
 
 StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
     : s_(session),
@@ -21,7 +37,8 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
     first.starting = true;
     first.step = std::min(s_.first_step - 1, s_.plan.last_step);
     first.resident_bytes = process_memory().resident_bytes;
-    progress_.emplace(*coordinator, s_.phase, first);
+    progress_.emplace(
+        *coordinator, s_.phase, [this] { return totals_of(s_.communicated()); }, first);
   }
   if (s_.membership.rank != 0) return;
   log_.emplace(TrainingLogOptions{.output = s_.job.output,
@@ -56,6 +73,7 @@ void StepReporter::step(const StepStats& stats, double seconds) {
   const std::vector<PhaseTimer::Sample> phases = s_.phase.take();
   const StepRecord record = s_.phase("report", [&] { return step_record(stats, seconds, phases); });
   data_wait_ += stats.data_wait_seconds;
+  own_ += own_seconds(stats, seconds, phases);
   remaining_.add_step(seconds);
   add(phases);
   s_.phase("log", [&] {
@@ -163,6 +181,18 @@ void StepReporter::log_window(const StepRecord& record) {
   window_start_ = Clock::now();
 }
 
+// On a GPU the host waits where it needs a result, and so for the slowest worker: there the
+// difference is in the data alone.
+double StepReporter::own_seconds(const StepStats& stats, double seconds,
+                                 const std::vector<PhaseTimer::Sample>& phases) const {
+  double waited = s_.step_comm->counters().call_seconds - calls_before_;
+  for (const PhaseTimer::Sample& sample : phases) {
+    if (std::string_view(sample.phase) == "gradient_wait") waited += sample.seconds;
+  }
+  const double of_others = stats.data_wait_seconds - stats.own_data_wait_seconds;
+  return std::max(seconds - waited - std::max(of_others, 0.0), 0.0);
+}
+
 std::string StepReporter::device() const {
   return s_.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s_.membership.local_rank);
 }
@@ -180,13 +210,11 @@ Progress StepReporter::progress(const StepRecord& r) {
   p.samples_per_second =
       static_cast<double>(r.stats.samples) / r.step_seconds / s_.membership.world_size;
   p.data_wait_seconds = data_wait_;
+  p.own_seconds = own_;
   p.resident_bytes = r.resident_bytes;
   p.gpu_memory_bytes = r.gpu_memory_bytes.value_or(0);
   p.skipped_images = skipped_images(r.stats);
   for (const PhaseTimer::Sample& s : r.phases) p.phases.push_back({s.phase, s.seconds});
-  for (const auto& [purpose, counters] : r.comm) {
-    p.comm.push_back({purpose, counters.calls, counters.sent_bytes});
-  }
   return p;
 }
 

@@ -27,6 +27,8 @@ class StepReporter {
   StepReporter(TrainingSession& session, CoordinatorClient* coordinator);
 
   void start();  ///< before the first step
+  /// Before a step begins.
+  void begin_step() { calls_before_ = s_.step_comm->counters().call_seconds; }
   /// After a step that is complete, which took so long.
   void step(const StepStats& stats, double seconds);
   /// How long training waited after a step, for the time that is left.
@@ -64,6 +66,9 @@ class StepReporter {
   [[nodiscard]] StepRecord step_record(const StepStats& stats, double seconds,
                                        const std::vector<PhaseTimer::Sample>& phases);
   void log_window(const StepRecord& record);
+  /// Of this step: what it computed, and how long it waited for its own data.
+  [[nodiscard]] double own_seconds(const StepStats& stats, double seconds,
+                                   const std::vector<PhaseTimer::Sample>& phases) const;
   [[nodiscard]] std::string device() const;
   /// What is the same in every report.
   [[nodiscard]] Progress progress_of_session() const;
@@ -78,6 +83,8 @@ class StepReporter {
   const TimePoint start_;
   std::map<std::string, double> phase_seconds_;  // of all phases so far
   double data_wait_ = 0;                         // of all steps so far
+  double own_ = 0;                               // likewise, without waiting for other workers
+  double calls_before_ = 0;  // seconds in collectives of the step's Comm before this step
   std::int64_t epoch_ = 0;
   std::uint64_t skipped_before_ = 0;    // in epochs before this one
   std::uint64_t skipped_in_epoch_ = 0;  // in this epoch

@@ -134,6 +134,7 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
 TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& reporter) {
   Trainer trainer = s.trainer();
   while (done < s.plan.last_step) {
+    reporter.begin_step();
     const TimePoint start = Clock::now();
     const StepStats stats = train_step(trainer);
     if (stats.complete) {

@@ -90,6 +90,12 @@ struct Metrics::Families {
   GaugeFamily& worker_step = gauge(registry, "pfc_worker_step", "Optimizer steps of the worker");
   GaugeFamily& worker_speed =
       gauge(registry, "pfc_worker_samples_per_second", "Images a second of the worker");
+  GaugeFamily& own_seconds =
+      gauge(registry, "pfc_worker_own_step_seconds",
+            "Time of a step in which the worker computed or waited for its own data, median of the "
+            "last 20 reports");
+  GaugeFamily& slow = gauge(registry, "pfc_worker_slow",
+                            "1: its own work takes much longer than that of the other workers");
   GaugeFamily& resident =
       gauge(registry, "pfc_worker_resident_memory_bytes", "Host memory of the worker's process");
   GaugeFamily& gpu_memory = gauge(registry, "pfc_worker_gpu_memory_used_bytes",
@@ -161,7 +167,7 @@ void Metrics::forget_workers() {
 }
 
 std::string Metrics::text(const ClusterState& state, const JobProgress& progress,
-                          std::uint64_t dropped_lines) {
+                          const Stragglers& stragglers, std::uint64_t dropped_lines) {
   Families& f = *families_;
   f.dropped.Add({}).Set(static_cast<double>(dropped_lines));
   f.generation.Add({}).Set(static_cast<double>(state.job.current.number));
@@ -178,6 +184,8 @@ std::string Metrics::text(const ClusterState& state, const JobProgress& progress
     f.set(f.worker_step, labels, static_cast<double>(worker.progress.step()));
     f.set(f.worker_speed, labels, runs ? worker.progress.samples_per_second() : 0);
     if (!worker.training) continue;  // it has not reported yet
+    f.set(f.own_seconds, labels, stragglers.own_seconds(worker.rank));
+    f.set(f.slow, labels, stragglers.slowness(worker.rank) > 0 ? 1 : 0);
     f.set(f.resident, labels, static_cast<double>(worker.progress.resident_bytes()));
     if (worker.progress.gpu_memory_bytes() == 0) continue;  // it computes on a CPU
     Labels with_device = labels;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "coordinator/cluster_state.h"
+#include "coordinator/progress/stragglers.h"
 #include "coordinator/report/job_progress.h"
 
 namespace pfc {
@@ -27,7 +28,7 @@ class Metrics {
   /// Sets the gauges from the state, and returns all metrics as /metrics serves them.
   /// `dropped_lines`: of the coordinator's own output.
   std::string text(const ClusterState& state, const JobProgress& progress,
-                   std::uint64_t dropped_lines);
+                   const Stragglers& stragglers, std::uint64_t dropped_lines);
 
  private:
   struct Families;

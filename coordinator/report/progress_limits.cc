@@ -26,6 +26,7 @@ proto::Progress limited(const proto::Progress& progress) {
     proto::CommTotal* total = kept.add_comm();
     *total = progress.comm(i);
     total->set_purpose(name(total->purpose()));
+    total->set_newest(name(total->newest()));
   }
   kept.clear_phases();
   for (int i = 0; i < std::min(progress.phases_size(), kMostSamples); ++i) {

@@ -51,6 +51,12 @@ std::string row(const std::vector<std::string>& cells, const char* tag) {
   return html + "</tr>\n";
 }
 
+/// "training, slow (2.1 times)"
+std::string state_text(const proto::WorkerStatus& worker) {
+  if (worker.slowness() <= 0) return worker.state();
+  return worker.state() + number(worker.slowness(), ", slow (%.1f times)");
+}
+
 std::string workers_table(const proto::StatusReply& status) {
   std::string html = "<table>\n" + row({"rank", "host", "slot", "device", "state", "step", "phase",
                                         "samples/s", "memory", "last heard"},
@@ -58,7 +64,7 @@ std::string workers_table(const proto::StatusReply& status) {
   for (const proto::WorkerStatus& worker : status.workers()) {
     const proto::Progress& progress = worker.progress();
     html += row({std::to_string(worker.rank()), worker.host(), std::to_string(worker.slot()),
-                 progress.device(), worker.state(), std::to_string(progress.step()),
+                 progress.device(), state_text(worker), std::to_string(progress.step()),
                  progress.phase(), number(progress.samples_per_second(), "%.1f"),
                  number(static_cast<double>(progress.resident_bytes()) / (1 << 30), "%.2f GiB"),
                  number(worker.silent_seconds(), "%.0f s ago")},

@@ -111,7 +111,7 @@ class Rendezvous : public ::testing::Test {
   }
 
   static constexpr std::array<const char*, std::variant_size_v<Action>> kNames{
-      "blame", "start", "ask to stop", "terminate", "kill", "finish", "measure"};
+      "blame", "start", "ask to stop", "terminate", "kill", "finish", "measure", "describe"};
 
   /// It has lost its peers.
   void leaves(Rank rank, const std::string& message = "all_reduce: rank 1 is gone") {

@@ -84,7 +84,7 @@ class ThreadComm : public Comm {
 
   void all_gather(const Tensor& in, const Tensor& out) override {
     check(out.bytes() == in.bytes() * static_cast<std::size_t>(size()), "all_gather: wrong size");
-    meet(in, [&](std::vector<const void*>& inputs) {
+    meet("all_gather", in, [&](std::vector<const void*>& inputs) {
       auto* to = static_cast<std::byte*>(out.data);
       for (const void* from : inputs) {
         copy(to, from, in.bytes());
@@ -96,7 +96,7 @@ class ThreadComm : public Comm {
   void all_reduce_sum(const Tensor& in_out) override {
     const auto n = static_cast<std::size_t>(in_out.elements());
     const std::vector<float> mine(in_out.f32(), in_out.f32() + n);
-    meet(Tensor(const_cast<float*>(mine.data()), in_out.shape), [&](auto& inputs) {
+    meet("all_reduce", Tensor(const_cast<float*>(mine.data()), in_out.shape), [&](auto& inputs) {
       sum_slices(inputs, 0, {in_out.f32(), n});
     });
   }
@@ -105,13 +105,13 @@ class ThreadComm : public Comm {
     check(in.elements() == out.elements() * size(), "reduce_scatter_sum: wrong size");
     const auto n = static_cast<std::size_t>(out.elements());
     static_cast<void>(in.f32());
-    meet(in, [&](auto& inputs) {
+    meet("reduce_scatter", in, [&](auto& inputs) {
       sum_slices(inputs, n * static_cast<std::size_t>(rank_), {out.f32(), n});
     });
   }
 
   void broadcast(const Tensor& in_out, int root) override {
-    meet(in_out, [&](auto& inputs) {
+    meet("broadcast", in_out, [&](auto& inputs) {
       if (rank_ != root) {
         copy(in_out.data, inputs[static_cast<std::size_t>(root)], in_out.bytes());
       }
@@ -119,14 +119,14 @@ class ThreadComm : public Comm {
   }
 
   void barrier() override {
-    meet(Tensor{}, [](auto&) {});
+    meet("barrier", Tensor{}, [](auto&) {});
   }
   void abort(const std::string&) override { meeting_.break_up(); }
 
  private:
   template <typename Read>
-  void meet(const Tensor& in, Read read) {
-    count_.add_call(in.data == nullptr ? 0 : in.bytes(), 0);
+  void meet(const char* kind, const Tensor& in, Read read) {
+    const CommCount::Call call(count_, kind, in.data == nullptr ? 0 : in.bytes());
     meeting_.meet(rank_, in.data, read);
   }
 

@@ -5,11 +5,14 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/store_keys.h"
 
 namespace pfc {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr milliseconds kCoordinatorPatience{500};  // it answers at once
 
 std::optional<Collective> decode(const std::vector<char>& value) {
   std::istringstream in(std::string(value.begin(), value.end()));
@@ -60,6 +63,31 @@ std::vector<std::optional<Collective>> CollectiveReports::ask(milliseconds patie
     }
   }
   return reports;
+}
+
+std::string CollectiveReports::doing(Rank rank) const {
+  try {
+    const auto text = store_.get(doing_key(rank), kCoordinatorPatience);
+    return {text.begin(), text.end()};
+  } catch (const CommError&) {
+    return {};
+  }
+}
+
+std::string CollectiveReports::culprits(const Collective& mine, std::span<const std::string> places,
+                                        milliseconds patience) const {
+  const std::vector<std::optional<Collective>> reports = ask(patience);
+  std::string text = name_culprits(mine, me_.rank, reports, places);
+  constexpr int kMost = 8;
+  int told = 0;
+  for (Rank rank = 0; rank < me_.world_size && told < kMost; ++rank) {
+    const auto& report = reports[static_cast<std::size_t>(rank)];
+    if (rank == me_.rank || (report && report->number >= mine.number)) continue;
+    ++told;
+    const std::string what = doing(rank);
+    if (!what.empty()) text += "; rank " + std::to_string(rank) + " is " + what;
+  }
+  return text;
 }
 
 std::string name_culprits(const Collective& mine, Rank me,

@@ -38,8 +38,14 @@ class CollectiveReports {
   /// patience, and for this worker.
   [[nodiscard]] std::vector<std::optional<Collective>> ask(
       std::chrono::milliseconds patience) const;
+  /// name_culprits() of what all ranks have written within the patience, and, where the coordinator
+  /// says it, what each of these ranks does. For a worker that has begun `mine`.
+  [[nodiscard]] std::string culprits(const Collective& mine, std::span<const std::string> places,
+                                     std::chrono::milliseconds patience) const;
 
  private:
+  /// What the coordinator knows of a rank: "at step 120 in forward for 31 s". Empty: nothing.
+  [[nodiscard]] std::string doing(Rank rank) const;
   [[nodiscard]] std::string key(Rank rank) const;
 
   KeyValueStore& store_;

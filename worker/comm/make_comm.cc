@@ -22,15 +22,17 @@ class SelfComm : public Comm {
   [[nodiscard]] std::string description() const override { return "none (one worker)"; }
   [[nodiscard]] CommCounters counters() const override { return count_.read(); }
 
-  void all_gather(const Tensor& in, const Tensor& out) override { copy(in, out); }
-  void all_reduce_sum(const Tensor& in_out) override { count(in_out.bytes()); }
-  void reduce_scatter_sum(const Tensor& in, const Tensor& out) override { copy(in, out); }
+  void all_gather(const Tensor& in, const Tensor& out) override { copy("all_gather", in, out); }
+  void all_reduce_sum(const Tensor& in_out) override { count("all_reduce", in_out.bytes()); }
+  void reduce_scatter_sum(const Tensor& in, const Tensor& out) override {
+    copy("reduce_scatter", in, out);
+  }
   void broadcast(const Tensor& in_out, int root) override {
     check(root == 0, "broadcast: the root is no rank");
-    count(in_out.bytes());
+    count("broadcast", in_out.bytes());
   }
   void barrier() override {
-    count(0);
+    count("barrier", 0);
     if (ops_ != nullptr) ops_->synchronize();
   }
   void abort(const std::string& why) override {
@@ -39,16 +41,16 @@ class SelfComm : public Comm {
   }
 
  private:
-  void count(std::size_t bytes) {
+  void count(const char* kind, std::size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
       if (!aborted_.empty()) throw CommError(aborted_);
     }
-    count_.add_call(bytes, 0);
+    const CommCount::Call call(count_, kind, bytes);
   }
-  void copy(const Tensor& in, const Tensor& out) {
+  void copy(const char* kind, const Tensor& in, const Tensor& out) {
     check(in.bytes() == out.bytes(), "collective of one worker: in and out differ in size");
-    count(in.bytes());
+    count(kind, in.bytes());
     if (in.bytes() == 0 || in.data == out.data) return;
     if (ops_ == nullptr) {
       std::memcpy(out.data, in.data, in.bytes());

@@ -1,5 +1,6 @@
 #include "worker/data/prefetcher.h"
 
+#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -176,6 +177,7 @@ void ThreadedPrefetcher::count_damage(std::int64_t epoch, const std::vector<std:
 }
 
 void ThreadedPrefetcher::fill_batches() {
+  ::pthread_setname_np(::pthread_self(), "pfc-data");  // for who looks at a worker that is stuck
   BatchFiller filler(source_);
   std::unique_lock lock(mutex_);
   while (true) {

@@ -60,6 +60,7 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_lr(progress.lr);
   message.set_samples_per_second(progress.samples_per_second);
   message.set_data_wait_seconds(progress.data_wait_seconds);
+  message.set_own_seconds(progress.own_seconds);
   message.set_resident_bytes(progress.resident_bytes);
   message.set_gpu_memory_bytes(progress.gpu_memory_bytes);
   message.set_device(progress.device);
@@ -73,6 +74,8 @@ proto::Progress to_proto(const Progress& progress) {
     proto::CommTotal* added = message.add_comm();
     added->set_purpose(total.purpose);
     added->set_calls(total.calls);
+    added->set_done(total.done);
+    added->set_newest(total.newest);
     added->set_sent_bytes(total.sent_bytes);
   }
   return message;

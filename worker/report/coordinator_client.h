@@ -28,6 +28,7 @@ struct Progress {
   double lr = 0;
   double samples_per_second = 0;       ///< this worker
   double data_wait_seconds = 0;        ///< of all steps since the start
+  double own_seconds = 0;              ///< likewise: not waiting for other workers
   std::uint64_t resident_bytes = 0;    ///< host memory of the process
   std::uint64_t gpu_memory_bytes = 0;  ///< in use on its GPU, by any process; 0 on a CPU
   std::string device;                  ///< "cpu", "cuda:0"
@@ -37,9 +38,13 @@ struct Progress {
   };
   std::vector<PhaseSeconds> phases;  ///< that have ended since the last report
   struct CommTotal {
-    std::string purpose;  ///< of the communicator: "step", "gradients"
-    std::uint64_t calls = 0;
+    std::string purpose;      ///< of the communicator: "step", "gradients"
+    std::uint64_t calls = 0;  ///< begun
+    std::uint64_t done = 0;
+    std::string newest;  ///< "all_gather"
     std::uint64_t sent_bytes = 0;
+
+    friend bool operator==(const CommTotal&, const CommTotal&) = default;
   };
   std::vector<CommTotal> comm;       ///< since the start
   std::uint64_t skipped_images = 0;  ///< since the start

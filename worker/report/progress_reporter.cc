@@ -11,10 +11,11 @@ constexpr std::string_view kFirstPhase = "data_wait";
 
 }  // namespace
 
-ProgressReporter::ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase,
+ProgressReporter::ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase, Comms comms,
                                    Progress start, std::chrono::milliseconds tick)
     : client_(client),
       phase_(phase),
+      comms_(std::move(comms)),
       tick_(tick),
       next_(std::move(start)),
       thread_(&ProgressReporter::watch, this) {}
@@ -32,6 +33,7 @@ ProgressReporter::~ProgressReporter() {
 void ProgressReporter::update(Progress progress) {
   const std::lock_guard lock(mutex_);
   progress.phase = std::move(next_.phase);
+  progress.comm = std::move(next_.comm);
   progress.phases.insert(progress.phases.begin(), next_.phases.begin(), next_.phases.end());
   next_ = std::move(progress);
   changed_ = true;
@@ -55,8 +57,10 @@ void ProgressReporter::watch() {
 
 void ProgressReporter::report_changes() {
   const char* const phase = phase_.current();
-  if (!changed_ && next_.phase == phase) return;
+  std::vector<Progress::CommTotal> comm = comms_();
+  if (!changed_ && next_.phase == phase && next_.comm == comm) return;
   next_.phase = phase;
+  next_.comm = std::move(comm);
   const std::string_view running = phase;
   if (running != PhaseTimer::kNone && running != kFirstPhase) next_.starting = false;
   client_.report(next_);

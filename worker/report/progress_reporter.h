@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -13,26 +14,29 @@
 
 namespace pfc {
 
-/// A thread looks at the phase once a tick, and reports when the phase is another one than reported
-/// last, or when there are new numbers. So the reports do not depend on the length of a step: what
-/// the coordinator shows is at most a tick old, and there are never more reports than ticks. The
-/// destructor reports what has not been reported.
+/// A thread looks at the phase and at the communicators once a tick, and reports when the phase or
+/// a collective is another one than reported last, or when there are new numbers. So the reports do
+/// not depend on the length of a step: what the coordinator shows is at most a tick old, and there
+/// are never more reports than ticks. The destructor reports what has not been reported.
 ///
 /// update() and add_phases() are for the training thread. Client and timer are borrowed.
 class ProgressReporter {
  public:
   static constexpr std::chrono::milliseconds kTick{100};
 
+  /// How far each communicator has come. REQUIRES: it is thread-safe, and waits for nothing.
+  using Comms = std::function<std::vector<Progress::CommTotal>()>;
+
   /// start: what is known before the first step. Where it says that the worker is starting, so do
   /// the reports until the first batch is there.
-  ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase, Progress start,
+  ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase, Comms comms, Progress start,
                    std::chrono::milliseconds tick = kTick);
   ~ProgressReporter();
   ProgressReporter(const ProgressReporter&) = delete;
   ProgressReporter& operator=(const ProgressReporter&) = delete;
 
-  /// The numbers of a step that is done, for the next report. Its `phase` is not read: a report has
-  /// the phase that runs when it is made.
+  /// The numbers of a step that is done, for the next report. Its `phase` and `comm` are not read:
+  /// a report has those of the moment when it is made.
   void update(Progress progress);
   /// How long phases took that belong to no step, for the next report.
   void add_phases(const std::vector<PhaseTimer::Sample>& samples);
@@ -46,10 +50,11 @@ class ProgressReporter {
 
   CoordinatorClient& client_;
   const PhaseTimer& phase_;
+  const Comms comms_;
   const std::chrono::milliseconds tick_;
   std::mutex mutex_;
   std::condition_variable ended_changed_;
-  Progress next_;         // guarded by mutex_; its phase is the one reported last
+  Progress next_;         // guarded by mutex_; its phase and comm are those reported last
   bool changed_ = false;  // guarded by mutex_; next_ has numbers that have not been reported
   bool ended_ = false;    // guarded by mutex_
   std::thread thread_;

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/store_keys.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/comm/ranks.h"
@@ -83,11 +84,57 @@ TEST(CommFailure, ARankThatDoesNotTakePartTimesOutByName) {
     comm->barrier();
     if (rank == 0) {
       EXPECT_THAT(message_of<CommError>([&] { all_reduce(*comm, 10); }),
-                  AllOf(HasSubstr("rank 1 (127.0.0.1) failed after 3 s"), HasSubstr("Timed out")));
+                  AllOf(HasSubstr("rank 1 (127.0.0.1) failed after 3 s"), HasSubstr("Timed out"),
+                        HasSubstr("no word from rank 1 (127.0.0.1): stuck elsewhere, or dead")));
       store.set("over", {});
     } else {
       store.get("over", 30s);
     }
+  });
+}
+
+TEST(CommFailure, ARankThatIsLateIsNamedWithWhatTheCoordinatorKnowsOfIt) {
+  MemoryStore store;
+  const std::string doing = "at step 3 in forward for 9 s";
+  store.set(doing_key(1), {doing.begin(), doing.end()});
+  on_threads(3, [&](int rank) {
+    CommOptions options = options_of(rank, 3);
+    options.timeout = 300ms;
+    auto comm = make_host_comm(options, &store);
+    if (rank == 1) {
+      store.get("over", 60s);
+      return;
+    }
+    const std::string error = message_of<CommError>([&] { all_reduce(*comm, 10); });
+    if (rank == 2) return;  // rank 0 may have told it already that it is over
+    EXPECT_THAT(error, AllOf(HasSubstr("all_reduce of 40 bytes (number 1) with"),
+                             HasSubstr("no word from rank 1 (127.0.0.1)"),
+                             HasSubstr("; rank 1 is " + doing)));
+    store.set("over", {});
+  });
+}
+
+TEST(CommCounters, SayWhichCollectiveIsTheNewestAndWhetherItIsDone) {
+  MemoryStore store;
+  on_threads(2, [&](int rank) {
+    auto comm = make_host_comm(options_of(rank, 2), &store);
+    EXPECT_STREQ(comm->counters().newest, "");
+    comm->barrier();
+    EXPECT_STREQ(comm->counters().newest, "barrier");
+    EXPECT_EQ(comm->counters().calls, 1U);
+    EXPECT_EQ(comm->counters().done, 1U);
+    if (rank == 1) {
+      store.get("seen", 60s);
+      return all_reduce(*comm, 10);
+    }
+    std::thread waits([&] { all_reduce(*comm, 10); });
+    while (comm->counters().calls < 2) std::this_thread::yield();
+    EXPECT_STREQ(comm->counters().newest, "all_reduce");
+    EXPECT_EQ(comm->counters().done, 1U);
+    store.set("seen", {});
+    waits.join();
+    EXPECT_EQ(comm->counters().done, 2U);
+    EXPECT_GT(comm->counters().call_seconds, 0);
   });
 }
 

@@ -14,10 +14,12 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ListeningClient;
 
+std::vector<Progress::CommTotal> no_comms() { return {}; }
+
 TEST(ProgressReporter, ReportsThePhaseThatRunsNotTheOneThatRanAtUpdate) {
   ListeningClient client;
   PhaseTimer phase;
-  ProgressReporter reporter(client, phase, {}, 1h);
+  ProgressReporter reporter(client, phase, no_comms, {}, 1h);
   reporter.update({.step = 7, .phases = {{"forward", 0.5}}});
   phase("forward", [&] { reporter.report(); });
   const auto reports = client.wait_for(1);
@@ -30,17 +32,38 @@ TEST(ProgressReporter, ReportsThePhaseThatRunsNotTheOneThatRanAtUpdate) {
 TEST(ProgressReporter, ReportsNothingWhenNothingHasChanged) {
   ListeningClient client;
   PhaseTimer phase;
-  ProgressReporter reporter(client, phase, {}, 1h);
+  ProgressReporter reporter(client, phase, no_comms, {}, 1h);
   phase("forward", [&] {
     for (int tick = 0; tick < 3; ++tick) reporter.report();
   });
   EXPECT_EQ(client.wait_for(1).size(), 1U);
 }
 
+TEST(ProgressReporter, ReportsACollectiveThatHasBegunOrEndedInTheSamePhase) {
+  ListeningClient client;
+  PhaseTimer phase;
+  std::vector<Progress::CommTotal> comms{{.purpose = "step", .calls = 1, .done = 1}};
+  ProgressReporter reporter(
+      client, phase, [&] { return comms; }, {}, 1h);
+  reporter.report();
+  comms[0].calls = 2;
+  comms[0].newest = "all_gather";
+  reporter.report();
+  reporter.report();
+  comms[0].done = 2;
+  reporter.report();
+  const auto reports = client.wait_for(3);
+  ASSERT_EQ(reports.size(), 3U);
+  EXPECT_EQ(reports[1].comm[0].calls, 2U);
+  EXPECT_EQ(reports[1].comm[0].done, 1U);
+  EXPECT_EQ(reports[1].comm[0].newest, "all_gather");
+  EXPECT_EQ(reports[2].comm[0].done, 2U);
+}
+
 TEST(ProgressReporter, ReportsEverySampleOnceWhenATickHasSeveralSteps) {
   ListeningClient client;
   const PhaseTimer phase;
-  ProgressReporter reporter(client, phase, {}, 1h);
+  ProgressReporter reporter(client, phase, no_comms, {}, 1h);
   reporter.update({.step = 1, .phases = {{"forward", 0.5}}});
   reporter.add_phases({{"checkpoint", 0.25}});
   reporter.update({.step = 2, .phases = {{"forward", 0.75}}});
@@ -58,7 +81,7 @@ TEST(ProgressReporter, ReportsEverySampleOnceWhenATickHasSeveralSteps) {
 TEST(ProgressReporter, LooksAtThePhaseEveryTick) {
   ListeningClient client;
   PhaseTimer phase;
-  ProgressReporter reporter(client, phase, {.step = 7}, 1ms);
+  ProgressReporter reporter(client, phase, no_comms, {.step = 7}, 1ms);
   phase("evaluate", [&] {
     const auto reports = client.wait_for(1);
     EXPECT_EQ(reports.back().phase, "evaluate");
@@ -70,7 +93,7 @@ TEST(ProgressReporter, ReportsTheLastStepWhenItIsDestroyed) {
   ListeningClient client;
   const PhaseTimer phase;
   {
-    ProgressReporter reporter(client, phase, {}, 1h);
+    ProgressReporter reporter(client, phase, no_comms, {}, 1h);
     reporter.update({.step = 9});
   }
   EXPECT_EQ(client.wait_for(1).back().step, 9);
@@ -79,7 +102,7 @@ TEST(ProgressReporter, ReportsTheLastStepWhenItIsDestroyed) {
 TEST(ProgressReporter, IsStartingUntilTheFirstBatchIsThere) {
   ListeningClient client;
   PhaseTimer phase;
-  ProgressReporter reporter(client, phase, {.starting = true}, 1h);
+  ProgressReporter reporter(client, phase, no_comms, {.starting = true}, 1h);
   phase("data_wait", [&] { reporter.report(); });
   phase("images", [&] { reporter.report(); });
   const auto reports = client.wait_for(2);

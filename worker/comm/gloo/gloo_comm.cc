@@ -82,18 +82,18 @@ class GlooComm : public Comm {
 
   void all_gather(const Tensor& in, const Tensor& out) override {
     check(out.bytes() == in.bytes() * world(), "all_gather: out is not size() times in");
-    count(in.bytes());
+    const CommCount::Call call(count_, "all_gather", in.bytes());
     if (in.bytes() == 0) return;
-    Exchange exchange(mesh_, "all_gather of " + std::to_string(in.bytes()) + " bytes");
+    Exchange exchange(mesh_, newest("all_gather", in.bytes()));
     gather(exchange, {static_cast<const std::byte*>(in.data), in.bytes()},
            static_cast<std::byte*>(out.data));
   }
 
   void all_reduce_sum(const Tensor& in_out) override {
     const std::span data(in_out.f32(), static_cast<std::size_t>(in_out.elements()));
-    count(data.size_bytes());
+    const CommCount::Call call(count_, "all_reduce", data.size_bytes());
     if (data.empty()) return;
-    Exchange exchange(mesh_, "all_reduce of " + std::to_string(data.size_bytes()) + " bytes");
+    Exchange exchange(mesh_, newest("all_reduce", data.size_bytes()));
     if (data.size_bytes() <= kSmall) {
       reduce_small(exchange, data);
     } else {
@@ -104,10 +104,10 @@ class GlooComm : public Comm {
   void reduce_scatter_sum(const Tensor& in, const Tensor& out) override {
     check(in.elements() == out.elements() * size(), "reduce_scatter: in is not size() times out");
     const std::span data(in.f32(), static_cast<std::size_t>(in.elements()));
-    count(data.size_bytes());
+    const CommCount::Call call(count_, "reduce_scatter", data.size_bytes());
     float* const own = out.f32();
     if (data.empty()) return;
-    Exchange exchange(mesh_, "reduce_scatter of " + std::to_string(data.size_bytes()) + " bytes");
+    Exchange exchange(mesh_, newest("reduce_scatter", data.size_bytes()));
     Outbox outbox(exchange, kParts, std::as_bytes(data));
     Inboxes inboxes = reduce_own_slice(exchange, outbox, data, own, [](RowRange) {});
     finish(outbox, inboxes);
@@ -116,8 +116,8 @@ class GlooComm : public Comm {
   void broadcast(const Tensor& in_out, int root) override;
 
   void barrier() override {
-    count(0);
-    Exchange exchange(mesh_, "barrier");
+    const CommCount::Call call(count_, "barrier", 0);
+    Exchange exchange(mesh_, newest("barrier", 0));
     const std::byte in{};
     std::vector<std::byte> out(world());
     gather(exchange, {&in, 1}, out.data());
@@ -132,7 +132,10 @@ class GlooComm : public Comm {
   static constexpr std::size_t kSmall = 32 << 10;
 
   [[nodiscard]] std::size_t world() const { return static_cast<std::size_t>(size()); }
-  void count(std::size_t bytes) { count_.add_call(bytes, 0); }  // the mesh counts what is sent
+  /// The collective that was begun last.
+  [[nodiscard]] Collective newest(const char* kind, std::size_t bytes) const {
+    return {.number = count_.read().calls, .kind = kind, .bytes = bytes};
+  }
 
   /// Every exchange ends so: all have everything, and know that the others have.
   static void finish(Outbox& outbox, Inboxes& inboxes) {
@@ -154,7 +157,7 @@ class GlooComm : public Comm {
   GlooMesh mesh_;
   const std::int64_t piece_;    // floats
   std::vector<float> scratch_;  // parts of sums, as they arrive
-  CommCount count_;
+  CommCount count_;             // the mesh counts what is sent
 };
 
 void GlooComm::gather(Exchange& exchange, std::span<const std::byte> in, std::byte* out) {
@@ -264,10 +267,10 @@ void GlooComm::reduce_large(Exchange& exchange, std::span<float> data) {
 // The root deals a slice to each other worker, and these pass them on to one another.
 void GlooComm::broadcast(const Tensor& in_out, int root) {
   check(root >= 0 && root < size(), "broadcast: the root is no rank");
-  count(in_out.bytes());
+  const CommCount::Call call(count_, "broadcast", in_out.bytes());
   const std::span data(static_cast<std::byte*>(in_out.data), in_out.bytes());
   if (data.empty()) return;
-  Exchange exchange(mesh_, "broadcast of " + std::to_string(data.size()) + " bytes");
+  Exchange exchange(mesh_, newest("broadcast", data.size()));
   const auto slice = [&](int rank) {
     const int place = (rank - root + size()) % size() - 1;  // among those that receive
     return shard_of(static_cast<std::int64_t>(data.size()), place, size() - 1);

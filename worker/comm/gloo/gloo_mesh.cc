@@ -21,6 +21,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr milliseconds kPeersPatience{1'000};  // for their reports, once the time is over
+
 /// Gloo's view of our store, under the Comm's name.
 class StoreAdapter : public gloo::rendezvous::Store {
  public:
@@ -101,7 +103,10 @@ std::shared_ptr<gloo::transport::Device> make_gloo_device(const std::string& add
 }  // namespace
 
 GlooMesh::GlooMesh(const CommOptions& options, KeyValueStore& store)
-    : membership_(options.membership), name_(options.name), timeout_(options.timeout) {
+    : membership_(options.membership),
+      name_(options.name),
+      timeout_(options.timeout),
+      reports_(store, options.name, options.membership) {
   ignore_broken_pipes();
   const std::string own_address = options.address.empty() ? "127.0.0.1" : options.address;
   addresses_ = roll_call(options, own_address, store);
@@ -132,13 +137,13 @@ void GlooMesh::abort(const std::string& why) {
   awaited_->abortWaitSend();
 }
 
-Exchange::Exchange(GlooMesh& mesh, std::string operation)
+Exchange::Exchange(GlooMesh& mesh, Collective collective)
     : mesh_(mesh),
-      operation_(std::move(operation)),
+      collective_(std::move(collective)),
       start_(Clock::now()),
       number_(mesh.exchanges_++) {
   if (mesh_.broken_) {
-    throw CommError(mesh_.label() + ": " + operation_ + " after an earlier failure");
+    throw CommError(mesh_.label() + ": " + to_text(collective_) + " after an earlier failure");
   }
   guarded(-1, [&] { announce(nullptr); });
 }
@@ -165,8 +170,16 @@ void Exchange::fail(int peer, const std::string& reason) {
   const std::string who = peer < 0 ? "its peers"
                                    : "rank " + std::to_string(peer) + " (" +
                                          mesh_.addresses_[GlooMesh::index(peer)] + ")";
-  throw CommError(mesh_.label() + ": " + operation_ + " with " + who + " failed after " +
-                  one_decimal(seconds) + " s: " + reason);
+  throw CommError(mesh_.label() + ": " + to_text(collective_) + " with " + who + " failed after " +
+                  one_decimal(seconds) + " s: " + reason + missing());
+}
+
+// The connections are closed by now, so that all others that wait here fail and tell, too. The one
+// for whom they wait says nothing.
+std::string Exchange::missing() const {
+  if (Clock::now() - start_ < mesh_.timeout_ / 2) return {};  // nobody's time is over
+  mesh_.reports_.tell(collective_);
+  return ": " + mesh_.reports_.culprits(collective_, mesh_.addresses_, kPeersPatience);
 }
 
 template <typename Call>

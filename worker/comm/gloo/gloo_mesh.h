@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "worker/comm/collective_report.h"
 #include "worker/comm/comm_options.h"
 #include "worker/comm/key_value_store.h"
 
@@ -30,7 +31,7 @@ namespace pfc {
 /// otherwise.
 class GlooMesh {
  public:
-  /// Throws CommError that names the absent ranks.
+  /// Throws CommError that names the absent ranks. Borrows the store.
   GlooMesh(const CommOptions& options, KeyValueStore& store);
 
   [[nodiscard]] int rank() const { return membership_.rank; }
@@ -51,6 +52,7 @@ class GlooMesh {
   const Membership membership_;
   const std::string name_;
   const std::chrono::milliseconds timeout_;
+  const CollectiveReports reports_;
   std::vector<std::string> addresses_;  // by rank
   std::vector<int> peers_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
@@ -65,11 +67,13 @@ class GlooMesh {
 
 /// One collective that is being executed: its name, deadline and message slots. Every failure
 /// closes all connections, so that the peers fail too before their timeouts, and throws CommError.
+/// One that is late also writes into the store how far this worker has come, and names those that
+/// are behind.
 class Exchange {
  public:
   static constexpr int kChannels = 2;
 
-  Exchange(GlooMesh& mesh, std::string operation);
+  Exchange(GlooMesh& mesh, Collective collective);
 
   /// The pieces of one memory area that this worker sends to its peers, in order for each peer.
   class Outbox {
@@ -110,6 +114,8 @@ class Exchange {
   [[nodiscard]] std::unique_ptr<gloo::transport::UnboundBuffer> buffer(const std::byte* data,
                                                                        std::size_t bytes) const;
   [[noreturn]] void fail(int peer, const std::string& reason);
+  /// Who has not come, where the wait was so long that somebody's time is over; else empty.
+  [[nodiscard]] std::string missing() const;
   /// Runs a call into Gloo that concerns a peer (-1: none in particular).
   template <typename Call>
   void guarded(int peer, Call call);
@@ -120,7 +126,7 @@ class Exchange {
   void announce(gloo::transport::UnboundBuffer* buffer);
 
   GlooMesh& mesh_;
-  const std::string operation_;
+  const Collective collective_;
   const TimePoint start_;
   const std::uint64_t number_;
 };

@@ -1,5 +1,7 @@
 #include "worker/comm/nccl/nccl_comm.h"
 
+#include <algorithm>
+
 #include "common/error.h"
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "worker/comm/nccl/device_comms.h"
@@ -23,9 +25,17 @@ std::string NcclComm::description() const {
   return "NCCL (" + link_.places[static_cast<std::size_t>(rank())] + ")";
 }
 
+// The group sees the ends.
+CommCounters NcclComm::counters() const {
+  const std::uint64_t pending = link_.pending;
+  CommCounters counters = count_.read();
+  counters.done = counters.calls - std::min(pending, counters.calls);
+  return counters;
+}
+
 void NcclComm::enqueue(const char* kind, std::size_t bytes, std::size_t sent,
                        const NcclGroup::Call& call) {
-  count_.add_call(bytes, sent);
+  count_.begin(kind, bytes, sent);
   if (bytes > 0) group_->enqueue(link_, kind, bytes, stream_, call);
 }
 
@@ -67,7 +77,7 @@ void NcclComm::broadcast(const Tensor& in_out, int root) {
 
 // The sum is complete only when every worker has called this. An abort ends the host's wait too.
 void NcclComm::barrier() {
-  count_.add_call(0, 0);
+  count_.begin("barrier", 0, 0);
   float* const word = reinterpret_cast<float*>(barrier_word_.data());
   group_->enqueue(link_, "barrier", 0, stream_, [&](ncclComm_t comm) {
     return ncclAllReduce(word, word, 1, ncclFloat32, ncclSum, comm, stream_);

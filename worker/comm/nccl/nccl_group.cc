@@ -58,6 +58,7 @@ void NcclGroup::enqueue(NcclLink& link, const char* kind, std::size_t bytes, cud
     const std::lock_guard lock(mutex_);
     link.newest = {link.newest.number + 1, kind, bytes};
     link.outstanding.push_back({link.newest, Clock::now(), nullptr});
+    ++link.pending;
     if (!failure_) state = call(link.handle);
   }
   // NCCL enqueues in a thread of its own. What follows in the stream must come after that. The
@@ -168,6 +169,7 @@ void NcclGroup::observe(NcclLink& link, TimePoint now) {
          cudaEventQuery(outstanding.front().done->get()) == cudaSuccess) {
     link.spare_events.push_back(std::move(outstanding.front().done));
     outstanding.pop_front();
+    --link.pending;
     if (!outstanding.empty()) outstanding.front().since = std::max(outstanding.front().since, now);
   }
 }
@@ -235,11 +237,9 @@ void NcclGroup::end_all(std::unique_lock<std::mutex>& lock) {
   const bool aborted = nccl_abort(doomed, gpu_, std::min(kAbortPatience, options_.timeout));
   std::string cause = failed.what;
   if (!failed.ours) {
-    const Membership& me = options_.membership;
     Collective mine = failed.collective;
     if (!failed.waiting) mine = {};  // it is done: no worker can be behind it
-    cause += ": " + name_culprits(mine, me.rank, failed.link->reports.ask(kPeersPatience),
-                                  failed.link->places);
+    cause += ": " + failed.link->reports.culprits(mine, failed.link->places, kPeersPatience);
   }
   if (!aborted) cause += "; NCCL's abort has not come back";
 

@@ -9,6 +9,7 @@
 
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -42,7 +43,8 @@ struct NcclLink {
 
   const std::string name;
   const CollectiveReports reports;
-  std::vector<std::string> places;  ///< "127.0.0.1, GPU 1", by rank
+  std::vector<std::string> places;        ///< "127.0.0.1, GPU 1", by rank
+  std::atomic<std::uint64_t> pending{0};  ///< the size of `outstanding`, for any thread
   // Guarded by the group's mutex:
   ncclComm_t handle = nullptr;  ///< null once it is aborted or has left
   Collective newest;

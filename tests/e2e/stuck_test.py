@@ -1,0 +1,148 @@
+"""A worker that lives but does not go on: it is named with what it does, and replaced; and one that
+only takes long is left alone."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import threads
+from support import BIN, LIMIT, JobTest
+
+
+class Stuck(JobTest):
+    def start_with_floor(self, workers, floor, *more, **keys):
+        process = self.start(workers, self.job(**{"num_epoch": 1000, **keys}), "--progress-floor", floor, *more)
+        lines = self.read_until(process, "Global Step: 5")
+        self.port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
+        return process
+
+    def status(self):
+        return json.loads(self.page(self.port, "/status.json"))
+
+    def wait_until(self, condition, what):
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            if condition():
+                return
+            time.sleep(0.1)
+        self.fail(f"not within {LIMIT} s: {what}")
+
+    def ends(self, process):
+        process.terminate()
+        output, _ = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, 143, output)
+
+    def is_replaced(self, fault, *words):
+        """Of three workers, rank 1 gets stuck: it is named with these words, and the job goes on."""
+        process = self.start_with_floor(3, "2s", "--max-restarts", 1, save_every_steps=2)
+        before = self.workers()
+        fault(before[1])
+        lines = self.read_until(process, "rank 1 (host localhost, slot 1, pid %d): no progress" % before[1])
+        lines += self.read_until(process, "restart 1 of 1")
+        named = next(line for line in lines if "while 2 others wait for it in" in line)
+        for word in ("no progress for", "at step", *words):
+            self.assertIn(word, named)
+        self.read_until(process, "resumed from")
+        after = self.workers()
+        self.assertNotEqual(after[1], before[1])
+        self.assertEqual((after[0], after[2]), (before[0], before[2]), "those that waited stay")
+        self.read_until(process, "Global Step")
+        self.ends(process)
+        return "".join(lines)
+
+    def test_a_worker_that_spins_is_named_with_its_stack_and_replaced(self):
+        text = self.is_replaced(threads.spin, "state R (runs); main thread computes")
+        self.assertIn("[rank 1] pfc-worker: the training thread is in:", text)
+
+    def test_a_worker_that_reads_from_what_does_not_answer_is_named_with_the_file(self):
+        fifo = self.folder / "no-answer"
+        os.mkfifo(fifo)
+        text = self.is_replaced(lambda pid: threads.read(pid, fifo), f"main thread in read of {fifo}")
+        self.assertIn("[rank 1] pfc-worker: the training thread is in:", text)
+
+    def test_without_restarts_the_last_line_names_it(self):
+        process = self.start_with_floor(2, "2s")
+        threads.spin(self.workers()[1])
+        output, _ = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, 1, output)
+        last = output.strip().splitlines()[-1]
+        for word in ("rank 1", "no progress for", "while 1 other waits for it in", "state R"):
+            self.assertIn(word, last)
+
+    def test_a_thread_for_data_that_does_not_go_on_is_found(self):
+        process = self.start_with_floor(2, "2s")
+        pid = self.workers()[1]
+        held = threading.Event()
+        stopped = []
+        for thread in sorted(int(each) for each in os.listdir(f"/proc/{pid}/task")):
+            with open(f"/proc/{pid}/task/{thread}/comm") as comm:
+                if comm.read().startswith("pfc-data"):
+                    threads.stop(thread)
+                    stopped.append(thread)
+        self.assertTrue(stopped)
+        threading.Thread(target=lambda: [os.waitpid(each, 0x40000000) for each in stopped] and held.set(),
+                         daemon=True).start()
+        output, _ = process.communicate(timeout=LIMIT)
+        self.assertIn("rank 1", output.strip().splitlines()[-1])
+        self.assertIn("of 'inputs')", output.strip().splitlines()[-1])
+
+    def test_a_long_evaluation_is_not_blamed(self):
+        process = self.start_with_floor(2, "3s", "--progress-factor", 1.5, "--max-restarts", 0,
+                                        verbose=1, val_targets=["val"])
+        pid = self.workers()[1]
+
+        def phase():
+            return self.status()["workers"][1]["phase"]
+
+        deadline = time.monotonic() + LIMIT
+        while True:
+            self.assertLess(time.monotonic(), deadline, "never met in an evaluation")
+            threads.stop(pid)
+            time.sleep(0.5)  # what it did is told by now; where it is not, this is tried again
+            if phase() == "evaluate":
+                break
+            threads.resume(pid)
+            time.sleep(0.13)
+        time.sleep(7)  # longer than a step may take; an evaluation may take 12 s
+        threads.resume(pid)
+        step = self.status()["step"]
+        self.wait_until(lambda: self.status()["step"] > step, "the job goes on")
+        self.assertEqual(self.status()["state"], "training")
+        self.ends(process)
+
+    def test_a_slow_worker_is_shown(self):
+        process = self.start_with_floor(2, "30s")
+        pid, over = self.workers()[1], threading.Event()
+
+        def slow_down():
+            while not over.is_set():
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(0.15)
+                os.kill(pid, signal.SIGCONT)
+                time.sleep(0.05)
+
+        thread = threading.Thread(target=slow_down)
+        thread.start()
+        try:
+            self.read_until(process, "is slow: its own work takes")
+            slow = [worker["slowness"] > 0 for worker in self.status()["workers"]]
+            self.assertEqual(slow, [False, True])
+            self.assertIn('pfc_worker_slow{host="localhost",rank="1"} 1', self.page(self.port, "/metrics"))
+            self.assertIn(", slow (", self.page(self.port, "/"))
+            shown = subprocess.run([BIN / "pfcctl", "status", "--state-dir", self.folder / "state"],
+                                   capture_output=True, text=True, env=self.environment)
+            self.assertIn("rank 1 (host localhost) is slow", shown.stdout + shown.stderr)
+        finally:
+            over.set()
+            thread.join()
+        self.read_until(process, "is no longer slow")
+        self.ends(process)
+
+
+if __name__ == "__main__":
+    unittest.main()
