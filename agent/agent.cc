@@ -187,6 +187,7 @@ void Agent::obey(const proto::AgentCommand& command) {
   desired_ = command.desired();
   leaving_ = false;
   reconcile();
+  end_if_alone();
 }
 
 void Agent::begin_job(const std::string& job_id) {
@@ -301,13 +302,24 @@ void Agent::begin_incarnation(Slot& slot, const Wanted& wanted) {
   tell(std::move(event));
 }
 
+int Agent::places() const { return std::max(desired_.places(), desired_.slots_size()); }
+
+Rank Agent::rank_of(const proto::WorkerOutput& said, Rank first) const {
+  for (const Wanted& wanted : desired_.slots()) {
+    if (wanted.slot() == said.slot() && wanted.incarnation() == said.incarnation()) {
+      return wanted.rank();
+    }
+  }
+  return first;
+}
+
 Binding Agent::binding_of(int slot) const {
   if (!topology_) return {};
   std::vector<int> near;
   for (const Gpu& gpu : options_.gpus.gpus) {
     near.push_back(topology_->node_of_device(gpu.pci_bus_id));
   }
-  const auto plan = plan_binding(*topology_, options_.bind, desired_.slots_size(), near);
+  const auto plan = plan_binding(*topology_, options_.bind, places(), near);
   const auto place = static_cast<std::size_t>(slot);
   return place < plan.size() ? plan[place] : Binding();
 }
@@ -324,7 +336,7 @@ SpawnOptions Agent::command_line(const Wanted& wanted) const {
                     std::to_string(wanted.incarnation()), "--join-timeout",
                     in_seconds(desired_.join_timeout_ms()), "--collective-timeout",
                     in_seconds(desired_.collective_timeout_ms())},
-      .environment = worker_environment(desired_.slots_size(), binding),
+      .environment = worker_environment(places(), binding),
       .capture_output = true,
       .input = worker_credential_.text(desired_.worker_certificate()),
       .cpus = binding.cpus};
@@ -346,7 +358,7 @@ void Agent::start_worker(Slot& slot, const Wanted& wanted) {
     WorkerProcess::Handler handler;
     handler.output = [this, output, rank = wanted.rank()](bool is_stderr,
                                                           std::vector<std::string> lines) {
-      if (logs_) logs_->add(output.job_id(), rank, text_of_lines(lines));
+      if (logs_) logs_->add(output.job_id(), rank_of(output.output(), rank), text_of_lines(lines));
       proto::AgentMessage said = output;
       said.mutable_output()->set_is_stderr(is_stderr);
       for (std::string& line : lines) said.mutable_output()->add_lines(std::move(line));
@@ -451,7 +463,9 @@ void Agent::let_workers_end(std::chrono::milliseconds grace) {
 }
 
 void Agent::end_if_alone() {
-  const bool has_left = left_job_ && (job_id_.empty() || *left_job_ != job_id_);
+  // The job has ended, or goes on without this host.
+  const bool has_left = left_job_ && (job_id_.empty() || *left_job_ != job_id_ ||
+                                      desired_.slots().empty());
   if (!alone() || !(ending_ || has_left)) return;
   ending_ = true;
   leave_.cancel();

@@ -21,6 +21,7 @@
 #include "agent/silence_notice.h"
 #include "agent/worker_credential.h"
 #include "agent/worker_process.h"
+#include "common/ids.h"
 #include "common/machine/gpus.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/reconnecting_stream.h"
@@ -63,8 +64,9 @@ class Agent {
   void end(const std::string& problem);
   /// The same with `lost_grace`: the coordinator has gone without a word.
   void end_without_coordinator(const std::string& problem);
-  /// The host must be free soon: asks the coordinator to end the job after a checkpoint, and ends
-  /// when it has, or after AgentOptions::leave_grace. Starts no worker from then on. Without a
+  /// The host must be free soon: asks the coordinator to end the job after a checkpoint, or to go on
+  /// without this host, and ends when it has, or after AgentOptions::leave_grace. Starts no worker
+  /// from then on. Without a
   /// connection or a worker it ends at once, as end() does. `reason` says who asked: "SIGTERM".
   void leave(const std::string& reason);
   void kill_workers() { send_to_workers(SIGKILL); }
@@ -99,6 +101,10 @@ class Agent {
   [[nodiscard]] bool has_workers_of_last_job() const;
   void begin_incarnation(Slot& slot, const Wanted& wanted);
   void start_worker(Slot& slot, const Wanted& wanted);
+  /// Among which the host's cores are shared.
+  [[nodiscard]] int places() const;
+  /// That a worker has in the current generation; `first`: that it was started with.
+  [[nodiscard]] Rank rank_of(const proto::WorkerOutput& said, Rank first) const;
   [[nodiscard]] Binding binding_of(int slot) const;
   [[nodiscard]] SpawnOptions command_line(const Wanted& wanted) const;
   void watch_children();

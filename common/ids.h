@@ -17,8 +17,8 @@ struct Membership {
   Rank rank = 0;
   int world_size = 1;
   Generation generation = 1;
-  int local_rank = 0;        ///< slot on this host, 0 .. local_world_size - 1
-  int local_world_size = 1;  ///< slots of this host
+  int local_rank = 0;        ///< slot on this host, which names its GPU; slots may be idle
+  int local_world_size = 1;  ///< workers on this host
 
   friend bool operator==(const Membership&, const Membership&) = default;
 };

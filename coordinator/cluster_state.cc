@@ -72,7 +72,10 @@ void add_incident(ClusterState& state, Incident incident) {
 void postpone(ClusterState& state, Clock::duration gap) {
   state.job.started_at += gap;
   state.job.current.started_at += gap;
-  for (HostState& host : state.hosts) host.last_heard += gap;
+  for (HostState& host : state.hosts) {
+    host.last_heard += gap;
+    if (host.leaving) host.leaving->at += gap;
+  }
   for (WorkerState& worker : state.job.current.workers) {
     worker.last_heard += gap;
     worker.last_moved += gap;
@@ -80,6 +83,7 @@ void postpone(ClusterState& state, Clock::duration gap) {
     if (worker.description) worker.description->asked_at += gap;
   }
   for (Incident& incident : state.job.current.incidents) incident.at += gap;
+  if (state.job.current.regroup) state.job.current.regroup->at += gap;
   if (state.job.stop) state.job.stop->at += gap;
 }
 
@@ -96,10 +100,11 @@ WorkerState* find_worker(ClusterState& state, Rank rank) {
 
 WorkerState* find_worker(ClusterState& state, const HostState& host, int slot,
                          std::int64_t incarnation) {
-  WorkerState* const worker = slot < 0 ? nullptr : find_worker(state, host.first_rank + slot);
-  const bool same =
-      worker != nullptr && worker->host == host.name && worker->incarnation == incarnation;
-  return same ? worker : nullptr;
+  std::vector<WorkerState>& workers = state.job.current.workers;
+  const auto first = workers.begin() + host.first_rank, end = first + host.workers;
+  const auto worker = std::ranges::lower_bound(first, end, slot, {}, &WorkerState::slot);
+  const bool same = worker != end && worker->slot == slot && worker->incarnation == incarnation;
+  return same ? &*worker : nullptr;
 }
 
 WorkerState* find_worker(ClusterState& state, const proto::WorkerId& id) {
@@ -124,15 +129,13 @@ bool has_ended_well(const WorkerState& worker) {
                            worker.report->outcome == proto::OUTCOME_STOPPED);
 }
 
+bool takes_part(const WorkerState& worker) {
+  return !worker.exit && !worker.left && !worker.paused;
+}
+
 bool all_exited(const ClusterState& state) {
   return std::all_of(state.job.current.workers.begin(), state.job.current.workers.end(),
                      [](const WorkerState& worker) { return worker.exit.has_value(); });
-}
-
-std::vector<std::string> agents_of(const ClusterState& state) {
-  std::vector<std::string> agents;
-  for (const HostState& host : state.hosts) agents.push_back(host.agent_id);
-  return agents;
 }
 
 std::string name_of(const WorkerState& worker) {
@@ -160,8 +163,10 @@ std::string missing_hosts(const ClusterState& state) {
 
 void host_registered(HostState& host, const proto::AgentRegistration& registration,
                      DeviceChoice device, TimePoint now) {
+  const bool is_another = host.agent_id != registration.agent_id();
+  if (is_another || !host.registered) host.came_at = now;
   host.registered = true;
-  if (host.agent_id != registration.agent_id()) host.leaving = false;
+  if (is_another) host.leaving.reset();
   host.agent_id = registration.agent_id();
   host.cores = std::max(registration.cores(), 0);
   host.devices.clear();
@@ -179,6 +184,11 @@ void host_registered(HostState& host, const proto::AgentRegistration& registrati
   count_slots(host, device);
 }
 
+void host_leaves(HostState& host, const std::string& reason, std::chrono::milliseconds within,
+                 TimePoint now) {
+  host.leaving = Leaving{.reason = reason, .within = within, .at = now};
+}
+
 void agent_left_behind(HostState& host, const std::string& agent_id) {
   if (host.former_agents.size() >= kMostFormer) {
     host.former_agents.erase(host.former_agents.begin());
@@ -189,11 +199,15 @@ void agent_left_behind(HostState& host, const std::string& agent_id) {
 void begin_job(ClusterState& state, const std::string& id, DeviceChoice device, TimePoint now) {
   state.job = {.id = id, .started_at = now};
   for (HostState& host : state.hosts) {
+    host.first_rank = host.workers = 0;
     if (host.counts_gpus) count_slots(host, device);
   }
 }
 
-void end_job(ClusterState& state, TimePoint now) { state.job = {.id = {}, .started_at = now}; }
+void end_job(ClusterState& state, TimePoint now) {
+  state.job = {.id = {}, .started_at = now};
+  for (HostState& host : state.hosts) host.first_rank = host.workers = 0;
+}
 
 std::vector<std::string> release_silent_hosts(ClusterState& state,
                                               std::chrono::milliseconds silence, TimePoint now) {
@@ -274,6 +288,25 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
   incident.permanent = outcome == proto::OUTCOME_BAD_INPUT;
   add_incident(state, std::move(incident));
 }
+
+void state_saved(ClusterState& state, std::int64_t step, TimePoint now) {
+  SavedState& saved = state.job.saved;
+  const bool is_first =
+      std::exchange(saved.generation, state.job.current.number) != state.job.current.number;
+  const bool is_new = !is_first && step > saved.step;
+  saved.step = step;
+  if (!is_new) return;
+  saved.at = now;
+  refill(state.job.budget, now);
+}
+
+bool may_pause(const ClusterState& state, const WorkerState& worker) {
+  if (!state.job.current.regroup || state.job.stop || state.job.terminated_at) return false;
+  return std::ranges::none_of(
+      state.hosts, [&](const HostState& host) { return host.name == worker.host && host.leaving; });
+}
+
+void worker_paused(WorkerState& worker) { worker.paused = true; }
 
 void worker_left(ClusterState& state, WorkerState& worker, const std::string& message,
                  TimePoint now) {

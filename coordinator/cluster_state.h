@@ -13,11 +13,20 @@
 #include "common/config/config.h"
 #include "common/ids.h"
 #include "common/machine/child_process.h"
+#include "coordinator/blame/blame.h"
+#include "coordinator/blame/restart_budget.h"
 #include "coordinator/network/host_addresses.h"
 #include "coordinator/progress/pace.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {
+
+/// A host must be free soon.
+struct Leaving {
+  std::string reason;  ///< who says so: "SIGTERM"
+  std::chrono::milliseconds within{0};
+  TimePoint at;
+};
 
 struct HostState {
   std::string name;
@@ -28,7 +37,8 @@ struct HostState {
   bool registered = false;  ///< an agent holds (or held, within its lease) the host
   std::string agent_id;
   bool once = false;     ///< its agent ends with the job
-  bool leaving = false;  ///< it must be free: no job begins before it has another agent
+  /// It must be free: no worker is started there before it has another agent.
+  std::optional<Leaving> leaving;
   std::vector<std::string> former_agents;  ///< ids of the last that another one has replaced
   std::string peer;                        ///< the address that its agent connects from
   std::string address;                     ///< of its connection, as its peers may reach it
@@ -39,8 +49,12 @@ struct HostState {
   std::vector<std::string> devices;
   int gpus = 0;
   std::string no_gpu;  ///< why its workers have no GPU; empty: they have one
+  TimePoint came_at;  ///< when this agent registered
   TimePoint last_heard;
-  Rank first_rank = 0;           ///< of its workers in this generation: slot s has first_rank + s
+  /// Of its workers in this generation, which have ranks one after another in order of their slots;
+  /// without one, that of the next host's first.
+  Rank first_rank = 0;
+  int workers = 0;               ///< in this generation
   std::int64_t incarnation = 0;  ///< of the newest process that was wanted on it
 };
 
@@ -67,6 +81,7 @@ struct WorkerState {
   bool stayed = false;           ///< its process was of the last generation too
   bool joined = false;
   bool left = false;      ///< it has lost its peers, and joins the next generation
+  bool paused = false;    ///< it has saved its state with the others, and joins the next generation
   bool training = false;  ///< it has told that its first step has begun
   std::optional<WorkerReport> report;
   std::optional<ProcessExit> exit;
@@ -101,6 +116,13 @@ struct StopRequest {
   std::chrono::milliseconds within{0};  ///< of a host that leaves: the time for a checkpoint
 };
 
+/// The workers go on in another generation after a checkpoint, although nothing has failed.
+struct Regroup {
+  std::string reason;  ///< "host b is leaving (SIGTERM)"
+  TimePoint at;
+  std::chrono::milliseconds within{0};  ///< for the checkpoint
+};
+
 /// One generation: a fixed set of workers that train together. Forgotten when the next one begins.
 struct GenerationState {
   Generation number = 0;  ///< 0: none has begun
@@ -109,12 +131,22 @@ struct GenerationState {
   std::size_t joined = 0;            ///< how many of them have joined
   std::vector<Incident> incidents;   ///< in order of arrival; any ends the generation
   Pace pace;                         ///< of its steps, checkpoints and evaluations
-  bool stop_sent = false;            ///< workers were asked to checkpoint and end
+  bool counted = false;              ///< what has ended it counts in blame and budget already
+  std::optional<Regroup> regroup;    ///< it ends soon, as it was planned
+  bool stop_sent = false;            ///< workers were asked to checkpoint and end, or regroup
+};
+
+/// The newest state that a generation can go on from.
+struct SavedState {
+  Generation generation = 0;  ///< whose rank 0 has told it
+  std::int64_t step = 0;      ///< in the steps of that generation; 0: none
+  TimePoint at;               ///< when the last one was published
 };
 
 /// The network between the hosts, as it was, or is being, measured last.
 struct NetworkState {
-  std::vector<std::string> agents;    ///< that took part, by host; empty: it was not measured
+  /// That took part, by host; an empty one did not. None: it was not measured.
+  std::vector<std::string> agents;
   std::optional<TimePoint> ended_at;  ///< empty: it goes on
   bool failed = false;
   bool changed = false;  ///< a host has another address than the current generation was told
@@ -126,7 +158,10 @@ struct JobState {
   std::string id;  ///< random, so that no other job has it; empty: no job runs
   TimePoint started_at;
   GenerationState current;
-  std::vector<Incident> restarts;  ///< what ended each earlier generation
+  std::vector<Incident> restarts;  ///< what ended each earlier generation that has failed
+  FailureHistory blame;
+  RestartBudget budget;
+  SavedState saved;
   std::optional<StopRequest> stop;
   std::optional<TimePoint> terminated_at;  ///< SIGTERM was sent to what was left
   std::optional<TimePoint> killed_at;      ///< SIGKILL likewise
@@ -162,15 +197,14 @@ void worker_joined(ClusterState& state, WorkerState& worker);
 bool all_joined(const ClusterState& state);
 /// Whether the worker has reported that its work is done, or that it has stopped in good order.
 bool has_ended_well(const WorkerState& worker);
+/// Whether it has still something to do in this generation.
+bool takes_part(const WorkerState& worker);
 bool all_exited(const ClusterState& state);
 
 /// By which the workers of the host are reached.
 inline const std::string& peer_address(const HostState& host) {
   return host.chosen ? host.chosen->address : host.address;
 }
-/// The agents of the hosts, in the order of the hosts.
-std::vector<std::string> agents_of(const ClusterState& state);
-
 /// "rank 1 (host localhost, slot 1, pid 4711)"
 std::string name_of(const WorkerState& worker);
 /// The workers that have not joined: "rank 1 (host b, slot 0), rank 2 (host b, slot 1)".
@@ -184,6 +218,9 @@ std::string missing_hosts(const ClusterState& state);
 /// one where it has no GPU or the job's device is "cpu".
 void host_registered(HostState& host, const proto::AgentRegistration& registration,
                      DeviceChoice device, TimePoint now);
+/// The host must be free soon.
+void host_leaves(HostState& host, const std::string& reason, std::chrono::milliseconds within,
+                 TimePoint now);
 /// Another agent has the host, and this one is refused from now on.
 void agent_left_behind(HostState& host, const std::string& agent_id);
 /// The next job begins. Hosts without a given number of slots get those of its device.
@@ -210,6 +247,13 @@ void worker_not_started(ClusterState& state, WorkerState& worker, const std::str
 /// A worker has reported its end, which is an incident unless it has completed or stopped.
 void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome outcome,
                      const std::string& message, TimePoint now);
+/// Rank 0 tells the newest step that a generation can go on from: first the one that it has gone on
+/// from itself, and what is newer was published now, which may bring a restart back.
+void state_saved(ClusterState& state, std::int64_t step, TimePoint now);
+/// Whether a worker that has stopped in good order goes on in the next generation.
+bool may_pause(const ClusterState& state, const WorkerState& worker);
+/// It does.
+void worker_paused(WorkerState& worker);
 /// A worker has lost its peers, and will join the next generation.
 void worker_left(ClusterState& state, WorkerState& worker, const std::string& message,
                  TimePoint now);

@@ -20,6 +20,9 @@ bool has_own_line(const Decision& decision) {
   return std::ranges::any_of(decision.actions, [](const Action& action) {
     return std::holds_alternative<action::StartGeneration>(action) ||
            std::holds_alternative<action::Blame>(action) ||
+           std::holds_alternative<action::Count>(action) ||
+           std::holds_alternative<action::BeginRegroup>(action) ||
+           std::holds_alternative<action::StopForHost>(action) ||
            std::holds_alternative<action::Finish>(action);
   });
 }
@@ -82,7 +85,8 @@ proto::StatusReply Coordinator::status() const {
 
 std::string Coordinator::metrics_text() {
   metrics_.set_waiting_jobs(queue_.waiting().size());
-  return metrics_.text(state_, run_.progress, run_.stragglers, terminal_.dropped_lines());
+  return metrics_.text(state_, run_.config, run_.progress, run_.stragglers,
+                       terminal_.dropped_lines(), Clock::now());
 }
 
 void Coordinator::tick() {
@@ -162,24 +166,40 @@ void Coordinator::perform(const Action& action) {
     ask_what_it_does(describe->rank);
   } else if (std::holds_alternative<action::MeasureNetwork>(action)) {
     measure_network();
+  } else if (const auto* release = std::get_if<action::ReleaseHosts>(&action)) {
+    for (const std::string& host : release->hosts) {
+      const auto link = agents_.find(host);
+      if (link != agents_.end()) link->second->close(must_register_again());
+    }
+  } else if (const auto* regroup = std::get_if<action::BeginRegroup>(&action)) {
+    terminal_.note(regroup->reason + ": the workers write a checkpoint, and go on");
+  } else if (const auto* stop = std::get_if<action::StopForHost>(&action)) {
+    terminal_.note(stop->request.reason + ": the workers write a checkpoint and end",
+                   Severity::kWarning);
   } else if (std::holds_alternative<action::Finish>(action)) {
     finish_job();
   }
 }
 
 void Coordinator::begin_generation(const action::StartGeneration& start) {
-  run_.cause = start.cause ? start.cause->text() : "";
+  run_.cause = start.cause ? start.cause->text() : start.why;
   const auto fresh = std::ranges::count(start.members, 0, &Member::survivor);
   std::string text = "generation " + std::to_string(state_.job.current.number) + ": starting " +
                      counted(fresh, "worker");
-  if (start.cause) {
-    terminal_.note(run_.cause, Severity::kWarning);
+  if (start.cause) terminal_.note(run_.cause, Severity::kWarning);
+  if (state_.job.current.number > 1) {
     const auto stay = std::ssize(start.members) - fresh;
-    text += ", and " + counted(stay, "worker") + (stay == 1 ? " stays" : " stay") + "; restart " +
-            std::to_string(state_.job.restarts.size()) + " of " +
+    text += ", and " + counted(stay, "worker") + (stay == 1 ? " stays" : " stay");
+  }
+  if (start.cause) {
+    text += "; restart " + std::to_string(state_.job.restarts.size()) + ", " +
+            std::to_string(restarts_left(state_, run_.config)) + " left of " +
             std::to_string(run_.config.max_restarts);
   }
   terminal_.note(text);
+  const std::string smaller = why_smaller(state_, run_.config.elastic, Clock::now());
+  if (!smaller.empty()) terminal_.note(smaller);
+  metrics_.forget_workers();  // other ranks, or other hosts
   const Refusal over{.kind = Refusal::Kind::kOldGeneration,
                      .message = "a new generation has begun, because of " + run_.cause};
   run_.values.clear(over);
@@ -238,6 +258,7 @@ void Coordinator::send_desired(const std::string& host) {
     slot->set_slot(worker.slot);
     slot->set_incarnation(worker.incarnation);
     slot->set_rank(worker.rank);
+    desired->set_places(find_host(state_, host)->slots);
     // One that has ended stays ended, also for an agent that was started again since then.
     slot->set_wish(worker.exit || state_.job.killed_at ? proto::DesiredSlots::KILL
                    : state_.job.terminated_at          ? proto::DesiredSlots::TERMINATE

@@ -75,10 +75,11 @@ class Coordinator {
   /// `urgent`, they have only RendezvousConfig::terminate for it. `reason` says who asked:
   /// "SIGINT". A second call can make it urgent. The jobs that wait in a service are lost.
   void stop(const std::string& reason, bool urgent);
-  /// The host must be free soon. As long as jobs cannot go on without a host, this stops the job:
-  /// its workers have the time that is told for a checkpoint, at most RendezvousConfig::stop. The
-  /// next job waits until another agent has the host, or the service was started again where it
-  /// starts that agent itself.
+  /// The host must be free soon. The workers write a checkpoint within the time that is told, at
+  /// most RendezvousConfig::stop; then the job goes on without the host where
+  /// ElasticConfig::min_workers allows it, and ends otherwise. The host takes part again when
+  /// another agent has it. The next job of a service waits for that, or until the service was
+  /// started again where it starts that agent itself.
   void drain(const std::string& host, const proto::HostLeaving& leaving);
   [[nodiscard]] bool has_host(const std::string& name);
   /// Refuses every waiting request, closes every link, and accepts nothing afterwards.
@@ -197,6 +198,8 @@ class Coordinator {
   // The network between the hosts (coordinator_network.cc).
   void measure_network();
   void network_said(const std::string& host, const proto::NetworkReport& report);
+  /// Which one this host is in the last measurement; empty: it took no part.
+  [[nodiscard]] std::optional<int> measured_number(const std::string& host) const;
   /// Takes its result over, when there is one.
   void see_measurement();
 
@@ -211,6 +214,7 @@ class Coordinator {
   LogRequests log_requests_;
   QuietHosts quiet_hosts_;
   std::optional<NetworkMeasurement> measurement_;  ///< that goes on; empty: none does
+  std::vector<std::size_t> measured_;              ///< hosts of the last measurement, as in state_
   std::map<std::string, AgentLink*> agents_;       ///< by host
   std::string reason_;                             ///< of the last decision
   TimePoint last_tick_;

@@ -92,7 +92,9 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   const auto before = present();
   advance();  // a job or generation may have waited for this host, and tells what it wants there
   if (present() == before) send_desired(host->name);
-  if (measurement_) measurement_->repeat(static_cast<int>(host - state_.hosts.data()));
+  if (const auto number = measured_number(host->name); measurement_ && number) {
+    measurement_->repeat(*number);
+  }
   return Registered{.host = host->name};
 }
 
@@ -164,18 +166,10 @@ bool Coordinator::has_host(const std::string& name) { return find_host(state_, n
 void Coordinator::drain(const std::string& host, const proto::HostLeaving& leaving) {
   HostState* const known = find_host(state_, host);
   if (closed_ || known == nullptr) return;
-  known->leaving = true;
-  if (state_.job.id.empty() || state_.job.stop) return;  // nothing is left to stop
   constexpr std::int64_t kLongest = std::int64_t{365} * 24 * 3600 * 1000;
-  const std::string reason =
-      "host " + host + " is leaving (" + one_line(leaving.reason(), 64) + ")";
-  state_.job.stop = StopRequest{.reason = reason,
-                                .at = Clock::now(),
-                                .leaving = host,
-                                .within = std::chrono::milliseconds{
-                                    std::clamp<std::int64_t>(leaving.grace_ms(), 0, kLongest)}};
-  terminal_.note(reason + ": the workers write a checkpoint and end", Severity::kWarning);
-  advance();
+  const std::chrono::milliseconds within{std::clamp<std::int64_t>(leaving.grace_ms(), 0, kLongest)};
+  host_leaves(*known, one_line(leaving.reason(), 64), within, Clock::now());
+  if (!state_.job.id.empty()) advance();
 }
 
 void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {

@@ -1,4 +1,5 @@
 // What the coordinator does about the network between its hosts.
+#include <algorithm>
 #include <utility>
 
 #include "coordinator/coordinator.h"
@@ -8,14 +9,19 @@ namespace pfc {
 void Coordinator::measure_network() {
   set_local_address();
   std::vector<NetworkHost> hosts;
-  for (const HostState& host : state_.hosts) {
+  measured_.clear();
+  for (std::size_t i = 0; i < state_.hosts.size(); ++i) {
+    const HostState& host = state_.hosts[i];
+    if (state_.network.agents[i].empty()) continue;
+    measured_.push_back(i);
     hosts.push_back({.name = host.name,
                      .addresses = host.addresses,
                      .connection = host.address,
                      .earlier = host.chosen ? host.chosen->address : ""});
   }
   const auto send = [this](int host, const proto::NetworkStep& step) {
-    const auto link = agents_.find(state_.hosts[static_cast<std::size_t>(host)].name);
+    const std::size_t place = measured_.at(static_cast<std::size_t>(host));
+    const auto link = agents_.find(state_.hosts[place].name);
     if (link == agents_.end()) return;  // repeated when it has connected again
     proto::AgentCommand command;
     command.set_job_id(state_.job.id);
@@ -26,10 +32,18 @@ void Coordinator::measure_network() {
   see_measurement();
 }
 
+std::optional<int> Coordinator::measured_number(const std::string& host) const {
+  const auto place =
+      std::ranges::find_if(measured_, [&](std::size_t i) { return state_.hosts[i].name == host; });
+  if (place == measured_.end()) return {};
+  return static_cast<int>(place - measured_.begin());
+}
+
 void Coordinator::network_said(const std::string& host, const proto::NetworkReport& report) {
   if (!measurement_) return;
-  const HostState* const known = find_host(state_, host);
-  measurement_->said(static_cast<int>(known - state_.hosts.data()), report);
+  const auto number = measured_number(host);
+  if (!number) return;
+  measurement_->said(*number, report);
   see_measurement();
   advance();
 }
@@ -47,10 +61,11 @@ void Coordinator::see_measurement() {
   if (state_.network.failed) return;
   terminal_.note(choice.text);
   for (std::size_t host = 0; host < choice.address.size(); ++host) {
-    HostState& known = state_.hosts[host];
+    HostState& known = state_.hosts[measured_[host]];
     HostAddress address = measured[host].addresses[static_cast<std::size_t>(choice.address[host])];
-    if (known.chosen && *known.chosen != address) state_.network.changed = true;
+    const std::string before = peer_address(known);
     known.chosen = std::move(address);
+    if (known.workers > 0 && peer_address(known) != before) state_.network.changed = true;
   }
 }
 

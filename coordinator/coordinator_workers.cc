@@ -83,7 +83,10 @@ void Coordinator::worker_said(const proto::WorkerMessage& message) {
   if (worker == nullptr) return;
   const TimePoint now = Clock::now();
   worker->last_heard = now;
-  if (message.has_progress()) note_progress(*worker, message.progress(), now);
+  if (!message.has_progress()) return;
+  const TimePoint saved = state_.job.saved.at;
+  note_progress(*worker, message.progress(), now);
+  if (state_.job.saved.at != saved) advance();  // a host may wait for it
 }
 
 void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
@@ -91,6 +94,7 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   if (worker.report) return;  // it has reported its end, and its last progress with it
   const proto::Progress kept = limited(progress);
   if (kept.starting()) return worker_progressed(worker, kept, now);
+  if (worker.rank == 0) state_saved(state_, kept.saved_step(), now);
   metrics_.add_progress(worker, kept);
   state_.job.current.pace.add(kept, kept.step() > worker.progress.step());
   run_.stragglers.add(worker.rank, worker.progress, kept);
@@ -145,9 +149,12 @@ void Coordinator::finish(const proto::FinishRequest& request,
   }
   if (request.has_progress() && !is_late) note_progress(*worker, request.progress(), now);
   proto::FinishReply reply;
-  reply.set_join_again(request.outcome() == proto::OUTCOME_COMM_FAILED &&
-                       may_restart(state_, run_.config));
-  if (reply.join_again()) {
+  const bool pauses = request.outcome() == proto::OUTCOME_STOPPED && may_pause(state_, *worker);
+  reply.set_join_again(pauses || (request.outcome() == proto::OUTCOME_COMM_FAILED &&
+                                  may_restart(state_, run_.config)));
+  if (pauses) {
+    worker_paused(*worker);
+  } else if (reply.join_again()) {
     worker_left(state_, *worker, request.message(), now);
   } else {
     worker_reported(state_, *worker, request.outcome(), request.message(), now);

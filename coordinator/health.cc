@@ -154,7 +154,7 @@ void find_late_workers(const ClusterState& state, const HealthLimits& limits, Ti
                        std::vector<Incident>& found) {
   if (!all_joined(state)) return;
   for (const WorkerState& worker : state.job.current.workers) {
-    if (worker.exit) continue;
+    if (worker.exit || worker.paused) continue;
     if (worker.report && elapsed(worker.report->at, now) >= limits.leave) {
       found.push_back(about(
           worker, "reported the end of its work, but still runs after " + seconds(limits.leave),

@@ -16,7 +16,7 @@ proto::JoinReply make_reply(const ClusterState& state, const WorkerState& worker
   reply.set_job_json(job_json);
   for (const HostState& host : state.hosts) {
     if (host.name != worker.host) continue;
-    reply.set_local_world_size(host.slots);
+    reply.set_local_world_size(host.workers);
     reply.set_peer_address(peer_address(host));
     reply.set_host(host.name);
   }

@@ -47,6 +47,18 @@ constexpr std::chrono::seconds kExitLimit{20};
 constexpr std::chrono::seconds kReaderLimit{2};
 // Open files: its own, some for calls of pfcctl, and one connection of each agent and worker.
 constexpr std::size_t kOwnFiles = 20;
+// Of a job that may lose workers: a failure is nothing unusual there.
+constexpr int kElasticRestarts = 10;
+
+/// A job that may lose workers, and get some.
+struct ElasticOptions {
+  std::optional<int> max_restarts;
+  int min_workers = 0;
+  int max_workers = 0;
+  int spares = 0;
+
+  [[nodiscard]] bool may_go_on() const { return min_workers > 0 || spares > 0; }
+};
 
 struct Options {
   std::string hosts = "localhost";
@@ -63,7 +75,7 @@ struct Options {
   double progress_floor = 30;
   double progress_factor = 10;
   double stop_timeout = 60;
-  int max_restarts = 0;
+  ElasticOptions elastic;
   double token_lifetime = 3'600;
   std::string network;
   std::filesystem::path state_dir = default_state_folder();
@@ -73,6 +85,30 @@ struct Options {
 
 std::chrono::milliseconds seconds(double value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value * 1000)};
+}
+
+void declare_elastic(CLI::App& app, ElasticOptions& options) {
+  app.add_option("--max-restarts", options.max_restarts,
+                 "How often the job goes on from its newest checkpoint after a worker, a host or a "
+                 "connection has failed. Workers that have not failed keep their processes. One "
+                 "restart comes back for each 10 min that bring a new checkpoint. Default: 0; with "
+                 "--min-workers or --spares " +
+                     std::to_string(kElasticRestarts))
+      ->check(whole_number(0, 1'000'000));
+  app.add_option("--min-workers", options.min_workers,
+                 "The job goes on with so few workers when hosts are lost, must be free, or have "
+                 "not come after --start-timeout; lost hosts join again at the next checkpoint. "
+                 "Default: with all only")
+      ->check(whole_number(1, 1'000'000));
+  app.add_option("--max-workers", options.max_workers,
+                 "The job never has more workers; further slots are spares. Default: all slots "
+                 "but for the spares")
+      ->check(whole_number(1, 1'000'000));
+  app.add_option("--spares", options.spares,
+                 "How many slots, the last of the hosts, are kept idle at first and take the place "
+                 "of one that is lost")
+      ->check(whole_number(0, 1'000'000))
+      ->capture_default_str();
 }
 
 void declare(CLI::App& app, Options& options) {
@@ -142,11 +178,7 @@ void declare(CLI::App& app, Options& options) {
                  "Time for workers to write a checkpoint and end after a signal or pfcctl stop")
       ->transform(duration())
       ->capture_default_str();
-  app.add_option("--max-restarts", options.max_restarts,
-                 "How often the job goes on from its newest checkpoint after a worker, a host or a "
-                 "connection has failed. Workers that have not failed keep their processes")
-      ->check(whole_number(0, 1'000'000))
-      ->capture_default_str();
+  declare_elastic(app, options.elastic);
   app.add_option("--network", options.network,
                  "The network over which workers of several hosts talk to each other: 10.0.0.0/8, "
                  "an address, or an interface such as eth0. Without it the fastest that reaches "
@@ -273,6 +305,24 @@ HttpReply serve_page(Coordinator& coordinator, const Gate* gate, std::string_vie
   return reply;
 }
 
+/// Numbers that no job could have. Throws InputError.
+void check_elastic(const ElasticOptions& options, const std::vector<HostSpec>& hosts) {
+  const auto expect = [](bool ok, const std::string& what) {
+    if (!ok) throw InputError(what);
+  };
+  const int least = options.min_workers, most = options.max_workers;
+  expect(most == 0 || least <= most, "--min-workers " + std::to_string(least) +
+                                         " is more than --max-workers " + std::to_string(most));
+  const int slots = workers_of(hosts);
+  if (slots == 0) return;  // known when all hosts are here
+  const std::string there = " of the " + counted(slots, "slot") + " of all hosts";
+  expect(options.spares < slots,
+         "--spares " + std::to_string(options.spares) + " leaves no worker" + there);
+  expect(least + options.spares <= slots, "--min-workers " + std::to_string(least) +
+                                              " and --spares " + std::to_string(options.spares) +
+                                              " are together more than" + there.substr(3));
+}
+
 CoordinatorOptions settings_of(const Options& options, const std::vector<HostSpec>& hosts) {
   CoordinatorOptions settings{.hosts = hosts,
                               .is_service = options.is_service(),
@@ -283,7 +333,13 @@ CoordinatorOptions settings_of(const Options& options, const std::vector<HostSpe
   settings.rendezvous.limits.pace = {.floor = seconds(options.progress_floor),
                                      .factor = options.progress_factor,
                                      .unknown = seconds(options.collective_timeout)};
-  settings.rendezvous.max_restarts = options.max_restarts;
+  const ElasticOptions& elastic = options.elastic;
+  check_elastic(elastic, hosts);
+  settings.rendezvous.elastic = {.min_workers = elastic.min_workers,
+                                 .max_workers = elastic.max_workers,
+                                 .spares = elastic.spares};
+  settings.rendezvous.max_restarts =
+      elastic.max_restarts.value_or(elastic.may_go_on() ? kElasticRestarts : 0);
   settings.rendezvous.stop = seconds(options.stop_timeout);
   settings.collective_timeout = seconds(options.collective_timeout);
   return settings;

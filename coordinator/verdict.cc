@@ -50,6 +50,9 @@ bool has_completed(const WorkerState& worker) {
   return worker.report && worker.report->outcome == proto::OUTCOME_COMPLETED;
 }
 
+/// Nothing is lost when it is ended.
+bool has_saved(const WorkerState& worker) { return has_ended_well(worker) || worker.paused; }
+
 /// " (after 2 restarts)"; empty without any.
 std::string after_restarts(const ClusterState& state) {
   const auto restarts = static_cast<long long>(state.job.restarts.size());
@@ -74,7 +77,7 @@ Verdict stopped(const ClusterState& state) {
   result.message = "job stopped" + (!stop              ? ""
                                     : result.host_left ? ": " + stop->reason
                                                        : " by " + stop->reason);
-  if (!workers.empty() && std::ranges::all_of(workers, has_ended_well)) return result;
+  if (!workers.empty() && std::ranges::all_of(workers, has_saved)) return result;
   if (!may_have_trained(state)) {
     result.message += state.job.restarts.empty()
                           ? " before training began"
@@ -82,7 +85,7 @@ Verdict stopped(const ClusterState& state) {
                                 " began; the newest checkpoint is of an earlier one";
     return result;
   }
-  const WorkerState& forced = *std::ranges::find_if_not(workers, has_ended_well);
+  const WorkerState& forced = *std::ranges::find_if_not(workers, has_saved);
   result.kind = Verdict::Kind::kFailed;
   result.rank = forced.rank;
   result.message += ", but " + name_of(forced) + " had to be ended by force";
@@ -92,7 +95,9 @@ Verdict stopped(const ClusterState& state) {
 }  // namespace
 
 const Incident& root_cause(const GenerationState& generation) {
-  return *std::ranges::min_element(generation.incidents, {}, &Incident::kind);  // first of equals
+  return *std::ranges::min_element(generation.incidents, {}, [](const Incident& incident) {
+    return std::pair(incident.kind, !incident.permanent);
+  });  // first of equals
 }
 
 std::string line_of(const GenerationState& generation, const Incident& incident) {

@@ -22,7 +22,8 @@ struct Verdict {
 /// Pure. The cause of a failed job is the root cause of its last generation.
 Verdict verdict(const ClusterState& state);
 
-/// The earliest incident of the lowest kind, which is the most likely cause of the others.
+/// The earliest incident of the lowest kind, which is the most likely cause of the others; of these
+/// one that would happen again.
 /// REQUIRES: there is one. Pure.
 const Incident& root_cause(const GenerationState& generation);
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -135,8 +136,8 @@ void drain(const DrainOptions& options) {
   request.mutable_leaving()->set_grace_ms(static_cast<std::int64_t>(options.grace * 1000));
   call(&proto::CoordinatorService::Stub::Drain, request);
   std::cout << "host " << cell(options.host)
-            << " leaves: the workers write a checkpoint and end; pfcctl status "
-               "shows them"
+            << " leaves: the workers write a checkpoint, and end or go on without it; pfcctl "
+               "status shows them"
             << std::endl;
 }
 
@@ -169,9 +170,30 @@ std::string slow_text(const proto::StatusReply& status) {
 /// "restarted 2 of at most 5 times, the last time because of rank 1 (host b, slot 0): ..."
 std::string restarts_text(const proto::StatusReply& status) {
   if (status.restarts() == 0) return {};
-  return print("restarted %d of at most %d times, the last time because of ", status.restarts(),
-               status.max_restarts()) +
+  return print("restarted %d times, %d of %d are left; the last time because of ",
+               status.restarts(), status.restarts_left(), status.max_restarts()) +
          one_line(status.last_restart()) + "\n";
+}
+
+/// "4 of 6 workers: host b is not here", the slots that are left out, and those that are idle.
+std::string membership_text(const proto::StatusReply& status) {
+  std::string text;
+  if (!status.why_smaller().empty()) text += one_line(status.why_smaller()) + "\n";
+  for (const proto::LeftOut& each : status.left_out()) {
+    text += (each.slot() < 0 ? "" : print("slot %d of ", each.slot())) + "host " +
+            cell(each.host()) +
+            print(" is left out for %.0f s more after %d failures, the last: ", each.seconds(),
+                  each.failures()) +
+            one_line(each.cause()) + "\n";
+  }
+  if (status.idle().empty() || status.world_size() == 0) return text;
+  text += "idle: ";
+  constexpr int kShown = 8;
+  for (int i = 0; i < std::min(status.idle_size(), kShown); ++i) {
+    text += (i == 0 ? "" : ", ") + cell(status.idle(i));
+  }
+  if (status.idle_size() > kShown) text += print(" and %d more", status.idle_size() - kShown);
+  return text + "\n";
 }
 
 }  // namespace
@@ -179,7 +201,7 @@ std::string restarts_text(const proto::StatusReply& status) {
 std::string status_text(const proto::StatusReply& status) {
   std::string text = cell(status.state());
   if (status.reason() != status.state()) text += ": " + one_line(status.reason());
-  text += "\n" + progress_text(status) + restarts_text(status);
+  text += "\n" + progress_text(status) + restarts_text(status) + membership_text(status);
   if (status.jobs_waiting() > 0) {
     text += counted(status.jobs_waiting(), "job") + " waiting: pfcctl queue lists them\n";
   }
@@ -208,7 +230,7 @@ void add_status_verb(CLI::App& pfcctl) {
 
 void add_drain_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "drain", "Frees a host: ends the job after a checkpoint, to go on later");
+      "drain", "Frees a host: after a checkpoint the job goes on without it, or ends");
   const auto options = std::make_shared<DrainOptions>();  // owned by the verb's callback
   verb->add_option("HOST", options->host, "The host's name in the coordinator's --hosts")
       ->required();
@@ -218,8 +240,9 @@ void add_drain_verb(CLI::App& pfcctl) {
       ->transform(duration())
       ->capture_default_str();
   verb->footer(
-      "Needs a job that runs, and returns at once. A coordinator of one job ends with exit code 5; "
-      "started again without "
+      "Needs a job that runs, and returns at once. Where --min-workers allows it the job goes on\n"
+      "without the host. Otherwise a coordinator of one job ends with exit code 5; started again "
+      "without "
       "this\n"
       "host and with \"resume\": true the job goes on. A service begins no job before the host's\n"
       "pfc-agent was started again, or the service itself for its own host. SIGTERM to the host's\n"

@@ -16,6 +16,14 @@ Json host_json(const proto::HostStatus& host) {
           {"silent_seconds", host.silent_seconds()}};
 }
 
+Json left_out_json(const proto::LeftOut& left_out) {
+  return {{"host", left_out.host()},
+          {"slot", left_out.slot() < 0 ? Json() : Json(left_out.slot())},
+          {"failures", left_out.failures()},
+          {"cause", left_out.cause()},
+          {"seconds", left_out.seconds()}};
+}
+
 Json worker_json(const proto::WorkerStatus& worker) {
   const proto::Progress& progress = worker.progress();
   Json comm_bytes = Json::object(), comm_calls = Json::object();
@@ -51,6 +59,8 @@ Json to_json(const proto::StatusReply& status) {
   for (const proto::HostStatus& host : status.hosts()) hosts.push_back(host_json(host));
   Json workers = Json::array();
   for (const proto::WorkerStatus& worker : status.workers()) workers.push_back(worker_json(worker));
+  Json left_out = Json::array();
+  for (const proto::LeftOut& each : status.left_out()) left_out.push_back(left_out_json(each));
   const bool remaining_known = status.remaining_seconds() >= 0;
   return {{"state", status.state()},
           {"reason", status.reason()},
@@ -60,6 +70,7 @@ Json to_json(const proto::StatusReply& status) {
           {"generation", status.generation()},
           {"restarts", status.restarts()},
           {"max_restarts", status.max_restarts()},
+          {"restarts_left", status.restarts_left()},
           {"last_restart", status.last_restart()},
           {"uptime_seconds", status.uptime_seconds()},
           {"step", status.step()},
@@ -68,6 +79,12 @@ Json to_json(const proto::StatusReply& status) {
           {"loss", status.loss()},
           {"samples_per_second", status.samples_per_second()},
           {"remaining_seconds", remaining_known ? Json(status.remaining_seconds()) : Json()},
+          {"world_size", status.world_size()},
+          {"wanted_workers", status.wanted_workers()},
+          {"min_workers", status.min_workers()},
+          {"why_smaller", status.why_smaller()},
+          {"idle", std::vector<std::string>(status.idle().begin(), status.idle().end())},
+          {"left_out", std::move(left_out)},
           {"network", status.network()},
           {"hosts", std::move(hosts)},
           {"workers", std::move(workers)},

@@ -31,6 +31,7 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
       remaining_({.last_step = session.plan.last_step,
                   .verbose = session.job.verbose,
                   .save_every_steps = session.job.save_every_steps}),
+      saved_step_(s_.first_step - 1),
       window_start_(start_) {
   if (coordinator != nullptr) {
     Progress first = progress_of_session();
@@ -96,6 +97,9 @@ void StepReporter::evaluation(std::int64_t step, const VerificationResult& resul
 void StepReporter::checkpoint(const std::vector<CheckpointEvent>& events) {
   for (const CheckpointEvent& event : events) {
     to_log([&](TrainingLog& log) { log.checkpoint(event); });
+    if (!event.published) continue;
+    saved_step_ = event.step;
+    if (progress_) progress_->saved(event.step);
   }
   take_phases_between_steps();
 }
@@ -198,7 +202,7 @@ std::string StepReporter::device() const {
 }
 
 Progress StepReporter::progress_of_session() const {
-  return {.total_steps = s_.plan.last_step, .device = device()};
+  return {.total_steps = s_.plan.last_step, .device = device(), .saved_step = saved_step_};
 }
 
 Progress StepReporter::progress(const StepRecord& r) {

@@ -90,6 +90,7 @@ class StepReporter {
   std::uint64_t skipped_in_epoch_ = 0;  // in this epoch
   std::uint64_t gpu_memory_bytes_ = 0;
   RemainingTime remaining_;
+  std::int64_t saved_step_ = 0;  // of the newest checkpoint; first the one that was loaded
 
   // Of the steps since the last log line.
   TimePoint window_start_;

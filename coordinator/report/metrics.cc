@@ -6,6 +6,7 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -80,6 +81,14 @@ struct Metrics::Families {
   GaugeFamily& generation = gauge(registry, "pfc_job_generation", "Current generation");
   GaugeFamily& restarts = gauge(registry, "pfc_job_restarts",
                                 "Generations that have ended by a failure since the job began");
+  GaugeFamily& restarts_left =
+      gauge(registry, "pfc_job_restarts_left", "Failures after which the job still goes on");
+  GaugeFamily& workers = gauge(registry, "pfc_job_workers", "Workers of the current generation");
+  GaugeFamily& wanted = gauge(registry, "pfc_job_workers_wanted",
+                              "Workers that the job has with all of its hosts and slots");
+  GaugeFamily& idle = gauge(registry, "pfc_job_slots_idle", "Slots without a worker, as spares");
+  GaugeFamily& left_out = gauge(registry, "pfc_job_slots_left_out",
+                                "Slots and hosts that are left out, as they failed too often");
   GaugeFamily& step = gauge(registry, "pfc_job_step", "Optimizer steps done");
   GaugeFamily& total = gauge(registry, "pfc_job_total_steps", "Optimizer steps of the whole job");
   GaugeFamily& epoch = gauge(registry, "pfc_job_epoch", "Epoch, from 0");
@@ -166,12 +175,19 @@ void Metrics::forget_workers() {
   f.of_workers.clear();
 }
 
-std::string Metrics::text(const ClusterState& state, const JobProgress& progress,
-                          const Stragglers& stragglers, std::uint64_t dropped_lines) {
+std::string Metrics::text(const ClusterState& state, const RendezvousConfig& config,
+                          const JobProgress& progress, const Stragglers& stragglers,
+                          std::uint64_t dropped_lines, TimePoint now) {
   Families& f = *families_;
   f.dropped.Add({}).Set(static_cast<double>(dropped_lines));
   f.generation.Add({}).Set(static_cast<double>(state.job.current.number));
   f.restarts.Add({}).Set(static_cast<double>(state.job.restarts.size()));
+  f.restarts_left.Add({}).Set(restarts_left(state, config));
+  f.workers.Add({}).Set(static_cast<double>(state.job.current.workers.size()));
+  f.wanted.Add({}).Set(wanted_workers(state, config.elastic));
+  f.idle.Add({}).Set(static_cast<double>(idle_slots(state, now).size()));
+  f.left_out.Add({}).Set(static_cast<double>(std::ranges::count_if(
+      state.job.blame.records, [&](const auto& record) { return is_left_out(record, now); })));
   f.step.Add({}).Set(static_cast<double>(progress.step()));
   f.total.Add({}).Set(static_cast<double>(progress.total_steps()));
   f.epoch.Add({}).Set(static_cast<double>(progress.epoch()));

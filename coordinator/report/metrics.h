@@ -8,6 +8,7 @@
 
 #include "coordinator/cluster_state.h"
 #include "coordinator/progress/stragglers.h"
+#include "coordinator/rendezvous.h"
 #include "coordinator/report/job_progress.h"
 
 namespace pfc {
@@ -27,8 +28,9 @@ class Metrics {
   void forget_workers();
   /// Sets the gauges from the state, and returns all metrics as /metrics serves them.
   /// `dropped_lines`: of the coordinator's own output.
-  std::string text(const ClusterState& state, const JobProgress& progress,
-                   const Stragglers& stragglers, std::uint64_t dropped_lines);
+  std::string text(const ClusterState& state, const RendezvousConfig& config,
+                   const JobProgress& progress, const Stragglers& stragglers,
+                   std::uint64_t dropped_lines, TimePoint now);
 
  private:
   struct Families;

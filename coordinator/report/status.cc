@@ -51,6 +51,25 @@ void add_worker(const WorkerState& worker, TimePoint now, proto::StatusReply& st
   if (worker.training) added->set_stuck_seconds(seconds_since(worker.last_moved, now));
 }
 
+void add_membership(const ClusterState& state, const RendezvousConfig& config, TimePoint now,
+                    proto::StatusReply& status) {
+  status.set_restarts_left(restarts_left(state, config));
+  status.set_world_size(static_cast<int>(state.job.current.workers.size()));
+  status.set_wanted_workers(wanted_workers(state, config.elastic));
+  status.set_min_workers(least_workers(state, config.elastic));
+  status.set_why_smaller(why_smaller(state, config.elastic, now));
+  for (const std::string& slot : idle_slots(state, now)) status.add_idle(slot);
+  for (const FailureRecord& record : state.job.blame.records) {
+    if (!is_left_out(record, now)) continue;
+    proto::LeftOut* added = status.add_left_out();
+    added->set_host(record.host);
+    added->set_slot(record.slot);
+    added->set_failures(failures_of(state.job.blame, record.host, record.slot, now));
+    added->set_cause(record.cause);
+    added->set_seconds(seconds_since(now, *record.until));
+  }
+}
+
 }  // namespace
 
 std::string worker_state_name(const WorkerState& worker, TimePoint now) {
@@ -65,7 +84,7 @@ std::string worker_state_name(const WorkerState& worker, TimePoint now) {
     }
   }
   if (worker.exit) return "exited";
-  if (worker.left) return "leaving";
+  if (worker.left || worker.paused) return "leaving";
   if (worker.training) return now - worker.last_moved < kNoProgress ? "training" : "no progress";
   return worker.joined ? "joined" : "starting";
 }
@@ -84,6 +103,7 @@ proto::StatusReply make_status(const ClusterState& state, const RendezvousConfig
   if (!state.job.restarts.empty()) status.set_last_restart(state.job.restarts.back().text());
   status.set_uptime_seconds(seconds_since(state.job.started_at, now));
   status.set_network(state.network.text);
+  add_membership(state, config, now, status);
   for (const HostState& host : state.hosts) add_host(host, now, status);
   for (const WorkerState& worker : state.job.current.workers) add_worker(worker, now, status);
   status.set_step(progress.step());

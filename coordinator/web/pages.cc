@@ -84,6 +84,16 @@ std::string hosts_table(const proto::StatusReply& status) {
   return html + "</table>\n";
 }
 
+std::string left_out_table(const proto::StatusReply& status) {
+  std::string html = "<table>\n" + row({"left out", "slot", "failures", "the last", "for"}, "th");
+  for (const proto::LeftOut& each : status.left_out()) {
+    html += row({each.host(), each.slot() < 0 ? "all" : std::to_string(each.slot()),
+                 std::to_string(each.failures()), each.cause(), duration_text(each.seconds())},
+                "td");
+  }
+  return html + "</table>\n";
+}
+
 /// "job 0123456789abcdef, generation 1, 3 jobs waiting"
 std::string job_text(const proto::StatusReply& status) {
   std::string text = "no job";
@@ -116,10 +126,13 @@ std::string status_page(const proto::StatusReply& status) {
   }
   if (!status.network().empty()) html += "<p>" + escape(status.network()) + "</p>\n";
   if (status.restarts() > 0) {
-    html += "<p>restarted " + std::to_string(status.restarts()) + " of at most " +
-            std::to_string(status.max_restarts()) + " times, the last time because of " +
+    html += "<p>restarted " + std::to_string(status.restarts()) + " times, " +
+            std::to_string(status.restarts_left()) + " of " +
+            std::to_string(status.max_restarts()) + " are left; the last time because of " +
             escape(status.last_restart()) + "</p>\n";
   }
+  if (!status.why_smaller().empty()) html += "<p>" + escape(status.why_smaller()) + "</p>\n";
+  if (status.left_out_size() > 0) html += left_out_table(status);
   html += workers_table(status) + hosts_table(status);
   html += "<p>" + job_text(status) + ", up " + duration_text(status.uptime_seconds()) +
           ", version " + escape(status.version()) +

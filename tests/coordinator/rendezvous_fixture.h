@@ -40,7 +40,17 @@ class Rendezvous : public ::testing::Test {
     return slots;
   }
 
+  /// That a failure is counted is a step of its own, which most tests do not look at.
   Decision tick() {
+    Decision decision = decides();
+    while (decision.actions.size() == 1 &&
+           std::holds_alternative<action::Count>(decision.actions.front())) {
+      decision = decides();
+    }
+    return decision;
+  }
+
+  Decision decides() {
     Decision decision = decide(state, config, now);
     for (const Action& action : decision.actions) {
       apply(state, action, now);
@@ -111,7 +121,8 @@ class Rendezvous : public ::testing::Test {
   }
 
   static constexpr std::array<const char*, std::variant_size_v<Action>> kNames{
-      "blame", "start", "ask to stop", "terminate", "kill", "finish", "measure", "describe"};
+      "blame", "start",        "ask to stop", "terminate", "kill",          "finish",  "measure",
+      "count", "change blame", "release",     "regroup",   "stop for host", "describe"};
 
   /// It has lost its peers.
   void leaves(Rank rank, const std::string& message = "all_reduce: rank 1 is gone") {

@@ -65,6 +65,7 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_gpu_memory_bytes(progress.gpu_memory_bytes);
   message.set_device(progress.device);
   message.set_skipped_images(progress.skipped_images);
+  message.set_saved_step(progress.saved_step);
   for (const Progress::PhaseSeconds& sample : progress.phases) {
     proto::PhaseSeconds* added = message.add_phases();
     added->set_phase(sample.phase);
@@ -127,6 +128,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       const std::lock_guard lock(listener_mutex_);
       superseded_ = false;
     }
+    stop_requested_ = false;  // the workers of the last one may have stopped to go on with others
     attach();
     return {.membership = {.rank = reply.rank(),
                            .world_size = reply.world_size(),

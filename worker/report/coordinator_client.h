@@ -48,6 +48,8 @@ struct Progress {
   };
   std::vector<CommTotal> comm;       ///< since the start
   std::uint64_t skipped_images = 0;  ///< since the start
+  /// Of rank 0: the newest step that another generation can go on from; 0: none.
+  std::int64_t saved_step = 0;
 };
 
 struct JoinResult {

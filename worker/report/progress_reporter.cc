@@ -45,6 +45,12 @@ void ProgressReporter::add_phases(const std::vector<PhaseTimer::Sample>& samples
   changed_ = true;
 }
 
+void ProgressReporter::saved(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  next_.saved_step = step;
+  changed_ = true;
+}
+
 void ProgressReporter::report() {
   const std::lock_guard lock(mutex_);
   report_changes();

@@ -40,6 +40,8 @@ class ProgressReporter {
   void update(Progress progress);
   /// How long phases took that belong to no step, for the next report.
   void add_phases(const std::vector<PhaseTimer::Sample>& samples);
+  /// A checkpoint of this step was published.
+  void saved(std::int64_t step);
 
   /// What the thread does every tick. Thread-safe.
   void report();

@@ -1,0 +1,131 @@
+#include "coordinator/decisions/planned_change.h"
+
+#include <algorithm>
+
+#include "coordinator/decisions/restart.h"
+#include "coordinator/elastic/failure_count.h"
+#include "coordinator/verdict.h"
+
+namespace pfc {
+namespace {
+
+std::string reason_of(const HostState& host) {
+  return "host " + host.name + " is leaving (" + host.leaving->reason + ")";
+}
+
+bool has_completed(const WorkerState& worker) {
+  return worker.report && worker.report->outcome == proto::OUTCOME_COMPLETED;
+}
+
+/// The slots of hosts that do not leave, whether they are here or not.
+int slots_that_stay(const ClusterState& state) {
+  int slots = 0;
+  for (const HostState& host : state.hosts) slots += host.leaving ? 0 : host.slots;
+  return slots;
+}
+
+/// Whether the job can go on without the hosts that must be free.
+bool goes_on_without(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  if (state.job.current.number == 0) {
+    return slots_that_stay(state) >= least_workers(state, config.elastic);
+  }
+  return plan_members(state, config.elastic, now).enough();
+}
+
+Decision start(const Plan& plan, std::string why) {
+  Decision decision{.reason = why, .actions = {}};
+  decision.actions.emplace_back(action::StartGeneration{plan.members, {}, std::move(why)});
+  return decision;
+}
+
+Decision free_host(const ClusterState& state, const RendezvousConfig& config, const HostState& host,
+                   TimePoint now) {
+  if (may_have_trained(state)) {
+    return act(action::BeginRegroup{reason_of(host), std::min(config.stop, host.leaving->within)},
+               reason_of(host));
+  }
+  const Plan plan = plan_members(state, config.elastic, now);  // there is nothing to save
+  if (auto measure = see_to_network(state, plan)) return *measure;
+  return start(plan, reason_of(host));
+}
+
+Decision grow(const ClusterState& state, const RendezvousConfig& config, const Growth& growth,
+              TimePoint now) {
+  const std::string who = (growth.hosts.size() == 1 ? "host " : "hosts ") + listed(growth.hosts);
+  if (auto measure = see_to_network(state, growth.plan)) return *measure;
+  if (network_failed(state, growth.plan)) {
+    return act(action::ChangeBlame{leave_hosts_out(state, growth.hosts, state.network.text, now)},
+               who + " cannot join: " + state.network.text);
+  }
+  const std::string why = who + (growth.hosts.size() == 1 ? " joins" : " join");
+  if (state.job.saved.at > growth.since) return start(growth.plan, why);
+  if (now >= growth.since + config.elastic.join_patience && may_have_trained(state)) {
+    return act(action::BeginRegroup{why, config.stop}, why);
+  }
+  return wait_for("training; " + why + " at the next checkpoint");
+}
+
+}  // namespace
+
+std::optional<Decision> stop_for_host(const ClusterState& state, const RendezvousConfig& config,
+                                      TimePoint now) {
+  if (state.job.stop) return {};
+  for (const HostState& host : state.hosts) {
+    if (!host.leaving || (state.job.current.number > 0 && host.workers == 0)) continue;
+    if (goes_on_without(state, config, now)) return {};
+    return act(action::StopForHost{{.reason = reason_of(host),
+                                    .at = now,
+                                    .leaving = host.name,
+                                    .within = host.leaving->within}},
+               reason_of(host));
+  }
+  return {};
+}
+
+std::optional<Decision> release_silent(const ClusterState& state, const RendezvousConfig& config,
+                                       TimePoint now) {
+  const bool all_are_needed =
+      state.job.current.number == 0 &&
+      least_workers(state, config.elastic) == wanted_workers(state, config.elastic);
+  if (all_are_needed) return {};
+  action::ReleaseHosts release;
+  for (const HostState& host : state.hosts) {
+    const bool silent = host.registered && now - host.last_heard >= config.limits.silence;
+    if (silent && host.workers == 0) release.hosts.push_back(host.name);
+  }
+  if (release.hosts.empty()) return {};
+  const std::string reason = listed(release.hosts) + ", where no worker runs, does not answer";
+  return act(std::move(release), reason);
+}
+
+std::optional<Decision> change_members(const ClusterState& state, const RendezvousConfig& config,
+                                       TimePoint now) {
+  if (std::ranges::any_of(state.job.current.workers, has_ended_well)) return {};
+  if (const HostState* const host = leaving_host(state)) {
+    return free_host(state, config, *host, now);
+  }
+  if (!all_joined(state)) return {};
+  if (const auto growth = possible_growth(state, config.elastic, now)) {
+    return grow(state, config, *growth, now);
+  }
+  return {};
+}
+
+Decision regroup(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  const Regroup& change = *state.job.current.regroup;
+  if (std::ranges::any_of(state.job.current.workers, has_completed)) {
+    return all_exited(state) ? act(action::Finish(), "all workers have completed")
+                             : wait_for("training");
+  }
+  if (!state.job.current.stop_sent) return act(action::AskToStop(), change.reason);
+  const bool saved = std::ranges::none_of(state.job.current.workers, takes_part);
+  if (!saved && now < change.at + change.within) {
+    return wait_for(change.reason + ": the workers write a checkpoint and go on");
+  }
+  const Plan plan = plan_members(state, config.elastic, now);
+  if (!plan.enough()) return wait_for("waiting for hosts that do not answer");
+  if (auto measure = see_to_network(state, plan)) return *measure;
+  return start(plan, change.reason);
+}
+
+}  // namespace pfc

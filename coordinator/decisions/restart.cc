@@ -1,0 +1,195 @@
+#include "coordinator/decisions/restart.h"
+
+#include <algorithm>
+
+#include "common/counted.h"
+#include "coordinator/decisions/end_of_job.h"
+#include "coordinator/elastic/failure_count.h"
+#include "coordinator/verdict.h"
+
+namespace pfc {
+namespace {
+
+// Between two attempts to measure a network that has failed while a job was running.
+constexpr std::chrono::milliseconds kMeasureAgain{1'000};
+
+/// What it has done cannot be repeated by the others. One that has stopped for a change that was
+/// planned has not.
+bool has_done_all(const ClusterState& state, const WorkerState& worker) {
+  return has_ended_well(worker) &&
+         !(state.job.current.regroup && worker.report->outcome == proto::OUTCOME_STOPPED);
+}
+
+/// By host; empty for those that have no member.
+std::vector<std::string> agents_of(const ClusterState& state, const Plan& plan) {
+  std::vector<std::string> agents(state.hosts.size());
+  auto member = plan.members.begin();
+  for (std::size_t i = 0; i < state.hosts.size(); ++i) {
+    const HostState& host = state.hosts[i];
+    if (member == plan.members.end() || member->host != host.name) continue;
+    agents[i] = host.agent_id;
+    while (member != plan.members.end() && member->host == host.name) ++member;
+  }
+  return agents;
+}
+
+/// Whether all these hosts were measured together, perhaps with others.
+bool was_measured(const NetworkState& network, const std::vector<std::string>& agents) {
+  if (network.agents.size() != agents.size()) return false;
+  for (std::size_t i = 0; i < agents.size(); ++i) {
+    if (!agents[i].empty() && agents[i] != network.agents[i]) return false;
+  }
+  return true;
+}
+
+/// A link that a host has lost may come back.
+Decision measure_again(const ClusterState& state, const RendezvousConfig& config, const Plan& plan,
+                       TimePoint now) {
+  if (now >= state.job.current.incidents.front().at + config.limits.start) {
+    return blame({network_problem(state, now)});
+  }
+  if (now < *state.network.ended_at + kMeasureAgain) return wait_for(state.network.text);
+  return act(action::MeasureNetwork{agents_of(state, plan)}, "measuring the network again");
+}
+
+/// Hosts that have fallen silent while the next generation is awaited.
+std::vector<Incident> find_silent_hosts(const ClusterState& state, const HealthLimits& limits,
+                                        TimePoint now) {
+  std::vector<Incident> silent = find_silent(state, limits, now);
+  std::erase_if(silent, [](const Incident& incident) { return incident.host.empty(); });
+  return silent;
+}
+
+Decision count(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  const Incident& cause = root_cause(state.job.current);
+  FailureCount counted = count_failure(state, config.elastic, cause, now);
+  if (!counted.is_hopeless) {
+    return act(action::Count{std::move(counted.blame), counted.budget}, cause.text());
+  }
+  Incident again = cause;
+  again.what += "; this was the " + std::to_string(kSameCrashes) + "rd time at step " +
+                std::to_string(counted.budget.last_crash.step) +
+                ": look for the cause in its data or in the program, not in the machine";
+  again.permanent = true;
+  return blame({std::move(again)});
+}
+
+/// Whom the job waits for: "b, c"; empty: nobody is missing.
+std::string awaited(const ClusterState& state, TimePoint now) {
+  std::vector<std::string> names;
+  for (const HostState& host : state.hosts) {
+    if (!host.registered || is_quiet(host, now)) names.push_back(host.name);
+  }
+  return listed(names);
+}
+
+Incident too_few(const ClusterState& state, const RendezvousConfig& config, const Plan& plan,
+                 const std::string& missing, TimePoint now) {
+  Incident lost = root_cause(state.job.current);
+  const std::string time = std::to_string(config.limits.start.count() / 1000) + " s";
+  lost.what += missing.empty() ? "; there are slots for " + counted(plan.size(), "worker") +
+                                     ", and at least " + std::to_string(plan.least) + " are needed"
+                               : "; " + missing + " has not registered again after " + time;
+  lost.permanent = true;
+  lost.at = now;
+  return lost;
+}
+
+}  // namespace
+
+bool may_restart(const ClusterState& state, const RendezvousConfig& config) {
+  return (state.job.current.counted || restarts_left(state, config) > 0) &&
+         state.job.current.number > 0 && !state.job.stop && !state.job.terminated_at &&
+         std::ranges::none_of(state.job.current.incidents, &Incident::permanent) &&
+         std::ranges::none_of(state.job.current.workers, [&](const WorkerState& worker) {
+           return has_done_all(state, worker);
+         });
+}
+
+int restarts_left(const ClusterState& state, const RendezvousConfig& config) {
+  return std::max(config.max_restarts - state.job.budget.spent, 0);
+}
+
+std::optional<Decision> see_to_network(const ClusterState& state, const Plan& plan) {
+  std::vector<std::string> agents = agents_of(state, plan);
+  std::ptrdiff_t hosts = 0;
+  bool have_addresses = true;
+  auto member = plan.members.begin();
+  for (const HostState& host : state.hosts) {
+    if (member == plan.members.end() || member->host != host.name) continue;
+    hosts += 1;
+    have_addresses = have_addresses && !host.addresses.empty();
+    while (member != plan.members.end() && member->host == host.name) ++member;
+  }
+  if (hosts < 2 || !have_addresses) return {};
+  const std::string measuring = "measuring the network between " + counted(hosts, "host");
+  const NetworkState& network = state.network;
+  if (!was_measured(network, agents) ||
+      (network.ended_at && network.failed && network.agents != agents)) {
+    return act(action::MeasureNetwork{std::move(agents)}, measuring);
+  }
+  if (!network.ended_at) return wait_for(measuring);
+  return {};
+}
+
+bool network_failed(const ClusterState& state, const Plan& plan) {
+  return state.network.failed && was_measured(state.network, agents_of(state, plan));
+}
+
+Incident network_problem(const ClusterState& state, TimePoint now) {
+  return {.kind = Incident::Kind::kCrash,
+          .rank = {},
+          .host = {},
+          .who = "network",
+          .what = state.network.text,
+          .at_start = true,
+          .permanent = true,
+          .at = now};
+}
+
+Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  const TimePoint since = state.job.current.incidents.front().at;
+  // What has happened?
+  if (cause_is_unknown(state)) {
+    if (auto suspect = find_suspect(state, now)) {
+      return ask_and_blame(state, {std::move(*suspect)}, now);
+    }
+    if (now < since + config.grace)
+      return wait_for("a worker has lost its peers; the cause is awaited");
+  }
+  if (auto silent = find_silent_hosts(state, config.limits, now); !silent.empty()) {
+    return blame(std::move(silent));
+  }
+  if (!state.job.current.counted) return count(state, config, now);
+  if (now < state.job.budget.not_before) {
+    return wait_for("generations have failed one after another; a pause before the next");
+  }
+  // With whom does it go on?
+  const Plan plan = plan_members(state, config.elastic, now);
+  const std::string missing = awaited(state, now);
+  if (!plan.enough()) {
+    if (auto blame = take_back(state, config.elastic, now)) {
+      return act(action::ChangeBlame{std::move(*blame)},
+                 "too few slots are left; one that was left out is taken back");
+    }
+    if (now >= since + config.limits.start) {
+      return blame({too_few(state, config, plan, missing, now)});
+    }
+    return wait_for(missing.empty()
+                        ? "waiting for slots: there are " + std::to_string(plan.size()) +
+                              " of at least " + std::to_string(plan.least)
+                        : "waiting for " + missing + " to register again");
+  }
+  const std::vector<std::string> lost = lost_hosts(state);
+  if (!plan.complete() && !lost.empty() && now < since + config.elastic.host_patience) {
+    return wait_for("waiting a moment for " + listed(lost) + " to register again");
+  }
+  // Can they reach each other?
+  if (auto measure = see_to_network(state, plan)) return *measure;
+  if (network_failed(state, plan)) return measure_again(state, config, plan, now);
+  const Incident& cause = root_cause(state.job.current);
+  return act(action::StartGeneration{.members = plan.members, .cause = cause, .why = {}},
+             line_of(state.job.current, cause));
+}
+
+}  // namespace pfc

@@ -1,0 +1,91 @@
+#include "coordinator/elastic/failure_count.h"
+
+#include <algorithm>
+#include <set>
+
+namespace pfc {
+namespace {
+
+/// Each slot once, and each host once for all of its slots.
+void add_failures(FailureHistory& blame, const GenerationState& generation, Incident::Kind kind,
+                  TimePoint now) {
+  std::set<std::string> lost, failed;
+  std::set<Rank> ranks;
+  for (const Incident& incident : generation.incidents) {
+    if (incident.kind != kind || kind == Incident::Kind::kPeerLost) continue;
+    if (!incident.host.empty()) {
+      if (!lost.insert(incident.host).second) continue;
+      add_failure(blame, incident.host, kWholeHost, kLostHostWeight, incident.what, now);
+    } else if (incident.rank && ranks.insert(*incident.rank).second) {
+      const WorkerState& worker = generation.workers.at(*incident.rank);
+      add_failure(blame, worker.host, worker.slot, 1, incident.what, now);
+      if (lost.contains(worker.host) || !failed.insert(worker.host).second) continue;
+      add_failure(blame, worker.host, kWholeHost, 1, incident.what, now);
+    }
+  }
+}
+
+/// Those that have failed too often, where the job goes on without them.
+void leave_some_out(const ClusterState& state, const ElasticConfig& config, FailureHistory& blame,
+                    TimePoint now) {
+  for (FailureRecord& record : blame.records) {
+    if (!is_at_limit(record, now) || is_left_out(record, now)) continue;
+    const FailureRecord before = record;
+    leave_out(record, now);
+    if (!plan_members(state, blame, config, now).enough()) record = before;
+  }
+}
+
+std::optional<CrashSite> site_of(const GenerationState& generation, const Incident& cause) {
+  if (cause.kind != Incident::Kind::kCrash || !cause.rank) return {};
+  const WorkerState& worker = generation.workers.at(*cause.rank);
+  if (!worker.training) return {};
+  return CrashSite{.rank = *cause.rank,
+                   .workers = static_cast<int>(generation.workers.size()),
+                   .step = worker.progress.step()};
+}
+
+}  // namespace
+
+FailureCount count_failure(const ClusterState& state, const ElasticConfig& config,
+                           const Incident& cause, TimePoint now) {
+  const GenerationState& generation = state.job.current;
+  FailureCount count{.blame = state.job.blame, .budget = state.job.budget};
+  spend_restart(count.budget, config.first_pause, generation.started_at, now);
+  if (const auto site = site_of(generation, cause)) {
+    count.is_hopeless = count_crash(count.budget, *site) >= kSameCrashes;
+  } else {
+    count.budget.same_crash = 0;
+  }
+  add_failures(count.blame, generation, cause.kind, now);
+  leave_some_out(state, config, count.blame, now);
+  return count;
+}
+
+std::optional<FailureHistory> take_back(const ClusterState& state, const ElasticConfig& config,
+                                        TimePoint now) {
+  FailureHistory blame = state.job.blame;
+  FailureRecord* first = nullptr;
+  for (FailureRecord& record : blame.records) {
+    if (is_left_out(record, now) && (first == nullptr || *record.until < *first->until)) {
+      first = &record;
+    }
+  }
+  if (first == nullptr || !plan_members(state, FailureHistory(), config, now).enough()) return {};
+  first->until = first->last = now;
+  return blame;
+}
+
+FailureHistory leave_hosts_out(const ClusterState& state, std::span<const std::string> hosts,
+                               const std::string& cause, TimePoint now) {
+  FailureHistory blame = state.job.blame;
+  for (const std::string& host : hosts) {
+    add_failure(blame, host, kWholeHost, kHostLimit, cause, now);
+    for (FailureRecord& record : blame.records) {
+      if (record.host == host && record.slot == kWholeHost) leave_out(record, now);
+    }
+  }
+  return blame;
+}
+
+}  // namespace pfc

@@ -1,0 +1,222 @@
+#include "coordinator/elastic/membership.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace pfc {
+namespace {
+
+/// By host and slot, so that nothing is looked for among all workers again and again.
+using Places = std::map<std::pair<std::string_view, int>, const WorkerState*>;
+
+Places places_of(const GenerationState& generation) {
+  Places places;
+  for (const WorkerState& worker : generation.workers) {
+    places[{worker.host, worker.slot}] = &worker;
+  }
+  return places;
+}
+
+const WorkerState* find(const Places& places, const std::string& host, int slot) {
+  const auto place = places.find({host, slot});
+  return place == places.end() ? nullptr : place->second;
+}
+
+bool is_blamed(const GenerationState& generation, const WorkerState& worker) {
+  return std::ranges::any_of(generation.incidents, [&](const Incident& incident) {
+    return incident.host == worker.host ||
+           (incident.rank == worker.rank && incident.kind != Incident::Kind::kPeerLost);
+  });
+}
+
+/// A slot that could have a worker.
+struct Candidate {
+  const HostState* host = nullptr;
+  int slot = 0;
+  bool goes_on = false;  ///< its worker runs, and nobody blames it
+  std::int64_t incarnation = 0;
+  int failures = 0;
+};
+
+std::vector<Candidate> candidates(const ClusterState& state, const FailureHistory& blame,
+                                  TimePoint now) {
+  const Places places = places_of(state.job.current);
+  std::vector<Candidate> found;
+  for (const HostState& host : state.hosts) {
+    if (!is_usable(host) || (state.job.current.number > 0 && is_quiet(host, now))) continue;
+    for (int slot = 0; slot < host.slots; ++slot) {
+      if (is_left_out(blame, host.name, slot, now)) continue;
+      Candidate& added = found.emplace_back();
+      added.host = &host;
+      added.slot = slot;
+      added.failures = failures_of(blame, host.name, slot, now);
+      const WorkerState* const worker = find(places, host.name, slot);
+      if (worker == nullptr || worker->exit || worker->report) continue;
+      added.goes_on = !is_blamed(state.job.current, *worker);
+      added.incarnation = worker->incarnation;
+    }
+  }
+  return found;
+}
+
+int slots_of(std::span<const HostState> hosts) {
+  int slots = 0;
+  for (const HostState& host : hosts) slots += host.slots;
+  return slots;
+}
+
+}  // namespace
+
+std::vector<Member> assign_ranks(std::span<const HostState> hosts) {
+  std::vector<Member> members;
+  for (const HostState& host : hosts) {
+    for (int slot = 0; slot < host.slots; ++slot) {
+      members.push_back(
+          {.rank = static_cast<Rank>(members.size()), .host = host.name, .slot = slot});
+    }
+  }
+  return members;
+}
+
+int wanted_workers(const ClusterState& state, const ElasticConfig& config) {
+  const int wanted = std::max(slots_of(state.hosts) - config.spares, 1);
+  return config.max_workers > 0 ? std::min(wanted, config.max_workers) : wanted;
+}
+
+int least_workers(const ClusterState& state, const ElasticConfig& config) {
+  return config.min_workers > 0 ? config.min_workers : wanted_workers(state, config);
+}
+
+bool is_usable(const HostState& host) { return host.registered && !host.leaving; }
+
+bool is_quiet(const HostState& host, TimePoint now) {
+  return host.registered && now - host.last_heard >= kQuiet;
+}
+
+Plan plan_members(const ClusterState& state, const FailureHistory& blame,
+                  const ElasticConfig& config, TimePoint now) {
+  Plan plan{.members = {},
+            .wanted = wanted_workers(state, config),
+            .least = least_workers(state, config)};
+  std::vector<Candidate> chosen = candidates(state, blame, now);
+  if (std::ssize(chosen) > plan.wanted) {
+    const auto place = [&](const Candidate& each) {
+      return std::pair(each.host - state.hosts.data(), each.slot);
+    };
+    std::ranges::stable_sort(
+        chosen, {}, [](const Candidate& each) { return std::pair(!each.goes_on, each.failures); });
+    chosen.resize(static_cast<std::size_t>(plan.wanted));
+    std::ranges::sort(chosen, {}, place);
+  }
+  for (const Candidate& each : chosen) {
+    // None stays when the network is another one: NCCL reads its interface once in a process.
+    const bool stays = each.goes_on && !state.network.changed;
+    plan.members.push_back({.rank = plan.size(),
+                            .host = each.host->name,
+                            .slot = each.slot,
+                            .survivor = stays ? each.incarnation : 0});
+  }
+  return plan;
+}
+
+std::vector<std::string> idle_slots(const ClusterState& state, TimePoint now) {
+  const Places places = places_of(state.job.current);
+  std::vector<std::string> idle;
+  for (const HostState& host : state.hosts) {
+    if (!is_usable(host)) continue;
+    for (int slot = 0; slot < host.slots; ++slot) {
+      if (find(places, host.name, slot) != nullptr) continue;
+      if (is_left_out(state.job.blame, host.name, slot, now)) continue;
+      idle.push_back("slot " + std::to_string(slot) + " of host " + host.name);
+    }
+  }
+  return idle;
+}
+
+std::vector<std::string> lost_hosts(const ClusterState& state) {
+  std::vector<std::string> lost;
+  for (const HostState& host : state.hosts) {
+    if (!host.registered && host.workers > 0) lost.push_back(host.name);
+  }
+  return lost;
+}
+
+std::optional<Growth> possible_growth(const ClusterState& state, const ElasticConfig& config,
+                                      TimePoint now) {
+  const auto present = std::ssize(state.job.current.workers);
+  if (present >= wanted_workers(state, config)) return {};
+  Growth growth{
+      .plan = plan_members(state, config, now), .hosts = {}, .since = state.job.current.started_at};
+  if (growth.plan.size() <= present) return {};
+  const Places places = places_of(state.job.current);
+  for (const Member& member : growth.plan.members) {
+    if (find(places, member.host, member.slot) != nullptr) continue;
+    if (growth.hosts.empty() || growth.hosts.back() != member.host) {
+      growth.hosts.push_back(member.host);
+    }
+    const auto host = std::ranges::find(state.hosts, member.host, &HostState::name);
+    const auto admitted = admitted_at(state.job.blame, member.host, member.slot);
+    growth.since = std::max({growth.since, host->came_at, admitted.value_or(host->came_at)});
+  }
+  return growth;
+}
+
+const HostState* leaving_host(const ClusterState& state) {
+  const auto host = std::ranges::find_if(
+      state.hosts, [](const HostState& each) { return each.leaving && each.workers > 0; });
+  return host == state.hosts.end() ? nullptr : &*host;
+}
+
+std::string why_smaller(const ClusterState& state, const ElasticConfig& config, TimePoint now) {
+  const auto present = std::ssize(state.job.current.workers);
+  const int wanted = wanted_workers(state, config);
+  if (state.job.current.number == 0 || present >= wanted) return {};
+  std::vector<std::string> reasons;
+  for (const HostState& host : state.hosts) {
+    if (!host.registered) {
+      reasons.push_back("host " + host.name + " is not here");
+    } else if (host.leaving) {
+      reasons.push_back("host " + host.name + " must be free (" + host.leaving->reason + ")");
+    }
+  }
+  for (const FailureRecord& record : state.job.blame.records) {
+    if (is_left_out(record, now)) reasons.push_back(name_of(record) + " is left out");
+  }
+  const auto idle = static_cast<int>(idle_slots(state, now).size());
+  if (idle > 0) reasons.push_back(std::to_string(idle) + " more can join at the next checkpoint");
+  return std::to_string(present) + " of " + std::to_string(wanted) + " workers" +
+         (reasons.empty() ? "" : ": " + listed(reasons));
+}
+
+void start_generation(ClusterState& state, std::span<const Member> members,
+                      const std::optional<Incident>& cause, TimePoint now) {
+  const GenerationState last = std::exchange(
+      state.job.current,
+      {.number = state.job.current.number + 1, .started_at = now, .workers = {}, .incidents = {}});
+  const Places places = places_of(last);
+  state.network.changed = false;
+  if (cause) state.job.restarts.push_back(*cause);
+  std::vector<WorkerState>& workers = state.job.current.workers;
+  auto member = members.begin();
+  for (HostState& host : state.hosts) {
+    host.incarnation += 1;
+    host.first_rank = static_cast<Rank>(workers.size());
+    for (; member != members.end() && member->host == host.name; ++member) {
+      WorkerState& worker = workers.emplace_back();
+      worker.rank = member->rank;
+      worker.host = member->host;
+      worker.slot = member->slot;
+      worker.incarnation = host.incarnation;
+      worker.last_heard = worker.last_moved = now;
+      if (member->survivor == 0) continue;
+      worker.incarnation = member->survivor;
+      worker.stayed = true;
+      worker.pid = find(places, member->host, member->slot)->pid;
+    }
+    host.workers = static_cast<int>(workers.size()) - host.first_rank;
+  }
+}
+
+}  // namespace pfc

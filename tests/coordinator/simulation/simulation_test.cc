@@ -1,0 +1,26 @@
+// decide() against random histories of a cluster: workers die, fall silent, lose their peers, join
+// late or never; hosts are cut off, must be free and come back; links break. Whatever happens, its
+// promises hold. rendezvous_simulation runs millions of events by hand.
+#include <gtest/gtest.h>
+
+#include "tests/coordinator/simulation/simulated_cluster.h"
+
+namespace pfc {
+namespace {
+
+TEST(RendezvousSimulation, AlwaysEndsOrGoesOnAndKeepsItsPromises) {
+  std::string problem;
+  const testing::Tally tally = testing::simulate(60'000, 1, problem);
+  EXPECT_EQ(problem, "");
+  // What is simulated does happen.
+  EXPECT_GT(tally.generations, 1'000);
+  EXPECT_GT(tally.restarts, 500);
+  EXPECT_GT(tally.planned, 50);
+  EXPECT_GT(tally.smaller, 100);
+  EXPECT_GT(tally.left_out, 20);
+  EXPECT_GT(tally.stopped, 10);
+  EXPECT_GT(tally.failed, 10);
+}
+
+}  // namespace
+}  // namespace pfc
