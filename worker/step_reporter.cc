@@ -16,6 +16,7 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
                   .verbose = session.job.verbose,
                   .save_every_steps = session.job.save_every_steps}),
       window_start_(start_) {
+  if (s_.resumed_images > 0) saved(s_.first_step - 1);
   if (coordinator != nullptr) {
     Progress first = progress_of_session();
     first.starting = true;
@@ -77,6 +78,7 @@ void StepReporter::evaluation(std::int64_t step, const VerificationResult& resul
 
 void StepReporter::checkpoint(const std::vector<CheckpointEvent>& events) {
   for (const CheckpointEvent& event : events) {
+    if (event.published) saved(event.step);
     to_log([&](TrainingLog& log) { log.checkpoint(event); });
   }
   take_phases_between_steps();
@@ -168,7 +170,7 @@ std::string StepReporter::device() const {
 }
 
 Progress StepReporter::progress_of_session() const {
-  return {.total_steps = s_.plan.last_step, .device = device()};
+  return {.total_steps = s_.plan.last_step, .device = device(), .saved_step = saved_step_};
 }
 
 Progress StepReporter::progress(const StepRecord& r) {

@@ -64,6 +64,7 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_gpu_memory_bytes(progress.gpu_memory_bytes);
   message.set_device(progress.device);
   message.set_skipped_images(progress.skipped_images);
+  message.set_saved_step(progress.saved_step);
   for (const Progress::PhaseSeconds& sample : progress.phases) {
     proto::PhaseSeconds* added = message.add_phases();
     added->set_phase(sample.phase);

@@ -43,6 +43,7 @@ struct Progress {
   };
   std::vector<CommTotal> comm;       ///< since the start
   std::uint64_t skipped_images = 0;  ///< since the start
+  std::int64_t saved_step = 0;       ///< of the newest checkpoint or snapshot that all workers have
 };
 
 struct JoinResult {
