@@ -157,6 +157,9 @@ std::string plan_text(const PlanReport& r) {
         "written\n",
         byte_size_text(r.plan.checkpoint_copy));
   }
+  if (r.planned.gpu && r.plan.snapshots > 0) {
+    text += fmt::format("and {} of host memory for snapshots\n", byte_size_text(r.plan.snapshots));
+  }
   text += r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n";
   if (!r.refusal.empty()) text += "but the job would be refused: " + r.refusal + "\n";
   return text + largest_text("num_classes", r.largest.num_classes) +
@@ -179,6 +182,7 @@ std::string plan_json(const PlanReport& r) {
                           {"available_where", r.there.where},
                           {"fits", r.plan.fits()},
                           {"checkpoints_in_place", r.plan.checkpoints_in_place},
+                          {"snapshots_bytes", r.plan.snapshots},
                           {"largest_num_classes", r.largest.num_classes},
                           {"largest_batch_size", r.largest.batch_size},
                           {"advice", r.advice},

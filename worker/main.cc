@@ -118,7 +118,11 @@ TrainingEnd start_and_train(const JobConfig& job, SessionOptions options,
 
 int train_alone(const Arguments& arguments) {
   const nlohmann::json written = read_job_file(arguments.config, arguments.overrides);
-  const JobConfig job = parse_job(written, {arguments.config, arguments.overrides});
+  JobConfig job = parse_job(written, {arguments.config, arguments.overrides});
+  if (std::exchange(job.replicate, false)) {
+    spdlog::warn("{}: replicate: a worker without a coordinator has no neighbour to keep a copy",
+                 arguments.config);
+  }
   for (const std::string& warning : ignored_key_warnings(written)) {
     spdlog::warn("{}: {}", arguments.config, warning);
   }
@@ -149,7 +153,7 @@ void keep_nccl_to_sums_in_order() {
 
 // Joins a generation and trains in it. `patience`: for the other workers to join.
 TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments& arguments,
-                                std::chrono::milliseconds patience) {
+                                SnapshotStore& snapshots, std::chrono::milliseconds patience) {
   const JoinResult joined = coordinator.join(patience);
   const JobConfig job = parse_job(nlohmann::json::parse(joined.job_json), "the coordinator's job");
   keep_nccl_to_the_network_of(joined.peer_address);
@@ -164,18 +168,20 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
        .connect_timeout = seconds(arguments.join_timeout),
        .collective_timeout = seconds(arguments.collective_timeout),
        .stop_requested =
-           [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); }},
+           [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); },
+       .snapshots = &snapshots},
       &coordinator);
 }
 
 /// Trains in one generation after another, until the job has ended for this worker, and returns the
 /// exit code. Throws InputError, DeviceError.
 int train_in_generations(CoordinatorClient& coordinator, const Arguments& arguments) {
+  SnapshotStore snapshots;
   std::chrono::milliseconds patience = seconds(arguments.join_timeout);
   while (true) {
     try {
-      const TrainingEnd end = train_in_generation(coordinator, arguments, patience);
-      // Others may have been lost before they came so far: then all go on from the last checkpoint.
+      const TrainingEnd end = train_in_generation(coordinator, arguments, snapshots, patience);
+      // Others may have been lost before they came so far: then all go on from the last state saved.
       if (!coordinator.finish(outcome_of(end), "").join_again) return kExitSuccess;
     } catch (const CommError& error) {
       const auto farewell =

@@ -97,11 +97,15 @@ void StepReporter::evaluation(std::int64_t step, const VerificationResult& resul
 void StepReporter::checkpoint(const std::vector<CheckpointEvent>& events) {
   for (const CheckpointEvent& event : events) {
     to_log([&](TrainingLog& log) { log.checkpoint(event); });
-    if (!event.published) continue;
-    saved_step_ = event.step;
-    if (progress_) progress_->saved(event.step);
+    if (event.published) saved(event.step);
   }
   take_phases_between_steps();
+}
+
+void StepReporter::saved(std::int64_t step) {
+  if (step <= saved_step_) return;
+  saved_step_ = step;
+  if (progress_) progress_->saved(step);
 }
 
 void StepReporter::message(const std::string& text) {

@@ -2,6 +2,7 @@
 // the coordinator.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -37,6 +38,8 @@ class StepReporter {
 
   void evaluation(std::int64_t step, const VerificationResult& result);
   void checkpoint(const std::vector<CheckpointEvent>& events);
+  /// All workers have the state after this step, on disk or in memory; 0: none yet.
+  void saved(std::int64_t step);
   void message(const std::string& text);
   /// `step` is the last one that is complete. reason: "completed", "stopped" or "failed".
   void end(std::int64_t step, const std::string& reason);
@@ -90,7 +93,7 @@ class StepReporter {
   std::uint64_t skipped_in_epoch_ = 0;  // in this epoch
   std::uint64_t gpu_memory_bytes_ = 0;
   RemainingTime remaining_;
-  std::int64_t saved_step_ = 0;  // of the newest checkpoint; first the one that was loaded
+  std::int64_t saved_step_ = 0;  // that a generation can go on from; first the one that was loaded
 
   // Of the steps since the last log line.
   TimePoint window_start_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/byte_size.h"
 #include "common/counted.h"
 #include "common/machine/cores.h"
 #include "common/machine/host_name.h"
@@ -16,6 +17,8 @@
 #include "worker/comm/rank_zero.h"
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/memory/memory_advice.h"
+#include "worker/snapshot/neighbours.h"
+#include "worker/snapshot/snapshot_restore.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
 #include "worker/start/output_check.h"
@@ -36,6 +39,18 @@ CommOptions comm_options(const SessionOptions& o, const char* name) {
           .timeout = o.collective_timeout};
 }
 
+std::string host_of(const SessionOptions& o) { return o.host.empty() ? host_name() : o.host; }
+
+// Only a later generation has kept anything.
+KeptMemory kept_memory(const JobConfig& job, const SessionOptions& o) {
+  if (!job.replicate || o.snapshots == nullptr || o.store == nullptr ||
+      o.membership.generation == 1) {
+    return {};
+  }
+  return kept_on_this_host(*o.store, o.membership, host_of(o), o.snapshots->bytes(),
+                           o.connect_timeout);
+}
+
 void tell(const SessionOptions& options, const char* what) {
   if (options.doing) options.doing(what);
 }
@@ -45,7 +60,8 @@ void tell(const SessionOptions& options, const char* what) {
 TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)
     : job(config), membership(options.membership) {
   // Asked before the workers connect, so that no worker of this host has allocated anything yet.
-  const MemoryThere there = memory_of_this_host(membership.local_world_size);
+  const MemoryThere there =
+      memory_of_this_host(membership.local_world_size, kept_memory(config, options));
   open_data(options.doing);
   ops = make_ops({.choice = job.device,
                   .index = membership.local_rank,
@@ -69,7 +85,8 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   tell(options, "making the network");
   make_model();
   tell(options, "loading weights");
-  load_weights();
+  load_weights(options.snapshots);
+  make_snapshots(options.snapshots);
   dump = std::make_unique<StepDump>(*ops, host_comm(), *head, job.output, job_json);
   // Last, because its thread waits for other workers, and what is thrown before ends no such wait.
   make_inputs(options.stop_requested);
@@ -86,6 +103,10 @@ void TrainingSession::connect(const SessionOptions& options) {
   guard(*gradient_comm);
   input_comm = make_host_comm(comm_options(options, "inputs"), options.store);
   guard(*input_comm);
+  if (job.replicate && options.snapshots != nullptr) {
+    snapshot_comm = make_host_comm(comm_options(options, "snapshots"), options.store);
+    guard(*snapshot_comm);
+  }
   if (ops->on_host()) return;
   gpu_host_comm = make_host_comm(comm_options(options, "host"), options.store);
   guard(*gpu_host_comm);
@@ -109,7 +130,7 @@ void TrainingSession::take_output(const SessionOptions& options) {
 void TrainingSession::compare_hosts_of_job(const SessionOptions& options) {
   if (membership.local_world_size == membership.world_size) return;  // one host
   tell(options, "comparing the data of all hosts");
-  hosts = gather_texts(*input_comm, options.host.empty() ? host_name() : options.host);
+  hosts = gather_texts(*input_comm, host_of(options));
   const auto warnings =
       compare_hosts(*input_comm, hosts, facts_of_host(*dataset, verification_sets));
   for (const std::string& warning : warnings) spdlog::warn("{}", warning);
@@ -210,14 +231,19 @@ void TrainingSession::make_model() {
 }
 
 // Rank 0 looks for all: a folder that hosts share may look older on another one.
-std::optional<std::filesystem::path> TrainingSession::newest_of_all(bool resume) {
+std::optional<TrainingSession::OnDisk> TrainingSession::newest_of_all(bool resume) {
   std::int64_t step = -1;
+  std::int64_t images = 0;
   on_rank_zero(*input_comm, [&] {
-    if (const auto newest = checkpoint_to_resume(job.output, resume)) step = newest->step;
+    const auto newest = checkpoint_to_resume(job.output, resume);
+    if (!newest) return;
+    step = newest->step;
+    images = newest->step * newest->global_batch;
   });
   step = from_rank_zero(*input_comm, step);
+  images = from_rank_zero(*input_comm, images);
   if (step < 0) return std::nullopt;
-  return job.output / checkpoint_format::folder_name(step);
+  return OnDisk{.folder = job.output / checkpoint_format::folder_name(step), .images = images};
 }
 
 std::string TrainingSession::resumed_message(const CheckpointInfo& checkpoint) const {
@@ -233,18 +259,44 @@ std::string TrainingSession::resumed_message(const CheckpointInfo& checkpoint) c
   return text + "; to go on, raise num_epoch or max_steps";
 }
 
-void TrainingSession::load_weights() {
+// After that many steps of a job with this global batch, which may not be this one's.
+void TrainingSession::go_on_after(std::int64_t step, std::int64_t global_batch) {
+  resumed_images = step * global_batch;
+  first_step = steps_done(plan, resumed_images) + 1;
+  loss_scale.count_in_steps_of_this_job(step, first_step - 1);
+}
+
+// Where it does not, start_message says why.
+bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images_on_disk) {
+  if (!snapshot_comm) return false;
+  const SnapshotChoices choices = look_for_snapshots(*store, job.num_classes, *snapshot_comm);
+  const auto& chosen = choices.newest_whole;
+  if (!chosen || chosen->id.images < images_on_disk) {
+    start_message = why_not_from_memory(choices, job.num_classes, images_on_disk);
+    if (!start_message.empty()) start_message += "; ";
+    return false;
+  }
+  const std::uint64_t moved = load_snapshot(*chosen, *store, state(), *snapshot_comm);
+  go_on_after(chosen->id.step, chosen->id.global_batch);
+  start_message = "went on from the copies in memory of " + where_from(*chosen) + "; moved " +
+                  byte_size_text(moved) + ": next is step " + std::to_string(first_step);
+  return true;
+}
+
+void TrainingSession::load_weights(SnapshotStore* store) {
   // A later generation of this job resumes from the checkpoint of an earlier one.
   const bool resume = job.resume || membership.generation > 1;
-  if (const auto newest = newest_of_all(resume)) {
+  const auto newest = newest_of_all(resume);
+  if (load_from_memory(store, newest ? newest->images : 0)) return;
+  const std::string why_not = start_message;
+  if (newest) {
     const CheckpointInfo info =
-        output_links.shared() ? load_checkpoint(*newest, state())
-                              : load_checkpoint_of_rank_zero(
-                                    *newest, state(), {*step_comm, *input_comm, output_links});
-    resumed_images = info.step * info.global_batch;
-    first_step = steps_done(plan, resumed_images) + 1;
-    loss_scale.count_in_steps_of_this_job(info.step, first_step - 1);
-    start_message = resumed_message(info);
+        output_links.shared()
+            ? load_checkpoint(newest->folder, state())
+            : load_checkpoint_of_rank_zero(newest->folder, state(),
+                                           {*step_comm, *input_comm, output_links});
+    go_on_after(info.step, info.global_batch);
+    start_message = why_not + resumed_message(info);
     return;
   }
   if (!job.init_from.empty()) {
@@ -254,8 +306,21 @@ void TrainingSession::load_weights() {
     start_message = "weights from seed " + std::to_string(job.seed);
   }
   if (resume)
-    start_message = "resume: no checkpoint in " + job.output.string() +
+    start_message = why_not + "resume: no checkpoint in " + job.output.string() +
                     " yet, training begins at step 1; " + start_message;
+}
+
+void TrainingSession::make_snapshots(SnapshotStore* store) {
+  if (!snapshot_comm) return;
+  const auto workers = static_cast<std::size_t>(membership.world_size);
+  // A job of one host does not tell the hosts' names.
+  const std::vector<std::string> places = hosts.empty() ? std::vector<std::string>(workers) : hosts;
+  snapshots = std::make_unique<SnapshotMaker>(
+      *store, *snapshot_comm,
+      SnapshotOptions{.membership = membership,
+                      .keepers = keepers_of(places),
+                      .global_batch = plan.global_batch,
+                      .seconds = job.snapshot_seconds});
 }
 
 void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
@@ -286,6 +351,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
   const auto signals = [this, stop_requested] {
     WorkerSignals mine{.stop = end_early || (stop_requested && stop_requested())};
     checkpoints->fill(mine);
+    if (snapshots) snapshots->fill(mine);
     return mine;
   };
   inputs = make_step_inputs(
@@ -302,6 +368,7 @@ Communicated TrainingSession::communicated() const {
                    {"gradients", gradient_comm->counters()},
                    {"inputs", input_comm->counters()}};
   if (gpu_host_comm) all["host"] = gpu_host_comm->counters();
+  if (snapshot_comm) all["snapshots"] = snapshot_comm->counters();
   for (const Comm* link : output_links.comms()) {
     const CommCounters counters = link->counters();
     all["output"].calls += counters.calls;

@@ -27,6 +27,7 @@
 #include "worker/memory/memory_plan.h"
 #include "worker/report/training_log.h"
 #include "worker/schedule/step_plan.h"
+#include "worker/snapshot/snapshot_maker.h"
 #include "worker/train_step.h"
 
 namespace pfc {
@@ -42,6 +43,9 @@ struct SessionOptions {
   /// Whether training is to end after a checkpoint. REQUIRES: it is thread-safe.
   std::function<bool()> stop_requested;
   AbortSwitch* abort_switch = nullptr;  ///< ends what waits for other workers. Borrowed, or null
+  /// Keeps this worker's snapshots from one generation to the next, where the job has `replicate`.
+  /// Borrowed; null: none are taken.
+  SnapshotStore* snapshots = nullptr;
   Doing doing = {};                     ///< told what is done before the first step
 };
 
@@ -65,6 +69,8 @@ struct TrainingSession {
   std::unique_ptr<Comm> gradient_comm;  ///< for the GradReducer; tensors on the device
   std::unique_ptr<Comm> input_comm;     ///< for the thread of StepInputs; tensors in host memory
   std::unique_ptr<Comm> gpu_host_comm;  ///< what host_comm() is on a GPU; null on a CPU
+  /// For the thread of the SnapshotMaker; tensors in host memory. Null where none are taken.
+  std::unique_ptr<Comm> snapshot_comm;
   std::vector<std::string> hosts;       ///< by rank, for messages; empty: the job has one host
   OutputLinks output_links;             ///< its Comms are for the checkpoint writer
   std::list<AbortSwitch::Guard> abort_guards;  ///< of the Comms above
@@ -87,6 +93,7 @@ struct TrainingSession {
   std::unique_ptr<StepDump> dump;
   std::unique_ptr<CheckpointWriter> writer;
   std::unique_ptr<CheckpointSchedule> checkpoints;
+  std::unique_ptr<SnapshotMaker> snapshots;  ///< null where none are taken
   std::unique_ptr<Prefetcher> prefetcher;
   std::unique_ptr<StepInputs> inputs;
   PhaseTimer phase;
@@ -111,10 +118,17 @@ struct TrainingSession {
   [[nodiscard]] PlannedJob planned() const;
   void agree_on_checkpoints();
   void make_model();
-  [[nodiscard]] std::optional<std::filesystem::path> newest_of_all(bool resume);
-  void load_weights();
+  struct OnDisk {
+    std::filesystem::path folder;
+    std::int64_t images = 0;  ///< seen by then
+  };
+  [[nodiscard]] std::optional<OnDisk> newest_of_all(bool resume);
+  void load_weights(SnapshotStore* store);
+  [[nodiscard]] bool load_from_memory(SnapshotStore* store, std::int64_t images_on_disk);
+  void go_on_after(std::int64_t step, std::int64_t global_batch);
   [[nodiscard]] std::string resumed_message(const CheckpointInfo& checkpoint) const;
   void make_inputs(const std::function<bool()>& stop_requested);
+  void make_snapshots(SnapshotStore* store);
   [[nodiscard]] Shape image_shape() const;  ///< of a batch, [B, H, W, 3]
 };
 

@@ -116,6 +116,8 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("save_every_steps", job.save_every_steps, kStepsOrZero);
   v.number("save_every_seconds", job.save_every_seconds, kNotNegative);
   v.number("keep_checkpoints", job.keep_checkpoints, kSteps);
+  v.flag("replicate", job.replicate);
+  v.number("snapshot_seconds", job.snapshot_seconds, kPositive);
   v.number("seed", job.seed, kSeed);
   v.number("num_workers", job.num_workers, kThreads);
   v.flag("resume", job.resume);

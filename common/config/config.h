@@ -70,6 +70,8 @@ struct JobConfig {
   std::int64_t save_every_steps = 0;  ///< 0: only at the end and on a stop
   double save_every_seconds = 0;      ///< 0: off
   std::int64_t keep_checkpoints = 3;
+  bool replicate = false;        ///< each worker keeps a copy of its neighbour's state in memory
+  double snapshot_seconds = 60;  ///< between two of these copies
   std::uint64_t seed = 2048;
   std::int64_t num_workers = 2;  ///< decoding threads of a worker
   bool resume = false;

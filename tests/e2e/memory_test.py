@@ -26,6 +26,8 @@ CASES = [
     ("mbf", 8, 2, 300_000, 1, {"optimizer": "adamw"}),
     ("mbf", 8, 1, 300_000, 0.1, {"gradient_acc": 2}),
     ("mbf", 8, 1, 300_000, 0.1, {"save_every_steps": 1}),
+    ("mbf", 8, 2, 300_000, 0.1, {"replicate": True, "snapshot_seconds": 0.001}),
+    ("r50", 16, 2, 300_000, 0.1, {"replicate": True, "snapshot_seconds": 0.001}),
 ]
 
 
@@ -72,6 +74,11 @@ class Memory(JobTest):
     def test_a_copy_for_checkpoints_is_planned_and_taken(self):
         keys = self.keys("mbf", 8, 200_000, 0.1, save_every_steps=1)
         planned, peak = self.compare(1, keys)
+        self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
+
+    def test_snapshots_are_planned_and_taken(self):
+        keys = self.keys("mbf", 8, 200_000, 0.1, replicate=True, snapshot_seconds=0.001, max_steps=8)
+        planned, peak = self.compare(2, keys)
         self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
 
 

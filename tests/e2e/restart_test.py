@@ -56,6 +56,37 @@ class Restart(JobTest):
     def test_a_worker_that_hangs_is_found_by_its_peers_and_replaced(self):
         self.loses(2, signal.SIGSTOP, "--collective-timeout", "5s")
 
+    def goes_on_from_memory(self, rank, *more):
+        """Loses a worker of three, in a job that writes no checkpoint before its end."""
+        keys = dict(num_epoch=8, sample_rate=0.5, replicate=True, snapshot_seconds=0.01)
+        self.trained(3, self.job(**keys, output=str(self.folder / "whole")))
+        process = self.start(3, self.job(**keys), "--max-restarts", 1, *more)
+        self.read_until(process, "Global Step: 10")
+        self.assertEqual(list((self.folder / "out").glob("step-*")), [], "nothing is on disk")
+        before = self.workers()
+        os.kill(before[rank], signal.SIGKILL)
+        line = self.read_until(process, "went on from the copies in memory of step")[-1]
+        self.assertIn("2 of 3 parts from their own worker, 1 from the neighbour", line)
+        after = self.workers()
+        output = self.end_of(process)
+        self.assertNotIn("training begins at step 1", output)
+        for other in {0, 1, 2} - {rank}:
+            self.assertEqual(after[other], before[other], "a survivor keeps its process")
+        self.assertEqual(self.losses("out"), self.losses("whole"))
+        for file in ("backbone.safetensors", *self.last_centres("whole")):
+            self.assertEqual(digest(self.folder / "out" / file), digest(self.folder / "whole" / file))
+
+    def last_centres(self, output):
+        """The files of class centres in the checkpoint at the end, relative to the output."""
+        return [path.relative_to(self.folder / output)
+                for path in (self.folder / output).glob("step-*/centres-*")]
+
+    def test_without_a_checkpoint_a_job_goes_on_from_its_workers_memory(self):
+        self.goes_on_from_memory(1)
+
+    def test_rank_zero_comes_back_from_its_neighbour(self):
+        self.goes_on_from_memory(0)
+
     def test_without_a_checkpoint_training_begins_again(self):
         process = self.start(2, self.job(num_epoch=2), "--max-restarts", 1)
         self.read_until(process, "Global Step: 2")

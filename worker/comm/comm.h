@@ -19,6 +19,7 @@
 #include <string>
 
 #include "common/clock.h"
+#include "common/error.h"
 #include "common/ids.h"
 #include "kernels/tensor.h"
 
@@ -108,6 +109,23 @@ class Comm {
   virtual void broadcast(const Tensor& in_out, int root) = 0;
   /// Returns when every worker has called it.
   virtual void barrier() = 0;
+
+  /// Bytes for another worker, and bytes from one.
+  struct Sent {
+    int rank = 0;
+    std::span<const std::byte> bytes;
+  };
+  struct Received {
+    int rank = 0;
+    std::span<std::byte> bytes;
+  };
+  /// Sends to some workers and receives from some, at most once each. Every worker calls it, also
+  /// one that does neither, and it returns when every worker has what was sent to it. Only a Comm
+  /// of make_host_comm() has it. REQUIRES: none of them is this worker itself; what a worker is
+  /// sent has the size that it receives.
+  virtual void exchange(std::span<const Sent> /*sent*/, std::span<const Received> /*received*/) {
+    check(false, description() + ": exchange() is for host memory");
+  }
 
   /// Throws CommError when a collective has failed after its call returned. That happens on a GPU
   /// only: the stream goes on, and the results are not valid. REQUIRED after the host has waited

@@ -22,15 +22,16 @@ WorkerSignals combine(std::span<const WorkerSignals> workers) {
     all.data_failed = all.data_failed || w.data_failed;
     all.checkpoint_request = std::max(all.checkpoint_request, w.checkpoint_request);
     all.checkpoint_on_disk = std::min(all.checkpoint_on_disk, w.checkpoint_on_disk);
+    all.snapshot_request = std::max(all.snapshot_request, w.snapshot_request);
   }
   return all;
 }
 
 namespace {
 
-// One worker's message: [stop, data_failed, checkpoint_request, checkpoint_on_disk, labels...], all
-// int64.
-constexpr std::size_t kHeader = 4;
+// One worker's message: [stop, data_failed, checkpoint_request, checkpoint_on_disk,
+// snapshot_request, labels...], all int64.
+constexpr std::size_t kHeader = 5;
 
 std::size_t message_words(std::size_t labels) { return kHeader + labels; }
 
@@ -126,8 +127,8 @@ class ThreadedStepInputs final : public StepInputs {
     const std::vector<std::int64_t>& labels = data_failed ? none : input.batch->labels;
     const std::size_t words = message_words(labels.size());
     const auto workers = static_cast<std::size_t>(comm_.size());
-    message_.assign(
-        {mine.stop, mine.data_failed, mine.checkpoint_request, mine.checkpoint_on_disk});
+    message_.assign({mine.stop, mine.data_failed, mine.checkpoint_request, mine.checkpoint_on_disk,
+                     mine.snapshot_request});
     message_.insert(message_.end(), labels.begin(), labels.end());
     gathered_.resize(workers * words);
     const auto count = static_cast<std::int64_t>(words);
@@ -138,7 +139,7 @@ class ThreadedStepInputs final : public StepInputs {
     input.all_labels.reserve(workers * labels.size());
     for (std::size_t w = 0; w < workers; ++w) {
       const std::int64_t* from = gathered_.data() + w * words;
-      signals.push_back({from[0] != 0, from[1] != 0, from[2], from[3]});
+      signals.push_back({from[0] != 0, from[1] != 0, from[2], from[3], from[4]});
       input.all_labels.insert(input.all_labels.end(), from + kHeader, from + words);
     }
     input.signals = combine(signals);

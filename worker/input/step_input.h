@@ -27,6 +27,7 @@ struct WorkerSignals {
   bool data_failed = false;             ///< this worker has no data for this micro-batch
   std::int64_t checkpoint_request = 0;  ///< see CheckpointSchedule::fill(); 0: none
   std::int64_t checkpoint_on_disk = 0;  ///< newest step whose part of this worker is on disk
+  std::int64_t snapshot_request = 0;    ///< see SnapshotMaker::fill(); 0: none
 };
 
 /// The data of one worker or more have failed. All workers throw it at the same place: the step
@@ -43,7 +44,8 @@ class DataFailed : public InputError {
 };
 
 /// The signals of all workers as one: stop or data_failed if any says so, the largest
-/// checkpoint_request, the smallest checkpoint_on_disk. REQUIRES: workers is not empty.
+/// checkpoint_request and snapshot_request, the smallest checkpoint_on_disk. REQUIRES: workers is
+/// not empty.
 WorkerSignals combine(std::span<const WorkerSignals> workers);
 
 /// Everything that one micro-batch of a training step needs.

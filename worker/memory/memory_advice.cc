@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -95,6 +96,9 @@ std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& ba
     if (fits) found.push_back(text);
     return fits;
   };
+  if (p.job.replicate) {
+    try_change("replicate to false", [](JobConfig& job) { job.replicate = false; });
+  }
   if (p.job.logits_memory > 0) {
     try_change("logits_memory to 0", [](JobConfig& job) { job.logits_memory = 0; });
   }
@@ -131,11 +135,15 @@ int enough_workers(PlannedJob p, const PlannedBackbone& backbone, std::uint64_t 
 
 }  // namespace
 
-MemoryThere memory_of_this_host(int workers) {
+MemoryThere memory_of_this_host(int workers, const KeptMemory& kept) {
   const HostMemory host = host_memory();
-  const std::uint64_t share = host.available_bytes / static_cast<std::uint64_t>(workers);
+  const std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t there =
+      host.available_bytes + std::min(kept.of_host, endless - host.available_bytes);
+  const std::uint64_t share = there / static_cast<std::uint64_t>(workers);
   const std::string of = workers == 1 ? "" : fmt::format("1/{} of ", workers);
-  const std::uint64_t resident = process_memory().resident_bytes;
+  const std::uint64_t used = process_memory().resident_bytes;
+  const std::uint64_t resident = used - std::min(kept.mine, used);
   const std::optional<std::uint64_t> left = address_space_left();
   if (!left || *left >= kUnusedAddresses + share) {
     return {.bytes = share + resident, .where = of + host.limit};
@@ -197,6 +205,12 @@ MemoryPlan expect_to_fit(const PlannedJob& p, const MemoryThere& there) {
   const PlannedBackbone backbone = plan_backbone(p);
   MemoryPlan plan = plan_memory(p, backbone, there.bytes);
   if (!plan.fits()) throw InputError("memory: " + advice(p, backbone, there));
+  if (p.gpu && p.host_bytes > 0 && plan.snapshots > p.host_bytes) {
+    throw InputError(fmt::format(
+        "memory: the snapshots of a worker (\"replicate\": true) need {} of host memory, but there "
+        "are {} for it; set replicate to false, or take more workers",
+        byte_size_text(plan.snapshots), byte_size_text(p.host_bytes)));
+  }
   return plan;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "worker/memory/kept_memory.h"
 #include "worker/memory/memory_plan.h"
 
 namespace pfc {
@@ -15,8 +16,9 @@ struct MemoryThere {
 };
 
 /// An equal share of this host's free memory for each of its workers, and what this process uses
-/// already. REQUIRES: none of the workers has allocated its buffers yet.
-MemoryThere memory_of_this_host(int workers_of_this_host);
+/// already. What workers have kept from an earlier generation counts as free. REQUIRES: none of the
+/// workers has allocated its buffers yet.
+MemoryThere memory_of_this_host(int workers_of_this_host, const KeptMemory& kept = {});
 
 /// The free memory of a worker's GPU, and the scratch that its Ops holds already.
 MemoryThere memory_of_gpu(const Ops& ops);

@@ -16,6 +16,7 @@
 #include "worker/evaluation/evaluation.h"
 #include "worker/input/image_upload.h"
 #include "worker/schedule/step_plan.h"
+#include "worker/snapshot/snapshot.h"
 #include "worker/train_step.h"
 
 namespace pfc {
@@ -32,6 +33,7 @@ constexpr std::uint64_t kNcclBuffers = std::uint64_t{1} << 30;
 
 constexpr const char* kProcessName = "process";
 constexpr const char* kScratchName = "kernels' scratch";
+constexpr const char* kSnapshotsName = "snapshots";
 
 /// Builds a network on the CPU to measure what it takes on a GPU, whose activations have this type.
 class SizingOps : public CpuOps {
@@ -229,10 +231,21 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
     add_host_buffers(p, b, list);
   }
   MemoryPlan plan{.parts = std::move(list.parts), .available = available};
+  if (p.job.replicate) {
+    plan.snapshots =
+        snapshots_bytes(head, b, optimizer_bytes(p, b), updates(p), p.world_size);
+    if (!p.gpu) {
+      plan.parts.push_back({kSnapshotsName, plan.snapshots,
+                            p.world_size > 1 ? "the newest and the next one: own rows, a neighbour's, "
+                                               "and the backbone"
+                                             : "the newest and the next one"});
+    }
+  }
   if (!saves_while_training(p.job)) return plan;
   plan.checkpoint_copy = checkpoint_copy_bytes(head, b, optimizer_bytes(p, b), updates(p));
   if (p.gpu) {
-    plan.checkpoints_in_place = p.host_bytes > 0 && plan.checkpoint_copy > p.host_bytes;
+    plan.checkpoints_in_place =
+        p.host_bytes > 0 && plan.checkpoint_copy + plan.snapshots > p.host_bytes;
     return plan;
   }
   plan.parts.push_back({"checkpoint copy", plan.checkpoint_copy, "written while training goes on"});

@@ -55,6 +55,9 @@ struct MemoryPlan {
   /// The copy of the state that a checkpoint is written from while training goes on; 0 where the
   /// job writes no such checkpoints.
   std::uint64_t checkpoint_copy = 0;
+  /// Snapshots of this worker and of its neighbour, in host memory also on a GPU; 0 without
+  /// `replicate`.
+  std::uint64_t snapshots = 0;
   /// The copy would not fit: training waits while a checkpoint is written, and the copy is not one
   /// of the parts.
   bool checkpoints_in_place = false;

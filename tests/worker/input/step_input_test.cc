@@ -141,12 +141,14 @@ TEST(StepInputs, TellAllWorkersOfAStopAtTheSameBatch) {
     std::atomic<int> asked{0};
     const auto signals = [&] {
       return WorkerSignals{.stop = comm.rank() == 1 && ++asked > 2,
-                           .checkpoint_on_disk = comm.rank() + 5};
+                           .checkpoint_on_disk = comm.rank() + 5,
+                           .snapshot_request = comm.rank() + 3};
     };
     const auto inputs =
         make_step_inputs(*ops(), batches, comm, head, {.images = kImages, .signals = signals});
     for (StepInput in = inputs->next(); in.batch != nullptr; in = inputs->next()) {
       EXPECT_EQ(in.signals.checkpoint_on_disk, 5) << "the slowest worker's";
+      EXPECT_EQ(in.signals.snapshot_request, 5) << "the newest one";
       if (!in.signals.stop) continue;
       const std::lock_guard lock(mutex);
       stopped_at.push_back(in.batch->index);

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <functional>
 #include <regex>
 
 #include "common/error.h"
 #include "common/machine/process_memory.h"
 #include "tests/support/error_message.h"
+#include "worker/comm/memory_store.h"
 
 namespace pfc {
 namespace {
@@ -105,6 +107,26 @@ TEST_F(MemoryAdvice, AJobThatDoesNotFitIsRefused) {
   EXPECT_THAT(refusal, HasSubstr("memory: a worker needs"));
 }
 
+TEST_F(MemoryAdvice, ProposesToGiveUpSnapshots) {
+  const std::uint64_t without = expect_to_fit(planned_, {8 * kGiB, "a test"}).total();
+  planned_.job.replicate = true;
+  EXPECT_THAT(message_of<InputError>([&] {
+                expect_to_fit(planned_, {without, "a test"});
+              }),
+              HasSubstr("set replicate to false"));
+}
+
+TEST_F(MemoryAdvice, RefusesSnapshotsThatDoNotFitBesideAGpu) {
+  planned_.gpu = true;
+  planned_.job.replicate = true;
+  const MemoryThere gpu{80 * kGiB, "a test"};
+  planned_.host_bytes = expect_to_fit(planned_, gpu).snapshots;
+  expect_to_fit(planned_, gpu);
+  --planned_.host_bytes;
+  EXPECT_THAT(message_of<InputError>([&] { expect_to_fit(planned_, gpu); }),
+              HasSubstr("of host memory"));
+}
+
 TEST_F(MemoryAdvice, OneLineTellsThePlanAndHowCheckpointsAreWritten) {
   EXPECT_EQ(memory_message({.parts = {{"x", kGiB, ""}}, .available = 4 * kGiB}),
             "memory of a worker: 1.00 GiB planned of 4.00 GiB");
@@ -118,6 +140,26 @@ TEST(MemoryOfThisHost, IsSharedByItsWorkers) {
   const auto four = static_cast<double>(memory_of_this_host(4).bytes);
   EXPECT_NEAR(four / one, 0.25, 0.1);  // other programs come and go meanwhile
   EXPECT_THAT(memory_of_this_host(4).where, HasSubstr("1/4 of "));
+}
+
+TEST(MemoryOfThisHost, CountsWhatWorkersHaveKeptAsFree) {
+  // Of two workers the other one keeps so much that its part counts more than what others take.
+  const std::uint64_t without = memory_of_this_host(2).bytes;
+  const std::uint64_t with = memory_of_this_host(2, {.of_host = 4 * without, .mine = 0}).bytes;
+  EXPECT_GT(with, 2 * without);
+}
+
+TEST(MemoryOfThisHost, CountsOnlyWhatWasKeptOnThisHost) {
+  MemoryStore store;
+  const auto kept = [&](int rank, const std::string& host, std::uint64_t bytes) {
+    return kept_on_this_host(store, {.rank = rank, .world_size = 4}, host, bytes,
+                             std::chrono::milliseconds(1));
+  };
+  kept(0, "a", 100);
+  kept(1, "b", 1000);
+  const KeptMemory on_a = kept(2, "a", 10);  // rank 3 never comes
+  EXPECT_EQ(on_a.of_host, 110u);
+  EXPECT_EQ(on_a.mine, 10u);
 }
 
 TEST(MemoryOfThisHost, IsNoMoreThanTheProcessMayMap) {

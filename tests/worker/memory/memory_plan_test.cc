@@ -119,6 +119,27 @@ TEST_F(MemoryPlanTest, WritesCheckpointsInPlaceWhereACopyWouldNotFit) {
   EXPECT_EQ(tight.total() + tight.checkpoint_copy, with_copy);
 }
 
+TEST_F(MemoryPlanTest, CountsTwoSnapshotsOfTheOwnAndTheNeighboursRows) {
+  EXPECT_FALSE(has(plan(), "snapshots"));
+  planned_.job.replicate = true;
+  const std::uint64_t tables = 100'000ull * (2 * 512 * 4 + 4);
+  EXPECT_EQ(plan().part("snapshots").bytes, 2 * (tables + (9 + 8) * kMiB)) << "no neighbour";
+  planned_.world_size = 4;
+  EXPECT_EQ(plan().part("snapshots").bytes, 2 * (2 * tables / 4 + (9 + 8) * kMiB));
+  EXPECT_EQ(plan().snapshots, plan().part("snapshots").bytes);
+}
+
+TEST_F(MemoryPlanTest, OfAGpuHoldsSnapshotsInHostMemory) {
+  planned_.gpu = true;
+  planned_.job.replicate = true;
+  EXPECT_FALSE(has(plan(), "snapshots"));
+  planned_.job.save_every_steps = 10;
+  planned_.host_bytes = plan().checkpoint_copy + plan().snapshots;
+  EXPECT_FALSE(plan().checkpoints_in_place);
+  --planned_.host_bytes;
+  EXPECT_TRUE(plan().checkpoints_in_place);
+}
+
 TEST_F(MemoryPlanTest, CountsTheLargerOfEvaluationAndTheModelsFile) {
   EXPECT_EQ(plan().part("between steps").bytes, 9 * kMiB);
   planned_.data.verification_images = 12'000;

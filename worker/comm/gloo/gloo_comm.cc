@@ -123,6 +123,8 @@ class GlooComm : public Comm {
     gather(exchange, {&in, 1}, out.data());
   }
 
+  void exchange(std::span<const Sent> sent, std::span<const Received> received) override;
+
   void abort(const std::string& why) override { mesh_.abort(why); }
 
  private:
@@ -302,6 +304,36 @@ void GlooComm::broadcast(const Tensor& in_out, int root) {
     }
   }
   finish(outbox, inboxes);
+}
+
+// A peer that neither sends nor receives sends its acknowledgement alone.
+void GlooComm::exchange(std::span<const Sent> sent, std::span<const Received> received) {
+  std::size_t bytes = 0;
+  for (const Sent& part : sent) bytes += part.bytes.size();
+  count(bytes);
+  Exchange exchange(mesh_, "exchange of " + std::to_string(bytes) + " bytes");
+  std::byte nothing{};
+  Inboxes inboxes;
+  for (const int peer : mesh_.peers()) {
+    const auto from = std::ranges::find(received, peer, &Received::rank);
+    const bool expects = from != received.end() && !from->bytes.empty();
+    inboxes.emplace_back(exchange, peer, kParts, expects ? from->bytes : std::span(&nothing, 1));
+    if (expects) inboxes.back().post(0, from->bytes.size());
+    inboxes.back().post_acknowledgement();
+  }
+  std::vector<Outbox> outboxes;
+  for (const Sent& part : sent) {
+    if (part.bytes.empty()) continue;
+    outboxes.emplace_back(exchange, kParts, part.bytes);
+    outboxes.back().send(part.rank, 0, part.bytes.size());
+  }
+  for (std::size_t i = 0; i < inboxes.size(); ++i) {
+    const auto from = std::ranges::find(received, mesh_.peers()[i], &Received::rank);
+    if (from != received.end() && !from->bytes.empty()) inboxes[i].wait();
+  }
+  Outbox acknowledgements(exchange, kParts, std::span(&nothing, 1));
+  finish(acknowledgements, inboxes);
+  for (Outbox& outbox : outboxes) outbox.wait();
 }
 
 }  // namespace

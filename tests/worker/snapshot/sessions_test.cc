@@ -1,0 +1,158 @@
+// Whole workers that lose one of them and go on from memory: the result has the bits of a job that
+// nothing has happened to.
+#include "tests/worker/sessions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "tests/support/face_folder.h"
+#include "tests/support/temporary_folder.h"
+#include "worker/train_loop.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Trained {
+  std::vector<float> weights, statistics, momentum;
+  std::vector<std::uint8_t> centres, centres_momentum;
+  bool operator==(const Trained&) const = default;
+};
+
+std::vector<std::uint8_t> bytes_on_host(Ops& ops, const Tensor& tensor) {
+  std::vector<std::uint8_t> bytes(tensor.bytes());
+  ops.copy_to_host(bytes.data(), tensor);
+  return bytes;
+}
+
+class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
+ protected:
+  using Stores = std::vector<std::unique_ptr<SnapshotStore>>;
+
+  void SetUp() override {
+    testing::write_insightface({.folder = data_.path(), .identities = 9, .images_per_identity = 5});
+    job_.network = "mbf";
+    job_.embedding_size = 16;
+    job_.batch_size = 8;
+    job_.sample_rate = 0.5;
+    job_.centre_precision = GetParam();
+    job_.num_epoch = 5;  // 10 steps of two workers
+    job_.num_workers = 1;
+    job_.replicate = true;
+    job_.snapshot_seconds = 1e-9;
+    job_.rec = data_.path();
+    job_.device = DeviceChoice::kCpu;
+    start_processes(2);
+  }
+
+  void start_processes(std::size_t workers) {
+    stores_.clear();
+    for (std::size_t i = 0; i < workers; ++i) start_process();
+  }
+  void start_process() { stores_.push_back(std::make_unique<SnapshotStore>()); }
+
+  /// Trains a generation, by rank. Rank 1 fails when it is asked for the signals of this
+  /// micro-batch; 0: never.
+  std::vector<Trained> train_in(const std::filesystem::path& output, Generation generation,
+                                int fails_at) {
+    job_.output = output;
+    MemoryStore meet;
+    const int workers = static_cast<int>(stores_.size());
+    std::vector<Trained> trained(stores_.size());
+    messages_.assign(stores_.size(), {});
+    on_threads(workers, [&](int rank) {
+      const auto i = static_cast<std::size_t>(rank);
+      int asked = 0;
+      AbortSwitch abort_switch;
+      TrainingSession session(job_, {.job_id = "job",
+                                     .membership = {.rank = rank,
+                                                    .world_size = workers,
+                                                    .generation = generation,
+                                                    .local_rank = rank,
+                                                    .local_world_size = workers},
+                                     .store = &meet,
+                                     .stop_requested =
+                                         [&] {
+                                           if (rank == 1 && ++asked == fails_at)
+                                             throw CommError("rank 1 is killed");
+                                           return false;
+                                         },
+                                     .abort_switch = &abort_switch,
+                                     .snapshots = stores_[i].get()});
+      messages_[i] = session.start_message;
+      try {
+        train(session, nullptr);
+      } catch (...) {
+        abort_switch.abort("this worker fails");
+        throw;
+      }
+      Ops& ops = *session.ops;
+      trained[i] = {.weights = testing::on_host(ops, session.backbone->weights.flat()),
+                    .statistics = testing::on_host(ops, session.backbone->state.flat()),
+                    .momentum = testing::on_host(ops, session.optimizer->momentum()),
+                    .centres = bytes_on_host(ops, session.head->state().centres),
+                    .centres_momentum = bytes_on_host(ops, session.head->state().momentum)};
+    });
+    return trained;
+  }
+
+  const TemporaryFolder data_, folder_;
+  JobConfig job_;
+  Stores stores_;
+  std::vector<std::string> messages_;
+};
+
+TEST_P(SessionsWithSnapshots, GoOnFromMemoryToTheSameBits) {
+  const std::vector<Trained> whole = train_in(folder_ / "whole", 1, 0);
+  start_processes(2);
+  EXPECT_THROW(train_in(folder_ / "parts", 1, 8), CommError);
+  stores_[1] = std::make_unique<SnapshotStore>();  // its process has ended
+  const std::vector<Trained> parts = train_in(folder_ / "parts", 2, 0);
+  EXPECT_THAT(messages_[0],
+              AllOf(HasSubstr("went on from the copies in memory of step "),
+                    HasSubstr("1 of 2 parts from their own worker, 1 from the neighbour")));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(parts[rank].weights, whole[rank].weights);
+    EXPECT_EQ(parts[rank].momentum, whole[rank].momentum);
+    EXPECT_EQ(parts[rank].centres, whole[rank].centres);
+    EXPECT_EQ(parts[rank].centres_momentum, whole[rank].centres_momentum);
+  }
+  EXPECT_EQ(parts[0].statistics, whole[0].statistics) << "those that the model is written with";
+}
+
+TEST_P(SessionsWithSnapshots, GoOnFromANewerCheckpoint) {
+  job_.snapshot_seconds = 1e6;  // one, after the first step
+  job_.save_every_steps = 2;
+  EXPECT_THROW(train_in(folder_ / "parts", 1, 8), CommError);
+  stores_[1] = std::make_unique<SnapshotStore>();
+  train_in(folder_ / "parts", 2, 0);
+  EXPECT_THAT(messages_[0], ::testing::StartsWith("resumed from"));
+}
+
+TEST_P(SessionsWithSnapshots, SayWhyTheyCannotGoOnFromMemory) {
+  start_processes(3);
+  EXPECT_THROW(train_in(folder_ / "parts", 1, 5), CommError);
+  stores_.resize(1);  // two neighbours are lost
+  start_process();
+  start_process();
+  train_in(folder_ / "parts", 2, 0);
+  EXPECT_THAT(messages_[0],
+              AllOf(HasSubstr("the copies in memory of step "), HasSubstr("lack the rows of rank"),
+                    HasSubstr("training begins at step 1")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SessionsWithSnapshots,
+                         ::testing::Values(CentrePrecision::kFp32, CentrePrecision::kBf16),
+                         [](const auto& param) {
+                           return param.param == CentrePrecision::kFp32 ? "Fp32" : "Bf16";
+                         });
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,99 @@
+#include "worker/snapshot/snapshot_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace pfc {
+namespace {
+
+using ::testing::ElementsAre;
+
+SnapshotId id_of(std::int64_t images, Generation generation = 1, std::int64_t world_size = 2) {
+  return {.images = images,
+          .generation = generation,
+          .step = images / 10,
+          .world_size = world_size,
+          .global_batch = 10};
+}
+
+/// All workers of a ring have the whole snapshot.
+std::vector<HeldSnapshots> ring(const SnapshotId& id) {
+  std::vector<HeldSnapshots> all(static_cast<std::size_t>(id.world_size));
+  for (std::int64_t rank = 0; rank < id.world_size; ++rank) {
+    all[static_cast<std::size_t>(rank)][0] = {
+        .id = id, .own = rank, .copy = (rank + id.world_size - 1) % id.world_size, .shared = 1};
+  }
+  return all;
+}
+
+TEST(SnapshotChoice, IsTheNewestThatIsWhole) {
+  auto held = ring(id_of(50));
+  held[0][1] = {.id = id_of(60), .own = 0, .copy = -1, .shared = 1};
+  const SnapshotChoices choices = choose_snapshot(held, 100);
+  EXPECT_EQ(choices.newest->id, id_of(60));
+  EXPECT_THAT(choices.newest->lost(100), ElementsAre(1));
+  EXPECT_EQ(choices.newest_whole->id, id_of(50));
+}
+
+TEST(SnapshotChoice, NeedsNoCopyWhereAllWorkersAreThere) {
+  auto held = ring(id_of(50));
+  held[0][1] = {.id = id_of(60), .own = 0, .copy = -1, .shared = 1};
+  held[1][1] = {.id = id_of(60), .own = 1, .copy = -1, .shared = 0};
+  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(60));
+  held[0][1].shared = 0;
+  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(50)) << "nobody has the statistics";
+}
+
+TEST(SnapshotChoice, OfTheSameStepIsThatOfTheLaterGeneration) {
+  auto held = ring(id_of(50, 1));
+  for (auto& worker : held) {
+    worker[1] = worker[0];
+    worker[1].id.generation = 2;
+  }
+  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id.generation, 2);
+}
+
+TEST(SnapshotChoice, IsNoneWhereNothingIsHeld) {
+  const std::vector<HeldSnapshots> nothing(3);
+  EXPECT_FALSE(choose_snapshot(nothing, 100).newest);
+  EXPECT_FALSE(choose_snapshot(nothing, 100).newest_whole);
+}
+
+TEST(SnapshotMoves, KeepRowsWhereTheyAre) {
+  const auto held = ring(id_of(50, 1, 4));
+  for (const Move& move : plan_moves(*choose_snapshot(held, 100).newest_whole, 100, 4)) {
+    EXPECT_TRUE(move.stays());
+  }
+}
+
+TEST(SnapshotMoves, CoverEveryRowOnceFromAWorkerThatHasIt) {
+  for (const int from : {1, 2, 3, 5}) {
+    const auto choice = *choose_snapshot(ring(id_of(50, 1, from)), 101).newest_whole;
+    for (const int to : {1, 2, 4, 5, 7}) {
+      if (to < from) continue;  // the holders are ranks of today
+      std::vector<int> seen(101);
+      for (const Move& move : plan_moves(choice, 101, to)) {
+        const Holders& part = choice.parts[static_cast<std::size_t>(move.part)];
+        EXPECT_TRUE(move.from == part.own || move.from == part.copy);
+        for (auto row = move.rows.begin; row < move.rows.end; ++row) {
+          ++seen[static_cast<std::size_t>(row)];
+          EXPECT_TRUE(shard_of(101, move.to, to).contains(row));
+        }
+      }
+      EXPECT_THAT(seen, ::testing::Each(1));
+    }
+  }
+}
+
+TEST(SnapshotMoves, TakeACopyOfTheirOwnBeforeTheNetwork) {
+  auto held = ring(id_of(50));
+  std::swap(held[0], held[1]);  // the ranks have changed places, and each keeps a copy of the other
+  for (const Move& move : plan_moves(*choose_snapshot(held, 100).newest_whole, 100, 2)) {
+    EXPECT_TRUE(move.stays());
+  }
+}
+
+}  // namespace
+}  // namespace pfc

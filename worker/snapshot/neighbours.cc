@@ -1,0 +1,40 @@
+#include "worker/snapshot/neighbours.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+namespace pfc {
+
+std::vector<Rank> keepers_of(const std::vector<std::string>& hosts) {
+  const std::size_t workers = hosts.size();
+  // Workers of a host stand together in this order, so one shift leads out of every host that has
+  // no more workers than the shift and than what is left of the others.
+  std::vector<std::size_t> order(workers);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t rank) { return hosts[rank]; });
+  const auto keeper = [&](std::size_t place, std::size_t shift) {
+    return order[(place + shift) % workers];
+  };
+  std::size_t best = workers > 1 ? 1 : 0;
+  std::ptrdiff_t most = -1;
+  for (std::size_t shift = 1; shift < workers; ++shift) {
+    std::ptrdiff_t away = 0;
+    for (std::size_t place = 0; place < workers; ++place) {
+      away += hosts[order[place]] == hosts[keeper(place, shift)] ? 0 : 1;
+    }
+    if (away > most) most = away, best = shift;
+  }
+  std::vector<Rank> keepers(workers);
+  for (std::size_t place = 0; place < workers; ++place) {
+    keepers[order[place]] = static_cast<Rank>(keeper(place, best));
+  }
+  return keepers;
+}
+
+Rank kept_by(const std::vector<Rank>& keepers, Rank me) {
+  if (keepers.size() <= 1) return -1;
+  return static_cast<Rank>(std::ranges::find(keepers, me) - keepers.begin());
+}
+
+}  // namespace pfc

@@ -1,0 +1,19 @@
+// State travels between workers in pieces, so that no message takes long.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+namespace pfc {
+
+inline constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
+
+/// The piece that begins there; empty behind the end.
+template <typename Byte>
+std::span<Byte> piece_of(std::span<Byte> bytes, std::size_t begin) {
+  const std::size_t from = std::min(begin, bytes.size());
+  return bytes.subspan(from, std::min(kPieceBytes, bytes.size() - from));
+}
+
+}  // namespace pfc
