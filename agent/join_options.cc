@@ -90,6 +90,10 @@ void JoinOptions::apply(AgentOptions& options, bool is_once) const {
       options.credential = joined.credential;
       options.host = joined.host;
       return;
+    } catch (const StorageError&) {
+      throw;
+    } catch (const InputError& error) {
+      if (!may_change() || !changes(*given, error.what(), options.patience)) throw;
     } catch (const CommError& error) {
       if (!options.stays && Clock::now() >= deadline) throw;
       if (!told) warn(std::string(error.what()) + "; it is looked for again and again");
@@ -98,6 +102,20 @@ void JoinOptions::apply(AgentOptions& options, bool is_once) const {
 }
 
 bool JoinOptions::may_change() const { return !join_file_.empty() && join_file_ != "-"; }
+
+bool JoinOptions::changes(const Text& tried, const std::string& why, milliseconds patience) const {
+  warn(why + "; " + tried.origin +
+       " may be of a coordinator that has ended: waiting for another one to write it");
+  const TimePoint deadline = Clock::now() + patience;
+  while (Clock::now() < deadline) {
+    std::this_thread::sleep_for(kLook);
+    try {
+      if (read_join_text(join_file_) != tried.text) return true;
+    } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): the one that ends removes it
+    }
+  }
+  return false;
+}
 
 JoinOptions::Text JoinOptions::text(const AgentOptions& options) const {
   if (!join_.empty()) return {.text = join_, .origin = "--join"};

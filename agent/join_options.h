@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -19,8 +20,9 @@ class JoinOptions {
 
   /// Fills in the coordinator's address, the agent's credential, the name that the coordinator has
   /// for its host, and whether it stays: an agent that joins does, unless it `is_once`. Waits for
-  /// what is not there yet, for at most AgentOptions::patience, or for ever where it stays. Throws
-  /// InputError and CommError.
+  /// what is not there yet, for at most AgentOptions::patience, or for ever where it stays. A join
+  /// file that a coordinator refuses may be of the one before it, which has just ended: it is read
+  /// again until it is another one, for at most the patience. Throws InputError and CommError.
   void apply(AgentOptions& options, bool is_once) const;
 
  private:
@@ -32,6 +34,9 @@ class JoinOptions {
   [[nodiscard]] Text text(const AgentOptions& options) const;
   /// Whether it may be another one the next time: stdin can be read once.
   [[nodiscard]] bool may_change() const;
+  /// Waits until the file has another text than the one with which joining failed, at most so long.
+  [[nodiscard]] bool changes(const Text& tried, const std::string& why,
+                             std::chrono::milliseconds patience) const;
   [[nodiscard]] JoinString join_string(const Text& text, const AgentOptions& options) const;
 
   std::string variable_ = take_join_variable();

@@ -1,0 +1,68 @@
+// An agent's join file and coordinators that follow one another.
+#include "agent/join_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+#include <string>
+
+#include "common/error.h"
+#include "tests/coordinator/running_coordinator.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+class AJoinFile : public ::testing::Test {
+ protected:
+  void holds(const std::string& join_string) const {
+    std::ofstream(folder / "new") << join_string << "\n";
+    std::filesystem::permissions(folder / "new", std::filesystem::perms::owner_read);
+    std::filesystem::rename(folder / "new", folder / "join");
+  }
+  /// What an agent learns from it.
+  AgentOptions joins(std::chrono::milliseconds patience) const {
+    CLI::App app;
+    AgentOptions options{.host = "a", .patience = patience};
+    JoinOptions joining;
+    joining.declare(app, options.coordinator);
+    app.parse("--join-file " + (folder / "join").string() + " --state-dir " +
+              (folder / "agent").string());
+    joining.apply(options, false);
+    return options;
+  }
+
+  TemporaryFolder folder;
+  Gate gate{{.state_dir = folder / "state"}};
+  testing::RunningCoordinator coordinator{
+      {{.name = "a", .slots = 1}}, testing::impatient(), 0, "0123456789abcdef", &gate};
+  const std::string current = gate.make_join_string(coordinator.address());
+  /// Of a coordinator with another authority, which had the same address.
+  const std::string outdated = current.substr(0, current.find('#') + 1) + std::string(64, '0');
+};
+
+TEST_F(AJoinFile, IsReadAgainWhereItIsOfTheCoordinatorBefore) {
+  holds(outdated);
+  auto joining = std::async(std::launch::async, [&] { return joins(2min); });
+  EXPECT_EQ(joining.wait_for(1s), std::future_status::timeout);
+  holds(current);
+  const AgentOptions joined = joining.get();
+  EXPECT_EQ(joined.coordinator, coordinator.address());
+  EXPECT_TRUE(joined.credential.secure());
+}
+
+TEST_F(AJoinFile, IsRefusedWhereItStaysTheSame) {
+  holds(outdated);
+  EXPECT_THAT(message_of<InputError>([&] { joins(300ms); }),
+              HasSubstr("shows another certificate"));
+}
+
+}  // namespace
+}  // namespace pfc
