@@ -76,7 +76,7 @@ RowBytes row_bytes(const TrainingState& state) {
   RowBytes bytes{};
   const auto tables = device_tables(state);
   for (std::size_t i = 0; i < kUpdated; ++i) {
-    if (tables[i]) {
+    if (tables[i].shape.rank() == 2) {  // also where this worker has no rows
       bytes[i] = static_cast<std::size_t>(tables[i].shape[1]) * size_of(tables[i].dtype);
     }
   }

@@ -150,7 +150,8 @@ SnapshotChoices look_for_snapshots(const SnapshotStore& store, std::int64_t clas
 
 std::string why_not_from_memory(const SnapshotChoices& choices, std::int64_t classes,
                                 std::int64_t images) {
-  if (!choices.newest || choices.newest->id.images <= images) return {};
+  if (!choices.newest || choices.newest->whole(classes)) return {};
+  if (choices.newest->id.images <= images) return {};
   const std::vector<Rank> lost = choices.newest->lost(classes);
   std::string text = "the copies in memory of step " + std::to_string(choices.newest->id.step) +
                      " lack the ";

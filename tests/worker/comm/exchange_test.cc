@@ -79,6 +79,7 @@ TEST(Exchange, EndsWhenItIsAborted) {
   std::atomic<bool> ended = false;
   on_threads(2, [&](int rank) {
     const auto comm = make_host_comm(options_of(rank, 2), &store);
+    comm->barrier();  // nobody leaves while the other still connects
     if (rank == 1) {  // never sends
       while (!ended) std::this_thread::yield();
       return;
@@ -98,6 +99,7 @@ TEST(Exchange, FailsSoonWhenThePeerIsGone) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     const auto comm = make_host_comm(options_of(rank, 2), &store);
+    comm->barrier();  // nobody leaves while the other still connects
     if (rank == 1) return;
     Bytes bytes(1000);
     const Comm::Sent sent{1, bytes};

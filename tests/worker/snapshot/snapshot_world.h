@@ -36,7 +36,9 @@ class Comms {
   Comms(int workers, bool gloo) : meeting_(workers), workers_(workers), gloo_(gloo) {}
   [[nodiscard]] std::unique_ptr<Comm> make(int rank) {
     if (!gloo_) return std::make_unique<ThreadComm>(meeting_, rank);
-    return make_host_comm(options_of(rank, workers_), &store_);
+    auto comm = make_host_comm(options_of(rank, workers_), &store_);
+    comm->barrier();  // nobody leaves while others still connect
+    return comm;
   }
 
  private:
