@@ -167,8 +167,9 @@ std::string kernel_stack(const Thread& thread) {
 }
 
 std::string other_text(const Thread& thread) {
-  std::string text = "thread " + thread.id + " (" + one_line(read(thread.folder / "comm"), 32) +
-                     ") " + doing(thread);
+  std::string name = read(thread.folder / "comm");
+  name.resize(std::min(name.find('\n'), name.size()));
+  std::string text = "thread " + thread.id + " (" + one_line(name, 32) + ") " + doing(thread);
   if (thread.state != 'S' && thread.state != 'R') text += ", " + state_text(thread.state);
   text += kernel_stack(thread);
   return text;

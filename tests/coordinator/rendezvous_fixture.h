@@ -52,14 +52,19 @@ class Rendezvous : public ::testing::Test {
 
   Decision decides() {
     Decision decision = decide(state, config, now);
+    bool described = false;
     for (const Action& action : decision.actions) {
       apply(state, action, now);
+      if (const auto* describe = std::get_if<action::Describe>(&action)) {
+        described = agents_answer;
+        state.job.current.workers.at(describe->rank).description->answered = agents_answer;
+      }
       if (!std::holds_alternative<action::StartGeneration>(action)) continue;
       for (WorkerState& worker : state.job.current.workers) {
         if (worker.pid == 0) worker.pid = 100 * state.job.current.number + worker.rank;
       }
     }
-    return decision;
+    return described ? tick() : decision;
   }
 
   /// What decide() does next, and has done then: "wait", "blame", "start".
@@ -142,6 +147,8 @@ class Rendezvous : public ::testing::Test {
   TimePoint now{std::chrono::seconds{1000}};
   ClusterState state;
   RendezvousConfig config;
+  /// Agents tell at once, and nothing, when they are asked what a worker does.
+  bool agents_answer = true;
 };
 
 }  // namespace pfc::testing

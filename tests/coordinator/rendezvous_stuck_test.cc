@@ -15,6 +15,7 @@ using testing::Rendezvous;
 class StuckWorkers : public Rendezvous {
  protected:
   void trains_with_three(int restarts = 0) {
+    agents_answer = false;
     config.max_restarts = restarts;
     expect_hosts({{"a", 2}, {"b", 1}});
     registers("a", 2);

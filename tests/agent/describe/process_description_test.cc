@@ -65,7 +65,8 @@ TEST(ProcessDescription, SaysThatAProcessIsStopped) {
 
 TEST(ProcessDescription, SaysThatAProcessSpins) {
   const Child child([] {
-    for (volatile int i = 0;; i = i + 1) {
+    volatile bool ever = true;
+    while (ever) {
     }
   });
   EXPECT_THAT(child.described_with("computes"), HasSubstr("state R (runs); main thread computes"));

@@ -7,9 +7,12 @@
 
 #include <csignal>
 #include <future>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "common/error.h"
+#include "common/store_keys.h"
 #include "common/version.h"
 #include "tests/coordinator/rpc/service_fixture.h"
 #include "tests/support/error_message.h"
@@ -280,6 +283,41 @@ TEST_F(ServiceOfOneHost, FailsTheJobOfASilentWorker) {
   EXPECT_EQ(voice.is_told_workers().slots(0).wish(), proto::DesiredSlots::TERMINATE);
   voice.tells_exit(0, SIGTERM);
   EXPECT_THAT(other.verdict().message, HasSubstr("silent for"));
+}
+
+TEST_F(ServiceOfOneHost, AsksTheAgentWhatAStuckWorkerDoesAndNamesIt) {
+  RendezvousConfig config = testing::impatient();
+  config.limits.pace = {.floor = 300ms, .factor = 1, .unknown = 300ms};
+  RunningCoordinator other({{.name = "a", .slots = 2}}, config);
+  VoiceOfAgent voice(other.address(), "a");
+  std::vector<std::unique_ptr<CoordinatorClient>> workers;
+  for (const int slot : {0, 1}) {
+    CoordinatorClientOptions its = options(slot);
+    its.address = other.address();
+    workers.push_back(connect_to_coordinator(its));
+  }
+  voice.is_told_workers();
+  auto joining = std::async(std::launch::async, [&] { return workers[0]->join(20s); });
+  workers[1]->join(20s);
+  joining.get();
+  Progress waits{.step = 3, .phase = "all_gather"}, stuck{.step = 3, .phase = "forward"};
+  waits.comm = {{.purpose = "step", .calls = 9, .done = 8, .newest = "all_gather"}};
+  stuck.comm = {{.purpose = "step", .calls = 8, .done = 8, .newest = "all_reduce"}};
+  workers[0]->report(waits);
+  workers[1]->report(stuck);
+  proto::AgentCommand asked;
+  while (!asked.has_describe()) asked = voice.hears();
+  EXPECT_EQ(asked.describe().slot(), 1);
+  const auto doing = workers[0]->get(doing_key(1), 10s);
+  EXPECT_THAT(std::string(doing.begin(), doing.end()), HasSubstr("at step 3 in forward for "));
+  voice.tells_description(1, "state R (runs)\nmain thread computes");
+  EXPECT_EQ(voice.is_told_workers().slots(0).wish(), proto::DesiredSlots::TERMINATE);
+  voice.tells_exit(0, SIGTERM);
+  voice.tells_exit(1, SIGTERM);
+  EXPECT_THAT(other.verdict().message,
+              AllOf(HasSubstr("rank 1 (host a, slot 1): no progress for "),
+                    HasSubstr("at step 3 in forward while 1 other waits for it in all_gather "
+                              "(number 9 of 'step'); state R (runs) main thread computes")));
 }
 
 TEST_F(ServiceOfOneHost, NamesAPortInUseAndWhatToDo) {

@@ -45,7 +45,8 @@ class VoiceOfAgent {
   proto::DesiredSlots is_told_workers() {
     while (true) {
       const proto::AgentCommand command = hears();
-      const bool ended = !command.has_desired() && !command.has_registered();
+      const bool ended =
+          !command.has_desired() && !command.has_registered() && !command.has_describe();
       if (command.desired().slots_size() > 0 || ended) return command.desired();
     }
   }
@@ -68,6 +69,16 @@ class VoiceOfAgent {
     message.mutable_output()->set_slot(slot);
     message.mutable_output()->set_incarnation(1);
     message.mutable_output()->add_lines(line);
+    stream_->Write(message);
+  }
+
+  /// What the worker of this slot does.
+  void tells_description(int slot, const std::string& text) {
+    proto::AgentMessage message;
+    message.set_job_id(kJob);
+    message.mutable_described()->set_slot(slot);
+    message.mutable_described()->set_incarnation(1);
+    message.mutable_described()->set_text(text);
     stream_->Write(message);
   }
 
