@@ -121,8 +121,11 @@ class Rendezvous : public ::testing::Test {
   }
 
   static constexpr std::array<const char*, std::variant_size_v<Action>> kNames{
-      "blame", "start",        "ask to stop",  "terminate", "kill",         "finish",
+      "blame",   "start", "ask to stop",  "terminate", "kill",    "finish",
       "measure", "count", "change blame", "release",   "regroup", "stop for host"};
+
+  /// Rank 0 has published a checkpoint of this step.
+  void saves(std::int64_t step) { state_saved(state, step, now); }
 
   /// It has lost its peers.
   void leaves(Rank rank, const std::string& message = "all_reduce: rank 1 is gone") {
