@@ -91,7 +91,7 @@ TEST_F(BlameInRendezvous, ASlotThatWasLeftOutIsTakenBackWhenItIsNeeded) {
   find_host(state, "b")->last_heard -= 30s;
   EXPECT_EQ(does(), "blame");
   EXPECT_EQ(does(), "change blame");
-  EXPECT_EQ(tick().reason, "waiting a moment for b to register again");
+  EXPECT_EQ(tick().reason, "waiting a moment for b to come back");
   passes(10s);
   EXPECT_EQ(begins().size(), 2U);
 }

@@ -68,7 +68,7 @@ TEST_F(ElasticRendezvous, DoesNotBeginWithLessThanTheMinimum) {
 TEST_F(ElasticRendezvous, WaitsForALostHostOnlyAMoment) {
   trains_on_three_hosts();
   loses("b");
-  EXPECT_EQ(tick().reason, "waiting a moment for b to register again");
+  EXPECT_EQ(tick().reason, "waiting a moment for b to come back");
   passes(10s);
   EXPECT_THAT(begins(), ElementsAre(Member{.rank = 0, .host = "a", .slot = 0, .survivor = 1},
                                     Member{.rank = 1, .host = "a", .slot = 1, .survivor = 1},
@@ -200,9 +200,14 @@ TEST_F(ElasticRendezvous, ASilentHostWithoutAWorkerIsNoFailure) {
 
 TEST_F(ElasticRendezvous, AHostThatHasFallenSilentIsNotCountedOn) {
   trains_on_three_hosts();
-  passes(6s);
-  find_host(state, "b")->last_heard -= 5s;
+  const auto b_is_silent_for = [&](std::chrono::seconds time) {
+    find_host(state, "b")->last_heard = now - time;
+  };
+  b_is_silent_for(3s);
   exits(0, {.signal = SIGKILL});
+  EXPECT_EQ(tick().reason, "waiting a moment for b to come back");
+  passes(10s);
+  b_is_silent_for(13s);
   const std::vector<Member> members = begins();
   for (const Member& member : members) EXPECT_NE(member.host, "b");
   EXPECT_EQ(members.size(), 4U);
