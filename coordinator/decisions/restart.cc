@@ -180,9 +180,9 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
                               " of at least " + std::to_string(plan.least)
                         : "waiting for " + missing + " to register again");
   }
-  const std::vector<std::string> lost = lost_hosts(state);
+  const std::vector<std::string> lost = lost_hosts(state, now);
   if (!plan.complete() && !lost.empty() && now < since + config.elastic.host_patience) {
-    return wait_for("waiting a moment for " + listed(lost) + " to register again");
+    return wait_for("waiting a moment for " + listed(lost) + " to come back");
   }
   // Can they reach each other?
   if (auto measure = see_to_network(state, plan)) return *measure;

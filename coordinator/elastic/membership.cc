@@ -135,10 +135,11 @@ std::vector<std::string> idle_slots(const ClusterState& state, TimePoint now) {
   return idle;
 }
 
-std::vector<std::string> lost_hosts(const ClusterState& state) {
+std::vector<std::string> lost_hosts(const ClusterState& state, TimePoint now) {
   std::vector<std::string> lost;
   for (const HostState& host : state.hosts) {
-    if (!host.registered && host.workers > 0) lost.push_back(host.name);
+    const bool is_lost = !host.registered || is_quiet(host, now);
+    if (is_lost && host.workers > 0) lost.push_back(host.name);
   }
   return lost;
 }

@@ -33,8 +33,9 @@ int wanted_workers(const ClusterState& state, const ElasticConfig& config);
 /// With how few it goes on.
 int least_workers(const ClusterState& state, const ElasticConfig& config);
 
-/// An agent that has been silent for so long is not counted on for a new generation.
-inline constexpr std::chrono::seconds kQuiet{5};
+/// An agent that has been silent for so long is not counted on for a new generation: heartbeats
+/// come every second. A worker is suspected later, so that its host is then known to be silent too.
+inline constexpr std::chrono::seconds kQuiet{3};
 
 /// Whether workers may be started on the host: its agent is here, and it does not leave.
 bool is_usable(const HostState& host);
@@ -63,8 +64,8 @@ inline Plan plan_members(const ClusterState& state, const ElasticConfig& config,
 /// Slots that are there and have no worker. "slot 1 of host b"
 std::vector<std::string> idle_slots(const ClusterState& state, TimePoint now);
 
-/// The hosts that have workers in this generation and are not here any more.
-std::vector<std::string> lost_hosts(const ClusterState& state);
+/// The hosts that have workers in this generation and are not here any more, or silent.
+std::vector<std::string> lost_hosts(const ClusterState& state, TimePoint now);
 
 /// Slots that could join the current generation.
 struct Growth {

@@ -129,6 +129,9 @@ class Rendezvous : public ::testing::Test {
       "blame", "start",        "ask to stop", "terminate", "kill",          "finish",  "measure",
       "count", "change blame", "release",     "regroup",   "stop for host", "describe"};
 
+  /// Rank 0 has published a checkpoint of this step.
+  void saves(std::int64_t step) { state_saved(state, step, now); }
+
   /// It has lost its peers.
   void leaves(Rank rank, const std::string& message = "all_reduce: rank 1 is gone") {
     worker_left(state, state.job.current.workers.at(rank), message, now);

@@ -14,7 +14,10 @@ using ::testing::HasSubstr;
 
 class Restarts : public testing::Rendezvous {
  protected:
-  Restarts() { config.max_restarts = 2; }
+  Restarts() {
+    config.max_restarts = 2;
+    config.elastic.first_pause = 0ms;
+  }
 
   void loses(Rank rank) { exits(rank, {.signal = SIGKILL}); }
   void falls_silent(const std::string& host) {

@@ -123,6 +123,7 @@ class Target {
   static pfc::RendezvousConfig config() {
     pfc::RendezvousConfig config = pfc::testing::impatient();
     config.max_restarts = 1'000'000;
+    config.elastic.first_pause = {};
     return config;
   }
   std::shared_ptr<grpc::Channel> channel() { return pfc::make_channel(coordinator_.address()); }

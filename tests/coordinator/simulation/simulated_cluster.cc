@@ -41,7 +41,8 @@ SimulatedCluster::SimulatedCluster(unsigned seed) : random_(seed) {
   ElasticConfig& elastic = config_.elastic;
   if (chance(0.4)) elastic.spares = static_cast<int>(below(static_cast<std::size_t>(slots)));
   const int most = slots - elastic.spares;
-  if (chance(0.6)) elastic.min_workers = 1 + static_cast<int>(below(static_cast<std::size_t>(most)));
+  if (chance(0.6))
+    elastic.min_workers = 1 + static_cast<int>(below(static_cast<std::size_t>(most)));
   if (chance(0.3)) {
     const int least = std::max(elastic.min_workers, 1);
     elastic.max_workers = least + static_cast<int>(below(static_cast<std::size_t>(slots)));
@@ -95,8 +96,8 @@ bool SimulatedCluster::goes_on() const {
 }
 
 void SimulatedCluster::happens() {
-  now_ += std::chrono::milliseconds{below(chance(0.1) ? 20'000 : 500)};
-  if (chance(0.02)) now_ += std::chrono::minutes{below(60)};
+  now_ += std::chrono::milliseconds{below(chance(0.05) ? 20'000 : 500)};
+  if (goes_on() && chance(0.05)) now_ += std::chrono::minutes{below(60)};
   if (chance(0.9)) everybody_is_heard();
   if (chance(0.5)) measurement_ends();
   signals_arrive();
@@ -106,7 +107,7 @@ void SimulatedCluster::happens() {
     case 1:
       return happens_to_host(any_host());
     case 2:
-      if (chance(0.01)) {
+      if (chance(0.005)) {
         state_.job.stop =
             StopRequest{.reason = "a person", .urgent = chance(0.5), .at = now_, .leaving = {}};
       }
@@ -143,9 +144,8 @@ void SimulatedCluster::host_registers(HostState& host, bool other_agent) {
   if (other_agent && host.registered) return;  // the old one is still there
   proto::AgentRegistration registration;
   registration.set_gpus(1);
-  registration.set_agent_id(host.agent_id.empty() || other_agent
-                                ? "agent" + std::to_string(++agents_)
-                                : host.agent_id);
+  registration.set_agent_id(
+      host.agent_id.empty() || other_agent ? "agent" + std::to_string(++agents_) : host.agent_id);
   proto::NetworkAddress* const address = registration.add_addresses();
   address->set_interface("eth0");
   address->set_address("10.0.0." + host.name.substr(4));
@@ -180,9 +180,8 @@ void SimulatedCluster::measurement_ends() {
   };
   network.ended_at = now_;
   network.text = "a network";
-  network.failed = std::ranges::any_of(broken_, [&](const auto& pair) {
-    return takes_part(pair.first) && takes_part(pair.second);
-  });
+  network.failed = std::ranges::any_of(
+      broken_, [&](const auto& pair) { return takes_part(pair.first) && takes_part(pair.second); });
   if (chance(0.1)) network.changed = true;
 }
 
@@ -200,7 +199,7 @@ void SimulatedCluster::happens_to_worker(WorkerState& worker) {
       if (!worker.joined || worker.exit || !may_restart(state_, config_)) return;
       return worker_left(state_, worker, "lost a peer", now_);
     case 3:
-      if (!worker.joined || !lives(worker) || chance(0.97)) return;
+      if (!worker.joined || !lives(worker) || chance(0.99)) return;
       for (WorkerState& each : state_.job.current.workers) {  // the last step is done
         if (!lives(each) || !each.joined) continue;
         worker_reported(state_, each, proto::OUTCOME_COMPLETED, "", now_);
@@ -208,9 +207,9 @@ void SimulatedCluster::happens_to_worker(WorkerState& worker) {
       }
       return;
     default:
-      if (!worker.joined || chance(0.8)) return;
+      if (!worker.joined || chance(0.6)) return;
       return worker_reported(state_, worker,
-                             chance(0.9) ? proto::OUTCOME_FAILED : proto::OUTCOME_BAD_INPUT,
+                             chance(0.98) ? proto::OUTCOME_FAILED : proto::OUTCOME_BAD_INPUT,
                              "words", now_);
   }
 }
@@ -237,7 +236,7 @@ void SimulatedCluster::everybody_is_heard() {
     if (!cut_.contains(host.name)) host.last_heard = now_;
   }
   for (WorkerState& worker : state_.job.current.workers) {
-    if (lives(worker)) worker.last_heard = now_;
+    if (lives(worker)) worker.last_heard = worker.last_moved = now_;
   }
 }
 
@@ -329,8 +328,8 @@ void SimulatedCluster::check_start(const action::StartGeneration& start) {
     expect(places.insert({member.host, member.slot}).second, "no slot has two workers");
     check_member(member);
     if (member.survivor == 0) continue;
-    const WorkerState* const worker = find_worker(state_, *find_host(state_, member.host),
-                                                  member.slot, member.survivor);
+    const WorkerState* const worker =
+        find_worker(state_, *find_host(state_, member.host), member.slot, member.survivor);
     if (worker == nullptr) continue;
     expect(worker->rank > last, "survivors keep their order");
     last = worker->rank;

@@ -1,0 +1,217 @@
+// Generations that grow and shrink: hosts that do not come, are lost, must be free, and come back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/coordinator/rendezvous_fixture.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+
+class ElasticRendezvous : public testing::Rendezvous {
+ protected:
+  ElasticRendezvous() {
+    config.max_restarts = 5;
+    config.elastic.min_workers = 4;
+  }
+
+  void trains_on_three_hosts() {
+    expect_hosts({{"a", 2}, {"b", 2}, {"c", 2}});
+    for (const char* name : {"a", "b", "c"}) registers(name);
+    ASSERT_EQ(does(), "start");
+    all_train();
+  }
+  void all_train() {
+    for (const WorkerState& worker : state.job.current.workers) {
+      joins(worker.rank);
+      progresses(worker.rank, 1, "forward");
+    }
+    saves(1);
+  }
+  void loses(const std::string& host) {
+    passes(30s);
+    find_host(state, host)->last_heard -= 30s;
+    ASSERT_EQ(does(), "blame");
+  }
+  /// The job goes on with four workers.
+  void goes_on_without_b() {
+    loses("b");
+    passes(10s);
+    ASSERT_EQ(begins().size(), 4U);
+    all_train();
+  }
+  void leaves(const std::string& host) {
+    host_leaves(*find_host(state, host), "SIGTERM", 20s, now);
+  }
+};
+
+TEST_F(ElasticRendezvous, BeginsWithoutAHostThatDoesNotComeInTime) {
+  expect_hosts({{"a", 2}, {"b", 2}, {"c", 2}});
+  registers("a");
+  registers("b");
+  passes(59s);
+  EXPECT_EQ(tick().reason, "waiting for c to register");
+  passes(1s);
+  EXPECT_EQ(begins().size(), 4U);
+}
+
+TEST_F(ElasticRendezvous, DoesNotBeginWithLessThanTheMinimum) {
+  expect_hosts({{"a", 2}, {"b", 2}, {"c", 2}});
+  registers("a");
+  passes(60s);
+  EXPECT_EQ(does(), "blame");
+  EXPECT_EQ(does(), "finish");
+}
+
+TEST_F(ElasticRendezvous, WaitsForALostHostOnlyAMoment) {
+  trains_on_three_hosts();
+  loses("b");
+  EXPECT_EQ(tick().reason, "waiting a moment for b to come back");
+  passes(10s);
+  EXPECT_THAT(begins(), ElementsAre(Member{.rank = 0, .host = "a", .slot = 0, .survivor = 1},
+                                    Member{.rank = 1, .host = "a", .slot = 1, .survivor = 1},
+                                    Member{.rank = 2, .host = "c", .slot = 0, .survivor = 1},
+                                    Member{.rank = 3, .host = "c", .slot = 1, .survivor = 1}));
+}
+
+TEST_F(ElasticRendezvous, DoesNotWaitAtAllWhereSparesTakeThePlace) {
+  config.elastic.spares = 2;
+  trains_on_three_hosts();
+  ASSERT_EQ(state.job.current.workers.size(), 4U);
+  loses("b");
+  EXPECT_EQ(begins().size(), 4U);
+}
+
+TEST_F(ElasticRendezvous, WaitsForALostHostWithoutWhichItCannotGoOn) {
+  config.elastic.min_workers = 0;
+  trains_on_three_hosts();
+  loses("b");
+  passes(20s);
+  EXPECT_EQ(tick().reason, "waiting for b to register again");
+}
+
+TEST_F(ElasticRendezvous, AHostThatComesBackJoinsAtTheNextCheckpoint) {
+  trains_on_three_hosts();
+  goes_on_without_b();
+  saves(10);
+  passes(1s);
+  registers("b");
+  EXPECT_EQ(tick().reason, "training; host b joins at the next checkpoint");
+  passes(1s);
+  saves(20);
+  const std::vector<Member> members = begins();
+  ASSERT_EQ(members.size(), 6U);
+  EXPECT_EQ(members[1].survivor, 1);
+  EXPECT_EQ(members[2].survivor, 0);
+  EXPECT_EQ(members[5].survivor, 1);
+  EXPECT_EQ(state.job.restarts.size(), 1U) << "what is planned is no restart";
+}
+
+TEST_F(ElasticRendezvous, AHostJoinsAfterACheckpointOfItsOwnWhereNoneComes) {
+  trains_on_three_hosts();
+  goes_on_without_b();
+  registers("b");
+  passes(599s);
+  EXPECT_EQ(does(), "wait");
+  passes(1s);
+  EXPECT_EQ(does(), "regroup");
+  EXPECT_EQ(does(), "ask to stop");
+  EXPECT_EQ(tick().reason, "host b joins: the workers write a checkpoint and go on");
+  for (WorkerState& worker : state.job.current.workers) {
+    ASSERT_TRUE(may_pause(state, worker));
+    worker_paused(worker);
+  }
+  EXPECT_EQ(begins().size(), 6U);
+}
+
+TEST_F(ElasticRendezvous, NeverHasMoreThanTheMaximum) {
+  config.elastic.max_workers = 5;
+  trains_on_three_hosts();
+  EXPECT_EQ(state.job.current.workers.size(), 5U);
+  EXPECT_EQ(idle_slots(state, now), std::vector<std::string>{"slot 1 of host c"});
+}
+
+TEST_F(ElasticRendezvous, AHostThatMustBeFreeLeavesAfterACheckpoint) {
+  trains_on_three_hosts();
+  leaves("c");
+  EXPECT_EQ(does(), "regroup");
+  EXPECT_EQ(does(), "ask to stop");
+  EXPECT_EQ(does(), "wait");
+  for (WorkerState& worker : state.job.current.workers) {
+    EXPECT_EQ(may_pause(state, worker), worker.host != "c");
+    if (worker.host != "c") worker_paused(worker);
+  }
+  for (const Rank rank : {4, 5}) {
+    reports(rank, proto::OUTCOME_STOPPED);
+    exits(rank, {});
+  }
+  EXPECT_EQ(begins().size(), 4U);
+  EXPECT_EQ(restarts_left(state, config), 5);
+}
+
+TEST_F(ElasticRendezvous, AHostThatMustBeFreeIsNotWaitedForLongerThanItHasTime) {
+  trains_on_three_hosts();
+  leaves("c");
+  EXPECT_EQ(does(), "regroup");
+  EXPECT_EQ(does(), "ask to stop");
+  passes(20s);
+  EXPECT_EQ(begins().size(), 4U);
+}
+
+TEST_F(ElasticRendezvous, TheJobEndsWhereItCannotGoOnWithoutTheHost) {
+  config.elastic.min_workers = 0;
+  trains_on_three_hosts();
+  leaves("c");
+  EXPECT_EQ(does(), "stop for host");
+  EXPECT_EQ(does(), "ask to stop");
+  EXPECT_TRUE(verdict(state).host_left);
+}
+
+TEST_F(ElasticRendezvous, AStopEndsAJobWhoseWorkersHaveSavedForARegroup) {
+  trains_on_three_hosts();
+  leaves("c");
+  EXPECT_EQ(does(), "regroup");
+  EXPECT_EQ(does(), "ask to stop");
+  for (WorkerState& worker : state.job.current.workers) {
+    if (worker.host != "c") worker_paused(worker);
+  }
+  state.job.stop = StopRequest{.reason = "SIGINT", .at = now, .leaving = {}};
+  for (const Rank rank : {4, 5}) {
+    reports(rank, proto::OUTCOME_STOPPED);
+    exits(rank, {});
+  }
+  EXPECT_EQ(does(), "terminate");
+  for (const Rank rank : {0, 1, 2, 3}) exits(rank, {.code = 4});
+  EXPECT_EQ(does(), "finish");
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
+}
+
+TEST_F(ElasticRendezvous, ASilentHostWithoutAWorkerIsNoFailure) {
+  config.elastic.spares = 2;
+  trains_on_three_hosts();
+  passes(30s);
+  find_host(state, "c")->last_heard -= 30s;
+  EXPECT_EQ(does(), "release");
+  EXPECT_FALSE(find_host(state, "c")->registered);
+  EXPECT_EQ(tick().reason, "training");
+}
+
+TEST_F(ElasticRendezvous, AHostThatHasFallenSilentIsNotCountedOn) {
+  trains_on_three_hosts();
+  const auto b_is_silent_for = [&](std::chrono::seconds time) {
+    find_host(state, "b")->last_heard = now - time;
+  };
+  b_is_silent_for(3s);
+  exits(0, {.signal = SIGKILL});
+  EXPECT_EQ(tick().reason, "waiting a moment for b to come back");
+  passes(10s);
+  b_is_silent_for(13s);
+  const std::vector<Member> members = begins();
+  for (const Member& member : members) EXPECT_NE(member.host, "b");
+  EXPECT_EQ(members.size(), 4U);
+}
+
+}  // namespace
+}  // namespace pfc
