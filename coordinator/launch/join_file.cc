@@ -1,4 +1,4 @@
-#include "coordinator/access/join_file.h"
+#include "coordinator/launch/join_file.h"
 
 #include <system_error>
 #include <utility>
