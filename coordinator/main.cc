@@ -48,6 +48,7 @@ constexpr std::chrono::seconds kExitLimit{20};
 constexpr std::chrono::seconds kReaderLimit{2};
 // Open files: its own, some for calls of pfcctl, and one connection of each agent and worker.
 constexpr std::size_t kOwnFiles = 20;
+constexpr std::chrono::milliseconds kLeastRenewal{500};  // of the join file
 
 std::chrono::milliseconds seconds(double value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value * 1000)};
@@ -93,10 +94,12 @@ std::vector<HostSpec> hosts_of(const Options& options) {
   return hosts;
 }
 
-/// What a person must do on the hosts of which this machine is none. `coordinator`: a join string.
-void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts,
-                      const std::string& coordinator, const std::string& launch_advice) {
+/// What a person must do on the hosts of which this machine is none.
+void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Gate& gate,
+                      const std::string& address, const std::string& launch_advice) {
   if (!launch_advice.empty()) return terminal.note(launch_advice);
+  if (std::ranges::all_of(hosts, &HostSpec::local)) return;
+  const std::string join = gate.make_join_string(address);  // only where it is shown
   for (const HostSpec& host : hosts) {
     if (host.local) continue;
     if (!host.answered) {
@@ -107,7 +110,7 @@ void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts,
           Severity::kWarning);
     }
     terminal.note("host " + host.name + ": " +
-                      agent_advice(coordinator, {.name = host.name, .resolves = host.resolves}),
+                      agent_advice(join, {.name = host.name, .resolves = host.resolves}),
                   host.resolves ? Severity::kNote : Severity::kWarning);
   }
 }
@@ -124,13 +127,19 @@ std::unique_ptr<Gate> make_gate(const Options& options, bool all_local) {
 
 /// None where it is not asked for, or agents need none. The token names the hosts: a scheduler's
 /// may come back without the files of their last agent, and then get another certificate.
-std::unique_ptr<JoinFile> write_join_file(const Options& options, Gate* gate,
-                                          const std::vector<HostSpec>& hosts,
-                                          const std::string& address) {
+std::unique_ptr<JoinFile> write_join_file(asio::io_context& loop, const Options& options,
+                                          Gate* gate, const std::vector<HostSpec>& hosts,
+                                          const std::string& address, Terminal& terminal) {
   if (gate == nullptr || options.join_file.empty()) return nullptr;
   std::vector<std::string> names;
   for (const HostSpec& host : hosts) names.push_back(host.name);
-  return std::make_unique<JoinFile>(options.join_file, gate->make_join_string(address, names));
+  return std::make_unique<JoinFile>(
+      loop, JoinFile::Options{
+                .path = options.join_file,
+                .renewed_after = std::max(seconds(options.token_lifetime) / 2, kLeastRenewal),
+                .make = [gate, address, names] { return gate->make_join_string(address, names); },
+                .warn = [&terminal](
+                            const std::string& line) { terminal.note(line, Severity::kWarning); }});
 }
 
 /// Pages over TLS, for those who have a token for reading.
@@ -180,6 +189,40 @@ ProcessNeeds needs_of(const std::vector<HostSpec>& hosts) {
   return {.files = files};
 }
 
+BeaconSender::Options beacon_of(Gate& gate, int port) {
+  return {.port = port, .fingerprint = gate.fingerprint(), .token_hashes = [&gate] {
+            return gate.join_token_hashes();
+          }};
+}
+
+/// Where one of the hosts is this machine. `own` lacks what depends on that host.
+void start_local_agent(std::optional<LocalAgent>& agent, asio::io_context& loop,
+                       Coordinator& coordinator, Gate* gate, LocalAgentOptions own,
+                       const std::vector<HostSpec>& hosts) {
+  const auto here = std::ranges::find(hosts, true, &HostSpec::local);
+  if (here == hosts.end()) return;
+  try {
+    own.host = here->name;
+    if (gate != nullptr) own.credential = to_text(gate->credential_for_local_agent(here->name));
+    agent.emplace(loop, own,
+                  [&coordinator](const ProcessExit& exit) { coordinator.local_agent_ended(exit); });
+  } catch (const std::exception& error) {
+    coordinator.local_agent_not_started(text_of(error));
+  }
+}
+
+/// What a person reads first.
+void tell_beginning(Terminal& terminal, const CoordinatorFile& file,
+                    const std::optional<Job>& job) {
+  terminal.note((job ? "job " : "service ") + file.job_id + ", listening on " + file.address +
+                (file.tls ? " and https://" : " and http://") + file.http_address +
+                (job ? "" : "; it waits for jobs: pfcctl submit JOB.json"));
+  if (!job) return;
+  for (const std::string& warning : job->warnings) {
+    terminal.note(job->file + ": " + warning, Severity::kWarning);
+  }
+}
+
 int run_jobs(const Options& options) {
   const std::vector<HostSpec> hosts = hosts_of(options);
   expect_limits(needs_of(hosts));
@@ -209,59 +252,39 @@ int run_jobs(const Options& options) {
       [&](std::string_view path) { return serve_page(coordinator, gate.get(), path); },
       security_of(gate.get()));
   const std::string address = join_host_port(reachable, service.port());
-  const std::string http_address = join_host_port(reachable, http.port());
-  const std::string id = job ? job->id : random_id();
-  const PublishedCoordinator published(options.state_dir, {.job_id = id,
-                                                           .address = address,
-                                                           .http_address = http_address,
-                                                           .pid = getpid(),
-                                                           .tls = gate != nullptr,
-                                                           .job = options.config.string()});
-  terminal.note((job ? "job " : "service ") + id + ", listening on " + address +
-                (gate == nullptr ? " and http://" : " and https://") + http_address +
-                (job ? "" : "; it waits for jobs: pfcctl submit JOB.json"));
-  if (job) {
-    for (const std::string& warning : job->warnings) {
-      terminal.note(job->file + ": " + warning, Severity::kWarning);
-    }
-    coordinator.add(std::move(*job));
-  }
+  const CoordinatorFile about{.job_id = job ? job->id : random_id(),
+                              .address = address,
+                              .http_address = join_host_port(reachable, http.port()),
+                              .pid = getpid(),
+                              .tls = gate != nullptr,
+                              .job = options.config.string()};
+  const PublishedCoordinator published(options.state_dir, about);
+  tell_beginning(terminal, about, job);
+  if (job) coordinator.add(std::move(*job));
   // The first signal ends the job after a checkpoint, the second one in a few seconds.
   const StopSignals signals(loop, [&](int number, bool again) {
     coordinator.stop(std::string("SIG") + sigabbrev_np(number), again);
   });
   const std::string advice =
       options.hosts_from ? launch_advice(*options.hosts_from, options.join_file) : "";
-  const std::unique_ptr<JoinFile> join_file = write_join_file(options, gate.get(), hosts, address);
+  const std::unique_ptr<JoinFile> join_file =
+      write_join_file(loop, options, gate.get(), hosts, address, terminal);
   if (gate != nullptr) {
-    tell_other_hosts(terminal, hosts, gate->make_join_string(address), advice);
+    tell_other_hosts(terminal, hosts, *gate, address, advice);
   }
   // Whoever may see the status sees this too, so it has no token.
   coordinator.start(gate == nullptr ? address : "TOKEN@" + address + "#" + gate->fingerprint(),
                     advice);
   std::optional<BeaconSender> beacon;
-  if (options.beacon && gate != nullptr) {
-    beacon.emplace(
-        loop, BeaconSender::Options{.port = service.port(),
-                                    .fingerprint = gate->fingerprint(),
-                                    .token_hashes = [&gate] { return gate->join_token_hashes(); }});
-  }
+  if (options.beacon && gate != nullptr) beacon.emplace(loop, beacon_of(*gate, service.port()));
   std::optional<LocalAgent> agent;
-  const auto here = std::ranges::find(hosts, true, &HostSpec::local);
-  if (here != hosts.end() && !options.hosts_from) {
-    try {
-      const LocalAgentOptions own{
-          .coordinator = "127.0.0.1:" + std::to_string(service.port()),
-          .host = here->name,
-          .id = settings.local_agent_id,
-          .credential =
-              gate == nullptr ? "" : to_text(gate->credential_for_local_agent(here->name)),
-          .starts_again = options.is_service()};
-      agent.emplace(loop, own,
-                    [&](const ProcessExit& exit) { coordinator.local_agent_ended(exit); });
-    } catch (const std::exception& error) {
-      coordinator.local_agent_not_started(text_of(error));
-    }
+  if (!options.hosts_from) {
+    start_local_agent(agent, loop, coordinator, gate.get(),
+                      {.coordinator = "127.0.0.1:" + std::to_string(service.port()),
+                       .host = {},
+                       .id = settings.local_agent_id,
+                       .starts_again = options.is_service()},
+                      hosts);
   }
   run_event_loop(loop, [&](const std::string& what) {
     terminal.note("an event was not handled: " + what, Severity::kWarning);
