@@ -125,14 +125,17 @@ class Coordinator {
   void local_agent_not_started(const std::string& why);
 
   // What workers report.
-  void join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer);
+  void join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer,
+            const Patience& patience);
   bool attach_worker(Rank rank, WorkerLink& link);  ///< false: there is no such rank
   void worker_said(const proto::WorkerMessage& message);
   void worker_link_closed(Rank rank, WorkerLink& link);
   void finish(const proto::FinishRequest& request, const Answer<proto::FinishReply>& answer);
   void set_value(const proto::SetValueRequest& request, const Answer<proto::SetValueReply>& answer);
-  void get_value(const proto::GetValueRequest& request, const Answer<proto::GetValueReply>& answer);
-  void get_values(const proto::GetValuesRequest& request, Answer<proto::GetValuesReply> answer);
+  void get_value(const proto::GetValueRequest& request, const Answer<proto::GetValueReply>& answer,
+                 const Patience& patience);
+  void get_values(const proto::GetValuesRequest& request, Answer<proto::GetValuesReply> answer,
+                  const Patience& patience);
 
  private:
   /// What there is of the job that runs, beside its state. The next job replaces it.

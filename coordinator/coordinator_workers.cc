@@ -14,12 +14,13 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kLongestDescription = 1'000;
 
-/// When a wait ends. None is longer than an hour, or than the start may take, whatever a request
-/// says.
-TimePoint deadline_of(std::int64_t timeout_ms, const HealthLimits& limits, TimePoint now) {
+/// When a wait of one who has this `patience` ends. None is longer than an hour, or than the start
+/// may take, whatever a request says.
+Patience patience_of(const Patience& patience, std::int64_t timeout_ms, const HealthLimits& limits,
+                     TimePoint now) {
   const milliseconds longest =
       std::max<milliseconds>(std::chrono::hours{1}, 2 * (limits.start + kJoinSlack));
-  return now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, longest);
+  return patience.until(now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, longest));
 }
 
 /// Whom a key asks for (common/store_keys.h); null: it is another key.
@@ -41,19 +42,22 @@ Refusal unknown_worker(const proto::WorkerId& id) {
 
 }  // namespace
 
-void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer) {
+void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer,
+                       const Patience& patience) {
   if (closed_) return answer(going_away());
   WorkerState* const worker = find_worker(state_, request.worker());
   if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
   worker->last_heard = now;
-  run_.joins.wait(state_, {.host = worker->host,
-                           .slot = worker->slot,
-                           .incarnation = worker->incarnation,
-                           .left = request.left_generation(),
-                           .since = now,
-                           .deadline = deadline_of(request.timeout_ms(), run_.config.limits, now),
-                           .answer = std::move(answer)});
+  run_.joins.wait(
+      state_,
+      {.host = worker->host,
+       .slot = worker->slot,
+       .incarnation = worker->incarnation,
+       .left = request.left_generation(),
+       .since = now,
+       .deadline = patience_of(patience, request.timeout_ms(), run_.config.limits, now).deadline(),
+       .answer = std::move(answer)});
   complete_join();
   advance();
 }
@@ -187,7 +191,7 @@ void Coordinator::set_value(const proto::SetValueRequest& request,
 }
 
 void Coordinator::get_value(const proto::GetValueRequest& request,
-                            const Answer<proto::GetValueReply>& answer) {
+                            const Answer<proto::GetValueReply>& answer, const Patience& patience) {
   if (closed_) return answer(going_away());
   const HealthLimits& limits = run_.config.limits;
   if (const WorkerState* const worker = worker_of_key(state_, request.key())) {
@@ -195,7 +199,7 @@ void Coordinator::get_value(const proto::GetValueRequest& request,
     reply.set_value(doing(*worker, Clock::now()));
     return answer(std::move(reply));
   }
-  run_.values.get(request.key(), deadline_of(request.timeout_ms(), limits, Clock::now()),
+  run_.values.get(request.key(), patience_of(patience, request.timeout_ms(), limits, Clock::now()),
                   [answer](std::variant<std::string, Refusal> result) {
                     if (auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
                     proto::GetValueReply reply;
@@ -205,9 +209,9 @@ void Coordinator::get_value(const proto::GetValueRequest& request,
 }
 
 void Coordinator::get_values(const proto::GetValuesRequest& request,
-                             Answer<proto::GetValuesReply> answer) {
+                             Answer<proto::GetValuesReply> answer, const Patience& patience) {
   if (closed_) return answer(going_away());
-  const TimePoint deadline = deadline_of(request.timeout_ms(), run_.config.limits, Clock::now());
+  Patience least = patience_of(patience, request.timeout_ms(), run_.config.limits, Clock::now());
   const auto workers = static_cast<std::int64_t>(state_.job.current.workers.size());
   if (request.count() > workers) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,
@@ -215,7 +219,7 @@ void Coordinator::get_values(const proto::GetValuesRequest& request,
                                      " keys, expected at most one for each of the " +
                                      std::to_string(workers) + " workers"});
   }
-  run_.values.get_all(request.prefix(), request.count(), deadline, std::move(answer));
+  run_.values.get_all(request.prefix(), request.count(), std::move(least), std::move(answer));
 }
 
 }  // namespace pfc

@@ -49,7 +49,7 @@ void KeyValues::note_in_groups(const std::string& key) {
     group = groups_.erase(group);
     waiting_in_groups_ -= complete.waiters.size();
     const proto::GetValuesReply reply = values_of(which);
-    for (const auto& [deadline, answer] : complete.waiters) answer(reply);
+    for (const auto& [patience, answer] : complete.waiters) answer(reply);
   }
 }
 
@@ -64,7 +64,7 @@ proto::GetValuesReply KeyValues::values_of(const GroupKey& which) const {
   return reply;
 }
 
-void KeyValues::get_all(const std::string& prefix, int count, TimePoint deadline,
+void KeyValues::get_all(const std::string& prefix, int count, Patience patience,
                         Answer<proto::GetValuesReply> answer) {
   const bool ends_in_digit = !prefix.empty() && prefix.back() >= '0' && prefix.back() <= '9';
   if (count < 1 || count > kMaxCount || prefix.size() > kMaxKey || ends_in_digit) {
@@ -87,11 +87,11 @@ void KeyValues::get_all(const std::string& prefix, int count, TimePoint deadline
                           .message = "at most " + std::to_string(kMaxWaiting) +
                                      " calls wait for all keys of a prefix"});
   }
-  group->second.waiters.emplace_back(deadline, std::move(answer));
+  group->second.waiters.emplace_back(std::move(patience), std::move(answer));
   waiting_in_groups_ += 1;
 }
 
-void KeyValues::get(const std::string& key, TimePoint deadline, Answer<std::string> answer) {
+void KeyValues::get(const std::string& key, Patience patience, Answer<std::string> answer) {
   if (const auto found = values_.find(key); found != values_.end()) return answer(found->second);
   if (key.size() > kMaxKey || waiters_.size() >= kMaxWaiting) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,
@@ -99,22 +99,22 @@ void KeyValues::get(const std::string& key, TimePoint deadline, Answer<std::stri
                                      " bytes, and at most " + std::to_string(kMaxWaiting) +
                                      " calls wait for one"});
   }
-  waiters_.push_back({.key = key, .deadline = deadline, .answer = std::move(answer)});
+  waiters_.push_back({.key = key, .patience = std::move(patience), .answer = std::move(answer)});
 }
 
 void KeyValues::expire(TimePoint now) {
   for (Waiter& waiter :
-       take_if(waiters_, [&](const Waiter& each) { return each.deadline <= now; })) {
+       take_if(waiters_, [&](const Waiter& each) { return each.patience.is_over(now); })) {
     waiter.answer(Refusal{.kind = Refusal::Kind::kTimeout,
                           .message = "key '" + waiter.key + "' was not set in time"});
   }
   for (auto group = groups_.begin(); group != groups_.end();) {
     const auto late =
-        take_if(group->second.waiters, [&](const auto& each) { return each.first <= now; });
+        take_if(group->second.waiters, [&](const auto& each) { return each.first.is_over(now); });
     waiting_in_groups_ -= late.size();
     if (!late.empty()) {
       const proto::GetValuesReply reply = values_of(group->first);
-      for (const auto& [deadline, answer] : late) answer(reply);
+      for (const auto& [patience, answer] : late) answer(reply);
     }
     group = group->second.waiters.empty() ? groups_.erase(group) : std::next(group);
   }
@@ -126,7 +126,7 @@ void KeyValues::clear(const Refusal& why) {
   waiting_in_groups_ = 0;
   for (Waiter& waiter : std::exchange(waiters_, {})) waiter.answer(why);
   for (const auto& [which, group] : std::exchange(groups_, {})) {
-    for (const auto& [deadline, answer] : group.waiters) answer(why);
+    for (const auto& [patience, answer] : group.waiters) answer(why);
   }
 }
 

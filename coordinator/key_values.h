@@ -27,13 +27,13 @@ class KeyValues {
   bool set(const std::string& key, const std::string& value);
   /// Answers at once when the key is set; otherwise when it is set, or refuses after the deadline.
   /// Refuses a key that cannot be set, and more calls than can wait.
-  void get(const std::string& key, TimePoint deadline, Answer<std::string> answer);
+  void get(const std::string& key, Patience patience, Answer<std::string> answer);
   /// Answers with the values of prefix + "0" to prefix + (count - 1) when all are set, or after the
   /// deadline, and then says which are missing. Refuses an impossible count, and more calls than
   /// can wait. A key that is set costs the same however many wait.
-  void get_all(const std::string& prefix, int count, TimePoint deadline,
+  void get_all(const std::string& prefix, int count, Patience patience,
                Answer<proto::GetValuesReply> answer);
-  /// Answers or refuses the waiting calls whose deadline has passed.
+  /// Answers or refuses the waiting calls whose time is over, or whose caller has gone.
   void expire(TimePoint now);
   /// Refuses every waiting call and removes every value.
   void clear(const Refusal& why);
@@ -41,13 +41,13 @@ class KeyValues {
  private:
   struct Waiter {
     std::string key;
-    TimePoint deadline;
+    Patience patience;
     Answer<std::string> answer;
   };
   /// The calls that wait for the same keys.
   struct Group {
     int missing = 0;  ///< keys that are not set
-    std::vector<std::pair<TimePoint, Answer<proto::GetValuesReply>>> waiters;
+    std::vector<std::pair<Patience, Answer<proto::GetValuesReply>>> waiters;
   };
   using GroupKey = std::pair<std::string, int>;  ///< prefix and count
 

@@ -26,12 +26,13 @@
 #include "common/network_address.h"
 #include "common/random_id.h"
 #include "coordinator/access/gate.h"
-#include "coordinator/access/join_file.h"
 #include "coordinator/allocation/allocation.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/local_agent.h"
+#include "coordinator/launch/join_file.h"
+#include "coordinator/launch/local_agent.h"
 #include "coordinator/net/beacon_sender.h"
 #include "coordinator/net/listener.h"
+#include "coordinator/options.h"
 #include "coordinator/report/background_output.h"
 #include "coordinator/rpc/service.h"
 #include "coordinator/web/http_server.h"
@@ -47,162 +48,10 @@ constexpr std::chrono::seconds kExitLimit{20};
 constexpr std::chrono::seconds kReaderLimit{2};
 // Open files: its own, some for calls of pfcctl, and one connection of each agent and worker.
 constexpr std::size_t kOwnFiles = 20;
-// Of a job that may lose workers: a failure is nothing unusual there.
-constexpr int kElasticRestarts = 10;
-
-/// A job that may lose workers, and get some.
-struct ElasticOptions {
-  std::optional<int> max_restarts;
-  int min_workers = 0;
-  int max_workers = 0;
-  int spares = 0;
-
-  [[nodiscard]] bool may_go_on() const { return min_workers > 0 || spares > 0; }
-};
-
-struct Options {
-  std::string hosts = "localhost";
-  std::filesystem::path hosts_file;
-  std::optional<Launcher> hosts_from;
-  std::filesystem::path join_file;
-  bool beacon = false;
-  std::filesystem::path config;
-  std::vector<std::string> overrides;
-  int port = 7450;
-  int http_port = 7451;
-  double start_timeout = 60;
-  double collective_timeout = 300;
-  double progress_floor = 30;
-  double progress_factor = 10;
-  double stop_timeout = 60;
-  ElasticOptions elastic;
-  double token_lifetime = 3'600;
-  std::string network;
-  std::filesystem::path state_dir = default_state_folder();
-
-  [[nodiscard]] bool is_service() const { return config.empty(); }
-};
+constexpr std::chrono::milliseconds kLeastRenewal{500};  // of the join file
 
 std::chrono::milliseconds seconds(double value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value * 1000)};
-}
-
-void declare_elastic(CLI::App& app, ElasticOptions& options) {
-  app.add_option("--max-restarts", options.max_restarts,
-                 "How often the job goes on from its newest checkpoint after a worker, a host or a "
-                 "connection has failed. Workers that have not failed keep their processes. One "
-                 "restart comes back for each 10 min that bring a new checkpoint. Default: 0; with "
-                 "--min-workers or --spares " +
-                     std::to_string(kElasticRestarts))
-      ->check(whole_number(0, 1'000'000));
-  app.add_option("--min-workers", options.min_workers,
-                 "The job goes on with so few workers when hosts are lost, must be free, or have "
-                 "not come after --start-timeout; lost hosts join again at the next checkpoint. "
-                 "Default: with all only")
-      ->check(whole_number(1, 1'000'000));
-  app.add_option("--max-workers", options.max_workers,
-                 "The job never has more workers; further slots are spares. Default: all slots "
-                 "but for the spares")
-      ->check(whole_number(1, 1'000'000));
-  app.add_option("--spares", options.spares,
-                 "How many slots, the last of the hosts, are kept idle at first and take the place "
-                 "of one that is lost")
-      ->check(whole_number(0, 1'000'000))
-      ->capture_default_str();
-}
-
-void declare(CLI::App& app, Options& options) {
-  const auto any_port = whole_number(0, 65'535);
-  app.add_option(
-         "--hosts", options.hosts,
-         "NAME[:SLOTS][,NAME[:SLOTS]...]: the hosts, and how many workers each starts. Without a "
-         "number: one for each GPU, or one where there is no GPU")
-      ->capture_default_str();
-  app.add_option("--hosts-file", options.hosts_file,
-                 "A file with one host a line instead: NAME, NAME:SLOTS or NAME slots=SLOTS")
-      ->excludes("--hosts");
-  app.add_option(
-         "--hosts-from", options.hosts_from,
-         "slurm, mpi or kubernetes: the hosts of this allocation, read from the environment, "
-         "or those of --hosts-file. srun, mpirun or Kubernetes must start their agents, "
-         "also the one of this host")
-      ->transform(choice_of({"slurm", "mpi", "kubernetes"}))  // in the order of Launcher
-      ->type_name("TEXT")
-      ->excludes("--hosts");
-  app.add_option("--join-file", options.join_file,
-                 "Writes what agents join with into this file, which only this user can read, as "
-                 "long as the coordinator runs: for scripts that start agents with pfc-agent "
-                 "--join-file");
-  app.add_flag("--beacon", options.beacon,
-               "Tells agents on this machine's networks where it is, every second by UDP "
-               "multicast: pfc-agent --discover finds it with no more than a token");
-  auto* const config =
-      app.add_option("--config", options.config,
-                     "The job file (JSON): runs this job and ends with it. Without it, a service "
-                     "that runs one job after another, as pfcctl submit brings them")
-          ->check(CLI::Validator(
-              [](const std::string& path) { return path.empty() ? "expected a file" : ""; }, ""));
-  app.add_option("--set", options.overrides,
-                 "key=value: changes a key of the job file, for example lr=0.02 or "
-                 "lr_schedule.power=2; may be given several times")
-      ->allow_extra_args(false)
-      ->needs(config);
-  app.add_option("--port", options.port, "Port for agents and workers; 0: any free one")
-      ->check(any_port)
-      ->capture_default_str();
-  app.add_option("--http-port", options.http_port,
-                 "Port of the status page and of /metrics; 0: any free one")
-      ->check(any_port)
-      ->capture_default_str();
-  app.add_option("--start-timeout", options.start_timeout,
-                 "Time for hosts to register, and for workers to join and connect: seconds, or "
-                 "90s, 2min. The jobs of a service wait for their hosts without a limit")
-      ->transform(duration())
-      ->capture_default_str();
-  app.add_option("--collective-timeout", options.collective_timeout,
-                 "Time that a worker waits for the others in one collective before it fails")
-      ->transform(duration())
-      ->capture_default_str();
-  app.add_option("--progress-floor", options.progress_floor,
-                 "A worker for which others wait in a collective is stuck when nobody has moved "
-                 "for so long at least; before the third step, and in a checkpoint, for "
-                 "--collective-timeout (docs/cluster.md)")
-      ->transform(duration())
-      ->capture_default_str();
-  app.add_option("--progress-factor", options.progress_factor,
-                 "And for so many times the longest that the job's own last steps, its "
-                 "checkpoints or its evaluations have taken")
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str();
-  app.add_option("--stop-timeout", options.stop_timeout,
-                 "Time for workers to write a checkpoint and end after a signal or pfcctl stop")
-      ->transform(duration())
-      ->capture_default_str();
-  declare_elastic(app, options.elastic);
-  app.add_option("--network", options.network,
-                 "The network over which workers of several hosts talk to each other: 10.0.0.0/8, "
-                 "an address, or an interface such as eth0. Without it the fastest that reaches "
-                 "all hosts");
-  app.add_option("--token-lifetime", options.token_lifetime,
-                 "How long the token in the printed join command can be exchanged: seconds, or "
-                 "90min, 2h")
-      ->transform(duration())
-      ->capture_default_str();
-  app.add_option(
-         "--state-dir", options.state_dir,
-         "Folder in which pfcctl finds the addresses of this user's coordinators, and where "
-         "keys and tokens are kept")
-      ->capture_default_str();
-  app.footer(
-      "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
-      "second one leaves them 5 s, then they are killed. A service ends likewise with the job "
-      "that\n"
-      "runs, and jobs that wait are lost (docs/service.md).\n"
-      "Exit codes: 0 completed; 1 the job failed, or workers had to be killed; 2 bad input;\n"
-      "3 a host, worker or GPU was missing at the start; 130, 143, 129: ended after a\n"
-      "checkpoint by SIGINT, by SIGTERM or pfcctl stop, by SIGHUP; 5: ended after a checkpoint "
-      "because a\n"
-      "host leaves (docs/exit-codes.md).");
 }
 
 int exit_code(const Verdict& verdict, std::optional<int> signal) {
@@ -245,10 +94,12 @@ std::vector<HostSpec> hosts_of(const Options& options) {
   return hosts;
 }
 
-/// What a person must do on the hosts of which this machine is none. `coordinator`: a join string.
-void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts,
-                      const std::string& coordinator, const std::string& launch_advice) {
+/// What a person must do on the hosts of which this machine is none.
+void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Gate& gate,
+                      const std::string& address, const std::string& launch_advice) {
   if (!launch_advice.empty()) return terminal.note(launch_advice);
+  if (std::ranges::all_of(hosts, &HostSpec::local)) return;
+  const std::string join = gate.make_join_string(address);  // only where it is shown
   for (const HostSpec& host : hosts) {
     if (host.local) continue;
     if (!host.answered) {
@@ -259,7 +110,7 @@ void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts,
           Severity::kWarning);
     }
     terminal.note("host " + host.name + ": " +
-                      agent_advice(coordinator, {.name = host.name, .resolves = host.resolves}),
+                      agent_advice(join, {.name = host.name, .resolves = host.resolves}),
                   host.resolves ? Severity::kNote : Severity::kWarning);
   }
 }
@@ -276,13 +127,19 @@ std::unique_ptr<Gate> make_gate(const Options& options, bool all_local) {
 
 /// None where it is not asked for, or agents need none. The token names the hosts: a scheduler's
 /// may come back without the files of their last agent, and then get another certificate.
-std::unique_ptr<JoinFile> write_join_file(const Options& options, Gate* gate,
-                                          const std::vector<HostSpec>& hosts,
-                                          const std::string& address) {
+std::unique_ptr<JoinFile> write_join_file(asio::io_context& loop, const Options& options,
+                                          Gate* gate, const std::vector<HostSpec>& hosts,
+                                          const std::string& address, Terminal& terminal) {
   if (gate == nullptr || options.join_file.empty()) return nullptr;
   std::vector<std::string> names;
   for (const HostSpec& host : hosts) names.push_back(host.name);
-  return std::make_unique<JoinFile>(options.join_file, gate->make_join_string(address, names));
+  return std::make_unique<JoinFile>(
+      loop, JoinFile::Options{
+                .path = options.join_file,
+                .renewed_after = std::max(seconds(options.token_lifetime) / 2, kLeastRenewal),
+                .make = [gate, address, names] { return gate->make_join_string(address, names); },
+                .warn = [&terminal](
+                            const std::string& line) { terminal.note(line, Severity::kWarning); }});
 }
 
 /// Pages over TLS, for those who have a token for reading.
@@ -338,8 +195,7 @@ CoordinatorOptions settings_of(const Options& options, const std::vector<HostSpe
   settings.rendezvous.elastic = {.min_workers = elastic.min_workers,
                                  .max_workers = elastic.max_workers,
                                  .spares = elastic.spares};
-  settings.rendezvous.max_restarts =
-      elastic.max_restarts.value_or(elastic.may_go_on() ? kElasticRestarts : 0);
+  settings.rendezvous.max_restarts = elastic.restarts();
   settings.rendezvous.stop = seconds(options.stop_timeout);
   settings.collective_timeout = seconds(options.collective_timeout);
   return settings;
@@ -357,6 +213,40 @@ ProcessNeeds needs_of(const std::vector<HostSpec>& hosts) {
   std::size_t files = kOwnFiles + hosts.size();
   for (const HostSpec& host : hosts) files += static_cast<std::size_t>(std::max(host.slots, 1));
   return {.files = files};
+}
+
+BeaconSender::Options beacon_of(Gate& gate, int port) {
+  return {.port = port, .fingerprint = gate.fingerprint(), .token_hashes = [&gate] {
+            return gate.join_token_hashes();
+          }};
+}
+
+/// Where one of the hosts is this machine. `own` lacks what depends on that host.
+void start_local_agent(std::optional<LocalAgent>& agent, asio::io_context& loop,
+                       Coordinator& coordinator, Gate* gate, LocalAgentOptions own,
+                       const std::vector<HostSpec>& hosts) {
+  const auto here = std::ranges::find(hosts, true, &HostSpec::local);
+  if (here == hosts.end()) return;
+  try {
+    own.host = here->name;
+    if (gate != nullptr) own.credential = to_text(gate->credential_for_local_agent(here->name));
+    agent.emplace(loop, own,
+                  [&coordinator](const ProcessExit& exit) { coordinator.local_agent_ended(exit); });
+  } catch (const std::exception& error) {
+    coordinator.local_agent_not_started(text_of(error));
+  }
+}
+
+/// What a person reads first.
+void tell_beginning(Terminal& terminal, const CoordinatorFile& file,
+                    const std::optional<Job>& job) {
+  terminal.note((job ? "job " : "service ") + file.job_id + ", listening on " + file.address +
+                (file.tls ? " and https://" : " and http://") + file.http_address +
+                (job ? "" : "; it waits for jobs: pfcctl submit JOB.json"));
+  if (!job) return;
+  for (const std::string& warning : job->warnings) {
+    terminal.note(job->file + ": " + warning, Severity::kWarning);
+  }
 }
 
 int run_jobs(const Options& options) {
@@ -388,59 +278,39 @@ int run_jobs(const Options& options) {
       [&](std::string_view path) { return serve_page(coordinator, gate.get(), path); },
       security_of(gate.get()));
   const std::string address = join_host_port(reachable, service.port());
-  const std::string http_address = join_host_port(reachable, http.port());
-  const std::string id = job ? job->id : random_id();
-  const PublishedCoordinator published(options.state_dir, {.job_id = id,
-                                                           .address = address,
-                                                           .http_address = http_address,
-                                                           .pid = getpid(),
-                                                           .tls = gate != nullptr,
-                                                           .job = options.config.string()});
-  terminal.note((job ? "job " : "service ") + id + ", listening on " + address +
-                (gate == nullptr ? " and http://" : " and https://") + http_address +
-                (job ? "" : "; it waits for jobs: pfcctl submit JOB.json"));
-  if (job) {
-    for (const std::string& warning : job->warnings) {
-      terminal.note(job->file + ": " + warning, Severity::kWarning);
-    }
-    coordinator.add(std::move(*job));
-  }
+  const CoordinatorFile about{.job_id = job ? job->id : random_id(),
+                              .address = address,
+                              .http_address = join_host_port(reachable, http.port()),
+                              .pid = getpid(),
+                              .tls = gate != nullptr,
+                              .job = options.config.string()};
+  const PublishedCoordinator published(options.state_dir, about);
+  tell_beginning(terminal, about, job);
+  if (job) coordinator.add(std::move(*job));
   // The first signal ends the job after a checkpoint, the second one in a few seconds.
   const StopSignals signals(loop, [&](int number, bool again) {
     coordinator.stop(std::string("SIG") + sigabbrev_np(number), again);
   });
   const std::string advice =
       options.hosts_from ? launch_advice(*options.hosts_from, options.join_file) : "";
-  const std::unique_ptr<JoinFile> join_file = write_join_file(options, gate.get(), hosts, address);
+  const std::unique_ptr<JoinFile> join_file =
+      write_join_file(loop, options, gate.get(), hosts, address, terminal);
   if (gate != nullptr) {
-    tell_other_hosts(terminal, hosts, gate->make_join_string(address), advice);
+    tell_other_hosts(terminal, hosts, *gate, address, advice);
   }
   // Whoever may see the status sees this too, so it has no token.
   coordinator.start(gate == nullptr ? address : "TOKEN@" + address + "#" + gate->fingerprint(),
                     advice);
   std::optional<BeaconSender> beacon;
-  if (options.beacon && gate != nullptr) {
-    beacon.emplace(
-        loop, BeaconSender::Options{.port = service.port(),
-                                    .fingerprint = gate->fingerprint(),
-                                    .token_hashes = [&gate] { return gate->join_token_hashes(); }});
-  }
+  if (options.beacon && gate != nullptr) beacon.emplace(loop, beacon_of(*gate, service.port()));
   std::optional<LocalAgent> agent;
-  const auto here = std::ranges::find(hosts, true, &HostSpec::local);
-  if (here != hosts.end() && !options.hosts_from) {
-    try {
-      const LocalAgentOptions own{
-          .coordinator = "127.0.0.1:" + std::to_string(service.port()),
-          .host = here->name,
-          .id = settings.local_agent_id,
-          .credential =
-              gate == nullptr ? "" : to_text(gate->credential_for_local_agent(here->name)),
-          .starts_again = options.is_service()};
-      agent.emplace(loop, own,
-                    [&](const ProcessExit& exit) { coordinator.local_agent_ended(exit); });
-    } catch (const std::exception& error) {
-      coordinator.local_agent_not_started(text_of(error));
-    }
+  if (!options.hosts_from) {
+    start_local_agent(agent, loop, coordinator, gate.get(),
+                      {.coordinator = "127.0.0.1:" + std::to_string(service.port()),
+                       .host = {},
+                       .id = settings.local_agent_id,
+                       .starts_again = options.is_service()},
+                      hosts);
   }
   run_event_loop(loop, [&](const std::string& what) {
     terminal.note("an event was not handled: " + what, Severity::kWarning);

@@ -8,9 +8,12 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "common/clock.h"
 #include "common/command_line.h"
 #include "common/config/config.h"
 #include "common/exit_codes.h"
@@ -26,6 +29,7 @@ namespace fs = std::filesystem;
 using Stub = proto::CoordinatorService::Stub;
 
 constexpr std::chrono::milliseconds kFollow{500};  // between two looks at a log's end
+constexpr std::chrono::seconds kBroken{60};  // without the coordinator, while a log is followed
 
 struct SubmitOptions {
   Target target;
@@ -89,13 +93,48 @@ void show_queue(const QueueOptions& options) {
   }
 }
 
+/// Reads a log's pieces over a link that may break.
+class LogReader {
+ public:
+  explicit LogReader(const CoordinatorCall& call) : call_(call) {}
+
+  /// None where the link is broken and the log is `followed`: then the same piece is to be asked
+  /// for again. Throws CommError when it has been broken for kBroken.
+  std::optional<proto::LogsReply> read(const proto::LogsRequest& request, bool followed) {
+    try {
+      auto reply = call_(&Stub::Logs, request);
+      broken_ = false;
+      return reply;
+    } catch (const CommError&) {
+      const TimePoint now = Clock::now();
+      if (!followed) throw;
+      if (!std::exchange(broken_, true)) {
+        since_ = now;
+        print_message("pfcctl", Severity::kWarning,
+                      "the coordinator cannot be reached; trying again");
+      }
+      if (now - since_ >= kBroken) throw;
+      std::this_thread::sleep_for(kFollow);
+      return {};
+    }
+  }
+
+ private:
+  const CoordinatorCall& call_;
+  bool broken_ = false;
+  TimePoint since_;  ///< when it broke
+};
+
 void show_logs(const LogsOptions& options) {
   const CoordinatorCall call(options.target.endpoint());
   proto::LogsRequest request;
   request.set_job(options.job);
   request.set_rank(options.rank);
-  while (std::cout) {
-    const proto::LogsReply reply = call(&Stub::Logs, request);
+  LogReader reader(call);
+  for (bool has_begun = false; std::cout; has_begun = true) {
+    const auto got = reader.read(request, options.follow && has_begun);
+    if (!got) continue;
+    const proto::LogsReply& reply = *got;
     request.set_job(reply.job_id());  // the same one when the next has begun
     *request.mutable_from() = reply.next();
     if (reply.skipped()) {

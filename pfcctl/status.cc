@@ -100,11 +100,14 @@ void show(const StatusOptions& options) {
 }
 
 /// Only this job is to end, not one that begins a moment later, here or at the next coordinator at
-/// this address.
+/// this address. Empty: none runs.
+std::string job_that_runs(const CoordinatorCall& call) {
+  return call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest()).job_id();
+}
+
+/// As above; throws InputError where none runs.
 std::string running_job(const CoordinatorCall& call) {
-  const proto::StatusReply status =
-      call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest());
-  if (!status.job_id().empty()) return status.job_id();
+  if (std::string job = job_that_runs(call); !job.empty()) return job;
   throw InputError("coordinator " + call.address() +
                    ": no job runs; pfcctl queue lists those that wait, and pfcctl stop JOB takes "
                    "one out");
@@ -130,15 +133,19 @@ void stop(const StopOptions& options) {
 void drain(const DrainOptions& options) {
   const CoordinatorCall call(options.target.endpoint());
   proto::DrainRequest request;
-  request.set_job_id(running_job(call));
+  request.set_job_id(job_that_runs(call));
   request.set_host(options.host);
   request.mutable_leaving()->set_reason("pfcctl drain");
   request.mutable_leaving()->set_grace_ms(static_cast<std::int64_t>(options.grace * 1000));
   call(&proto::CoordinatorService::Stub::Drain, request);
-  std::cout << "host " << cell(options.host)
-            << " leaves: the workers write a checkpoint, and end or go on without it; pfcctl "
-               "status shows them"
-            << std::endl;
+  std::cout
+      << "host " << cell(options.host)
+      << (request.job_id().empty()
+              ? " leaves: no job runs now, and none begins before its pfc-agent was started "
+                "again"
+              : " leaves: the workers write a checkpoint, and end or go on without it; pfcctl "
+                "status shows them")
+      << std::endl;
 }
 
 /// The workers that have made no progress for a while, and what each was doing.
@@ -240,9 +247,9 @@ void add_drain_verb(CLI::App& pfcctl) {
       ->transform(duration())
       ->capture_default_str();
   verb->footer(
-      "Needs a job that runs, and returns at once. Where --min-workers allows it the job goes on\n"
-      "without the host. Otherwise a coordinator of one job ends with exit code 5; started again "
-      "without "
+      "Returns at once. Where --min-workers allows it the job goes on without the host. Otherwise "
+      "a\n"
+      "coordinator of one job ends with exit code 5; started again without "
       "this\n"
       "host and with \"resume\": true the job goes on. A service begins no job before the host's\n"
       "pfc-agent was started again, or the service itself for its own host. SIGTERM to the host's\n"

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/error.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::size_t kMostWaiting = 1'024;  // lines
 constexpr std::size_t kLongestText = 500;    // of a field, in bytes
+constexpr const char* kNoFile = "expected a file of this user, and no link or pipe; remove it";
 
 /// RFC 3339, UTC, with milliseconds.
 std::string time_text() {
@@ -49,10 +51,8 @@ nlohmann::ordered_json to_json(const AuditEvent& event) {
 
 AuditLog::AuditLog(std::filesystem::path folder, std::uintmax_t most_bytes)
     : path_(std::move(folder) / "audit.jsonl"), most_bytes_(most_bytes) {
-  open();
-  if (fd_ < 0) {
-    throw StorageError(path_.string() + ": cannot be opened: " + file_error_text(errno) +
-                       "; choose another folder with --state-dir");
+  if (const std::string problem = open(); !problem.empty()) {
+    throw StorageError(path_.string() + ": " + problem);
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -67,8 +67,25 @@ AuditLog::~AuditLog() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void AuditLog::open() {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+std::string AuditLog::open() {
+  // Not blocking: a FIFO would wait for a reader, and without one it is refused here.
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  const auto cannot = [](const char* what) {
+    return std::string("cannot be ") + what + ": " + file_error_text(errno) +
+           "; choose another folder with --state-dir";
+  };
+  fd_ = ::open(path_.c_str(), kFlags, S_IRUSR | S_IWUSR);
+  if (fd_ < 0 && errno == ENXIO) return kNoFile;
+  if (fd_ < 0) return cannot("opened");
+  struct stat info {};
+  std::string problem;
+  if (fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid()) {
+    problem = kNoFile;
+  } else if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0 && fchmod(fd_, S_IRUSR | S_IWUSR) != 0) {
+    problem = cannot("kept from others");
+  }
+  if (!problem.empty()) ::close(std::exchange(fd_, -1));
+  return problem;
 }
 
 bool AuditLog::may_write_refusal() {
@@ -120,7 +137,7 @@ void AuditLog::write(const std::string& line) {
       ::rename(path_.c_str(), (path_.string() + ".1").c_str());
     }
     ::close(fd_);
-    open();
+    static_cast<void>(open());  // where it fails, lines are dropped
   }
   if (fd_ >= 0 && ::write(fd_, line.data(), line.size()) == static_cast<ssize_t>(line.size()))
     return;

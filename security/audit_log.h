@@ -24,16 +24,16 @@ struct AuditEvent {
   bool refused = false;
 };
 
-/// FOLDER/audit.jsonl, mode 0600, written by a thread of its own. At kMostBytes it becomes
-/// audit.jsonl.1, which replaces the last one. Refusals, which strangers can make, are limited:
-/// of more than kMostRefusals a second only the number is written. Thread-safe, never blocks, and
-/// drops what cannot be written.
+/// FOLDER/audit.jsonl, whose mode becomes 0600, written by a thread of its own. At kMostBytes it
+/// becomes audit.jsonl.1, which replaces the last one. Refusals, which strangers can make, are
+/// limited: of more than kMostRefusals a second only the number is written. Thread-safe, never
+/// blocks, and drops what cannot be written.
 class AuditLog {
  public:
   static constexpr std::uintmax_t kMostBytes = std::uintmax_t{16} << 20;
   static constexpr int kMostRefusals = 20;
 
-  /// Throws StorageError where the file cannot be opened.
+  /// Throws StorageError where the file cannot be opened, or is a link, a pipe or another user's.
   explicit AuditLog(std::filesystem::path folder, std::uintmax_t most_bytes = kMostBytes);
   /// Writes what is left.
   ~AuditLog();
@@ -47,7 +47,8 @@ class AuditLog {
  private:
   void run();
   void write(const std::string& line);
-  void open();
+  /// Returns what is wrong with the file; empty: nothing is.
+  std::string open();
   /// Whether this refusal is one of the few of this second.
   bool may_write_refusal();
 

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -25,9 +26,17 @@ constexpr milliseconds kLockLimit{5'000};
 constexpr milliseconds kLockPause{2};
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 
-[[noreturn]] void fail(const fs::path& path, const std::string& doing) {
+[[noreturn]] void fail(const fs::path& path, const std::string& doing,
+                       const std::string& option = "--state-dir") {
   throw StorageError(path.string() + ": cannot be " + doing + ": " + file_error_text(errno) +
-                     "; choose another folder with --state-dir");
+                     "; choose another folder with " + option);
+}
+
+/// Not of what a link names; without a type where there is nothing.
+struct stat stat_of(const fs::path& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) return {};
+  return info;
 }
 
 std::string mode_text(mode_t mode) {
@@ -36,31 +45,36 @@ std::string mode_text(mode_t mode) {
   return text;
 }
 
-void write_all(int fd, std::string_view text, const fs::path& path) {
+void write_all(int fd, std::string_view text, const fs::path& path, const std::string& option) {
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail(path, "written");
+    if (written <= 0) fail(path, "written", option);
     text.remove_prefix(static_cast<std::size_t>(written));
   }
-  if (fsync(fd) != 0) fail(path, "written");
+  if (fsync(fd) != 0) fail(path, "written", option);
 }
 
 }  // namespace
 
-void make_private_folder(const fs::path& folder) {
+void make_own_folder(const fs::path& folder) {
   std::error_code ignored;  // mkdir says what is wrong
   if (folder.has_parent_path() && !fs::exists(folder.parent_path(), ignored)) {
-    make_private_folder(folder.parent_path());
+    make_own_folder(folder.parent_path());
   }
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) fail(folder, "made");
-  struct stat info {};
-  if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
+  const struct stat info = stat_of(folder);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
     throw StorageError(folder.string() +
                        ": expected a folder of this user; choose another with --state-dir");
   }
-  if ((info.st_mode & kOthers) != 0) {
-    throw StorageError(folder.string() + ": found mode " + mode_text(info.st_mode) +
+}
+
+void make_private_folder(const fs::path& folder) {
+  make_own_folder(folder);
+  const mode_t mode = stat_of(folder).st_mode;
+  if ((mode & kOthers) != 0) {
+    throw StorageError(folder.string() + ": found mode " + mode_text(mode) +
                        ", by which others may enter a folder with keys; expected 0700 (chmod 700)");
   }
 }
@@ -84,15 +98,15 @@ std::string read_secret(const fs::path& path, std::size_t most) {
   return text;
 }
 
-void write_secret(const fs::path& path, std::string_view text) {
+void write_secret(const fs::path& path, std::string_view text, const std::string& option) {
   const fs::path temporary = path.string() + "." + std::to_string(getpid()) + ".tmp";
   unlink(temporary.c_str());
   const int fd =
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) fail(path, "made");
+  if (fd < 0) fail(path, "made", option);
   try {
-    write_all(fd, text, path);
-    if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "renamed");
+    write_all(fd, text, path, option);
+    if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "renamed", option);
   } catch (...) {
     close(fd);
     unlink(temporary.c_str());

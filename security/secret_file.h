@@ -8,6 +8,10 @@
 
 namespace pfc {
 
+/// Makes the folder (mode 0700), and those above it, where there is none. Throws StorageError that
+/// says what to do where it cannot be made, or is no folder of this user.
+void make_own_folder(const std::filesystem::path& folder);
+
 /// Makes the folder (mode 0700) where there is none. Throws StorageError that says what to do where
 /// it cannot be made, is another user's, or others may enter it.
 void make_private_folder(const std::filesystem::path& folder);
@@ -16,8 +20,10 @@ void make_private_folder(const std::filesystem::path& folder);
 /// may read it, or it has more than `most` bytes.
 std::string read_secret(const std::filesystem::path& path, std::size_t most);
 
-/// Replaces the file (mode 0600), whole or not at all. Throws StorageError.
-void write_secret(const std::filesystem::path& path, std::string_view text);
+/// Replaces the file (mode 0600), whole or not at all. Throws StorageError, which names the
+/// `option` that says where the file is.
+void write_secret(const std::filesystem::path& path, std::string_view text,
+                  const std::string& option = "--state-dir");
 
 /// Holds the lock of a folder's files against other processes of this user.
 class FolderLock {

@@ -78,128 +78,137 @@ Token token_from(const nlohmann::json& json) {
 }  // namespace
 
 TokenStore::TokenStore(std::filesystem::path folder, WallClock clock)
-    : folder_(std::move(folder)), path_(folder_ / "tokens.json"), clock_(std::move(clock)) {
-  load();
-}
+    : folder_(std::move(folder)),
+      path_(folder_ / "tokens.json"),
+      clock_(std::move(clock)),
+      snapshot_(std::make_shared<const Contents>(load())) {}
 
-void TokenStore::load() {
-  if (!something_at(path_)) return;
-  const FileMark mark = mark_of(path_);  // before it is read: then a later change is seen
+TokenStore::Contents TokenStore::load() const {
+  if (!something_at(path_)) return {};
+  Contents contents{.mark = mark_of(path_)};  // before it is read: then a later change is seen
   const std::string text = read_secret(path_, kLongestFile);
   try {
     const auto json = parse_strict_json(text, path_.string(), {.bytes = kLongestFile, .depth = 8});
-    std::vector<Token> tokens;
-    std::map<std::string, HostCertificate> hosts;
-    for (const auto& each : json.at("tokens")) tokens.push_back(token_from(each));
+    for (const auto& each : json.at("tokens")) contents.tokens.push_back(token_from(each));
     for (const auto& [host, each] : json.at("hosts").items()) {
-      hosts[host] = {
+      contents.hosts[host] = {
           .serial = each.at("serial"), .key = each.at("key"), .number = each.at("number")};
     }
-    number_ = json.at("number");
-    tokens_ = std::move(tokens);
-    hosts_ = std::move(hosts);
+    contents.number = json.at("number");
   } catch (const nlohmann::json::exception& error) {
     throw InputError(path_.string() + ": not what a coordinator writes (" + error.what() +
                      "); remove it, and make new tokens");
   }
-  mark_ = mark;
+  return contents;
 }
 
-void TokenStore::reload_if_changed() {
-  if (mark_of(path_) != mark_) load();
+TokenStore::Snapshot TokenStore::newest() {
+  const FileMark mark = mark_of(path_);
+  {
+    const std::lock_guard lock(mutex_);
+    // A file that was removed is no change: what it had is written with the next one.
+    if (mark == snapshot_->mark || mark == FileMark()) return snapshot_;
+  }
+  auto loaded = std::make_shared<const Contents>(load());
+  const std::lock_guard lock(mutex_);
+  snapshot_ = loaded;
+  return loaded;
 }
 
-void TokenStore::save() {
+void TokenStore::save(Contents contents) {
   nlohmann::json tokens = nlohmann::json::array(), hosts = nlohmann::json::object();
-  for (const Token& token : tokens_) tokens.push_back(to_json(token));
-  for (const auto& [host, has] : hosts_) {
+  for (const Token& token : contents.tokens) tokens.push_back(to_json(token));
+  for (const auto& [host, has] : contents.hosts) {
     hosts[host] = {{"serial", has.serial}, {"key", has.key}, {"number", has.number}};
   }
-  write_secret(path_,
-               nlohmann::json{{"number", number_}, {"tokens", tokens}, {"hosts", hosts}}.dump(
-                   1, ' ', false, nlohmann::json::error_handler_t::replace));
-  mark_ = mark_of(path_);
+  write_secret(
+      path_, nlohmann::json{{"number", contents.number}, {"tokens", tokens}, {"hosts", hosts}}.dump(
+                 1, ' ', false, nlohmann::json::error_handler_t::replace));
+  contents.mark = mark_of(path_);
+  auto written = std::make_shared<const Contents>(std::move(contents));
+  const std::lock_guard lock(mutex_);
+  snapshot_ = std::move(written);
 }
 
 template <typename Change>
 auto TokenStore::changed(Change change) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard writer(writing_);
   const FolderLock lock(folder_);
-  reload_if_changed();
-  auto result = change();
-  save();
+  Contents contents = *newest();
+  auto result = change(contents);
+  save(std::move(contents));
   return result;
 }
 
-void TokenStore::drop_old_tokens() {
-  std::erase_if(tokens_, [now = clock_()](const Token& token) {
-    return token.expires != 0 && token.expires + kKeptAfterExpiry < now;
-  });
+void TokenStore::drop_old_tokens(Contents& contents) const {
+  const auto drop = [&contents, now = clock_()](std::int64_t kept) {
+    std::erase_if(contents.tokens, [&](const Token& token) {
+      return token.expires != 0 && token.expires + kept < now;
+    });
+  };
+  drop(kKeptAfterExpiry);
+  if (contents.tokens.size() >= kMostTokens) drop(0);  // as a join file that is renewed makes many
 }
 
 TokenStore::NewToken TokenStore::create(const Request& request) {
-  return changed([&] {
-    drop_old_tokens();
-    if (tokens_.size() >= kMostTokens) {
-      throw InputError("there are " + std::to_string(tokens_.size()) +
-                       " tokens already, which is the most; tokens leave the list a week after "
-                       "they have expired");
+  return changed([&](Contents& contents) {
+    drop_old_tokens(contents);
+    std::vector<Token>& tokens = contents.tokens;
+    if (tokens.size() >= kMostTokens) {
+      throw InputError("there are " + std::to_string(tokens.size()) +
+                       " tokens already, which is the most that can be valid; tokens leave "
+                       "the list when they have expired");
     }
     const std::string secret = draw_secret();
     const std::int64_t now = clock_();
     const std::string hash = hash_of_secret(secret);
-    tokens_.push_back(
-        {.id = hash.substr(0, kIdDigits),
-         .hash = hash,
-         .kind = request.kind,
-         .number = ++number_,
-         .created = now,
-         .expires = request.lifetime.count() == 0 ? 0 : now + request.lifetime.count(),
-         .hosts = request.hosts});
-    return NewToken{.secret = secret, .token = tokens_.back()};
+    tokens.push_back({.id = hash.substr(0, kIdDigits),
+                      .hash = hash,
+                      .kind = request.kind,
+                      .number = ++contents.number,
+                      .created = now,
+                      .expires = request.lifetime.count() == 0 ? 0 : now + request.lifetime.count(),
+                      .hosts = request.hosts});
+    return NewToken{.secret = secret, .token = tokens.back()};
   });
 }
 
-std::vector<Token> TokenStore::list() {
-  const std::lock_guard guard(mutex_);
-  reload_if_changed();
-  return tokens_;
-}
+std::vector<Token> TokenStore::list() { return newest()->tokens; }
 
 std::vector<std::string> TokenStore::valid_join_hashes() {
-  const std::lock_guard guard(mutex_);
-  reload_if_changed();
+  const Snapshot contents = newest();
   std::vector<std::string> hashes;
-  for (auto token = tokens_.rbegin(); token != tokens_.rend(); ++token) {
+  for (auto token = contents->tokens.rbegin(); token != contents->tokens.rend(); ++token) {
     if (token->kind == Token::Kind::kJoin && !denial_of(&*token)) hashes.push_back(token->hash);
   }
   return hashes;
 }
 
 bool TokenStore::revoke(const std::string& id) {
-  return changed([&] {
-    const auto token = std::ranges::find(tokens_, id, &Token::id);
-    if (token == tokens_.end()) return false;
+  return changed([&](Contents& contents) {
+    const auto token = std::ranges::find(contents.tokens, id, &Token::id);
+    if (token == contents.tokens.end()) return false;
     token->revoked = true;
     return true;
   });
 }
 
 bool TokenStore::revoke_host(const std::string& host) {
-  return changed([&] {
-    const auto found = hosts_.find(host);
-    if (found == hosts_.end()) return false;
-    found->second = {.serial = {}, .key = {}, .number = ++number_};
+  return changed([&](Contents& contents) {
+    const auto found = contents.hosts.find(host);
+    if (found == contents.hosts.end()) return false;
+    found->second = {.serial = {}, .key = {}, .number = ++contents.number};
     return true;
   });
 }
 
-const Token* TokenStore::find(const std::string& secret, Token::Kind kind) const {
+const Token* TokenStore::find(const Contents& contents, const std::string& secret,
+                              Token::Kind kind) {
   // Hashes are compared, so the time that it takes tells nothing about a token.
   const std::string hash = hash_of_secret(secret);
   const auto found = std::ranges::find_if(
-      tokens_, [&](const Token& each) { return each.kind == kind && each.hash == hash; });
-  return found == tokens_.end() ? nullptr : &*found;
+      contents.tokens, [&](const Token& each) { return each.kind == kind && each.hash == hash; });
+  return found == contents.tokens.end() ? nullptr : &*found;
 }
 
 std::optional<Denial> TokenStore::denial_of(const Token* token) const {
@@ -217,59 +226,64 @@ std::optional<Denial> TokenStore::denial_of(const Token* token) const {
   return {};
 }
 
+std::optional<Denial> TokenStore::denial_of(const Token* token, const std::string& host,
+                                            const HostCertificate& has) const {
+  if (auto denial = denial_of(token)) return denial;
+  if (!token->hosts.empty() && std::ranges::find(token->hosts, host) == token->hosts.end()) {
+    return Denial{.code = "wrong_host",
+                  .message = "token " + token->id + " is not for host " + host};
+  }
+  if (token->number < has.number) {
+    return Denial{.code = "replayed_token",
+                  .message = "host " + host + " has used token " + token->id +
+                             ", or a later one, for another key already; where that agent's "
+                             "--state-dir is lost, make a new one: pfcctl token create --host " +
+                             host};
+  }
+  if (token->hosts.empty() && !has.serial.empty()) {
+    return Denial{.code = "host_has_certificate",
+                  .message = "host " + host + " has a certificate, which token " + token->id +
+                             ", for all hosts, does not replace; where that agent's --state-dir "
+                             "is lost, make a token for it: pfcctl token create --host " +
+                             host};
+  }
+  return {};
+}
+
 std::variant<TokenStore::Exchange, Denial> TokenStore::exchange(const std::string& secret,
                                                                 const std::string& host,
                                                                 EVP_PKEY& key,
                                                                 const Authority& authority) {
-  const std::lock_guard guard(mutex_);
+  const std::lock_guard writer(writing_);
   const FolderLock lock(folder_);
-  reload_if_changed();
+  const Snapshot now = newest();
   const std::string key_hash = hash_of(key);
-  const auto known = hosts_.find(host);
-  const HostCertificate has = known == hosts_.end() ? HostCertificate{} : known->second;
-  const Token* const token = find(secret, Token::Kind::kJoin);
+  const auto known = now->hosts.find(host);
+  const HostCertificate has = known == now->hosts.end() ? HostCertificate{} : known->second;
+  const Token* const token = find(*now, secret, Token::Kind::kJoin);
   const bool is_the_same = !has.serial.empty() && has.key == key_hash;
   if (!is_the_same) {
-    if (auto denial = denial_of(token)) return *std::move(denial);
-    if (!token->hosts.empty() && std::ranges::find(token->hosts, host) == token->hosts.end()) {
-      return Denial{.code = "wrong_host",
-                    .message = "token " + token->id + " is not for host " + host};
-    }
-    if (token->number < has.number) {
-      return Denial{.code = "replayed_token",
-                    .message = "host " + host + " has used token " + token->id +
-                               ", or a later one, for another key already; where that agent's "
-                               "--state-dir is lost, make a new one: pfcctl token create --host " +
-                               host};
-    }
-    if (token->hosts.empty() && !has.serial.empty()) {
-      return Denial{.code = "host_has_certificate",
-                    .message = "host " + host + " has a certificate, which token " + token->id +
-                               ", for all hosts, does not replace; where that agent's --state-dir "
-                               "is lost, make a token for it: pfcctl token create --host " +
-                               host};
-    }
+    if (auto denial = denial_of(token, host, has)) return *std::move(denial);
   }
   const std::string serial = is_the_same ? has.serial : "";
   const auto issued = authority.issue(key, {.role = Role::kAgent, .host = host}, serial);
   if (!is_the_same) {
-    hosts_[host] = {.serial = issued.serial, .key = key_hash, .number = ++number_};
-    save();
+    Contents contents = *now;
+    contents.hosts[host] = {.serial = issued.serial, .key = key_hash, .number = ++contents.number};
+    save(std::move(contents));
   }
   return Exchange{.issued = issued, .token_id = token == nullptr ? "" : token->id};
 }
 
 bool TokenStore::is_current(const std::string& host, const std::string& serial) {
-  const std::lock_guard guard(mutex_);
-  reload_if_changed();
-  const auto found = hosts_.find(host);
-  return !serial.empty() && found != hosts_.end() && found->second.serial == serial;
+  const Snapshot contents = newest();
+  const auto found = contents->hosts.find(host);
+  return !serial.empty() && found != contents->hosts.end() && found->second.serial == serial;
 }
 
 std::variant<std::string, Denial> TokenStore::reader(const std::string& secret) {
-  const std::lock_guard guard(mutex_);
-  reload_if_changed();
-  const Token* const token = find(secret, Token::Kind::kRead);
+  const Snapshot contents = newest();
+  const Token* const token = find(*contents, secret, Token::Kind::kRead);
   if (auto denial = denial_of(token)) return *std::move(denial);
   return token->id;
 }

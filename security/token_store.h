@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -39,7 +40,8 @@ struct Denial {
 };
 
 /// FOLDER/tokens.json. Coordinators of one user share it: every change is made under FolderLock on
-/// what the file has by then. Thread-safe.
+/// a copy of what the file has by then, which counts only when it was written. Thread-safe; who
+/// only asks does not wait for those who write.
 class TokenStore {
  public:
   /// Seconds since 1970.
@@ -102,25 +104,38 @@ class TokenStore {
     std::int64_t number = 0;
   };
 
-  void load();
-  void reload_if_changed();
-  void save();
-  /// Calls `change` on what the file has now, and writes the result.
+  /// What one version of the file has.
+  struct Contents {
+    std::vector<Token> tokens;
+    std::map<std::string, HostCertificate> hosts;
+    std::int64_t number = 0;  ///< of the newest token or certificate
+    FileMark mark;
+  };
+  using Snapshot = std::shared_ptr<const Contents>;  // shared by those who read it
+
+  [[nodiscard]] Contents load() const;
+  /// What the file has now; read again only where it has changed.
+  [[nodiscard]] Snapshot newest();
+  /// Writes the file, and then lets everybody see what it has.
+  void save(Contents contents);
+  /// Calls `change` on a copy of what the file has now, and writes it.
   template <typename Change>
   auto changed(Change change);
-  [[nodiscard]] const Token* find(const std::string& secret, Token::Kind kind) const;
+  [[nodiscard]] static const Token* find(const Contents& contents, const std::string& secret,
+                                         Token::Kind kind);
   /// Why the token cannot be used at all; none: it can.
   [[nodiscard]] std::optional<Denial> denial_of(const Token* token) const;
-  void drop_old_tokens();
+  /// Why the host may not exchange this token for a first certificate, or another one.
+  [[nodiscard]] std::optional<Denial> denial_of(const Token* token, const std::string& host,
+                                                const HostCertificate& has) const;
+  void drop_old_tokens(Contents& contents) const;
 
   const std::filesystem::path folder_;
   const std::filesystem::path path_;
   const WallClock clock_;
-  std::mutex mutex_;  ///< guards all below
-  std::vector<Token> tokens_;
-  std::map<std::string, HostCertificate> hosts_;
-  std::int64_t number_ = 0;  ///< of the newest token or certificate
-  FileMark mark_;            ///< of the file as it was read or written last
+  std::mutex writing_;  ///< held while the file is written; taken before mutex_
+  std::mutex mutex_;    ///< held for moments only
+  Snapshot snapshot_;   ///< guarded by mutex_
 };
 
 }  // namespace pfc

@@ -85,6 +85,8 @@ struct Gate::Counters {
 };
 
 Gate::Folder::Folder(const std::filesystem::path& state_dir) : path(state_dir / "security") {
+  // Both before any key is written. The folder above may be open to others, but not theirs.
+  make_own_folder(state_dir);
   make_private_folder(path);
 }
 

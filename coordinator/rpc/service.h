@@ -7,6 +7,7 @@
 
 #include "coordinator/access/gate.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/net/newcomers.h"
 
 namespace pfc {
 
@@ -16,6 +17,7 @@ struct ServiceOptions {
   /// Borrowed. Null: plaintext, and everybody may make every call, which is for loopback alone.
   Gate* gate = nullptr;
   std::string reachable = {};  ///< the address that join strings have; empty: `address`
+  Newcomers::Limits newcomers = {};
 };
 
 /// Every request is handled on the event loop, not on gRPC's threads, and only if it belongs to the

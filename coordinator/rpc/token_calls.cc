@@ -57,7 +57,7 @@ void TokenCalls::exchange(const Caller& caller, const proto::ExchangeTokenReques
                                     ") is not in the coordinator's --hosts; start the agent with "
                                     "--host NAME as it is written there"));
   }
-  on_files(answer, [this, caller, &request, host = *host]() -> std::variant<Reply, Refusal> {
+  on_files(answer, [this, caller, request, host = *host]() -> std::variant<Reply, Refusal> {
     auto result = gate_->exchange(caller, request.token(), host, request.certificate_request());
     if (const auto* refusal = std::get_if<Refusal>(&result)) return *refusal;
     Reply reply;
@@ -101,7 +101,7 @@ void TokenCalls::revoke(const Caller& caller, const proto::RevokeTokenRequest& r
                         const Answer<proto::RevokeTokenReply>& answer) {
   using Reply = proto::RevokeTokenReply;
   if (gate_ == nullptr) return answer(without_tokens());
-  on_files(answer, [this, caller, &request]() -> std::variant<Reply, Refusal> {
+  on_files(answer, [this, caller, request]() -> std::variant<Reply, Refusal> {
     if (!request.host().empty()) {
       if (gate_->revoke_host(caller, request.host())) return Reply();
       return Refusal{.message = "host " + one_line(request.host()) + " has no certificate"};

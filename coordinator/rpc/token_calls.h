@@ -12,7 +12,7 @@
 namespace pfc {
 
 /// Used on the event loop only, but for the answers, which come on a thread that waits for files.
-/// Requests must live until they are answered. Without a gate every call is refused.
+/// Without a gate every call is refused.
 class TokenCalls {
  public:
   /// Borrows both; `gate` may be null. `address`: HOST:PORT in join strings.

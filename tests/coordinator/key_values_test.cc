@@ -172,5 +172,20 @@ TEST_F(KeyValueStoreOfAGeneration, RefusesAnImpossibleNumberOfKeys) {
   for (const std::string& answer : answers) EXPECT_THAT(answer, HasSubstr("expected 1 to 65536"));
 }
 
+TEST_F(KeyValueStoreOfAGeneration, ForgetsCallsWhoseCallerHasGone) {
+  const Patience gone(TimePoint::max(), [] { return true; });
+  int ended = 0;
+  values.get("id", gone, [&](const auto&) { ended += 1; });
+  values.get_all("id", 2, gone, [&](const auto&) { ended += 1; });
+  values.expire(now);
+  EXPECT_EQ(ended, 2);
+}
+
+TEST_F(KeyValueStoreOfAGeneration, LetsNobodyWaitLongerThanItsCaller) {
+  const Patience patience(now + 1s);
+  EXPECT_EQ(patience.until(now + 1h).deadline(), now + 1s);
+  EXPECT_EQ(patience.until(now + 1ms).deadline(), now + 1ms);
+}
+
 }  // namespace
 }  // namespace pfc

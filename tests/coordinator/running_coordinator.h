@@ -31,7 +31,7 @@ class RunningCoordinator {
   /// Without a job's id it is a service.
   explicit RunningCoordinator(std::vector<HostSpec> hosts, RendezvousConfig config = impatient(),
                               int port = 0, const std::string& job_id = "0123456789abcdef",
-                              Gate* gate = nullptr)
+                              Gate* gate = nullptr, const Newcomers::Limits& newcomers = {})
       : terminal_(output_, false),
         coordinator_(loop_,
                      {.hosts = std::move(hosts),
@@ -39,7 +39,8 @@ class RunningCoordinator {
                       .rendezvous = config,
                       .tick = std::chrono::milliseconds{10}},
                      terminal_, [this](const Verdict& verdict) { verdict_.set_value(verdict); }),
-        service_(loop_, coordinator_, {.address = "127.0.0.1", .port = port, .gate = gate}) {
+        service_(loop_, coordinator_,
+                 {.address = "127.0.0.1", .port = port, .gate = gate, .newcomers = newcomers}) {
     if (!job_id.empty()) {
       coordinator_.add({.id = job_id, .file = "job.json", .json = R"({"network":"r18"})"});
     }

@@ -4,17 +4,22 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "common/error.h"
+#include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
 
 using nlohmann::json;
+using ::testing::HasSubstr;
+using testing::message_of;
 
 std::vector<json> lines_of(const std::filesystem::path& path) {
   std::vector<json> lines;
@@ -76,6 +81,26 @@ TEST(Audit, WritesFewRefusalsASecondAndHowManyItLeftOut) {
   for (const json& line : lines) left_out += line.value("left_out_before", 0);
   EXPECT_EQ(left_out + lines.size(), 501U);
   EXPECT_EQ(lines.back()["what"], "stop");
+}
+
+TEST(Audit, RefusesAPipeAndALinkAtOnce) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "audit.jsonl").c_str(), 0600), 0);
+  EXPECT_THAT(message_of<StorageError>([&] { const AuditLog log(folder.path()); }),
+              HasSubstr("audit.jsonl: expected a file of this user"));
+  std::filesystem::remove(folder / "audit.jsonl");
+  std::filesystem::create_symlink(folder / "elsewhere", folder / "audit.jsonl");
+  EXPECT_THROW(const AuditLog log(folder.path()), StorageError);
+  EXPECT_FALSE(std::filesystem::exists(folder / "elsewhere"));
+}
+
+TEST(Audit, IsKeptFromOthersAlsoWhereTheyCouldReadIt) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "audit.jsonl").close();
+  std::filesystem::permissions(folder / "audit.jsonl", std::filesystem::perms{0644});
+  const AuditLog log(folder.path());
+  EXPECT_EQ(std::filesystem::status(folder / "audit.jsonl").permissions(),
+            std::filesystem::perms{0600});
 }
 
 }  // namespace

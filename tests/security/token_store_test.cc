@@ -2,12 +2,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <optional>
+#include <string>
+#include <thread>
 
 #include "common/error.h"
 #include "security/private_key.h"
+#include "security/secret_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 
@@ -152,6 +160,53 @@ TEST_F(Tokens, OfAFileThatIsDamagedAreRefusedWithItsName) {
   std::ofstream(folder / "tokens.json") << R"({"number": "x"})";
   EXPECT_THAT(message_of<InputError>([&] { TokenStore(folder.path(), [] { return 0; }); }),
               HasSubstr("tokens.json: not what a coordinator writes"));
+}
+
+/// Nothing can be written: the name of the temporary file is taken.
+class TokensOnAFullDisk : public Tokens {
+ protected:
+  void fill_disk() {
+    std::filesystem::create_directory(folder /
+                                      ("tokens.json." + std::to_string(getpid()) + ".tmp"));
+  }
+};
+
+TEST_F(TokensOnAFullDisk, AreNotMade) {
+  fill_disk();
+  EXPECT_THROW(store.create({.lifetime = 1h}), StorageError);
+  EXPECT_THAT(store.list(), ::testing::IsEmpty());
+  EXPECT_THAT(store.valid_join_hashes(), ::testing::IsEmpty());
+}
+
+TEST_F(TokensOnAFullDisk, AreNotExchangedOrRevoked) {
+  const auto made = store.create({.lifetime = 1h});
+  ASSERT_EQ(exchanges(made.secret, "b", *key), "");
+  const std::string kept = serial;
+  fill_disk();
+  EXPECT_THROW(exchanges(made.secret, "c", *another_key), StorageError);
+  EXPECT_THROW(store.revoke(made.token.id), StorageError);
+  EXPECT_THROW(store.revoke_host("b"), StorageError);
+  EXPECT_FALSE(store.list().front().revoked);
+  EXPECT_TRUE(store.is_current("b", kept));
+}
+
+TEST_F(Tokens, CanBeReadWhileAnotherWriterWaits) {
+  const std::string secret = store.create({.lifetime = 1h}).secret;
+  ASSERT_EQ(exchanges(secret, "b", *key), "");
+  std::optional<FolderLock> elsewhere(std::in_place, folder.path());
+  std::atomic<bool> begun{false};
+  auto making = std::async(std::launch::async, [&] {
+    begun = true;
+    store.create({.lifetime = 1h});  // waits for the lock; throws after 5 s
+  });
+  while (!begun) std::this_thread::yield();
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_TRUE(store.is_current("b", serial));
+    EXPECT_EQ(store.valid_join_hashes().size(), 1U);
+    std::this_thread::sleep_for(1ms);
+  }
+  elsewhere.reset();
+  EXPECT_NO_THROW(making.get());
 }
 
 }  // namespace

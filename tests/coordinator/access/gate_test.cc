@@ -1,10 +1,13 @@
 #include "coordinator/access/gate.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 
+#include "common/error.h"
 #include "security/certificate.h"
 #include "security/private_key.h"
 #include "tests/support/temporary_folder.h"
@@ -48,6 +51,15 @@ TEST_F(CredentialsOfAGate, OfAgentsThatItStartsCanBeRevoked) {
   EXPECT_TRUE(gate.revoke_host({}, "a"));
   EXPECT_TRUE(gate.outdated(own));
   EXPECT_FALSE(gate.revoke_host({}, "a"));
+}
+
+TEST_F(CredentialsOfAGate, AreNotWrittenIntoTheFolderOfAnotherUser) {
+  const auto theirs = folder / "theirs";
+  std::filesystem::create_directory(theirs);
+  if (chown(theirs.c_str(), 65'534, 65'534) != 0)
+    GTEST_SKIP() << "only root can give a folder away";
+  EXPECT_THROW(Gate({.state_dir = theirs}), StorageError);
+  EXPECT_TRUE(std::filesystem::is_empty(theirs));
 }
 
 }  // namespace

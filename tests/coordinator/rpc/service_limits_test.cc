@@ -2,12 +2,15 @@
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "common/clock.h"
 #include "coordinator/access/peer_limits.h"
 #include "tests/coordinator/rpc/service_fixture.h"
 #include "tests/support/relay.h"
@@ -27,8 +30,10 @@ struct Waiting {
 
 class ServiceLimits : public testing::ServiceOfOneHost {
  protected:
-  void asks_for_key(proto::CoordinatorService::Stub& client) {
+  void asks_for_key(proto::CoordinatorService::Stub& client,
+                    const proto::GetValueRequest& request = {}) {
     Waiting& call = *calls.emplace_back(std::make_unique<Waiting>());
+    call.request = request;
     call.request.set_job_id(kJob);
     call.request.set_generation(1);
     call.request.set_key("large");
@@ -38,11 +43,42 @@ class ServiceLimits : public testing::ServiceOfOneHost {
                                call.status = status;
                                ended += 1;
                              });
+    call.request.Clear();  // it is on its way as bytes
   }
 
   std::vector<std::unique_ptr<Waiting>> calls;
   std::atomic<std::size_t> ended{0};
 };
+
+/// In this process: the heap's bytes, of all arenas and mapped.
+std::size_t heap_bytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+TEST_F(ServiceLimits, KeepsNothingOfARequestThatNobodyReads) {
+  constexpr std::size_t kCalls = 16, kBytes = 3 << 20;
+  join_both();
+  proto::GetValueRequest large;
+  large.GetReflection()->MutableUnknownFields(&large)->AddLengthDelimited(999,
+                                                                          std::string(kBytes, 'x'));
+  const std::size_t before = heap_bytes();
+  const auto client = stub();
+  for (std::size_t i = 0; i < kCalls; ++i) asks_for_key(*client, large);
+  // An answer that comes after all of them shows that they have arrived.
+  grpc::ClientContext context;
+  proto::StatusReply status;
+  ASSERT_TRUE(client->Status(&context, proto::StatusRequest(), &status).ok());
+  // The test's own copies are freed before; buffers go a little later.
+  const auto deadline = Clock::now() + std::chrono::seconds{60};
+  while (heap_bytes() >= before + kCalls * kBytes / 3 && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+  EXPECT_LT(heap_bytes(), before + kCalls * kBytes / 3);
+  EXPECT_EQ(ended, 0U);
+  first->set("large", {'x'});
+  testing::wait_until([&] { return ended == kCalls; });
+}
 
 TEST_F(ServiceLimits, RefusesRepliesThatAPeerDoesNotRead) {
   constexpr std::size_t kCalls = 64, kBytes = 1 << 20;

@@ -112,6 +112,20 @@ TEST_F(ServiceOfJobs, BeginsNoJobOnAHostThatLeavesBeforeItHasAnotherAgent) {
   EXPECT_EQ(is_told_a_job(another, first), second);
 }
 
+TEST_F(ServiceOfJobs, DrainsAHostBetweenTwoJobs) {
+  VoiceOfAgent agent(coordinator.address(), "a");
+  EXPECT_TRUE(agent.hears().has_registered());
+  EXPECT_FALSE(drains("0123456789abcdef", "a").ok());  // of another coordinator
+  EXPECT_FALSE(drains("", "b").ok());
+  EXPECT_TRUE(drains("", "a").ok());
+  const std::string job = submits();
+  testing::wait_until(
+      [&] { return queue().reason().find("host a, which was drained") != std::string::npos; });
+  VoiceOfAgent another(coordinator.address(), "a", "second");
+  EXPECT_EQ(is_told_a_job(another), job);
+  EXPECT_FALSE(drains("", "a").ok());  // whoever drains it now must know of the job
+}
+
 TEST_F(ServiceOfJobs, WaitsForAnAgentWhoseConnectionIsBroken) {
   std::string first;
   {

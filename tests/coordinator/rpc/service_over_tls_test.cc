@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -27,6 +29,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using testing::kJob;
 using testing::message_of;
@@ -105,6 +108,32 @@ TEST_F(ServiceOverTls, RefusesPlaintextAndTellsItApart) {
   EXPECT_EQ(calls(&Stub::Status, Credential()).error_code(), grpc::StatusCode::UNAVAILABLE);
   wait_until([&] { return audit().find("plaintext") != std::string::npos; });
   EXPECT_THAT(gate.metrics_text(), HasSubstr("{reason=\"plaintext\"}"));
+}
+
+/// A stranger begins as many handshakes as it may, and ends none.
+TEST_F(ServiceOverTls, ServesOthersAfterHandshakesThatNobodyEnds) {
+  Gate another({.state_dir = folder / "another"});
+  testing::RunningCoordinator busy({{.name = "a", .slots = 1}}, testing::impatient(), 0, kJob,
+                                   &another, {.all = 2, .of_address = 2, .patience = 200ms});
+  boost::asio::io_context loop;
+  std::vector<boost::asio::ip::tcp::socket> halves;
+  for (int i = 0; i < 4; ++i) {
+    auto& half = halves.emplace_back(loop);
+    half.connect(
+        {boost::asio::ip::address_v4::loopback(), static_cast<unsigned short>(busy.port())});
+    boost::asio::write(half, boost::asio::buffer("\x16\x03\x01", 3));
+  }
+  const Credential own = read_credential(folder / "another" / "security" / "admin.pem");
+  wait_until([&] {
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    proto::StatusReply reply;
+    const auto stub = proto::CoordinatorService::NewStub(make_channel(busy.address(), own));
+    return stub->Status(&context, proto::StatusRequest(), &reply).ok();
+  });
+  wait_until([&] {
+    return another.metrics_text().find("{reason=\"slow_handshake\"}") != std::string::npos;
+  });
 }
 
 TEST_F(ServiceOverTls, LetsAnAgentWithATokenRegisterItsHost) {
@@ -408,6 +437,8 @@ TEST_F(WorkersOverTls, SpeakForOneRankInOneStream) {
 TEST_F(WorkersOverTls, LoseTheirCertificateWithTheirAgent) {
   gate.revoke_host({}, "a");
   EXPECT_THAT(calls(&Stub::Join, of_a).error_message(), HasSubstr("revoked"));
+  expect_noted("revoked_certificate");
+  EXPECT_THAT(audit(), ContainsRegex("revoked_certificate.*\"role\":\"worker\",\"host\":\"a\""));
 }
 
 }  // namespace

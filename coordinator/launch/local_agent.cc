@@ -1,4 +1,4 @@
-#include "coordinator/local_agent.h"
+#include "coordinator/launch/local_agent.h"
 
 #include <algorithm>
 #include <thread>

@@ -1,0 +1,48 @@
+#include "coordinator/launch/join_file.h"
+
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "security/secret_file.h"
+
+namespace pfc {
+
+JoinFile::JoinFile(boost::asio::io_context& loop, Options options)
+    : loop_(loop), options_(std::move(options)), timer_(loop) {
+  write();
+  renew_later();
+}
+
+JoinFile::~JoinFile() {
+  timer_.cancel();
+  files_.join();
+  std::error_code ignored;  // its token is of no use without the coordinator
+  std::filesystem::remove(options_.path, ignored);
+}
+
+void JoinFile::write() const { write_secret(options_.path, options_.make() + "\n", "--join-file"); }
+
+void JoinFile::renew_later() {
+  timer_.expires_after(options_.renewed_after);
+  timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (cancelled) return;
+    boost::asio::post(files_, [this] { renew(); });
+    renew_later();
+  });
+}
+
+/// The token before stays valid for as long as it was made for: an agent may just have read it.
+void JoinFile::renew() {
+  try {
+    write();
+  } catch (const std::exception& error) {
+    const std::string why = error.what();
+    boost::asio::post(loop_, [warn = options_.warn, why] {
+      warn("the join file is not renewed, and its token may expire: " + why);
+    });
+  }
+}
+
+}  // namespace pfc

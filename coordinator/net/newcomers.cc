@@ -1,0 +1,221 @@
+#include "coordinator/net/newcomers.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "common/network_address.h"
+
+namespace pfc {
+namespace {
+
+using boost::asio::ip::tcp;
+
+constexpr std::chrono::milliseconds kLook{100};
+
+/// Address and port as both the kernel's name and gRPC's give them: without a scope (%eth0).
+std::string key_of(const std::string& address, const std::string& port) {
+  return address.substr(0, address.find('%')) + " " + port;
+}
+
+struct Name {
+  std::string address;
+  int port = 0;
+};
+
+/// Empty where the other side has gone already.
+Name name_of(int fd) {
+  tcp::endpoint end;
+  auto size = static_cast<socklen_t>(end.capacity());
+  if (getpeername(fd, end.data(), &size) != 0) return {};
+  end.resize(size);
+  return {.address = plain_address(end.address().to_string()), .port = end.port()};
+}
+
+/// 0: it is none of an open file.
+ino_t inode_of(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 ? info.st_ino : 0;
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  return std::to_string(time.count() / 1000) + " s";
+}
+
+}  // namespace
+
+Newcomers::Newcomers(boost::asio::io_context& loop, const Limits& limits, Passed passed,
+                     Refused refused)
+    : loop_(loop),
+      limits_(limits),
+      passed_(std::move(passed)),
+      refused_(std::move(refused)),
+      timer_(loop) {}
+
+Newcomers::~Newcomers() { close(); }
+
+void Newcomers::close() {
+  timer_.cancel();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, address] : std::exchange(addresses_, {})) {
+    for (const Waiting& each : address.waiting) ::close(each.fd);
+  }
+  entered_.clear();
+  inside_ = waiting_ = 0;
+}
+
+void Newcomers::add(int fd) {
+  const Name name = name_of(fd);
+  if (name.port == 0) {
+    ::close(fd);
+    return;
+  }
+  std::vector<Closed> closed;
+  {
+    const std::lock_guard lock(mutex_);
+    addresses_[name.address].waiting.push_back(
+        {.fd = fd, .peer = join_host_port(name.address, name.port), .since = Clock::now()});
+    if (++waiting_ > limits_.waiting) drop_one(closed);
+  }
+  tell(closed);
+  let_in();
+}
+
+void Newcomers::known(const std::string& peer) {
+  if (inside_ == 0) return;
+  const std::string key = key_of(address_of_peer(peer), peer.substr(peer.rfind(':') + 1));
+  const std::lock_guard lock(mutex_);
+  const auto found = entered_.find(key);
+  if (found == entered_.end()) return;
+  forget(found);
+  if (waiting_ > 0) boost::asio::post(loop_, [this] { let_in(); });
+}
+
+Newcomers::Entered::iterator Newcomers::forget(Entered::iterator which) {
+  const auto address = addresses_.find(which->second.address);
+  address->second.inside -= 1;
+  if (address->second.inside == 0 && address->second.waiting.empty()) addresses_.erase(address);
+  inside_ -= 1;
+  return entered_.erase(which);
+}
+
+void Newcomers::let_in() {
+  for (const int fd : take_next()) passed_(fd);
+  watch();
+}
+
+std::vector<int> Newcomers::take_next() {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> taken;
+  std::size_t without = 0;  // addresses in a row of which none may enter
+  auto next = addresses_.upper_bound(last_address_);
+  while (waiting_ > 0 && entered_.size() < limits_.all && without < addresses_.size()) {
+    if (next == addresses_.end()) next = addresses_.begin();
+    auto& [name, address] = *next++;
+    without += 1;
+    if (address.waiting.empty() || address.inside >= limits_.of_address) continue;
+    without = 0;
+    last_address_ = name;
+    const Waiting chosen = std::move(address.waiting.front());
+    address.waiting.pop_front();
+    waiting_ -= 1;
+    // One that has the same name as another has come after it: that one has gone.
+    const std::string key = key_of(name, chosen.peer.substr(chosen.peer.rfind(':') + 1));
+    const bool is_new = entered_
+                            .insert_or_assign(key, Inside{.fd = chosen.fd,
+                                                          .inode = inode_of(chosen.fd),
+                                                          .address = name,
+                                                          .peer = chosen.peer,
+                                                          .since = Clock::now()})
+                            .second;
+    if (is_new) address.inside += 1, inside_ += 1;
+    taken.push_back(chosen.fd);
+  }
+  return taken;
+}
+
+void Newcomers::watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (watching_ || (entered_.empty() && waiting_ == 0)) return;
+  }
+  watching_ = true;
+  timer_.expires_after(kLook);
+  timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (!cancelled) look_after();
+  });
+}
+
+void Newcomers::look_after() {
+  watching_ = false;
+  std::vector<Closed> closed;
+  {
+    const std::lock_guard lock(mutex_);
+    const TimePoint now = Clock::now();
+    sweep(now, closed);
+    expire_waiting(now, closed);
+  }
+  tell(closed);
+  let_in();
+}
+
+void Newcomers::sweep(TimePoint now, std::vector<Closed>& closed) {
+  for (auto each = entered_.begin(); each != entered_.end();) {
+    const Inside& inside = each->second;
+    const bool has_gone = inode_of(inside.fd) != inside.inode;
+    const bool is_late = now - inside.since >= limits_.patience;
+    if (!has_gone && !is_late) {
+      ++each;
+      continue;
+    }
+    if (!has_gone) {
+      // gRPC sees its end and closes it. Only this thread makes new sockets of this port.
+      shutdown(inside.fd, SHUT_RDWR);
+      closed.push_back({.connection = {.peer = inside.peer},
+                        .why = "the connection has shown no credential within " +
+                               seconds_text(limits_.patience)});
+    }
+    each = forget(each);
+  }
+}
+
+void Newcomers::expire_waiting(TimePoint now, std::vector<Closed>& closed) {
+  for (auto address = addresses_.begin(); address != addresses_.end();) {
+    auto& queue = address->second.waiting;
+    while (!queue.empty() && now - queue.front().since >= limits_.patience) {
+      closed.push_back({.connection = std::move(queue.front()),
+                        .why = "too many connections have not shown a credential yet, and it has "
+                               "waited for " +
+                               seconds_text(limits_.patience)});
+      queue.pop_front();
+      waiting_ -= 1;
+    }
+    const bool is_empty = queue.empty() && address->second.inside == 0;
+    address = is_empty ? addresses_.erase(address) : std::next(address);
+  }
+}
+
+void Newcomers::drop_one(std::vector<Closed>& closed) {
+  const auto most = std::ranges::max_element(
+      addresses_, {}, [](const auto& each) { return each.second.waiting.size(); });
+  auto& queue = most->second.waiting;
+  closed.push_back({.connection = std::move(queue.front()),
+                    .why = "more than " + std::to_string(limits_.waiting) +
+                           " connections wait to be let in, most of them from its address"});
+  queue.pop_front();
+  waiting_ -= 1;
+}
+
+void Newcomers::tell(const std::vector<Closed>& closed) {
+  for (const Closed& each : closed) {
+    if (each.connection.fd >= 0) ::close(each.connection.fd);
+    refused_(each.connection.peer, each.why);
+  }
+}
+
+}  // namespace pfc

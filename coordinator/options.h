@@ -1,0 +1,55 @@
+// The command line of pfc-coordinator.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/coordinator_file.h"
+#include "coordinator/allocation/allocation.h"
+
+namespace pfc {
+
+/// A job that may lose workers, and get some.
+struct ElasticOptions {
+  std::optional<int> max_restarts;
+  int min_workers = 0;
+  int max_workers = 0;
+  int spares = 0;
+
+  [[nodiscard]] bool may_go_on() const { return min_workers > 0 || spares > 0; }
+  /// That are allowed, where their number was not given.
+  [[nodiscard]] int restarts() const;
+};
+
+/// What `pfc-coordinator --help` describes. Times are in seconds.
+struct Options {
+  std::string hosts = "localhost";
+  std::filesystem::path hosts_file;
+  std::optional<Launcher> hosts_from;
+  std::filesystem::path join_file;
+  bool beacon = false;
+  std::filesystem::path config;
+  std::vector<std::string> overrides;
+  int port = 7450;
+  int http_port = 7451;
+  double start_timeout = 60;
+  double collective_timeout = 300;
+  double progress_floor = 30;
+  double progress_factor = 10;
+  double stop_timeout = 60;
+  ElasticOptions elastic;
+  double token_lifetime = 3'600;
+  std::string network;
+  std::filesystem::path state_dir = default_state_folder();
+
+  [[nodiscard]] bool is_service() const { return config.empty(); }
+};
+
+/// Declares every option and the text below them; parsing fills in `options`, which must outlive
+/// `app`.
+void declare(CLI::App& app, Options& options);
+
+}  // namespace pfc

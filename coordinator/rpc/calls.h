@@ -1,0 +1,182 @@
+// How calls come to the event loop: admitted, of the current job, and answered once.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "common/one_line.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/net/newcomers.h"
+#include "coordinator/rpc/admission.h"
+#include "coordinator/rpc/stream_reactor.h"
+#include "coordinator/rpc/unary_reactor.h"
+#include "proto/coordinator.pb.h"
+
+namespace pfc {
+
+/// Thread-safe, but for current(), fits() and what the handlers are: those are for the event loop.
+class Calls {
+ public:
+  /// Borrows all; `gate` may be null: everybody is an admin then.
+  Calls(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate, Newcomers& newcomers)
+      : loop_(loop),
+        coordinator_(coordinator),
+        newcomers_(newcomers),
+        admission_(coordinator, gate) {}
+
+  /// Of streams that have not been closed yet.
+  [[nodiscard]] int open_streams() const { return open_streams_; }
+
+  /// Fills in who calls. Where that one may not, returns what ends the stream.
+  template <typename In, typename Command>
+  grpc::ServerBidiReactor<In, Command>* refuse_stream(const grpc::ServerContextBase& context,
+                                                      Caller& caller) {
+    auto admitted = admit(context, In::descriptor()->name());
+    if (const auto* refusal = std::get_if<Refusal>(&admitted)) {
+      return new RefusedStream<In, Command>(to_status(*refusal));
+    }
+    caller = std::get<Caller>(std::move(admitted));
+    return nullptr;
+  }
+
+  /// `on_message(link, message)` and `on_closed(link)` are called on the loop.
+  template <typename In, typename Command, typename OnMessage, typename OnClosed>
+  StreamReactor<In, Command>* open(OnMessage on_message, OnClosed on_closed,
+                                   std::function<void(Command&)> sending = {}) {
+    open_streams_ += 1;
+    const auto message = [on_message](auto& link, const In& said) {
+      try {
+        on_message(link, said);
+      } catch (const std::exception& error) {
+        link.close(unexpected(error));
+      }
+    };
+    const auto closed = [this, on_closed](auto& link) {
+      on_closed(link);
+      open_streams_ -= 1;
+    };
+    return new StreamReactor<In, Command>(
+        loop_, {.message = message, .closed = closed, .sending = std::move(sending)});
+  }
+
+  /// Whether the request belongs to the job, and to the current generation where it names one. A
+  /// type of request without a job_id may come from anybody, and a host is drained also where there
+  /// is no job.
+  template <typename Request>
+  bool current(const Request& request, Refusal& why) {
+    const Fence fence = coordinator_.fence();
+    if constexpr (std::is_same_v<Request, proto::DrainRequest>) {
+      if (request.job_id().empty() && fence.job_id.empty()) return true;
+    }
+    if constexpr (requires { request.generation(); }) {
+      return admitted({.job_id = request.job_id(), .generation = request.generation()}, fence, why);
+    } else if constexpr (requires { request.job_id(); }) {
+      return of_this_job(request.job_id(), fence, why);
+    } else {
+      return true;
+    }
+  }
+
+  /// Whether a worker speaks for the job and the host of its certificate.
+  template <typename Request>
+  bool fits(const Caller& caller, const Request& request, Refusal& why) {
+    return admission_.fits(caller, request, why);
+  }
+
+  /// Handles a unary call on the loop, if its caller may make it and it belongs to the job.
+  /// `handler` takes the answer, and where it wants to know it the caller, or how long that one
+  /// waits. The request is gone when the handler has returned and the caller gives up.
+  template <typename Reply, typename Request, typename Handler>
+  grpc::ServerUnaryReactor* handle(grpc::CallbackServerContext* context, const Request* request,
+                                   Reply* reply, Handler handler) {
+    auto* const reactor = new UnaryReactor(loop_);
+    const auto end = reactor->end();  // the reactor may be gone when the loop comes to the call
+    auto caller = admit(*context, Request::descriptor()->name());
+    if (const auto* refusal = std::get_if<Refusal>(&caller)) {
+      end->take()->Finish(to_status(*refusal));
+      return reactor;
+    }
+    // Fields that nobody reads are kept as long as the request otherwise. The request is gRPC's,
+    // which made it for this call and shows it as a constant.
+    const_cast<Request*>(request)->DiscardUnknownFields();
+    const Patience patience(deadline_of(*context), [end] { return end->is_over(); });
+    boost::asio::post(loop_, [this, end, request, reply, handler, patience,
+                              from = std::get<Caller>(std::move(caller))] {
+      const Answer<Reply> answer = answer_of(end, reply, from.peer);
+      Refusal why;
+      if (!current(*request, why) || !fits(from, *request, why)) return answer(why);
+      try {
+        if constexpr (std::is_invocable_v<Handler, Answer<Reply>, Caller>) {
+          handler(answer, from);
+        } else if constexpr (std::is_invocable_v<Handler, Answer<Reply>, Patience>) {
+          handler(answer, patience);
+        } else {
+          handler(answer);
+        }
+      } catch (const std::exception& error) {
+        answer(unexpected(error));
+      }
+    });
+    return reactor;
+  }
+
+ private:
+  /// One request that went wrong in a way that nobody has thought of does not end the job.
+  static Refusal unexpected(const std::exception& error) {
+    return {.kind = Refusal::Kind::kInternal, .message = one_line(error.what())};
+  }
+
+  static TimePoint deadline_of(const grpc::ServerContextBase& context) {
+    constexpr std::chrono::hours kLongest{24};
+    const auto left = context.deadline() - std::chrono::system_clock::now();
+    return left > kLongest ? TimePoint::max()
+                           : Clock::now() + std::chrono::duration_cast<Clock::duration>(left);
+  }
+
+  std::variant<Caller, Refusal> admit(const grpc::ServerContextBase& context,
+                                      const std::string& request) {
+    auto caller = admission_.admit(context, request);
+    const auto* const known = std::get_if<Caller>(&caller);
+    if (known != nullptr && known->identity.role != Role::kNobody) newcomers_.known(known->peer);
+    return caller;
+  }
+
+  /// Sends the first answer. Too many bytes that this peer does not read are refused instead.
+  template <typename Reply>
+  Answer<Reply> answer_of(const std::shared_ptr<UnaryReactor::End>& end, Reply* reply,
+                          const std::string& peer) {
+    return [this, end, reply, peer](std::variant<Reply, Refusal> result) {
+      UnaryReactor* const call = end->take();
+      if (call == nullptr) return;
+      if (const auto* refusal = std::get_if<Refusal>(&result)) {
+        return call->Finish(to_status(*refusal));
+      }
+      const std::size_t bytes = std::get<Reply>(result).ByteSizeLong();
+      if (!admission_.may_send(peer, bytes)) {
+        return call->Finish(
+            to_status(Admission::too_many("bytes that were asked for and not read")));
+      }
+      call->when_done([this, peer, bytes] { admission_.sent(peer, bytes); });
+      *reply = std::get<Reply>(std::move(result));
+      call->Finish(grpc::Status::OK);
+    };
+  }
+
+  boost::asio::io_context& loop_;
+  Coordinator& coordinator_;
+  Newcomers& newcomers_;
+  Admission admission_;
+  std::atomic<int> open_streams_{0};
+};
+
+}  // namespace pfc

@@ -1,0 +1,104 @@
+#include "coordinator/rpc/grpc_server.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <stdexcept>
+
+#include "coordinator/access/peer_limits.h"
+#include "proto/channel.h"
+#include "proto/grpc_runtime.h"
+
+namespace pfc {
+namespace {
+
+constexpr int kHandshakeMilliseconds = 10'000;
+constexpr int kIdleMilliseconds = 30'000;
+constexpr int kHeldBack = 4;  // descriptors for the coordinator's own files
+constexpr std::chrono::seconds kLastCalls{2};
+
+void set_arguments(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kClientKeepaliveMilliseconds / 2);
+  // Any number: after a link was cut, what was held up arrives at once.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kServerKeepaliveMilliseconds);
+  // Otherwise every message is followed by a ping that measures the link, which carries little.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kServerKeepaliveMilliseconds);
+  // A connection that asks for nothing holds a descriptor. Agents and workers always have a call.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMilliseconds);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostConcurrentCalls);
+  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
+}
+
+}  // namespace
+
+GrpcServer::GrpcServer(boost::asio::io_context& loop, const Options& options)
+    : gate_(options.gate),
+      newcomers_(
+          loop, options.newcomers, [this](int fd) { serve(fd); },
+          [this](const std::string& peer, const std::string& why) {
+            refuse(peer, "slow_handshake", why);
+          }),
+      filter_(
+          loop, [this](int fd) { newcomers_.add(fd); },
+          [this](const std::string& peer) {
+            refuse(peer, "plaintext", "the connection was not TLS");
+          }),
+      listener_(loop,
+                {.address = options.address,
+                 .port = options.port,
+                 .flag = "--port",
+                 .held_back = kHeldBack},
+                [this](int fd) { accepted(fd); }) {}
+
+void GrpcServer::start(grpc::Service& service) {
+  set_up_grpc();
+  grpc::ServerBuilder builder;
+  set_arguments(builder);
+  connections_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials());
+  builder.RegisterService(&service);
+  server_ = builder.BuildAndStart();
+  if (!server_) throw std::runtime_error("gRPC cannot start its server");
+}
+
+std::shared_ptr<grpc::ServerCredentials> GrpcServer::credentials() const {
+  if (gate_ == nullptr) return grpc::InsecureServerCredentials();
+  const Credential& own = gate_->server();
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = own.authority;
+  options.pem_key_cert_pairs = {{.private_key = own.key, .cert_chain = own.certificate}};
+  return grpc::SslServerCredentials(options);
+}
+
+void GrpcServer::accepted(int fd) {
+  if (gate_ == nullptr) return serve(fd);
+  filter_.look(listener_.protocol(), fd);
+}
+
+void GrpcServer::serve(int fd) {
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+  connection.fd = fd;
+  connections_->HandleNewConnection(&connection);
+}
+
+void GrpcServer::refuse(const std::string& peer, const char* reason, const std::string& why) {
+  static_cast<void>(gate_->refuse({.peer = peer}, "connect", reason, why));
+}
+
+void GrpcServer::close() {
+  listener_.close();
+  filter_.close();
+  newcomers_.close();
+}
+
+void GrpcServer::shut_down() {
+  server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);
+  server_->Wait();
+}
+
+}  // namespace pfc

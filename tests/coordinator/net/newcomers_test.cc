@@ -1,0 +1,129 @@
+#include "coordinator/net/newcomers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <string>
+#include <vector>
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using boost::asio::ip::tcp;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Connections from 127.0.0.1, 127.0.0.2, ... to one listener.
+class NewcomersTest : public ::testing::Test {
+ protected:
+  ~NewcomersTest() override {
+    for (const int fd : inside) close(fd);
+  }
+
+  Newcomers newcomers(const Newcomers::Limits& limits) {
+    return {loop, limits, [this](int fd) { inside.push_back(fd); },
+            [this](const std::string& peer, const std::string& why) {
+              refused.push_back(peer + ": " + why);
+            }};
+  }
+
+  /// The server's side of a new connection, and as gRPC names the client's.
+  struct Connection {
+    int fd;
+    std::string peer;
+  };
+  Connection connects(int address = 1) {
+    tcp::socket& client = clients.emplace_back(client_loop);
+    client.open(tcp::v4());
+    const std::string name = "127.0.0." + std::to_string(address);
+    client.bind({boost::asio::ip::make_address(name), 0});
+    client.connect(acceptor.local_endpoint());
+    const std::string port = std::to_string(client.local_endpoint().port());
+    return {.fd = acceptor.accept().release(), .peer = "ipv4:" + name + ":" + port};
+  }
+
+  template <typename Condition>
+  void run_until(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (!condition() && std::chrono::steady_clock::now() < deadline) loop.run_one_for(100ms);
+    EXPECT_TRUE(condition());
+  }
+
+  boost::asio::io_context loop, client_loop;
+  tcp::acceptor acceptor{client_loop, {boost::asio::ip::address_v4::loopback(), 0}};
+  std::vector<tcp::socket> clients;
+  std::vector<int> inside;
+  std::vector<std::string> refused;
+};
+
+TEST_F(NewcomersTest, GoOnOnlyAsManyAtATimeAsMay) {
+  auto at_the_door = newcomers({.all = 2, .of_address = 2});
+  const Connection first = connects();
+  at_the_door.add(first.fd);
+  for (int i = 0; i < 2; ++i) at_the_door.add(connects().fd);
+  EXPECT_EQ(inside.size(), 2U);
+  at_the_door.known(first.peer);
+  run_until([&] { return inside.size() == 3; });
+}
+
+TEST_F(NewcomersTest, OfOneAddressLeaveRoomForOthers) {
+  auto at_the_door = newcomers({.all = 3, .of_address = 1});
+  for (int i = 0; i < 4; ++i) at_the_door.add(connects(1).fd);
+  EXPECT_EQ(inside.size(), 1U);
+  const int other = connects(2).fd;
+  at_the_door.add(other);
+  EXPECT_THAT(inside, ElementsAre(::testing::_, other));
+}
+
+TEST_F(NewcomersTest, MakeRoomWhenTheyHaveGone) {
+  auto at_the_door = newcomers({.all = 1});
+  at_the_door.add(connects().fd);
+  const int second = connects().fd;
+  at_the_door.add(second);
+  close(inside.front());  // as gRPC does when the other side has gone
+  inside.clear();
+  run_until([&] { return !inside.empty(); });
+  EXPECT_THAT(inside, ElementsAre(second));
+}
+
+TEST_F(NewcomersTest, WithoutACredentialAreClosedAfterAWhile) {
+  auto at_the_door = newcomers({.all = 1, .patience = 1ms});
+  at_the_door.add(connects().fd);
+  run_until([&] { return !refused.empty(); });
+  EXPECT_THAT(refused.front(),
+              AllOf(HasSubstr("127.0.0.1:"), HasSubstr("has shown no credential within")));
+  char byte = 0;
+  EXPECT_EQ(read(inside.front(), &byte, 1), 0);  // gRPC sees its end
+}
+
+TEST_F(NewcomersTest, WithACredentialAreLeftAlone) {
+  auto at_the_door = newcomers({.all = 1, .patience = 1ms});
+  const Connection known = connects(1);
+  at_the_door.add(known.fd);
+  at_the_door.known(known.peer);
+  at_the_door.add(connects(2).fd);
+  run_until([&] { return !refused.empty(); });
+  EXPECT_THAT(refused, ElementsAre(HasSubstr("127.0.0.2:")));
+}
+
+TEST_F(NewcomersTest, AreRefusedWhenTooManyWait) {
+  auto at_the_door = newcomers({.all = 1, .waiting = 2});
+  for (int i = 0; i < 3; ++i) at_the_door.add(connects(1).fd);
+  at_the_door.add(connects(2).fd);
+  EXPECT_THAT(refused, ElementsAre(AllOf(HasSubstr("127.0.0.1:"), HasSubstr("wait to be let in"))));
+}
+
+TEST_F(NewcomersTest, AreRefusedWhenTheyHaveWaitedForTooLong) {
+  auto at_the_door = newcomers({.all = 0, .patience = 1ms});
+  at_the_door.add(connects().fd);
+  run_until([&] { return !refused.empty(); });
+  EXPECT_THAT(refused.front(), HasSubstr("too many connections"));
+  EXPECT_TRUE(inside.empty());
+}
+
+}  // namespace
+}  // namespace pfc
