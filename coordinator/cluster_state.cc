@@ -290,8 +290,8 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
 
 void state_saved(ClusterState& state, std::int64_t step, TimePoint now) {
   SavedState& saved = state.job.saved;
-  const bool is_first = std::exchange(saved.generation, state.job.current.number) !=
-                        state.job.current.number;
+  const bool is_first =
+      std::exchange(saved.generation, state.job.current.number) != state.job.current.number;
   const bool is_new = !is_first && step > saved.step;
   saved.step = step;
   if (!is_new) return;
@@ -301,9 +301,8 @@ void state_saved(ClusterState& state, std::int64_t step, TimePoint now) {
 
 bool may_pause(const ClusterState& state, const WorkerState& worker) {
   if (!state.job.current.regroup || state.job.stop || state.job.terminated_at) return false;
-  return std::ranges::none_of(state.hosts, [&](const HostState& host) {
-    return host.name == worker.host && host.leaving;
-  });
+  return std::ranges::none_of(
+      state.hosts, [&](const HostState& host) { return host.name == worker.host && host.leaving; });
 }
 
 void worker_paused(WorkerState& worker) { worker.paused = true; }

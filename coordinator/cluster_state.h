@@ -35,7 +35,7 @@ struct HostState {
   bool resolves = true;     ///< its name or address is known to this machine
   bool registered = false;  ///< an agent holds (or held, within its lease) the host
   std::string agent_id;
-  bool once = false;     ///< its agent ends with the job
+  bool once = false;  ///< its agent ends with the job
   /// It must be free: no worker is started there before it has another agent.
   std::optional<Leaving> leaving;
   std::vector<std::string> former_agents;  ///< ids of the last that another one has replaced
@@ -48,7 +48,7 @@ struct HostState {
   std::vector<std::string> devices;
   int gpus = 0;
   std::string no_gpu;  ///< why its workers have no GPU; empty: they have one
-  TimePoint came_at;  ///< when this agent registered
+  TimePoint came_at;   ///< when this agent registered
   TimePoint last_heard;
   /// Of its workers in this generation, which have ranks one after another in order of their slots;
   /// without one, that of the next host's first.

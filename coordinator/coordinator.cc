@@ -82,8 +82,7 @@ proto::StatusReply Coordinator::status() const {
 
 std::string Coordinator::metrics_text() {
   metrics_.set_waiting_jobs(queue_.waiting().size());
-  return metrics_.text(state_, run_.config, run_.progress, terminal_.dropped_lines(),
-                       Clock::now());
+  return metrics_.text(state_, run_.config, run_.progress, terminal_.dropped_lines(), Clock::now());
 }
 
 void Coordinator::tick() {

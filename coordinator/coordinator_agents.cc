@@ -164,8 +164,7 @@ void Coordinator::drain(const std::string& host, const proto::HostLeaving& leavi
   HostState* const known = find_host(state_, host);
   if (closed_ || known == nullptr) return;
   constexpr std::int64_t kLongest = std::int64_t{365} * 24 * 3600 * 1000;
-  const std::chrono::milliseconds within{
-      std::clamp<std::int64_t>(leaving.grace_ms(), 0, kLongest)};
+  const std::chrono::milliseconds within{std::clamp<std::int64_t>(leaving.grace_ms(), 0, kLongest)};
   host_leaves(*known, one_line(leaving.reason(), 64), within, Clock::now());
   if (!state_.job.id.empty()) advance();
 }

@@ -33,8 +33,8 @@ void Coordinator::measure_network() {
 }
 
 std::optional<int> Coordinator::measured_number(const std::string& host) const {
-  const auto place = std::ranges::find_if(
-      measured_, [&](std::size_t i) { return state_.hosts[i].name == host; });
+  const auto place =
+      std::ranges::find_if(measured_, [&](std::size_t i) { return state_.hosts[i].name == host; });
   if (place == measured_.end()) return {};
   return static_cast<int>(place - measured_.begin());
 }

@@ -303,11 +303,11 @@ void check_elastic(const ElasticOptions& options, const std::vector<HostSpec>& h
   const int slots = workers_of(hosts);
   if (slots == 0) return;  // known when all hosts are here
   const std::string there = " of the " + counted(slots, "slot") + " of all hosts";
-  expect(options.spares < slots, "--spares " + std::to_string(options.spares) +
-                                     " leaves no worker" + there);
-  expect(least + options.spares <= slots,
-         "--min-workers " + std::to_string(least) + " and --spares " +
-             std::to_string(options.spares) + " are together more than" + there.substr(3));
+  expect(options.spares < slots,
+         "--spares " + std::to_string(options.spares) + " leaves no worker" + there);
+  expect(least + options.spares <= slots, "--min-workers " + std::to_string(least) +
+                                              " and --spares " + std::to_string(options.spares) +
+                                              " are together more than" + there.substr(3));
 }
 
 CoordinatorOptions settings_of(const Options& options, const std::vector<HostSpec>& hosts) {

@@ -74,34 +74,33 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 void apply(ClusterState& state, const Action& action, TimePoint now) {
   JobState& job = state.job;
-  std::visit(
-      Overloaded{
-          [&](const action::Blame& a) { add_incident(state, a.incident); },
-          [&](const action::Count& a) {
-            job.blame = a.blame;
-            job.budget = a.budget;
-            job.current.counted = true;
-          },
-          [&](const action::ChangeBlame& a) { job.blame = a.blame; },
-          [&](const action::MeasureNetwork& a) {
-            state.network = {.agents = a.agents,
-                             .changed = state.network.changed,
-                             .text = state.network.text};
-          },
-          [&](const action::ReleaseHosts& a) { release(state, a); },
-          [&](const action::BeginRegroup& a) {
-            job.current.regroup = Regroup{.reason = a.reason, .at = now, .within = a.within};
-          },
-          [&](const action::StopForHost& a) { job.stop = a.request; },
-          [&](const action::StartGeneration& a) {
-            start_generation(state, a.members, a.cause, now);
-          },
-          [&](const action::AskToStop&) { job.current.stop_sent = true; },
-          [&](const action::Terminate&) { job.terminated_at = now; },
-          [&](const action::Kill&) { job.killed_at = now; },
-          [](const action::Finish&) {},
-      },
-      action);
+  std::visit(Overloaded{
+                 [&](const action::Blame& a) { add_incident(state, a.incident); },
+                 [&](const action::Count& a) {
+                   job.blame = a.blame;
+                   job.budget = a.budget;
+                   job.current.counted = true;
+                 },
+                 [&](const action::ChangeBlame& a) { job.blame = a.blame; },
+                 [&](const action::MeasureNetwork& a) {
+                   state.network = {.agents = a.agents,
+                                    .changed = state.network.changed,
+                                    .text = state.network.text};
+                 },
+                 [&](const action::ReleaseHosts& a) { release(state, a); },
+                 [&](const action::BeginRegroup& a) {
+                   job.current.regroup = Regroup{.reason = a.reason, .at = now, .within = a.within};
+                 },
+                 [&](const action::StopForHost& a) { job.stop = a.request; },
+                 [&](const action::StartGeneration& a) {
+                   start_generation(state, a.members, a.cause, now);
+                 },
+                 [&](const action::AskToStop&) { job.current.stop_sent = true; },
+                 [&](const action::Terminate&) { job.terminated_at = now; },
+                 [&](const action::Kill&) { job.killed_at = now; },
+                 [](const action::Finish&) {},
+             },
+             action);
 }
 
 Decision decide(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {

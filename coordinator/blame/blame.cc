@@ -62,7 +62,8 @@ bool is_left_out(const FailureHistory& blame, const std::string& host, int slot,
   });
 }
 
-std::optional<TimePoint> admitted_at(const FailureHistory& blame, const std::string& host, int slot) {
+std::optional<TimePoint> admitted_at(const FailureHistory& blame, const std::string& host,
+                                     int slot) {
   std::optional<TimePoint> last;
   for (const FailureRecord& record : blame.records) {
     if (concerns(record, host, slot) && record.until) last = std::max(last, record.until);

@@ -59,7 +59,8 @@ bool is_left_out(const FailureHistory& blame, const std::string& host, int slot,
 bool is_left_out(const FailureRecord& record, TimePoint now);
 
 /// When the slot was last admitted again after it, or its host, was left out; empty: it never was.
-std::optional<TimePoint> admitted_at(const FailureHistory& blame, const std::string& host, int slot);
+std::optional<TimePoint> admitted_at(const FailureHistory& blame, const std::string& host,
+                                     int slot);
 
 /// "slot 1 of host b", "host b"
 std::string name_of(const FailureRecord& record);

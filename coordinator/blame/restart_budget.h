@@ -22,12 +22,12 @@ struct CrashSite {
 
 /// Of one job.
 struct RestartBudget {
-  int spent = 0;          ///< restarts that have not come back
-  TimePoint counted_at;   ///< when one was last spent, or came back
-  int quick = 0;          ///< restarts one after another of generations that lasted shortly
-  TimePoint not_before;   ///< when the next generation may begin
-  CrashSite last_crash;   ///< of a worker that had begun to train
-  int same_crash = 0;     ///< how often it was there, one after another; 0: there was none
+  int spent = 0;         ///< restarts that have not come back
+  TimePoint counted_at;  ///< when one was last spent, or came back
+  int quick = 0;         ///< restarts one after another of generations that lasted shortly
+  TimePoint not_before;  ///< when the next generation may begin
+  CrashSite last_crash;  ///< of a worker that had begun to train
+  int same_crash = 0;    ///< how often it was there, one after another; 0: there was none
 };
 
 /// One restart comes back with a checkpoint that is published so long after the last one was spent

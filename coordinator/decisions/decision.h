@@ -1,5 +1,5 @@
-// What the coordinator may do next: the actions that decide() chooses from, and the settings that it
-// depends on.
+// What the coordinator may do next: the actions that decide() chooses from, and the settings that
+// it depends on.
 #pragma once
 
 #include <chrono>
@@ -18,9 +18,9 @@ namespace pfc {
 
 struct RendezvousConfig {
   HealthLimits limits;
-  DeviceChoice device = DeviceChoice::kAuto;   ///< the job's
+  DeviceChoice device = DeviceChoice::kAuto;  ///< the job's
   ElasticConfig elastic;
-  int max_restarts = 0;  ///< that have not come back with progress
+  int max_restarts = 0;                        ///< that have not come back with progress
   std::chrono::milliseconds grace{5'000};      ///< for peers to notice a failure by themselves
   std::chrono::milliseconds stop{60'000};      ///< for workers to write a checkpoint and end
   std::chrono::milliseconds terminate{5'000};  ///< between SIGTERM and SIGKILL
@@ -76,11 +76,10 @@ struct Kill {};
 struct Finish {};
 }  // namespace action
 
-using Action =
-    std::variant<action::Blame, action::StartGeneration, action::AskToStop, action::Terminate,
-                 action::Kill, action::Finish, action::MeasureNetwork, action::Count,
-                 action::ChangeBlame, action::ReleaseHosts, action::BeginRegroup,
-                 action::StopForHost>;
+using Action = std::variant<action::Blame, action::StartGeneration, action::AskToStop,
+                            action::Terminate, action::Kill, action::Finish, action::MeasureNetwork,
+                            action::Count, action::ChangeBlame, action::ReleaseHosts,
+                            action::BeginRegroup, action::StopForHost>;
 
 struct Decision {
   std::string reason;           ///< for a person; changes only when something has changed

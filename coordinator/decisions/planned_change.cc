@@ -38,8 +38,8 @@ Decision start(const Plan& plan, std::string why) {
   return decision;
 }
 
-Decision free_host(const ClusterState& state, const RendezvousConfig& config,
-                   const HostState& host, TimePoint now) {
+Decision free_host(const ClusterState& state, const RendezvousConfig& config, const HostState& host,
+                   TimePoint now) {
   if (may_have_trained(state)) {
     return act(action::BeginRegroup{reason_of(host), std::min(config.stop, host.leaving->within)},
                reason_of(host));
@@ -84,9 +84,9 @@ std::optional<Decision> stop_for_host(const ClusterState& state, const Rendezvou
 
 std::optional<Decision> release_silent(const ClusterState& state, const RendezvousConfig& config,
                                        TimePoint now) {
-  const bool all_are_needed = state.job.current.number == 0 &&
-                              least_workers(state, config.elastic) ==
-                                  wanted_workers(state, config.elastic);
+  const bool all_are_needed =
+      state.job.current.number == 0 &&
+      least_workers(state, config.elastic) == wanted_workers(state, config.elastic);
   if (all_are_needed) return {};
   action::ReleaseHosts release;
   for (const HostState& host : state.hosts) {

@@ -87,10 +87,9 @@ Incident too_few(const ClusterState& state, const RendezvousConfig& config, cons
                  const std::string& missing, TimePoint now) {
   Incident lost = root_cause(state.job.current);
   const std::string time = std::to_string(config.limits.start.count() / 1000) + " s";
-  lost.what += missing.empty()
-                   ? "; there are slots for " + counted(plan.size(), "worker") + ", and at least " +
-                         std::to_string(plan.least) + " are needed"
-                   : "; " + missing + " has not registered again after " + time;
+  lost.what += missing.empty() ? "; there are slots for " + counted(plan.size(), "worker") +
+                                     ", and at least " + std::to_string(plan.least) + " are needed"
+                               : "; " + missing + " has not registered again after " + time;
   lost.permanent = true;
   lost.at = now;
   return lost;
@@ -174,10 +173,10 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
     if (now >= since + config.limits.start) {
       return blame({too_few(state, config, plan, missing, now)});
     }
-    return wait_for(missing.empty() ? "waiting for slots: there are " +
-                                          std::to_string(plan.size()) + " of at least " +
-                                          std::to_string(plan.least)
-                                    : "waiting for " + missing + " to register again");
+    return wait_for(missing.empty()
+                        ? "waiting for slots: there are " + std::to_string(plan.size()) +
+                              " of at least " + std::to_string(plan.least)
+                        : "waiting for " + missing + " to register again");
   }
   const std::vector<std::string> lost = lost_hosts(state, now);
   if (!plan.complete() && !lost.empty() && now < since + config.elastic.host_patience) {

@@ -63,7 +63,7 @@ FailureCount count_failure(const ClusterState& state, const ElasticConfig& confi
 }
 
 std::optional<FailureHistory> take_back(const ClusterState& state, const ElasticConfig& config,
-                               TimePoint now) {
+                                        TimePoint now) {
   FailureHistory blame = state.job.blame;
   FailureRecord* first = nullptr;
   for (FailureRecord& record : blame.records) {
@@ -77,7 +77,7 @@ std::optional<FailureHistory> take_back(const ClusterState& state, const Elastic
 }
 
 FailureHistory leave_hosts_out(const ClusterState& state, std::span<const std::string> hosts,
-                      const std::string& cause, TimePoint now) {
+                               const std::string& cause, TimePoint now) {
   FailureHistory blame = state.job.blame;
   for (const std::string& host : hosts) {
     add_failure(blame, host, kWholeHost, kHostLimit, cause, now);

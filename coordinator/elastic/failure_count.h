@@ -25,10 +25,10 @@ FailureCount count_failure(const ClusterState& state, const ElasticConfig& confi
 /// With one slot or host less that is left out: the one that was so for the longest time. Empty:
 /// with all of them there would not be enough workers either.
 std::optional<FailureHistory> take_back(const ClusterState& state, const ElasticConfig& config,
-                               TimePoint now);
+                                        TimePoint now);
 
 /// With these hosts left out.
 FailureHistory leave_hosts_out(const ClusterState& state, std::span<const std::string> hosts,
-                      const std::string& cause, TimePoint now);
+                               const std::string& cause, TimePoint now);
 
 }  // namespace pfc

@@ -40,7 +40,8 @@ struct Candidate {
   int failures = 0;
 };
 
-std::vector<Candidate> candidates(const ClusterState& state, const FailureHistory& blame, TimePoint now) {
+std::vector<Candidate> candidates(const ClusterState& state, const FailureHistory& blame,
+                                  TimePoint now) {
   const Places places = places_of(state.job.current);
   std::vector<Candidate> found;
   for (const HostState& host : state.hosts) {
@@ -94,8 +95,8 @@ bool is_quiet(const HostState& host, TimePoint now) {
   return host.registered && now - host.last_heard >= kQuiet;
 }
 
-Plan plan_members(const ClusterState& state, const FailureHistory& blame, const ElasticConfig& config,
-                  TimePoint now) {
+Plan plan_members(const ClusterState& state, const FailureHistory& blame,
+                  const ElasticConfig& config, TimePoint now) {
   Plan plan{.members = {},
             .wanted = wanted_workers(state, config),
             .least = least_workers(state, config)};
@@ -104,9 +105,8 @@ Plan plan_members(const ClusterState& state, const FailureHistory& blame, const 
     const auto place = [&](const Candidate& each) {
       return std::pair(each.host - state.hosts.data(), each.slot);
     };
-    std::ranges::stable_sort(chosen, {}, [](const Candidate& each) {
-      return std::pair(!each.goes_on, each.failures);
-    });
+    std::ranges::stable_sort(
+        chosen, {}, [](const Candidate& each) { return std::pair(!each.goes_on, each.failures); });
     chosen.resize(static_cast<std::size_t>(plan.wanted));
     std::ranges::sort(chosen, {}, place);
   }
@@ -148,9 +148,8 @@ std::optional<Growth> possible_growth(const ClusterState& state, const ElasticCo
                                       TimePoint now) {
   const auto present = std::ssize(state.job.current.workers);
   if (present >= wanted_workers(state, config)) return {};
-  Growth growth{.plan = plan_members(state, config, now),
-                .hosts = {},
-                .since = state.job.current.started_at};
+  Growth growth{
+      .plan = plan_members(state, config, now), .hosts = {}, .since = state.job.current.started_at};
   if (growth.plan.size() <= present) return {};
   const Places places = places_of(state.job.current);
   for (const Member& member : growth.plan.members) {
@@ -166,9 +165,8 @@ std::optional<Growth> possible_growth(const ClusterState& state, const ElasticCo
 }
 
 const HostState* leaving_host(const ClusterState& state) {
-  const auto host = std::ranges::find_if(state.hosts, [](const HostState& each) {
-    return each.leaving && each.workers > 0;
-  });
+  const auto host = std::ranges::find_if(
+      state.hosts, [](const HostState& each) { return each.leaving && each.workers > 0; });
   return host == state.hosts.end() ? nullptr : &*host;
 }
 

@@ -55,8 +55,8 @@ struct Plan {
 /// The generation that could begin now. Of the slots that are there and not left out, those whose
 /// worker goes on come first, then those that have failed least, then the first in the list. The
 /// ranks are in the order of the list, so that survivors keep their neighbours where they can.
-Plan plan_members(const ClusterState& state, const FailureHistory& blame, const ElasticConfig& config,
-                  TimePoint now);
+Plan plan_members(const ClusterState& state, const FailureHistory& blame,
+                  const ElasticConfig& config, TimePoint now);
 inline Plan plan_members(const ClusterState& state, const ElasticConfig& config, TimePoint now) {
   return plan_members(state, state.job.blame, config, now);
 }

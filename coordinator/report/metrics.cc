@@ -170,8 +170,7 @@ void Metrics::forget_workers() {
 }
 
 std::string Metrics::text(const ClusterState& state, const RendezvousConfig& config,
-                          const JobProgress& progress, std::uint64_t dropped_lines,
-                          TimePoint now) {
+                          const JobProgress& progress, std::uint64_t dropped_lines, TimePoint now) {
   Families& f = *families_;
   f.dropped.Add({}).Set(static_cast<double>(dropped_lines));
   f.generation.Add({}).Set(static_cast<double>(state.job.current.number));

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "coordinator/cluster_state.h"
-#include "coordinator/report/job_progress.h"
 #include "coordinator/rendezvous.h"
+#include "coordinator/report/job_progress.h"
 
 namespace pfc {
 

@@ -79,8 +79,7 @@ std::string hosts_table(const proto::StatusReply& status) {
 }
 
 std::string left_out_table(const proto::StatusReply& status) {
-  std::string html =
-      "<table>\n" + row({"left out", "slot", "failures", "the last", "for"}, "th");
+  std::string html = "<table>\n" + row({"left out", "slot", "failures", "the last", "for"}, "th");
   for (const proto::LeftOut& each : status.left_out()) {
     html += row({each.host(), each.slot() < 0 ? "all" : std::to_string(each.slot()),
                  std::to_string(each.failures()), each.cause(), duration_text(each.seconds())},
