@@ -464,8 +464,8 @@ void Agent::let_workers_end(std::chrono::milliseconds grace) {
 
 void Agent::end_if_alone() {
   // The job has ended, or goes on without this host.
-  const bool has_left = left_job_ && (job_id_.empty() || *left_job_ != job_id_ ||
-                                      desired_.slots().empty());
+  const bool has_left =
+      left_job_ && (job_id_.empty() || *left_job_ != job_id_ || desired_.slots().empty());
   if (!alone() || !(ending_ || has_left)) return;
   ending_ = true;
   leave_.cancel();

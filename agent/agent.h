@@ -64,10 +64,10 @@ class Agent {
   void end(const std::string& problem);
   /// The same with `lost_grace`: the coordinator has gone without a word.
   void end_without_coordinator(const std::string& problem);
-  /// The host must be free soon: asks the coordinator to end the job after a checkpoint, or to go on
-  /// without this host, and ends when it has, or after AgentOptions::leave_grace. Starts no worker
-  /// from then on. Without a
-  /// connection or a worker it ends at once, as end() does. `reason` says who asked: "SIGTERM".
+  /// The host must be free soon: asks the coordinator to end the job after a checkpoint, or to go
+  /// on without this host, and ends when it has, or after AgentOptions::leave_grace. Starts no
+  /// worker from then on. Without a connection or a worker it ends at once, as end() does. `reason`
+  /// says who asked: "SIGTERM".
   void leave(const std::string& reason);
   void kill_workers() { send_to_workers(SIGKILL); }
 

@@ -37,7 +37,7 @@ class SelfComm : public Comm {
   }
   void exchange(std::span<const Sent> sent, std::span<const Received> received) override {
     check(sent.empty() && received.empty(), "exchange of one worker: there is no other");
-    count(0);
+    count("exchange", 0);
   }
   void abort(const std::string& why) override {
     const std::lock_guard lock(mutex_);

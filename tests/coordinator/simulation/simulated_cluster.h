@@ -79,9 +79,9 @@ class SimulatedCluster {
   TimePoint now_{std::chrono::seconds{100'000}};
   ClusterState state_;
   RendezvousConfig config_;
-  std::set<std::string> cut_;     // hosts that are not reached
-  std::set<Process> frozen_;      // processes that do nothing any more
-  std::set<Process> processes_;   // all that were ever started
+  std::set<std::string> cut_;                             // hosts that are not reached
+  std::set<Process> frozen_;                              // processes that do nothing any more
+  std::set<Process> processes_;                           // all that were ever started
   std::set<std::pair<std::string, std::string>> broken_;  // hosts that cannot reach each other
   std::int64_t step_ = 0;
   std::int64_t agents_ = 0;
