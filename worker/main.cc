@@ -181,7 +181,8 @@ int train_in_generations(CoordinatorClient& coordinator, const Arguments& argume
   while (true) {
     try {
       const TrainingEnd end = train_in_generation(coordinator, arguments, snapshots, patience);
-      // Others may have been lost before they came so far: then all go on from the last state saved.
+      // Others may have been lost before they came so far: then all go on from the last state
+      // saved.
       if (!coordinator.finish(outcome_of(end), "").join_again) return kExitSuccess;
     } catch (const CommError& error) {
       const auto farewell =

@@ -148,9 +148,8 @@ TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& rep
     reporter.checkpoint(
         s.phase("checkpoint", [&] { return s.checkpoints->after_step(done, stats.signals); }));
     if (s.snapshots) {
-      reporter.saved(s.phase("snapshot", [&] {
-        return s.snapshots->after_step(s.state(), done, stats.signals);
-      }));
+      reporter.saved(s.phase(
+          "snapshot", [&] { return s.snapshots->after_step(s.state(), done, stats.signals); }));
     }
     reporter.checkpointed(done, seconds_since(checkpoint));
     if (s.job.verbose > 0 && done % s.job.verbose == 0) evaluate_all(s, done, reporter);

@@ -315,12 +315,11 @@ void TrainingSession::make_snapshots(SnapshotStore* store) {
   const auto workers = static_cast<std::size_t>(membership.world_size);
   // A job of one host does not tell the hosts' names.
   const std::vector<std::string> places = hosts.empty() ? std::vector<std::string>(workers) : hosts;
-  snapshots = std::make_unique<SnapshotMaker>(
-      *store, *snapshot_comm,
-      SnapshotOptions{.membership = membership,
-                      .keepers = keepers_of(places),
-                      .global_batch = plan.global_batch,
-                      .seconds = job.snapshot_seconds});
+  snapshots = std::make_unique<SnapshotMaker>(*store, *snapshot_comm,
+                                              SnapshotOptions{.membership = membership,
+                                                              .keepers = keepers_of(places),
+                                                              .global_batch = plan.global_batch,
+                                                              .seconds = job.snapshot_seconds});
 }
 
 void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {

@@ -46,7 +46,7 @@ struct SessionOptions {
   /// Keeps this worker's snapshots from one generation to the next, where the job has `replicate`.
   /// Borrowed; null: none are taken.
   SnapshotStore* snapshots = nullptr;
-  Doing doing = {};                     ///< told what is done before the first step
+  Doing doing = {};  ///< told what is done before the first step
 };
 
 /// The members stand in the order in which they are made; each uses only those before it.
@@ -71,8 +71,8 @@ struct TrainingSession {
   std::unique_ptr<Comm> gpu_host_comm;  ///< what host_comm() is on a GPU; null on a CPU
   /// For the thread of the SnapshotMaker; tensors in host memory. Null where none are taken.
   std::unique_ptr<Comm> snapshot_comm;
-  std::vector<std::string> hosts;       ///< by rank, for messages; empty: the job has one host
-  OutputLinks output_links;             ///< its Comms are for the checkpoint writer
+  std::vector<std::string> hosts;  ///< by rank, for messages; empty: the job has one host
+  OutputLinks output_links;        ///< its Comms are for the checkpoint writer
   std::list<AbortSwitch::Guard> abort_guards;  ///< of the Comms above
   std::unique_ptr<OutputLock> output_lock;     ///< rank 0's; null on the others
   std::unique_ptr<Dataset> dataset;

@@ -16,7 +16,7 @@
 #include "worker/evaluation/evaluation.h"
 #include "worker/input/image_upload.h"
 #include "worker/schedule/step_plan.h"
-#include "worker/snapshot/snapshot.h"
+#include "worker/snapshot/snapshot_store.h"
 #include "worker/train_step.h"
 
 namespace pfc {
@@ -232,13 +232,13 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
   }
   MemoryPlan plan{.parts = std::move(list.parts), .available = available};
   if (p.job.replicate) {
-    plan.snapshots =
-        snapshots_bytes(head, b, optimizer_bytes(p, b), updates(p), p.world_size);
+    plan.snapshots = snapshots_bytes(head, b, optimizer_bytes(p, b), updates(p), p.world_size);
     if (!p.gpu) {
       plan.parts.push_back({kSnapshotsName, plan.snapshots,
-                            p.world_size > 1 ? "the newest and the next one: own rows, a neighbour's, "
-                                               "and the backbone"
-                                             : "the newest and the next one"});
+                            p.world_size > 1
+                                ? "the newest and the next one: own rows, a neighbour's, "
+                                  "and the backbone"
+                                : "the newest and the next one"});
     }
   }
   if (!saves_while_training(p.job)) return plan;

@@ -9,8 +9,9 @@
 namespace pfc {
 
 /// Element r is the worker that keeps a copy of rank r's rows; each worker keeps one. It is on
-/// another host wherever no host has more than half of the workers, so that the loss of a host loses
-/// no rows; otherwise for as many workers as can be. A worker alone keeps its own. `hosts`: by rank.
+/// another host wherever no host has more than half of the workers, so that the loss of a host
+/// loses no rows; otherwise for as many workers as can be. A worker alone keeps its own. `hosts`:
+/// by rank.
 std::vector<Rank> keepers_of(const std::vector<std::string>& hosts);
 
 /// Whose rows this worker keeps; -1 for a worker alone.

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "worker/head/row_copy.h"
-#include "worker/snapshot/snapshot_store.h"
 
 namespace pfc {
 namespace {
@@ -97,9 +96,8 @@ void copy_state(const TrainingState& state, const SnapshotId& id, Rank rank, Ran
   copy_shared(state, snapshot.shared);
   SnapshotRows& copy = snapshot.copy;
   copy.rank = copy_of;
-  copy.rows = copy_of < 0
-                  ? RowRange{}
-                  : shard_of(state.classes, copy_of, static_cast<int>(id.world_size));
+  copy.rows =
+      copy_of < 0 ? RowRange{} : shard_of(state.classes, copy_of, static_cast<int>(id.world_size));
   const RowBytes widths = row_bytes(state);
   for (std::size_t i = 0; i < kRowTensors; ++i) {
     fit(copy.tensors[i], static_cast<std::size_t>(copy.rows.size()) * widths[i]);
@@ -133,14 +131,6 @@ void restore_rows(std::size_t tensor, RowRange rows, std::span<const std::byte> 
   const Tensor view = row_range(device_tables(state)[tensor], first, rows.size());
   check(view.bytes() == bytes.size(), "snapshot: rows of another size");
   state.ops.copy_to_device(view, bytes.data());
-}
-
-std::size_t snapshots_bytes(const HeadMemory& head, const BackboneMemory& backbone,
-                            std::size_t optimizer_bytes, std::int64_t updates, int world_size) {
-  const std::size_t rows = head.centres + head.momentum + head.second + head.updated;
-  const std::size_t shared = backbone.weights + backbone.state + optimizer_bytes +
-                             static_cast<std::size_t>(updates) * sizeof(PastUpdate);
-  return SnapshotStore::kKept * (shared + rows * (world_size > 1 ? 2 : 1));
 }
 
 }  // namespace pfc

@@ -44,7 +44,8 @@ struct SnapshotRows {
                                               const RowBytes& row_bytes) const;
 };
 
-/// What all workers have alike: the backbone with its optimizer's state, and the history of updates.
+/// What all workers have alike: the backbone with its optimizer's state, and the history of
+/// updates.
 struct SharedState {
   /// Weights, running statistics, momentum, AdamW's second moment (empty for SGD).
   std::array<std::vector<std::byte>, 4> tensors;
@@ -90,10 +91,5 @@ void fit(std::vector<T>& values, std::size_t size) {
   std::vector<T>().swap(values);
   values.resize(size);
 }
-
-/// The most memory that the snapshots of one worker take after so many updates: those of rank 0,
-/// whose shard is the largest.
-std::size_t snapshots_bytes(const HeadMemory& head, const BackboneMemory& backbone,
-                            std::size_t optimizer_bytes, std::int64_t updates, int world_size);
 
 }  // namespace pfc

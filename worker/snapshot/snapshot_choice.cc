@@ -12,10 +12,12 @@ RowRange common_rows(RowRange a, RowRange b) {
 }
 
 SnapshotChoice holders_of(const SnapshotId& id, std::span<const HeldSnapshots> held) {
-  SnapshotChoice choice{.id = id, .parts = std::vector<Holders>(static_cast<std::size_t>(
-                                      id.world_size)), .shared = {}};
+  SnapshotChoice choice{.id = id,
+                        .parts = std::vector<Holders>(static_cast<std::size_t>(id.world_size)),
+                        .shared = {}};
   const auto set = [&](std::int64_t part, Rank Holders::*holder, Rank rank) {
-    if (part >= 0 && part < id.world_size) choice.parts[static_cast<std::size_t>(part)].*holder = rank;
+    if (part >= 0 && part < id.world_size)
+      choice.parts[static_cast<std::size_t>(part)].*holder = rank;
   };
   for (std::size_t rank = 0; rank < held.size(); ++rank) {
     for (const Held& h : held[rank]) {
@@ -93,8 +95,8 @@ std::string where_from(const SnapshotChoice& choice) {
   const auto own = std::ranges::count_if(choice.parts, [](const Holders& h) { return h.own >= 0; });
   const auto copies = std::ranges::count_if(
       choice.parts, [](const Holders& h) { return h.own < 0 && h.copy >= 0; });
-  std::string text = "step " + std::to_string(choice.id.step) + ", " + std::to_string(own) + " of " +
-                     std::to_string(parts) + " parts from their own worker";
+  std::string text = "step " + std::to_string(choice.id.step) + ", " + std::to_string(own) +
+                     " of " + std::to_string(parts) + " parts from their own worker";
   if (copies > 0) text += ", " + std::to_string(copies) + " from the neighbour that kept a copy";
   return text;
 }

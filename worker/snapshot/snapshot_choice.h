@@ -31,8 +31,8 @@ struct Holders {
 
 struct SnapshotChoice {
   SnapshotId id;
-  std::vector<Holders> parts;         ///< by rank of the snapshot's world
-  std::vector<Rank> shared;           ///< who has what all workers have alike
+  std::vector<Holders> parts;  ///< by rank of the snapshot's world
+  std::vector<Rank> shared;    ///< who has what all workers have alike
   [[nodiscard]] std::vector<Rank> lost(std::int64_t classes) const;  ///< whose rows nobody has
   [[nodiscard]] bool whole(std::int64_t classes) const {
     return !shared.empty() && lost(classes).empty();
@@ -47,8 +47,8 @@ struct SnapshotChoices {
 };
 SnapshotChoices choose_snapshot(std::span<const HeldSnapshots> held, std::int64_t classes);
 
-/// Rows of one rank of the snapshot's world, from a worker that has them to the one that needs them;
-/// both may be the same.
+/// Rows of one rank of the snapshot's world, from a worker that has them to the one that needs
+/// them; both may be the same.
 struct Move {
   Rank from = 0, to = 0;
   Rank part = 0;

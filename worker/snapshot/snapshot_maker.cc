@@ -72,9 +72,8 @@ void SnapshotMaker::settle() {
 
 void SnapshotMaker::run(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes) {
   std::vector<std::byte>& statistics = snapshot.shared.tensors[kStatistics];
-  comm_.broadcast(Tensor(statistics.data(), DType::kUInt8,
-                         {static_cast<std::int64_t>(statistics.size())}),
-                  0);
+  comm_.broadcast(
+      Tensor(statistics.data(), DType::kUInt8, {static_cast<std::int64_t>(statistics.size())}), 0);
   snapshot.has_shared = true;
   if (snapshot.copy.rank < 0) return;
   send_rows(snapshot, row_bytes, classes);
@@ -89,7 +88,8 @@ void SnapshotMaker::send_rows(Snapshot& snapshot, const RowBytes& row_bytes, std
   for (std::size_t i = 0; i < kRowTensors; ++i) {
     const std::size_t bytes = most * row_bytes[i];
     for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
-      const Comm::Sent sent{keeper, piece_of(std::span<const std::byte>(snapshot.own.tensors[i]), begin)};
+      const Comm::Sent sent{keeper,
+                            piece_of(std::span<const std::byte>(snapshot.own.tensors[i]), begin)};
       const Comm::Received received{snapshot.copy.rank,
                                     piece_of(std::span(snapshot.copy.tensors[i]), begin)};
       comm_.exchange(std::span(&sent, 1), std::span(&received, 1));

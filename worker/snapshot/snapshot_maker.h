@@ -53,9 +53,9 @@ class SnapshotMaker {
   Comm& comm_;
   const SnapshotOptions options_;
   std::thread thread_;
-  SnapshotId begun_id_;         // the training thread's
-  std::int64_t all_have_ = 0;   // the training thread's
-  std::exception_ptr error_;    // the thread's, until it is joined
+  SnapshotId begun_id_;             // the training thread's
+  std::int64_t all_have_ = 0;       // the training thread's
+  std::exception_ptr error_;        // the thread's, until it is joined
   std::atomic<bool> ended_ = true;  // the thread has
   // fill() reads both from another thread. last_time_ is written first, so that a thread that sees
   // the new number sees its time as well.

@@ -71,7 +71,8 @@ std::uint64_t share(const SnapshotChoice& choice, const TrainingState& state, Sh
 using Streams = std::map<std::pair<Rank, Rank>, std::vector<Move>>;
 
 Streams streams_of(const std::vector<Move>& moves, std::size_t width) {
-  const auto rows_at_once = static_cast<std::int64_t>(std::max<std::size_t>(1, kPieceBytes / width));
+  const auto rows_at_once =
+      static_cast<std::int64_t>(std::max<std::size_t>(1, kPieceBytes / width));
   Streams streams;
   for (const Move& move : moves) {
     if (move.stays()) continue;
@@ -153,8 +154,8 @@ std::string why_not_from_memory(const SnapshotChoices& choices, std::int64_t cla
   if (!choices.newest || choices.newest->whole(classes)) return {};
   if (choices.newest->id.images <= images) return {};
   const std::vector<Rank> lost = choices.newest->lost(classes);
-  std::string text = "the copies in memory of step " + std::to_string(choices.newest->id.step) +
-                     " lack the ";
+  std::string text =
+      "the copies in memory of step " + std::to_string(choices.newest->id.step) + " lack the ";
   if (lost.empty()) return text + "backbone";
   text += lost.size() == 1 ? "rows of rank " : "rows of ranks ";
   for (std::size_t i = 0; i < lost.size(); ++i) {

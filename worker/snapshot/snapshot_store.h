@@ -29,4 +29,9 @@ class SnapshotStore {
   std::size_t newest_ = 0;
 };
 
+/// The most memory that the snapshots of one worker take after so many updates: those of rank 0,
+/// whose shard is the largest.
+std::size_t snapshots_bytes(const HeadMemory& head, const BackboneMemory& backbone,
+                            std::size_t optimizer_bytes, std::int64_t updates, int world_size);
+
 }  // namespace pfc
