@@ -125,7 +125,7 @@ std::vector<std::string> idle_slots(const ClusterState& state, TimePoint now) {
   const Places places = places_of(state.job.current);
   std::vector<std::string> idle;
   for (const HostState& host : state.hosts) {
-    if (!is_usable(host)) continue;
+    if (!is_usable(host) || is_quiet(host, now)) continue;
     for (int slot = 0; slot < host.slots; ++slot) {
       if (find(places, host.name, slot) != nullptr) continue;
       if (is_left_out(state.job.blame, host.name, slot, now)) continue;
@@ -180,6 +180,8 @@ std::string why_smaller(const ClusterState& state, const ElasticConfig& config, 
       reasons.push_back("host " + host.name + " is not here");
     } else if (host.leaving) {
       reasons.push_back("host " + host.name + " must be free (" + host.leaving->reason + ")");
+    } else if (is_quiet(host, now)) {
+      reasons.push_back("host " + host.name + " does not answer");
     }
   }
   for (const FailureRecord& record : state.job.blame.records) {

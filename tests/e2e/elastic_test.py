@@ -5,13 +5,14 @@ import math
 import os
 import pathlib
 import re
+import shutil
 import signal
 import threading
 import unittest
 
 from hosts_test import HOSTS, ThreeHosts
 from network import may_make_namespaces
-from support import JobTest
+from support import JobTest, run
 
 CRASHES_IN_SLOT_1 = """#!/bin/sh
 # A worker whose slot is broken: it starts, and crashes.
@@ -81,12 +82,12 @@ class OneHost(JobTest):
         folder.mkdir()
         bin_ = pathlib.Path(os.environ["PFC_BIN"])
         for name in ("pfc-coordinator", "pfc-agent"):
-            os.link(bin_ / name, folder / name)
+            shutil.copy(bin_ / name, folder / name)
         (folder / "pfc-worker").write_text(CRASHES_IN_SLOT_1.format(worker=bin_ / "pfc-worker"))
         (folder / "pfc-worker").chmod(0o755)
         command = self.coordinator(3, self.job(num_epoch=2), "--min-workers", 2)
         command[0] = str(folder / "pfc-coordinator")
-        done = run_here(command, self.environment)
+        done = run(*command, env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 of 3 workers: slot 1 of host localhost is left out", done.stderr)
         self.assertTrue(finite_losses(self.metrics()))
@@ -98,11 +99,6 @@ class OneHost(JobTest):
                 (("--min-workers", 2, "--max-workers", 1), "--min-workers 2 is more than --max-workers 1")):
             done = self.train(2, self.job(), *options)
             self.assert_one_line(done, words, code=2)
-
-
-def run_here(command, environment):
-    from support import run
-    return run(*command, env=environment)
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
@@ -135,7 +131,7 @@ class SeveralHosts(ThreeHosts):
         lost.kill()
         lost.wait()
         self.here = self.lines.wait_for(r"generation 2: starting 0 workers, and 4 workers stay", self.here)
-        self.here = self.lines.wait_for("4 of 6 workers: host host-c is not here", self.here)
+        self.here = self.lines.wait_for("4 of 6 workers: host host-c does not answer", self.here)
         self.here = self.lines.wait_for("Global Step", self.here)
         self.comes("c")
         self.here = self.lines.wait_for(r"generation 3: starting 2 workers, and 4 workers stay", self.here)

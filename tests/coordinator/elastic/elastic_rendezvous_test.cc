@@ -210,6 +210,7 @@ TEST_F(ElasticRendezvous, AHostThatHasFallenSilentIsNotCountedOn) {
   b_is_silent_for(13s);
   const std::vector<Member> members = begins();
   for (const Member& member : members) EXPECT_NE(member.host, "b");
+  EXPECT_EQ(why_smaller(state, config.elastic, now), "4 of 6 workers: host b does not answer");
   EXPECT_EQ(members.size(), 4U);
 }
 

@@ -53,7 +53,7 @@ class Pages : public ::testing::Test {
     progress.update(state, now);
   }
 
-  std::string text() { return metrics.text(state, progress, stragglers, 3); }
+  std::string text() { return metrics.text(state, {}, progress, stragglers, 3, {}); }
   proto::StatusReply status() {
     return make_status(state, {}, progress, "training", false, now + 5s);
   }
