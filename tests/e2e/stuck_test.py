@@ -16,7 +16,8 @@ from support import BIN, LIMIT, JobTest
 
 class Stuck(JobTest):
     def start_with_floor(self, workers, floor, *more, **keys):
-        process = self.start(workers, self.job(**{"num_epoch": 1000, **keys}), "--progress-floor", floor, *more)
+        process = self.start(workers, self.job(**{"num_epoch": 1000, **keys}), "--progress-floor", floor,
+                             *(() if "--progress-factor" in more else ("--progress-factor", 3)), *more)
         lines = self.read_until(process, "Global Step: 5")
         self.port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
         return process
