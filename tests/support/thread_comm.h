@@ -124,14 +124,14 @@ class ThreadComm : public Comm {
   void exchange(std::span<const Sent> sent, std::span<const Received> received) override {
     std::uint64_t bytes = 0;
     for (const Sent& part : sent) bytes += part.bytes.size();
-    count_.add_call(bytes, bytes);
+    const CommCount::Call call(count_, "exchange", bytes);
     meeting_.meet(rank_, &sent, [&](std::vector<const void*>& inputs) {
       for (const Received& part : received) {
         const void* const from = inputs[static_cast<std::size_t>(part.rank)];
         for (const Sent& each : *static_cast<const std::span<const Sent>*>(from)) {
           if (each.rank != rank_) continue;
           check(each.bytes.size() == part.bytes.size(), "exchange: sizes differ");
-          std::memcpy(part.bytes.data(), each.bytes.data(), part.bytes.size());
+          copy(part.bytes.data(), each.bytes.data(), part.bytes.size());
         }
       }
     });
