@@ -22,8 +22,9 @@ TEST_F(Cluster, GoesOnAfterAWorkerWasKilledWhenRestartsAreLeft) {
   EXPECT_EQ(ran.last_line(), "pfc-coordinator: job completed");
   EXPECT_THAT(ran.err, ContainsRegex("warning: rank 1 .host localhost, slot 1, pid [0-9]+.: killed "
                                      "by signal 9"));
-  EXPECT_THAT(ran.err,
-              HasSubstr("generation 2: starting 1 worker, and 1 worker stays; restart 1, 0 left of 1"));
+  EXPECT_THAT(
+      ran.err,
+      HasSubstr("generation 2: starting 1 worker, and 1 worker stays; restart 1, 0 left of 1"));
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
