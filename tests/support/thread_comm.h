@@ -124,7 +124,7 @@ class ThreadComm : public Comm {
   void exchange(std::span<const Sent> sent, std::span<const Received> received) override {
     std::uint64_t bytes = 0;
     for (const Sent& part : sent) bytes += part.bytes.size();
-    const CommCount::Call call(count_, "exchange", bytes);
+    count_.begin("exchange", bytes, bytes);
     meeting_.meet(rank_, &sent, [&](std::vector<const void*>& inputs) {
       for (const Received& part : received) {
         const void* const from = inputs[static_cast<std::size_t>(part.rank)];
@@ -135,6 +135,7 @@ class ThreadComm : public Comm {
         }
       }
     });
+    count_.end();
   }
   void abort(const std::string&) override { meeting_.break_up(); }
 

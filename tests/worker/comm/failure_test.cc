@@ -45,8 +45,8 @@ TEST(CommFailure, ARankThatNeverConnectsIsNamed) {
     errors[static_cast<std::size_t>(rank)] =
         message_of<CommError>([&] { make_host_comm(options, &store); });
   });
-  EXPECT_THAT(errors[0], HasSubstr("comm 'train', rank 0 of 4: absent after 3 s: rank 1, 3"));
-  EXPECT_THAT(errors[2], HasSubstr("comm 'train', rank 2 of 4: absent after 3 s: rank 1, 3"));
+  EXPECT_THAT(errors[0], HasSubstr("comm 'train', rank 0 of 4: absent after 3.0 s: rank 1, 3"));
+  EXPECT_THAT(errors[2], HasSubstr("comm 'train', rank 2 of 4: absent after 3.0 s: rank 1, 3"));
 }
 
 TEST(CommFailure, AnAddressOfAnotherMachineIsNamed) {
@@ -84,7 +84,7 @@ TEST(CommFailure, ARankThatDoesNotTakePartTimesOutByName) {
     comm->barrier();
     if (rank == 0) {
       EXPECT_THAT(message_of<CommError>([&] { all_reduce(*comm, 10); }),
-                  AllOf(HasSubstr("rank 1 (127.0.0.1) failed after 3 s"), HasSubstr("Timed out"),
+                  AllOf(HasSubstr("rank 1 (127.0.0.1) failed after 3.0 s"), HasSubstr("Timed out"),
                         HasSubstr("no word from rank 1 (127.0.0.1): stuck elsewhere, or dead")));
       store.set("over", {});
     } else {
