@@ -132,7 +132,7 @@ TEST_F(AgentOfAHost, StartsAWorkerForEachSlotWithItsShareOfTheCores) {
   for (const std::string slot : {"0", "1"}) {
     const std::string expected =
         "--slot " + slot +
-        " --incarnation 1 --join-timeout 30 --collective-timeout 300 OMP=" + threads +
+        " --incarnation 1 --join-timeout 130 --collective-timeout 300 OMP=" + threads +
         " group=own\n";
     EXPECT_THAT(coordinator.output(), HasSubstr((slot == "0" ? "\n" : "\n[rank 1] ") + expected));
   }
