@@ -95,7 +95,8 @@ Agent::Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended)
       children_(loop, SIGCHLD),
       grace_(loop),
       leave_(loop),
-      notice_(options_.coordinator, options_.patience, options_.stays) {
+      limit_(options_.patience.count()),
+      notice_(options_.coordinator, options_.stays) {
   if (!options_.log_folder.empty()) {
     logs_ = std::make_unique<WorkerLogs>(options_.log_folder, options_.log_limits,
                                          [](const std::string& problem) {
@@ -147,9 +148,10 @@ void Agent::connect() {
 bool Agent::connection_lost(const grpc::Status& status, std::chrono::milliseconds silence) {
   boost::asio::post(loop_, [this] { connected_ = false; });
   const bool refused = is_final(status);
-  const bool give_up = refused || silence >= options_.patience;
+  const std::chrono::milliseconds limit{limit_};
+  const bool give_up = refused || silence >= limit;
   if (!give_up || options_.stays) {
-    const auto why = notice_.attempt_failed(silence, status.error_message(), refused);
+    const auto why = notice_.attempt_failed(silence, limit, status.error_message(), refused);
     if (why) print_message("pfc-agent", Severity::kWarning, *why);
   }
   if (!give_up) return true;
@@ -159,6 +161,7 @@ bool Agent::connection_lost(const grpc::Status& status, std::chrono::millisecond
               std::to_string(silence.count() / 1000) + " s (" + problem + ")";
   }
   boost::asio::post(loop_, [this, problem, refused] {
+    lost_ = lost_ || !refused;
     if (options_.stays) {
       if (!leaving_) let_workers_end(refused ? options_.grace : options_.lost_grace);
     } else if (refused) {
@@ -172,13 +175,17 @@ bool Agent::connection_lost(const grpc::Status& status, std::chrono::millisecond
 
 void Agent::obey(const proto::AgentCommand& command) {
   connected_ = true;
+  if (command.has_registered()) {
+    const std::chrono::milliseconds told{command.registered().coordinator_grace_ms()};
+    limit_ = options_.coordinator_grace.value_or(told).count();
+  }
   if (command.has_read_log()) return send_log(command.read_log());
   if (command.job_id() != job_id_) begin_job(command.job_id());
   if (command.has_shut_down()) return options_.stays ? begin_job({}) : end({});
   if (command.has_network()) return network_.step(command.network());
   if (!command.has_desired() || job_id_.empty()) return;
   desired_ = command.desired();
-  leaving_ = false;
+  leaving_ = lost_ = false;
   reconcile();
 }
 
@@ -289,7 +296,8 @@ SpawnOptions Agent::command_line(const Wanted& wanted) const {
                     "--slot", std::to_string(wanted.slot()), "--incarnation",
                     std::to_string(wanted.incarnation()), "--join-timeout",
                     in_seconds(desired_.join_timeout_ms()), "--collective-timeout",
-                    in_seconds(desired_.collective_timeout_ms())},
+                    in_seconds(desired_.collective_timeout_ms()), "--coordinator-grace",
+                    in_seconds(limit_)},
       .environment = worker_environment(desired_.slots_size(), binding),
       .capture_output = true,
       .input = worker_credential_.text(desired_.worker_certificate()),
@@ -354,6 +362,7 @@ void Agent::worker_ended(const proto::AgentMessage& about, const ProcessExit& ex
   exited->set_pid(slot.process->pid());
   exited->set_code(exit.code);
   exited->set_signal(exit.signal);
+  exited->set_coordinator_lost(lost_ && slot.sent != 0);
   for (const std::string& line : last_stderr) exited->add_last_stderr(line);
   slot.process.reset();
   if (event.job_id() == job_id_) tell(std::move(event));
@@ -386,6 +395,20 @@ void Agent::leave(const std::string& reason) {
   leave_.async_wait([this](const boost::system::error_code& error) {
     if (!error) end({});
   });
+}
+
+void Agent::coordinator_killed() {
+  const auto grace = options_.coordinator_grace.value_or(std::chrono::milliseconds{0});
+  if (grace.count() == 0) {
+    print_message("pfc-agent", Severity::kWarning,
+                  "the coordinator was killed; its workers write a checkpoint and end");
+    return end_without_coordinator("the coordinator was killed; its workers have ended");
+  }
+  limit_ = grace.count();  // also where it has not been there yet
+  print_message("pfc-agent", Severity::kWarning,
+                "the coordinator was killed; its workers train on for " +
+                    in_seconds(grace.count()) +
+                    " s, in which the same command can take its place (docs/survival.md)");
 }
 
 void Agent::end_without_coordinator(const std::string& problem) {

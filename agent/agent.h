@@ -2,6 +2,7 @@
 // that the coordinator wants, job after job, keeps their logs, and reports their output and end.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -39,8 +40,12 @@ struct AgentOptions {
   bool stays = false;
   std::filesystem::path log_folder;  ///< of its workers' logs; empty: it keeps none
   LogLimits log_limits;
-  /// Its workers end after so long without a coordinator. That one takes a host for lost as soon.
+  /// How long it looks for a coordinator that it has not found yet, where it does not stay.
   std::chrono::milliseconds patience{30'000};
+  /// How long its workers train on without the coordinator that it has had: another one may take
+  /// that one's place. Then they end, and where it does not stay, so does it. Empty: as that
+  /// coordinator says.
+  std::optional<std::chrono::milliseconds> coordinator_grace = {};
   std::chrono::milliseconds grace{5'000};  ///< from SIGTERM to SIGKILL when it ends
   /// What it leaves the job for a checkpoint when its host must be free.
   std::chrono::milliseconds leave_grace{30'000};
@@ -60,8 +65,9 @@ class Agent {
 
   /// Ends the workers (SIGTERM, after `grace` SIGKILL), then itself.
   void end(const std::string& problem);
-  /// The same with `lost_grace`: the coordinator has gone without a word.
-  void end_without_coordinator(const std::string& problem);
+  /// The coordinator that has started this agent was killed. Its workers train on for
+  /// `coordinator_grace`; without one they end now, and the agent with them.
+  void coordinator_killed();
   /// The host must be free soon: asks the coordinator to end the job after a checkpoint, and ends
   /// when it has, or after AgentOptions::leave_grace. Starts no worker from then on. Without a
   /// connection or a worker it ends at once, as end() does. `reason` says who asked: "SIGTERM".
@@ -69,6 +75,8 @@ class Agent {
   void kill_workers() { send_to_workers(SIGKILL); }
 
  private:
+  /// end() with `lost_grace`: the coordinator has gone without a word.
+  void end_without_coordinator(const std::string& problem);
   void end_within(std::chrono::milliseconds grace, const std::string& problem);
   /// SIGTERM, and after `grace` SIGKILL. Starts none until the coordinator wants some again.
   void let_workers_end(std::chrono::milliseconds grace);
@@ -123,6 +131,9 @@ class Agent {
   boost::asio::steady_timer grace_;
   boost::asio::steady_timer leave_;
   bool connected_ = false;  // the coordinator has spoken since the last failed attempt
+  // How long it goes on without a coordinator, in milliseconds. Used by the stream's thread too.
+  std::atomic<std::int64_t> limit_;
+  bool lost_ = false;  // the workers are ended because no coordinator was there for so long
   Outbox outbox_;
   std::string job_id_;           // empty: the coordinator has not told it yet
   proto::DesiredSlots desired_;  // of this job

@@ -100,6 +100,8 @@ struct GenerationState {
   std::size_t joined = 0;            ///< how many of them have joined
   std::vector<Incident> incidents;   ///< in order of arrival; any ends the generation
   bool stop_sent = false;            ///< workers were asked to checkpoint and end
+  /// It could not outlive the coordinator that began it, which is nobody's failure.
+  bool lost = false;
 };
 
 /// The network between the hosts, as it was, or is being, measured last.

@@ -47,7 +47,8 @@ Coordinator::Coordinator(boost::asio::io_context& loop, CoordinatorOptions optio
 void Coordinator::start(const std::string& address, const std::string& launch_advice) {
   state_.address = address;
   state_.launch_advice = launch_advice;
-  state_.job.started_at = last_tick_ = Clock::now();
+  last_tick_ = Clock::now();
+  if (state_.job.current.number == 0) state_.job.started_at = last_tick_;
   tick();
 }
 
@@ -74,11 +75,16 @@ proto::StatusReply Coordinator::status() const {
       make_status(state_, run_.config, run_.progress, reason_, over_, Clock::now());
   status.set_job_file(run_.job.file);
   status.set_jobs_waiting(static_cast<int>(queue_.waiting().size()));
+  status.set_takeovers(own_.takeovers());
+  status.set_taken_over_ms(own_.taken_over_ms());
+  status.set_takeover_seconds(takeover_seconds_);
   return status;
 }
 
 std::string Coordinator::metrics_text() {
   metrics_.set_waiting_jobs(queue_.waiting().size());
+  metrics_.set_journal(own_.takeovers(), journal_ == nullptr ? 0 : journal_->failures());
+  save(true);
   return metrics_.text(state_, run_.progress, terminal_.dropped_lines());
 }
 
@@ -97,7 +103,9 @@ void Coordinator::tick() {
   run_.joins.expire(state_, Clock::now());
   log_requests_.expire(Clock::now());
   if (state_.job.id.empty()) release_silent_hosts();
+  see_takeover(Clock::now());
   advance();
+  save_if_due(Clock::now());
 }
 
 /// The next job waits until they are back.
@@ -129,6 +137,7 @@ void Coordinator::advance() {
     const Decision decision = decide(state_, run_.config, Clock::now());
     set_reason(decision.reason, !has_own_line(decision));
     if (decision.actions.empty()) return;
+    save_soon();
     for (const Action& action : decision.actions) {
       apply(state_, action, Clock::now());
       perform(action);
@@ -162,15 +171,21 @@ void Coordinator::perform(const Action& action) {
 }
 
 void Coordinator::begin_generation(const action::StartGeneration& start) {
-  run_.cause = start.cause ? start.cause->text() : "";
+  const bool first = state_.job.current.number == 1;
+  run_.cause = start.cause ? start.cause->text()
+               : first     ? ""
+                           : "the coordinator was away while workers connected";
+  save_now();  // before anybody is told its number
   const auto fresh = std::ranges::count(start.members, 0, &Member::survivor);
   std::string text = "generation " + std::to_string(state_.job.current.number) + ": starting " +
                      counted(fresh, "worker");
-  if (start.cause) {
+  if (!first) {
     terminal_.note(run_.cause, Severity::kWarning);
     const auto stay = std::ssize(start.members) - fresh;
-    text += ", and " + counted(stay, "worker") + (stay == 1 ? " stays" : " stay") + "; restart " +
-            std::to_string(state_.job.restarts.size()) + " of " +
+    text += ", and " + counted(stay, "worker") + (stay == 1 ? " stays" : " stay");
+  }
+  if (start.cause) {
+    text += "; restart " + std::to_string(state_.job.restarts.size()) + " of " +
             std::to_string(run_.config.max_restarts);
   }
   terminal_.note(text);
@@ -210,6 +225,7 @@ void Coordinator::finish_job() {
   const Verdict how = verdict(state_);
   if (options_.is_service) return end_job(how);
   over_ = true;
+  if (journal_ != nullptr) journal_->remove();
   finished_(how);
 }
 

@@ -84,9 +84,11 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   const bool count_gpus = host->slots == 0;
   host_registered(*host, registration, run_.config.device, Clock::now());
   if (count_gpus) terminal_.note(slots_text(*host, run_.config.device));
+  save_soon();
   proto::AgentCommand welcome;
   welcome.set_job_id(state_.job.id);
   welcome.mutable_registered()->set_host(host->name);
+  welcome.mutable_registered()->set_coordinator_grace_ms(options_.coordinator_grace.count());
   link.send(std::move(welcome));
   const auto present = [this] { return std::pair(state_.job.id, state_.job.current.number); };
   const auto before = present();
@@ -147,7 +149,9 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
     }
   } else if (message.has_started()) {
     WorkerState* const worker = teller(message.started());
-    if (worker != nullptr) worker->pid = static_cast<pid_t>(message.started().pid());
+    if (worker == nullptr) return;
+    worker->pid = static_cast<pid_t>(message.started().pid());
+    save_soon();
   } else if (message.has_leaving()) {
     drain(host.name, message.leaving());
   } else if (message.has_exited()) {
@@ -162,6 +166,7 @@ void Coordinator::drain(const std::string& host, const proto::HostLeaving& leavi
   HostState* const known = find_host(state_, host);
   if (closed_ || known == nullptr) return;
   known->leaving = true;
+  save_soon();
   if (state_.job.id.empty() || state_.job.stop) return;  // nothing is left to stop
   constexpr std::int64_t kLongest = std::int64_t{365} * 24 * 3600 * 1000;
   const std::string reason =
@@ -176,6 +181,13 @@ void Coordinator::drain(const std::string& host, const proto::HostLeaving& leavi
 }
 
 void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {
+  save_soon();
+  if (exited.coordinator_lost() && !worker.exit && !worker.report) {
+    // Its agent has ended it after --coordinator-grace, which is nobody's failure.
+    worker.exit = ProcessExit{.code = exited.code(), .signal = exited.signal()};
+    state_.job.current.lost = true;
+    return advance();
+  }
   if (!exited.not_started().empty()) {
     worker_not_started(state_, worker, exited.not_started(), Clock::now());
     return advance();
@@ -198,9 +210,10 @@ void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
   log_requests_.host_gone(host);
 }
 
-void Coordinator::local_agent_ended(const ProcessExit& exit) {
-  const bool told = exit.signal == 0 && exit.code != 0;
-  local_agent_failed("pfc-agent " + describe(exit) + (told ? "; its own line says why" : ""),
+void Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {
+  const bool told = exit && exit->signal == 0 && exit->code != 0;
+  local_agent_failed("pfc-agent " + (exit ? describe(*exit) : "has ended") +
+                         (told ? "; its own line says why" : ""),
                      state_.job.current.number == 0);
 }
 
@@ -208,6 +221,7 @@ void Coordinator::local_agent_not_started(const std::string& why) { local_agent_
 
 void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
   if (over_) return;  // it ends with the coordinator
+  save_soon();
   for (HostState& host : state_.hosts) {
     if (!host.local) continue;
     if (state_.job.id.empty()) {

@@ -29,9 +29,10 @@
 #include "coordinator/access/join_file.h"
 #include "coordinator/allocation/allocation.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/local_agent.h"
+#include "coordinator/journal/takeover.h"
 #include "coordinator/net/beacon_sender.h"
 #include "coordinator/net/listener.h"
+#include "coordinator/processes/local_agent.h"
 #include "coordinator/report/background_output.h"
 #include "coordinator/rpc/service.h"
 #include "coordinator/web/http_server.h"
@@ -63,6 +64,9 @@ struct Options {
   double stop_timeout = 60;
   int max_restarts = 0;
   double token_lifetime = 3'600;
+  std::optional<double> coordinator_grace;
+  std::string take_over = "auto";
+  std::string address;
   std::string network;
   std::filesystem::path state_dir = default_state_folder();
 
@@ -143,10 +147,24 @@ void declare(CLI::App& app, Options& options) {
                  "90min, 2h")
       ->transform(duration())
       ->capture_default_str();
+  app.add_option("--address", options.address,
+                 "The name or address by which agents on other machines reach this coordinator. A "
+                 "name that is looked up again and again, such as that of a Kubernetes service, "
+                 "lets them follow it to another machine. By default this machine's address");
+  app.add_option("--coordinator-grace", options.coordinator_grace,
+                 "How long agents and workers train on when this coordinator has gone without a "
+                 "word. The same command, started again until then with the same --state-dir, goes "
+                 "on with them. By default 10min; 30 s for a job whose hosts are all this machine")
+      ->transform(duration())
+      ->envname("PFC_COORDINATOR_GRACE");
+  app.add_option("--take-over", options.take_over,
+                 "auto: goes on with the job or service of a coordinator that was killed and was "
+                 "the same command; never: begins anew; or the beginning of its id")
+      ->capture_default_str();
   app.add_option(
          "--state-dir", options.state_dir,
          "Folder in which pfcctl finds the addresses of this user's coordinators, and where "
-         "keys and tokens are kept")
+         "keys, tokens and the journal are kept")
       ->capture_default_str();
   app.footer(
       "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
@@ -260,6 +278,74 @@ HttpReply serve_page(Coordinator& coordinator, const Gate* gate, std::string_vie
   return reply;
 }
 
+/// A person who kills the coordinator of a job on one machine expects that nothing is left soon.
+std::chrono::milliseconds grace_of(const Options& options, bool all_local) {
+  constexpr std::chrono::seconds kOfOneMachine{30};
+  constexpr std::chrono::minutes kOfACluster{10};
+  if (options.coordinator_grace) return seconds(*options.coordinator_grace);
+  if (all_local && !options.is_service()) return kOfOneMachine;
+  return kOfACluster;
+}
+
+/// What a coordinator that was killed has left for this one: its state, and its own agent where
+/// that lives.
+class Inheritance {
+ public:
+  Inheritance(const Options& options, const proto::JournalIdentity& identity)
+      : folder_(options.state_dir),
+        identity_(identity),
+        takeover_(find_takeover(options.state_dir, identity, options.take_over)) {
+    if (!takeover_.found) return;
+    identity_.set_id(takeover_.found->contents.identity.id());
+    own_.ParseFromString(takeover_.found->contents.values["coordinator"]);
+    agent_ = ForeignProcess::find(static_cast<pid_t>(own_.local_agent_pid()), kAgentIdVariable,
+                                  own_.local_agent_id());
+  }
+
+  [[nodiscard]] bool exists() const { return takeover_.found.has_value(); }
+  [[nodiscard]] const std::string& id() const { return identity_.id(); }
+  [[nodiscard]] const proto::SavedCoordinator& own() const { return own_; }
+  /// Agents and workers know the earlier one's.
+  [[nodiscard]] int port(int asked) const { return asked == 0 ? own_.port() : asked; }
+  [[nodiscard]] int http_port(int asked) const { return asked == 0 ? own_.http_port() : asked; }
+  [[nodiscard]] bool has_agent() const { return agent_.has_value(); }
+  std::optional<ForeignProcess> take_agent() { return std::exchange(agent_, std::nullopt); }
+
+  void tell(Terminal& terminal) const {
+    for (const std::string& note : takeover_.notes) terminal.note(note, Severity::kWarning);
+    if (!exists()) return;
+    terminal.note("taking over " + identity_.id() + " from a coordinator that was killed" +
+                      (takeover_.found->contents.torn_bytes > 0
+                           ? "; the last record of its journal was not complete, and is left out"
+                           : ""),
+                  Severity::kWarning);
+  }
+  /// The state goes into the coordinator, and into a journal of this one.
+  std::unique_ptr<Journal> open(Coordinator& coordinator, Terminal& terminal,
+                                boost::asio::io_context& loop) {
+    JournalContents contents{.identity = identity_, .values = {}};
+    LockedFile lock;
+    if (takeover_.found) {
+      contents.values = std::move(takeover_.found->contents.values);
+      lock = std::move(takeover_.found->lock);
+      coordinator.take_over(contents.values);
+    }
+    const auto tell = [&loop, &terminal](const std::string& line) {
+      boost::asio::post(loop, [&terminal, line] { terminal.note(line, Severity::kWarning); });
+    };
+    return std::make_unique<Journal>(
+        Journal::Options{.file = journal_file(folder_, identity_.id()), .tell = tell},
+        std::move(contents), std::move(lock));
+  }
+
+ private:
+  const std::filesystem::path folder_;
+  proto::JournalIdentity identity_;
+  Takeover takeover_;
+  proto::SavedCoordinator own_;
+  std::optional<ForeignProcess> agent_;
+};
+
 CoordinatorOptions settings_of(const Options& options, const std::vector<HostSpec>& hosts) {
   CoordinatorOptions settings{.hosts = hosts,
                               .is_service = options.is_service(),
@@ -296,28 +382,41 @@ int run_jobs(const Options& options) {
   // An agent that a scheduler starts does not know that it is on the coordinator's machine.
   const bool all_local = !options.hosts_from && std::ranges::all_of(hosts, &HostSpec::local);
   const std::string bind = all_local ? "127.0.0.1" : any_address();
-  const std::string reachable = all_local ? bind : address_towards(hosts);
+  const std::string reachable = all_local                 ? bind
+                                : options.address.empty() ? address_towards(hosts)
+                                                          : options.address;
+  const std::chrono::milliseconds grace = grace_of(options, all_local);
+  proto::JournalIdentity identity =
+      identity_of(hosts, options.port, job ? &*job : nullptr, options.config, grace);
+  if (!job) identity.set_id(random_id());
+  Inheritance inheritance(options, identity);
 
   BackgroundOutput output(STDOUT_FILENO, STDERR_FILENO);
   asio::io_context loop(1);
   Terminal terminal(output, isatty(STDERR_FILENO) == 1, stderr_has_colour());
   std::optional<Verdict> verdict;
-  const CoordinatorOptions settings = settings_of(options, hosts);
+  CoordinatorOptions settings = settings_of(options, hosts);
+  settings.coordinator_grace = grace;
+  if (inheritance.has_agent()) settings.local_agent_id = inheritance.own().local_agent_id();
+  inheritance.tell(terminal);
+  std::unique_ptr<Journal> journal;  // the coordinator borrows it
   Coordinator coordinator(loop, settings, terminal, [&](const Verdict& end) {
     verdict = end;
     loop.stop();
   });
   const std::unique_ptr<Gate> gate = make_gate(options, all_local);
-  Service service(
-      loop, coordinator,
-      {.address = bind, .port = options.port, .gate = gate.get(), .reachable = reachable});
+  Service service(loop, coordinator,
+                  {.address = bind,
+                   .port = inheritance.port(options.port),
+                   .gate = gate.get(),
+                   .reachable = reachable});
   const HttpServer http(
-      loop, bind, options.http_port,
+      loop, bind, inheritance.http_port(options.http_port),
       [&](std::string_view path) { return serve_page(coordinator, gate.get(), path); },
       security_of(gate.get()));
   const std::string address = join_host_port(reachable, service.port());
   const std::string http_address = join_host_port(reachable, http.port());
-  const std::string id = job ? job->id : random_id();
+  const std::string& id = inheritance.id();
   const PublishedCoordinator published(options.state_dir, {.job_id = id,
                                                            .address = address,
                                                            .http_address = http_address,
@@ -331,8 +430,31 @@ int run_jobs(const Options& options) {
     for (const std::string& warning : job->warnings) {
       terminal.note(job->file + ": " + warning, Severity::kWarning);
     }
+  }
+  const auto here = std::ranges::find(hosts, true, &HostSpec::local);
+  const bool has_own_agent = here != hosts.end() && !options.hosts_from;
+  std::string credential;
+  if (gate != nullptr && has_own_agent) {
+    if (inheritance.has_agent()) {
+      gate->accept_local_agent(here->name, inheritance.own().local_agent_serial());
+    } else {
+      credential = to_text(gate->credential_for_local_agent(here->name));
+    }
+  }
+  journal = inheritance.open(coordinator, terminal, loop);
+  // The earlier coordinator may have been killed before it had written its job.
+  if (job && coordinator.queue().jobs().empty()) {
+    job->id = id;
     coordinator.add(std::move(*job));
   }
+  proto::SavedCoordinator own;
+  own.set_port(service.port());
+  own.set_http_port(http.port());
+  own.set_local_agent_id(settings.local_agent_id);
+  if (gate != nullptr && has_own_agent) {
+    own.set_local_agent_serial(gate->serial_of_local_agent(here->name));
+  }
+  coordinator.keep(*journal, own);
   // The first signal ends the job after a checkpoint, the second one in a few seconds.
   const StopSignals signals(loop, [&](int number, bool again) {
     coordinator.stop(std::string("SIG") + sigabbrev_np(number), again);
@@ -354,18 +476,19 @@ int run_jobs(const Options& options) {
                                     .token_hashes = [&gate] { return gate->join_token_hashes(); }});
   }
   std::optional<LocalAgent> agent;
-  const auto here = std::ranges::find(hosts, true, &HostSpec::local);
-  if (here != hosts.end() && !options.hosts_from) {
+  if (has_own_agent) {
     try {
-      const LocalAgentOptions own{
-          .coordinator = "127.0.0.1:" + std::to_string(service.port()),
-          .host = here->name,
-          .id = settings.local_agent_id,
-          .credential =
-              gate == nullptr ? "" : to_text(gate->credential_for_local_agent(here->name)),
-          .starts_again = options.is_service()};
-      agent.emplace(loop, own,
-                    [&](const ProcessExit& exit) { coordinator.local_agent_ended(exit); });
+      const LocalAgentOptions starting{.coordinator = "127.0.0.1:" + std::to_string(service.port()),
+                                       .host = here->name,
+                                       .id = settings.local_agent_id,
+                                       .credential = credential,
+                                       .starts_again = options.is_service(),
+                                       .coordinator_grace = grace};
+      agent.emplace(loop, starting,
+                    LocalAgent::Handler{
+                        .started = [&](pid_t pid) { coordinator.local_agent_runs(pid); },
+                        .ended = [&](const auto& exit) { coordinator.local_agent_ended(exit); }},
+                    inheritance.take_agent());
     } catch (const std::exception& error) {
       coordinator.local_agent_not_started(text_of(error));
     }

@@ -224,6 +224,30 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
   return blame({std::move(lost)});
 }
 
+/// After a generation that was lost with the coordinator. No restart is counted.
+Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  const std::string missing = missing_hosts(state);
+  if (missing.empty()) {
+    if (auto measure = see_to_network(state)) return *measure;
+    if (state.network.failed) return blame({network_problem(state, now)});
+    return act(action::StartGeneration{.members = members_after(state), .cause = {}},
+               "beginning again after a time without a coordinator");
+  }
+  if (now < state.job.current.started_at + config.limits.start) {
+    return wait_for("waiting for " + missing + " to register again");
+  }
+  return blame(
+      {{.kind = Incident::Kind::kCrash,
+        .rank = {},
+        .host = {},
+        .who = "host " + missing,
+        .what = "it has not registered with the coordinator that was started again, after " +
+                std::to_string(config.limits.start.count() / 1000) + " s",
+        .at_start = true,
+        .permanent = true,
+        .at = now}});
+}
+
 Decision watch_training(const ClusterState& state) {
   if (all_exited(state)) return act(action::Finish(), "all workers have completed");
   if (!all_joined(state)) return wait_for("waiting for workers to join");
@@ -299,6 +323,7 @@ Decision decide(const ClusterState& state, const RendezvousConfig& config, TimeP
   }
   // A stop that was asked for.
   if (state.job.stop) return end_after_stop(state, config, now);
+  if (state.job.current.lost) return begin_again(state, config, now);
   // Somebody who never came, or is silent, or does not leave.
   if (auto late = find_overdue(state, config.limits, now); !late.empty()) {
     return blame(std::move(late));

@@ -81,6 +81,7 @@ class AgentOfAHost : public ::testing::Test {
             .host = host,
             .worker_program = folder / "pfc-worker",
             .patience = 500ms,
+            .coordinator_grace = 500ms,
             .grace = 100ms};
   }
 
@@ -332,7 +333,7 @@ TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne)
   // The relay stands for the address, which a dead coordinator leaves to the next one.
   testing::Relay address(first.port());
   AgentOptions patient = options("127.0.0.1:" + std::to_string(address.port()));
-  patient.patience = 10min;
+  patient.coordinator_grace = 10min;
   RunningAgent agent(patient);
   wait_until([&] { return started().size() == 1; });
   address.set(testing::Relay::Link::kCut);
@@ -361,7 +362,7 @@ class LinkOfAnAgent : public AgentOfAHost, public ::testing::WithParamInterface<
 
   AgentOptions over_the_relay() {
     AgentOptions patient = options(std::string(GetParam()) + ":" + std::to_string(relay.port()));
-    patient.patience = 10min;
+    patient.coordinator_grace = 10min;
     return patient;
   }
 

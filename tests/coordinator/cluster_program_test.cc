@@ -137,7 +137,7 @@ TEST_F(Cluster, ExitsWithOneWhenASecondSignalEndsTheJobByForce) {
 }
 
 TEST_F(Cluster, EndsTheWorkersWhenTheCoordinatorIsKilled) {
-  const auto coordinator = starts("until_stop");
+  const auto coordinator = starts("until_stop", {"--coordinator-grace", "0"});
   wait_for_output("[rank 1] world size 2");
   coordinator->send(SIGKILL);
   ends(*coordinator);
@@ -145,7 +145,7 @@ TEST_F(Cluster, EndsTheWorkersWhenTheCoordinatorIsKilled) {
 }
 
 TEST_F(Cluster, LetsTheWorkersSaveTheirStateWhenTheCoordinatorIsKilled) {
-  const auto coordinator = starts("saves");
+  const auto coordinator = starts("saves", {"--coordinator-grace", "0"});
   wait_for_output("[rank 1] world size 2");
   wait_for_output("\nworld size 2");
   coordinator->send(SIGKILL);

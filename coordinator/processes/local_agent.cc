@@ -1,4 +1,4 @@
-#include "coordinator/local_agent.h"
+#include "coordinator/processes/local_agent.h"
 
 #include <algorithm>
 #include <thread>
@@ -19,44 +19,58 @@ constexpr int kCannotStart = 127;  // what a shell says when there is no such pr
 
 std::vector<std::string> arguments_of(const LocalAgentOptions& options) {
   std::vector<std::string> arguments{"--coordinator", options.coordinator, "--host", options.host};
+  const double grace = std::chrono::duration<double>(options.coordinator_grace).count();
+  arguments.insert(arguments.end(), {"--coordinator-grace", std::to_string(grace)});
   if (!options.credential.empty()) arguments.insert(arguments.end(), {"--credential", "-"});
   return arguments;
 }
 
 }  // namespace
 
-LocalAgent::LocalAgent(boost::asio::io_context& loop, LocalAgentOptions options, Ended ended)
-    : options_(std::move(options)), timer_(loop), ended_(std::move(ended)), pause_(kFirstPause) {
-  start();
+LocalAgent::LocalAgent(boost::asio::io_context& loop, LocalAgentOptions options, Handler handler,
+                       std::optional<ForeignProcess> living)
+    : options_(std::move(options)),
+      living_(std::move(living)),
+      timer_(loop),
+      handler_(std::move(handler)),
+      pause_(kFirstPause) {
+  if (!living_) start();
   watch();
 }
 
 LocalAgent::~LocalAgent() {
   timer_.cancel();
   for (const TimePoint deadline = Clock::now() + kPatience;
-       process_ && !process_->poll() && Clock::now() < deadline;) {
+       !has_ended() && Clock::now() < deadline;) {
     std::this_thread::sleep_for(milliseconds{10});
   }
+  if (living_ && !living_->has_ended()) living_->kill();
+}
+
+bool LocalAgent::has_ended() {
+  return living_ ? living_->has_ended() : !process_ || process_->poll();
 }
 
 void LocalAgent::start() {
-  // When the coordinator dies the agent gets a signal, so that it can end its workers first.
+  // When the coordinator dies the agent gets a signal, so that it knows it at once.
   process_.emplace(SpawnOptions{.program = program_folder() / "pfc-agent",
                                 .arguments = arguments_of(options_),
                                 .environment = {{kAgentIdVariable, options_.id}},
                                 .input = options_.credential,
                                 .parent_death_signal = kParentDeathSignal});
+  handler_.started(process_->pid());
 }
 
 void LocalAgent::watch() {
   timer_.expires_after(kLook);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    const auto exit = process_->poll();
-    if (!exit) return watch();
+    if (!has_ended()) return watch();
+    const auto exit = process_ ? process_->poll() : std::nullopt;
     process_.reset();
+    living_.reset();
     if (options_.starts_again) start_again();
-    ended_(*exit);
+    handler_.ended(exit);
   });
 }
 
@@ -70,7 +84,7 @@ void LocalAgent::start_again() {
       watch();
     } catch (const std::exception&) {  // no process is left, for example: the next time perhaps
       start_again();
-      ended_({.code = kCannotStart});
+      handler_.ended(ProcessExit{.code = kCannotStart});
     }
   });
 }
