@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kEnd{60'000};
 // Another coordinator looks at the file, perhaps.
 constexpr milliseconds kLockPatience{500};
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
 
 /// A journal that lies in the folder.
 struct Left {
@@ -98,13 +98,21 @@ std::optional<std::string> difference(const proto::JournalIdentity& left,
   return "";
 }
 
+/// The beginning of the file, at most `most` bytes; without room for more than it has.
+std::string read_begin(const fs::path& path, std::uint64_t most) {
+  RegularFile file(path);
+  std::string bytes(std::min(file.bytes(), most), '\0');
+  bytes.resize(file.read(std::as_writable_bytes(std::span(bytes))));
+  return bytes;
+}
+
 std::vector<Left> journals_in(const fs::path& folder, std::vector<std::string>& notes) {
   std::vector<Left> all;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     if (entry.path().extension() != ".journal") continue;
     try {
-      const std::string begin = read_text(entry.path(), std::size_t{kLongestIdentity} + 64);
+      const std::string begin = read_begin(entry.path(), std::uint64_t{kLongestIdentity} + 64);
       all.push_back({.file = entry.path(),
                      .identity = parse_identity(begin, entry.path().string()),
                      .age = age_of(entry.path())});
@@ -137,7 +145,7 @@ std::string list_of(const std::vector<Left>& fitting) {
 
 FoundJournal open_journal(const Left& left, LockedFile lock) {
   // Read again: until it was locked its coordinator may have lived.
-  JournalContents contents = parse_journal(read_text(left.file, kMostBytes), left.file.string());
+  JournalContents contents = parse_journal(read_begin(left.file, kMostBytes), left.file.string());
   return {.file = left.file, .lock = std::move(lock), .contents = std::move(contents)};
 }
 
