@@ -16,6 +16,7 @@ import unittest
 from support import BIN, LIMIT, JobTest, digest, run
 
 KILLS = 20 if os.environ.get("PFC_KILLS") == "all" else 3
+STEPS = 2 * KILLS + 4
 # What the job's coordinator has reached when it is killed.
 POINTS = ("nothing", "an agent", "a worker", "all workers")
 if os.environ.get("PFC_KILLS") != "all":
@@ -23,7 +24,7 @@ if os.environ.get("PFC_KILLS") != "all":
 
 
 class Survival(JobTest):
-    KEYS = dict(max_steps=60, num_epoch=1000, sample_rate=0.5, verbose=20)
+    KEYS = dict(max_steps=STEPS, num_epoch=1000, sample_rate=0.5, verbose=20)
 
     def setUp(self):
         super().setUp()
@@ -95,7 +96,7 @@ class Survival(JobTest):
         self.wait_for("the first step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
         workers, seen, seconds = self.workers(), self.counters(), []
         for kill in range(KILLS):
-            self.wait_for("progress", lambda: self.reached_step((kill + 1) * 50 // KILLS))
+            self.wait_for("progress", lambda: self.reached_step(2 * kill + 1))
             seen = self.counters()
             self.kill()
             self.start_again(job)
@@ -111,7 +112,7 @@ class Survival(JobTest):
                                   if now.get(name, -1) < value}, {})
         print("seconds until all were back:", seconds)
         self.expect_end()
-        self.assertEqual(self.steps(), list(range(1, 61)))
+        self.assertEqual(self.steps(), list(range(1, STEPS + 1)))
         for path in sorted((self.folder / "whole").rglob("*.safetensors")):
             name = path.relative_to(self.folder / "whole")
             self.assertEqual(digest(self.folder / "out" / name), digest(path), name)
@@ -136,17 +137,17 @@ class Survival(JobTest):
                 self.assertIn("taking over", self.coordinators[-1].log.read_text())
 
     def test_workers_that_end_meanwhile_are_heard_of(self):
-        job = self.job(**{**self.KEYS, "max_steps": 12})
+        job = self.job(**{**self.KEYS, "max_steps": 4})
         self.start_again(job)
         self.wait_for("a step", lambda: self.reached_step(2) and self.status().get("step", 0) >= 1)
         self.kill()
         deadline = time.monotonic() + LIMIT
-        while not self.reached_step(12) and time.monotonic() < deadline:
+        while not self.reached_step(4) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.start_again(job)
         self.expect_end()
         self.assertIn("job completed", self.coordinators[-1].log.read_text())
-        self.assertEqual(self.steps(), list(range(1, 13)))
+        self.assertEqual(self.steps(), list(range(1, 5)))
 
     def test_a_worker_that_is_lost_meanwhile_is_replaced(self):
         job = self.job(**{**self.KEYS, "save_every_steps": 2})
