@@ -173,7 +173,8 @@ void Coordinator::take_over(const JournalValues& saved) {
   for (HostState& host : state_.hosts) {
     restore(host, read<proto::SavedHost>(saved, kHost + host.name), heard);
   }
-  for (const std::string& id : read<proto::SavedQueue>(saved, kQueue).ids()) {
+  const auto queue = read<proto::SavedQueue>(saved, kQueue);  // lives as long as the loop
+  for (const std::string& id : queue.ids()) {
     const auto job = read<proto::SavedJob>(saved, kQueued + id);
     if (!job.id().empty()) static_cast<void>(queue_.add(job_from(job)));
   }
