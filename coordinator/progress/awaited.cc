@@ -1,6 +1,7 @@
 #include "coordinator/progress/awaited.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -11,44 +12,64 @@ namespace {
 // Rank 0 has one for each worker that does not see the output folder, and their numbers are added.
 constexpr std::string_view kOfPairs = "output";
 
-bool waits(const proto::CommTotal& comm) { return comm.done() < comm.calls(); }
+bool is_in_one(const proto::CommTotal& comm) { return comm.done() < comm.calls(); }
 
-/// The newest collective of one communicator that somebody has begun.
-struct Newest {
-  std::uint64_t number = 0;
+/// How far the workers are in one communicator.
+struct Front {
+  std::uint64_t newest = 0;  ///< the number of the newest collective that somebody has begun
   std::string kind;
-  int waiting = 0;
+  int waiting = 0;  ///< workers that are in it
+  /// What the worker that is least far has done, and the one before it.
+  std::uint64_t least = kNone, second_least = kNone;
+
+  static constexpr auto kNone = std::numeric_limits<std::uint64_t>::max();
 };
 
-using NewestByPurpose = std::map<std::string_view, Newest>;
+using Fronts = std::map<std::string_view, Front>;
 
-NewestByPurpose newest_of(std::span<const Standing> workers) {
-  NewestByPurpose all;
+Fronts fronts_of(std::span<const Standing> workers) {
+  Fronts all;
   for (const Standing& worker : workers) {
     for (const proto::CommTotal& comm : worker.progress->comm()) {
       if (comm.purpose() == kOfPairs) continue;
-      Newest& newest = all[comm.purpose()];
-      if (comm.calls() > newest.number) newest = {.number = comm.calls()};
-      if (comm.calls() < newest.number || !waits(comm)) continue;
-      newest.kind = comm.newest();
-      ++newest.waiting;
+      Front& front = all[comm.purpose()];
+      front.second_least = std::min(front.second_least, std::max(front.least, comm.done()));
+      front.least = std::min(front.least, comm.done());
+      if (comm.calls() > front.newest) {
+        front.newest = comm.calls();
+        front.waiting = 0;
+      }
+      if (comm.calls() < front.newest || !is_in_one(comm)) continue;
+      front.kind = comm.newest();
+      ++front.waiting;
     }
   }
   return all;
 }
 
-std::optional<Awaited> awaited_in(const Standing& worker, const NewestByPurpose& all) {
-  if (std::ranges::any_of(worker.progress->comm(), waits)) return {};
+/// Whether the worker is in a collective that another one has not done either. One that all others
+/// have done needs nothing of them any more.
+bool waits(const proto::CommTotal& comm, const Fronts& all) {
+  const auto found = all.find(comm.purpose());
+  if (!is_in_one(comm) || found == all.end()) return is_in_one(comm);
+  const Front& front = found->second;
+  const std::uint64_t of_others = comm.done() == front.least ? front.second_least : front.least;
+  return of_others < comm.calls();
+}
+
+std::optional<Awaited> awaited_in(const Standing& worker, const Fronts& all) {
+  const auto waits_in = [&](const proto::CommTotal& comm) { return waits(comm, all); };
+  if (std::ranges::any_of(worker.progress->comm(), waits_in)) return {};
   for (const proto::CommTotal& comm : worker.progress->comm()) {
     const auto found = all.find(comm.purpose());
     if (found == all.end()) continue;
-    const Newest& newest = found->second;
-    if (newest.waiting == 0 || comm.calls() >= newest.number) continue;
+    const Front& front = found->second;
+    if (front.waiting == 0 || comm.calls() >= front.newest) continue;
     return Awaited{.rank = worker.rank,
                    .purpose = comm.purpose(),
-                   .kind = newest.kind,
-                   .number = newest.number,
-                   .waiting = newest.waiting};
+                   .kind = front.kind,
+                   .number = front.newest,
+                   .waiting = front.waiting};
   }
   return {};
 }
@@ -56,7 +77,7 @@ std::optional<Awaited> awaited_in(const Standing& worker, const NewestByPurpose&
 }  // namespace
 
 std::vector<Awaited> find_awaited(std::span<const Standing> workers) {
-  const NewestByPurpose all = newest_of(workers);
+  const Fronts all = fronts_of(workers);
   std::vector<Awaited> found;
   for (const Standing& worker : workers) {
     if (auto awaited = awaited_in(worker, all)) found.push_back(std::move(*awaited));

@@ -17,7 +17,7 @@ struct Standing {
   const proto::Progress* progress = nullptr;
 };
 
-/// A worker that is in no collective, and that others wait for in one that it has not begun.
+/// A worker that waits for nobody, and that others wait for in a collective that it has not begun.
 struct Awaited {
   Rank rank = 0;
   std::string purpose;       ///< of the communicator: "step"
@@ -29,7 +29,8 @@ struct Awaited {
 };
 
 /// In the order of the workers. A worker that waits for another one is never among them, however
-/// far behind it is, nor is one that has told of no communicator. Communicators of two workers
+/// far behind it is: it is in a collective that another one has not done either. Nor is one that
+/// has told of no communicator. Communicators of two workers
 /// ("output") only say who waits. Pure.
 std::vector<Awaited> find_awaited(std::span<const Standing> workers);
 

@@ -54,8 +54,7 @@ def _address_of(pid, instruction):
 
 
 def spin(pid):
-    """Makes the first thread compute for ever, to no end. It does nothing else any more."""
-    stop(pid)
+    """Makes the first thread, which is stopped, compute for ever, to no end."""
     registers = _registers(pid)
     registers[_RIP], registers[_ORIG_RAX] = _address_of(pid, _LOOP), _NONE
     _ptrace(_SETREGS, pid, ctypes.addressof(registers))
@@ -63,8 +62,7 @@ def spin(pid):
 
 
 def read(pid, path):
-    """Makes the first thread read from this file; what it does after that is not defined."""
-    stop(pid)
+    """Makes the first thread, which is stopped, read from this file, and then what is not defined."""
     registers = _registers(pid)
     text = (registers[_RSP] - 4096) & ~15  # below what the thread uses
     with open(f"/proc/{pid}/mem", "wb", buffering=0) as memory:

@@ -73,6 +73,20 @@ TEST_F(AwaitedWorkers, NotTheOneThatItselfWaitsForAnother) {
   EXPECT_THAT(found(), ElementsAre(2));
 }
 
+TEST_F(AwaitedWorkers, TheOneThatStaysInACollectiveThatAllOthersHaveDone) {
+  worker({{"step", 18, 17}});
+  worker({{"step", 17, 16}});
+  worker({{"step", 18, 17}});
+  EXPECT_THAT(found(), ElementsAre(1));
+}
+
+TEST_F(AwaitedWorkers, NotOneThatIsInACollectiveWhichOneOfTheOthersHasNotDone) {
+  worker({{"step", 18, 17}});
+  worker({{"step", 17, 16}});
+  worker({{"step", 16, 16}});
+  EXPECT_THAT(found(), ElementsAre(2));
+}
+
 TEST_F(AwaitedWorkers, SeveralWhereSeveralAreBehind) {
   worker({{"step", 17, 16}});
   worker({{"step", 16, 16}});
