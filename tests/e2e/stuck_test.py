@@ -70,10 +70,6 @@ class Stuck(JobTest):
         self.ends(process)
         return "".join(lines)
 
-    def test_a_worker_that_spins_is_named_with_its_stack_and_replaced(self):
-        text = self.is_replaced(threads.spin, "state R (runs); main thread computes")
-        self.assertIn("[rank 1] pfc-worker: the training thread is in:", text)
-
     def test_a_worker_that_reads_from_what_does_not_answer_is_named_with_the_file(self):
         fifo = self.folder / "no-answer"
         os.mkfifo(fifo)
@@ -84,11 +80,13 @@ class Stuck(JobTest):
         process = self.start_with_floor(2, "2s")
         pid = self.workers()[1]
         self.stop_in(pid, 1, "forward", "backward", "optimizer")
-        threads.spin(pid)
+        fifo = self.folder / "no-answer"
+        os.mkfifo(fifo)
+        threads.read(pid, fifo)
         output, _ = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 1, output)
         last = output.strip().splitlines()[-1]
-        for word in ("rank 1", "no progress for", "while 1 other waits for it in", "state R"):
+        for word in ("rank 1", "no progress for", "while 1 other waits for it in", "state S"):
             self.assertIn(word, last)
 
     def test_a_thread_for_data_that_does_not_go_on_is_found(self):

@@ -13,7 +13,7 @@ _READ, _OPEN = 0, 2
 # Places in struct user_regs_struct.
 _RAX, _RDX, _RSI, _RDI, _ORIG_RAX, _RIP, _RSP, _COUNT = 10, 12, 13, 14, 15, 16, 19, 27
 _NONE = struct.unpack("Q", struct.pack("q", -1))[0]  # no system call begins again
-_LOOP, _SYSCALL = b"\xeb\xfe", b"\x0f\x05"  # instructions: jmp to itself, syscall
+_SYSCALL = b"\x0f\x05"  # the instruction
 
 
 def _ptrace(request, thread, data=None):
@@ -51,14 +51,6 @@ def _address_of(pid, instruction):
             if place >= 0:
                 return begin + place
     raise AssertionError(f"process {pid} has no instruction {instruction.hex()}")
-
-
-def spin(pid):
-    """Makes the first thread, which is stopped, compute for ever, to no end."""
-    registers = _registers(pid)
-    registers[_RIP], registers[_ORIG_RAX] = _address_of(pid, _LOOP), _NONE
-    _ptrace(_SETREGS, pid, ctypes.addressof(registers))
-    resume(pid)
 
 
 def read(pid, path):
