@@ -49,7 +49,9 @@ Json worker_json(const proto::WorkerStatus& worker) {
           {"device", progress.device()},
           {"comm_bytes", std::move(comm_bytes)},
           {"comm_calls", std::move(comm_calls)},
-          {"skipped_images", progress.skipped_images()}};
+          {"skipped_images", progress.skipped_images()},
+          {"images_seen", progress.images_seen()},
+          {"resumed_images", progress.resumed_images()}};
 }
 
 }  // namespace
@@ -69,6 +71,9 @@ Json to_json(const proto::StatusReply& status) {
           {"jobs_waiting", status.jobs_waiting()},
           {"generation", status.generation()},
           {"restarts", status.restarts()},
+          {"takeovers", status.takeovers()},
+          {"taken_over_ms", status.taken_over_ms()},
+          {"takeover_seconds", status.takeover_seconds()},
           {"max_restarts", status.max_restarts()},
           {"restarts_left", status.restarts_left()},
           {"last_restart", status.last_restart()},
@@ -78,6 +83,8 @@ Json to_json(const proto::StatusReply& status) {
           {"epoch", status.epoch()},
           {"loss", status.loss()},
           {"samples_per_second", status.samples_per_second()},
+          {"images_seen", status.images_seen()},
+          {"images_lost", status.images_lost()},
           {"remaining_seconds", remaining_known ? Json(status.remaining_seconds()) : Json()},
           {"world_size", status.world_size()},
           {"wanted_workers", status.wanted_workers()},

@@ -1,0 +1,260 @@
+#include "coordinator/journal/journal.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "common/error.h"
+#include "common/error_text.h"
+#include "common/files/atomic_file.h"
+#include "common/files/file_error.h"
+
+namespace pfc {
+namespace {
+
+constexpr int kGrowth = 4;  // the file may have so many times the bytes of its values
+
+[[noreturn]] void fail(const std::filesystem::path& file, const char* doing) {
+  const int error = errno;
+  throw StorageError(file.string() + ": cannot be " + doing + ": " + file_error_text(error));
+}
+
+void write_whole(int fd, std::string_view bytes, const std::filesystem::path& file) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail(file, "written");
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+LockedFile::~LockedFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+LockedFile& LockedFile::operator=(LockedFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Journal::Journal(Options options, JournalContents contents, LockedFile found)
+    : options_(std::move(options)),
+      identity_(std::move(contents.identity)),
+      file_(std::move(found)),
+      values_(std::move(contents.values)) {
+  for (const auto& [key, value] : values_) value_bytes_ += key.size() + value.size();
+  {
+    Lock lock(mutex_);
+    write_once(lock);
+  }
+  thread_ = std::thread([this] { write_all(); });
+}
+
+Journal::~Journal() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Journal::Change::Change(Journal& journal) : journal_(journal) {
+  const std::lock_guard lock(journal_.mutex_);
+  journal_.held_ = true;
+}
+
+Journal::Change::~Change() {
+  {
+    const std::lock_guard lock(journal_.mutex_);
+    journal_.held_ = false;
+  }
+  journal_.changed_.notify_all();
+}
+
+void Journal::put(const std::string& key, std::string value) {
+  const std::lock_guard lock(mutex_);
+  const auto [place, is_new] = values_.try_emplace(key);
+  if (!is_new && place->second == value) return;
+  value_bytes_ += value.size() + (is_new ? key.size() : 0) - place->second.size();
+  place->second = std::move(value);
+  unwritten_.insert(key);
+  put_ += 1;
+  changed_.notify_all();
+}
+
+void Journal::erase(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto place = values_.find(key);
+  if (place == values_.end()) return;
+  value_bytes_ -= key.size() + place->second.size();
+  values_.erase(place);
+  unwritten_.insert(key);
+  put_ += 1;
+  changed_.notify_all();
+}
+
+void Journal::keep_only(const std::string& prefix, const std::set<std::string>& keys) {
+  std::set<std::string> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto each = values_.lower_bound(prefix);
+         each != values_.end() && each->first.starts_with(prefix); ++each) {
+      if (!keys.contains(each->first)) gone.insert(each->first);
+    }
+  }
+  for (const std::string& key : gone) erase(key);
+}
+
+bool Journal::settle(std::chrono::milliseconds limit) {
+  Lock lock(mutex_);
+  const std::uint64_t wanted = put_;
+  changed_.wait_for(lock, limit, [&] { return written_ >= wanted || failing_ || stopping_; });
+  return written_ >= wanted;
+}
+
+void Journal::remove() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    unwritten_.clear();
+    broken_ = false;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  ::unlink(options_.file.c_str());
+  file_ = {};
+}
+
+std::uint64_t Journal::failures() {
+  const std::lock_guard lock(mutex_);
+  return failures_;
+}
+
+std::uint64_t Journal::file_bytes() {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+void Journal::write_all() {
+  Lock lock(mutex_);
+  while (true) {
+    const auto work = [this] { return stopping_ || (!held_ && !failing_ && !unwritten_.empty()); };
+    changed_.wait_for(lock, failing_ ? options_.retry : options_.touch, work);
+    const bool last = stopping_;
+    if (!last && held_) continue;
+    if (was_removed()) broken_ = true;
+    if (!unwritten_.empty() || broken_) {
+      write_once(lock);
+    } else if (!last) {
+      touch();
+    }
+    if (last) return;
+  }
+}
+
+bool Journal::must_rewrite() const {
+  return broken_ || (bytes_ > options_.smallest_rewrite && bytes_ > kGrowth * value_bytes_);
+}
+
+void Journal::write_once(Lock& lock) {
+  const bool anew = must_rewrite();
+  const std::string bytes = anew ? whole_file() : encode_record(changes());
+  const std::uint64_t covered = put_;
+  const std::set<std::string> taken = std::exchange(unwritten_, {});
+  lock.unlock();
+  std::string problem;
+  try {
+    anew ? rewrite(bytes) : append(bytes);
+  } catch (const std::exception& error) {
+    problem = text_of(error);
+  }
+  lock.lock();
+  broken_ = !problem.empty();
+  if (problem.empty()) {
+    bytes_ = anew ? bytes.size() : bytes_ + bytes.size();
+    written_ = covered;
+    note_success();
+  } else {
+    unwritten_.insert(taken.begin(), taken.end());
+    note_failure(problem);
+  }
+  changed_.notify_all();
+  if (!problem.empty()) return touch();  // it lives all the same
+  lock.unlock();
+  ::fdatasync(file_.fd());  // what fails here shows when it is written anew
+  lock.lock();
+}
+
+void Journal::append(const std::string& record) { write_whole(file_.fd(), record, options_.file); }
+
+/// Locked before it has its name, so that nobody takes it for one that was left.
+void Journal::rewrite(const std::string& bytes) {
+  const std::filesystem::path temporary = options_.file.string() + ".tmp";
+  ::unlink(temporary.c_str());
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
+  LockedFile fresh(::open(temporary.c_str(), kFlags, 0600));
+  if (fresh.fd() < 0) fail(options_.file, "made");
+  if (::flock(fresh.fd(), LOCK_EX | LOCK_NB) != 0) fail(options_.file, "locked");
+  try {
+    write_whole(fresh.fd(), bytes, options_.file);
+  } catch (const StorageError&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  if (::fdatasync(fresh.fd()) != 0) fail(options_.file, "synced");
+  if (::rename(temporary.c_str(), options_.file.c_str()) != 0) fail(options_.file, "renamed");
+  file_ = std::move(fresh);
+  sync_folder(options_.file.parent_path());
+}
+
+std::string Journal::whole_file() const {
+  proto::JournalRecord record;
+  for (const auto& [key, value] : values_) {
+    proto::JournalEntry& entry = *record.add_entries();
+    entry.set_key(key);
+    entry.set_value(value);
+  }
+  return encode_header(identity_) + encode_record(record);
+}
+
+proto::JournalRecord Journal::changes() const {
+  proto::JournalRecord record;
+  for (const std::string& key : unwritten_) {
+    proto::JournalEntry& entry = *record.add_entries();
+    entry.set_key(key);
+    const auto value = values_.find(key);
+    entry.set_erased(value == values_.end());
+    if (value != values_.end()) entry.set_value(value->second);
+  }
+  return record;
+}
+
+bool Journal::was_removed() const {
+  struct stat info {};
+  return file_.fd() >= 0 && ::fstat(file_.fd(), &info) == 0 && info.st_nlink == 0;
+}
+
+void Journal::touch() const { ::futimens(file_.fd(), nullptr); }
+
+void Journal::note_failure(const std::string& why) {
+  failures_ += 1;
+  if (std::exchange(failing_, true)) return;
+  options_.tell("the journal: " + why +
+                "; the job goes on, but if this coordinator were killed now, another one could "
+                "not take it over. It is tried again every second");
+}
+
+void Journal::note_success() {
+  if (std::exchange(failing_, false)) options_.tell("the journal is written again");
+}
+
+}  // namespace pfc

@@ -1,0 +1,167 @@
+#include "coordinator/journal/journal_file.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::string_view kMagic = "pfcjrnl\n";
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kNumber = 4;
+// Version, length and checksum of the identity; checksum of all before it.
+constexpr std::size_t kHeaderBytes = kMagic.size() + 4 * kNumber;
+// Length and checksum of the record; checksum of these two.
+constexpr std::size_t kRecordHeaderBytes = 3 * kNumber;
+
+constexpr std::array<std::uint32_t, 256> make_table() {
+  constexpr std::uint32_t kPolynomial = 0x82F63B78;  // reversed
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
+    std::uint32_t sum = byte;
+    for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? kPolynomial : 0);
+    table[byte] = sum;
+  }
+  return table;
+}
+constexpr std::array<std::uint32_t, 256> kTable = make_table();
+
+void append_number(std::string& bytes, std::uint32_t number) {
+  for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(number >> shift);
+}
+
+std::uint32_t number_at(std::string_view bytes, std::size_t place) {
+  std::uint32_t number = 0;
+  for (std::size_t i = 0; i < kNumber; ++i) {
+    number |= std::uint32_t{static_cast<unsigned char>(bytes[place + i])} << (8 * i);
+  }
+  return number;
+}
+
+[[noreturn]] void damaged(const std::string& name, std::size_t offset, const std::string& what) {
+  throw InputError(name + ": damaged at byte " + std::to_string(offset) + ": " + what +
+                   "; remove the file to begin anew without what it has");
+}
+
+/// Space that a file system had given to the file and not yet filled.
+bool is_blank(std::string_view bytes) {
+  return std::ranges::all_of(bytes, [](char byte) { return byte == 0; });
+}
+
+/// The identity, and where it ends.
+std::pair<proto::JournalIdentity, std::size_t> read_header(std::string_view bytes,
+                                                           const std::string& name) {
+  if (!bytes.starts_with(kMagic)) {
+    throw InputError(name + ": not a coordinator's journal: expected it to begin with \"pfcjrnl\"");
+  }
+  if (bytes.size() < kHeaderBytes) damaged(name, bytes.size(), "the header is cut");
+  const std::uint32_t version = number_at(bytes, kMagic.size());
+  const std::uint32_t length = number_at(bytes, kMagic.size() + kNumber);
+  const std::uint32_t sum = number_at(bytes, kMagic.size() + 2 * kNumber);
+  const std::uint32_t own = number_at(bytes, kMagic.size() + 3 * kNumber);
+  if (own != crc32c(bytes.substr(0, kHeaderBytes - kNumber))) {
+    damaged(name, 0, "the header's checksum is wrong");
+  }
+  if (version != kVersion) {
+    throw InputError(name + ": found version " + std::to_string(version) +
+                     " of the format, expected " + std::to_string(kVersion) +
+                     ": it was written by another version of pfc");
+  }
+  if (length > kLongestIdentity || bytes.size() - kHeaderBytes < length) {
+    damaged(name, kHeaderBytes, "the identity is cut");
+  }
+  const std::string_view text = bytes.substr(kHeaderBytes, length);
+  proto::JournalIdentity identity;
+  if (crc32c(text) != sum || !identity.ParseFromArray(text.data(), static_cast<int>(length))) {
+    damaged(name, kHeaderBytes, "the identity's checksum is wrong");
+  }
+  return {std::move(identity), kHeaderBytes + length};
+}
+
+/// The record at the beginning of `rest`, and its size in the file. None: it was not completed.
+std::optional<std::pair<proto::JournalRecord, std::size_t>> read_record(std::string_view rest,
+                                                                        std::size_t offset,
+                                                                        const std::string& name) {
+  if (rest.size() < kRecordHeaderBytes || is_blank(rest)) return {};
+  const std::uint32_t length = number_at(rest, 0);
+  const std::uint32_t sum = number_at(rest, kNumber);
+  if (number_at(rest, 2 * kNumber) != crc32c(rest.substr(0, 2 * kNumber)) ||
+      length > kLongestRecord) {
+    damaged(name, offset, "the checksum of a record's length is wrong");
+  }
+  if (rest.size() - kRecordHeaderBytes < length) return {};
+  const std::size_t size = kRecordHeaderBytes + length;
+  const std::string_view text = rest.substr(kRecordHeaderBytes, length);
+  if (crc32c(text) != sum) {
+    if (rest.size() == size || is_blank(rest.substr(size))) return {};
+    damaged(name, offset, "a record's checksum is wrong, and others follow it");
+  }
+  proto::JournalRecord record;
+  if (!record.ParseFromArray(text.data(), static_cast<int>(length))) {
+    damaged(name, offset, "a record makes no sense");
+  }
+  return std::pair(std::move(record), size);
+}
+
+void apply(proto::JournalRecord& record, JournalValues& values) {
+  for (proto::JournalEntry& entry : *record.mutable_entries()) {
+    if (entry.erased()) {
+      values.erase(entry.key());
+    } else {
+      values[entry.key()] = std::move(*entry.mutable_value());
+    }
+  }
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  std::uint32_t sum = ~std::uint32_t{0};
+  for (const char byte : bytes) {
+    sum = (sum >> 8) ^ kTable[(sum ^ static_cast<unsigned char>(byte)) & 0xFF];
+  }
+  return ~sum;
+}
+
+std::string encode_header(const proto::JournalIdentity& identity) {
+  const std::string text = identity.SerializeAsString();
+  std::string bytes(kMagic);
+  append_number(bytes, kVersion);
+  append_number(bytes, static_cast<std::uint32_t>(text.size()));
+  append_number(bytes, crc32c(text));
+  append_number(bytes, crc32c(bytes));
+  return bytes + text;
+}
+
+std::string encode_record(const proto::JournalRecord& record) {
+  const std::string text = record.SerializeAsString();
+  std::string bytes;
+  bytes.reserve(kRecordHeaderBytes + text.size());
+  append_number(bytes, static_cast<std::uint32_t>(text.size()));
+  append_number(bytes, crc32c(text));
+  append_number(bytes, crc32c(bytes));
+  return bytes + text;
+}
+
+JournalContents parse_journal(std::string_view bytes, const std::string& name) {
+  auto [identity, offset] = read_header(bytes, name);
+  JournalContents contents{.identity = std::move(identity), .values = {}};
+  while (offset < bytes.size()) {
+    auto record = read_record(bytes.substr(offset), offset, name);
+    if (!record) break;
+    apply(record->first, contents.values);
+    contents.records += 1;
+    offset += record->second;
+  }
+  contents.torn_bytes = bytes.size() - offset;
+  return contents;
+}
+
+proto::JournalIdentity parse_identity(std::string_view bytes, const std::string& name) {
+  return read_header(bytes, name).first;
+}
+
+}  // namespace pfc

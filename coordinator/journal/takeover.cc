@@ -1,0 +1,248 @@
+#include "coordinator/journal/takeover.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <system_error>
+#include <thread>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "common/files/sha256.h"
+#include "common/version.h"
+#include "security/secret_file.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+// Workers that have waited long enough still write a checkpoint.
+constexpr milliseconds kEnd{60'000};
+// Another coordinator looks at the file, perhaps.
+constexpr milliseconds kLockPatience{500};
+constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
+
+/// A journal that lies in the folder.
+struct Left {
+  fs::path file;
+  proto::JournalIdentity identity;
+  milliseconds age{0};
+};
+
+milliseconds age_of(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return {};
+  const auto changed = std::chrono::seconds{info.st_mtim.tv_sec};
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::max(std::chrono::duration_cast<milliseconds>(now - changed), milliseconds{0});
+}
+
+/// None where a coordinator has it, which lives.
+std::optional<LockedFile> lock_file(const fs::path& file) {
+  const TimePoint deadline = Clock::now() + kLockPatience;
+  while (true) {
+    LockedFile open(::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC));
+    if (open.fd() < 0) {
+      if (errno == ENOENT) return {};
+      throw StorageError(file.string() + ": found a journal that cannot be written (" +
+                         std::strerror(errno) +
+                         "); it may be of the job that this command should go on with. Make it "
+                         "writable, or remove it to begin anew");
+    }
+    struct stat own {
+    }, named{};
+    if (::flock(open.fd(), LOCK_EX | LOCK_NB) == 0 && ::fstat(open.fd(), &own) == 0 &&
+        ::stat(file.c_str(), &named) == 0 && own.st_ino == named.st_ino) {
+      return open;
+    }
+    if (Clock::now() >= deadline) return {};
+    std::this_thread::sleep_for(milliseconds{10});
+  }
+}
+
+/// No process can be left that has waited for its coordinator.
+bool is_outdated(const Left& left) {
+  return !left.identity.is_service() && left.age > milliseconds{left.identity.grace_ms()} + kEnd;
+}
+
+std::string hosts_text(const proto::JournalIdentity& identity) {
+  std::string text;
+  for (const std::string& host : identity.hosts()) text += (text.empty() ? "" : ",") + host;
+  return text;
+}
+
+std::string title_of(const proto::JournalIdentity& identity) {
+  return (identity.is_service() ? "service " : "job ") + identity.id();
+}
+
+/// Empty: it was the same command. None: it has nothing to do with this one.
+std::optional<std::string> difference(const proto::JournalIdentity& left,
+                                      const proto::JournalIdentity& wanted) {
+  if (left.is_service() != wanted.is_service() || left.job_file() != wanted.job_file()) return {};
+  if (hosts_text(left) != hosts_text(wanted)) {
+    if (wanted.is_service() && left.port() != wanted.port()) return {};
+    return "its hosts were " + hosts_text(left) + ", and are " + hosts_text(wanted) + " now";
+  }
+  if (left.port() != wanted.port()) {
+    if (wanted.is_service()) return {};
+    return "its --port was " + std::to_string(left.port()) + ", and is " +
+           std::to_string(wanted.port()) + " now";
+  }
+  if (left.job_sha256() != wanted.job_sha256())
+    return wanted.job_file() + " or --set was changed since then";
+  if (left.version() != wanted.version()) {
+    return "it was of pfc " + left.version() + ", and this is " + wanted.version();
+  }
+  return "";
+}
+
+/// The beginning of the file, at most `most` bytes; without room for more than it has.
+std::string read_begin(const fs::path& path, std::uint64_t most) {
+  RegularFile file(path);
+  std::string bytes(std::min(file.bytes(), most), '\0');
+  bytes.resize(file.read(std::as_writable_bytes(std::span(bytes))));
+  return bytes;
+}
+
+/// One that cannot be read may be that of this command: so it is an error, unless `choice` says
+/// which one is meant.
+std::vector<Left> journals_in(const fs::path& folder, const std::string& choice,
+                              std::vector<std::string>& notes) {
+  std::vector<Left> all;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() != ".journal") continue;
+    try {
+      const std::string begin = read_begin(entry.path(), std::uint64_t{kLongestIdentity} + 64);
+      all.push_back({.file = entry.path(),
+                     .identity = parse_identity(begin, entry.path().string()),
+                     .age = age_of(entry.path())});
+    } catch (const InputError& error) {
+      if (choice == "auto") {
+        throw InputError(
+            std::string(error.what()) +
+            ". Restore the file; or remove it, or give --take-over never, to begin anew");
+      }
+      notes.emplace_back(error.what());
+    }
+  }
+  std::ranges::sort(all, {}, &Left::file);
+  return all;
+}
+
+void forget(const Left& left) {
+  if (const auto lock = lock_file(left.file)) ::unlink(left.file.c_str());
+}
+
+/// A job that another command can go on with, or that ends by itself.
+std::string not_used(const Left& left, const std::string& why) {
+  return title_of(left.identity) + ", whose coordinator was killed, is not gone on with: " + why +
+         ". Its workers end " + std::to_string(left.identity.grace_ms() / 1000) +
+         " s after that coordinator";
+}
+
+std::string list_of(const std::vector<Left>& fitting) {
+  std::string text;
+  for (const Left& left : fitting) {
+    text += (text.empty() ? "" : ", ") + left.identity.id() + " (" + left.file.string() + ")";
+  }
+  return text;
+}
+
+FoundJournal open_journal(const Left& left, LockedFile lock) {
+  // Read again: until it was locked its coordinator may have lived.
+  JournalContents contents = parse_journal(read_begin(left.file, kMostBytes), left.file.string());
+  return {.file = left.file, .lock = std::move(lock), .contents = std::move(contents)};
+}
+
+/// Those that fit, of which no coordinator lives.
+std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalIdentity& wanted,
+                             std::vector<std::string>& notes) {
+  std::vector<Left> fitting;
+  for (const Left& left : all) {
+    const auto differs = difference(left.identity, wanted);
+    const bool fits = differs && differs->empty();
+    if (!fits && (!differs || is_outdated(left))) {
+      if (is_outdated(left)) forget(left);
+      continue;
+    }
+    if (!lock_file(left.file)) continue;
+    if (fits && is_outdated(left)) {
+      forget(left);
+    } else if (fits) {
+      fitting.push_back(left);
+    } else {
+      notes.push_back(not_used(left, *differs));
+    }
+  }
+  return fitting;
+}
+
+}  // namespace
+
+proto::JournalIdentity identity_of(const std::vector<HostSpec>& hosts, int port, const Job* job,
+                                   const fs::path& file, milliseconds grace) {
+  proto::JournalIdentity identity;
+  for (const HostSpec& host : hosts) {
+    identity.add_hosts(host.name + (host.slots > 0 ? ":" + std::to_string(host.slots) : ""));
+  }
+  identity.set_port(port);
+  identity.set_version(version());
+  identity.set_grace_ms(grace.count());
+  identity.set_is_service(job == nullptr);
+  if (job == nullptr) return identity;
+  identity.set_id(job->id);
+  identity.set_job_file(fs::absolute(file).lexically_normal().string());
+  identity.set_job_sha256(sha256_hex(std::as_bytes(std::span(job->json))));
+  return identity;
+}
+
+fs::path journal_file(const fs::path& folder, const std::string& id) {
+  return folder / "journals" / (id + ".journal");
+}
+
+Takeover find_takeover(const fs::path& folder, const proto::JournalIdentity& wanted,
+                       const std::string& choice) {
+  Takeover takeover;
+  const fs::path journals = journal_file(folder, "").parent_path();
+  make_private_folder(journals);
+  std::vector<Left> fitting =
+      fitting_of(journals_in(journals, choice, takeover.notes), wanted, takeover.notes);
+  if (choice == kTakeOverNever) {
+    for (const Left& left : fitting) {
+      takeover.notes.push_back(not_used(left, "--take-over never"));
+      forget(left);
+    }
+    return takeover;
+  }
+  if (choice != "auto") {
+    std::erase_if(fitting,
+                  [&](const Left& left) { return !left.identity.id().starts_with(choice); });
+    if (fitting.empty()) {
+      throw InputError("--take-over " + choice + ": " + journals.string() +
+                       " has no journal with this id of a coordinator that was this command and "
+                       "has ended");
+    }
+  }
+  if (fitting.size() > 1) {
+    throw InputError(journals.string() + ": " + std::to_string(fitting.size()) +
+                     " coordinators that were this command have been killed; choose with "
+                     "--take-over ID: " +
+                     list_of(fitting));
+  }
+  if (fitting.empty()) return takeover;
+  std::optional<LockedFile> lock = lock_file(fitting.front().file);
+  if (lock) takeover.found = open_journal(fitting.front(), std::move(*lock));
+  return takeover;
+}
+
+}  // namespace pfc

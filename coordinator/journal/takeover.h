@@ -1,0 +1,49 @@
+// Which job or service of a killed coordinator this one goes on with.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/hosts.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/journal/journal.h"
+
+namespace pfc {
+
+/// A journal that a coordinator has left, which was the same command as this one.
+struct FoundJournal {
+  std::filesystem::path file;
+  LockedFile lock;
+  JournalContents contents;
+};
+
+struct Takeover {
+  std::optional<FoundJournal> found;  ///< empty: there is nothing to go on with
+  std::vector<std::string> notes;     ///< lines for the person: what was left and is not used
+};
+
+/// What people may choose instead of "auto", which is what find_takeover() describes.
+inline constexpr const char* kTakeOverNever = "never";
+
+/// The command of this coordinator, with the id that it has if it begins anew. `job`: null for a
+/// service. `file`: the job file, as it was given.
+proto::JournalIdentity identity_of(const std::vector<HostSpec>& hosts, int port, const Job* job,
+                                   const std::filesystem::path& file,
+                                   std::chrono::milliseconds grace);
+
+/// FOLDER/journals/ID.journal
+std::filesystem::path journal_file(const std::filesystem::path& folder, const std::string& id);
+
+/// Looks in FOLDER/journals for the journal of a coordinator that lives no more and was the same
+/// command: the same hosts in the same order, port, job (the file and what it says) and version. A
+/// job whose coordinator has been away for longer than its workers wait is forgotten, a service
+/// never. `choice`: "auto"; "never", which forgets what is found; or the beginning of an id. Throws
+/// InputError where several fit, none has the id, or the file of the one that fits is damaged, and
+/// StorageError where the folder cannot be made.
+Takeover find_takeover(const std::filesystem::path& folder, const proto::JournalIdentity& wanted,
+                       const std::string& choice);
+
+}  // namespace pfc

@@ -1,0 +1,205 @@
+#include "coordinator/journal/saved_state.h"
+
+#include <gtest/gtest.h>
+
+#include "coordinator/rendezvous.h"
+#include "coordinator/report/metrics.h"
+#include "tests/coordinator/rendezvous_fixture.h"
+#include "tests/coordinator/taken_over.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+
+class SavedState : public testing::Rendezvous {
+ protected:
+  ClusterState again() const {
+    return testing::taken_over(state, now, std::chrono::system_clock::now());
+  }
+  /// The next coordinator in the place of this one.
+  void killed_and_started_again() { state = again(); }
+  void trains() {
+    trains_on_two_hosts();
+    progresses(0, 3, "forward");
+    progresses(1, 3, "forward");
+  }
+};
+
+TEST_F(SavedState, HasAllThatDecidesAboutAGeneration) {
+  trains();
+  state.job.restarts.push_back({.rank = 1, .who = "rank 1", .what = "crashed", .at = now});
+  state.job.stop = StopRequest{.reason = "SIGTERM", .urgent = true, .at = now, .within = 3s};
+  state.job.current.workers[1].exit = ProcessExit{.code = 3};
+  state.job.current.workers[1].report =
+      WorkerReport{.outcome = proto::OUTCOME_COMPLETED, .message = "", .at = now};
+  const ClusterState copy = again();
+  EXPECT_EQ(copy.job.current.number, 1);
+  EXPECT_EQ(copy.job.current.joined, 2);
+  EXPECT_EQ(copy.job.restarts.front().text(), "rank 1: crashed");
+  EXPECT_EQ(copy.job.restarts.front().rank, 1);
+  EXPECT_EQ(copy.job.stop->reason, "SIGTERM");
+  EXPECT_TRUE(copy.job.stop->urgent);
+  EXPECT_EQ(copy.job.stop->within, 3s);
+  EXPECT_EQ(copy.job.current.workers[1].exit->code, 3);
+  EXPECT_TRUE(has_ended_well(copy.job.current.workers[1]));
+  EXPECT_EQ(copy.hosts[1].first_rank, 1);
+  EXPECT_EQ(copy.hosts[1].incarnation, state.hosts[1].incarnation);
+  EXPECT_TRUE(copy.hosts[0].registered);
+}
+
+TEST_F(SavedState, HasWhatIsPlannedForAGeneration) {
+  trains();
+  state.hosts[1].leaving = Leaving{.reason = "SIGTERM", .within = 9s, .at = now};
+  state.job.current.regroup = Regroup{.reason = "host b is leaving", .at = now, .within = 8s};
+  state.job.current.workers[0].paused = true;
+  state.job.saved = {.generation = 1, .step = 40, .at = now - 60s};
+  state.network = {.agents = {"x", "y"}, .ended_at = now, .failed = true, .apart = {"b"}};
+  const ClusterState copy = again();
+  EXPECT_EQ(copy.network.agents, state.network.agents);
+  EXPECT_TRUE(copy.network.failed);
+  EXPECT_EQ(copy.network.apart, state.network.apart);
+  EXPECT_EQ(copy.hosts[1].leaving->reason, "SIGTERM");
+  EXPECT_EQ(copy.hosts[1].leaving->within, 9s);
+  EXPECT_FALSE(copy.hosts[0].leaving);
+  EXPECT_EQ(copy.hosts[1].workers, 1);
+  EXPECT_EQ(copy.job.current.regroup->reason, "host b is leaving");
+  EXPECT_EQ(copy.job.current.regroup->within, 8s);
+  EXPECT_TRUE(copy.job.current.workers[0].paused);
+  EXPECT_FALSE(copy.job.current.workers[1].paused);
+  EXPECT_EQ(copy.job.saved.generation, 1);
+  EXPECT_EQ(copy.job.saved.step, 40);
+  EXPECT_NEAR(seconds_since(copy.job.saved.at, now), 60, 2);
+}
+
+TEST_F(SavedState, HasBlameAndBudget) {
+  trains();
+  add_failure(state.job.blame, "b", 0, 2, "killed", now - 100s);
+  leave_out(state.job.blame.records.front(), now - 100s);
+  spend_restart(state.job.budget, 1s, now - 110s, now - 100s);
+  spend_restart(state.job.budget, 1s, now - 110s, now - 100s);
+  count_crash(state.job.budget, {.rank = 1, .workers = 2, .step = 7});
+  state.job.current.counted = true;
+  const ClusterState copy = again();
+  EXPECT_TRUE(copy.job.current.counted);
+  ASSERT_EQ(copy.job.blame.records.size(), 1);
+  const FailureRecord& record = copy.job.blame.records.front();
+  EXPECT_EQ(name_of(record), "slot 0 of host b");
+  EXPECT_EQ(record.failures, 2);
+  EXPECT_EQ(record.times_left_out, 1);
+  EXPECT_EQ(record.cause, "killed");
+  EXPECT_NEAR(seconds_since(now, *record.until), 200, 2);  // of 5 min
+  EXPECT_TRUE(is_left_out(copy.job.blame, "b", 0, now));
+  EXPECT_EQ(copy.job.budget.spent, 2);
+  EXPECT_EQ(copy.job.budget.quick, state.job.budget.quick);
+  EXPECT_NEAR(seconds_since(copy.job.budget.counted_at, now), 100, 2);
+  EXPECT_EQ(copy.job.budget.same_crash, 1);
+  EXPECT_EQ(copy.job.budget.last_crash, (CrashSite{.rank = 1, .workers = 2, .step = 7}));
+}
+
+TEST_F(SavedState, IsTheSameWhenItIsSavedAgain) {
+  trains();
+  const ClusterState copy = again();
+  for (std::size_t i = 0; i < state.hosts.size(); ++i) {
+    EXPECT_EQ(to_saved(copy.hosts[i]).SerializeAsString(),
+              to_saved(state.hosts[i]).SerializeAsString());
+  }
+  for (std::size_t i = 0; i < state.job.current.workers.size(); ++i) {
+    EXPECT_EQ(to_saved(copy.job.current.workers[i]).SerializeAsString(),
+              to_saved(state.job.current.workers[i]).SerializeAsString());
+  }
+}
+
+TEST_F(SavedState, GoesOnWithAGenerationThatTrains) {
+  trains();
+  killed_and_started_again();
+  EXPECT_EQ(does(), "wait");
+  EXPECT_EQ(tick().reason, "training");
+  EXPECT_EQ(state.job.current.number, 1);
+}
+
+TEST_F(SavedState, BeginsAnotherGenerationWithoutARestartWhereWorkersWereConnecting) {
+  trains_on_two_hosts();
+  config.max_restarts = 0;
+  killed_and_started_again();
+  const std::vector<Member> members = begins();
+  EXPECT_EQ(members.size(), 2);
+  EXPECT_EQ(members[0].survivor, 1);
+  EXPECT_EQ(state.job.current.number, 2);
+  EXPECT_TRUE(state.job.restarts.empty());
+  EXPECT_FALSE(state.job.current.lost);
+}
+
+TEST_F(SavedState, WaitsForAHostThatIsMissingBeforeItBeginsAgain) {
+  trains_on_two_hosts();
+  killed_and_started_again();
+  state.hosts[1].registered = false;
+  EXPECT_EQ(tick().reason, "waiting for b to register again");
+  passes(config.limits.start);
+  EXPECT_EQ(does(), "blame");
+  EXPECT_FALSE(may_restart(state, config));
+}
+
+TEST_F(SavedState, KeepsTheTimeThatTheJobHasRun) {
+  trains();
+  now += 90s;
+  EXPECT_NEAR(seconds_since(again().job.started_at, now), 90, 2);
+}
+
+TEST(SavedMetrics, GoOnCounting) {
+  WorkerState worker{.rank = 0, .host = "a"};
+  proto::Progress first, second;
+  first.set_data_wait_seconds(0.5);
+  first.add_comm()->set_purpose("step");
+  first.mutable_comm(0)->set_sent_bytes(100);
+  first.add_phases()->set_phase("forward");
+  first.mutable_phases(0)->set_seconds(0.03);
+  second = first;
+  second.set_data_wait_seconds(0.75);
+  const auto text = [](Metrics& metrics) { return metrics.text({}, {}, {}, {}, 0, {}); };
+  Metrics unbroken, killed, next;
+  for (Metrics* each : {&unbroken, &killed}) {
+    each->add_progress(worker, first);
+    each->count_job("completed");
+  }
+  next.restore(killed.saved());
+  EXPECT_EQ(text(next), text(unbroken));
+  worker.progress = first;
+  unbroken.add_progress(worker, second);
+  next.add_progress(worker, second);
+  EXPECT_EQ(text(next), text(unbroken));
+}
+
+TEST(SavedQueue, RemembersJobsThatHaveEnded) {
+  JobQueue queue, next;
+  queue.remember({.id = "a",
+                  .file = "a.json",
+                  .submitted = from_ms(1'000),
+                  .started = {},
+                  .ended = from_ms(3'000),
+                  .how = Verdict::Kind::kStopped,
+                  .message = "out",
+                  .workers = 3,
+                  .first_ranks = {0, 2}});
+  restore(next, to_saved(queue.ended()));
+  const EndedJob& job = next.ended().front();
+  EXPECT_EQ(job.id, "a");
+  EXPECT_FALSE(job.started);
+  EXPECT_EQ(job.ended, from_ms(3'000));
+  EXPECT_EQ(job.how, Verdict::Kind::kStopped);
+  EXPECT_EQ(job.first_ranks, (std::vector<Rank>{0, 2}));
+}
+
+TEST(SavedQueue, HasTheWholeJob) {
+  const Job job = job_from(to_saved(Job{.id = "a",
+                                        .file = "f",
+                                        .json = "{}",
+                                        .device = DeviceChoice::kCuda,
+                                        .submitted = from_ms(5)}));
+  EXPECT_EQ(job.json, "{}");
+  EXPECT_EQ(job.device, DeviceChoice::kCuda);
+  EXPECT_EQ(job.submitted, from_ms(5));
+}
+
+}  // namespace
+}  // namespace pfc
