@@ -1,0 +1,119 @@
+#include "agent/chaos/faults.h"
+
+#include <algorithm>
+#include <csignal>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "common/log.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kForTheAnswer{200};
+
+milliseconds time_of(const proto::Fault& fault) {
+  return std::clamp<milliseconds>(milliseconds{fault.lasts_ms()}, milliseconds{0}, kLongestFault);
+}
+
+}  // namespace
+
+Faults::Faults(boost::asio::io_context& loop, Options options)
+    : loop_(loop), options_(std::move(options)) {
+  if (options_.allowed) CutRoutes::remove_all();
+}
+
+Faults::~Faults() { undo(); }
+
+std::string Faults::obstacle(const proto::Fault& fault) const {
+  if (!options_.allowed) {
+    return "its agent does not allow faults: start it with pfc-agent --allow-chaos (the "
+           "coordinator's own: pfc-coordinator --allow-chaos)";
+  }
+  switch (fault.kind()) {
+    case proto::FAULT_UNDO:
+    case proto::FAULT_KILL_AGENT:
+      return {};
+    case proto::FAULT_KILL_WORKER:
+    case proto::FAULT_STOP_WORKER:
+      return fault.only_ask() || options_.worker(fault.slot(), fault.incarnation())
+                 ? ""
+                 : "no such worker runs in slot " + std::to_string(fault.slot());
+    case proto::FAULT_PARTITION:
+      if (partition_) return "it is cut off already";
+      if (CutRoutes({fault.addresses().begin(), fault.addresses().end()}).count() == 0) {
+        return "the job has no other host from which it could be cut off";
+      }
+      return CutRoutes::obstacle();
+    default:
+      return "its agent does not know this kind of fault";
+  }
+}
+
+void Faults::begin(const proto::Fault& fault, const Answer& answer) {
+  std::string problem = obstacle(fault);
+  const bool is_wanted = problem.empty() && !fault.only_ask();
+  answer(problem);
+  if (is_wanted) act(fault);
+}
+
+void Faults::act(const proto::Fault& fault) {
+  const auto worker = options_.worker(fault.slot(), fault.incarnation());
+  switch (fault.kind()) {
+    case proto::FAULT_KILL_WORKER:
+      return worker->send(SIGKILL);
+    case proto::FAULT_STOP_WORKER:
+      return stop_worker(worker, time_of(fault));
+    case proto::FAULT_PARTITION:
+      return after(kForTheAnswer, [this, fault] { cut_off(fault); });
+    case proto::FAULT_KILL_AGENT:
+      return after(kForTheAnswer, options_.die);
+    default:
+      return undo();
+  }
+}
+
+void Faults::stop_worker(const std::shared_ptr<WorkerProcess>& worker, milliseconds lasts) {
+  const std::int64_t number = ++last_;
+  stopped_[number] = worker;
+  worker->send(SIGSTOP);
+  after(lasts, [this, number] {
+    if (const auto still = stopped_[number].lock()) still->send(SIGCONT);
+    stopped_.erase(number);
+  });
+}
+
+void Faults::cut_off(const proto::Fault& fault) {
+  try {
+    const std::vector<std::string> addresses(fault.addresses().begin(), fault.addresses().end());
+    partition_.emplace(addresses, time_of(fault));
+    after(time_of(fault), [this] { partition_.reset(); });
+  } catch (const std::runtime_error& error) {
+    print_message("pfc-agent", Severity::kWarning,
+                  std::string("the host is not cut off: ") + error.what());
+  }
+}
+
+void Faults::undo() {
+  timers_.clear();
+  partition_.reset();
+  for (const auto& [number, worker] : stopped_) {
+    if (const auto still = worker.lock()) still->send(SIGCONT);
+  }
+  stopped_.clear();
+}
+
+void Faults::after(milliseconds delay, std::function<void()> then) {
+  const std::int64_t number = ++last_;
+  const auto timer = timers_.try_emplace(number, loop_, delay).first;
+  timer->second.async_wait(
+      [this, number, then = std::move(then)](const boost::system::error_code& error) {
+        // A timer that was removed just when its time had come is not told so.
+        if (!error && timers_.erase(number) > 0) then();
+      });
+}
+
+}  // namespace pfc

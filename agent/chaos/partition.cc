@@ -1,0 +1,82 @@
+#include "agent/chaos/partition.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <ctime>
+#include <stdexcept>
+
+namespace pfc {
+namespace {
+
+std::int64_t now_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);  // also while the machine sleeps
+  return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
+}
+
+/// Runs in the child, after a fork of a program that has threads: only async-signal-safe calls, and
+/// no allocation.
+[[noreturn]] void heal_later(const CutRoutes& routes, int fd, std::int64_t deadline) {
+  setsid();  // neither a terminal's Ctrl-C nor the end of the agent's group is for it
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_IGN);
+  prctl(PR_SET_NAME, "pfc-agent-heal");
+  dup2(fd, STDIN_FILENO);
+  close_range(STDIN_FILENO + 1, ~0U, 0);
+  pollfd told{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  for (std::int64_t left = deadline - now_ms(); left > 0; left = deadline - now_ms()) {
+    const int wait = static_cast<int>(std::min<std::int64_t>(left, INT_MAX));
+    if (poll(&told, 1, wait) <= 0) continue;
+    if ((told.revents & POLLIN) != 0) break;
+    told.fd = -1;  // the agent was killed: its host stays cut off as long as it was to be
+  }
+  routes.remove();
+  _exit(0);
+}
+
+}  // namespace
+
+Partition::Partition(const std::vector<std::string>& addresses, std::chrono::milliseconds lasts)
+    : routes_(addresses) {
+  if (routes_.count() == 0) throw std::runtime_error("there is no address that could be cut off");
+  std::array<int, 2> ends{-1, -1};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no file is left for a pipe");
+  const std::int64_t deadline = now_ms() + lasts.count();
+  healer_ = fork();
+  if (healer_ == 0) heal_later(routes_, ends[0], deadline);
+  close(ends[0]);
+  fd_ = ends[1];
+  if (healer_ < 0) {
+    close(fd_);
+    throw std::runtime_error("no process is left that would mend it");
+  }
+  try {
+    routes_.add();
+  } catch (const std::runtime_error&) {
+    kill(healer_, SIGKILL);
+    waitpid(healer_, nullptr, 0);
+    close(fd_);
+    throw;
+  }
+}
+
+Partition::~Partition() {
+  const char now = 0;
+  while (write(fd_, &now, 1) < 0 && errno == EINTR) {
+  }
+  close(fd_);
+  while (waitpid(healer_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  routes_.remove();  // where the healer itself was killed
+}
+
+}  // namespace pfc
