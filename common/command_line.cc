@@ -224,13 +224,14 @@ CLI::Validator choice_of(const std::vector<std::string>& words) {
           ""};
 }
 
-CLI::Validator duration() {
-  return {[](std::string& text) -> std::string {
-            constexpr double kLeast = 0.001, kYear = 31'536'000;
+CLI::Validator duration(bool may_be_none) {
+  return {[may_be_none](std::string& text) -> std::string {
+            constexpr double kYear = 31'536'000;
+            const double least = may_be_none ? 0 : 0.001;
             const std::optional<double> seconds = seconds_of(text);
-            if (!seconds || !(*seconds >= kLeast && *seconds <= kYear)) {
-              return "found '" + text +
-                     "', expected a time from 1ms to a year, for example 90s, 2min or 1h";
+            if (!seconds || !(*seconds >= least && *seconds <= kYear)) {
+              return "found '" + text + "', expected a time from " + (may_be_none ? "0" : "1ms") +
+                     " to a year, for example 90s, 2min or 1h";
             }
             std::ostringstream number;
             number.precision(std::numeric_limits<double>::max_digits10);

@@ -27,9 +27,9 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 /// counts.
 CLI::Validator choice_of(const std::vector<std::string>& words);
 
-/// Takes a limit of time, from a millisecond to a year: "70" (seconds), "2.5s", "500ms", "2min",
-/// "1h". The option's variable gets the seconds.
-CLI::Validator duration();
+/// Takes a limit of time, from a millisecond, or from 0 where there may be none, to a year: "70"
+/// (seconds), "2.5s", "500ms", "2min", "1h". The option's variable gets the seconds.
+CLI::Validator duration(bool may_be_none = false);
 
 /// Runs `body`, a program's main. An exception becomes one line on stderr and an exit code:
 /// kExitBadInput for InputError, kExitFailed for any other. Ignores SIGXFSZ: where a file would

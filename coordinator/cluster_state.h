@@ -134,6 +134,8 @@ struct GenerationState {
   bool counted = false;              ///< what has ended it counts in blame and budget already
   std::optional<Regroup> regroup;    ///< it ends soon, as it was planned
   bool stop_sent = false;            ///< workers were asked to checkpoint and end, or regroup
+  /// It could not outlive the coordinator that began it, which is nobody's failure.
+  bool lost = false;
 };
 
 /// The newest state that a generation can go on from.
@@ -151,6 +153,8 @@ struct NetworkState {
   bool failed = false;
   bool changed = false;  ///< a host has another address than the current generation was told
   std::string text;      ///< NetworkChoice::text of the last that has ended
+  /// Where it has failed: the hosts without which all others reach each other; none: not known.
+  std::vector<std::string> apart;
 };
 
 /// One job, from its begin to its end. The next job replaces it.

@@ -14,6 +14,8 @@ using std::chrono::milliseconds;
 
 // Longer than any event takes.
 constexpr milliseconds kStall{3'000};
+// For an agent that has given the coordinator up: its workers write a checkpoint first.
+constexpr milliseconds kAgentEnds{60'000};
 
 /// The start and the end of a generation have lines of their own.
 bool has_own_line(const Decision& decision) {
@@ -50,7 +52,8 @@ Coordinator::Coordinator(boost::asio::io_context& loop, CoordinatorOptions optio
 void Coordinator::start(const std::string& address, const std::string& launch_advice) {
   state_.address = address;
   state_.launch_advice = launch_advice;
-  state_.job.started_at = last_tick_ = Clock::now();
+  last_tick_ = Clock::now();
+  if (state_.job.current.number == 0) state_.job.started_at = last_tick_;
   tick();
 }
 
@@ -60,6 +63,7 @@ void Coordinator::close() {
   run_.joins.clear(going_away());
   run_.values.clear(going_away());
   log_requests_.clear(going_away());
+  fault_requests_.clear(going_away());
   for (const auto& [host, link] : std::exchange(agents_, {})) tell_to_end(*link);
   for (const auto& [rank, link] : std::exchange(run_.workers, {})) link->close(going_away());
 }
@@ -80,11 +84,16 @@ proto::StatusReply Coordinator::status() const {
   }
   status.set_job_file(run_.job.file);
   status.set_jobs_waiting(static_cast<int>(queue_.waiting().size()));
+  status.set_takeovers(own_.takeovers());
+  status.set_taken_over_ms(own_.taken_over_ms());
+  status.set_takeover_seconds(takeover_seconds_);
   return status;
 }
 
 std::string Coordinator::metrics_text() {
   metrics_.set_waiting_jobs(queue_.waiting().size());
+  metrics_.set_journal(own_.takeovers(), journal_ == nullptr ? 0 : journal_->failures());
+  save(true);
   return metrics_.text(state_, run_.config, run_.progress, run_.stragglers,
                        terminal_.dropped_lines(), Clock::now());
 }
@@ -104,8 +113,11 @@ void Coordinator::tick() {
   see_measurement();
   run_.joins.expire(state_, Clock::now());
   log_requests_.expire(Clock::now());
+  fault_requests_.expire(Clock::now());
   if (state_.job.id.empty()) release_silent_hosts();
+  see_takeover(Clock::now());
   advance();
+  save_if_due(Clock::now());
 }
 
 /// The next job waits until they are back.
@@ -129,6 +141,7 @@ void Coordinator::forgive_stall() {
                  Severity::kWarning);
   postpone(state_, gap);
   if (measurement_) measurement_->postpone(gap);
+  if (gap >= options_.coordinator_grace) excused_until_ = now + kAgentEnds;
 }
 
 void Coordinator::advance() {
@@ -137,6 +150,7 @@ void Coordinator::advance() {
     const Decision decision = decide(state_, run_.config, Clock::now());
     set_reason(decision.reason, !has_own_line(decision));
     if (decision.actions.empty()) return;
+    save_soon();
     for (const Action& action : decision.actions) {
       apply(state_, action, Clock::now());
       perform(action);
@@ -183,6 +197,7 @@ void Coordinator::perform(const Action& action) {
 
 void Coordinator::begin_generation(const action::StartGeneration& start) {
   run_.cause = start.cause ? start.cause->text() : start.why;
+  save_now();  // before anybody is told its number
   const auto fresh = std::ranges::count(start.members, 0, &Member::survivor);
   std::string text = "generation " + std::to_string(state_.job.current.number) + ": starting " +
                      counted(fresh, "worker");
@@ -237,6 +252,7 @@ void Coordinator::finish_job() {
   const Verdict how = verdict(state_);
   if (options_.is_service) return end_job(how);
   over_ = true;
+  if (journal_ != nullptr) journal_->remove();
   finished_(how);
 }
 

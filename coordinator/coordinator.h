@@ -7,14 +7,17 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "coordinator/chaos/fault_requests.h"
 #include "coordinator/cluster_state.h"
 #include "coordinator/hosts.h"
 #include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/log_requests.h"
 #include "coordinator/join_barrier.h"
+#include "coordinator/journal/journal.h"
 #include "coordinator/key_values.h"
 #include "coordinator/network/network_measurement.h"
 #include "coordinator/progress/stragglers.h"
@@ -54,6 +57,7 @@ struct CoordinatorOptions {
   RendezvousConfig rendezvous;      ///< of every job, but for the device
   NetworkWish network = {};         ///< among whose addresses those of the workers are chosen
   std::chrono::milliseconds collective_timeout{300'000};  ///< sent to the workers
+  std::chrono::milliseconds coordinator_grace{600'000};   ///< sent to the agents
   std::chrono::milliseconds tick{100};                    ///< decide() is asked at least so often
 };
 
@@ -71,6 +75,19 @@ class Coordinator {
   /// (host:port) is shown to people who must start an agent; `launch_advice` says how a scheduler
   /// starts them all, where one does.
   void start(const std::string& address, const std::string& launch_advice = {});
+  // The journal (coordinator_takeover.cc).
+
+  /// Goes on where the coordinator with this journal was killed. Agents and workers have
+  /// HealthLimits::start to come back before their silence counts. REQUIRES: called before keep()
+  /// and start(), and no job was added.
+  void take_over(const JournalValues& saved);
+  /// Keeps there from now on what the next coordinator needs. `own`: the ports, and the agent that
+  /// was started here, if it was. Borrows the journal.
+  void keep(Journal& journal, const proto::SavedCoordinator& own);
+  /// The agent of this machine was started, or was found where it was taken over.
+  /// `serial`: of its certificate, over TLS.
+  void local_agent_runs(pid_t pid, const std::string& serial);
+
   /// Ends the job, and the coordinator with it. Workers write a checkpoint first; when it is
   /// `urgent`, they have only RendezvousConfig::terminate for it. `reason` says who asked:
   /// "SIGINT". A second call can make it urgent. The jobs that wait in a service are lost.
@@ -82,6 +99,9 @@ class Coordinator {
   /// started again where it starts that agent itself.
   void drain(const std::string& host, const proto::HostLeaving& leaving);
   [[nodiscard]] bool has_host(const std::string& name);
+  /// Asks the agent of a host to break something on purpose. The answer comes when it has answered.
+  void inject_fault(const proto::InjectFaultRequest& request,
+                    const Answer<proto::InjectFaultReply>& answer);
   /// Refuses every waiting request, closes every link, and accepts nothing afterwards.
   void close();
 
@@ -90,6 +110,8 @@ class Coordinator {
     return {.job_id = state_.job.id, .generation = state_.job.current.number, .cause = run_.cause};
   }
   [[nodiscard]] proto::StatusReply status() const;
+  /// For a page that is read again and again. What it tells is in the journal: so no counter is
+  /// ever seen to go back.
   [[nodiscard]] std::string metrics_text();
 
   // What people ask about jobs (coordinator_jobs.cc). A job is named by its id, or by the beginning
@@ -119,8 +141,10 @@ class Coordinator {
   [[nodiscard]] std::optional<std::string> host_of_rank(Rank rank) const;
   void agent_said(const std::string& host, const proto::AgentMessage& message);
   void agent_link_closed(const std::string& host, AgentLink& link);
-  /// The agent that the coordinator has started on this machine has ended.
-  void local_agent_ended(const ProcessExit& exit);
+  /// The agent that the coordinator has started on this machine has ended. `exit`: empty where
+  /// another coordinator has started it, so that nobody knows how. Returns whether the job goes on
+  /// when it is started again: it has ended because there was no coordinator for too long.
+  bool local_agent_ended(const std::optional<ProcessExit>& exit);
   /// It could not be started.
   void local_agent_not_started(const std::string& why);
 
@@ -152,6 +176,28 @@ class Coordinator {
   };
 
   void tick();
+  /// What has changed is in the journal soon.
+  void save_soon() { unsaved_ = true; }
+  /// It is there when this returns, unless the disk does not take it in time.
+  void save_now();
+  void save(bool with_progress);
+  void save_job();
+  void save_run();
+  void save_worker(const WorkerState& worker);  ///< is there when this returns, likewise
+  void save_queue();
+  /// While a change of the journal is open.
+  void save_progress();
+  void save_if_due(TimePoint now);
+  void take_over_job(const JournalValues& saved, TimePoint heard);
+  /// The host of which the coordinator starts the agent itself; null: there is none.
+  [[nodiscard]] const HostState* find_local_host() const;
+  /// The agent of this machine has ended with its coordinator, and its workers with it.
+  void lose_local_agent(TimePoint now);
+  /// The worker comes from a generation that the journal which was taken over did not have. Its
+  /// number is not given again.
+  void catch_up(const WorkerState& worker, Generation left);
+  /// Says when everybody is back.
+  void see_takeover(TimePoint now);
   void forgive_stall();
   void release_silent_hosts();
   void advance();  ///< asks decide() and acts, until there is nothing to do
@@ -215,6 +261,7 @@ class Coordinator {
   Run run_;
   JobQueue queue_;
   LogRequests log_requests_;
+  FaultRequests fault_requests_;
   QuietHosts quiet_hosts_;
   std::optional<NetworkMeasurement> measurement_;  ///< that goes on; empty: none does
   std::vector<std::size_t> measured_;              ///< hosts of the last measurement, as in state_
@@ -222,9 +269,18 @@ class Coordinator {
   std::string reason_;                             ///< of the last decision
   TimePoint last_tick_;
   std::int64_t refused_jobs_ = 0;
-  std::string ending_;       ///< who has asked the service to end; empty: nobody
-  bool was_forced_ = false;  ///< a job has failed since then
-  bool over_ = false;        ///< finished_ was called
+  Journal* journal_ = nullptr;              ///< null: none is kept
+  proto::SavedCoordinator own_;             ///< what main has told, and the takeovers
+  bool unsaved_ = false;                    ///< something has changed since the last save()
+  TimePoint progress_saved_;                ///< when the progress was saved last
+  std::set<std::string> queued_;            ///< jobs of the queue that the journal has
+  std::string saved_job_;                   ///< whose configuration it has
+  std::optional<TimePoint> awaited_since_;  ///< that those who were taken over come back
+  double takeover_seconds_ = -1;            ///< until they were; negative: not yet
+  TimePoint excused_until_;                 ///< its own agent, which may have given it up
+  std::string ending_;                      ///< who has asked the service to end; empty: nobody
+  bool was_forced_ = false;                 ///< a job has failed since then
+  bool over_ = false;                       ///< finished_ was called
   bool closed_ = false;
 };
 

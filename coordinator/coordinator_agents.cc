@@ -84,9 +84,11 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   const bool count_gpus = host->slots == 0;
   host_registered(*host, registration, run_.config.device, Clock::now());
   if (count_gpus) terminal_.note(slots_text(*host, run_.config.device));
+  save_soon();
   proto::AgentCommand welcome;
   welcome.set_job_id(state_.job.id);
   welcome.mutable_registered()->set_host(host->name);
+  welcome.mutable_registered()->set_coordinator_grace_ms(options_.coordinator_grace.count());
   link.send(std::move(welcome));
   const auto present = [this] { return std::pair(state_.job.id, state_.job.current.number); };
   const auto before = present();
@@ -123,6 +125,7 @@ std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::st
   if (!replaces) return {};
   terminal_.note("host " + host.name + ": another pfc-agent has taken over");
   agent_replaced(state_, host, Clock::now());
+  save_now();  // before it is told of new processes
   run_.joins.members_changed(state_);
   return {};
 }
@@ -136,6 +139,7 @@ void Coordinator::agent_said(const std::string& host, const proto::AgentMessage&
 
 void Coordinator::worker_event(const HostState& host, const proto::AgentMessage& message) {
   if (message.has_log_chunk()) return log_requests_.answered(host.name, message.log_chunk());
+  if (message.has_fault()) return fault_requests_.answered(host.name, message.fault());
   if (message.has_network()) return network_said(host.name, message.network());
   // What an agent tells of a process that is not wanted any more is of no interest.
   const auto teller = [&](const auto& event) {
@@ -149,7 +153,9 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
     }
   } else if (message.has_started()) {
     WorkerState* const worker = teller(message.started());
-    if (worker != nullptr) worker->pid = static_cast<pid_t>(message.started().pid());
+    if (worker == nullptr) return;
+    worker->pid = static_cast<pid_t>(message.started().pid());
+    save_soon();
   } else if (message.has_described()) {
     WorkerState* const worker = teller(message.described());
     if (worker != nullptr) worker_described(*worker, message.described().text());
@@ -169,10 +175,48 @@ void Coordinator::drain(const std::string& host, const proto::HostLeaving& leavi
   constexpr std::int64_t kLongest = std::int64_t{365} * 24 * 3600 * 1000;
   const std::chrono::milliseconds within{std::clamp<std::int64_t>(leaving.grace_ms(), 0, kLongest)};
   host_leaves(*known, one_line(leaving.reason(), 64), within, Clock::now());
+  save_now();
   if (!state_.job.id.empty()) advance();
 }
 
+void Coordinator::inject_fault(const proto::InjectFaultRequest& request,
+                               const Answer<proto::InjectFaultReply>& answer) {
+  if (closed_) return answer(going_away());
+  const auto found =
+      fault_target(state_, request, options_.is_service || options_.local_agent_id.empty());
+  if (const auto* refusal = std::get_if<Refusal>(&found)) return answer(*refusal);
+  const auto& target = std::get<FaultTarget>(found);
+  const auto link = agents_.find(target.host);
+  if (link == agents_.end()) {
+    return answer(Refusal{.kind = Refusal::Kind::kOldGeneration,
+                          .message = "host " + target.host + " has no agent that is connected"});
+  }
+  const std::string what = "pfcctl chaos " + to_text(target);
+  const std::int64_t number = fault_requests_.wait(
+      target,
+      [this, answer, what, asked = request.only_ask()](auto result) {
+        const bool done = std::holds_alternative<proto::InjectFaultReply>(result);
+        if (done && !asked) terminal_.note(what, Severity::kWarning);
+        answer(std::move(result));
+      },
+      Clock::now());
+  if (number == 0) return;
+  proto::AgentCommand command;
+  command.set_job_id(state_.job.id);
+  *command.mutable_fault() = target.fault;
+  command.mutable_fault()->set_request(number);
+  link->second->send(std::move(command));
+}
+
 void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {
+  save_soon();
+  const bool may_have_saved = !worker.report || worker.report->outcome == proto::OUTCOME_STOPPED;
+  if (exited.coordinator_lost() && !worker.exit && may_have_saved) {
+    // Its agent has ended it after --coordinator-grace, which is nobody's failure.
+    worker.exit = ProcessExit{.code = exited.code(), .signal = exited.signal()};
+    state_.job.current.lost = true;
+    return advance();
+  }
   if (!exited.not_started().empty()) {
     worker_not_started(state_, worker, exited.not_started(), Clock::now());
     return advance();
@@ -182,6 +226,7 @@ void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& e
   if (worker_exited(state_, worker, exit,
                     {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now())) {
     terminal_.note(name + ": " + describe(exit) + "; it is replaced too", Severity::kWarning);
+    save_now();  // before its agent is told of the new process
     send_desired(worker.host);
   }
   advance();
@@ -195,16 +240,28 @@ void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
   log_requests_.host_gone(host);
 }
 
-void Coordinator::local_agent_ended(const ProcessExit& exit) {
-  const bool told = exit.signal == 0 && exit.code != 0;
-  local_agent_failed("pfc-agent " + describe(exit) + (told ? "; its own line says why" : ""),
+bool Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {
+  const bool has_given_up = !exit || Clock::now() < excused_until_;
+  if (has_given_up && !over_ && !closed_ && !state_.job.id.empty() && !state_.job.stop) {
+    terminal_.note("this host's pfc-agent has ended with its workers, and is started again",
+                   Severity::kWarning);
+    lose_local_agent(Clock::now());
+    save_now();
+    advance();
+    return true;
+  }
+  const bool told = exit && exit->signal == 0 && exit->code != 0;
+  local_agent_failed("pfc-agent " + (exit ? describe(*exit) : "has ended") +
+                         (told ? "; its own line says why" : ""),
                      state_.job.current.number == 0);
+  return false;
 }
 
 void Coordinator::local_agent_not_started(const std::string& why) { local_agent_failed(why, true); }
 
 void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
   if (over_) return;  // it ends with the coordinator
+  save_soon();
   for (HostState& host : state_.hosts) {
     if (!host.local) continue;
     if (state_.job.id.empty()) {

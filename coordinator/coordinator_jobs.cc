@@ -40,7 +40,10 @@ int workers_of(const ClusterState& state) {
 
 }  // namespace
 
-std::optional<Refusal> Coordinator::add(Job job) { return queue_.add(std::move(job)); }
+std::optional<Refusal> Coordinator::add(Job job) {
+  save_soon();
+  return queue_.add(std::move(job));
+}
 
 void Coordinator::submit(const proto::SubmitRequest& request,
                          const Answer<proto::SubmitReply>& answer) {
@@ -70,6 +73,7 @@ void Coordinator::submit(const proto::SubmitRequest& request,
   reply.set_before(static_cast<int>(before));
   terminal_.note(title + " was submitted" +
                  (before == 0 ? "" : "; before it: " + counted(before, "job")));
+  save_now();  // whoever has the answer relies on it
   answer(std::move(reply));
   advance();
 }
@@ -137,6 +141,7 @@ void Coordinator::end_job(const Verdict& verdict) {
   metrics_.forget_workers();
   run_ = {.config = options_.rendezvous};
   pfc::end_job(state_, Clock::now());
+  save_now();  // agents forget the job now
   send_desired();
   release_once_agents();
 }
@@ -163,6 +168,7 @@ void Coordinator::stop(const std::string& reason, bool urgent) {
     lose_waiting_jobs();
   }
   if (!state_.job.id.empty()) stop_running(reason, urgent);
+  save_now();
   advance();
 }
 
@@ -182,6 +188,7 @@ void Coordinator::lose_waiting_jobs() {
 void Coordinator::end_service() {
   over_ = true;
   terminal_.clear_progress();
+  if (journal_ != nullptr) journal_->remove();
   finished_({.kind = was_forced_ ? Verdict::Kind::kFailed : Verdict::Kind::kStopped,
              .rank = {},
              .message = "service ended by " + ending_ +
@@ -212,6 +219,7 @@ void Coordinator::stop_job(const proto::StopRequest& request,
     return answer(
         Refusal{.kind = Refusal::Kind::kInvalid, .message = "job " + id + " has ended already"});
   }
+  save_now();
   answer(std::move(reply));
   advance();
 }

@@ -58,6 +58,10 @@ void Coordinator::see_measurement() {
   state_.network.ended_at = Clock::now();
   state_.network.failed = choice.address.empty();
   state_.network.text = choice.text;
+  state_.network.apart.clear();
+  for (const int host : choice.apart) {
+    state_.network.apart.push_back(measured.at(static_cast<std::size_t>(host)).name);
+  }
   if (state_.network.failed) return;
   terminal_.note(choice.text);
   for (std::size_t host = 0; host < choice.address.size(); ++host) {

@@ -49,6 +49,7 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
   if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
   worker->last_heard = now;
+  catch_up(*worker, request.left_generation());
   run_.joins.wait(
       state_,
       {.host = worker->host,
@@ -64,6 +65,7 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
 
 void Coordinator::complete_join() {
   if (state_.job.current.workers.empty() || !all_joined(state_)) return;
+  if (state_.job.current.lost) return;  // the next one begins
   if (!run_.joins.complete(state_, run_.job.json)) return;
   // Workers send heartbeats, and go on, only after the last of them has joined.
   const TimePoint now = Clock::now();
@@ -99,6 +101,7 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   const proto::Progress kept = limited(progress);
   if (kept.starting()) return worker_progressed(worker, kept, now);
   if (worker.rank == 0) state_saved(state_, kept.saved_step(), now);
+  if (!worker.training) save_soon();
   metrics_.add_progress(worker, kept);
   state_.job.current.pace.add(kept, kept.step() > worker.progress.step());
   run_.stragglers.add(worker.rank, worker.progress, kept);
@@ -146,8 +149,11 @@ void Coordinator::finish(const proto::FinishRequest& request,
   if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
   worker->last_heard = now;
+  catch_up(*worker, request.left_generation());
+  // One that was lost with an earlier coordinator has ended for its workers too.
   const bool is_late =
-      request.left_generation() > 0 && request.left_generation() < state_.job.current.number;
+      state_.job.current.lost ||
+      (request.left_generation() > 0 && request.left_generation() < state_.job.current.number);
   if (is_late && request.outcome() != proto::OUTCOME_BAD_INPUT && !state_.job.terminated_at) {
     return answer(finish_late(*worker, request));
   }
@@ -163,6 +169,8 @@ void Coordinator::finish(const proto::FinishRequest& request,
   } else {
     worker_reported(state_, *worker, request.outcome(), request.message(), now);
   }
+  // The worker tells it once: it ends when it has the answer.
+  save_worker(*worker);
   answer(std::move(reply));
   advance();
 }

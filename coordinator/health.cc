@@ -217,6 +217,13 @@ const WorkerState* awaited_of(const ClusterState& state) {
   return nullptr;
 }
 
+/// Whether it waits for others itself, as far as it has told.
+bool is_in_collective(const WorkerState& worker) {
+  return std::ranges::any_of(worker.progress.comm(), [](const proto::CommTotal& comm) {
+    return comm.done() < comm.calls();
+  });
+}
+
 bool same_collectives(const proto::Progress& a, const proto::Progress& b) {
   return std::ranges::equal(a.comm(), b.comm(), [](const auto& x, const auto& y) {
     return x.calls() == y.calls() && x.done() == y.done();
@@ -290,6 +297,7 @@ std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now) {
   for (const WorkerState& worker : state.job.current.workers) {
     if (worker.exit || worker.report || worker.left) continue;
     if (silent == nullptr || worker.last_heard < silent->last_heard) silent = &worker;
+    if (is_in_collective(worker)) continue;
     if (stuck == nullptr || worker.last_moved < stuck->last_moved) stuck = &worker;
   }
   if (silent != nullptr && elapsed(silent->last_heard, now) >= kSuspicious) {

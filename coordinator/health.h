@@ -45,8 +45,8 @@ std::vector<Incident> find_silent(const ClusterState& state, const HealthLimits&
                                   TimePoint now);
 
 /// The likely cause when workers report only that they have lost a peer: the worker that has missed
-/// several heartbeats, or else the one that sends heartbeats but has made no progress for as long.
-/// Pure.
+/// several heartbeats, or else the one that sends heartbeats but has made no progress for as long,
+/// and does not wait in a collective as its peers did. Pure.
 std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now);
 
 /// What a person should do to start the agent of a host: "run there: pfc-agent --coordinator

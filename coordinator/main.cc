@@ -28,6 +28,7 @@
 #include "coordinator/access/gate.h"
 #include "coordinator/allocation/allocation.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/launch/inheritance.h"
 #include "coordinator/launch/join_file.h"
 #include "coordinator/launch/local_agent.h"
 #include "coordinator/net/beacon_sender.h"
@@ -180,6 +181,15 @@ void check_elastic(const ElasticOptions& options, const std::vector<HostSpec>& h
                                               " are together more than" + there.substr(3));
 }
 
+/// A person who kills the coordinator of a job on one machine expects that nothing is left soon.
+std::chrono::milliseconds grace_of(const Options& options, bool all_local) {
+  constexpr std::chrono::seconds kOfOneMachine{30};
+  constexpr std::chrono::minutes kOfACluster{10};
+  if (options.coordinator_grace) return seconds(*options.coordinator_grace);
+  if (all_local && !options.is_service()) return kOfOneMachine;
+  return kOfACluster;
+}
+
 CoordinatorOptions settings_of(const Options& options, const std::vector<HostSpec>& hosts) {
   CoordinatorOptions settings{.hosts = hosts,
                               .is_service = options.is_service(),
@@ -221,17 +231,42 @@ BeaconSender::Options beacon_of(Gate& gate, int port) {
           }};
 }
 
-/// Where one of the hosts is this machine. `own` lacks what depends on that host.
-void start_local_agent(std::optional<LocalAgent>& agent, asio::io_context& loop,
-                       Coordinator& coordinator, Gate* gate, LocalAgentOptions own,
-                       const std::vector<HostSpec>& hosts) {
+/// This machine's name in --hosts, where the coordinator starts the agent itself; otherwise empty.
+std::string own_host(const Options& options, const std::vector<HostSpec>& hosts) {
   const auto here = std::ranges::find(hosts, true, &HostSpec::local);
-  if (here == hosts.end()) return;
+  return here == hosts.end() || options.hosts_from ? "" : here->name;
+}
+
+/// On another port than the coordinator before this one, where somebody has that one now: nobody
+/// but people knows it.
+std::unique_ptr<HttpServer> serve_http(asio::io_context& loop, const std::string& bind, int port,
+                                       bool may_be_any, const HttpHandler& handler,
+                                       const HttpSecurity& security) {
   try {
-    own.host = here->name;
-    if (gate != nullptr) own.credential = to_text(gate->credential_for_local_agent(here->name));
-    agent.emplace(loop, own,
-                  [&coordinator](const ProcessExit& exit) { coordinator.local_agent_ended(exit); });
+    return std::make_unique<HttpServer>(loop, bind, port, handler, security);
+  } catch (const std::exception&) {
+    if (!may_be_any || port == 0) throw;
+    return std::make_unique<HttpServer>(loop, bind, 0, handler, security);
+  }
+}
+
+void start_local_agent(std::optional<LocalAgent>& agent, asio::io_context& loop,
+                       Coordinator& coordinator, Gate* gate, LocalAgentOptions starting,
+                       std::optional<ForeignProcess> living) {
+  const std::string host = starting.host;
+  if (host.empty()) return;
+  if (gate != nullptr) {
+    starting.credential = [gate, host] { return to_text(gate->credential_for_local_agent(host)); };
+  }
+  const auto started = [&coordinator, gate, host](pid_t pid) {
+    coordinator.local_agent_runs(pid, gate == nullptr ? "" : gate->serial_of_local_agent(host));
+  };
+  const auto ended = [&coordinator](const auto& exit) {
+    return coordinator.local_agent_ended(exit);
+  };
+  try {
+    agent.emplace(loop, std::move(starting),
+                  LocalAgent::Handler{.started = started, .ended = ended}, std::move(living));
   } catch (const std::exception& error) {
     coordinator.local_agent_not_started(text_of(error));
   }
@@ -249,6 +284,24 @@ void tell_beginning(Terminal& terminal, const CoordinatorFile& file,
   }
 }
 
+/// What the next coordinator needs, in a journal that begins with what the last one has saved; and
+/// the job of --config, where that was not taken over.
+std::unique_ptr<Journal> begin_journal(Inheritance& inheritance, Coordinator& coordinator,
+                                       const proto::SavedCoordinator& own, std::optional<Job> job,
+                                       asio::io_context& loop, Terminal& terminal) {
+  if (inheritance.exists()) coordinator.take_over(inheritance.values());
+  auto journal = inheritance.open([&loop, &terminal](const std::string& line) {
+    asio::post(loop, [&terminal, line] { terminal.note(line, Severity::kWarning); });
+  });
+  // The earlier coordinator may have been killed before it had written its job.
+  if (job && coordinator.queue().jobs().empty()) {
+    job->id = inheritance.id();
+    coordinator.add(std::move(*job));
+  }
+  coordinator.keep(*journal, own);
+  return journal;
+}
+
 int run_jobs(const Options& options) {
   const std::vector<HostSpec> hosts = hosts_of(options);
   expect_limits(needs_of(hosts));
@@ -258,35 +311,56 @@ int run_jobs(const Options& options) {
   // An agent that a scheduler starts does not know that it is on the coordinator's machine.
   const bool all_local = !options.hosts_from && std::ranges::all_of(hosts, &HostSpec::local);
   const std::string bind = all_local ? "127.0.0.1" : any_address();
-  const std::string reachable = all_local ? bind : address_towards(hosts);
+  const std::string reachable = all_local                 ? bind
+                                : options.address.empty() ? address_towards(hosts)
+                                                          : options.address;
+  CoordinatorOptions settings = settings_of(options, hosts);
+  settings.coordinator_grace = grace_of(options, all_local);
+  proto::JournalIdentity identity = identity_of(hosts, options.port, job ? &*job : nullptr,
+                                                options.config, settings.coordinator_grace);
+  if (!job) identity.set_id(random_id());
+  Inheritance inheritance(options.state_dir, identity, options.take_over);
+  if (inheritance.has_agent()) settings.local_agent_id = inheritance.agent_id();
 
   BackgroundOutput output(STDOUT_FILENO, STDERR_FILENO);
   asio::io_context loop(1);
   Terminal terminal(output, isatty(STDERR_FILENO) == 1, stderr_has_colour());
+  for (const std::string& note : inheritance.notes()) terminal.note(note, Severity::kWarning);
   std::optional<Verdict> verdict;
-  const CoordinatorOptions settings = settings_of(options, hosts);
+  std::unique_ptr<Journal> journal;  // the coordinator borrows it
   Coordinator coordinator(loop, settings, terminal, [&](const Verdict& end) {
     verdict = end;
     loop.stop();
   });
   const std::unique_ptr<Gate> gate = make_gate(options, all_local);
-  Service service(
-      loop, coordinator,
-      {.address = bind, .port = options.port, .gate = gate.get(), .reachable = reachable});
-  const HttpServer http(
-      loop, bind, options.http_port,
+  Service service(loop, coordinator,
+                  {.address = bind,
+                   .port = inheritance.port(options.port),
+                   .gate = gate.get(),
+                   .reachable = reachable});
+  const auto http = serve_http(
+      loop, bind, inheritance.http_port(options.http_port), options.http_port == 0,
       [&](std::string_view path) { return serve_page(coordinator, gate.get(), path); },
       security_of(gate.get()));
   const std::string address = join_host_port(reachable, service.port());
-  const CoordinatorFile about{.job_id = job ? job->id : random_id(),
+  const CoordinatorFile about{.job_id = inheritance.id(),
                               .address = address,
-                              .http_address = join_host_port(reachable, http.port()),
+                              .http_address = join_host_port(reachable, http->port()),
                               .pid = getpid(),
                               .tls = gate != nullptr,
                               .job = options.config.string()};
   const PublishedCoordinator published(options.state_dir, about);
   tell_beginning(terminal, about, job);
-  if (job) coordinator.add(std::move(*job));
+  const std::string here = own_host(options, hosts);
+  if (gate != nullptr && inheritance.has_agent()) {
+    gate->accept_local_agent(here, inheritance.agent_serial());
+  }
+  proto::SavedCoordinator own;
+  own.set_port(service.port());
+  own.set_http_port(http->port());
+  own.set_local_agent_id(settings.local_agent_id);
+  if (inheritance.has_agent()) own.set_local_agent_serial(inheritance.agent_serial());
+  journal = begin_journal(inheritance, coordinator, own, std::move(job), loop, terminal);
   // The first signal ends the job after a checkpoint, the second one in a few seconds.
   const StopSignals signals(loop, [&](int number, bool again) {
     coordinator.stop(std::string("SIG") + sigabbrev_np(number), again);
@@ -304,14 +378,14 @@ int run_jobs(const Options& options) {
   std::optional<BeaconSender> beacon;
   if (options.beacon && gate != nullptr) beacon.emplace(loop, beacon_of(*gate, service.port()));
   std::optional<LocalAgent> agent;
-  if (!options.hosts_from) {
-    start_local_agent(agent, loop, coordinator, gate.get(),
-                      {.coordinator = "127.0.0.1:" + std::to_string(service.port()),
-                       .host = {},
-                       .id = settings.local_agent_id,
-                       .starts_again = options.is_service()},
-                      hosts);
-  }
+  start_local_agent(agent, loop, coordinator, gate.get(),
+                    {.coordinator = "127.0.0.1:" + std::to_string(service.port()),
+                     .host = here,
+                     .id = settings.local_agent_id,
+                     .allow_chaos = options.allow_chaos,
+                     .starts_again = options.is_service(),
+                     .coordinator_grace = settings.coordinator_grace},
+                    inheritance.take_agent());
   run_event_loop(loop, [&](const std::string& what) {
     terminal.note("an event was not handled: " + what, Severity::kWarning);
   });

@@ -116,11 +116,28 @@ void declare(CLI::App& app, Options& options) {
                  "90min, 2h")
       ->transform(duration())
       ->capture_default_str();
+  app.add_option("--address", options.address,
+                 "The name or address by which agents on other machines reach this coordinator. A "
+                 "name that is looked up again and again, such as that of a Kubernetes service, "
+                 "lets them follow it to another machine. By default this machine's address");
+  app.add_option("--coordinator-grace", options.coordinator_grace,
+                 "How long agents and workers train on when this coordinator has gone without a "
+                 "word. The same command, started again until then with the same --state-dir, goes "
+                 "on with them. By default 10min; 30 s for a job whose hosts are all this machine")
+      ->transform(duration(true))
+      ->envname("PFC_COORDINATOR_GRACE");
+  app.add_option("--take-over", options.take_over,
+                 "auto: goes on with the job or service of a coordinator that was killed and was "
+                 "the same command; never: begins anew; or the beginning of its id")
+      ->capture_default_str();
   app.add_option(
          "--state-dir", options.state_dir,
          "Folder in which pfcctl finds the addresses of this user's coordinators, and where "
-         "keys and tokens are kept")
+         "keys, tokens and the journal are kept")
       ->capture_default_str();
+  app.add_flag("--allow-chaos", options.allow_chaos,
+               "The agent that this program starts on its own machine allows pfcctl chaos, as "
+               "pfc-agent --allow-chaos does");
   app.footer(
       "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
       "second one leaves them 5 s, then they are killed. A service ends likewise with the job "

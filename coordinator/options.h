@@ -42,7 +42,11 @@ struct Options {
   double stop_timeout = 60;
   ElasticOptions elastic;
   double token_lifetime = 3'600;
+  std::optional<double> coordinator_grace;  ///< empty: it depends on the hosts
+  std::string take_over = "auto";
+  std::string address;
   std::string network;
+  bool allow_chaos = false;
   std::filesystem::path state_dir = default_state_folder();
 
   [[nodiscard]] bool is_service() const { return config.empty(); }

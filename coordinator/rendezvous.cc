@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/counted.h"
 #include "coordinator/decisions/end_of_job.h"
 #include "coordinator/decisions/planned_change.h"
 #include "coordinator/verdict.h"
@@ -36,6 +37,33 @@ bool begins_smaller(const ClusterState& state, const RendezvousConfig& config, T
   return plan_members(state, config.elastic, now).enough();
 }
 
+/// "--min-workers 4 and --spares 1"
+std::string asked_for(const ElasticConfig& config) {
+  std::string text;
+  if (config.min_workers > 0) text = "--min-workers " + std::to_string(config.min_workers);
+  if (config.spares > 0) {
+    text += (text.empty() ? "" : " and ") + ("--spares " + std::to_string(config.spares));
+  }
+  return text;
+}
+
+/// All hosts are here, and cannot have the workers that were asked for.
+std::optional<Incident> too_few_slots(const ClusterState& state, const ElasticConfig& config,
+                                      TimePoint now) {
+  const int slots = slots_of(state.hosts);
+  const bool all_spare = config.spares >= slots;
+  if (!all_spare && config.min_workers <= wanted_workers(state, config)) return {};
+  return Incident{.kind = Incident::Kind::kCrash,
+                  .rank = {},
+                  .host = {},
+                  .who = "hosts",
+                  .what = "they have " + counted(slots, "slot") + " in all, found " +
+                          asked_for(config) + "; give fewer, or more hosts",
+                  .at_start = true,
+                  .permanent = true,
+                  .at = now};
+}
+
 Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   if (auto lacking = host_without_gpu(state, config.device, now)) {
     return blame({std::move(*lacking)});
@@ -43,6 +71,11 @@ Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config,
   const std::string missing = missing_hosts(state);
   if (!missing.empty() && !begins_smaller(state, config, now)) {
     return wait_for("waiting for " + missing + " to register");
+  }
+  if (missing.empty()) {
+    if (auto lacking = too_few_slots(state, config.elastic, now)) {
+      return blame({std::move(*lacking)});
+    }
   }
   const Plan plan = plan_members(state, config.elastic, now);
   if (auto measure = see_to_network(state, plan)) return *measure;
@@ -117,6 +150,8 @@ Decision decide(const ClusterState& state, const RendezvousConfig& config, TimeP
   }
   // A stop that was asked for.
   if (state.job.stop) return end_after_stop(state, config, now);
+  // It could not outlive the coordinator that has begun it.
+  if (state.job.current.lost) return begin_again(state, config, now);
   // Hosts are missing at the start, and enough are here.
   if (begins_smaller(state, config, now)) return gather_hosts(state, config, now);
   // Somebody who never came, or is silent, or does not leave.

@@ -59,6 +59,20 @@ std::string after_restarts(const ClusterState& state) {
   return restarts == 0 ? "" : " (after " + counted(restarts, "restart") + ")";
 }
 
+/// "; left out: slot 1 of host b after 2 failures, the last: killed by signal 9 (SIGKILL)" of those
+/// that were at any time; empty where none was.
+std::string left_out(const ClusterState& state) {
+  constexpr std::ptrdiff_t kShown = 8;
+  std::string text;
+  std::ptrdiff_t count = 0;
+  for (const FailureRecord& record : state.job.blame.records) {
+    if (!record.until || ++count > kShown) continue;
+    text += (count == 1 ? "; left out: " : "; ") + name_of(record) + " after " +
+            counted(record.failures, "failure") + ", the last: " + record.cause;
+  }
+  return count > kShown ? text + "; and " + std::to_string(count - kShown) + " more" : text;
+}
+
 Verdict failed(const ClusterState& state) {
   const Incident& root = root_cause(state.job.current);
   Verdict result{.kind = Verdict::Kind::kFailed, .at_start = root.at_start, .rank = root.rank};
@@ -123,9 +137,14 @@ bool may_have_trained(const ClusterState& state) {
 
 Verdict verdict(const ClusterState& state) {
   const std::vector<WorkerState>& workers = state.job.current.workers;
-  if (!state.job.current.incidents.empty()) return failed(state);
-  if (workers.empty() || !std::ranges::all_of(workers, has_completed)) return stopped(state);
-  return {.kind = Verdict::Kind::kCompleted, .rank = {}, .message = "job completed"};
+  Verdict result{.kind = Verdict::Kind::kCompleted, .rank = {}, .message = "job completed"};
+  if (!state.job.current.incidents.empty()) {
+    result = failed(state);
+  } else if (workers.empty() || !std::ranges::all_of(workers, has_completed)) {
+    result = stopped(state);
+  }
+  result.message += left_out(state);
+  return result;
 }
 
 }  // namespace pfc

@@ -19,7 +19,8 @@ struct Verdict {
   std::string message;       ///< one line: "job failed: rank 1 (host b, slot 0): ..."
 };
 
-/// Pure. The cause of a failed job is the root cause of its last generation.
+/// Pure. The message ends with the slots and hosts that were left out, and why. The cause of a
+/// failed job is the root cause of its last generation.
 Verdict verdict(const ClusterState& state);
 
 /// The earliest incident of the lowest kind, which is the most likely cause of the others; of these

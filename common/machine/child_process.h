@@ -32,6 +32,9 @@ inline constexpr int kParentDeathSignal = SIGUSR1;
 /// The environment variable by which a coordinator gives the agent that it starts itself an id, so
 /// that no other agent can take its place.
 inline constexpr const char* kAgentIdVariable = "PFC_AGENT_ID";
+/// Likewise, in milliseconds: how long its workers train on without a coordinator, until that says
+/// so.
+inline constexpr const char* kAgentGraceVariable = "PFC_AGENT_GRACE_MS";
 
 struct SpawnOptions {
   std::filesystem::path program;

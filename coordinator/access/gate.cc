@@ -121,6 +121,17 @@ Credential Gate::credential_for_local_agent(const std::string& host) {
   return credential;
 }
 
+std::string Gate::serial_of_local_agent(const std::string& host) {
+  const std::lock_guard lock(local_mutex_);
+  const auto found = local_serials_.find(host);
+  return found == local_serials_.end() ? "" : found->second;
+}
+
+void Gate::accept_local_agent(const std::string& host, const std::string& serial) {
+  const std::lock_guard lock(local_mutex_);
+  local_serials_[host] = serial;
+}
+
 bool Gate::starts_agent_of(const std::string& host) {
   const std::lock_guard lock(local_mutex_);
   return local_serials_.contains(host);

@@ -54,6 +54,10 @@ class Gate {
   /// A credential for the agent that the coordinator starts itself on `host`. It is valid for this
   /// coordinator alone, as long as it runs, beside the certificate that the host has by a token.
   [[nodiscard]] Credential credential_for_local_agent(const std::string& host);
+  /// The serial number of that credential; empty: there is none.
+  [[nodiscard]] std::string serial_of_local_agent(const std::string& host);
+  /// An earlier coordinator has made it, and its agent was taken over.
+  void accept_local_agent(const std::string& host, const std::string& serial);
   /// A new token that these hosts may exchange, without any all of the list:
   /// TOKEN@ADDRESS#FINGERPRINT.
   [[nodiscard]] std::string make_join_string(const std::string& address,

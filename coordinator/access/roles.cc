@@ -19,7 +19,7 @@ constexpr std::initializer_list<Role> kAgents{Role::kAgent};
 constexpr std::initializer_list<Role> kWorkers{Role::kWorker};
 constexpr std::initializer_list<Role> kAdmins{Role::kAdmin};
 
-constexpr std::array<Rule, 17> kRules{{
+constexpr std::array<Rule, 18> kRules{{
     {"ExchangeTokenRequest", kAnybody},
     {"StatusRequest", kReaders},
     {"AgentMessage", kAgents},
@@ -32,6 +32,7 @@ constexpr std::array<Rule, 17> kRules{{
     {"QueueRequest", kReaders},
     {"LogsRequest", kAdmins},
     {"DrainRequest", kAdmins},
+    {"InjectFaultRequest", kAdmins},
     {"StopRequest", kAdmins},
     {"SubmitRequest", kAdmins},
     {"CreateTokenRequest", kAdmins},

@@ -24,12 +24,19 @@ int slots_that_stay(const ClusterState& state) {
   return slots;
 }
 
-/// Whether the job can go on without the hosts that must be free.
+/// Whether the job can go on without the hosts that must be free. An agent that is silent for a
+/// moment may yet answer.
 bool goes_on_without(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   if (state.job.current.number == 0) {
     return slots_that_stay(state) >= least_workers(state, config.elastic);
   }
-  return plan_members(state, config.elastic, now).enough();
+  return usable_slots(state, now) >= least_workers(state, config.elastic);
+}
+
+/// The host has workers that have saved their state to go on, and its agent is silent for the
+/// moment.
+bool keeps_workers_waiting(const HostState& host, TimePoint now) {
+  return host.workers > 0 && is_usable(host) && is_quiet(host, now);
 }
 
 Decision start(const Plan& plan, std::string why) {
@@ -45,6 +52,7 @@ Decision free_host(const ClusterState& state, const RendezvousConfig& config, co
                reason_of(host));
   }
   const Plan plan = plan_members(state, config.elastic, now);  // there is nothing to save
+  if (!plan.enough()) return wait_for("waiting for hosts that do not answer");
   if (auto measure = see_to_network(state, plan)) return *measure;
   return start(plan, reason_of(host));
 }
@@ -58,8 +66,11 @@ Decision grow(const ClusterState& state, const RendezvousConfig& config, const G
                who + " cannot join: " + state.network.text);
   }
   const std::string why = who + (growth.hosts.size() == 1 ? " joins" : " join");
-  if (state.job.saved.at > growth.since) return start(growth.plan, why);
-  if (now >= growth.since + config.elastic.join_patience && may_have_trained(state)) {
+  const bool saved = state.job.saved.at > growth.since;
+  // Where nobody keeps its process, what was saved in memory would be lost.
+  if (saved && !state.network.changed) return start(growth.plan, why);
+  const bool is_late = now >= growth.since + config.elastic.join_patience;
+  if ((saved || is_late) && may_have_trained(state)) {
     return act(action::BeginRegroup{why, config.stop}, why);
   }
   return wait_for("training; " + why + " at the next checkpoint");
@@ -122,8 +133,12 @@ Decision regroup(const ClusterState& state, const RendezvousConfig& config, Time
   if (!saved && now < change.at + change.within) {
     return wait_for(change.reason + ": the workers write a checkpoint and go on");
   }
+  const bool some_are_quiet = std::ranges::any_of(
+      state.hosts, [&](const HostState& host) { return keeps_workers_waiting(host, now); });
   const Plan plan = plan_members(state, config.elastic, now);
-  if (!plan.enough()) return wait_for("waiting for hosts that do not answer");
+  if (!plan.enough() || (some_are_quiet && now < change.at + change.within)) {
+    return wait_for("waiting for hosts that do not answer");
+  }
   if (auto measure = see_to_network(state, plan)) return *measure;
   return start(plan, change.reason);
 }

@@ -42,6 +42,27 @@ bool was_measured(const NetworkState& network, const std::vector<std::string>& a
   return true;
 }
 
+/// Whether workers have lost each other, nobody knows why, and the network was good when it was
+/// measured, before that.
+bool is_suspected(const NetworkState& network, const ClusterState& state) {
+  const auto& incidents = state.job.current.incidents;
+  return !incidents.empty() && cause_is_unknown(state) && network.ended_at && !network.failed &&
+         *network.ended_at < incidents.front().at;
+}
+
+/// Goes on without the hosts that the others have not reached for a while. Empty: that is too soon,
+/// or there are none, or too few are left without them.
+std::optional<Decision> leave_unreached_out(const ClusterState& state,
+                                            const RendezvousConfig& config, TimePoint now) {
+  const std::vector<std::string>& apart = state.network.apart;
+  const TimePoint since = state.job.current.incidents.front().at;
+  if (apart.empty() || now < since + config.elastic.host_patience) return {};
+  FailureHistory blame = leave_hosts_out(state, apart, state.network.text, now);
+  if (!plan_members(state, blame, config.elastic, now).enough()) return {};
+  return act(action::ChangeBlame{std::move(blame)},
+             "going on without " + listed(apart) + ": " + state.network.text);
+}
+
 /// A link that a host has lost may come back.
 Decision measure_again(const ClusterState& state, const RendezvousConfig& config, const Plan& plan,
                        TimePoint now) {
@@ -129,11 +150,16 @@ std::optional<Decision> see_to_network(const ClusterState& state, const Plan& pl
     return act(action::MeasureNetwork{std::move(agents)}, measuring);
   }
   if (!network.ended_at) return wait_for(measuring);
+  if (is_suspected(network, state)) {
+    return act(action::MeasureNetwork{std::move(agents)}, measuring + ", which may be broken");
+  }
   return {};
 }
 
 bool network_failed(const ClusterState& state, const Plan& plan) {
-  return state.network.failed && was_measured(state.network, agents_of(state, plan));
+  // A failure between more hosts says nothing: fewer may reach each other, and one needs no
+  // network.
+  return state.network.failed && state.network.agents == agents_of(state, plan);
 }
 
 Incident network_problem(const ClusterState& state, TimePoint now) {
@@ -186,10 +212,40 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
   }
   // Can they reach each other?
   if (auto measure = see_to_network(state, plan)) return *measure;
-  if (network_failed(state, plan)) return measure_again(state, config, plan, now);
+  if (network_failed(state, plan)) {
+    if (auto without = leave_unreached_out(state, config, now)) return *without;
+    return measure_again(state, config, plan, now);
+  }
   const Incident& cause = root_cause(state.job.current);
   return act(action::StartGeneration{.members = plan.members, .cause = cause, .why = {}},
              line_of(state.job.current, cause));
+}
+
+Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  const Plan plan = plan_members(state, config.elastic, now);
+  const std::string missing = awaited(state, now);
+  const TimePoint since = state.job.current.started_at;
+  if (!plan.enough() && !missing.empty() && now >= since + config.limits.start) {
+    const std::string time = std::to_string(config.limits.start.count() / 1000) + " s";
+    return blame({{.kind = Incident::Kind::kCrash,
+                   .rank = {},
+                   .host = {},
+                   .who = "host " + missing,
+                   .what = "it has not registered with the coordinator that was started again, "
+                           "after " +
+                           time,
+                   .at_start = true,
+                   .permanent = true,
+                   .at = now}});
+  }
+  const bool is_awaited = !plan.complete() && !missing.empty();
+  if (!plan.enough() || (is_awaited && now < since + config.elastic.host_patience)) {
+    return wait_for("waiting for " + missing + " to register again");
+  }
+  if (auto measure = see_to_network(state, plan)) return *measure;
+  if (network_failed(state, plan)) return blame({network_problem(state, now)});
+  const std::string why = "the coordinator was away while workers connected";
+  return act(action::StartGeneration{.members = plan.members, .cause = {}, .why = why}, why);
 }
 
 }  // namespace pfc

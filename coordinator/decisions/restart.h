@@ -17,6 +17,10 @@ int restarts_left(const ClusterState& state, const RendezvousConfig& config);
 /// REQUIRES: there is an incident, and may_restart().
 Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
+/// After a generation that was lost with its coordinator. No restart is counted. REQUIRES: there is
+/// no incident.
+Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
+
 /// What must be done before the workers of these members can connect; empty: nothing. A host whose
 /// agent tells no address is reached by that of its connection.
 std::optional<Decision> see_to_network(const ClusterState& state, const Plan& plan);

@@ -1,6 +1,7 @@
 #include "coordinator/elastic/failure_count.h"
 
 #include <algorithm>
+#include <csignal>
 #include <set>
 
 namespace pfc {
@@ -36,10 +37,12 @@ void leave_some_out(const ClusterState& state, const ElasticConfig& config, Fail
   }
 }
 
+/// None for a worker that was killed: that comes from outside, whatever it was doing.
 std::optional<CrashSite> site_of(const GenerationState& generation, const Incident& cause) {
   if (cause.kind != Incident::Kind::kCrash || !cause.rank) return {};
   const WorkerState& worker = generation.workers.at(*cause.rank);
-  if (!worker.training) return {};
+  const bool was_killed = worker.exit && worker.exit->signal == SIGKILL && !worker.report;
+  if (!worker.training || was_killed) return {};
   return CrashSite{.rank = *cause.rank,
                    .workers = static_cast<int>(generation.workers.size()),
                    .step = worker.progress.step()};
@@ -51,6 +54,8 @@ FailureCount count_failure(const ClusterState& state, const ElasticConfig& confi
                            const Incident& cause, TimePoint now) {
   const GenerationState& generation = state.job.current;
   FailureCount count{.blame = state.job.blame, .budget = state.job.budget};
+  // One that has got on is no sign that the next would fail at once, however short it was.
+  if (state.job.saved.at >= generation.started_at) count.budget.quick = 0;
   spend_restart(count.budget, config.first_pause, generation.started_at, now);
   if (const auto site = site_of(generation, cause)) {
     count.is_hopeless = count_crash(count.budget, *site) >= kSameCrashes;

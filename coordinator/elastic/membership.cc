@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "common/counted.h"
+
 namespace pfc {
 namespace {
 
@@ -31,6 +33,13 @@ bool is_blamed(const GenerationState& generation, const WorkerState& worker) {
   });
 }
 
+/// Those that can have a worker now: a host may come back with fewer GPUs than were counted.
+int slots_there(const HostState& host) {
+  if (!host.counts_gpus) return host.slots;
+  if (host.gpus > 0) return std::min(host.slots, host.gpus);
+  return host.slots > 1 ? 0 : host.slots;
+}
+
 /// A slot that could have a worker.
 struct Candidate {
   const HostState* host = nullptr;
@@ -46,7 +55,7 @@ std::vector<Candidate> candidates(const ClusterState& state, const FailureHistor
   std::vector<Candidate> found;
   for (const HostState& host : state.hosts) {
     if (!is_usable(host) || (state.job.current.number > 0 && is_quiet(host, now))) continue;
-    for (int slot = 0; slot < host.slots; ++slot) {
+    for (int slot = 0; slot < slots_there(host); ++slot) {
       if (is_left_out(blame, host.name, slot, now)) continue;
       Candidate& added = found.emplace_back();
       added.host = &host;
@@ -61,13 +70,13 @@ std::vector<Candidate> candidates(const ClusterState& state, const FailureHistor
   return found;
 }
 
+}  // namespace
+
 int slots_of(std::span<const HostState> hosts) {
   int slots = 0;
   for (const HostState& host : hosts) slots += host.slots;
   return slots;
 }
-
-}  // namespace
 
 std::vector<Member> assign_ranks(std::span<const HostState> hosts) {
   std::vector<Member> members;
@@ -87,6 +96,17 @@ int wanted_workers(const ClusterState& state, const ElasticConfig& config) {
 
 int least_workers(const ClusterState& state, const ElasticConfig& config) {
   return config.min_workers > 0 ? config.min_workers : wanted_workers(state, config);
+}
+
+int usable_slots(const ClusterState& state, TimePoint now) {
+  int slots = 0;
+  for (const HostState& host : state.hosts) {
+    if (!is_usable(host)) continue;
+    for (int slot = 0; slot < slots_there(host); ++slot) {
+      slots += is_left_out(state.job.blame, host.name, slot, now) ? 0 : 1;
+    }
+  }
+  return slots;
 }
 
 bool is_usable(const HostState& host) { return host.registered && !host.leaving; }
@@ -126,7 +146,7 @@ std::vector<std::string> idle_slots(const ClusterState& state, TimePoint now) {
   std::vector<std::string> idle;
   for (const HostState& host : state.hosts) {
     if (!is_usable(host) || is_quiet(host, now)) continue;
-    for (int slot = 0; slot < host.slots; ++slot) {
+    for (int slot = 0; slot < slots_there(host); ++slot) {
       if (find(places, host.name, slot) != nullptr) continue;
       if (is_left_out(state.job.blame, host.name, slot, now)) continue;
       idle.push_back("slot " + std::to_string(slot) + " of host " + host.name);
@@ -152,8 +172,12 @@ std::optional<Growth> possible_growth(const ClusterState& state, const ElasticCo
       .plan = plan_members(state, config, now), .hosts = {}, .since = state.job.current.started_at};
   if (growth.plan.size() <= present) return {};
   const Places places = places_of(state.job.current);
+  std::ptrdiff_t stay = 0;
   for (const Member& member : growth.plan.members) {
-    if (find(places, member.host, member.slot) != nullptr) continue;
+    if (find(places, member.host, member.slot) != nullptr) {
+      ++stay;
+      continue;
+    }
     if (growth.hosts.empty() || growth.hosts.back() != member.host) {
       growth.hosts.push_back(member.host);
     }
@@ -161,6 +185,7 @@ std::optional<Growth> possible_growth(const ClusterState& state, const ElasticCo
     const auto admitted = admitted_at(state.job.blame, member.host, member.slot);
     growth.since = std::max({growth.since, host->came_at, admitted.value_or(host->came_at)});
   }
+  if (stay < present) return {};  // an agent is silent for the moment
   return growth;
 }
 
@@ -182,6 +207,9 @@ std::string why_smaller(const ClusterState& state, const ElasticConfig& config, 
       reasons.push_back("host " + host.name + " must be free (" + host.leaving->reason + ")");
     } else if (is_quiet(host, now)) {
       reasons.push_back("host " + host.name + " does not answer");
+    } else if (slots_there(host) < host.slots) {
+      reasons.push_back("host " + host.name + " has " + counted(std::max(host.gpus, 0), "GPU") +
+                        ", and had " + std::to_string(host.slots));
     }
   }
   for (const FailureRecord& record : state.job.blame.records) {

@@ -27,6 +27,12 @@ struct Member {
 /// one host have neighbouring ranks, so that most steps of a ring stay inside a host. All are new.
 std::vector<Member> assign_ranks(std::span<const HostState> hosts);
 
+/// Of all hosts, those that are not here too. A host that has to register first may have none yet.
+int slots_of(std::span<const HostState> hosts);
+/// How many could have a worker if every agent that is here answers: without those of hosts that
+/// leave, those that are left out, and GPUs that a host has lost since it was here first.
+int usable_slots(const ClusterState& state, TimePoint now);
+
 /// How many workers the job should have: one for each slot of all hosts of the list, but for the
 /// spares, and at most ElasticConfig::max_workers.
 int wanted_workers(const ClusterState& state, const ElasticConfig& config);
@@ -73,7 +79,8 @@ struct Growth {
   std::vector<std::string> hosts;  ///< theirs
   TimePoint since;                 ///< since when they could
 };
-/// None: there are none, or the job has all the workers that it should have.
+/// None: there are none, or the job has all the workers that it should have, or one of its workers
+/// would not stay, because its agent is silent.
 std::optional<Growth> possible_growth(const ClusterState& state, const ElasticConfig& config,
                                       TimePoint now);
 

@@ -19,44 +19,59 @@ constexpr int kCannotStart = 127;  // what a shell says when there is no such pr
 
 std::vector<std::string> arguments_of(const LocalAgentOptions& options) {
   std::vector<std::string> arguments{"--coordinator", options.coordinator, "--host", options.host};
-  if (!options.credential.empty()) arguments.insert(arguments.end(), {"--credential", "-"});
+  if (options.credential) arguments.insert(arguments.end(), {"--credential", "-"});
+  if (options.allow_chaos) arguments.emplace_back("--allow-chaos");
   return arguments;
 }
 
 }  // namespace
 
-LocalAgent::LocalAgent(boost::asio::io_context& loop, LocalAgentOptions options, Ended ended)
-    : options_(std::move(options)), timer_(loop), ended_(std::move(ended)), pause_(kFirstPause) {
-  start();
+LocalAgent::LocalAgent(boost::asio::io_context& loop, LocalAgentOptions options, Handler handler,
+                       std::optional<ForeignProcess> living)
+    : options_(std::move(options)),
+      living_(std::move(living)),
+      timer_(loop),
+      handler_(std::move(handler)),
+      pause_(kFirstPause) {
+  if (!living_) start();
   watch();
 }
 
 LocalAgent::~LocalAgent() {
   timer_.cancel();
   for (const TimePoint deadline = Clock::now() + kPatience;
-       process_ && !process_->poll() && Clock::now() < deadline;) {
+       !has_ended() && Clock::now() < deadline;) {
     std::this_thread::sleep_for(milliseconds{10});
   }
+  if (living_ && !living_->has_ended()) living_->kill();
+}
+
+bool LocalAgent::has_ended() {
+  return living_ ? living_->has_ended() : !process_ || process_->poll();
 }
 
 void LocalAgent::start() {
-  // When the coordinator dies the agent gets a signal, so that it can end its workers first.
+  const auto grace = options_.coordinator_grace.count();
+  // When the coordinator dies the agent gets a signal, so that it knows it at once.
   process_.emplace(SpawnOptions{.program = program_folder() / "pfc-agent",
                                 .arguments = arguments_of(options_),
-                                .environment = {{kAgentIdVariable, options_.id}},
-                                .input = options_.credential,
+                                .environment = {{kAgentIdVariable, options_.id},
+                                                {kAgentGraceVariable, std::to_string(grace)}},
+                                .input = options_.credential ? options_.credential() : "",
                                 .parent_death_signal = kParentDeathSignal});
+  handler_.started(process_->pid());
 }
 
 void LocalAgent::watch() {
   timer_.expires_after(kLook);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    const auto exit = process_->poll();
-    if (!exit) return watch();
+    if (!has_ended()) return watch();
+    const auto exit = process_ ? process_->poll() : std::nullopt;
     process_.reset();
-    if (options_.starts_again) start_again();
-    ended_(*exit);
+    living_.reset();
+    const bool is_missed = handler_.ended(exit);
+    if (options_.starts_again || is_missed) start_again();
   });
 }
 
@@ -70,7 +85,7 @@ void LocalAgent::start_again() {
       watch();
     } catch (const std::exception&) {  // no process is left, for example: the next time perhaps
       start_again();
-      ended_({.code = kCannotStart});
+      handler_.ended(ProcessExit{.code = kCannotStart});
     }
   });
 }

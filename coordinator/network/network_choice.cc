@@ -174,10 +174,37 @@ void add_speed(UsableNetwork& network, int from, int to, double bits_per_second,
   network.error = error;
 }
 
+std::vector<int> hosts_apart(int hosts, const Reach& reach) {
+  std::vector<std::set<int>> unreached(static_cast<std::size_t>(hosts));
+  for (int host = 0; host < hosts; ++host) {
+    for (const int other : tried_by(host, hosts)) {
+      if (reach.some_connect(host, other) && reach.some_connect(other, host)) continue;
+      unreached[static_cast<std::size_t>(host)].insert(other);
+      unreached[static_cast<std::size_t>(other)].insert(host);
+    }
+  }
+  std::vector<int> apart;
+  while (true) {
+    const auto worst = std::ranges::max_element(unreached.rbegin(), unreached.rend(), {},
+                                                [](const auto& set) { return set.size(); });
+    if (worst == unreached.rend() || worst->empty()) break;
+    const int host = static_cast<int>(unreached.rend() - worst) - 1;
+    for (const int other : *worst) unreached[static_cast<std::size_t>(other)].erase(host);
+    worst->clear();
+    apart.push_back(host);
+  }
+  std::ranges::sort(apart);
+  return apart;
+}
+
 NetworkChoice choose_network(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
                              const FoundNetworks& found, const Reach& reach) {
   const UsableNetwork* const best = best_of(found);
-  if (best == nullptr) return {.address = {}, .text = problem(hosts, wish, found, reach)};
+  if (best == nullptr) {
+    return {.address = {},
+            .text = problem(hosts, wish, found, reach),
+            .apart = hosts_apart(static_cast<int>(hosts.size()), reach)};
+  }
   const std::string unused = unused_text(hosts, found, best);
   return {.address = best->address,
           .text = "network " + best->name + interface_text(hosts, *best) + ": " +

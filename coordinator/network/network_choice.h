@@ -56,7 +56,14 @@ struct NetworkChoice {
   /// "network 10.0.0.0/24 (eth0): 3 hosts, slowest pair a to b 9.4 Gbit/s; not used: 10.9.0.0/24 (b
   /// cannot reach c: Connection timed out)", or what is wrong: "host b cannot reach host c: ..."
   std::string text;
+  /// Where there is a problem: the hosts without which all others reach each other, in order; none:
+  /// that is not known.
+  std::vector<int> apart = {};
 };
+
+/// The fewest hosts, nearly, without which all others reach each other. Of two that do not reach
+/// each other, and all others, the later one.
+std::vector<int> hosts_apart(int hosts, const Reach& reach);
 
 /// The fastest usable network, or the pair of hosts that keeps all from being usable.
 NetworkChoice choose_network(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,

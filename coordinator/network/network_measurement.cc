@@ -101,12 +101,17 @@ void NetworkMeasurement::postpone(Clock::duration gap) { begun_ += gap; }
 void NetworkMeasurement::expire(TimePoint now) {
   if (choice_ || now < begun_ + kLimit) return;
   std::string missing;
-  for (std::size_t host = 0; host < hosts_.size(); ++host) {
-    if (!answers_[host].report) missing += (missing.empty() ? "" : ", ") + hosts_[host].name;
+  std::vector<int> apart;
+  for (int host = 0; host < host_count(); ++host) {
+    const auto place = static_cast<std::size_t>(host);
+    if (answers_[place].report) continue;
+    missing += (missing.empty() ? "" : ", ") + hosts_[place].name;
+    apart.push_back(host);
   }
   end({.address = {},
        .text = "no answer from the agent of " + one_line(missing) + " within " +
-               std::to_string(kLimit.count() / 1000) + " s"});
+               std::to_string(kLimit.count() / 1000) + " s",
+       .apart = std::move(apart)});
 }
 
 void NetworkMeasurement::next() {

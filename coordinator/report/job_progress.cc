@@ -1,7 +1,9 @@
 #include "coordinator/report/job_progress.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 namespace pfc {
 
@@ -12,6 +14,10 @@ void JobProgress::update(const ClusterState& state, TimePoint now) {
   }
   if (state.job.current.workers.empty() || !state.job.current.workers.front().training) return;
   const proto::Progress& lead = state.job.current.workers.front().progress;
+  if (std::exchange(generation_, state.job.current.number) != state.job.current.number) {
+    images_lost_ += std::max<std::int64_t>(images_seen_ - lead.resumed_images(), 0);
+  }
+  images_seen_ = lead.images_seen();
   step_ = lead.step();
   total_steps_ = lead.total_steps();
   epoch_ = lead.epoch();
@@ -22,6 +28,13 @@ void JobProgress::update(const ClusterState& state, TimePoint now) {
     const double seconds_per_step = elapsed / static_cast<double>(step_ - first_->step);
     remaining_seconds_ = seconds_per_step * static_cast<double>(total_steps_ - step_);
   }
+}
+
+void JobProgress::count_on(Generation generation, std::int64_t images_seen,
+                           std::int64_t images_lost) {
+  generation_ = generation;
+  images_seen_ = images_seen;
+  images_lost_ = images_lost;
 }
 
 std::string progress_line(const JobProgress& progress) {

@@ -14,11 +14,18 @@ class JobProgress {
  public:
   /// REQUIRES: a worker's new progress is in the state.
   void update(const ClusterState& state, TimePoint now);
+  /// Goes on counting images where another coordinator has ended. `generation`: of its last report.
+  void count_on(Generation generation, std::int64_t images_seen, std::int64_t images_lost);
 
   [[nodiscard]] bool known() const { return first_.has_value(); }
   [[nodiscard]] std::int64_t step() const { return step_; }
   [[nodiscard]] std::int64_t total_steps() const { return total_steps_; }
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  /// By the state of the model: those that count.
+  [[nodiscard]] std::int64_t images_seen() const { return images_seen_; }
+  /// Those that were trained in vain, because a later generation began from an older state.
+  [[nodiscard]] std::int64_t images_lost() const { return images_lost_; }
+  [[nodiscard]] Generation generation() const { return generation_; }  ///< of the last report
   [[nodiscard]] double loss() const { return loss_; }
   [[nodiscard]] double samples_per_second() const { return samples_per_second_; }
   /// At the mean speed since the first report, evaluations and checkpoints included. Empty before
@@ -34,6 +41,9 @@ class JobProgress {
   std::int64_t step_ = 0;
   std::int64_t total_steps_ = 0;
   std::int64_t epoch_ = 0;
+  Generation generation_ = 0;
+  std::int64_t images_seen_ = 0;
+  std::int64_t images_lost_ = 0;
   double loss_ = 0;
   double samples_per_second_ = 0;
   std::optional<double> remaining_seconds_;

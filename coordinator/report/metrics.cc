@@ -7,6 +7,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -127,6 +128,11 @@ struct Metrics::Families {
   CounterFamily& jobs =
       counter(registry, "pfc_jobs_total", "Jobs of a service that have ended or were refused");
   GaugeFamily& waiting = gauge(registry, "pfc_jobs_waiting", "Jobs in the queue of a service");
+  GaugeFamily& takeovers =
+      gauge(registry, "pfc_coordinator_takeovers",
+            "How often a coordinator was started again in the place of one that was killed");
+  GaugeFamily& journal_failures = gauge(registry, "pfc_coordinator_journal_failures",
+                                        "Attempts to write the journal that have failed");
   std::set<std::pair<GaugeFamily*, prometheus::Gauge*>> of_workers;
 
   void set(GaugeFamily& family, const Labels& labels, double value) {
@@ -167,6 +173,54 @@ void Metrics::count_job(const std::string& how) { families_->jobs.Add({{"how", h
 
 void Metrics::set_waiting_jobs(std::size_t count) {
   families_->waiting.Add({}).Set(static_cast<double>(count));
+}
+
+void Metrics::set_journal(int takeovers, std::uint64_t failures) {
+  families_->takeovers.Add({}).Set(takeovers);
+  families_->journal_failures.Add({}).Set(static_cast<double>(failures));
+}
+
+proto::SavedMetrics Metrics::saved() const {
+  proto::SavedMetrics saved;
+  for (const prometheus::MetricFamily& family : families_->registry.Collect()) {
+    const bool counts = family.type == prometheus::MetricType::Counter;
+    if (!counts && family.type != prometheus::MetricType::Histogram) continue;
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      proto::SavedMetrics::Metric& one = *saved.add_metrics();
+      one.set_family(family.name);
+      for (const auto& label : metric.label) (*one.mutable_labels())[label.name] = label.value;
+      one.set_value(counts ? metric.counter.value : metric.histogram.sample_sum);
+      std::uint64_t below = 0;
+      for (const auto& bucket : metric.histogram.bucket) {
+        one.add_buckets(static_cast<double>(bucket.cumulative_count - below));
+        below = bucket.cumulative_count;
+      }
+    }
+  }
+  return saved;
+}
+
+void Metrics::restore(const proto::SavedMetrics& saved) {
+  Families& f = *families_;
+  const std::map<std::string, CounterFamily*> counters{{f.data_wait.GetName(), &f.data_wait},
+                                                       {f.comm_bytes.GetName(), &f.comm_bytes},
+                                                       {f.comm_calls.GetName(), &f.comm_calls},
+                                                       {f.skipped.GetName(), &f.skipped},
+                                                       {f.jobs.GetName(), &f.jobs}};
+  for (const proto::SavedMetrics::Metric& each : saved.metrics()) {
+    const Labels labels(each.labels().begin(), each.labels().end());
+    if (const auto purpose = labels.find("purpose"); purpose != labels.end()) {
+      f.purposes(purpose->second);
+    }
+    if (const auto counter = counters.find(each.family()); counter != counters.end()) {
+      counter->second->Add(labels).Increment(each.value());
+    } else if (each.family() == f.phase.GetName() &&
+               each.buckets_size() == static_cast<int>(kPhaseSeconds.size()) + 1) {
+      if (const auto phase = labels.find("phase"); phase != labels.end()) f.phases(phase->second);
+      f.phase.Add(labels, kPhaseSeconds)
+          .ObserveMultiple({each.buckets().begin(), each.buckets().end()}, each.value());
+    }
+  }
 }
 
 void Metrics::forget_workers() {

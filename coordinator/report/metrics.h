@@ -10,6 +10,7 @@
 #include "coordinator/progress/stragglers.h"
 #include "coordinator/rendezvous.h"
 #include "coordinator/report/job_progress.h"
+#include "proto/journal.pb.h"
 
 namespace pfc {
 
@@ -24,6 +25,12 @@ class Metrics {
   /// Counts a job: "completed", "stopped", "failed" or "refused".
   void count_job(const std::string& how);
   void set_waiting_jobs(std::size_t count);
+  /// How often a coordinator was taken over, and how often the journal could not be written.
+  void set_journal(int takeovers, std::uint64_t failures);
+  /// Counters and histograms, for a coordinator that goes on counting in the place of this one.
+  [[nodiscard]] proto::SavedMetrics saved() const;
+  /// Adds what another one has counted.
+  void restore(const proto::SavedMetrics& saved);
   /// The job has ended: its workers have no values any more. Counters stay.
   void forget_workers();
   /// Sets the gauges from the state, and returns all metrics as /metrics serves them.

@@ -1,5 +1,7 @@
 #include "coordinator/report/status.h"
 
+#include <algorithm>
+
 #include "common/version.h"
 #include "coordinator/verdict.h"
 
@@ -35,7 +37,8 @@ void add_host(const HostState& host, TimePoint now, proto::StatusReply& status) 
   if (host.chosen) added->set_interface(host.chosen->interface);
   added->set_cores(host.cores);
   for (const std::string& device : host.devices) added->add_devices(device);
-  if (host.registered) added->set_silent_seconds(seconds_since(host.last_heard, now));
+  if (host.registered)
+    added->set_silent_seconds(std::max(seconds_since(host.last_heard, now), 0.0));
 }
 
 void add_worker(const WorkerState& worker, TimePoint now, proto::StatusReply& status) {
@@ -47,8 +50,11 @@ void add_worker(const WorkerState& worker, TimePoint now, proto::StatusReply& st
   added->set_state(worker_state_name(worker, now));
   *added->mutable_progress() = worker.progress;
   if (worker.exit) return;
-  added->set_silent_seconds(seconds_since(worker.last_heard, now));
-  if (worker.training) added->set_stuck_seconds(seconds_since(worker.last_moved, now));
+  // Of one that a coordinator has just taken over, the time lies ahead.
+  added->set_silent_seconds(std::max(seconds_since(worker.last_heard, now), 0.0));
+  if (worker.training) {
+    added->set_stuck_seconds(std::max(seconds_since(worker.last_moved, now), 0.0));
+  }
 }
 
 void add_membership(const ClusterState& state, const RendezvousConfig& config, TimePoint now,
@@ -108,6 +114,8 @@ proto::StatusReply make_status(const ClusterState& state, const RendezvousConfig
   for (const WorkerState& worker : state.job.current.workers) add_worker(worker, now, status);
   status.set_step(progress.step());
   status.set_total_steps(progress.total_steps());
+  status.set_images_seen(progress.images_seen());
+  status.set_images_lost(progress.images_lost());
   status.set_epoch(progress.epoch());
   status.set_loss(progress.loss());
   status.set_samples_per_second(progress.samples_per_second());

@@ -13,9 +13,10 @@
 namespace pfc {
 namespace {
 
-/// Logs may be of a job that has ended, and a network is no job's.
+/// Logs may be of a job that has ended, and a network is no job's. A fault is known by its number.
 bool is_of_any_job(const proto::AgentMessage& message) {
-  return message.has_heartbeat() || message.has_log_chunk() || message.has_network();
+  return message.has_heartbeat() || message.has_log_chunk() || message.has_network() ||
+         message.has_fault();
 }
 
 }  // namespace

@@ -152,6 +152,29 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
         });
   }
 
+  grpc::ServerUnaryReactor* InjectFault(grpc::CallbackServerContext* context,
+                                        const proto::InjectFaultRequest* request,
+                                        proto::InjectFaultReply* reply) override {
+    using Reply = proto::InjectFaultReply;
+    return calls_.handle<Reply>(
+        context, request, reply,
+        [this, request](const Answer<Reply>& answer, const Caller& caller) {
+          const std::string what = proto::FaultKind_Name(request->kind());
+          if (gate_ == nullptr || request->only_ask()) {
+            return coordinator_.inject_fault(*request, answer);
+          }
+          coordinator_.inject_fault(
+              *request, [this, answer, caller, what](std::variant<Reply, Refusal> result) {
+                const auto* done = std::get_if<Reply>(&result);
+                gate_->note(caller, "chaos",
+                            what + (done != nullptr
+                                        ? ": " + done->target()
+                                        : " was not done: " + std::get<Refusal>(result).message));
+                answer(std::move(result));
+              });
+        });
+  }
+
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
                                  const proto::StopRequest* request,
                                  proto::StopReply* reply) override {

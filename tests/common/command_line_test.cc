@@ -25,6 +25,7 @@ class CommandLine : public ::testing::Test {
     int workers = 0;
     app.add_option("--workers", workers);
     app.add_option("--timeout", timeout)->transform(duration());
+    app.add_option("--grace", timeout)->transform(duration(true));
     app.add_option("--colour", colour)->transform(choice_of({"red", "green"}));
     CLI::Option* const config = app.add_option("--config", text);
     app.add_option("--address", text)->excludes(config);
@@ -52,6 +53,14 @@ class CommandLine : public ::testing::Test {
 
 TEST_F(CommandLine, LeavesTheRestToTheProgramWhenAllIsKnown) {
   EXPECT_EQ(parse({"--workers", "2"}), std::nullopt);
+}
+
+TEST_F(CommandLine, TakesNoTimeAtAllWhereThereMayBeNone) {
+  timeout = 7;
+  parse({"--grace", "0"});
+  EXPECT_EQ(timeout, 0);
+  EXPECT_THAT(refusal({"--grace", "-1"}), HasSubstr("expected a time from 0 to a year"));
+  EXPECT_THAT(refusal({"--timeout", "0"}), HasSubstr("expected a time from 1ms to a year"));
 }
 
 TEST_F(CommandLine, IsDoneAfterHelpAndVersion) {

@@ -43,6 +43,8 @@ TEST_F(Cluster, ExitsWithZeroWhenAllRanksComplete) {
   EXPECT_THAT(ran.out, AllOf(::testing::ContainsRegex("(^|\n)world size 2"),
                              HasSubstr("[rank 1] world size 2")));
   EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_TRUE(fs::is_empty(folder / "state" / "journals"));
+  fs::remove(folder / "state" / "journals");
   EXPECT_TRUE(fs::is_empty(folder / "state"));
 }
 
@@ -137,7 +139,7 @@ TEST_F(Cluster, ExitsWithOneWhenASecondSignalEndsTheJobByForce) {
 }
 
 TEST_F(Cluster, EndsTheWorkersWhenTheCoordinatorIsKilled) {
-  const auto coordinator = starts("until_stop");
+  const auto coordinator = starts("until_stop", {"--coordinator-grace", "0"});
   wait_for_output("[rank 1] world size 2");
   coordinator->send(SIGKILL);
   ends(*coordinator);
@@ -145,7 +147,7 @@ TEST_F(Cluster, EndsTheWorkersWhenTheCoordinatorIsKilled) {
 }
 
 TEST_F(Cluster, LetsTheWorkersSaveTheirStateWhenTheCoordinatorIsKilled) {
-  const auto coordinator = starts("saves");
+  const auto coordinator = starts("saves", {"--coordinator-grace", "0"});
   wait_for_output("[rank 1] world size 2");
   wait_for_output("\nworld size 2");
   coordinator->send(SIGKILL);

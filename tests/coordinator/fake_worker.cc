@@ -138,18 +138,21 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& g
 }  // namespace
 
 // pfc-worker --coordinator ADDRESS --job ID --agent ID --slot S --incarnation N
-//   --join-timeout SECONDS --collective-timeout SECONDS [--credential -]
+//   --join-timeout SECONDS --collective-timeout SECONDS --coordinator-grace SECONDS
+//   [--credential -]
 int main(int argc, char** argv) {
-  const bool over_tls = argc == 17;  // --credential -
-  if (argc != 15 && !over_tls) return 64;
+  const bool over_tls = argc == 19;  // --credential -
+  if (argc != 17 && !over_tls) return 64;
   std::cout << "collective timeout " << argv[14] << std::endl;
   const pfc::CoordinatorClientOptions options{
       .address = argv[2],
-      .credential = over_tls ? pfc::read_credential(argv[16]) : pfc::Credential{},
+      .credential = over_tls ? pfc::read_credential(argv[18]) : pfc::Credential{},
       .job_id = argv[4],
       .agent_id = argv[6],
       .slot = std::stoi(argv[8]),
-      .incarnation = std::stoll(argv[10])};
+      .incarnation = std::stoll(argv[10]),
+      .grace = std::chrono::milliseconds(static_cast<std::int64_t>(std::stod(argv[16]) * 1000)),
+      .gives_up = [] { return g_terminated.load(); }};
   const Fate fate = read_fate();
   // These tests have one host, so that slots and ranks are the same.
   if (fate.what == "never_joins" && options.slot == fate.rank) pause();

@@ -115,6 +115,23 @@ TEST_F(Rendezvous, BlamesTheStuckWorkerWhenAPeerIsLost) {
   EXPECT_THAT(verdict(state).message, HasSubstr("rank 0"));
 }
 
+TEST_F(Rendezvous, DoesNotBlameAWorkerThatWaitsInTheSameCollectiveWhenAPeerIsLost) {
+  trains_on_two_hosts();
+  proto::Progress waits;
+  waits.set_step(3);
+  waits.set_phase("all_gather");
+  proto::CommTotal* const comm = waits.add_comm();
+  comm->set_purpose("step");
+  comm->set_calls(4);
+  comm->set_done(3);
+  for (WorkerState& worker : state.job.current.workers) worker_progressed(worker, waits, now);
+  passes(10s);
+  reports(0, proto::OUTCOME_COMM_FAILED, "all_gather: timed out");
+  exits(0, {.code = 1});
+  passes(5s);
+  EXPECT_EQ(does(), "terminate") << "nobody knows the cause";
+}
+
 TEST_F(Rendezvous, NamesAWorkerThatHasFinishedButStillRuns) {
   trains_on_two_hosts();
   reports(0, proto::OUTCOME_COMPLETED);

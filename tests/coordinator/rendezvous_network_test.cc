@@ -14,7 +14,7 @@ class RendezvousOverNetworks : public testing::Rendezvous {
     registration.set_agent_id(agent);
     proto::NetworkAddress* const address = registration.add_addresses();
     address->set_interface("eth0");
-    address->set_address(name == "a" ? "10.0.0.1" : "10.0.0.2");
+    address->set_address("10.0.0." + std::to_string(name.front() - 'a' + 1));
     address->set_prefix(24);
     host_registered(*find_host(state, name), registration, config.device, now);
   }
@@ -127,6 +127,119 @@ TEST_F(RendezvousOverNetworks, WaitsInARestartForALinkThatComesBack) {
   EXPECT_EQ(incident_lines(state.job.current).back(),
             "network: host a cannot reach host b: refused");
   EXPECT_EQ(does(), "terminate");
+}
+
+/// Three hosts of one worker each, of which two are enough.
+class RendezvousOverBrokenNetworks : public RendezvousOverNetworks {
+ protected:
+  void trains_on_three_hosts() {
+    config.max_restarts = 3;
+    config.elastic.min_workers = 2;
+    expect_hosts({{"a", 1}, {"b", 1}, {"c", 1}});
+    for (const char* host : {"a", "b", "c"})
+      registers_with_address(host, std::string("agent ") + host);
+    ASSERT_EQ(does(), "measure");
+    measured();
+    ASSERT_EQ(does(), "start");
+    all_train();
+  }
+  void all_train() {
+    for (const WorkerState& worker : state.job.current.workers) {
+      joins(worker.rank);
+      progresses(worker.rank, 1, "forward");
+    }
+  }
+  void all_lose_each_other() {
+    passes(1s);
+    for (const WorkerState& worker : state.job.current.workers) {
+      worker_left(state, state.job.current.workers.at(worker.rank), "all_reduce: timed out", now);
+    }
+    passes(config.grace);
+  }
+  void c_is_apart() {
+    not_measured("host a cannot reach host c: timed out");
+    state.network.apart = {"c"};
+  }
+  /// The job goes on with the workers of a and b.
+  void goes_on_without_c() {
+    all_lose_each_other();
+    ASSERT_EQ(does(), "measure");
+    c_is_apart();
+    passes(config.elastic.host_patience);
+    ASSERT_EQ(does(), "change blame");
+    ASSERT_EQ(does(), "measure");
+    measured();
+    state.network.failed = false;
+    ASSERT_EQ(begins().size(), 2U);
+  }
+};
+
+TEST_F(RendezvousOverBrokenNetworks, AreMeasuredAgainWhenWorkersHaveLostEachOther) {
+  trains_on_three_hosts();
+  all_lose_each_other();
+  EXPECT_EQ(does(), "measure");
+  EXPECT_EQ(does(), "wait");
+  measured();
+  EXPECT_EQ(begins().size(), 3U) << "the network is well";
+}
+
+TEST_F(RendezvousOverBrokenNetworks, ALinkHasAMomentToComeBack) {
+  trains_on_three_hosts();
+  all_lose_each_other();
+  tick();
+  c_is_apart();
+  EXPECT_EQ(does(), "wait");
+  passes(1s);
+  EXPECT_EQ(does(), "measure");
+  measured();
+  state.network.failed = false;
+  EXPECT_EQ(begins().size(), 3U);
+}
+
+TEST_F(RendezvousOverBrokenNetworks, AHostThatTheOthersDoNotReachIsLeftOut) {
+  trains_on_three_hosts();
+  goes_on_without_c();
+  EXPECT_EQ(why_smaller(state, config.elastic, now), "2 of 3 workers: host c is left out");
+}
+
+TEST_F(RendezvousOverBrokenNetworks, AHostThatWasNotReachedComesBack) {
+  trains_on_three_hosts();
+  goes_on_without_c();
+  all_train();
+  passes(kFirstLeftOut);
+  saves(1);
+  passes(1s);
+  saves(2);
+  EXPECT_EQ(does(), "measure");
+  measured();
+  EXPECT_EQ(begins().size(), 3U);
+}
+
+TEST_F(RendezvousOverBrokenNetworks, TheHostThatIsLeftNeedsNone) {
+  config.max_restarts = 3;
+  config.elastic.min_workers = 1;
+  registers_two_hosts();
+  tick();
+  measured();
+  ASSERT_EQ(does(), "start");
+  all_train();
+  all_lose_each_other();
+  ASSERT_EQ(does(), "measure");
+  not_measured("host a cannot reach host b: timed out");
+  state.network.apart = {"b"};
+  passes(config.elastic.host_patience);
+  EXPECT_EQ(does(), "change blame");
+  EXPECT_EQ(begins().size(), 1U);
+}
+
+TEST_F(RendezvousOverBrokenNetworks, NoHostIsLeftOutThatIsNeeded) {
+  trains_on_three_hosts();
+  config.elastic.min_workers = 3;
+  all_lose_each_other();
+  tick();
+  c_is_apart();
+  passes(config.elastic.host_patience);
+  EXPECT_EQ(does(), "measure");
 }
 
 }  // namespace

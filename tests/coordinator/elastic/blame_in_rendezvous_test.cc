@@ -61,6 +61,8 @@ TEST_F(BlameInRendezvous, ASlotThatFailsAgainIsLeftOut) {
   EXPECT_TRUE(is_left_out(state.job.blame, "a", 1, now));
   EXPECT_EQ(why_smaller(state, config.elastic, now),
             "2 of 3 workers: slot 1 of host a is left out");
+  EXPECT_THAT(verdict(state).message,
+              HasSubstr("; left out: slot 1 of host a after 2 failures, the last: killed by"));
 }
 
 TEST_F(BlameInRendezvous, ASlotIsNotLeftOutWhereItIsNeeded) {
@@ -106,6 +108,17 @@ TEST_F(BlameInRendezvous, QuickRestartsPause) {
   EXPECT_EQ(does(), "start");
 }
 
+TEST_F(BlameInRendezvous, AQuickRestartAfterNewProgressDoesNotPause) {
+  config.elastic.first_pause = 1'000ms;
+  trains_on({{"a", 1}});
+  dies("a", 0);
+  saves(1);  // from which it goes on
+  passes(15s);
+  saves(2);
+  exits(0, {.signal = SIGKILL});
+  EXPECT_EQ(does(), "start");
+}
+
 TEST_F(BlameInRendezvous, TheThirdCrashAtTheSameStepEndsTheJob) {
   trains_on({{"a", 2}});
   for (int time = 1; time <= 3; ++time) {
@@ -119,6 +132,18 @@ TEST_F(BlameInRendezvous, TheThirdCrashAtTheSameStepEndsTheJob) {
   EXPECT_EQ(does(), "blame");
   EXPECT_FALSE(may_restart(state, config));
   EXPECT_THAT(verdict(state).message, HasSubstr("this was the 3rd time at step 120"));
+}
+
+// Somebody kills it, or its memory runs out; it may do so quicker than steps follow each other.
+TEST_F(BlameInRendezvous, AWorkerThatIsKilledAtTheSameStepAgainIsStartedAgain) {
+  trains_on({{"a", 2}});
+  for (int time = 1; time <= 4; ++time) {
+    progresses(1, 120, "forward");
+    exits(1, {.signal = SIGKILL});
+    EXPECT_EQ(does(), "start");
+    joins(0);
+    joins(1);
+  }
 }
 
 TEST_F(BlameInRendezvous, ARestartComesBackWithACheckpoint) {

@@ -65,6 +65,51 @@ TEST_F(ElasticRendezvous, DoesNotBeginWithLessThanTheMinimum) {
   EXPECT_EQ(does(), "finish");
 }
 
+TEST_F(ElasticRendezvous, DoesNotBeginWhereAllHostsHaveFewerSlotsThanTheMinimum) {
+  expect_hosts({{"a", 0}, {"b", 0}});
+  registers("a", 2);
+  registers("b", 1);
+  EXPECT_EQ(does(), "blame");
+  EXPECT_EQ(does(), "finish");
+  EXPECT_EQ(verdict(state).message,
+            "job failed: hosts: they have 3 slots in all, found --min-workers 4; give fewer, or "
+            "more hosts");
+}
+
+TEST_F(ElasticRendezvous, DoesNotBeginWhereAllSlotsWouldBeSpares) {
+  config.elastic = {.spares = 2};
+  expect_hosts({{"a", 0}, {"b", 0}});
+  registers("a", 1);
+  registers("b", 1);
+  EXPECT_EQ(does(), "blame");
+}
+
+TEST_F(ElasticRendezvous, AHostThatComesBackWithFewerGpusHasFewerWorkers) {
+  expect_hosts({{"a", 0}, {"b", 0}});
+  registers("a", 4);
+  registers("b", 4);
+  ASSERT_EQ(does(), "start");
+  all_train();
+  loses("b");
+  registers("b", 3);
+  EXPECT_EQ(begins().size(), 7U);
+  EXPECT_EQ(why_smaller(state, config.elastic, now),
+            "7 of 8 workers: host b has 3 GPUs, and had 4");
+  all_train();
+  loses("b");
+  registers("b", 0);
+  EXPECT_EQ(does(), "wait") << "a pause before the second quick restart";
+  passes(2s);
+  EXPECT_EQ(begins().size(), 4U);
+  all_train();
+  passes(1s);
+  registers("b", 4);
+  saves(30);
+  passes(1s);
+  saves(40);
+  EXPECT_EQ(begins().size(), 8U);
+}
+
 TEST_F(ElasticRendezvous, WaitsForALostHostOnlyAMoment) {
   trains_on_three_hosts();
   loses("b");
@@ -107,6 +152,36 @@ TEST_F(ElasticRendezvous, AHostThatComesBackJoinsAtTheNextCheckpoint) {
   EXPECT_EQ(members[2].survivor, 0);
   EXPECT_EQ(members[5].survivor, 1);
   EXPECT_EQ(state.job.restarts.size(), 1U) << "what is planned is no restart";
+}
+
+TEST_F(ElasticRendezvous, AHostThatJoinsPushesNobodyOutWhoseAgentIsSilentForAMoment) {
+  config.elastic.min_workers = 2;
+  trains_on_three_hosts();
+  goes_on_without_b();
+  find_host(state, "b")->slots = 3;
+  registers("b");
+  passes(4s);
+  find_host(state, "c")->last_heard -= 4s;
+  saves(20);
+  EXPECT_EQ(tick().reason, "training");
+  passes(1s);
+  EXPECT_EQ(begins().size(), 7U);
+}
+
+// None of the workers keeps its process then, nor what it has in memory.
+TEST_F(ElasticRendezvous, AHostThatChangesTheNetworkJoinsAfterACheckpointOfItsOwn) {
+  trains_on_three_hosts();
+  goes_on_without_b();
+  passes(1s);
+  registers("b");
+  state.network.changed = true;
+  EXPECT_EQ(tick().reason, "training; host b joins at the next checkpoint");
+  passes(1s);
+  saves(20);
+  EXPECT_EQ(does(), "regroup");
+  EXPECT_EQ(does(), "ask to stop");
+  for (WorkerState& worker : state.job.current.workers) worker_paused(worker);
+  for (const Member& member : begins()) EXPECT_EQ(member.survivor, 0);
 }
 
 TEST_F(ElasticRendezvous, AHostJoinsAfterACheckpointOfItsOwnWhereNoneComes) {
@@ -160,6 +235,19 @@ TEST_F(ElasticRendezvous, AHostThatMustBeFreeIsNotWaitedForLongerThanItHasTime) 
   EXPECT_EQ(begins().size(), 4U);
 }
 
+TEST_F(ElasticRendezvous, WorkersThatHaveSavedWaitForAnAgentThatIsSilentForAMoment) {
+  config.elastic.min_workers = 2;
+  trains_on_three_hosts();
+  leaves("c");
+  EXPECT_EQ(does(), "regroup");
+  EXPECT_EQ(does(), "ask to stop");
+  for (WorkerState& worker : state.job.current.workers) worker_paused(worker);
+  find_host(state, "b")->last_heard -= 4s;
+  EXPECT_EQ(tick().reason, "waiting for hosts that do not answer");
+  passes(1s);
+  EXPECT_EQ(begins().size(), 4U);
+}
+
 TEST_F(ElasticRendezvous, TheJobEndsWhereItCannotGoOnWithoutTheHost) {
   config.elastic.min_workers = 0;
   trains_on_three_hosts();
@@ -167,6 +255,24 @@ TEST_F(ElasticRendezvous, TheJobEndsWhereItCannotGoOnWithoutTheHost) {
   EXPECT_EQ(does(), "stop for host");
   EXPECT_EQ(does(), "ask to stop");
   EXPECT_TRUE(verdict(state).host_left);
+}
+
+TEST_F(ElasticRendezvous, AHostIsSilentForAMomentWhileAnotherOneMustBeFree) {
+  trains_on_three_hosts();
+  leaves("c");
+  find_host(state, "b")->last_heard -= 4s;
+  EXPECT_EQ(does(), "regroup");
+}
+
+TEST_F(ElasticRendezvous, AHostIsSilentForAMomentBeforeThereIsSomethingToSave) {
+  expect_hosts({{"a", 2}, {"b", 2}, {"c", 2}});
+  for (const char* name : {"a", "b", "c"}) registers(name);
+  ASSERT_EQ(does(), "start");
+  leaves("c");
+  find_host(state, "b")->last_heard -= 4s;
+  EXPECT_EQ(tick().reason, "waiting for hosts that do not answer");
+  passes(1s);
+  EXPECT_EQ(begins().size(), 4U);
 }
 
 TEST_F(ElasticRendezvous, AStopEndsAJobWhoseWorkersHaveSavedForARegroup) {

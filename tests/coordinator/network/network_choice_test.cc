@@ -278,5 +278,34 @@ TEST(ChooseNetwork, AgreesWithTryingEveryChoiceOfRandomHosts) {
   EXPECT_GT(missed, 500);
 }
 
+TEST(ChooseNetwork, NamesTheHostWithoutWhichTheOthersReachEachOther) {
+  SimulatedHosts hosts = three_hosts();
+  for (const char* other : {"1", "3"}) {
+    for (const std::string network : {"10.0.0.", "10.9.0."})
+      hosts.cut(network + "2", network + other);
+  }
+  EXPECT_THAT(hosts.measured().apart, ElementsAre(1));
+}
+
+TEST(ChooseNetwork, NamesTheLaterOfTwoHostsThatDoNotReachEachOther) {
+  SimulatedHosts hosts;
+  hosts.host("a", {"eth0 10.0.0.1/24"});
+  hosts.host("b", {"eth0 10.0.0.2/24"});
+  hosts.cut("10.0.0.1", "10.0.0.2");
+  EXPECT_THAT(hosts.measured().apart, ElementsAre(1));
+}
+
+TEST(HostsApart, AreTheSmallerPartOfANetworkThatFallsApart) {
+  Reach reach(5);
+  for (int from = 0; from < 5; ++from) {
+    for (int to = 0; to < 5; ++to) {
+      if (from == to) continue;
+      const bool same = (from == 1 || from == 3) == (to == 1 || to == 3);
+      reach.add({.from = {.host = from}, .to = {.host = to}}, same ? "" : "timed out");
+    }
+  }
+  EXPECT_THAT(hosts_apart(5, reach), ElementsAre(1, 3));
+}
+
 }  // namespace
 }  // namespace pfc

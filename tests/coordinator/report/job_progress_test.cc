@@ -49,6 +49,40 @@ TEST_F(JobProgressOfTwoWorkers, EstimatesTheTimeLeftFromTheMeanSpeedSinceTheStar
             "step 120/200 (60 %)  epoch 3  loss 1.5000  40.0 samples/s  4 min left");
 }
 
+TEST_F(JobProgressOfTwoWorkers, CountsTheImagesThatALaterGenerationTrainsAgain) {
+  const auto reports_images = [&](Generation generation, std::int64_t resumed, std::int64_t seen) {
+    state.job.current.number = generation;
+    proto::Progress& lead = state.job.current.workers[0].progress;
+    lead.set_resumed_images(resumed);
+    lead.set_images_seen(seen);
+    reports(0, seen / 8, 40);
+  };
+  reports_images(1, 0, 80);
+  EXPECT_EQ(progress.images_lost(), 0);
+  reports_images(2, 48, 48);
+  reports_images(2, 48, 120);
+  EXPECT_EQ(progress.images_lost(), 32);
+  EXPECT_EQ(progress.images_seen(), 120);
+  reports_images(3, 120, 120);  // planned: from a checkpoint of the last step
+  EXPECT_EQ(progress.images_lost(), 32);
+}
+
+TEST(JobProgress, GoesOnCountingWhereAnotherCoordinatorHasEnded) {
+  ClusterState state;
+  state.job.current.number = 3;
+  WorkerState& lead = state.job.current.workers.emplace_back();
+  lead.training = true;
+  lead.progress.set_images_seen(120);
+  lead.progress.set_resumed_images(80);
+  JobProgress next;
+  next.count_on(3, 110, 40);
+  next.update(state, {});
+  EXPECT_EQ(next.images_lost(), 40) << "it is the same generation";
+  state.job.current.number = 4;
+  next.update(state, {});
+  EXPECT_EQ(next.images_lost(), 80) << "120 were seen, and 80 count";
+}
+
 TEST(DurationText, HasTheTwoLargestUnits) {
   EXPECT_EQ(duration_text(0.4), "0 s");
   EXPECT_EQ(duration_text(119), "119 s");

@@ -72,6 +72,14 @@ TEST_F(Generations, KeepsTheSurvivorAndWantsANewProcessForTheOther) {
   EXPECT_EQ(wanted.slots(1).wish(), proto::DesiredSlots::RUN);
 }
 
+TEST_F(Generations, GivesNoNumberAgainThatTheJournalItHasTakenOverLacks) {
+  join_both();
+  EXPECT_TRUE(finishes_in_generation(3, 9).ok());  // this coordinator is in the first
+  auto joining = std::async(std::launch::async, [&] { return second->join(20s); });
+  EXPECT_EQ(first->join(20s).membership.generation, 4);
+  EXPECT_EQ(joining.get().membership.generation, 4);
+}
+
 TEST_F(Generations, TellsTheSurvivorWhyItsGenerationHasEnded) {
   join_both();
   std::promise<std::string> told;

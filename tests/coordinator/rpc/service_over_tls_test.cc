@@ -321,6 +321,19 @@ TEST_F(ServiceOverTls, LetsAnAdminStopTheJobAndNotesIt) {
   EXPECT_THAT(audit(), HasSubstr("\"role\":\"admin\""));
 }
 
+TEST_F(ServiceOverTls, LetsOnlyAnAdminBreakThingsAndNotesIt) {
+  proto::InjectFaultRequest request;
+  request.set_job_id(kJob);
+  request.set_kind(proto::FAULT_PARTITION);
+  request.set_host("a");
+  EXPECT_EQ(calls(&Stub::InjectFault, stranger, request).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+  const grpc::Status status = calls(&Stub::InjectFault, admin(), request);
+  EXPECT_EQ(status.error_message(), "host a has no agent that is connected");
+  wait_until([&] { return audit().find("\"what\":\"chaos\"") != std::string::npos; });
+  EXPECT_THAT(audit(), HasSubstr("FAULT_PARTITION was not done: host a has no agent"));
+}
+
 TEST_F(ServiceOverTls, MakesTokensForAdminsAndShowsNoSecretOfThem) {
   proto::CreateTokenRequest request;
   request.add_hosts("b");

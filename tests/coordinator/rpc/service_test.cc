@@ -41,6 +41,33 @@ TEST_F(ServiceOfOneHost, RegistersAnAgentAndSendsItTheWorkersToStart) {
   EXPECT_EQ(wanted.slots(1).wish(), proto::DesiredSlots::RUN);
 }
 
+TEST_F(ServiceOfOneHost, PassesAFaultToTheAgentAndItsAnswerBack) {
+  begin_generation();
+  const auto breaks = [&](const std::string& problem, grpc::Status& status) {
+    proto::InjectFaultRequest request;
+    request.set_job_id(kJob);
+    request.set_kind(proto::FAULT_KILL_WORKER);
+    request.set_rank(1);
+    proto::InjectFaultReply reply;
+    auto call = std::async(std::launch::async, [&] {
+      grpc::ClientContext context;
+      return stub()->InjectFault(&context, request, &reply);
+    });
+    const proto::Fault fault = agent->hears().fault();
+    EXPECT_EQ(fault.kind(), proto::FAULT_KILL_WORKER);
+    EXPECT_EQ(fault.slot(), 1);
+    agent->tells_fault(fault.request(), problem);
+    status = call.get();
+    return reply.target();
+  };
+  grpc::Status status;
+  EXPECT_THAT(breaks("", status), HasSubstr("rank 1 (host a, slot 1"));
+  EXPECT_TRUE(status.ok());
+  EXPECT_THAT(coordinator.output(), HasSubstr("pfcctl chaos kills rank 1 (host a, slot 1"));
+  breaks("not allowed", status);
+  EXPECT_EQ(status.error_message(), "host a: not allowed");
+}
+
 TEST_F(ServiceOfOneHost, RefusesAHostThatIsNotInTheList) {
   const grpc::Status status = VoiceOfAgent(coordinator.address(), "c").is_refused();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);

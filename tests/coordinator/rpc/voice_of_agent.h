@@ -82,6 +82,15 @@ class VoiceOfAgent {
     stream_->Write(message);
   }
 
+  /// The answer to a fault.
+  void tells_fault(std::int64_t request, const std::string& problem) {
+    proto::AgentMessage message;
+    message.set_job_id(kJob);
+    message.mutable_fault()->set_request(request);
+    message.mutable_fault()->set_problem(problem);
+    stream_->Write(message);
+  }
+
   void tells_exit(int slot, int signal, const std::string& job_id = kJob) {
     proto::AgentMessage message;
     message.set_job_id(job_id);

@@ -19,10 +19,11 @@ int main(int argc, char** argv) {
   const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
   std::printf(
       "%lld events in %.1f s: %lld generations, %lld restarts, %lld planned changes, %lld begun "
-      "with fewer workers, %lld times left out; jobs: %lld completed, %lld stopped, %lld failed\n",
+      "with fewer workers, %lld times left out, %lld coordinators taken over; jobs: %lld "
+      "completed, %lld stopped, %lld failed\n",
       number(t.events), seconds.count(), number(t.generations), number(t.restarts),
-      number(t.planned), number(t.smaller), number(t.left_out), number(t.completed),
-      number(t.stopped), number(t.failed));
+      number(t.planned), number(t.smaller), number(t.left_out), number(t.takeovers),
+      number(t.completed), number(t.stopped), number(t.failed));
   if (problem.empty()) return 0;
   std::printf("a promise was broken: %s\n", problem.c_str());
   return 1;

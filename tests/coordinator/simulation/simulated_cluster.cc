@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/verdict.h"
+#include "tests/coordinator/taken_over.h"
 
 namespace pfc::testing {
 namespace {
@@ -22,6 +23,7 @@ Tally& Tally::operator+=(const Tally& other) {
   planned += other.planned;
   smaller += other.smaller;
   left_out += other.left_out;
+  takeovers += other.takeovers;
   completed += other.completed;
   stopped += other.stopped;
   failed += other.failed;
@@ -101,6 +103,7 @@ void SimulatedCluster::happens() {
   if (chance(0.9)) everybody_is_heard();
   if (chance(0.5)) measurement_ends();
   signals_arrive();
+  if (chance(0.01)) coordinator_is_killed();
   switch (below(8)) {
     case 0:
       return host_registers(any_host(), chance(0.2));
@@ -122,6 +125,11 @@ void SimulatedCluster::happens() {
     default:
       return everybody_joins();
   }
+}
+
+void SimulatedCluster::coordinator_is_killed() {
+  tally_.takeovers += 1;
+  state_ = taken_over(state_, now_, WallTime() + std::chrono::hours{24} + now_.time_since_epoch());
 }
 
 void SimulatedCluster::happens_to_host(HostState& host) {
@@ -180,8 +188,11 @@ void SimulatedCluster::measurement_ends() {
   };
   network.ended_at = now_;
   network.text = "a network";
-  network.failed = std::ranges::any_of(
-      broken_, [&](const auto& pair) { return takes_part(pair.first) && takes_part(pair.second); });
+  network.apart.clear();
+  for (const auto& [one, other] : broken_) {
+    if (takes_part(one) && takes_part(other)) network.apart.push_back(other);
+  }
+  network.failed = !network.apart.empty();
   if (chance(0.1)) network.changed = true;
 }
 

@@ -18,9 +18,10 @@ struct Tally {
   std::int64_t events = 0;
   std::int64_t generations = 0;
   std::int64_t restarts = 0;
-  std::int64_t planned = 0;   ///< generations that began without a failure before them
-  std::int64_t smaller = 0;   ///< generations with fewer workers than wanted
-  std::int64_t left_out = 0;  ///< times that a slot or host was left out
+  std::int64_t planned = 0;    ///< generations that began without a failure before them
+  std::int64_t smaller = 0;    ///< generations with fewer workers than wanted
+  std::int64_t left_out = 0;   ///< times that a slot or host was left out
+  std::int64_t takeovers = 0;  ///< of a coordinator that was killed
   std::int64_t completed = 0, stopped = 0, failed = 0;  ///< jobs
 
   Tally& operator+=(const Tally& other);
@@ -48,6 +49,7 @@ class SimulatedCluster {
 
   // What happens.
   void happens();
+  void coordinator_is_killed();
   void happens_to_host(HostState& host);
   void happens_to_worker(WorkerState& worker);
   void host_registers(HostState& host, bool other_agent);

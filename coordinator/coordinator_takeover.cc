@@ -1,0 +1,270 @@
+// What the coordinator keeps in its journal, and how it goes on in the place of one that was
+// killed.
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <utility>
+
+#include "common/counted.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/jobs/job_status.h"
+#include "coordinator/journal/saved_state.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Longer than a disk that works needs; a job does not wait longer for one that does not.
+constexpr milliseconds kWriteLimit{1'000};
+// Progress and metrics change all the time. What a page has shown is saved with the page.
+constexpr milliseconds kProgressPause{5'000};
+
+// Generations that a journal on a full disk may lack.
+constexpr Generation kMostUnknown = 1'000;
+
+constexpr const char* kOwn = "coordinator";
+constexpr const char* kHost = "host/";
+constexpr const char* kRun = "run";
+constexpr const char* kJob = "job";
+constexpr const char* kWorker = "worker/";
+constexpr const char* kProgress = "progress/";
+constexpr const char* kQueue = "queue";
+constexpr const char* kQueued = "queued/";
+constexpr const char* kEnded = "ended";
+constexpr const char* kMetrics = "metrics";
+
+WallTime wall_now() { return std::chrono::system_clock::now(); }
+
+std::string key_of(const char* prefix, Rank rank) { return prefix + std::to_string(rank); }
+
+/// The message that the journal has there; empty where it has none.
+template <typename Message>
+Message read(const JournalValues& saved, const std::string& key) {
+  Message message;
+  const auto found = saved.find(key);
+  if (found != saved.end() && !message.ParseFromString(found->second)) return {};
+  return message;
+}
+
+std::string in_seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f s", seconds);
+  return text;
+}
+
+}  // namespace
+
+// Saving.
+
+void Coordinator::keep(Journal& journal, const proto::SavedCoordinator& own) {
+  journal_ = &journal;
+  const std::int64_t pid = own_.local_agent_pid();
+  const int takeovers = own_.takeovers();
+  const std::int64_t taken_over = own_.taken_over_ms();
+  own_ = own;
+  own_.set_takeovers(takeovers);
+  own_.set_taken_over_ms(taken_over);
+  if (own_.local_agent_pid() == 0) own_.set_local_agent_pid(pid);
+  save(true);
+  save_now();
+}
+
+void Coordinator::local_agent_runs(pid_t pid, const std::string& serial) {
+  own_.set_local_agent_pid(pid);
+  own_.set_local_agent_serial(serial);
+  save_now();
+}
+
+void Coordinator::save_now() {
+  if (journal_ == nullptr) return;
+  save(false);
+  journal_->settle(kWriteLimit);
+}
+
+void Coordinator::save_if_due(TimePoint now) {
+  const bool is_due = now - progress_saved_ >= kProgressPause;
+  if (journal_ != nullptr && (unsaved_ || is_due)) save(is_due);
+}
+
+void Coordinator::save(bool with_progress) {
+  if (journal_ == nullptr || over_) return;
+  {
+    const Journal::Change change(*journal_);
+    own_.set_refused_jobs(refused_jobs_);
+    own_.set_ending(ending_);
+    own_.set_was_forced(was_forced_);
+    journal_->put(kOwn, own_.SerializeAsString());
+    for (const HostState& host : state_.hosts) {
+      journal_->put(kHost + host.name, to_saved(host).SerializeAsString());
+    }
+    save_job();
+    save_queue();
+    if (with_progress) save_progress();
+  }
+  unsaved_ = false;
+  // What somebody has seen on a page must be there when he looks again.
+  if (with_progress) journal_->settle(kWriteLimit);
+}
+
+void Coordinator::save_job() {
+  std::set<std::string> workers, progress;
+  if (state_.job.id.empty()) {
+    journal_->erase(kRun);
+    journal_->erase(kJob);
+  } else {
+    save_run();
+    if (saved_job_ != run_.job.id) journal_->put(kJob, to_saved(run_.job).SerializeAsString());
+  }
+  saved_job_ = state_.job.id;
+  for (const WorkerState& worker : state_.job.current.workers) {
+    const std::string key = key_of(kWorker, worker.rank);
+    journal_->put(key, to_saved(worker).SerializeAsString());
+    workers.insert(key);
+    progress.insert(key_of(kProgress, worker.rank));
+  }
+  journal_->keep_only(kWorker, workers);
+  journal_->keep_only(kProgress, progress);
+}
+
+void Coordinator::save_run() {
+  auto run = to_saved_run(state_, run_.cause, Clock::now(), wall_now());
+  run.set_counted_generation(run_.progress.generation());
+  run.set_images_seen(run_.progress.images_seen());
+  run.set_images_lost(run_.progress.images_lost());
+  journal_->put(kRun, run.SerializeAsString());
+}
+
+void Coordinator::save_worker(const WorkerState& worker) {
+  if (journal_ == nullptr || over_) return;
+  save_soon();  // what else it has changed
+  {
+    const Journal::Change change(*journal_);
+    save_run();  // with the incident that this may be
+    journal_->put(key_of(kWorker, worker.rank), to_saved(worker).SerializeAsString());
+  }
+  journal_->settle(kWriteLimit);
+}
+
+void Coordinator::save_queue() {
+  proto::SavedQueue queue;
+  std::set<std::string> waiting, keys;
+  for (const Job& job : queue_.waiting()) {
+    queue.add_ids(job.id);
+    waiting.insert(job.id);
+    keys.insert(kQueued + job.id);
+    if (!queued_.contains(job.id)) {
+      journal_->put(kQueued + job.id, to_saved(job).SerializeAsString());
+    }
+  }
+  queued_ = std::move(waiting);
+  journal_->keep_only(kQueued, keys);
+  journal_->put(kQueue, queue.SerializeAsString());
+  journal_->put(kEnded, to_saved(queue_.ended()).SerializeAsString());
+}
+
+void Coordinator::save_progress() {
+  progress_saved_ = Clock::now();
+  // One text for equal metrics: labels are a map, whose order protobuf does not promise.
+  journal_->put(kMetrics, metrics_.saved().SerializeAsString());
+  for (const WorkerState& worker : state_.job.current.workers) {
+    journal_->put(key_of(kProgress, worker.rank), worker.progress.SerializeAsString());
+  }
+}
+
+// Taking over.
+
+void Coordinator::take_over(const JournalValues& saved) {
+  const TimePoint now = Clock::now();
+  own_ = read<proto::SavedCoordinator>(saved, kOwn);
+  own_.set_takeovers(own_.takeovers() + 1);
+  own_.set_taken_over_ms(to_ms(wall_now()));
+  refused_jobs_ = own_.refused_jobs();
+  ending_ = own_.ending();
+  was_forced_ = own_.was_forced();
+  // They have the time that hosts have to register.
+  const HealthLimits& limits = options_.rendezvous.limits;
+  const TimePoint heard = now + std::max(limits.start - limits.silence, milliseconds{0});
+  for (HostState& host : state_.hosts) {
+    restore(host, read<proto::SavedHost>(saved, kHost + host.name), heard);
+  }
+  const auto queue = read<proto::SavedQueue>(saved, kQueue);  // lives as long as the loop
+  for (const std::string& id : queue.ids()) {
+    const auto job = read<proto::SavedJob>(saved, kQueued + id);
+    if (!job.id().empty()) static_cast<void>(queue_.add(job_from(job)));
+  }
+  restore(queue_, read<proto::SavedEndedJobs>(saved, kEnded));
+  metrics_.restore(read<proto::SavedMetrics>(saved, kMetrics));
+  if (saved.contains(kRun)) take_over_job(saved, heard);
+  const HostState* const local = find_local_host();
+  if (local != nullptr && !local->agent_id.empty() && local->agent_id != options_.local_agent_id) {
+    lose_local_agent(now);
+  }
+  awaited_since_ = now;
+}
+
+const HostState* Coordinator::find_local_host() const {
+  const auto local = std::ranges::find(state_.hosts, true, &HostState::local);
+  if (local == state_.hosts.end() || options_.local_agent_id.empty()) return nullptr;
+  return &*local;
+}
+
+void Coordinator::take_over_job(const JournalValues& saved, TimePoint heard) {
+  const TimePoint now = Clock::now();
+  const auto run = read<proto::SavedRun>(saved, kRun);
+  run_ = {.job = job_from(read<proto::SavedJob>(saved, kJob)),
+          .config = options_.rendezvous,
+          .cause = run.cause(),
+          .started = from_ms(run.started_ms())};
+  run_.config.device = run_.job.device;
+  restore(state_, run, now, wall_now());
+  std::vector<WorkerState> workers;
+  for (Rank rank = 0; rank < run.workers(); ++rank) {
+    const auto worker = read<proto::SavedWorker>(saved, key_of(kWorker, rank));
+    workers.push_back(worker_from(worker, heard));
+    workers.back().progress = read<proto::Progress>(saved, key_of(kProgress, rank));
+  }
+  restore(state_.job.current, std::move(workers));
+  run_.progress.count_on(run.counted_generation(), run.images_seen(), run.images_lost());
+  run_.progress.update(state_, now);
+}
+
+void Coordinator::lose_local_agent(TimePoint now) {
+  for (HostState& host : state_.hosts) {
+    if (!host.local) continue;
+    host.registered = false;
+    host.last_heard = now;
+    for (WorkerState& worker : state_.job.current.workers) {
+      if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
+    }
+  }
+  if (state_.job.current.number > 0) state_.job.current.lost = true;
+}
+
+void Coordinator::catch_up(const WorkerState& worker, Generation left) {
+  GenerationState& current = state_.job.current;
+  const bool is_known = left < current.number || (left == current.number && worker.joined);
+  if (is_known || left > current.number + kMostUnknown) return;
+  current.number = left;
+  current.lost = true;
+  save_now();
+}
+
+void Coordinator::see_takeover(TimePoint now) {
+  if (!awaited_since_ || takeover_seconds_ >= 0) return;
+  // A host that was lost before is not awaited.
+  const bool has_agents = std::ranges::all_of(state_.hosts, [&](const HostState& host) {
+    return !host.registered || agents_.contains(host.name);
+  });
+  const bool has_workers =
+      std::ranges::all_of(state_.job.current.workers, [&](const WorkerState& worker) {
+        return worker.report || worker.exit || run_.workers.contains(worker.rank);
+      });
+  if (!has_agents || !has_workers) return;
+  takeover_seconds_ = seconds_since(*awaited_since_, now);
+  terminal_.note("all " + counted(std::ssize(agents_), "agent") + " and " +
+                 counted(std::ssize(state_.job.current.workers), "worker") + " are back after " +
+                 in_seconds(takeover_seconds_));
+}
+
+}  // namespace pfc

@@ -1,0 +1,55 @@
+#include "coordinator/launch/foreign_process.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+namespace pfc {
+namespace {
+
+bool has_variable(pid_t pid, const std::string& variable) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  const std::string wanted = variable + '\0';
+  return all.starts_with(wanted) || all.find('\0' + wanted) != std::string::npos;
+}
+
+}  // namespace
+
+std::optional<ForeignProcess> ForeignProcess::find(pid_t pid, const std::string& name,
+                                                   const std::string& value) {
+  if (pid <= 0 || value.empty()) return {};
+  const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return {};
+  ForeignProcess process(pid, fd);
+  // Looked at while the number is held: what is found there is of this process.
+  if (process.has_ended() || !has_variable(pid, name + "=" + value)) return {};
+  return process;
+}
+
+ForeignProcess::ForeignProcess(ForeignProcess&& other) noexcept
+    : pid_(other.pid_), fd_(std::exchange(other.fd_, -1)) {}
+
+ForeignProcess& ForeignProcess::operator=(ForeignProcess&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+ForeignProcess::~ForeignProcess() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool ForeignProcess::has_ended() const {
+  pollfd ended{.fd = fd_, .events = POLLIN, .revents = 0};
+  return ::poll(&ended, 1, 0) > 0;
+}
+
+void ForeignProcess::kill() const { ::syscall(SYS_pidfd_send_signal, fd_, SIGKILL, nullptr, 0); }
+
+}  // namespace pfc

@@ -1,0 +1,43 @@
+#include "coordinator/launch/inheritance.h"
+
+#include <utility>
+
+#include "common/machine/child_process.h"
+
+namespace pfc {
+
+Inheritance::Inheritance(const std::filesystem::path& state_folder,
+                         const proto::JournalIdentity& identity, const std::string& choice)
+    : folder_(state_folder),
+      identity_(identity),
+      takeover_(find_takeover(state_folder, identity, choice)) {
+  if (!takeover_.found) return;
+  identity_.set_id(takeover_.found->contents.identity.id());
+  own_.ParseFromString(takeover_.found->contents.values["coordinator"]);
+  agent_ = ForeignProcess::find(static_cast<pid_t>(own_.local_agent_pid()), kAgentIdVariable,
+                                own_.local_agent_id());
+}
+
+std::vector<std::string> Inheritance::notes() const {
+  std::vector<std::string> notes = takeover_.notes;
+  if (!exists()) return notes;
+  notes.push_back("taking over " + id() + " from a coordinator that was killed" +
+                  (takeover_.found->contents.torn_bytes > 0
+                       ? "; the last record of its journal was not complete, and is left out"
+                       : ""));
+  return notes;
+}
+
+std::unique_ptr<Journal> Inheritance::open(std::function<void(const std::string& line)> tell) {
+  JournalContents contents{.identity = identity_, .values = {}};
+  LockedFile lock;
+  if (takeover_.found) {
+    contents.values = std::move(takeover_.found->contents.values);
+    lock = std::move(takeover_.found->lock);
+  }
+  return std::make_unique<Journal>(
+      Journal::Options{.file = journal_file(folder_, identity_.id()), .tell = std::move(tell)},
+      std::move(contents), std::move(lock));
+}
+
+}  // namespace pfc

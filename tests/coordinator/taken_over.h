@@ -1,0 +1,29 @@
+// What the next coordinator knows of a cluster when one was killed.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "coordinator/journal/saved_state.h"
+
+namespace pfc::testing {
+
+/// From the messages of the journal alone; progress is as new as it was.
+inline ClusterState taken_over(const ClusterState& state, TimePoint now, WallTime wall) {
+  ClusterState next;
+  for (const HostState& host : state.hosts) {
+    HostState& copy = next.hosts.emplace_back();
+    copy.name = host.name;
+    restore(copy, to_saved(host), now);
+  }
+  restore(next, to_saved_run(state, "why", now, wall), now, wall);
+  std::vector<WorkerState> workers;
+  for (const WorkerState& worker : state.job.current.workers) {
+    workers.push_back(worker_from(to_saved(worker), now));
+    workers.back().progress = worker.progress;
+  }
+  restore(next.job.current, std::move(workers));
+  return next;
+}
+
+}  // namespace pfc::testing
