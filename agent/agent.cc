@@ -101,7 +101,13 @@ Agent::Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended)
       children_(loop, SIGCHLD),
       grace_(loop),
       leave_(loop),
-      notice_(options_.coordinator, options_.patience, options_.stays) {
+      limit_(options_.patience.count()),
+      faults_(loop,
+              {.allowed = options_.allow_chaos,
+               .worker = [this](int slot,
+                                std::int64_t incarnation) { return process_of(slot, incarnation); },
+               .die = [] { ::kill(::getpid(), SIGKILL); }}),
+      notice_(options_.coordinator, options_.stays) {
   if (!options_.log_folder.empty()) {
     logs_ = std::make_unique<WorkerLogs>(options_.log_folder, options_.log_limits,
                                          [](const std::string& problem) {
@@ -153,9 +159,10 @@ void Agent::connect() {
 bool Agent::connection_lost(const grpc::Status& status, std::chrono::milliseconds silence) {
   boost::asio::post(loop_, [this] { connected_ = false; });
   const bool refused = is_final(status);
-  const bool give_up = refused || silence >= options_.patience;
+  const std::chrono::milliseconds limit{limit_};
+  const bool give_up = refused || silence >= limit;
   if (!give_up || options_.stays) {
-    const auto why = notice_.attempt_failed(silence, status.error_message(), refused);
+    const auto why = notice_.attempt_failed(silence, limit, status.error_message(), refused);
     if (why) print_message("pfc-agent", Severity::kWarning, *why);
   }
   if (!give_up) return true;
@@ -165,6 +172,7 @@ bool Agent::connection_lost(const grpc::Status& status, std::chrono::millisecond
               std::to_string(silence.count() / 1000) + " s (" + problem + ")";
   }
   boost::asio::post(loop_, [this, problem, refused] {
+    lost_ = lost_ || !refused;
     if (options_.stays) {
       if (!leaving_) let_workers_end(refused ? options_.grace : options_.lost_grace);
     } else if (refused) {
@@ -178,14 +186,20 @@ bool Agent::connection_lost(const grpc::Status& status, std::chrono::millisecond
 
 void Agent::obey(const proto::AgentCommand& command) {
   connected_ = true;
+  if (command.has_registered()) {
+    const std::chrono::milliseconds told{command.registered().coordinator_grace_ms()};
+    told_grace_ = told;
+    limit_ = options_.coordinator_grace.value_or(told).count();
+  }
   if (command.has_read_log()) return send_log(command.read_log());
   if (command.job_id() != job_id_) begin_job(command.job_id());
   if (command.has_shut_down()) return options_.stays ? begin_job({}) : end({});
   if (command.has_network()) return network_.step(command.network());
   if (command.has_describe()) return describe(command.describe());
+  if (command.has_fault()) return inject(command.fault());
   if (!command.has_desired() || job_id_.empty()) return;
   desired_ = command.desired();
-  leaving_ = false;
+  leaving_ = lost_ = false;
   reconcile();
   end_if_alone();
 }
@@ -230,15 +244,28 @@ void Agent::send_log(const proto::ReadLog& wanted) {
               });
 }
 
+void Agent::inject(const proto::Fault& fault) {
+  faults_.begin(fault, [&](const std::string& problem) {
+    proto::AgentMessage reply = message();
+    reply.mutable_fault()->set_request(fault.request());
+    reply.mutable_fault()->set_problem(problem);
+    outbox_.add_report(std::move(reply));
+    stream_->wake();
+  });
+}
+
+std::shared_ptr<WorkerProcess> Agent::process_of(int slot, std::int64_t incarnation) const {
+  const auto found = slots_.find(slot);
+  return found != slots_.end() && found->second.incarnation == incarnation ? found->second.process
+                                                                           : nullptr;
+}
+
 // The stack goes the way of all output. The answer comes after it, because the worker is killed
 // then.
 void Agent::describe(const proto::DescribeWorker& wanted) {
-  const auto slot = slots_.find(wanted.slot());
-  if (slot == slots_.end() || !slot->second.process ||
-      slot->second.incarnation != wanted.incarnation()) {
-    return;
-  }
-  const pid_t pid = slot->second.process->pid();
+  const auto process = process_of(wanted.slot(), wanted.incarnation());
+  if (!process) return;
+  const pid_t pid = process->pid();
   proto::AgentMessage reply = message();
   reply.mutable_described()->set_slot(wanted.slot());
   reply.mutable_described()->set_incarnation(wanted.incarnation());
@@ -335,7 +362,8 @@ SpawnOptions Agent::command_line(const Wanted& wanted) const {
                     "--slot", std::to_string(wanted.slot()), "--incarnation",
                     std::to_string(wanted.incarnation()), "--join-timeout",
                     in_seconds(desired_.join_timeout_ms()), "--collective-timeout",
-                    in_seconds(desired_.collective_timeout_ms())},
+                    in_seconds(desired_.collective_timeout_ms()), "--coordinator-grace",
+                    in_seconds(limit_)},
       .environment = worker_environment(places(), binding),
       .capture_output = true,
       .input = worker_credential_.text(desired_.worker_certificate()),
@@ -400,6 +428,7 @@ void Agent::worker_ended(const proto::AgentMessage& about, const ProcessExit& ex
   exited->set_pid(slot.process->pid());
   exited->set_code(exit.code);
   exited->set_signal(exit.signal);
+  exited->set_coordinator_lost(slot.lost);
   for (const std::string& line : last_stderr) exited->add_last_stderr(line);
   slot.process.reset();
   if (event.job_id() == job_id_) tell(std::move(event));
@@ -422,7 +451,8 @@ void Agent::end(const std::string& problem) { end_within(options_.grace, problem
 
 void Agent::leave(const std::string& reason) {
   if (ending_) return;
-  if (!connected_ || alone()) return end({});
+  // Without a coordinator the workers may still write a checkpoint together.
+  if (!connected_ || alone()) return end_within(options_.leave_grace, {});
   left_job_ = job_id_;
   proto::AgentMessage event = message();
   event.mutable_leaving()->set_reason(reason);
@@ -432,6 +462,21 @@ void Agent::leave(const std::string& reason) {
   leave_.async_wait([this](const boost::system::error_code& error) {
     if (!error) end({});
   });
+}
+
+void Agent::coordinator_killed() {
+  const auto grace =
+      options_.coordinator_grace.value_or(told_grace_.value_or(options_.first_coordinator_grace));
+  if (grace.count() == 0) {
+    print_message("pfc-agent", Severity::kWarning,
+                  "the coordinator was killed; its workers write a checkpoint and end");
+    return end_without_coordinator("the coordinator was killed; its workers have ended");
+  }
+  limit_ = grace.count();  // also where it has not been there yet
+  print_message("pfc-agent", Severity::kWarning,
+                "the coordinator was killed; its workers train on for " +
+                    in_seconds(grace.count()) +
+                    " s, in which the same command can take its place (docs/survival.md)");
 }
 
 void Agent::end_without_coordinator(const std::string& problem) {
@@ -451,7 +496,9 @@ void Agent::let_workers_end(std::chrono::milliseconds grace) {
   desired_.Clear();
   leaving_ = true;
   for (auto& [number, slot] : slots_) {
-    if (slot.process && slot.sent == 0) slot.process->send(slot.sent = SIGTERM);
+    if (!slot.process || slot.sent != 0) continue;
+    slot.process->send(slot.sent = SIGTERM);
+    slot.lost = lost_;
   }
   grace_.expires_after(grace);
   grace_.async_wait([this](const boost::system::error_code& error) {

@@ -2,6 +2,7 @@
 // that the coordinator wants, job after job, keeps their logs, and reports their output and end.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -14,6 +15,7 @@
 #include <string>
 
 #include "agent/binding.h"
+#include "agent/chaos/faults.h"
 #include "agent/group_guard.h"
 #include "agent/logs/worker_logs.h"
 #include "agent/network/network_probe.h"
@@ -39,10 +41,17 @@ struct AgentOptions {
   /// It serves one job after another, and looks for the coordinator for ever. Otherwise it ends
   /// with the job, with the coordinator, and when that one refuses it.
   bool stays = false;
+  bool allow_chaos = false;          ///< pfcctl chaos may break things on this host
   std::filesystem::path log_folder;  ///< of its workers' logs; empty: it keeps none
   LogLimits log_limits;
-  /// Its workers end after so long without a coordinator. That one takes a host for lost as soon.
+  /// How long it looks for a coordinator that it has not found yet, where it does not stay.
   std::chrono::milliseconds patience{30'000};
+  /// How long its workers train on without the coordinator that it has had: another one may take
+  /// that one's place. Then they end, and where it does not stay, so does it. Empty: as that
+  /// coordinator says.
+  std::optional<std::chrono::milliseconds> coordinator_grace = {};
+  /// Likewise, before that coordinator has said it.
+  std::chrono::milliseconds first_coordinator_grace{0};
   std::chrono::milliseconds grace{5'000};  ///< from SIGTERM to SIGKILL when it ends
   /// What it leaves the job for a checkpoint when its host must be free.
   std::chrono::milliseconds leave_grace{30'000};
@@ -62,8 +71,9 @@ class Agent {
 
   /// Ends the workers (SIGTERM, after `grace` SIGKILL), then itself.
   void end(const std::string& problem);
-  /// The same with `lost_grace`: the coordinator has gone without a word.
-  void end_without_coordinator(const std::string& problem);
+  /// The coordinator that has started this agent was killed. Its workers train on for
+  /// `coordinator_grace`; without one they end now, and the agent with them.
+  void coordinator_killed();
   /// The host must be free soon: asks the coordinator to end the job after a checkpoint, or to go
   /// on without this host, and ends when it has, or after AgentOptions::leave_grace. Starts no
   /// worker from then on. Without a connection or a worker it ends at once, as end() does. `reason`
@@ -72,6 +82,8 @@ class Agent {
   void kill_workers() { send_to_workers(SIGKILL); }
 
  private:
+  /// end() with `lost_grace`: the coordinator has gone without a word.
+  void end_without_coordinator(const std::string& problem);
   void end_within(std::chrono::milliseconds grace, const std::string& problem);
   /// SIGTERM, and after `grace` SIGKILL. Starts none until the coordinator wants some again.
   void let_workers_end(std::chrono::milliseconds grace);
@@ -83,6 +95,7 @@ class Agent {
     std::int64_t incarnation = 0;            ///< of the last process that was wanted; 0: none was
     std::shared_ptr<WorkerProcess> process;  ///< null: none runs
     int sent = 0;                            ///< the last signal that it was sent; 0: none
+    bool lost = false;                       ///< that was because no coordinator was there
   };
 
   void connect();
@@ -95,6 +108,9 @@ class Agent {
   void send_log(const proto::ReadLog& wanted);
   /// Tells what a worker does, and lets it write its stack first, where it can.
   void describe(const proto::DescribeWorker& wanted);
+  /// Breaks something on purpose, where that is allowed, and answers.
+  void inject(const proto::Fault& fault);
+  [[nodiscard]] std::shared_ptr<WorkerProcess> process_of(int slot, std::int64_t incarnation) const;
   /// Makes what runs what is wanted. Called after every change of either.
   void reconcile();
   [[nodiscard]] const Wanted* wish_for(int number, const Slot& slot) const;
@@ -133,10 +149,15 @@ class Agent {
   boost::asio::steady_timer leave_;
   std::list<boost::asio::steady_timer> stacks_;  ///< of workers that write theirs
   bool connected_ = false;  // the coordinator has spoken since the last failed attempt
+  // How long it goes on without a coordinator, in milliseconds. Used by the stream's thread too.
+  std::atomic<std::int64_t> limit_;
+  std::optional<std::chrono::milliseconds> told_grace_;  // by the last coordinator
+  bool lost_ = false;  // the workers are ended because no coordinator was there for so long
   Outbox outbox_;
   std::string job_id_;           // empty: the coordinator has not told it yet
   proto::DesiredSlots desired_;  // of this job
   std::map<int, Slot> slots_;
+  Faults faults_;
   bool leaving_ = false;                 ///< no coordinator wants the workers
   std::optional<std::string> left_job_;  ///< that ran when the host had to be free
   bool ending_ = false;

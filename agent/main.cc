@@ -36,6 +36,14 @@ std::string given_id() {
   return given;
 }
 
+/// What the coordinator that has started this agent says before it is connected.
+std::chrono::milliseconds given_grace() {
+  const char* const grace = std::getenv(kAgentGraceVariable);  // NOLINT(concurrency-mt-unsafe)
+  const std::chrono::milliseconds given{grace == nullptr ? 0 : std::strtoll(grace, nullptr, 10)};
+  unsetenv(kAgentGraceVariable);  // NOLINT(concurrency-mt-unsafe)
+  return given;
+}
+
 int run_agent(const AgentOptions& options) {
   boost::asio::io_context loop(1);
   std::string problem;
@@ -52,10 +60,7 @@ int run_agent(const AgentOptions& options) {
   // From the kernel, perhaps several times: the coordinator that has started this agent is dead.
   boost::asio::signal_set orphaned(loop, kParentDeathSignal);
   orphaned.async_wait([&agent](const boost::system::error_code& error, int) {
-    if (error) return;
-    print_message("pfc-agent", Severity::kWarning,
-                  "the coordinator was killed; its workers write a checkpoint and end");
-    agent.end_without_coordinator("the coordinator was killed; its workers have ended");
+    if (!error) agent.coordinator_killed();
   });
   run_event_loop(loop, [](const std::string& what) {
     print_message("pfc-agent", Severity::kWarning, "an event was not handled: " + what);
@@ -74,7 +79,8 @@ int run(int argc, char** argv) {
                        .id = given_id(),
                        .worker_program = program_folder() / "pfc-worker"};
   options.log_folder = default_log_folder();
-  double patience = 30, grace = 30;
+  options.first_coordinator_grace = given_grace();
+  double patience = 30, grace = 30, coordinator_grace = 0;
   JoinOptions joining;
   joining.declare(app, options.coordinator);
   app.add_option("--host", options.host,
@@ -89,10 +95,16 @@ int run(int argc, char** argv) {
       ->envname("PFC_BIND")
       ->default_str("numa");
   app.add_option("--patience", patience,
-                 "Seconds without a connection to the coordinator after which this host's workers "
-                 "are ended")
+                 "How long it looks for a coordinator that it has not found yet: seconds, or 90s, "
+                 "2min. One that stays looks for ever")
       ->transform(duration())
       ->capture_default_str();
+  auto* const waits =
+      app.add_option("--coordinator-grace", coordinator_grace,
+                     "How long this host's workers train on when the coordinator has gone without "
+                     "a word: until then another one can take its place. By default what the "
+                     "coordinator's own option says")
+          ->transform(duration(true));
   app.add_option("--grace", grace,
                  "Time for the job to write a checkpoint after a signal, because this host "
                  "must be free")
@@ -110,11 +122,18 @@ int run(int argc, char** argv) {
                  "Folder for the logs of this host's workers: JOB/rank-R.log. Of each worker the "
                  "last 50 MiB are kept, of the last 20 jobs; '' keeps none")
       ->capture_default_str();
+  app.add_flag("--allow-chaos", options.allow_chaos,
+               "pfcctl chaos may kill and stop this host's workers, kill this agent, and cut the "
+               "host off from the job's other hosts (docs/chaos.md)");
   app.footer("Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
   expect_limits({.files = kOwnFiles});
   options.gpus = usable_gpus();
   options.patience = std::chrono::milliseconds{static_cast<std::int64_t>(patience * 1000)};
+  if (waits->count() > 0) {
+    options.coordinator_grace =
+        std::chrono::milliseconds{static_cast<std::int64_t>(coordinator_grace * 1000)};
+  }
   options.leave_grace = std::chrono::milliseconds{static_cast<std::int64_t>(grace * 1000)};
   joining.apply(options, is_once);
   return run_agent(options);

@@ -11,11 +11,11 @@ constexpr std::chrono::milliseconds kQuiet{3'000};
 
 }  // namespace
 
-SilenceNotice::SilenceNotice(std::string coordinator, std::chrono::milliseconds patience,
-                             bool for_ever)
-    : coordinator_(std::move(coordinator)), patience_(patience), for_ever_(for_ever) {}
+SilenceNotice::SilenceNotice(std::string coordinator, bool for_ever)
+    : coordinator_(std::move(coordinator)), for_ever_(for_ever) {}
 
 std::optional<std::string> SilenceNotice::attempt_failed(std::chrono::milliseconds silence,
+                                                         std::chrono::milliseconds limit,
                                                          const std::string& why, bool refused) {
   if (silence < kQuiet) told_ = false;
   if (refused) {
@@ -27,8 +27,8 @@ std::optional<std::string> SilenceNotice::attempt_failed(std::chrono::millisecon
   const auto seconds = [](std::chrono::milliseconds time) {
     return std::to_string(std::max<std::int64_t>(time.count() / 1000, 0)) + " s";
   };
-  if (!for_ever_) return failed + "trying for " + seconds(patience_ - silence) + " more";
-  return failed + "trying on; workers here write a checkpoint and end after " + seconds(patience_) +
+  if (!for_ever_) return failed + "trying for " + seconds(limit - silence) + " more";
+  return failed + "trying on; workers here write a checkpoint and end after " + seconds(limit) +
          " without it";
 }
 

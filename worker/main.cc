@@ -42,6 +42,7 @@ struct Arguments {
   std::string credential;
   double join_timeout = 60;
   double collective_timeout = 300;
+  double coordinator_grace = 0;
 };
 
 std::chrono::milliseconds seconds(double value) {
@@ -265,6 +266,11 @@ int run(int argc, char** argv) {
                  "Seconds to wait for the other workers in one collective")
       ->transform(duration())
       ->capture_default_str();
+  app.add_option("--coordinator-grace", arguments.coordinator_grace,
+                 "Seconds to wait for a coordinator that has gone without a word, to join or to "
+                 "report the end; training itself needs none")
+      ->transform(duration(true))
+      ->capture_default_str();
   app.footer(
       "Alone, a first SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"
       "Exit codes: docs/exit-codes.md.");
@@ -272,6 +278,8 @@ int run(int argc, char** argv) {
   if (!arguments.credential.empty()) {
     arguments.coordinator.credential = read_credential(arguments.credential);
   }
+  arguments.coordinator.grace = seconds(arguments.coordinator_grace);
+  arguments.coordinator.gives_up = [] { return g_stop_signal != 0; };
   const bool alone = arguments.coordinator.address.empty();
   if (alone && arguments.config.empty()) {
     throw InputError("give --config JOB.json, or --coordinator HOST:PORT (pfc-worker --help)");

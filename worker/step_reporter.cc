@@ -37,6 +37,7 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
     Progress first = progress_of_session();
     first.starting = true;
     first.step = std::min(s_.first_step - 1, s_.plan.last_step);
+    first.images_seen = s_.resumed_images;
     first.resident_bytes = process_memory().resident_bytes;
     progress_.emplace(
         *coordinator, s_.phase, [this] { return totals_of(s_.communicated()); }, first);
@@ -206,12 +207,16 @@ std::string StepReporter::device() const {
 }
 
 Progress StepReporter::progress_of_session() const {
-  return {.total_steps = s_.plan.last_step, .device = device(), .saved_step = saved_step_};
+  return {.total_steps = s_.plan.last_step,
+          .device = device(),
+          .saved_step = saved_step_,
+          .resumed_images = s_.resumed_images};
 }
 
 Progress StepReporter::progress(const StepRecord& r) {
   Progress p = progress_of_session();
   p.step = r.stats.step;
+  p.images_seen = r.stats.step * s_.plan.global_batch;
   p.epoch = r.stats.epoch;
   p.loss = r.stats.loss;
   p.lr = r.stats.lr;

@@ -36,7 +36,8 @@ CommOptions comm_options(const SessionOptions& o, const char* name) {
           .name = name,
           .address = o.peer_address,
           .connect_timeout = o.connect_timeout,
-          .timeout = o.collective_timeout};
+          .timeout = o.collective_timeout,
+          .abort_switch = o.abort_switch};
 }
 
 std::string host_of(const SessionOptions& o) { return o.host.empty() ? host_name() : o.host; }
@@ -235,7 +236,10 @@ std::optional<TrainingSession::OnDisk> TrainingSession::newest_of_all(bool resum
   std::int64_t step = -1;
   std::int64_t images = 0;
   on_rank_zero(*input_comm, [&] {
-    const auto newest = checkpoint_to_resume(job.output, resume);
+    const auto there = newest_checkpoint(job.output);
+    const bool is_own =
+        there && checkpoint_format::load_manifest(there->folder).identity.job_id == job_id;
+    const auto newest = checkpoint_to_resume(job.output, resume || is_own);
     if (!newest) return;
     step = newest->step;
     images = newest->step * newest->global_batch;
@@ -284,9 +288,9 @@ bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images
 }
 
 void TrainingSession::load_weights(SnapshotStore* store) {
-  // A later generation of this job resumes from the checkpoint of an earlier one.
-  const bool resume = job.resume || membership.generation > 1;
-  const auto newest = newest_of_all(resume);
+  // A later generation goes on from the checkpoint of an earlier one, but not from that of another
+  // job: the first one may have had no time to see it, or it lies on another host.
+  const auto newest = newest_of_all(job.resume);
   if (load_from_memory(store, newest ? newest->images : 0)) return;
   const std::string why_not = start_message;
   if (newest) {
@@ -305,7 +309,7 @@ void TrainingSession::load_weights(SnapshotStore* store) {
   } else {
     start_message = "weights from seed " + std::to_string(job.seed);
   }
-  if (resume)
+  if (job.resume || membership.generation > 1)
     start_message = why_not + "resume: no checkpoint in " + job.output.string() +
                     " yet, training begins at step 1; " + start_message;
 }

@@ -105,6 +105,7 @@ class AgentOfAHost : public ::testing::Test {
             .host = host,
             .worker_program = folder / "pfc-worker",
             .patience = 60s,
+            .coordinator_grace = 60s,
             .grace = 100ms};
   }
 
@@ -132,8 +133,8 @@ TEST_F(AgentOfAHost, StartsAWorkerForEachSlotWithItsShareOfTheCores) {
   for (const std::string slot : {"0", "1"}) {
     const std::string expected =
         "--slot " + slot +
-        " --incarnation 1 --join-timeout 130 --collective-timeout 300 OMP=" + threads +
-        " group=own\n";
+        " --incarnation 1 --join-timeout 130 --collective-timeout 300 --coordinator-grace 60 OMP=" +
+        threads + " group=own\n";
     EXPECT_THAT(coordinator.output(), HasSubstr((slot == "0" ? "\n" : "\n[rank 1] ") + expected));
   }
 }
@@ -358,7 +359,7 @@ TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne)
   // The relay stands for the address, which a dead coordinator leaves to the next one.
   testing::Relay address(first.port());
   AgentOptions patient = options("127.0.0.1:" + std::to_string(address.port()));
-  patient.patience = 10min;
+  patient.coordinator_grace = 10min;
   RunningAgent agent(patient);
   wait_until([&] { return started().size() == 1; });
   address.set(testing::Relay::Link::kCut);
@@ -389,7 +390,7 @@ class LinkOfAnAgent : public AgentOfAHost, public ::testing::WithParamInterface<
 
   AgentOptions over_the_relay() {
     AgentOptions patient = options(std::string(GetParam()) + ":" + std::to_string(relay.port()));
-    patient.patience = 10min;
+    patient.coordinator_grace = 10min;
     return patient;
   }
 

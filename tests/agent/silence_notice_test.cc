@@ -8,30 +8,31 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(SilenceNotice, SaysWhyOnceInEachTimeWithoutAConnection) {
-  SilenceNotice notice("10.0.0.1:7450", 60s);
-  EXPECT_EQ(notice.attempt_failed(100ms, "refused"), std::nullopt);
-  EXPECT_EQ(notice.attempt_failed(3s, "refused"),
+  SilenceNotice notice("10.0.0.1:7450");
+  EXPECT_EQ(notice.attempt_failed(100ms, 60s, "refused"), std::nullopt);
+  EXPECT_EQ(notice.attempt_failed(3s, 60s, "refused"),
             "coordinator 10.0.0.1:7450 cannot be reached (refused); trying for 57 s more");
-  EXPECT_EQ(notice.attempt_failed(5s, "refused"), std::nullopt);
-  EXPECT_EQ(notice.attempt_failed(200ms, "no route"), std::nullopt);  // it was connected meanwhile
-  EXPECT_EQ(notice.attempt_failed(4s, "no route"),
+  EXPECT_EQ(notice.attempt_failed(5s, 60s, "refused"), std::nullopt);
+  EXPECT_EQ(notice.attempt_failed(200ms, 60s, "no route"),
+            std::nullopt);  // it was connected meanwhile
+  EXPECT_EQ(notice.attempt_failed(4s, 60s, "no route"),
             "coordinator 10.0.0.1:7450 cannot be reached (no route); trying for 56 s more");
 }
 
 TEST(SilenceNotice, OfAnAgentThatStaysSaysWhenItsWorkersEnd) {
-  SilenceNotice notice("10.0.0.1:7450", 60s, true);
-  EXPECT_EQ(*notice.attempt_failed(3s, "no route"),
+  SilenceNotice notice("10.0.0.1:7450", true);
+  EXPECT_EQ(*notice.attempt_failed(3s, 60s, "no route"),
             "coordinator 10.0.0.1:7450 cannot be reached (no route); trying on; workers here write "
             "a checkpoint and end after 60 s without it");
-  EXPECT_FALSE(notice.attempt_failed(1h, "no route"));
+  EXPECT_FALSE(notice.attempt_failed(1h, 60s, "no route"));
 }
 
 TEST(SilenceNotice, SaysEachReasonWhyTheAgentIsRefusedOnce) {
-  SilenceNotice notice("10.0.0.1:7450", 60s, true);
-  EXPECT_EQ(*notice.attempt_failed(0s, "unknown host", true),
+  SilenceNotice notice("10.0.0.1:7450", true);
+  EXPECT_EQ(*notice.attempt_failed(0s, 60s, "unknown host", true),
             "coordinator 10.0.0.1:7450 refuses this agent (unknown host); trying again");
-  EXPECT_FALSE(notice.attempt_failed(10s, "unknown host", true));
-  EXPECT_TRUE(notice.attempt_failed(20s, "another version", true));
+  EXPECT_FALSE(notice.attempt_failed(10s, 60s, "unknown host", true));
+  EXPECT_TRUE(notice.attempt_failed(20s, 60s, "another version", true));
 }
 
 }  // namespace

@@ -1,25 +1,33 @@
 #include "worker/comm/abort_switch.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace pfc {
 
-AbortSwitch::Guard::Guard(AbortSwitch& owner, Comm& comm) : owner_(owner), comm_(comm) {
+AbortSwitch::Guard::Guard(AbortSwitch& owner, Comm& comm)
+    : Guard(owner, [&comm](const std::string& why) { comm.abort(why); }) {}
+
+AbortSwitch::Guard::Guard(AbortSwitch& owner, Abort abort) : owner_(owner) {
   const std::lock_guard lock(owner_.mutex_);
-  owner_.comms_.push_back(&comm_);
-  if (!owner_.why_.empty()) comm_.abort(owner_.why_);
+  place_ = owner_.guarded_.insert(owner_.guarded_.end(), std::move(abort));
+  if (!owner_.why_.empty()) (*place_)(owner_.why_);
 }
 
 AbortSwitch::Guard::~Guard() {
   const std::lock_guard lock(owner_.mutex_);
-  std::erase(owner_.comms_, &comm_);
+  owner_.guarded_.erase(place_);
 }
 
 void AbortSwitch::abort(const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (!why_.empty()) return;
   why_ = why.empty() ? "this worker leaves its generation" : why;
-  for (Comm* const comm : comms_) comm->abort(why_);
+  for (const Abort& abort : guarded_) abort(why_);
+}
+
+std::string AbortSwitch::reason() const {
+  const std::lock_guard lock(mutex_);
+  return why_;
 }
 
 }  // namespace pfc

@@ -8,12 +8,15 @@
 
 namespace pfc {
 
+class AbortSwitch;
+
 struct CommOptions {
   Membership membership;
   std::string name = "train";  ///< its keys in the store begin with it, so each Comm needs its own
   std::string address;         ///< of this host, as its peers reach it; empty: loopback
   std::chrono::milliseconds connect_timeout{60'000};
   std::chrono::milliseconds timeout{300'000};  ///< of one collective
+  AbortSwitch* abort_switch = nullptr;         ///< borrowed; ends connecting. Null: nothing does
 };
 
 }  // namespace pfc

@@ -66,6 +66,8 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_device(progress.device);
   message.set_skipped_images(progress.skipped_images);
   message.set_saved_step(progress.saved_step);
+  message.set_images_seen(progress.images_seen);
+  message.set_resumed_images(progress.resumed_images);
   for (const Progress::PhaseSeconds& sample : progress.phases) {
     proto::PhaseSeconds* added = message.add_phases();
     added->set_phase(sample.phase);
@@ -101,6 +103,8 @@ std::vector<std::optional<std::vector<char>>> values_of(const proto::GetValuesRe
 }
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
+  using Rpc = std::function<grpc::Status(grpc::ClientContext*, milliseconds left)>;
+
  public:
   explicit GrpcCoordinatorClient(const CoordinatorClientOptions& options)
       : options_(options),
@@ -110,14 +114,15 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   JoinResult join(milliseconds timeout) override {
     stream_.reset();  // it belongs to the generation that this worker has left
     proto::JoinReply reply;
-    call("join", timeout, [&](grpc::ClientContext* context, milliseconds left) {
+    const Rpc ask = [&](grpc::ClientContext* context, milliseconds left) {
       proto::JoinRequest request;
       request.set_job_id(options_.job_id);
       *request.mutable_worker() = id();
       request.set_timeout_ms(left.count());
       request.set_left_generation(generation_);
       return stub_->Join(context, request, &reply);
-    });
+    };
+    call("join", timeout, ask, options_.grace);
     rank_ = reply.rank();
     generation_ = reply.generation();
     {
@@ -214,9 +219,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
     proto::FinishReply reply;
     try {
-      call("finish", kFinishTimeout, [&](grpc::ClientContext* context, milliseconds) {
+      const Rpc tell = [&](grpc::ClientContext* context, milliseconds) {
         return stub_->Finish(context, request, &reply);
-      });
+      };
+      call("finish", kFinishTimeout, tell, options_.grace);
     } catch (const CommError&) {
       return {};  // the agent will report how this process ends
     }
@@ -232,14 +238,17 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return id;
   }
 
-  using Rpc = std::function<grpc::Status(grpc::ClientContext*, milliseconds left)>;
-
-  /// Repeats the call until the coordinator answers or the timeout has passed. Throws CommError.
-  void call(const std::string& what, milliseconds timeout, const Rpc& rpc) {
-    const TimePoint deadline = Clock::now() + timeout;
+  /// Repeats the call until the coordinator answers or the timeout has passed. With a `grace` the
+  /// time in which there is no coordinator is not counted, and lasts no longer than that. Throws
+  /// CommError.
+  void call(const std::string& what, milliseconds timeout, const Rpc& rpc,
+            milliseconds grace = milliseconds{0}) {
+    const TimePoint begin = Clock::now();
+    TimePoint deadline = begin + timeout;
+    std::optional<TimePoint> away_since;
     while (true) {
-      const auto left = std::max(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()),
-                                 milliseconds{0});
+      const TimePoint asked = Clock::now();
+      const auto left = std::max(until(deadline), milliseconds{0});
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() + left + kAnswerSlack);
       const grpc::Status status = rpc(&context, left);
@@ -250,14 +259,24 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         }
         throw CommError(what + ": " + status.error_message());
       }
-      if (Clock::now() + kRetryPause >= deadline) {
+      // A call that has lasted was with a coordinator, which has gone now.
+      if (!away_since || Clock::now() - asked > kAnswerSlack) away_since = Clock::now();
+      const bool waits = grace > milliseconds{0} && until(*away_since + grace) > kRetryPause &&
+                         !(options_.gives_up && options_.gives_up());
+      if (!waits && until(deadline) <= kRetryPause) {
         throw CommError(what + ": coordinator " + options_.address + " cannot be reached for " +
-                        std::to_string(timeout.count() / 1000) + " s (" + status.error_message() +
-                        ")");
+                        std::to_string(-until(begin).count() / 1000) + " s (" +
+                        status.error_message() + ")");
       }
       std::this_thread::sleep_for(kRetryPause);
-      wait_for_connection(*channel_, std::min(left, kConnectPause));
+      wait_for_connection(*channel_,
+                          std::min(std::max(until(deadline), kRetryPause), kConnectPause));
+      if (waits) deadline = Clock::now() + timeout;
     }
+  }
+
+  static milliseconds until(TimePoint time) {
+    return std::chrono::duration_cast<milliseconds>(time - Clock::now());
   }
 
   void attach() {

@@ -50,6 +50,8 @@ struct Progress {
   std::uint64_t skipped_images = 0;  ///< since the start
   /// Of rank 0: the newest step that another generation can go on from; 0: none.
   std::int64_t saved_step = 0;
+  std::int64_t images_seen = 0;     ///< by the state of the model, of all workers
+  std::int64_t resumed_images = 0;  ///< by the state from which this generation began
 };
 
 struct JoinResult {
@@ -88,8 +90,9 @@ class CoordinatorClient : public KeyValueStore {
     bool told = false;        ///< the coordinator has got the report
     bool join_again = false;  ///< the job goes on without this generation: join()
   };
-  /// Reports the end, and waits a few seconds for the coordinator to get it. message: one line that
-  /// says what went wrong; empty otherwise.
+  /// Reports the end, and waits for the coordinator to get it: a few seconds, or
+  /// CoordinatorClientOptions::grace where that is longer. message: one line that says what went
+  /// wrong; empty otherwise.
   virtual Farewell finish(Outcome outcome, const std::string& message) = 0;
 };
 
@@ -101,6 +104,10 @@ struct CoordinatorClientOptions {
   std::string agent_id;
   int slot = 0;
   std::int64_t incarnation = 1;
+  /// How long a coordinator that cannot be reached is waited for, by join() and finish(): another
+  /// one may take its place.
+  std::chrono::milliseconds grace{0};
+  std::function<bool()> gives_up = {};  ///< nobody waits for it any more: it was told to end
 };
 std::unique_ptr<CoordinatorClient> connect_to_coordinator(const CoordinatorClientOptions& options);
 

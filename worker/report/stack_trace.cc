@@ -1,25 +1,82 @@
 #include "worker/report/stack_trace.h"
 
 #include <execinfo.h>
+#include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <csetjmp>
 #include <csignal>
 #include <string_view>
 
 namespace pfc {
 namespace {
 
+constexpr std::array kFaults{SIGSEGV, SIGBUS};
+
+// Of the one thread that writes. backtrace() fills `frames` from the first, so what was found
+// before it has met a frame that it cannot read is there.
+std::atomic_flag g_writing = ATOMIC_FLAG_INIT;
+pthread_t g_writer;
+sigjmp_buf g_unreadable;
+std::array<void*, 64> g_frames;
+std::array<struct sigaction, kFaults.size()> g_before;
+
+void restore_faults() {
+  for (std::size_t i = 0; i < kFaults.size(); ++i) {
+    ::sigaction(kFaults[i], &g_before[i], nullptr);
+  }
+}
+
+// A fault of another thread is none of ours: it happens again, and then as if we were not here.
+void on_fault(int) {
+  if (::pthread_equal(::pthread_self(), g_writer) != 0) siglongjmp(g_unreadable, 1);
+  restore_faults();
+}
+
+void catch_faults() {
+  struct sigaction action {};
+  action.sa_handler = on_fault;
+  ::sigemptyset(&action.sa_mask);
+  sigset_t faults;
+  ::sigemptyset(&faults);
+  for (std::size_t i = 0; i < kFaults.size(); ++i) {
+    ::sigaction(kFaults[i], &action, &g_before[i]);
+    ::sigaddset(&faults, kFaults[i]);
+  }
+  ::pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);  // a fault that is blocked ends the process
+}
+
+void write_text(std::string_view text) {
+  static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size()));
+}
+
+/// Whether the stack was read to its end. It is what the interrupted code has left, and may lead
+/// anywhere.
+bool read_stack() {
+  if (sigsetjmp(g_unreadable, 1) != 0) return false;
+  catch_faults();
+  static_cast<void>(::backtrace(g_frames.data(), static_cast<int>(g_frames.size())));
+  return true;
+}
+
 // Calls only what may be called in a signal handler; backtrace() may from its second call on.
 void write_stack(int) {
+  if (g_writing.test_and_set()) return;
   const int before = errno;
-  std::array<void*, 64> frames;
-  const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
-  constexpr std::string_view kTitle = "pfc-worker: the training thread is in:\n";
-  static_cast<void>(!::write(STDERR_FILENO, kTitle.data(), kTitle.size()));
-  ::backtrace_symbols_fd(frames.data(), count, STDERR_FILENO);
+  g_writer = ::pthread_self();
+  g_frames.fill(nullptr);
+  const bool whole = read_stack();
+  restore_faults();
+  write_text("pfc-worker: the training thread is in:\n");
+  const auto end = std::find(g_frames.begin(), g_frames.end(), nullptr);
+  ::backtrace_symbols_fd(g_frames.data(), static_cast<int>(end - g_frames.begin()), STDERR_FILENO);
+  if (!whole) write_text("pfc-worker: the rest of the stack cannot be read\n");
   errno = before;
+  g_writing.clear();
 }
 
 }  // namespace

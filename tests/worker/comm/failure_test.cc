@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/comm/ranks.h"
+#include "worker/comm/abort_switch.h"
 
 namespace pfc {
 namespace {
@@ -57,6 +59,59 @@ TEST(CommFailure, AnAddressOfAnotherMachineIsNamed) {
     EXPECT_THAT(message_of<CommError>([&] { make_host_comm(options, &store); }),
                 HasSubstr("cannot connect from 192.0.2.1"));
   });
+}
+
+/// A rank that is gone as soon as its peers have its address.
+class StoreOfOneThatDies : public KeyValueStore {
+ public:
+  explicit StoreOfOneThatDies(KeyValueStore& store) : store_(store) {}
+  void set(const std::string& key, const std::vector<char>& value) override {
+    store_.set(key, value);
+  }
+  std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) override {
+    if (key.find("/gloo/") != std::string::npos) throw CommError("killed");
+    return store_.get(key, timeout);
+  }
+
+ private:
+  KeyValueStore& store_;
+};
+
+/// What rank 0 of two sees when the other one dies while they connect, after which `then` is
+/// called.
+std::string dies_while_connecting(CommOptions options, const std::function<void()>& then) {
+  MemoryStore store;
+  std::string error;
+  on_threads(2, [&](int rank) {
+    if (rank == 0) {
+      error = message_of<CommError>([&] { make_host_comm(options, &store); });
+      return;
+    }
+    CommOptions mine = options_of(1, 2);
+    mine.address = "127.0.0.2";  // Gloo: the lower address waits for the higher one to connect
+    StoreOfOneThatDies dying(store);
+    EXPECT_THAT(message_of<CommError>([&] { make_host_comm(mine, &dying); }), HasSubstr("killed"));
+    then();
+  });
+  return error;
+}
+
+TEST(CommFailure, AnAbortEndsTheWaitForAPeerThatDiesWhileTheyConnect) {
+  AbortSwitch abort_switch;
+  CommOptions options = options_of(0, 2);
+  options.abort_switch = &abort_switch;
+  const TimePoint start = Clock::now();
+  EXPECT_EQ(dies_while_connecting(options, [&] { abort_switch.abort("rank 1 was killed"); }),
+            "rank 1 was killed");
+  EXPECT_LT(Clock::now() - start, 1min);  // the timeout is 2 min
+}
+
+TEST(CommFailure, APeerThatDiesWhileTheyConnectIsNamedAfterTheTimeout) {
+  CommOptions options = options_of(0, 2);
+  options.connect_timeout = 3s;
+  EXPECT_EQ(dies_while_connecting(options, [] {}),
+            "comm 'test', rank 0 of 2: rank 1 (127.0.0.2) has not connected to 127.0.0.1 within "
+            "3.0 s");
 }
 
 TEST(CommFailure, ALostCommFailsAllOthersAtOnceAndIsUselessAfterwards) {

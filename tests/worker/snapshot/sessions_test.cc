@@ -71,7 +71,7 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
       const auto i = static_cast<std::size_t>(rank);
       int asked = 0;
       AbortSwitch abort_switch;
-      TrainingSession session(job_, {.job_id = "job",
+      TrainingSession session(job_, {.job_id = job_id_,
                                      .membership = {.rank = rank,
                                                     .world_size = workers,
                                                     .generation = generation,
@@ -104,6 +104,7 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
   }
 
   const TemporaryFolder data_, folder_;
+  std::string job_id_ = "job";
   JobConfig job_;
   Stores stores_;
   std::vector<std::string> messages_;
@@ -132,6 +133,17 @@ TEST_P(SessionsWithSnapshots, GoOnFromANewerCheckpoint) {
   job_.save_every_steps = 2;
   EXPECT_THROW(train_in(folder_ / "parts", 1, 8), CommError);
   stores_[1] = std::make_unique<SnapshotStore>();
+  train_in(folder_ / "parts", 2, 0);
+  EXPECT_THAT(messages_[0], ::testing::StartsWith("resumed from"));
+}
+
+// The first generation may have been lost before it looked into the folder.
+TEST_P(SessionsWithSnapshots, DoNotGoOnFromACheckpointOfAnotherJob) {
+  train_in(folder_ / "parts", 1, 0);
+  job_id_ = "other";
+  start_processes(2);
+  EXPECT_THROW(train_in(folder_ / "parts", 2, 0), InputError);
+  job_.resume = true;
   train_in(folder_ / "parts", 2, 0);
   EXPECT_THAT(messages_[0], ::testing::StartsWith("resumed from"));
 }

@@ -1,6 +1,5 @@
 #include "worker/comm/gloo/gloo_mesh.h"
 
-#include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -8,12 +7,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <optional>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "common/error.h"
+#include "worker/comm/abort_switch.h"
 #include "worker/comm/roll_call.h"
 
 namespace pfc {
@@ -23,27 +28,44 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPeersPatience{1'000};  // for their reports, once the time is over
 
-/// Gloo's view of our store, under the Comm's name.
-class StoreAdapter : public gloo::rendezvous::Store {
+/// What Gloo's own rendezvous makes, whose waits nobody can end.
+class ConnectedContext : public gloo::Context {
  public:
-  StoreAdapter(KeyValueStore& store, std::string prefix, milliseconds timeout)
-      : store_(store), prefix_(std::move(prefix)), timeout_(timeout) {}
+  ConnectedContext(std::shared_ptr<gloo::transport::Device> device,
+                   std::shared_ptr<gloo::transport::Context> pairs)
+      : gloo::Context(pairs->rank, pairs->size) {
+    device_ = std::move(device);
+    transportContext_ = std::move(pairs);
+  }
+};
 
-  void set(const std::string& key, const std::vector<char>& data) override {
-    store_.set(prefix_ + key, data);
+/// Calls a function of a thread of its own when the time is over, unless it is destroyed before.
+class Alarm {
+ public:
+  Alarm(milliseconds time, std::function<void()> late)
+      : thread_([this, time, late = std::move(late)] {
+          std::unique_lock lock(mutex_);
+          // By the system clock: gcc's ThreadSanitizer does not know the function that wait_for
+          // calls.
+          const auto deadline = std::chrono::system_clock::now() + time;
+          if (!changed_.wait_until(lock, deadline, [this] { return over_; })) late();
+        }) {}
+  ~Alarm() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
   }
-  std::vector<char> get(const std::string& key) override {
-    return store_.get(prefix_ + key, timeout_);
-  }
-  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
-  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
-    for (const std::string& key : keys) store_.get(prefix_ + key, timeout);
-  }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
 
  private:
-  KeyValueStore& store_;
-  const std::string prefix_;
-  const milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;  // over_ is set
+  bool over_ = false;                // guarded by mutex_
+  std::thread thread_;               // last, because it uses the others
 };
 
 /// Gloo begins its messages with "[/path/file.cc:line] ", which tells a user nothing.
@@ -108,19 +130,71 @@ GlooMesh::GlooMesh(const CommOptions& options, KeyValueStore& store)
       timeout_(options.timeout),
       reports_(store, options.name, options.membership) {
   ignore_broken_pipes();
-  const std::string own_address = options.address.empty() ? "127.0.0.1" : options.address;
-  addresses_ = roll_call(options, own_address, store);
+  addresses_ = roll_call(options, options.address.empty() ? "127.0.0.1" : options.address, store);
   for (int i = 1; i < size(); ++i) peers_.push_back((rank() + i) % size());
+  connect(options, store);
+}
+
+void GlooMesh::connect(const CommOptions& options, KeyValueStore& store) {
+  std::optional<AbortSwitch::Guard> guard;
+  if (options.abort_switch != nullptr) {
+    guard.emplace(*options.abort_switch, [this](const std::string& why) { abort(why); });
+  }
+  std::atomic<int> awaited{rank() == 0 ? 1 : 0};
+  // Gloo waits five times as long as it is told.
+  const Alarm alarm(options.connect_timeout, [&] {
+    const int peer = awaited;
+    abort(label() + ": rank " + std::to_string(peer) + " (" + addresses_[index(peer)] +
+          ") has not connected to " + address() + " within " +
+          one_decimal(std::chrono::duration<double>(options.connect_timeout).count()) + " s");
+  });
+  const std::string prefix = name_ + "/gloo/";
   try {
-    auto device = make_gloo_device(own_address);
-    context_ = std::make_shared<gloo::rendezvous::Context>(rank(), size());
+    auto device = make_gloo_device(address());
+    auto pairs = device->createContext(rank(), size());
+    pairs->setTimeout(options.connect_timeout);
+    std::vector<char> own;  // an address for each peer, in order of ranks
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      const std::vector<char> bytes = pairs->createPair(peer)->address().bytes();
+      own.insert(own.end(), bytes.begin(), bytes.end());
+    }
+    store.set(prefix + std::to_string(rank()), own);
+    context_ = std::make_shared<ConnectedContext>(device, pairs);
     context_->setTimeout(options.connect_timeout);
-    StoreAdapter adapter(store, name_ + "/gloo/", options.connect_timeout);
-    context_->connectFullMesh(adapter, device);
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      awaited = peer;
+      const std::vector<char> all =
+          store.get(prefix + std::to_string(peer), options.connect_timeout);
+      const auto bytes = static_cast<std::ptrdiff_t>(all.size()) / (size() - 1);
+      const auto begin = all.begin() + bytes * (rank() < peer ? rank() : rank() - 1);
+      connect(peer, {begin, begin + bytes});
+    }
   } catch (const std::exception& e) {
-    throw CommError(label() + ": cannot connect from " + own_address +
+    const std::lock_guard lock(abort_mutex_);
+    if (!abort_reason_.empty()) throw CommError(abort_reason_);
+    throw CommError(label() + ": cannot connect from " + address() +
                     " to its peers: " + without_source(e.what()));
   }
+}
+
+// An aborted pair is closed, and so connect() returns, or throws, whatever it waits for.
+void GlooMesh::connect(int peer, const std::vector<char>& address) {
+  const auto announce = [this](gloo::transport::Pair* pair) {
+    const std::lock_guard lock(abort_mutex_);
+    connecting_ = abort_reason_.empty() ? pair : nullptr;
+    if (!abort_reason_.empty()) throw CommError(abort_reason_);
+  };
+  gloo::transport::Pair& pair = *context_->getPair(peer);
+  announce(&pair);
+  try {
+    pair.connect(address);
+  } catch (...) {
+    announce(nullptr);
+    throw;
+  }
+  announce(nullptr);
 }
 
 std::string GlooMesh::label() const {
@@ -131,6 +205,7 @@ void GlooMesh::abort(const std::string& why) {
   const std::lock_guard lock(abort_mutex_);
   if (!abort_reason_.empty()) return;
   abort_reason_ = why;
+  if (connecting_ != nullptr) connecting_->close();
   if (awaited_ == nullptr) return;
   // One of the two waits ends; the buffer is not used again.
   awaited_->abortWaitRecv();

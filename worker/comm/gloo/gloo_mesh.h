@@ -7,7 +7,8 @@
 // piece, and nothing is left unsent when an exchange ends.
 #pragma once
 
-#include <gloo/rendezvous/context.h>
+#include <gloo/context.h>
+#include <gloo/transport/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include <atomic>
@@ -31,7 +32,8 @@ namespace pfc {
 /// otherwise.
 class GlooMesh {
  public:
-  /// Throws CommError that names the absent ranks. Borrows the store.
+  /// Throws CommError that names the absent ranks, or the one that does not connect within
+  /// connect_timeout, or why CommOptions::abort_switch has ended it. Borrows the store.
   GlooMesh(const CommOptions& options, KeyValueStore& store);
 
   [[nodiscard]] int rank() const { return membership_.rank; }
@@ -46,6 +48,9 @@ class GlooMesh {
 
  private:
   friend class Exchange;
+  void connect(const CommOptions& options, KeyValueStore& store);
+  /// Waits for the connection to this peer, unless the mesh is aborted or the time is over.
+  void connect(int peer, const std::vector<char>& address);
   [[nodiscard]] std::string label() const;  // begins every error
   [[nodiscard]] static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
@@ -55,7 +60,7 @@ class GlooMesh {
   const CollectiveReports reports_;
   std::vector<std::string> addresses_;  // by rank
   std::vector<int> peers_;
-  std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::shared_ptr<gloo::Context> context_;
   std::uint64_t exchanges_ = 0;
   std::atomic<std::uint64_t> sent_bytes_{0};
   bool broken_ = false;
@@ -63,6 +68,7 @@ class GlooMesh {
   std::mutex abort_mutex_;
   std::string abort_reason_;                           // guarded by abort_mutex_; empty: none
   gloo::transport::UnboundBuffer* awaited_ = nullptr;  // guarded by abort_mutex_
+  gloo::transport::Pair* connecting_ = nullptr;        // guarded by abort_mutex_
 };
 
 /// One collective that is being executed: its name, deadline and message slots. Every failure

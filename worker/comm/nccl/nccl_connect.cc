@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "worker/comm/abort_switch.h"
 #include "worker/comm/nccl/nccl_call.h"
 #include "worker/comm/network_interface.h"
 #include "worker/comm/roll_call.h"
@@ -81,11 +82,15 @@ ncclComm_t Connecting::run() {
   ncclComm_t comm = nullptr;
   ncclResult_t state =
       ncclCommInitRankConfig(&comm, o_.membership.world_size, id, o_.membership.rank, &config);
-  for (Pause pause; state == ncclInProgress && Clock::now() < deadline_; pause()) {
+  std::string aborted;
+  for (Pause pause; state == ncclInProgress && Clock::now() < deadline_ && aborted.empty();
+       pause()) {
+    if (o_.abort_switch != nullptr) aborted = o_.abort_switch->reason();
     state = nccl_state(comm);
   }
   if (state == ncclSuccess) return comm;
-  const CommError failure = error(nccl_error_text(state, comm));
+  const CommError failure =
+      aborted.empty() ? error(nccl_error_text(state, comm)) : CommError(aborted);
   if (comm != nullptr) nccl_abort({comm}, gpu_, o_.connect_timeout);
   throw failure;
 }

@@ -229,7 +229,7 @@ TEST_F(NcclFailure, ABarrierThatIsNotMetNamesWhoIsMissing) {
   const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {
     if (r.comm.rank() == 0) r.comm.barrier();
   });
-  EXPECT_THAT(errors[0], AllOf(HasSubstr("barrier (number 1) failed after 0.3 s"),
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("barrier (number 1) failed after "),
                                HasSubstr("rank 1 (127.0.0.1, GPU 1)")));
 }
 
