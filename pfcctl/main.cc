@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
   pfc::add_stop_verb(app);
   pfc::add_drain_verb(app);
   pfc::add_token_verb(app);
+  pfc::add_chaos_verb(app);
   app.footer("Exit codes: docs/exit-codes.md.");
   try {
     return pfc::parse_command_line(app, argc, argv).value_or(pfc::kExitSuccess);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <iostream>
 #include <memory>
 #include <thread>
@@ -203,12 +204,30 @@ std::string membership_text(const proto::StatusReply& status) {
   return text + "\n";
 }
 
+/// "taken over at 2026-11-22 17:30:05 (2 times): all agents and workers were back after 0.8 s"
+std::string takeover_text(const proto::StatusReply& status) {
+  if (status.takeovers() == 0) return {};
+  const std::time_t when = status.taken_over_ms() / 1000;
+  std::tm local{};
+  char text[40] = "";
+  if (localtime_r(&when, &local) != nullptr) {
+    std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+  }
+  return "the coordinator was killed and taken over at " + std::string(text) +
+         (status.takeovers() > 1 ? print(" (%d times)", status.takeovers()) : "") +
+         (status.takeover_seconds() < 0 ? "; not all agents and workers are back yet"
+                                        : print("; all agents and workers were back after %.1f s",
+                                                status.takeover_seconds())) +
+         "\n";
+}
+
 }  // namespace
 
 std::string status_text(const proto::StatusReply& status) {
   std::string text = cell(status.state());
   if (status.reason() != status.state()) text += ": " + one_line(status.reason());
-  text += "\n" + progress_text(status) + restarts_text(status) + membership_text(status);
+  text += "\n" + progress_text(status) + restarts_text(status) + takeover_text(status) +
+          membership_text(status);
   if (status.jobs_waiting() > 0) {
     text += counted(status.jobs_waiting(), "job") + " waiting: pfcctl queue lists them\n";
   }

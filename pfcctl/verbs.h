@@ -11,6 +11,7 @@ struct ExitStatus {
   int status = 0;
 };
 
+void add_chaos_verb(CLI::App& pfcctl);
 void add_check_verb(CLI::App& pfcctl);
 void add_data_verb(CLI::App& pfcctl);
 void add_drain_verb(CLI::App& pfcctl);

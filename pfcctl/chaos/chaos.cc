@@ -1,0 +1,403 @@
+// pfcctl chaos: breaks things in a running job on purpose, and tells how the job takes it.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/command_line.h"
+#include "common/counted.h"
+#include "common/error.h"
+#include "common/exit_codes.h"
+#include "common/log.h"
+#include "common/one_line.h"
+#include "pfcctl/chaos/recovery.h"
+#include "pfcctl/chaos/schedule.h"
+#include "pfcctl/coordinator_call.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+using Stub = proto::CoordinatorService::Stub;
+
+constexpr milliseconds kLook{100};           // between two looks at the job
+constexpr std::chrono::seconds kBroken{60};  // without the coordinator
+
+/// Times in seconds; 0: never.
+struct ChaosOptions {
+  Target target;
+  double kill_every = 0, stop_every = 0, partition_every = 0, kill_agent_every = 0;
+  double stop_for = 10, partition_for = 10;
+  double duration = 600, baseline = 20, hang_after = 300;
+  std::uint64_t seed = 1;
+  int rank = -1;
+  std::string host;
+  bool dry_run = false;
+};
+
+// Set by Ctrl-C. A handler reaches nothing else.
+volatile std::sig_atomic_t interrupted = 0;
+
+void end_at_a_signal() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = SA_RESETHAND;  // a second one ends the program at once
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+}
+
+milliseconds time_of(double seconds) {
+  return milliseconds{static_cast<std::int64_t>(seconds * 1000)};
+}
+
+ChaosPlan plan_of(const ChaosOptions& options) {
+  ChaosPlan plan{.wishes = {}, .duration = time_of(options.duration), .seed = options.seed};
+  const auto add = [&](proto::FaultKind kind, double every, double lasts) {
+    if (every <= 0) return;
+    plan.wishes.push_back({.kind = kind, .every = time_of(every), .lasts = time_of(lasts)});
+  };
+  add(proto::FAULT_KILL_WORKER, options.kill_every, 0);
+  add(proto::FAULT_STOP_WORKER, options.stop_every, options.stop_for);
+  add(proto::FAULT_PARTITION, options.partition_every, options.partition_for);
+  add(proto::FAULT_KILL_AGENT, options.kill_agent_every, 0);
+  return plan;
+}
+
+/// "14:03:07", in this machine's time zone.
+std::string clock_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  std::array<char, 16> text{};
+  if (localtime_r(&now, &parts) != nullptr) std::strftime(text.data(), text.size(), "%T", &parts);
+  return text.data();
+}
+
+void tell(const std::string& kind, const std::string& what) {
+  std::printf("%s  %-10s  %s\n", clock_text().c_str(), kind.c_str(), what.c_str());
+  std::fflush(stdout);
+}
+
+std::string seconds_text(milliseconds time) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f s", static_cast<double>(time.count()) / 1000);
+  return text.data();
+}
+
+/// One run against one job.
+class Chaos {
+ public:
+  explicit Chaos(const ChaosOptions& options)
+      : options_(options),
+        plan_(plan_faults(plan_of(options))),
+        call_(std::in_place, options.target.endpoint()) {
+    if (options.rank >= 0) scope_.rank = options.rank;
+    scope_.host = options.host;
+  }
+
+  int run() {
+    status_ = (*call_)(&Stub::Status, proto::StatusRequest());
+    if (status_.job_id().empty())
+      throw InputError("coordinator " + call_->address() + ": no job runs");
+    job_ = status_.job_id();
+    wait_for_training();
+    ask_agents();
+    if (options_.dry_run) return tell_plan();
+    const double before = measure();
+    start_ = Clock::now();
+    result_.begin = view_of(status_, since_start());
+    result_.rate_before = before;
+    break_things();
+    undo();
+    result_.end = view_of(status_, since_start());
+    std::cout << summary(recovery_.faults(), result_) << std::flush;
+    const bool hangs = recovery_.waits_since().has_value();
+    if (hangs && interrupted == 0) {
+      print_message("pfcctl", Severity::kError, "training has not gone on after " + waiting_text());
+    }
+    return hangs && interrupted == 0 ? kExitFailed : kExitSuccess;
+  }
+
+ private:
+  [[nodiscard]] milliseconds since_start() const {
+    return std::chrono::duration_cast<milliseconds>(Clock::now() - start_);
+  }
+
+  /// Throws InputError with the coordinator's words where it is refused, and CommError.
+  proto::InjectFaultReply inject(const PlannedFault& fault, const FaultVictim& victim,
+                                 bool only_ask) {
+    proto::InjectFaultRequest request;
+    request.set_job_id(job_);
+    request.set_kind(fault.kind);
+    if (victim.rank >= 0) {
+      request.set_rank(victim.rank);
+    } else {
+      request.set_host(victim.host);
+    }
+    request.set_lasts_ms(fault.lasts.count());
+    request.set_only_ask(only_ask);
+    return (*call_)(&Stub::InjectFault, request);
+  }
+
+  /// All hosts have registered then.
+  void wait_for_training() {
+    const auto trains = [this] {
+      const JobView view = view_of(status_, {});
+      return view.trains && view.has_stepped;
+    };
+    if (trains()) return;
+    tell("waits", "for the job's next step");
+    while (!trains() && look()) std::this_thread::sleep_for(kLook);
+  }
+
+  /// Which hosts allow which kind of fault. Throws InputError where none allows one of them.
+  void ask_agents() {
+    for (const FaultWish& wish : plan_of(options_).wishes) {
+      std::string why;
+      bool allowed = false;
+      for (const proto::HostStatus& host : status_.hosts()) {
+        if (!host.registered() || (!options_.host.empty() && host.name() != options_.host))
+          continue;
+        try {
+          inject({.at = {}, .kind = wish.kind}, {.host = host.name()}, true);
+          allowed = true;
+        } catch (const InputError& error) {
+          scope_.refused[wish.kind].insert(host.name());
+          why = one_line(error.what());
+          print_message("pfcctl", Severity::kWarning, name_of(wish.kind) + ": " + why);
+        }
+      }
+      if (!allowed) {
+        throw InputError("no host allows the fault " + name_of(wish.kind) +
+                         (why.empty() ? ": there is no such host" : "; " + why));
+      }
+    }
+  }
+
+  int tell_plan() {
+    for (const PlannedFault& fault : plan_) {
+      const auto victim = pick_victim(fault, scope_, status_);
+      std::string whom = !victim             ? "nobody that it may hit"
+                         : victim->rank >= 0 ? "rank " + std::to_string(victim->rank) + " (host " +
+                                                   one_line(victim->host, 64) + ")"
+                                             : "host " + one_line(victim->host, 64);
+      if (fault.lasts > milliseconds{0}) whom += " for " + seconds_text(fault.lasts);
+      std::printf("after %9s  %-10s  %s\n", seconds_text(fault.at).c_str(),
+                  name_of(fault.kind).c_str(), whom.c_str());
+    }
+    std::cout << counted(std::ssize(plan_), "fault")
+              << "; as hosts and workers are now. Nothing was done" << std::endl;
+    return kExitSuccess;
+  }
+
+  /// Images that count a second, without faults.
+  double measure() {
+    if (options_.baseline <= 0) return 0;
+    tell("measures", "the job without faults for " + seconds_text(time_of(options_.baseline)));
+    start_ = Clock::now();
+    const JobView first = view_of(status_, since_start());
+    while (since_start() < time_of(options_.baseline) && look()) std::this_thread::sleep_for(kLook);
+    const JobView last = view_of(status_, since_start());
+    const double seconds = static_cast<double>((last.at - first.at).count()) / 1000;
+    return static_cast<double>(last.images_seen - first.images_seen) / std::max(seconds, 0.001);
+  }
+
+  void break_things() {
+    auto next = plan_.begin();
+    while (look()) {
+      const milliseconds now = since_start();
+      for (const DoneFault* fault : recovery_.see(view_of(status_, now))) {
+        tell("went on", "after " + seconds_text(*fault->took) + " (" + name_of(fault->kind) +
+                            " of " + fault->target + ")");
+      }
+      const auto waits = recovery_.waits_since();
+      if (waits && now - *waits > time_of(options_.hang_after)) return;
+      if (!waits && now >= time_of(options_.duration)) return;
+      for (; next != plan_.end() && next->at <= now; ++next) do_one(*next);
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+
+  void do_one(const PlannedFault& fault) {
+    const auto victim = pick_victim(fault, scope_, status_);
+    std::string why = "there is nobody that it may hit";
+    if (victim) {
+      try {
+        const JobView before = view_of(status_, since_start());
+        const std::string target = one_line(inject(fault, *victim, false).target(), 200);
+        const bool lasts = fault.lasts > milliseconds{0};
+        tell(name_of(fault.kind), target + (lasts ? " for " + seconds_text(fault.lasts) : ""));
+        recovery_.done(
+            {.kind = fault.kind, .target = target, .lasts = fault.lasts, .before = before});
+        if (lasts)
+          lasting_[victim->host] = std::max(lasting_[victim->host], since_start() + fault.lasts);
+        return;
+      } catch (const InputError& error) {
+        why = one_line(error.what());
+      } catch (const CommError& error) {
+        why = one_line(error.what());
+      }
+    }
+    result_.refused += 1;
+    tell(name_of(fault.kind), "not done: " + why);
+  }
+
+  /// Asks for the status. False: somebody wants this to end, the job has ended, or the coordinator
+  /// has been away for too long.
+  bool look() {
+    if (interrupted != 0) return false;
+    try {
+      proto::StatusReply status = (*call_)(&Stub::Status, proto::StatusRequest());
+      away_ = false;
+      const bool has_ended = status.job_id() != job_ || status.state() == "completed" ||
+                             status.state() == "stopped" || status.state() == "failed";
+      if (has_ended) {
+        tell("ended", "the job has ended");
+        return false;
+      }
+      status_ = std::move(status);
+      return true;
+    } catch (const CommError&) {
+      return find_again();
+    }
+  }
+
+  /// A coordinator that was started again may have another port.
+  bool find_again() {
+    if (!std::exchange(away_, true)) {
+      away_since_ = Clock::now();
+      tell("waits", "the coordinator cannot be reached; trying again");
+    }
+    if (Clock::now() - away_since_ > kBroken) {
+      tell("ended", "the coordinator has been away for " + std::to_string(kBroken.count()) + " s");
+      return false;
+    }
+    try {
+      call_.emplace(options_.target.endpoint());
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): there is none yet
+    }
+    std::this_thread::sleep_for(kLook);
+    return true;
+  }
+
+  /// What still lasts ends now, where the host can be reached.
+  void undo() {
+    for (const auto& [host, until] : lasting_) {
+      if (until <= since_start()) continue;
+      try {
+        inject({.at = {}, .kind = proto::FAULT_UNDO}, {.host = host}, false);
+        tell("undo", "host " + one_line(host, 64));
+      } catch (const std::exception&) {
+        tell("undo", "host " + one_line(host, 64) +
+                         " cannot be reached: its fault ends by itself in " +
+                         seconds_text(until - since_start()));
+      }
+    }
+  }
+
+  [[nodiscard]] std::string waiting_text() const {
+    std::string text;
+    for (const DoneFault& fault : recovery_.faults()) {
+      if (!fault.took)
+        text += (text.empty() ? "" : ", ") + name_of(fault.kind) + " of " + fault.target;
+    }
+    return text;
+  }
+
+  const ChaosOptions& options_;
+  const std::vector<PlannedFault> plan_;
+  std::optional<CoordinatorCall> call_;
+  FaultScope scope_;
+  std::string job_;
+  proto::StatusReply status_;  ///< the last
+  TimePoint start_;
+  Recovery recovery_;
+  ChaosResult result_;
+  std::map<std::string, milliseconds> lasting_;  ///< until when, by host
+  bool away_ = false;
+  TimePoint away_since_;
+};
+
+void check(const ChaosOptions& options) {
+  const ChaosPlan plan = plan_of(options);
+  if (plan.wishes.empty()) {
+    throw InputError(
+        "nothing to do: give --kill-every, --stop-every, --partition-every or --kill-agent-every");
+  }
+  constexpr double kMostFaults = 100'000;
+  double faults = 0;
+  for (const FaultWish& wish : plan.wishes) {
+    faults += static_cast<double>(plan.duration.count()) / static_cast<double>(wish.every.count());
+  }
+  if (faults > kMostFaults) {
+    throw InputError("found faults so often that there would be " +
+                     std::to_string(static_cast<std::int64_t>(faults)) +
+                     " of them, expected at most 100000: give a shorter --duration");
+  }
+}
+
+void declare_faults(CLI::App& verb, ChaosOptions& options) {
+  const auto add = [&](const char* name, double& value, const char* text) {
+    return verb.add_option(name, value, text)->transform(duration());
+  };
+  add("--kill-every", options.kill_every, "Kills a worker (SIGKILL) so often: 30s, 2min");
+  add("--stop-every", options.stop_every, "Stops a worker (SIGSTOP) so often");
+  add("--stop-for", options.stop_for, "For so long")->capture_default_str();
+  add("--partition-every", options.partition_every,
+      "Cuts a host off from the job's other hosts so often; its agent must be allowed to change "
+      "routes (CAP_NET_ADMIN)");
+  add("--partition-for", options.partition_for, "For so long")->capture_default_str();
+  add("--kill-agent-every", options.kill_agent_every,
+      "Kills an agent, and with it the workers of its host, so often. Something must start it "
+      "again, as systemd or Kubernetes do");
+  add("--duration", options.duration, "Time in which faults begin")->capture_default_str();
+  add("--baseline", options.baseline,
+      "Measures the job's speed without faults for so long before the first one; 1ms: hardly")
+      ->capture_default_str();
+  add("--hang-after", options.hang_after,
+      "The job hangs when no step is done for so long after a fault")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_chaos_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand(
+      "chaos", "Breaks things in a running job on purpose, and tells how the job takes it");
+  const auto options = std::make_shared<ChaosOptions>();  // owned by the verb's callback
+  options->target.declare(*verb);
+  declare_faults(*verb, *options);
+  verb->add_option("--seed", options->seed, "Of the times and of whom they hit")
+      ->capture_default_str();
+  auto* const rank = verb->add_option("--rank", options->rank, "Hits this worker alone")
+                         ->check(whole_number(0, 1'000'000));
+  verb->add_option("--host", options->host, "Hits this host and its workers alone")->excludes(rank);
+  verb->add_flag("--dry-run", options->dry_run, "Tells what would be done, and does nothing");
+  verb->footer(
+      "Only hosts whose pfc-agent was started with --allow-chaos are hit; pfc-coordinator has the\n"
+      "option for its own agent. The time between two faults of a kind is drawn, between half and\n"
+      "one and a half times what is given. Ctrl-C ends it and undoes what lasts; agents undo it "
+      "by\n"
+      "themselves when its time is over. Exit code 1: after some fault training has not gone on\n"
+      "(docs/chaos.md).");
+  verb->callback([options] {
+    check(*options);
+    end_at_a_signal();
+    const int code = Chaos(*options).run();
+    if (code != kExitSuccess) throw ExitStatus{code};
+  });
+}
+
+}  // namespace pfc
