@@ -5,6 +5,7 @@
 #   scripts/bench.sh head [ARGUMENT...]       a step of the classification layer over a million classes
 #                                             (--check 3 7: more classes, and two workers)
 #   scripts/bench.sh kernels [ARGUMENT...]    single kernels (Google Benchmark's arguments)
+#   scripts/bench.sh snapshots [ARGUMENT...]  what copies of the state in memory cost while nothing fails
 # Installs first what is missing for it (scripts/setup.sh build bench), and builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,9 +13,9 @@ source scripts/help.sh "$@"
 what=${1:-step}
 shift || true
 case $what in
-  step | head | kernels) ;;
+  step | head | kernels | snapshots) ;;
   *)
-    echo "bench: no benchmark '$what'; expected step, head or kernels" >&2
+    echo "bench: no benchmark '$what'; expected step, head, kernels or snapshots" >&2
     exit 2 ;;
 esac
 
@@ -24,6 +25,9 @@ case $what in
   step)
     cmake --build --preset cpu --target programs
     exec /usr/bin/python3 tests/reference/bench_step.py --bin build/cpu/bin "$@" ;;
+  snapshots)
+    cmake --build --preset cpu --target programs
+    exec /usr/bin/python3 -B tests/reference/bench_snapshots.py --bin build/cpu/bin "$@" ;;
   head)
     cmake --build --preset cpu --target head_benchmark
     exec /usr/bin/python3 -B tests/reference/bench_head.py \

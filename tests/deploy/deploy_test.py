@@ -60,6 +60,25 @@ class Kubernetes(unittest.TestCase):
             self.assertEqual(one(found, "Service", service)["spec"]["selector"].items() - labels.items(), set())
         self.assertEqual(one(found, "Service", "pfc-agents")["spec"]["clusterIP"], "None")
 
+    def test_a_service_comes_back_with_its_state_under_its_name(self):
+        found = objects("service.yaml")
+        deployment = one(found, "Deployment", "pfc-coordinator")
+        self.assertEqual((deployment["spec"]["replicas"], deployment["spec"]["strategy"]["type"]), (1, "Recreate"))
+        pod = deployment["spec"]["template"]
+        labels = pod["metadata"]["labels"]
+        self.assertEqual(one(found, "Service", "pfc-coordinator")["spec"]["selector"].items() - labels.items(), set())
+        options = dict(word.split("=") for word in container(deployment)["args"])
+        self.assertEqual(options["--address"], "pfc-coordinator")
+        [mount], [volume] = container(deployment)["volumeMounts"], pod["spec"]["volumes"]
+        self.assertEqual(mount["name"], volume["name"])
+        self.assertTrue(options["--state-dir"].startswith(mount["mountPath"] + "/"))
+        one(found, "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
+
+    def test_the_pod_of_a_job_is_replaced_only_when_it_was_killed(self):
+        [rule] = one(objects("job.yaml"), "Job", "pfc-coordinator")["spec"]["podFailurePolicy"]["rules"]
+        codes = set(map(int, re.findall(r"kExit\w+ = (\d+);", (ROOT / "common/exit_codes.h").read_text()))) - {0, 4}
+        self.assertEqual(set(rule["onExitCodes"]["values"]), codes | {129, 130, 143})
+
     def test_a_job_set_calls_its_pods_as_its_comment_says(self):
         [jobs] = objects("jobset.yaml")
         [replicated] = jobs["spec"]["replicatedJobs"]

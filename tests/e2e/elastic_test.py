@@ -7,9 +7,9 @@ import pathlib
 import re
 import shutil
 import signal
-import threading
 import unittest
 
+from faults import Lines
 from hosts_test import HOSTS, ThreeHosts
 from network import may_make_namespaces
 from support import JobTest, run
@@ -19,33 +19,6 @@ CRASHES_IN_SLOT_1 = """#!/bin/sh
 case " $* " in *" --slot 1 "*) kill -SEGV $$ ;; esac
 exec {worker} "$@"
 """
-
-
-class Lines:
-    """The output of a coordinator, which a thread reads: a test waits for a line, and goes on."""
-
-    def __init__(self, process):
-        self.lines, self.ended = [], False
-        self.changed = threading.Condition()
-        threading.Thread(target=self.read, args=(process,), daemon=True).start()
-
-    def read(self, process):
-        for line in process.stdout:
-            with self.changed:
-                self.lines.append(line)
-                self.changed.notify_all()
-        with self.changed:
-            self.ended = True
-            self.changed.notify_all()
-
-    def wait_for(self, pattern, after=0, limit=150):
-        """The number of the first line from `after` on that matches, plus one."""
-        def found():
-            return next((i for i, line in enumerate(self.lines[after:], after) if re.search(pattern, line)), None)
-        with self.changed:
-            self.changed.wait_for(lambda: self.ended or found() is not None, timeout=limit)
-            assert found() is not None, f"{pattern!r} did not appear after line {after} of:\n" + "".join(self.lines)
-            return found() + 1
 
 
 def finite_losses(metrics):

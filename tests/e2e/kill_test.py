@@ -53,6 +53,7 @@ class Kill(JobTest):
     def kill_at(self, stage, victim):
         command = self.coordinator(2, self.job(max_steps=100000, num_epoch=100000, save_every_steps=1, resume=True))
         command[command.index("--port") + 1] = str(self.port)
+        command += ["--coordinator-grace", "1s"]  # nobody takes its place
         started = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
         try:

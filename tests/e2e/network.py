@@ -1,7 +1,9 @@
 """Hosts for tests: network namespaces, joined by a bridge in one more. Needs root."""
 
 import os
+import pathlib
 import subprocess
+import sys
 
 
 def ip(*words):
@@ -109,14 +111,35 @@ class Network:
             command = ["sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", source, target, *command]
         return ["ip", "netns", "exec", self.names[key], *map(str, command)]
 
-    def take_away(self, key, how):
-        """The link of a host: "down", which both sides see, or silently."""
-        where = ["-n", self.names["bridge"], "link", "set", f"to-{key}"]
+    def take_away(self, key, how, mark="to"):
+        """The link of a host: "down", which both sides see, or silently. `mark`: the interface of an added network."""
+        where = ["-n", self.names["bridge"], "link", "set", f"{mark}-{key}"]
         ip(*where, "down") if how == "down" else ip(*where, "nomaster")
 
-    def give_back(self, key, how):
-        where = ["-n", self.names["bridge"], "link", "set", f"to-{key}"]
-        ip(*where, "up") if how == "down" else ip(*where, "master", "br0")
+    def give_back(self, key, how, mark="to"):
+        where = ["-n", self.names["bridge"], "link", "set", f"{mark}-{key}"]
+        ip(*where, "up") if how == "down" else ip(*where, "master", "br0" if mark == "to" else f"br-{mark}")
+
+    def spoil(self, key, loss, delay):
+        """From now on the cable of a host loses this part of all frames, and delays the others by so many seconds
+        in each direction. Returns the process that does so, for mend()."""
+        where = self.names["bridge"]
+        ip("-n", where, "link", "set", f"to-{key}", "nomaster")
+        ip("-n", where, "link", "add", f"in-{key}", "type", "veth", "peer", "name", f"on-{key}")
+        ip("-n", where, "link", "set", f"on-{key}", "master", "br0", "up")
+        ip("-n", where, "link", "set", f"in-{key}", "up")
+        return subprocess.Popen(["ip", "netns", "exec", where, sys.executable, "-B",
+                                 str(pathlib.Path(__file__).parent / "lossy_link.py"),
+                                 f"to-{key}", f"in-{key}", str(loss), str(delay)], stdout=subprocess.PIPE, text=True)
+
+    def mend(self, key, process):
+        """Returns what spoil()'s process says about its frames."""
+        process.terminate()
+        said = process.communicate()[0]
+        where = self.names["bridge"]
+        ip("-n", where, "link", "delete", f"in-{key}")
+        ip("-n", where, "link", "set", f"to-{key}", "master", "br0")
+        return said.strip()
 
     def remove(self):
         for folder in self.folders:

@@ -21,6 +21,7 @@ class ServiceTest(JobTest):
         super().setUp()
         self.mark = f"PFC_TEST_MARK={self.folder}"  # where a fake worker writes its checkpoint
         self.environment["PFC_TEST_MARK"] = str(self.folder)
+        self.environment["PFC_COORDINATOR_GRACE"] = "3s"  # of those that a test kills
         self.started = []
 
     def tearDown(self):
@@ -229,7 +230,7 @@ class Agents(ServiceTest):
 
     def test_that_stay_outlive_the_coordinator_and_serve_the_next_one(self):
         service, port = self.elsewhere()
-        agent = self.agent("agent", "--patience", "1s")
+        agent = self.agent("agent", "--coordinator-grace", "1s")
         first = self.submit("saves")
         self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
         service.kill()
@@ -239,7 +240,7 @@ class Agents(ServiceTest):
                       lambda: {self.name_of(pid) for pid in self.processes()} <= {"pfc-agent", "pfc-agent-guard"})
         self.wait_for("a warning", lambda: "cannot be reached" in self.said("agent"))
         self.assertIsNone(agent.poll())
-        again, _ = self.elsewhere("again", port)
+        again, _ = self.elsewhere("again", port)  # another --port: it takes no job over
         for _ in range(2):
             self.wait_until(self.submit(), "completed")
         self.assertNotIn(first, self.jobs())

@@ -38,22 +38,24 @@ def record(payload):
     return struct.pack("<II", MAGIC, len(payload)) + payload + b"\0" * (-len(payload) % 4)
 
 
-def write(folder, images, labels):
+def write(folder, images, labels, says_classes=True):
     """train.rec, train.idx and property; images uint8 [n, H, W, 3], labels int [n] of classes
-    0 .. max, each of them there."""
+    0 .. max, each of them there. A set that does not say how many classes it has may have more."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     n, classes = len(images), int(max(labels)) + 1
     records = [struct.pack("<IfQQ", 2, 0, 0, 0) + struct.pack("<2f", n + 1, n + 1 + classes)]
     records += [struct.pack("<IfQQ", 0, label, key, 0) + png(image)
                 for key, (image, label) in enumerate(zip(images, labels), start=1)]
-    for label in range(classes):
+    if not says_classes:
+        del records[0]
+    for label in range(classes if says_classes else 0):
         owned = [key for key, other in enumerate(labels, start=1) if other == label]
         records.append(struct.pack("<IfQQ", 2, 0, n + 1 + label, 0) +
                        struct.pack("<2f", owned[0], owned[-1] + 1))
     offset = 0
     with open(folder / "train.rec", "wb") as rec, open(folder / "train.idx", "w") as idx:
-        for key, payload in enumerate(records):
+        for key, payload in enumerate(records, start=0 if says_classes else 1):
             idx.write(f"{key}\t{offset}\n")
             offset += rec.write(record(payload))
     _, height, width, _ = images.shape

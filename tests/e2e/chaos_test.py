@@ -1,0 +1,102 @@
+"""pfcctl chaos on running jobs: what it breaks is overcome, and counted; what lasts is undone."""
+
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import unittest
+
+from elastic_test import Lines
+from hosts_test import ThreeHosts
+from network import may_make_namespaces
+from support import BIN, LIMIT, JobTest, run
+
+
+def state_of(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+class OneHost(JobTest):
+    def chaos(self, *options):
+        return run(BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state", *options, env=self.environment)
+
+    def begins(self, *more):
+        process = self.start(2, self.job(num_epoch=10_000), "--max-restarts", 100, *more)
+        self.read_until(process, "Global Step: 3")
+        return process
+
+    def ends(self, process):
+        process.terminate()
+        output, _ = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, 143, output)
+        return output
+
+    def test_an_agent_that_does_not_allow_it_refuses_and_says_how_to(self):
+        process = self.begins()
+        refused = self.chaos("--kill-every", "1s", "--duration", "5s")
+        self.assert_one_line(refused, "no host allows the fault kill", "pfc-agent --allow-chaos", code=2)
+        self.assertNotIn("restart 1", self.ends(process))
+
+    def test_a_dry_run_does_nothing(self):
+        process = self.begins("--allow-chaos")
+        told = self.chaos("--kill-every", "10s", "--duration", "60s", "--dry-run")
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertRegex(told.stdout, r"after +\d+\.\d s  kill        rank [01] \(host localhost\)")
+        self.assertIn("Nothing was done", told.stdout)
+        self.assertNotIn("restart 1", self.ends(process))
+
+    def test_ctrl_c_undoes_what_lasts(self):
+        process = self.begins("--allow-chaos")
+        victim = self.workers()[1]
+        chaos = subprocess.Popen([BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state", "--stop-every", "1s",
+                                  "--stop-for", "10min", "--rank", "1", "--baseline", "1ms"],
+                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.read_until(chaos, "stop        rank 1 (host localhost, slot 1, pid")
+        self.assertEqual(state_of(victim), "T")
+        chaos.send_signal(signal.SIGINT)
+        output, _ = chaos.communicate(timeout=LIMIT)
+        self.assertEqual(chaos.returncode, 0, output)
+        self.assertIn("undo        host localhost", output)
+        self.assertNotEqual(state_of(victim), "T")
+        self.read_until(process, "Global Step")
+        self.ends(process)
+
+
+@unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
+class TwoHosts(ThreeHosts):
+    def test_a_job_overcomes_what_is_broken_and_it_is_counted(self):
+        job = self.job_of("out", num_epoch=100_000, max_steps=1_000_000, save_every_steps=5)
+        process = self.starts_coordinator("--hosts", "host-a:1,host-b:1", "--max-restarts", 1000, "--allow-chaos",
+                                          "--config", job)
+        joins = self.join_strings(process, ["host-b"])
+        lines = Lines(process)
+        self.starts_agent("b", joins["host-b"], "--host", "host-b", "--allow-chaos")
+        lines.wait_for("Global Step: 3")
+        done = subprocess.run(
+            self.network.within("a", BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state", "--kill-every", "9s",
+                                "--stop-every", "9s", "--stop-for", "2s", "--partition-every", "9s", "--partition-for", "4s",
+                                "--duration", "14s", "--baseline", "2s", "--seed", 3),
+            env=self.environment, capture_output=True, text=True, timeout=LIMIT)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for kind in ("kill", "stop", "partition"):
+            counts = re.search(rf"^{kind} +(\d+) +(\d+) ", done.stdout, re.MULTILINE)
+            self.assertTrue(counts, done.stdout)
+            self.assertGreater(int(counts[1]), 0, done.stdout)
+            self.assertEqual(counts[1], counts[2], "training has gone on after each")
+        self.assertRegex(done.stdout, r"goodput: \d+\.\d images/s that count, over \d+ s; \d+\.\d % of the")
+        told = [json.loads(line) for line in (self.folder / "state/audit.jsonl").read_text().splitlines()]
+        faults = [each["detail"] for each in told if each["what"] == "chaos"]
+        self.assertTrue(any(detail.startswith("FAULT_PARTITION: host host-") for detail in faults), faults)
+        for key in "ab":  # healed
+            routes = subprocess.run(["ip", "-n", self.network.names[key], "route"], capture_output=True, text=True).stdout
+            self.assertNotIn("unreachable", routes)
+        process.terminate()
+        process.wait(timeout=LIMIT)
+        lines.wait_for("job stopped by SIGTERM")
+        self.assertEqual(process.returncode, 143, "".join(lines.lines))
+        self.agents[0].wait(timeout=LIMIT)
+
+
+if __name__ == "__main__":
+    unittest.main()

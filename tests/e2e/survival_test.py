@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""kill -9 of the coordinator, which the same command then takes over: nothing of the job is lost.
+
+Three kills of a job in a test run; PFC_KILLS=all: twenty, and at every point of a start.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from elastic_test import Lines
+from hosts_test import ThreeHosts
+from network import may_make_namespaces
+from service_test import FAKE, ServiceTest
+from support import BIN, LIMIT, JobTest, digest, run
+
+KILLS = 20 if os.environ.get("PFC_KILLS") == "all" else 3
+STEPS = 2 * KILLS + 4
+# What the job's coordinator has reached when it is killed.
+POINTS = ("nothing", "an agent", "a worker", "all workers")
+if os.environ.get("PFC_KILLS") != "all":
+    POINTS = ("an agent", "all workers")
+
+
+class Survival(JobTest):
+    KEYS = dict(max_steps=STEPS, num_epoch=1000, sample_rate=0.5, verbose=20)
+
+    def setUp(self):
+        super().setUp()
+        self.environment["PFC_COORDINATOR_GRACE"] = "120s"
+        self.coordinators = []
+
+    def tearDown(self):
+        for process in self.coordinators:
+            process.kill()
+            process.wait()
+        super().tearDown()
+
+    def start_again(self, job, workers=2, *more):
+        """The same command each time; its output goes to a file, as that of a service does."""
+        log = self.folder / f"coordinator-{len(self.coordinators)}.log"
+        with open(log, "w") as output:
+            process = subprocess.Popen(self.coordinator(workers, job, *more), env=self.environment,
+                                       stdout=output, stderr=subprocess.STDOUT)
+        process.log = log
+        self.coordinators.append(process)
+        return process
+
+    def wait_for(self, what, condition):
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what + "\n" + self.said())
+            ended = self.coordinators[-1].poll()
+            if ended is not None and not condition():
+                self.fail(f"{what}: the coordinator has ended with {ended}\n{self.said()}")
+            time.sleep(0.02)
+
+    def said(self):
+        return "".join(f"--- {p.log.name}\n{p.log.read_text()}" for p in self.coordinators)
+
+    def kill(self):
+        self.coordinators[-1].kill()
+        self.coordinators[-1].wait()
+
+    def status(self):
+        done = run(BIN / "pfcctl", "status", "--json", "--state-dir", self.folder / "state", env=self.environment)
+        return json.loads(done.stdout) if done.returncode == 0 else {}
+
+    def counters(self):
+        """{series: value} of everything that only grows."""
+        log = self.coordinators[-1].log.read_text()
+        port = re.search(r"http://127\.0\.0\.1:(\d+)", log)[1]
+        lines = [line.rsplit(" ", 1) for line in self.page(port, "/metrics").splitlines() if line[:1] != "#"]
+        grows = re.compile(r"_total|_count|_sum|_bucket|pfc_job_step|pfc_job_restarts|pfc_job_generation")
+        return {name: float(value) for name, value in lines if grows.search(name)}
+
+    def steps(self, output="out"):
+        return [m["step"] for m in self.metrics(self.folder / output) if m["kind"] == "step"]
+
+    def reached_step(self, step):
+        path = self.folder / "out" / "metrics.jsonl"
+        return path.exists() and any(s >= step for s in self.steps())
+
+    def expect_end(self, code=0):
+        self.wait_for("the end", lambda: self.coordinators[-1].poll() is not None)
+        self.assertEqual(self.coordinators[-1].returncode, code, self.said())
+        self.wait_until_all_have_ended()
+        self.assertEqual(list((self.folder / "state" / "journals").iterdir()), [], "the journal stays")
+
+    def test_a_job_goes_on_as_if_nothing_had_been(self):
+        whole = self.train(2, self.job("whole.json", **self.KEYS, output=str(self.folder / "whole")))
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        job = self.job(**self.KEYS)
+        self.start_again(job)
+        self.wait_for("the first step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
+        workers, seen, seconds = self.workers(), self.counters(), []
+        for kill in range(KILLS):
+            self.wait_for("progress", lambda: self.reached_step(2 * kill + 1))
+            seen = self.counters()
+            self.kill()
+            self.start_again(job)
+            self.wait_for("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
+            seconds.append(float(re.search(r"are back after (\S+) s", self.coordinators[-1].log.read_text())[1]))
+            self.assertEqual(self.workers(), workers, self.said())
+            status = self.status()
+            if status:  # the job may have ended meanwhile
+                self.assertEqual((status["generation"], status["restarts"], status["takeovers"]), (1, 0, kill + 1))
+                self.assertGreater(status["taken_over_ms"], 0)
+                now = self.counters()
+                self.assertEqual({name: (value, now.get(name)) for name, value in seen.items()
+                                  if now.get(name, -1) < value}, {})
+        print("seconds until all were back:", seconds)
+        self.expect_end()
+        self.assertEqual(self.steps(), list(range(1, STEPS + 1)))
+        for path in sorted((self.folder / "whole").rglob("*.safetensors")):
+            name = path.relative_to(self.folder / "whole")
+            self.assertEqual(digest(self.folder / "out" / name), digest(path), name)
+
+    def reached(self, point):
+        if point == "nothing":
+            return list((self.folder / "state" / "journals").glob("*.journal"))
+        if point == "an agent":
+            return any("pfc-agent" in pathlib.Path(f"/proc/{pid}/cmdline").read_text() for pid in self.processes())
+        return len(self.workers()) >= (1 if point == "a worker" else 2)
+
+    def test_a_job_that_was_starting_begins_again_without_blame(self):
+        for point in POINTS:
+            with self.subTest(point=point):
+                job = self.job(**{**self.KEYS, "max_steps": 3}, output=str(self.folder / f"out-{point[:3]}"))
+                self.start_again(job)
+                self.wait_for(point, lambda: self.reached(point))
+                self.kill()
+                self.start_again(job)
+                self.expect_end()
+                self.assertEqual(self.steps(f"out-{point[:3]}"), [1, 2, 3])
+                self.assertIn("taking over", self.coordinators[-1].log.read_text())
+
+    def test_workers_that_end_meanwhile_are_heard_of(self):
+        job = self.job(**{**self.KEYS, "max_steps": 4})
+        self.start_again(job)
+        self.wait_for("a step", lambda: self.reached_step(2) and self.status().get("step", 0) >= 1)
+        self.kill()
+        deadline = time.monotonic() + LIMIT
+        while not self.reached_step(4) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.start_again(job)
+        self.expect_end()
+        self.assertIn("job completed", self.coordinators[-1].log.read_text())
+        self.assertEqual(self.steps(), list(range(1, 5)))
+
+    def test_a_worker_that_is_lost_meanwhile_is_replaced(self):
+        job = self.job(**{**self.KEYS, "save_every_steps": 2})
+        self.start_again(job, 2, "--max-restarts", 1)
+        self.wait_for("a step", lambda: self.reached_step(4) and self.status().get("step", 0) >= 1)
+        self.kill()
+        os.kill(self.workers()[1], signal.SIGKILL)
+        self.start_again(job, 2, "--max-restarts", 1)
+        self.expect_end()
+        self.assertIn("restart 1, 0 left of 1", self.coordinators[-1].log.read_text())
+        self.assertIn("SIGKILL", self.coordinators[-1].log.read_text())
+
+    def test_a_job_that_was_given_up_begins_again(self):
+        """Its agent is still ending the workers, which were told to write a checkpoint, when the next one comes."""
+        job = self.job(**{**self.KEYS, "save_every_steps": 2})
+        self.start_again(job, 2, "--coordinator-grace", "2s")
+        self.wait_for("a checkpoint", lambda: self.reached_step(4) and self.status().get("step", 0) >= 1)
+        stopped = self.workers()[1]
+        os.kill(stopped, signal.SIGSTOP)
+        self.kill()
+        time.sleep(4)
+        self.start_again(job, 2, "--coordinator-grace", "2s")
+        time.sleep(1)
+        os.kill(stopped, signal.SIGCONT)
+        self.expect_end()
+        self.assertEqual(self.steps(), list(range(1, STEPS + 1)))
+        self.assertNotIn("restart ", self.coordinators[-1].log.read_text())
+
+    def test_a_stop_is_not_forgotten(self):
+        job = self.job(**{**self.KEYS, "max_steps": 100000})
+        first = self.start_again(job)
+        self.wait_for("a step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
+        first.send_signal(signal.SIGTERM)
+        self.wait_for("the request", lambda: "stopping" in first.log.read_text())
+        self.kill()
+        self.start_again(job)
+        self.expect_end(143)
+
+    def test_another_job_does_not_take_it_over(self):
+        job = self.job(**{**self.KEYS, "max_steps": 100000})
+        self.start_again(job, 2, "--coordinator-grace", "3s")
+        self.wait_for("a step", lambda: self.reached_step(1))
+        self.kill()
+        other = self.train(2, self.job(max_steps=2, output=str(self.folder / "other")))
+        self.assertEqual(other.returncode, 0, other.stderr)
+        self.assertIn("job.json or --set was changed since then", other.stderr)
+        self.wait_until_all_have_ended()
+
+
+@unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
+class SeveralHosts(ThreeHosts):
+    """Over TLS: the next coordinator must accept what the last one has issued."""
+
+    COMMAND = ("--hosts", "host-a:2,host-b:2,host-c:2", "--min-workers", 4)
+
+    def setUp(self):
+        super().setUp()
+        self.environment["PFC_COORDINATOR_GRACE"] = "120s"
+        self.started = []
+
+    def tearDown(self):
+        for process in self.started:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        for pid in self.processes():
+            if "pfc-agent" in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
+                os.kill(pid, signal.SIGKILL)  # it would wait for the next coordinator
+        super().tearDown()
+
+    def start_again(self):
+        process = self.starts_coordinator(*self.COMMAND, "--config", self.folder / "job.json")
+        self.lines = Lines(process)
+        self.started.append(process)
+        return process
+
+    def test_agents_and_workers_of_other_hosts_are_taken_over(self):
+        self.job(num_epoch=100_000, max_steps=1_000_000, batch_size=2, save_every_steps=5)
+        first = self.starts_coordinator(*self.COMMAND, "--config", self.folder / "job.json")
+        self.started.append(first)
+        joins = self.join_strings(first, ["host-b", "host-c"])
+        self.lines = Lines(first)
+        for key in "bc":
+            self.starts_agent(key, joins[f"host-{key}"], "--host", f"host-{key}")
+        self.lines.wait_for("Global Step: 5")
+        workers = self.workers()
+        first.kill()
+        first.wait()
+        process = self.start_again()
+        self.lines.wait_for("all 3 agents and 6 workers are back")
+        self.assertEqual(self.workers(), workers)
+        # It goes on as an elastic job: a host that is lost now is left behind.
+        self.agents[1].kill()
+        here = self.lines.wait_for("generation 2: starting 0 workers, and 4 workers stay")
+        here = self.lines.wait_for("Global Step", here)
+        # And where another one takes its place, a host still joins with the token that it has got.
+        process.kill()
+        process.wait()
+        process = self.start_again()
+        self.lines.wait_for("all .* are back")
+        self.starts_agent("c", joins["host-c"], "--host", "host-c")
+        here = self.lines.wait_for("generation 3: starting 2 workers, and 4 workers stay")
+        self.lines.wait_for("Global Step", here)
+        process.terminate()
+        self.assertEqual(process.wait(timeout=LIMIT), 143, "".join(self.lines.lines))
+        self.assertEqual(list((self.folder / "state" / "journals").iterdir()), [])
+        self.wait_until_all_have_ended()
+
+
+class AService(ServiceTest):
+    def test_goes_on_with_its_queue(self):
+        self.environment["PFC_COORDINATOR_GRACE"] = "60s"
+        service = self.service()
+        done = self.submit()
+        self.wait_until(done, "completed")
+        running, waiting = self.submit("until_stop"), [self.submit() for _ in range(3)]
+        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        before = self.processes()
+        service.kill()
+        service.wait()
+        self.starts("again", *service.args)
+        self.wait_for("their return", lambda: "are back after" in self.said("again"))
+        self.assertEqual({pid for pid in before if self.name_of(pid) == "pfc-worker"},
+                         {pid for pid in self.processes() if self.name_of(pid) == "pfc-worker"})
+        self.assertEqual([self.state_of(job) for job in (done, running, *waiting)],
+                         ["completed", "running", "waiting", "waiting", "waiting"])
+        self.assertEqual(self.ctl("stop", running).returncode, 0)
+        for job in waiting:
+            self.wait_until(job, "completed")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,116 @@
+"""Measures what copies of the state in memory ("replicate") cost while nothing fails: jobs of two
+workers on this machine without them, with one in --snapshot-seconds, and with many more, alternating.
+
+    bench_snapshots.py --bin build/cpu/bin [--network r18] [--batch 16] [--classes 50000] [--rounds 3]
+                       [--seconds 130] [--snapshot-seconds 60] [--often 5] [--json FILE]
+
+The time of a step is that between the log's records of the first steps' end and of the last step, by
+the number of steps: so it has all that happens between steps too. A copy once a minute costs about as
+much as the noise of the machine; so the third job takes one each --often seconds, and what each of
+them adds is told as well. Wants an otherwise idle machine, and then takes 25 minutes.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import statistics
+import tempfile
+
+import numpy as np
+
+import bench_report
+import image_records
+import reference_input
+from bench_runs import Runner, say
+from loss_parity import metrics
+
+WARM_UP_STEPS = 4
+WORKERS = 2
+
+
+class Case:
+    def __init__(self, arguments, folder, path):
+        self.arguments, self.folder, self.path = arguments, folder, path
+        self.runner = Runner(WORKERS, 1)
+        self.number = 0
+
+    def run(self, steps, every):
+        """Seconds of a step, how many copies were taken, and peak memory in bytes."""
+        self.number += 1
+        out = self.folder / f"out-{self.number}"
+        settings = {"max_steps": steps, "output": out, "replicate": "false" if every is None else "true"}
+        if every is not None:
+            settings["snapshot_seconds"] = every
+        command = [self.arguments.bin / "pfc-coordinator", "--hosts", f"localhost:{WORKERS}", "--port", "0",
+                   "--http-port", "0", "--state-dir", self.folder / "state", "--config", self.path]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        self.runner.run(command, lambda _: None)
+        found = [record for record in metrics(out / "metrics.jsonl")]
+        seconds = [datetime.datetime.fromisoformat(r["time"].replace("Z", "+00:00")).timestamp() for r in found]
+        took = (seconds[-1] - seconds[WARM_UP_STEPS - 1]) / (len(found) - WARM_UP_STEPS)
+        copies = 0 if every is None else (seconds[-1] - seconds[WARM_UP_STEPS - 1]) / every
+        return {"step": took, "copies": copies, "steps": len(found) - WARM_UP_STEPS,
+                "memory": found[-1]["memory_bytes"]}
+
+
+def measure(arguments, folder):
+    job = {"network": arguments.network, "embedding_size": 512, "batch_size": arguments.batch, "lr": 0.02,
+           "num_epoch": 1_000_000, "num_workers": 1, "sample_rate": 0.1, "device": "cpu",
+           "rec": str(folder / "data"), "verbose": 0, "num_classes": arguments.classes}
+    images = reference_input.smooth_images(np.random.default_rng(0), 64, 4)
+    image_records.write(folder / "data", images, np.repeat(np.arange(64), 4), says_classes=False)
+    path = folder / "job.json"
+    path.write_text(json.dumps(job))
+    case = Case(arguments, folder, path)
+    steps = max(round(arguments.seconds / case.run(12, None)["step"]), 20) + WARM_UP_STEPS
+    kinds = {"without": None, "with": arguments.snapshot_seconds, "often": arguments.often}
+    rounds = []
+    for number in range(arguments.rounds):
+        rounds.append({name: case.run(steps, every) for name, every in kinds.items()})
+        say(f"  round {number + 1}: " + ", ".join(f"{name} {1000 * r['step']:.1f} ms" for name, r in rounds[-1].items()))
+    return rounds, case.runner.others
+
+
+def ratio(rounds, name):
+    return statistics.median(r[name]["step"] / r["without"]["step"] for r in rounds)
+
+
+def cost_of_one(rounds):
+    """Seconds that a copy adds, of the job that takes many."""
+    return statistics.median((r["often"]["step"] - r["without"]["step"]) * r["often"]["steps"] / r["often"]["copies"]
+                             for r in rounds)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, required=True)
+    parser.add_argument("--network", default="r18")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--classes", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=130)
+    parser.add_argument("--snapshot-seconds", type=float, default=60)
+    parser.add_argument("--often", type=float, default=5)
+    parser.add_argument("--json", type=pathlib.Path)
+    arguments = parser.parse_args()
+    arguments.bin = arguments.bin.resolve()
+    with tempfile.TemporaryDirectory(prefix="pfc-bench-") as folder:
+        rounds, others = measure(arguments, pathlib.Path(folder))
+    without = statistics.median(r["without"]["step"] for r in rounds)
+    one = cost_of_one(rounds)
+    memory = {name: max(r[name]["memory"] for r in rounds) / 2**20 for name in rounds[0]}
+    print(f"{arguments.network}, {WORKERS} workers, batch {arguments.batch} each, {arguments.classes} classes; "
+          f"{arguments.rounds} alternating rounds. {bench_report.others(others)}\n"
+          f"a step without copies: {1000 * without:.1f} ms\n"
+          f"with one each {arguments.snapshot_seconds:g} s: {ratio(rounds, 'with'):.4f} of that\n"
+          f"with one each {arguments.often:g} s: {ratio(rounds, 'often'):.4f} of that; each adds {1000 * one:.0f} ms, "
+          f"which is {100 * one / arguments.snapshot_seconds:.2f} % of {arguments.snapshot_seconds:g} s\n"
+          f"peak memory of rank 0: {memory['without']:.0f} MiB without, {memory['with']:.0f} MiB with")
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"rounds": rounds}))
+
+
+if __name__ == "__main__":
+    main()

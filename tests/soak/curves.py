@@ -1,0 +1,43 @@
+"""Loss curves, and how far one is from another."""
+
+import json
+
+
+def losses(metrics):
+    """{images seen: loss} of the steps in a metrics.jsonl."""
+    found = {}
+    with open(metrics, encoding="utf-8") as file:
+        for line in file:
+            event = json.loads(line)
+            if event["kind"] == "step":
+                found[event["images_seen"]] = event["loss"]
+    return found
+
+
+def smooth(values, window):
+    """Means over a window around each value."""
+    sums = [0.0]
+    for value in values:
+        sums.append(sums[-1] + value)
+    half = window // 2
+    smoothed = []
+    for i in range(len(values)):
+        low, high = max(i - half, 0), min(i + half + 1, len(values))
+        smoothed.append((sums[high] - sums[low]) / (high - low))
+    return smoothed
+
+
+def distance(a, b):
+    return sum(abs(x - y) for x, y in zip(a, b)) / len(a)
+
+
+def compare(broken, first, second):
+    """How far the broken run is from the first unbroken one, in units of how far the second, of another seed,
+    is from the first: over the steps that all three have, each curve smoothed over a twentieth of them.
+    Returns (ratio, number of steps)."""
+    steps = sorted(set(broken) & set(first) & set(second))
+    if len(steps) < 10:
+        raise ValueError(f"the runs have {len(steps)} steps in common, expected at least 10")
+    window = max(len(steps) // 20, 5)
+    curves = [smooth([run[step] for step in steps], window) for run in (broken, first, second)]
+    return distance(curves[0], curves[1]) / max(distance(curves[2], curves[1]), 1e-12), len(steps)
