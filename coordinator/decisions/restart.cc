@@ -104,16 +104,44 @@ std::string awaited(const ClusterState& state, TimePoint now) {
   return listed(names);
 }
 
-Incident too_few(const ClusterState& state, const RendezvousConfig& config, const Plan& plan,
+/// What ends a job for which too few have come. `missing`: those it waits for; empty: slots are
+/// left out.
+Incident too_few(Incident cause, const RendezvousConfig& config, const Plan& plan,
                  const std::string& missing, TimePoint now) {
-  Incident lost = root_cause(state.job.current);
   const std::string time = std::to_string(config.limits.start.count() / 1000) + " s";
-  lost.what += missing.empty() ? "; there are slots for " + counted(plan.size(), "worker") +
-                                     ", and at least " + std::to_string(plan.least) + " are needed"
-                               : "; " + missing + " has not registered again after " + time;
-  lost.permanent = true;
-  lost.at = now;
-  return lost;
+  if (!cause.what.empty()) cause.what += "; ";
+  cause.what += missing.empty() ? "there are slots for " + counted(plan.size(), "worker") +
+                                      ", and at least " + std::to_string(plan.least) + " are needed"
+                                : missing + " has not registered again after " + time;
+  cause.permanent = true;
+  cause.at = now;
+  return cause;
+}
+
+/// What must happen before there are members for the next generation; empty: there are. `since`:
+/// the end of the last one, for which `cause` would be blamed if too few came.
+std::optional<Decision> gather(const ClusterState& state, const RendezvousConfig& config,
+                               const Plan& plan, TimePoint since, const Incident& cause,
+                               TimePoint now) {
+  if (!plan.enough()) {
+    if (auto blame = take_back(state, config.elastic, now)) {
+      return act(action::ChangeBlame{std::move(*blame)},
+                 "too few slots are left; one that was left out is taken back");
+    }
+    const std::string missing = awaited(state, now);
+    if (now >= since + config.limits.start) {
+      return blame({too_few(cause, config, plan, missing, now)});
+    }
+    return wait_for(missing.empty()
+                        ? "waiting for slots: there are " + std::to_string(plan.size()) +
+                              " of at least " + std::to_string(plan.least)
+                        : "waiting for " + missing + " to register again");
+  }
+  const std::vector<std::string> lost = lost_hosts(state, now);
+  if (!plan.complete() && !lost.empty() && now < since + config.elastic.host_patience) {
+    return wait_for("waiting a moment for " + listed(lost) + " to come back");
+  }
+  return {};
 }
 
 }  // namespace
@@ -192,23 +220,8 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
   }
   // With whom does it go on?
   const Plan plan = plan_members(state, config.elastic, now);
-  const std::string missing = awaited(state, now);
-  if (!plan.enough()) {
-    if (auto blame = take_back(state, config.elastic, now)) {
-      return act(action::ChangeBlame{std::move(*blame)},
-                 "too few slots are left; one that was left out is taken back");
-    }
-    if (now >= since + config.limits.start) {
-      return blame({too_few(state, config, plan, missing, now)});
-    }
-    return wait_for(missing.empty()
-                        ? "waiting for slots: there are " + std::to_string(plan.size()) +
-                              " of at least " + std::to_string(plan.least)
-                        : "waiting for " + missing + " to register again");
-  }
-  const std::vector<std::string> lost = lost_hosts(state, now);
-  if (!plan.complete() && !lost.empty() && now < since + config.elastic.host_patience) {
-    return wait_for("waiting a moment for " + listed(lost) + " to come back");
+  if (auto wait = gather(state, config, plan, since, root_cause(state.job.current), now)) {
+    return *wait;
   }
   // Can they reach each other?
   if (auto measure = see_to_network(state, plan)) return *measure;
@@ -222,29 +235,21 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
 }
 
 Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  const std::string why = "the coordinator was away while workers connected";
   const Plan plan = plan_members(state, config.elastic, now);
-  const std::string missing = awaited(state, now);
-  const TimePoint since = state.job.current.started_at;
-  if (!plan.enough() && !missing.empty() && now >= since + config.limits.start) {
-    const std::string time = std::to_string(config.limits.start.count() / 1000) + " s";
-    return blame({{.kind = Incident::Kind::kCrash,
-                   .rank = {},
-                   .host = {},
-                   .who = "host " + missing,
-                   .what = "it has not registered with the coordinator that was started again, "
-                           "after " +
-                           time,
-                   .at_start = true,
-                   .permanent = true,
-                   .at = now}});
-  }
-  const bool is_awaited = !plan.complete() && !missing.empty();
-  if (!plan.enough() || (is_awaited && now < since + config.elastic.host_patience)) {
-    return wait_for("waiting for " + missing + " to register again");
+  const Incident away{.kind = Incident::Kind::kCrash,
+                      .rank = {},
+                      .host = {},
+                      .who = "coordinator",
+                      .what = "it was away while workers connected",
+                      .at_start = true,
+                      .permanent = true,
+                      .at = now};
+  if (auto wait = gather(state, config, plan, state.job.current.started_at, away, now)) {
+    return *wait;
   }
   if (auto measure = see_to_network(state, plan)) return *measure;
   if (network_failed(state, plan)) return blame({network_problem(state, now)});
-  const std::string why = "the coordinator was away while workers connected";
   return act(action::StartGeneration{.members = plan.members, .cause = {}, .why = why}, why);
 }
 

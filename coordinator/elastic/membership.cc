@@ -33,7 +33,8 @@ bool is_blamed(const GenerationState& generation, const WorkerState& worker) {
   });
 }
 
-/// Those that can have a worker now: a host may come back with fewer GPUs than were counted.
+/// Those that can have a worker now: a host may come back with fewer GPUs than were counted. A
+/// single slot is what a host without a GPU has too.
 int slots_there(const HostState& host) {
   if (!host.counts_gpus) return host.slots;
   if (host.gpus > 0) return std::min(host.slots, host.gpus);

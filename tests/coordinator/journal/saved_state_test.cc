@@ -140,6 +140,28 @@ TEST_F(SavedState, WaitsForAHostThatIsMissingBeforeItBeginsAgain) {
   EXPECT_FALSE(may_restart(state, config));
 }
 
+TEST_F(SavedState, TakesASlotBackWithoutWhichTooFewAreLeft) {
+  trains_on_two_hosts();
+  add_failure(state.job.blame, "b", 0, 2, "killed", now);
+  leave_out(state.job.blame.records.front(), now);
+  killed_and_started_again();
+  EXPECT_EQ(tick().reason, "too few slots are left; one that was left out is taken back");
+}
+
+TEST_F(SavedState, DoesNotWaitForAGpuThatHasGoneWithoutALimit) {
+  trains_on_two_hosts();
+  killed_and_started_again();
+  HostState& host = state.hosts[1];
+  host.counts_gpus = true;
+  host.slots = 2;
+  host.gpus = 1;
+  EXPECT_EQ(tick().reason, "waiting for slots: there are 2 of at least 3");
+  passes(config.limits.start);
+  EXPECT_EQ(tick().reason,
+            "coordinator: it was away while workers connected; there are slots for 2 workers, "
+            "and at least 3 are needed");
+}
+
 TEST_F(SavedState, KeepsTheTimeThatTheJobHasRun) {
   trains();
   now += 90s;
