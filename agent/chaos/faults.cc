@@ -81,12 +81,16 @@ void Faults::stop_worker(const std::shared_ptr<WorkerProcess>& worker, milliseco
   stopped_[number] = worker;
   worker->send(SIGSTOP);
   after(lasts, [this, number] {
-    if (const auto still = stopped_[number].lock()) still->send(SIGCONT);
+    const auto still = stopped_[number].lock();
     stopped_.erase(number);
+    const bool stopped_again = std::ranges::any_of(
+        stopped_, [&still](const auto& other) { return other.second.lock() == still; });
+    if (still && !stopped_again) still->send(SIGCONT);
   });
 }
 
 void Faults::cut_off(const proto::Fault& fault) {
+  if (partition_) return;  // another one was asked for at the same moment
   try {
     const std::vector<std::string> addresses(fault.addresses().begin(), fault.addresses().end());
     partition_.emplace(addresses, time_of(fault));

@@ -106,6 +106,16 @@ TEST_F(FaultsOfAHost, StopAWorkerForAWhile) {
   EXPECT_TRUE(comes([&] { return state_of(worker->pid()) == "S"; }));
 }
 
+TEST_F(FaultsOfAHost, StopAWorkerUntilTheLastOfSeveralStopsIsOver) {
+  Faults faults(loop, allowed());
+  begins(faults, proto::FAULT_STOP_WORKER, 10min);
+  begins(faults, proto::FAULT_STOP_WORKER, 100ms);
+  EXPECT_TRUE(comes([&] { return state_of(worker->pid()) == "T"; }));
+  loop.run_for(300ms);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(state_of(worker->pid()), "T");
+}
+
 TEST_F(FaultsOfAHost, EndWhenTheyAreUndone) {
   Faults faults(loop, allowed());
   begins(faults, proto::FAULT_STOP_WORKER, 10min);
