@@ -76,8 +76,8 @@ class Agent {
   void coordinator_killed();
   /// The host must be free soon: asks the coordinator to end the job after a checkpoint, or to go
   /// on without this host, and ends when it has, or after AgentOptions::leave_grace. Starts no
-  /// worker from then on. Without a connection or a worker it ends at once, as end() does. `reason`
-  /// says who asked: "SIGTERM".
+  /// worker from then on. Without a worker it ends at once; without a connection too, and the
+  /// workers have AgentOptions::leave_grace for a checkpoint. `reason` says who asked: "SIGTERM".
   void leave(const std::string& reason);
   void kill_workers() { send_to_workers(SIGKILL); }
 
