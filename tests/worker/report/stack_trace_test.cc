@@ -46,7 +46,15 @@ void signal_in_an_odd_frame() {
   pfc_odd_frame(::getpid(), ::gettid(), SIGUSR1);
 }
 
+// ThreadSanitizer keeps a signal back until the next call that it knows, and no frame is odd then.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kSignalsComeLater = true;
+#else
+constexpr bool kSignalsComeLater = false;
+#endif
+
 TEST(StackTraceDeathTest, AStackThatCannotBeReadDoesNotEndTheProcess) {
+  if (kSignalsComeLater) GTEST_SKIP() << "ThreadSanitizer holds signals back";
   EXPECT_EXIT(
       {
         write_stack_on_signal();
