@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kill -9 of the coordinator, which the same command then takes over: nothing of the job is lost.
 
-Three kills of a job in a test run; PFC_KILLS=all: twenty, and at every point of a start.
+Three kills of a job in a test run; PFC_KILLS=all: twenty, and at every point of a start and of a new generation.
 """
 
 import json
@@ -13,7 +13,7 @@ import subprocess
 import time
 import unittest
 
-from elastic_test import Lines
+from faults import Lines
 from hosts_test import ThreeHosts
 from network import may_make_namespaces
 from service_test import FAKE, ServiceTest
@@ -23,8 +23,10 @@ KILLS = 20 if os.environ.get("PFC_KILLS") == "all" else 3
 STEPS = 2 * KILLS + 4
 # What the job's coordinator has reached when it is killed.
 POINTS = ("nothing", "an agent", "a worker", "all workers")
+NEXT_POINTS = ("the loss", "its cause", "the next generation", "a new process", "all members", "connections", "a step")
 if os.environ.get("PFC_KILLS") != "all":
     POINTS = ("an agent", "all workers")
+    NEXT_POINTS = ("the next generation", "all members")
 
 
 class Survival(JobTest):
@@ -163,6 +165,43 @@ class Survival(JobTest):
         self.expect_end()
         self.assertIn("restart 1, 0 left of 1", self.coordinators[-1].log.read_text())
         self.assertIn("SIGKILL", self.coordinators[-1].log.read_text())
+
+    def reached_in_next(self, point, lost):
+        """Whether the coordinator whose worker was lost has got so far with another generation."""
+        log = self.coordinators[-1].log.read_text()
+        if point in ("the loss", "its cause", "the next generation"):
+            return {"the loss": "", "its cause": "SIGKILL", "the next generation": "generation 2: starting"}[point] in log
+        if point == "a new process":
+            return len(set(self.workers().values()) - {lost}) == 2
+        status = self.status()
+        if status.get("generation", 0) < 2:
+            return False
+        if point == "a step":
+            return status["workers"][0]["images_seen"] > status["workers"][0]["resumed_images"]
+        states = {worker["state"] for worker in status["workers"]}
+        phases = {worker["phase"] for worker in status["workers"]}
+        return "starting" not in states and (point == "all members" or any(phase != "" for phase in phases))
+
+    def test_a_generation_that_was_beginning_begins_again_without_blame(self):
+        for point in NEXT_POINTS:
+            with self.subTest(point=point):
+                output = f"out-{point.replace(' ', '-')}"
+                job = self.job(**{**self.KEYS, "max_steps": 40, "save_every_steps": 2}, output=str(self.folder / output))
+                options = (2, "--max-restarts", 3)
+                self.start_again(job, *options)
+                self.wait_for("a step", lambda: self.status().get("step", 0) >= 2)
+                kept, lost = self.workers()[0], self.workers()[1]
+                os.kill(lost, signal.SIGKILL)
+                self.wait_for(point, lambda: self.reached_in_next(point, lost))
+                first = self.coordinators[-1]
+                self.kill()
+                self.start_again(job, *options)
+                self.wait_for("their return", lambda: self.status().get("generation", 0) >= 2)
+                self.assertIn(kept, self.workers().values(), self.said())
+                self.assertEqual(self.status().get("restarts", 1), 1, self.said())
+                self.expect_end()
+                self.assertNotIn("restart 2", first.log.read_text() + self.coordinators[-1].log.read_text())
+                self.assertEqual(self.steps(output), list(range(1, 41)))
 
     def test_a_job_that_was_given_up_begins_again(self):
         """Its agent is still ending the workers, which were told to write a checkpoint, when the next one comes."""
