@@ -4,60 +4,30 @@
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <filesystem>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <functional>
-#include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "agent/binding.h"
+#include "agent/agent_options.h"
 #include "agent/chaos/faults.h"
-#include "agent/group_guard.h"
+#include "agent/describe/worker_describer.h"
 #include "agent/logs/worker_logs.h"
 #include "agent/network/network_probe.h"
 #include "agent/outbox.h"
 #include "agent/silence_notice.h"
-#include "agent/worker_credential.h"
-#include "agent/worker_process.h"
+#include "agent/workers/group_guard.h"
+#include "agent/workers/worker_command.h"
+#include "agent/workers/worker_slots.h"
 #include "common/ids.h"
-#include "common/machine/gpus.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/reconnecting_stream.h"
 
 namespace pfc {
-
-struct AgentOptions {
-  std::string coordinator;               ///< host:port
-  std::string host;                      ///< this host's name in the coordinator's --hosts
-  std::string id;                        ///< empty: drawn at random
-  std::filesystem::path worker_program;  ///< the only program that it starts
-  Credential credential = {};            ///< its own; none: plaintext
-  GpuSearch gpus;                        ///< what its workers can compute on
-  BindMode bind = BindMode::kNuma;       ///< which cores each worker may use
-  /// It serves one job after another, and looks for the coordinator for ever. Otherwise it ends
-  /// with the job, with the coordinator, and when that one refuses it.
-  bool stays = false;
-  bool allow_chaos = false;          ///< pfcctl chaos may break things on this host
-  std::filesystem::path log_folder;  ///< of its workers' logs; empty: it keeps none
-  LogLimits log_limits;
-  /// How long it looks for a coordinator that it has not found yet, where it does not stay.
-  std::chrono::milliseconds patience{30'000};
-  /// How long its workers train on without the coordinator that it has had: another one may take
-  /// that one's place. Then they end, and where it does not stay, so does it. Empty: as that
-  /// coordinator says.
-  std::optional<std::chrono::milliseconds> coordinator_grace = {};
-  /// Likewise, before that coordinator has said it.
-  std::chrono::milliseconds first_coordinator_grace{0};
-  std::chrono::milliseconds grace{5'000};  ///< from SIGTERM to SIGKILL when it ends
-  /// What it leaves the job for a checkpoint when its host must be free.
-  std::chrono::milliseconds leave_grace{30'000};
-  /// The same when the coordinator is lost: nobody waits, and a checkpoint may take its time.
-  std::chrono::milliseconds lost_grace{30'000};
-};
 
 /// Used on the event loop only. REQUIRES: the loop runs on the thread that makes this object.
 class Agent {
@@ -79,7 +49,7 @@ class Agent {
   /// worker from then on. Without a worker it ends at once; without a connection too, and the
   /// workers have AgentOptions::leave_grace for a checkpoint. `reason` says who asked: "SIGTERM".
   void leave(const std::string& reason);
-  void kill_workers() { send_to_workers(SIGKILL); }
+  void kill_workers() { workers_.send(SIGKILL); }
 
  private:
   /// end() with `lost_grace`: the coordinator has gone without a word.
@@ -88,15 +58,6 @@ class Agent {
   /// SIGTERM, and after `grace` SIGKILL. Starts none until the coordinator wants some again.
   void let_workers_end(std::chrono::milliseconds grace);
   using Stream = ReconnectingStream<proto::AgentMessage, proto::AgentCommand>;
-
-  using Wanted = proto::DesiredSlots::Slot;
-  /// A place for a worker. A process that is not wanted any more stays in it until it has ended.
-  struct Slot {
-    std::int64_t incarnation = 0;            ///< of the last process that was wanted; 0: none was
-    std::shared_ptr<WorkerProcess> process;  ///< null: none runs
-    int sent = 0;                            ///< the last signal that it was sent; 0: none
-    bool lost = false;                       ///< that was because no coordinator was there
-  };
 
   void connect();
   /// There is no connection. Returns whether to try again.
@@ -110,28 +71,16 @@ class Agent {
   void describe(const proto::DescribeWorker& wanted);
   /// Breaks something on purpose, where that is allowed, and answers.
   void inject(const proto::Fault& fault);
-  [[nodiscard]] std::shared_ptr<WorkerProcess> process_of(int slot, std::int64_t incarnation) const;
   /// Makes what runs what is wanted. Called after every change of either.
   void reconcile();
-  [[nodiscard]] const Wanted* wish_for(int number, const Slot& slot) const;
-  [[nodiscard]] bool has_workers_of_last_job() const;
-  void begin_incarnation(Slot& slot, const Wanted& wanted);
-  void start_worker(Slot& slot, const Wanted& wanted);
-  /// Among which the host's cores are shared.
-  [[nodiscard]] int places() const;
+  /// What the workers' places report.
+  [[nodiscard]] WorkerSlots::Handler slot_handler();
   /// That a worker has in the current generation; `first`: that it was started with.
   [[nodiscard]] Rank rank_of(const proto::WorkerOutput& said, Rank first) const;
-  [[nodiscard]] Binding binding_of(int slot) const;
-  [[nodiscard]] SpawnOptions command_line(const Wanted& wanted) const;
-  void watch_children();
-  void worker_ended(const proto::AgentMessage& about, const ProcessExit& exit,
-                    const std::vector<std::string>& last_stderr);
-  [[nodiscard]] bool alone() const;
-  void send_to_workers(int signal);
+  void worker_said(proto::AgentMessage said, Rank first);
   /// Ends where it was asked to, or the job is over that it wanted to leave, and no worker is left.
   void end_if_alone();
   [[nodiscard]] proto::AgentMessage message() const;  ///< of the current job
-  [[nodiscard]] proto::AgentMessage registration() const;
   void tell(proto::AgentMessage event);
   void tell(const proto::NetworkReport& report);  ///< on any thread
 
@@ -140,14 +89,11 @@ class Agent {
   const AgentOptions options_;
   const Ended ended_;
   const std::string id_;
-  const WorkerCredential worker_credential_;
+  const WorkerCommand worker_command_;
   const std::shared_ptr<grpc::Channel> channel_;  // shared with stub_ and stream_
   const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
-  const std::optional<Topology> topology_;  // none: workers are not bound
-  boost::asio::signal_set children_;
-  boost::asio::steady_timer grace_;
   boost::asio::steady_timer leave_;
-  std::list<boost::asio::steady_timer> stacks_;  ///< of workers that write theirs
+  WorkerDescriber describer_;
   bool connected_ = false;  // the coordinator has spoken since the last failed attempt
   // How long it goes on without a coordinator, in milliseconds. Used by the stream's thread too.
   std::atomic<std::int64_t> limit_;
@@ -156,7 +102,7 @@ class Agent {
   Outbox outbox_;
   std::string job_id_;           // empty: the coordinator has not told it yet
   proto::DesiredSlots desired_;  // of this job
-  std::map<int, Slot> slots_;
+  WorkerSlots workers_;
   Faults faults_;
   bool leaving_ = false;                 ///< no coordinator wants the workers
   std::optional<std::string> left_job_;  ///< that ran when the host had to be free

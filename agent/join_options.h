@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "agent/agent.h"
+#include "agent/agent_options.h"
 #include "security/join_string.h"
 
 namespace pfc {

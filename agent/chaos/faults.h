@@ -12,7 +12,7 @@
 #include <string>
 
 #include "agent/chaos/partition.h"
-#include "agent/worker_process.h"
+#include "agent/workers/worker_process.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/line_splitter.h"
+#include "agent/workers/line_splitter.h"
 #include "common/machine/child_process.h"
 
 namespace pfc {

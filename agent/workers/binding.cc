@@ -1,4 +1,4 @@
-#include "agent/binding.h"
+#include "agent/workers/binding.h"
 
 #include <hwloc.h>
 

@@ -1,4 +1,4 @@
-#include "agent/line_splitter.h"
+#include "agent/workers/line_splitter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

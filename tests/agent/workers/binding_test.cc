@@ -1,4 +1,4 @@
-#include "agent/binding.h"
+#include "agent/workers/binding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

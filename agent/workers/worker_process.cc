@@ -1,4 +1,4 @@
-#include "agent/worker_process.h"
+#include "agent/workers/worker_process.h"
 
 #include <boost/asio/buffer.hpp>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "agent/line_splitter.h"
+#include "agent/workers/line_splitter.h"
 
 #include <algorithm>
 #include <utility>

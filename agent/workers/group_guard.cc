@@ -1,4 +1,4 @@
-#include "agent/group_guard.h"
+#include "agent/workers/group_guard.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>

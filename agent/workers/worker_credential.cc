@@ -1,4 +1,4 @@
-#include "agent/worker_credential.h"
+#include "agent/workers/worker_credential.h"
 
 #include "security/private_key.h"
 
