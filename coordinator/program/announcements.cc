@@ -1,0 +1,53 @@
+#include "coordinator/program/announcements.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/counted.h"
+#include "coordinator/health.h"
+#include "coordinator/hosts.h"
+
+namespace pfc {
+
+void tell_beginning(Terminal& terminal, const CoordinatorFile& file,
+                    const std::optional<Job>& job) {
+  terminal.note((job ? "job " : "service ") + file.job_id + ", listening on " + file.address +
+                (file.tls ? " and https://" : " and http://") + file.http_address +
+                (job ? "" : "; it waits for jobs: pfcctl submit JOB.json"));
+  if (!job) return;
+  for (const std::string& warning : job->warnings) {
+    terminal.note(job->file + ": " + warning, Severity::kWarning);
+  }
+}
+
+void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Gate& gate,
+                      const std::string& address, const std::string& launch_advice) {
+  if (!launch_advice.empty()) return terminal.note(launch_advice);
+  if (std::ranges::all_of(hosts, &HostSpec::local)) return;
+  const std::string join = gate.make_join_string(address);  // only where it is shown
+  for (const HostSpec& host : hosts) {
+    if (host.local) continue;
+    if (!host.answered) {
+      terminal.note(
+          "host " + host.name + ": no name server has told its address in " +
+              std::to_string(kLookUpLimit.count()) +
+              " s; going on without it. Look at /etc/resolv.conf, or give an IPv4 address",
+          Severity::kWarning);
+    }
+    terminal.note("host " + host.name + ": " +
+                      agent_advice(join, {.name = host.name, .resolves = host.resolves}),
+                  host.resolves ? Severity::kNote : Severity::kWarning);
+  }
+}
+
+void tell_end(Terminal& terminal, const Verdict& verdict) {
+  if (const std::uint64_t lines = terminal.dropped_lines(); lines > 0) {
+    terminal.note(counted(static_cast<long long>(lines), "line") +
+                      " of output could not be written, as nobody read stdout or stderr",
+                  Severity::kWarning);
+  }
+  terminal.note(verdict.message,
+                verdict.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
+}
+
+}  // namespace pfc

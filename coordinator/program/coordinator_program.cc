@@ -1,0 +1,252 @@
+#include "coordinator/program/coordinator_program.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "common/error_text.h"
+#include "common/exit_codes.h"
+#include "common/log.h"
+#include "common/machine/event_loop.h"
+#include "common/machine/exit_deadline.h"
+#include "common/network_address.h"
+#include "coordinator/allocation/allocation.h"
+#include "coordinator/program/announcements.h"
+#include "coordinator/web/pages.h"
+
+namespace pfc {
+namespace {
+
+namespace asio = boost::asio;
+
+// For gRPC and the agent to end, and for the output to be read.
+constexpr std::chrono::seconds kExitLimit{20};
+constexpr std::chrono::seconds kReaderLimit{2};
+constexpr std::chrono::milliseconds kLeastRenewal{500};  // of the join file
+
+int exit_code(const Verdict& verdict, std::optional<int> signal) {
+  switch (verdict.kind) {
+    case Verdict::Kind::kCompleted:
+      return kExitSuccess;
+    case Verdict::Kind::kStopped:  // without a signal: by pfcctl stop
+      if (verdict.host_left && !signal) return kExitHostLeft;
+      return exit_code_of_signal(signal.value_or(SIGTERM));
+    case Verdict::Kind::kFailed:
+      break;
+  }
+  if (verdict.at_start) return kExitNotStarted;
+  return verdict.worker_exit_code == kExitBadInput ? kExitBadInput : kExitFailed;
+}
+
+/// Keys and tokens; none where all hosts are this machine.
+std::unique_ptr<Gate> make_gate(const Options& options, bool all_local) {
+  if (all_local) return nullptr;
+  // Rounded up: less than a second would be none.
+  const auto lifetime = std::chrono::ceil<std::chrono::seconds>(
+      std::chrono::duration<double>(options.token_lifetime));
+  return std::make_unique<Gate>(
+      GateOptions{.state_dir = options.state_dir, .token_lifetime = lifetime});
+}
+
+/// Pages over TLS, for those who have a token for reading.
+HttpSecurity security_of(Gate* gate) {
+  if (gate == nullptr) return {};
+  return {
+      .server = gate->server(),
+      .admits = [gate](std::string_view authorization,
+                       const std::string& peer) { return gate->admit_page(authorization, peer); },
+      .failed =
+          [gate](const std::string& peer, const std::string& why) {
+            static_cast<void>(gate->refuse({.peer = peer}, "connect", "bad_handshake", why));
+          }};
+}
+
+/// On another port than the coordinator before this one, where somebody has that one now: nobody
+/// but people knows it.
+std::unique_ptr<HttpServer> serve_http(asio::io_context& loop, const std::string& bind, int port,
+                                       bool may_be_any, const HttpHandler& handler,
+                                       const HttpSecurity& security) {
+  try {
+    return std::make_unique<HttpServer>(loop, bind, port, handler, security);
+  } catch (const std::exception&) {
+    if (!may_be_any || port == 0) throw;
+    return std::make_unique<HttpServer>(loop, bind, 0, handler, security);
+  }
+}
+
+BeaconSender::Options beacon_of(Gate& gate, int port) {
+  return {.port = port, .fingerprint = gate.fingerprint(), .token_hashes = [&gate] {
+            return gate.join_token_hashes();
+          }};
+}
+
+}  // namespace
+
+CoordinatorProgram::Console::Console(const std::vector<std::string>& warnings)
+    : output(STDOUT_FILENO, STDERR_FILENO),
+      terminal(output, isatty(STDERR_FILENO) == 1, stderr_has_colour()) {
+  for (const std::string& warning : warnings) terminal.note(warning, Severity::kWarning);
+}
+
+CoordinatorProgram::CoordinatorProgram(const Options& options)
+    : options_(options),
+      setup_(set_up(options)),
+      inheritance_(options.state_dir, setup_.identity, options.take_over),
+      local_agent_id_(inheritance_.has_agent() ? inheritance_.agent_id()
+                                               : setup_.coordinator.local_agent_id),
+      console_(inheritance_.notes()),
+      coordinator_(loop_, settings(), console_.terminal,
+                   [this](const Verdict& end) {
+                     verdict_ = end;
+                     loop_.stop();
+                   }),
+      gate_(make_gate(options, setup_.all_local)),
+      service_(loop_, coordinator_,
+               {.address = setup_.bind,
+                .port = inheritance_.port(options.port),
+                .gate = gate_.get(),
+                .reachable = setup_.reachable}),
+      http_(serve_http(
+          loop_, setup_.bind, inheritance_.http_port(options.http_port), options.http_port == 0,
+          [this](std::string_view path) { return serve(path); }, security_of(gate_.get()))),
+      published_(options.state_dir, about()) {}
+
+int CoordinatorProgram::run() {
+  tell_beginning(console_.terminal, about(), setup_.job);
+  begin_journal();
+  // The first signal ends the job after a checkpoint, the second one in a few seconds.
+  signals_.emplace(loop_, [this](int number, bool again) {
+    coordinator_.stop(std::string("SIG") + sigabbrev_np(number), again);
+  });
+  start();
+  start_local_agent();
+  run_event_loop(loop_,
+                 [this](const std::string& what) { warn("an event was not handled: " + what); });
+  return end();
+}
+
+CoordinatorOptions CoordinatorProgram::settings() const {
+  CoordinatorOptions settings = setup_.coordinator;
+  settings.local_agent_id = local_agent_id_;
+  return settings;
+}
+
+CoordinatorFile CoordinatorProgram::about() const {
+  return {.job_id = inheritance_.id(),
+          .address = join_host_port(setup_.reachable, service_.port()),
+          .http_address = join_host_port(setup_.reachable, http_->port()),
+          .pid = getpid(),
+          .tls = gate_ != nullptr,
+          .job = options_.config.string()};
+}
+
+/// With the metrics of refusals, where there is a gate.
+HttpReply CoordinatorProgram::serve(std::string_view path) {
+  HttpReply reply = serve_page(coordinator_, path);
+  if (gate_ && path == "/metrics") reply.body += gate_->metrics_text();
+  return reply;
+}
+
+void CoordinatorProgram::warn(const std::string& line) {
+  console_.terminal.note(line, Severity::kWarning);
+}
+
+/// What the next coordinator needs, in a journal that begins with what the last one has saved; and
+/// the job of --config, where that was not taken over.
+void CoordinatorProgram::begin_journal() {
+  if (gate_ && inheritance_.has_agent()) {
+    gate_->accept_local_agent(setup_.own_host, inheritance_.agent_serial());
+  }
+  const proto::SavedCoordinator own = own_record();
+  if (inheritance_.exists()) coordinator_.take_over(inheritance_.values());
+  journal_ = inheritance_.open(
+      [this](const std::string& line) { asio::post(loop_, [this, line] { warn(line); }); });
+  // The earlier coordinator may have been killed before it had written its job.
+  if (setup_.job && coordinator_.queue().jobs().empty()) {
+    setup_.job->id = inheritance_.id();
+    coordinator_.add(std::move(*setup_.job));
+  }
+  coordinator_.keep(*journal_, own);
+}
+
+proto::SavedCoordinator CoordinatorProgram::own_record() const {
+  proto::SavedCoordinator own;
+  own.set_port(service_.port());
+  own.set_http_port(http_->port());
+  own.set_local_agent_id(local_agent_id_);
+  if (inheritance_.has_agent()) own.set_local_agent_serial(inheritance_.agent_serial());
+  return own;
+}
+
+/// The token names the hosts: a scheduler's may come back without the files of their last agent,
+/// and then get another certificate.
+std::unique_ptr<JoinFile> CoordinatorProgram::write_join_file() {
+  if (!gate_ || options_.join_file.empty()) return nullptr;
+  std::vector<std::string> names;
+  for (const HostSpec& host : setup_.hosts) names.push_back(host.name);
+  return std::make_unique<JoinFile>(
+      loop_, JoinFile::Options{.path = options_.join_file,
+                               .renewed_after = std::max(
+                                   milliseconds_of(options_.token_lifetime) / 2, kLeastRenewal),
+                               .make = [gate = gate_.get(), address = about().address,
+                                        names] { return gate->make_join_string(address, names); },
+                               .warn = [this](const std::string& line) { warn(line); }});
+}
+
+void CoordinatorProgram::start() {
+  const std::string address = about().address;
+  const std::string advice =
+      options_.hosts_from ? launch_advice(*options_.hosts_from, options_.join_file) : "";
+  join_file_ = write_join_file();
+  if (gate_) tell_other_hosts(console_.terminal, setup_.hosts, *gate_, address, advice);
+  // Whoever may see the status sees this too, so it has no token.
+  coordinator_.start(gate_ ? "TOKEN@" + address + "#" + gate_->fingerprint() : address, advice);
+  if (options_.beacon && gate_) beacon_.emplace(loop_, beacon_of(*gate_, service_.port()));
+}
+
+void CoordinatorProgram::start_local_agent() {
+  const std::string host = setup_.own_host;
+  auto living = inheritance_.take_agent();
+  if (host.empty()) return;
+  LocalAgentOptions starting{.coordinator = "127.0.0.1:" + std::to_string(service_.port()),
+                             .host = host,
+                             .id = local_agent_id_,
+                             .allow_chaos = options_.allow_chaos,
+                             .starts_again = options_.is_service(),
+                             .coordinator_grace = setup_.coordinator.coordinator_grace};
+  if (gate_) {
+    starting.credential = [this, host] { return to_text(gate_->credential_for_local_agent(host)); };
+  }
+  const auto started = [this, host](pid_t pid) {
+    coordinator_.local_agent_runs(pid, gate_ ? gate_->serial_of_local_agent(host) : "");
+  };
+  const auto ended = [this](const auto& exit) { return coordinator_.local_agent_ended(exit); };
+  try {
+    agent_.emplace(loop_, std::move(starting),
+                   LocalAgent::Handler{.started = started, .ended = ended}, std::move(living));
+  } catch (const std::exception& error) {
+    coordinator_.local_agent_not_started(text_of(error));
+  }
+}
+
+int CoordinatorProgram::end() {
+  const int code = exit_code(*verdict_, signals_->first());
+  tell_end(console_.terminal, *verdict_);
+  // From here on the job has ended, and what follows must not hold the program.
+  end_process_after(kExitLimit, code);
+  const bool closed = service_.shut_down();
+  agent_.reset();
+  if (!closed) {
+    console_.output.finish(kReaderLimit);
+    _exit(code);
+  }
+  return code;
+}
+
+}  // namespace pfc
