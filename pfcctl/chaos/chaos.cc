@@ -1,16 +1,12 @@
 // pfcctl chaos: breaks things in a running job on purpose, and tells how the job takes it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 #include <iostream>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,8 +19,10 @@
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/one_line.h"
+#include "pfcctl/chaos/event_line.h"
 #include "pfcctl/chaos/recovery.h"
 #include "pfcctl/chaos/schedule.h"
+#include "pfcctl/chaos/watched_job.h"
 #include "pfcctl/coordinator_call.h"
 #include "pfcctl/verbs.h"
 
@@ -32,10 +30,8 @@ namespace pfc {
 namespace {
 
 using std::chrono::milliseconds;
-using Stub = proto::CoordinatorService::Stub;
 
-constexpr milliseconds kLook{100};           // between two looks at the job
-constexpr std::chrono::seconds kBroken{60};  // without the coordinator
+constexpr milliseconds kLook{100};  // between two looks at the job
 
 /// Times in seconds; 0: never.
 struct ChaosOptions {
@@ -76,52 +72,26 @@ ChaosPlan plan_of(const ChaosOptions& options) {
   return plan;
 }
 
-/// "14:03:07", in this machine's time zone.
-std::string clock_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  std::array<char, 16> text{};
-  if (localtime_r(&now, &parts) != nullptr) std::strftime(text.data(), text.size(), "%T", &parts);
-  return text.data();
-}
-
-void tell(const std::string& kind, const std::string& what) {
-  std::printf("%s  %-10s  %s\n", clock_text().c_str(), kind.c_str(), what.c_str());
-  std::fflush(stdout);
-}
-
-std::string seconds_text(milliseconds time) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f s", static_cast<double>(time.count()) / 1000);
-  return text.data();
-}
-
 /// One run against one job.
 class Chaos {
  public:
   explicit Chaos(const ChaosOptions& options)
-      : options_(options),
-        plan_(plan_faults(plan_of(options))),
-        call_(std::in_place, options.target.endpoint()) {
+      : options_(options), plan_(plan_faults(plan_of(options))), job_(options.target) {
     if (options.rank >= 0) scope_.rank = options.rank;
     scope_.host = options.host;
   }
 
   int run() {
-    status_ = (*call_)(&Stub::Status, proto::StatusRequest());
-    if (status_.job_id().empty())
-      throw InputError("coordinator " + call_->address() + ": no job runs");
-    job_ = status_.job_id();
     wait_for_training();
     ask_agents();
     if (options_.dry_run) return tell_plan();
     const double before = measure();
     start_ = Clock::now();
-    result_.begin = view_of(status_, since_start());
+    result_.begin = view_of(job_.status(), since_start());
     result_.rate_before = before;
     break_things();
     undo();
-    result_.end = view_of(status_, since_start());
+    result_.end = view_of(job_.status(), since_start());
     std::cout << summary(recovery_.faults(), result_) << std::flush;
     const bool hangs = recovery_.waits_since().has_value();
     if (hangs && interrupted == 0) {
@@ -135,26 +105,10 @@ class Chaos {
     return std::chrono::duration_cast<milliseconds>(Clock::now() - start_);
   }
 
-  /// Throws InputError with the coordinator's words where it is refused, and CommError.
-  proto::InjectFaultReply inject(const PlannedFault& fault, const FaultVictim& victim,
-                                 bool only_ask) {
-    proto::InjectFaultRequest request;
-    request.set_job_id(job_);
-    request.set_kind(fault.kind);
-    if (victim.rank >= 0) {
-      request.set_rank(victim.rank);
-    } else {
-      request.set_host(victim.host);
-    }
-    request.set_lasts_ms(fault.lasts.count());
-    request.set_only_ask(only_ask);
-    return (*call_)(&Stub::InjectFault, request);
-  }
-
   /// All hosts have registered then.
   void wait_for_training() {
     const auto trains = [this] {
-      const JobView view = view_of(status_, {});
+      const JobView view = view_of(job_.status(), {});
       return view.trains && view.has_stepped;
     };
     if (trains()) return;
@@ -167,11 +121,11 @@ class Chaos {
     for (const FaultWish& wish : plan_of(options_).wishes) {
       std::string why;
       bool allowed = false;
-      for (const proto::HostStatus& host : status_.hosts()) {
+      for (const proto::HostStatus& host : job_.status().hosts()) {
         if (!host.registered() || (!options_.host.empty() && host.name() != options_.host))
           continue;
         try {
-          inject({.at = {}, .kind = wish.kind}, {.host = host.name()}, true);
+          job_.inject({.at = {}, .kind = wish.kind}, {.host = host.name()}, true);
           allowed = true;
         } catch (const InputError& error) {
           scope_.refused[wish.kind].insert(host.name());
@@ -188,7 +142,7 @@ class Chaos {
 
   int tell_plan() {
     for (const PlannedFault& fault : plan_) {
-      const auto victim = pick_victim(fault, scope_, status_);
+      const auto victim = pick_victim(fault, scope_, job_.status());
       std::string whom = !victim             ? "nobody that it may hit"
                          : victim->rank >= 0 ? "rank " + std::to_string(victim->rank) + " (host " +
                                                    one_line(victim->host, 64) + ")"
@@ -207,9 +161,9 @@ class Chaos {
     if (options_.baseline <= 0) return 0;
     tell("measures", "the job without faults for " + seconds_text(time_of(options_.baseline)));
     start_ = Clock::now();
-    const JobView first = view_of(status_, since_start());
+    const JobView first = view_of(job_.status(), since_start());
     while (since_start() < time_of(options_.baseline) && look()) std::this_thread::sleep_for(kLook);
-    const JobView last = view_of(status_, since_start());
+    const JobView last = view_of(job_.status(), since_start());
     const double seconds = static_cast<double>((last.at - first.at).count()) / 1000;
     return static_cast<double>(last.images_seen - first.images_seen) / std::max(seconds, 0.001);
   }
@@ -218,7 +172,7 @@ class Chaos {
     auto next = plan_.begin();
     while (look()) {
       const milliseconds now = since_start();
-      for (const DoneFault* fault : recovery_.see(view_of(status_, now))) {
+      for (const DoneFault* fault : recovery_.see(view_of(job_.status(), now))) {
         tell("went on", "after " + seconds_text(*fault->took) + " (" + name_of(fault->kind) +
                             " of " + fault->target + ")");
       }
@@ -231,12 +185,12 @@ class Chaos {
   }
 
   void do_one(const PlannedFault& fault) {
-    const auto victim = pick_victim(fault, scope_, status_);
+    const auto victim = pick_victim(fault, scope_, job_.status());
     std::string why = "there is nobody that it may hit";
     if (victim) {
       try {
-        const JobView before = view_of(status_, since_start());
-        const std::string target = one_line(inject(fault, *victim, false).target(), 200);
+        const JobView before = view_of(job_.status(), since_start());
+        const std::string target = one_line(job_.inject(fault, *victim, false).target(), 200);
         const bool lasts = fault.lasts > milliseconds{0};
         tell(name_of(fault.kind), target + (lasts ? " for " + seconds_text(fault.lasts) : ""));
         recovery_.done(
@@ -254,50 +208,15 @@ class Chaos {
     tell(name_of(fault.kind), "not done: " + why);
   }
 
-  /// Asks for the status. False: somebody wants this to end, the job has ended, or the coordinator
-  /// has been away for too long.
-  bool look() {
-    if (interrupted != 0) return false;
-    try {
-      proto::StatusReply status = (*call_)(&Stub::Status, proto::StatusRequest());
-      away_ = false;
-      const bool has_ended = status.job_id() != job_ || status.state() == "completed" ||
-                             status.state() == "stopped" || status.state() == "failed";
-      if (has_ended) {
-        tell("ended", "the job has ended");
-        return false;
-      }
-      status_ = std::move(status);
-      return true;
-    } catch (const CommError&) {
-      return find_again();
-    }
-  }
-
-  /// A coordinator that was started again may have another port.
-  bool find_again() {
-    if (!std::exchange(away_, true)) {
-      away_since_ = Clock::now();
-      tell("waits", "the coordinator cannot be reached; trying again");
-    }
-    if (Clock::now() - away_since_ > kBroken) {
-      tell("ended", "the coordinator has been away for " + std::to_string(kBroken.count()) + " s");
-      return false;
-    }
-    try {
-      call_.emplace(options_.target.endpoint());
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): there is none yet
-    }
-    std::this_thread::sleep_for(kLook);
-    return true;
-  }
+  /// False: somebody wants this to end, or WatchedJob::look() says so.
+  bool look() { return interrupted == 0 && job_.look(); }
 
   /// What still lasts ends now, where the host can be reached.
   void undo() {
     for (const auto& [host, until] : lasting_) {
       if (until <= since_start()) continue;
       try {
-        inject({.at = {}, .kind = proto::FAULT_UNDO}, {.host = host}, false);
+        job_.inject({.at = {}, .kind = proto::FAULT_UNDO}, {.host = host}, false);
         tell("undo", "host " + one_line(host, 64));
       } catch (const std::exception&) {
         tell("undo", "host " + one_line(host, 64) +
@@ -318,16 +237,12 @@ class Chaos {
 
   const ChaosOptions& options_;
   const std::vector<PlannedFault> plan_;
-  std::optional<CoordinatorCall> call_;
+  WatchedJob job_;
   FaultScope scope_;
-  std::string job_;
-  proto::StatusReply status_;  ///< the last
   TimePoint start_;
   Recovery recovery_;
   ChaosResult result_;
   std::map<std::string, milliseconds> lasting_;  ///< until when, by host
-  bool away_ = false;
-  TimePoint away_since_;
 };
 
 void check(const ChaosOptions& options) {
