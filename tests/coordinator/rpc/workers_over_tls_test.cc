@@ -1,0 +1,135 @@
+// What workers may do with the certificates that their agents get for them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "security/certificate.h"
+#include "security/private_key.h"
+#include "tests/coordinator/rpc/service_over_tls.h"
+#include "worker/report/coordinator_client.h"
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using testing::kJob;
+using testing::message_of;
+using testing::ServiceOverTls;
+using testing::VoiceOfAgent;
+using Stub = proto::CoordinatorService::Stub;
+
+/// Two agents with one worker each, whose certificates come with what is to run.
+class WorkersOverTls : public ServiceOverTls {
+ protected:
+  Credential worker_of(VoiceOfAgent& agent) {
+    const std::string certificate = agent.is_told_workers().worker_certificate();
+    return {.authority = stranger.authority, .certificate = certificate, .key = to_pem(*key)};
+  }
+  std::unique_ptr<CoordinatorClient> client(const std::string& agent,
+                                            const Credential& credential) {
+    return connect_to_coordinator({.address = coordinator.address(),
+                                   .credential = credential,
+                                   .job_id = kJob,
+                                   .agent_id = agent});
+  }
+
+  /// How a stream of host a's worker ends whose messages are of these ranks.
+  grpc::Status attaches(const std::vector<Rank>& ranks) {
+    Stub stub(make_channel(coordinator.address(), of_a));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + 60s);
+    const auto stream = stub.AttachWorker(&context);
+    for (const Rank rank : ranks) {
+      proto::WorkerMessage message;
+      message.set_job_id(kJob);
+      message.set_generation(1);
+      message.set_rank(rank);
+      stream->Write(message);
+    }
+    proto::WorkerCommand command;
+    while (stream->Read(&command)) {
+    }
+    return stream->Finish();
+  }
+
+  KeyOwner key = make_key();
+  JoinString join = new_join_string();
+  Credential credential_a = joins(join, "a", "a").credential;
+  Credential credential_b = joins(join, "b", "b").credential;
+  VoiceOfAgent a{coordinator.address(), "a", "id-a", version(), credential_a, make_request(*key)};
+  VoiceOfAgent b{coordinator.address(), "b", "id-b", version(), credential_b, make_request(*key)};
+  Credential of_a = worker_of(a);
+  Credential of_b = worker_of(b);
+};
+
+TEST_F(WorkersOverTls, JoinByTheCertificateThatTheirAgentGets) {
+  const auto first = client("id-a", of_a), second = client("id-b", of_b);
+  auto joining = std::async(std::launch::async, [&] { return first->join(20s); });
+  EXPECT_EQ(second->join(20s).membership.rank, 1);
+  EXPECT_EQ(joining.get().membership.rank, 0);
+  first->set("key", {'x'});
+  EXPECT_EQ(second->get("key", 20s), std::vector<char>{'x'});
+}
+
+TEST_F(WorkersOverTls, MayNotStopTheJobOrSeeTheStatusOrMakeTokens) {
+  EXPECT_EQ(calls(&Stub::Stop, of_a).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(calls(&Stub::Status, of_a).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(calls(&Stub::CreateToken, of_a).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(calls(&Stub::ListTokens, of_a).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  VoiceOfAgent agent(coordinator.address(), "a", "x", version(), of_a);
+  EXPECT_EQ(agent.is_refused().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  expect_noted("wrong_role", 5);
+}
+
+TEST_F(WorkersOverTls, MayNotTakePartInAnotherJob) {
+  const Caller agent{.identity = {.role = Role::kAgent, .host = "a"},
+                     .serial = facts_of(credential_a.certificate)->serial};
+  Credential other = of_a;
+  other.certificate = gate.worker_certificate(agent, "fedcba9876543210", make_request(*key));
+  EXPECT_THAT(
+      calls(&Stub::SetValue, other).error_code(),
+      ::testing::AnyOf(grpc::StatusCode::PERMISSION_DENIED, grpc::StatusCode::FAILED_PRECONDITION));
+  EXPECT_THAT(calls(&Stub::Join, other).error_message(), HasSubstr("of job fedcba9876543210"));
+  expect_noted("wrong_job");
+}
+
+TEST_F(WorkersOverTls, MayNotTakeTheSlotOfAnotherHost) {
+  EXPECT_THAT(message_of<CommError>([&] { client("id-b", of_a)->join(1s); }),
+              HasSubstr("the certificate is of host a"));
+  expect_noted("wrong_host");
+}
+
+TEST_F(WorkersOverTls, MayNotSpeakForARankOfAnotherHost) {
+  const auto first = client("id-a", of_a), second = client("id-b", of_b);
+  auto joining = std::async(std::launch::async, [&] { return first->join(20s); });
+  second->join(20s);
+  joining.get();
+  EXPECT_THAT(attaches({1}).error_message(), HasSubstr("the certificate is of host a"));
+  expect_noted("wrong_host");
+}
+
+TEST_F(WorkersOverTls, SpeakForOneRankInOneStream) {
+  const auto first = client("id-a", of_a), second = client("id-b", of_b);
+  auto joining = std::async(std::launch::async, [&] { return first->join(20s); });
+  second->join(20s);
+  joining.get();
+  const grpc::Status status = attaches({0, 7});
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "the stream is of rank 0, and its message of rank 7");
+}
+
+TEST_F(WorkersOverTls, LoseTheirCertificateWithTheirAgent) {
+  gate.revoke_host({}, "a");
+  EXPECT_THAT(calls(&Stub::Join, of_a).error_message(), HasSubstr("revoked"));
+  expect_noted("revoked_certificate");
+  EXPECT_THAT(audit(), ContainsRegex("revoked_certificate.*\"role\":\"worker\",\"host\":\"a\""));
+}
+
+}  // namespace
+}  // namespace pfc
