@@ -75,18 +75,6 @@ class Coordinator {
   /// (host:port) is shown to people who must start an agent; `launch_advice` says how a scheduler
   /// starts them all, where one does.
   void start(const std::string& address, const std::string& launch_advice = {});
-  // The journal (coordinator_takeover.cc).
-
-  /// Goes on where the coordinator with this journal was killed. Agents and workers have
-  /// HealthLimits::start to come back before their silence counts. REQUIRES: called before keep()
-  /// and start(), and no job was added.
-  void take_over(const JournalValues& saved);
-  /// Keeps there from now on what the next coordinator needs. `own`: the ports, and the agent that
-  /// was started here, if it was. Borrows the journal.
-  void keep(Journal& journal, const proto::SavedCoordinator& own);
-  /// The agent of this machine was started, or was found where it was taken over.
-  /// `serial`: of its certificate, over TLS.
-  void local_agent_runs(pid_t pid, const std::string& serial);
 
   /// Ends the job, and the coordinator with it. Workers write a checkpoint first; when it is
   /// `urgent`, they have only RendezvousConfig::terminate for it. `reason` says who asked:
@@ -113,6 +101,16 @@ class Coordinator {
   /// For a page that is read again and again. What it tells is in the journal: so no counter is
   /// ever seen to go back.
   [[nodiscard]] std::string metrics_text();
+
+  // The journal (coordinator_takeover.cc).
+
+  /// Goes on where the coordinator with this journal was killed. Agents and workers have
+  /// HealthLimits::start to come back before their silence counts. REQUIRES: called before keep()
+  /// and start(), and no job was added.
+  void take_over(const JournalValues& saved);
+  /// Keeps there from now on what the next coordinator needs. `own`: the ports, and the agent that
+  /// was started here, if it was. Borrows the journal.
+  void keep(Journal& journal, const proto::SavedCoordinator& own);
 
   // What people ask about jobs (coordinator_jobs.cc). A job is named by its id, or by the beginning
   // of it.
@@ -141,6 +139,9 @@ class Coordinator {
   [[nodiscard]] std::optional<std::string> host_of_rank(Rank rank) const;
   void agent_said(const std::string& host, const proto::AgentMessage& message);
   void agent_link_closed(const std::string& host, AgentLink& link);
+  /// The coordinator has started the agent of this machine as process `pid`, which the next
+  /// coordinator can take over. `serial`: of its certificate; empty in plaintext.
+  void local_agent_runs(pid_t pid, const std::string& serial);
   /// The agent that the coordinator has started on this machine has ended. `exit`: empty where
   /// another coordinator has started it, so that nobody knows how. Returns whether the job goes on
   /// when it is started again: it has ended because there was no coordinator for too long.

@@ -1,7 +1,6 @@
 // What a fault that somebody asks for means on the hosts of the job.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <variant>
 

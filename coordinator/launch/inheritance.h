@@ -1,12 +1,12 @@
 // What a coordinator that was killed has left for the one that takes its place.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/journal/journal.h"

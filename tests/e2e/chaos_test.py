@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from elastic_test import Lines
+from faults import Lines
 from hosts_test import ThreeHosts
 from network import may_make_namespaces
 from support import BIN, LIMIT, JobTest, run
