@@ -116,8 +116,11 @@ bool Agent::connection_lost(const grpc::Status& status, std::chrono::millisecond
   if (!give_up) return true;
   std::string problem = status.error_message();
   if (!refused) {
-    problem = "coordinator " + options_.coordinator + " cannot be reached for " +
-              std::to_string(silence.count() / 1000) + " s (" + problem + ")";
+    problem = "coordinator " + options_.coordinator +
+              (limit.count() == 0
+                   ? " has gone, and its workers are to wait for no other one"
+                   : " cannot be reached for " + std::to_string(silence.count() / 1000) + " s") +
+              " (" + problem + ")";
   }
   boost::asio::post(loop_, [this, problem, refused] {
     lost_ = lost_ || !refused;
