@@ -129,6 +129,7 @@ struct GenerationState {
   TimePoint started_at;
   std::vector<WorkerState> workers;  ///< by rank
   std::size_t joined = 0;            ///< how many of them have joined
+  bool begun = false;                ///< all have, and were told so
   std::vector<Incident> incidents;   ///< in order of arrival; any ends the generation
   Pace pace;                         ///< of its steps, checkpoints and evaluations
   bool counted = false;              ///< what has ended it counts in blame and budget already
