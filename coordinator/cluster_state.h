@@ -167,6 +167,9 @@ struct JobState {
   FailureHistory blame;
   RestartBudget budget;
   SavedState saved;
+  DeviceChoice device = DeviceChoice::kCpu;  ///< that it computes on
+  /// With more its data could not be shared out, as its workers have told; 0: they have not.
+  int most_workers = 0;
   std::optional<StopRequest> stop;
   std::optional<TimePoint> terminated_at;  ///< SIGTERM was sent to what was left
   std::optional<TimePoint> killed_at;      ///< SIGKILL likewise

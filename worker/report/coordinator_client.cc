@@ -68,6 +68,7 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_saved_step(progress.saved_step);
   message.set_images_seen(progress.images_seen);
   message.set_resumed_images(progress.resumed_images);
+  message.set_most_workers(progress.most_workers);
   for (const Progress::PhaseSeconds& sample : progress.phases) {
     proto::PhaseSeconds* added = message.add_phases();
     added->set_phase(sample.phase);
