@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <csignal>
 #include <string>
@@ -17,7 +18,8 @@
 namespace pfc {
 namespace {
 
-constexpr std::chrono::seconds kLongestPause{10};  // for a coordinator that refuses the agent
+constexpr std::chrono::seconds kLongestPause{10};      // for a coordinator that refuses the agent
+constexpr std::chrono::milliseconds kFarewell{2'000};  // for the coordinator to hear of it
 
 /// Whether another attempt would be refused as well.
 bool is_final(const grpc::Status& status) {
@@ -249,13 +251,15 @@ void Agent::end(const std::string& problem) { end_within(options_.grace, problem
 void Agent::leave(const std::string& reason) {
   if (ending_) return;
   // Without a coordinator the workers may still write a checkpoint together.
-  if (!connected_ || workers_.empty()) return end_within(options_.leave_grace, {});
+  const bool is_idle = workers_.empty();
+  if (!connected_ || (is_idle && job_id_.empty())) return end_within(options_.leave_grace, {});
+  const auto grace = is_idle ? std::min(options_.leave_grace, kFarewell) : options_.leave_grace;
   left_job_ = job_id_;
   proto::AgentMessage event = message();
   event.mutable_leaving()->set_reason(reason);
   event.mutable_leaving()->set_grace_ms(options_.leave_grace.count());
   tell(std::move(event));
-  leave_.expires_after(options_.leave_grace);
+  leave_.expires_after(grace);
   leave_.async_wait([this](const boost::system::error_code& error) {
     if (!error) end({});
   });

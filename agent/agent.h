@@ -45,9 +45,10 @@ class Agent {
   /// `coordinator_grace`; without one they end now, and the agent with them.
   void coordinator_killed();
   /// The host must be free soon: asks the coordinator to end the job after a checkpoint, or to go
-  /// on without this host, and ends when it has, or after AgentOptions::leave_grace. Starts no
-  /// worker from then on. Without a worker it ends at once; without a connection too, and the
-  /// workers have AgentOptions::leave_grace for a checkpoint. `reason` says who asked: "SIGTERM".
+  /// on without this host, and ends when it has, or after AgentOptions::leave_grace; without a
+  /// worker, after a moment at the latest. Starts no worker from then on. Without a job it ends at
+  /// once; without a connection too, and the workers have AgentOptions::leave_grace for a
+  /// checkpoint. `reason` says who asked: "SIGTERM".
   void leave(const std::string& reason);
   void kill_workers() { workers_.send(SIGKILL); }
 

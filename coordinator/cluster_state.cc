@@ -197,7 +197,7 @@ void agent_left_behind(HostState& host, const std::string& agent_id) {
 }
 
 void begin_job(ClusterState& state, const std::string& id, DeviceChoice device, TimePoint now) {
-  state.job = {.id = id, .started_at = now};
+  state.job = {.id = id, .started_at = now, .device = device};
   for (HostState& host : state.hosts) {
     host.first_rank = host.workers = 0;
     if (host.counts_gpus) count_slots(host, device);

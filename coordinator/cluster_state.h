@@ -129,6 +129,7 @@ struct GenerationState {
   TimePoint started_at;
   std::vector<WorkerState> workers;  ///< by rank
   std::size_t joined = 0;            ///< how many of them have joined
+  bool begun = false;                ///< all have, and were told so
   std::vector<Incident> incidents;   ///< in order of arrival; any ends the generation
   Pace pace;                         ///< of its steps, checkpoints and evaluations
   bool counted = false;              ///< what has ended it counts in blame and budget already
@@ -166,6 +167,9 @@ struct JobState {
   FailureHistory blame;
   RestartBudget budget;
   SavedState saved;
+  DeviceChoice device = DeviceChoice::kCpu;  ///< that it computes on
+  /// With more its data could not be shared out, as its workers have told; 0: they have not.
+  int most_workers = 0;
   std::optional<StopRequest> stop;
   std::optional<TimePoint> terminated_at;  ///< SIGTERM was sent to what was left
   std::optional<TimePoint> killed_at;      ///< SIGKILL likewise

@@ -237,6 +237,8 @@ class Coordinator {
   /// A worker reports the end of its work in an earlier generation.
   proto::FinishReply finish_late(const WorkerState& worker, const proto::FinishRequest& request);
   void worker_event(const HostState& host, const proto::AgentMessage& message);
+  /// Its host must be free.
+  void agent_leaves(const std::string& host, const proto::HostLeaving& leaving);
   void worker_ended(WorkerState& worker, const proto::WorkerExited& exited);
   /// The agent with this id wants the host. Ends the stream of the one that has it, or refuses.
   std::optional<Refusal> replace_agent(HostState& host, const std::string& agent_id,

@@ -160,11 +160,23 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
     WorkerState* const worker = teller(message.described());
     if (worker != nullptr) worker_described(*worker, message.described().text());
   } else if (message.has_leaving()) {
-    drain(host.name, message.leaving());
+    agent_leaves(host.name, message.leaving());
   } else if (message.has_exited()) {
     WorkerState* const worker = teller(message.exited());
     if (worker != nullptr) worker_ended(*worker, message.exited());
   }
+}
+
+// Where no worker runs there is nothing to save: the host is as one that has not come yet.
+void Coordinator::agent_leaves(const std::string& host, const proto::HostLeaving& leaving) {
+  HostState& known = *find_host(state_, host);
+  if (known.workers > 0) return drain(host, leaving);
+  if (!std::exchange(known.registered, false)) return;
+  terminal_.note("host " + host + " is leaving (" + one_line(leaving.reason(), 64) +
+                 "), where no worker runs");
+  save_now();
+  send_desired(host);  // which its agent waits for
+  if (!state_.job.id.empty()) advance();
 }
 
 bool Coordinator::has_host(const std::string& name) { return find_host(state_, name) != nullptr; }

@@ -218,6 +218,7 @@ void Coordinator::take_over_job(const JournalValues& saved, TimePoint heard) {
           .started = from_ms(run.started_ms())};
   run_.config.device = run_.job.device;
   restore(state_, run, now, wall_now());
+  state_.job.device = run_.job.device;
   std::vector<WorkerState> workers;
   for (Rank rank = 0; rank < run.workers(); ++rank) {
     const auto worker = read<proto::SavedWorker>(saved, key_of(kWorker, rank));

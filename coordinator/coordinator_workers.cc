@@ -67,6 +67,8 @@ void Coordinator::complete_join() {
   if (state_.job.current.workers.empty() || !all_joined(state_)) return;
   if (state_.job.current.lost) return;  // the next one begins
   if (!run_.joins.complete(state_, run_.job.json)) return;
+  // One joins again when it has not got the answer, which says nothing of the others.
+  if (std::exchange(state_.job.current.begun, true)) return;
   // Workers send heartbeats, and go on, only after the last of them has joined.
   const TimePoint now = Clock::now();
   for (WorkerState& each : state_.job.current.workers) each.last_heard = each.last_moved = now;
@@ -99,6 +101,7 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
                                 TimePoint now) {
   if (worker.report) return;  // it has reported its end, and its last progress with it
   const proto::Progress kept = limited(progress);
+  if (worker.rank == 0 && kept.most_workers() > 0) state_.job.most_workers = kept.most_workers();
   if (kept.starting()) return worker_progressed(worker, kept, now);
   if (worker.rank == 0) state_saved(state_, kept.saved_step(), now);
   if (!worker.training) save_soon();

@@ -64,6 +64,26 @@ std::optional<Incident> too_few_slots(const ClusterState& state, const ElasticCo
                   .at = now};
 }
 
+/// All hosts are here, and some have fewer GPUs than slots were given.
+Incident too_few_gpus(const ClusterState& state, const Plan& plan, TimePoint now) {
+  Incident lacking{.kind = Incident::Kind::kCrash,
+                   .rank = {},
+                   .host = {},
+                   .who = "hosts",
+                   .what = "they have GPUs for " + counted(plan.size(), "worker") +
+                           ", expected at least " + std::to_string(plan.least),
+                   .at_start = true,
+                   .permanent = true,
+                   .at = now};
+  for (const HostState& host : state.hosts) {
+    if (host.gpus >= host.slots) continue;
+    lacking.what += "; host " + host.name + " has " + counted(std::max(host.gpus, 0), "GPU") +
+                    " for " + counted(host.slots, "slot");
+  }
+  lacking.what += "; give fewer slots, or --min-workers";
+  return lacking;
+}
+
 Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   if (auto lacking = host_without_gpu(state, config.device, now)) {
     return blame({std::move(*lacking)});
@@ -78,6 +98,7 @@ Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config,
     }
   }
   const Plan plan = plan_members(state, config.elastic, now);
+  if (missing.empty() && !plan.enough()) return blame({too_few_gpus(state, plan, now)});
   if (auto measure = see_to_network(state, plan)) return *measure;
   if (network_failed(state, plan)) return blame({network_problem(state, now)});
   return act(action::StartGeneration{.members = plan.members, .cause = {}, .why = {}},

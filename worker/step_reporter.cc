@@ -7,6 +7,7 @@
 #include "common/counted.h"
 #include "common/machine/process_memory.h"
 #include "worker/memory/memory_advice.h"
+#include "worker/start/job_check.h"
 
 namespace pfc {
 namespace {
@@ -27,6 +28,7 @@ std::vector<Progress::CommTotal> totals_of(const Communicated& all) {
 
 StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
     : s_(session),
+      most_workers_(most_workers(session.planned())),
       start_(Clock::now()),
       remaining_({.last_step = session.plan.last_step,
                   .verbose = session.job.verbose,
@@ -210,7 +212,8 @@ Progress StepReporter::progress_of_session() const {
   return {.total_steps = s_.plan.last_step,
           .device = device(),
           .saved_step = saved_step_,
-          .resumed_images = s_.resumed_images};
+          .resumed_images = s_.resumed_images,
+          .most_workers = most_workers_};
 }
 
 Progress StepReporter::progress(const StepRecord& r) {

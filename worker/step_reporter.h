@@ -80,6 +80,7 @@ class StepReporter {
   std::uint64_t skipped_images(const StepStats& stats);
 
   TrainingSession& s_;
+  const int most_workers_;  // that the job can use
   std::optional<ProgressReporter> progress_;
   std::optional<TrainingLog> log_;
   std::string failure_;

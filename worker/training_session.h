@@ -106,6 +106,7 @@ struct TrainingSession {
   [[nodiscard]] Communicated communicated() const;
   [[nodiscard]] Trainer trainer();
   [[nodiscard]] TrainingState state();
+  [[nodiscard]] PlannedJob planned() const;
 
  private:
   void connect(const SessionOptions& options);
@@ -115,7 +116,6 @@ struct TrainingSession {
   void open_data(const Doing& doing);
   void warn() const;
   void check_verification_sets(const Doing& doing) const;
-  [[nodiscard]] PlannedJob planned() const;
   void agree_on_checkpoints();
   void make_model();
   struct OnDisk {

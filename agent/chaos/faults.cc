@@ -14,6 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kForTheAnswer{200};
+constexpr milliseconds kAttempt{1'000};  // when it is mended even if this process is stopped
 
 milliseconds time_of(const proto::Fault& fault) {
   return std::clamp<milliseconds>(milliseconds{fault.lasts_ms()}, milliseconds{0}, kLongestFault);
@@ -53,8 +54,22 @@ std::string Faults::obstacle(const proto::Fault& fault) const {
   }
 }
 
+/// A host that is cut off from the coordinator cannot tell any more how that went: so it is tried
+/// for a moment before.
+std::string Faults::try_to_cut(const proto::Fault& fault) {
+  try {
+    const Partition attempt({fault.addresses().begin(), fault.addresses().end()}, kAttempt);
+    return {};
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+}
+
 void Faults::begin(const proto::Fault& fault, const Answer& answer) {
   std::string problem = obstacle(fault);
+  if (problem.empty() && fault.kind() == proto::FAULT_PARTITION && !fault.only_ask()) {
+    problem = try_to_cut(fault);
+  }
   const bool is_wanted = problem.empty() && !fault.only_ask();
   answer(problem);
   if (is_wanted) act(fault);

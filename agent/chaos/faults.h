@@ -46,6 +46,7 @@ class Faults {
  private:
   /// Why it cannot be done; empty: it can.
   [[nodiscard]] std::string obstacle(const proto::Fault& fault) const;
+  [[nodiscard]] static std::string try_to_cut(const proto::Fault& fault);
   void act(const proto::Fault& fault);
   void stop_worker(const std::shared_ptr<WorkerProcess>& worker, std::chrono::milliseconds lasts);
   void cut_off(const proto::Fault& fault);

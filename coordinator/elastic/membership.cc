@@ -33,12 +33,14 @@ bool is_blamed(const GenerationState& generation, const WorkerState& worker) {
   });
 }
 
-/// Those that can have a worker now: a host may come back with fewer GPUs than were counted. A
-/// single slot is what a host without a GPU has too.
-int slots_there(const HostState& host) {
-  if (!host.counts_gpus) return host.slots;
-  if (host.gpus > 0) return std::min(host.slots, host.gpus);
-  return host.slots > 1 ? 0 : host.slots;
+/// Those that can have a worker now: a host may have fewer GPUs than slots were given, or come back
+/// with fewer than were counted. A single slot is what a host without a GPU has too.
+int slots_there(const HostState& host, DeviceChoice device) {
+  if (host.gpus > 0 && (host.counts_gpus || device != DeviceChoice::kCpu)) {
+    return std::min(host.slots, host.gpus);
+  }
+  if (host.counts_gpus) return host.slots > 1 ? 0 : host.slots;
+  return device == DeviceChoice::kCuda ? 0 : host.slots;
 }
 
 /// A slot that could have a worker.
@@ -56,7 +58,7 @@ std::vector<Candidate> candidates(const ClusterState& state, const FailureHistor
   std::vector<Candidate> found;
   for (const HostState& host : state.hosts) {
     if (!is_usable(host) || (state.job.current.number > 0 && is_quiet(host, now))) continue;
-    for (int slot = 0; slot < slots_there(host); ++slot) {
+    for (int slot = 0; slot < slots_there(host, state.job.device); ++slot) {
       if (is_left_out(blame, host.name, slot, now)) continue;
       Candidate& added = found.emplace_back();
       added.host = &host;
@@ -91,8 +93,11 @@ std::vector<Member> assign_ranks(std::span<const HostState> hosts) {
 }
 
 int wanted_workers(const ClusterState& state, const ElasticConfig& config) {
-  const int wanted = std::max(slots_of(state.hosts) - config.spares, 1);
-  return config.max_workers > 0 ? std::min(wanted, config.max_workers) : wanted;
+  int wanted = std::max(slots_of(state.hosts) - config.spares, 1);
+  for (const int most : {config.max_workers, state.job.most_workers}) {
+    if (most > 0) wanted = std::min(wanted, most);
+  }
+  return wanted;
 }
 
 int least_workers(const ClusterState& state, const ElasticConfig& config) {
@@ -103,7 +108,7 @@ int usable_slots(const ClusterState& state, TimePoint now) {
   int slots = 0;
   for (const HostState& host : state.hosts) {
     if (!is_usable(host)) continue;
-    for (int slot = 0; slot < slots_there(host); ++slot) {
+    for (int slot = 0; slot < slots_there(host, state.job.device); ++slot) {
       slots += is_left_out(state.job.blame, host.name, slot, now) ? 0 : 1;
     }
   }
@@ -147,7 +152,7 @@ std::vector<std::string> idle_slots(const ClusterState& state, TimePoint now) {
   std::vector<std::string> idle;
   for (const HostState& host : state.hosts) {
     if (!is_usable(host) || is_quiet(host, now)) continue;
-    for (int slot = 0; slot < slots_there(host); ++slot) {
+    for (int slot = 0; slot < slots_there(host, state.job.device); ++slot) {
       if (find(places, host.name, slot) != nullptr) continue;
       if (is_left_out(state.job.blame, host.name, slot, now)) continue;
       idle.push_back("slot " + std::to_string(slot) + " of host " + host.name);
@@ -208,9 +213,10 @@ std::string why_smaller(const ClusterState& state, const ElasticConfig& config, 
       reasons.push_back("host " + host.name + " must be free (" + host.leaving->reason + ")");
     } else if (is_quiet(host, now)) {
       reasons.push_back("host " + host.name + " does not answer");
-    } else if (slots_there(host) < host.slots) {
+    } else if (slots_there(host, state.job.device) < host.slots) {
       reasons.push_back("host " + host.name + " has " + counted(std::max(host.gpus, 0), "GPU") +
-                        ", and had " + std::to_string(host.slots));
+                        (host.counts_gpus ? ", and had " + std::to_string(host.slots)
+                                          : " for " + counted(host.slots, "slot")));
     }
   }
   for (const FailureRecord& record : state.job.blame.records) {

@@ -34,7 +34,7 @@ int slots_of(std::span<const HostState> hosts);
 int usable_slots(const ClusterState& state, TimePoint now);
 
 /// How many workers the job should have: one for each slot of all hosts of the list, but for the
-/// spares, and at most ElasticConfig::max_workers.
+/// spares, and at most ElasticConfig::max_workers and what it can use.
 int wanted_workers(const ClusterState& state, const ElasticConfig& config);
 /// With how few it goes on.
 int least_workers(const ClusterState& state, const ElasticConfig& config);

@@ -24,4 +24,9 @@ Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers
           .submitted = std::chrono::system_clock::now()};
 }
 
+std::filesystem::path output_of(const std::string& job_json) {
+  const auto job = nlohmann::json::parse(job_json, nullptr, /*allow_exceptions=*/false);
+  return job.is_object() ? job.value("output", "") : "";
+}
+
 }  // namespace pfc

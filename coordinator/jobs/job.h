@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -26,5 +27,8 @@ struct Job {
 /// Checks a job that is to run on so many workers (0: not known yet). Throws InputError, which
 /// names the origin of what is wrong.
 Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers);
+
+/// The output folder of a job as Job::json has it; it may be relative to where its agents run.
+std::filesystem::path output_of(const std::string& job_json);
 
 }  // namespace pfc

@@ -117,7 +117,8 @@ void Journal::keep_only(const std::string& prefix, const std::set<std::string>& 
 bool Journal::settle(std::chrono::milliseconds limit) {
   Lock lock(mutex_);
   const std::uint64_t wanted = put_;
-  changed_.wait_for(lock, limit, [&] { return written_ >= wanted || failing_ || stopping_; });
+  const auto answered = [&] { return written_ >= wanted || failing_ || stopping_; };
+  if (!hanging_ && !changed_.wait_for(lock, limit, answered)) note_hang(limit);
   return written_ >= wanted;
 }
 
@@ -151,12 +152,20 @@ void Journal::write_all() {
     changed_.wait_for(lock, failing_ ? options_.retry : options_.touch, work);
     const bool last = stopping_;
     if (!last && held_) continue;
-    if (was_removed()) broken_ = true;
+    // The file is this thread's, and a disk that hangs must hold nobody else.
+    lock.unlock();
+    const bool removed = was_removed();
+    lock.lock();
+    if (!last && held_) continue;
+    broken_ = broken_ || removed;
     if (!unwritten_.empty() || broken_) {
       write_once(lock);
     } else if (!last) {
+      lock.unlock();
       touch();
+      lock.lock();
     }
+    note_answer();
     if (last) return;
   }
 }
@@ -188,9 +197,12 @@ void Journal::write_once(Lock& lock) {
     note_failure(problem);
   }
   changed_.notify_all();
-  if (!problem.empty()) return touch();  // it lives all the same
   lock.unlock();
-  ::fdatasync(file_.fd());  // what fails here shows when it is written anew
+  if (problem.empty()) {
+    ::fdatasync(file_.fd());  // what fails here shows when it is written anew
+  } else {
+    touch();  // it lives all the same
+  }
   lock.lock();
 }
 
@@ -255,6 +267,18 @@ void Journal::note_failure(const std::string& why) {
 
 void Journal::note_success() {
   if (std::exchange(failing_, false)) options_.tell("the journal is written again");
+}
+
+void Journal::note_hang(std::chrono::milliseconds limit) {
+  hanging_ = true;
+  options_.tell("the journal: the disk of " + options_.file.string() + " has not answered for " +
+                std::to_string(limit.count()) +
+                " ms; the job goes on without waiting for it, but if this coordinator were killed "
+                "now, another one could not take it over");
+}
+
+void Journal::note_answer() {
+  if (std::exchange(hanging_, false)) options_.tell("the disk of the journal answers again");
 }
 
 }  // namespace pfc

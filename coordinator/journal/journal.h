@@ -42,7 +42,8 @@ class Journal {
  public:
   struct Options {
     std::filesystem::path file;
-    /// One line when writing begins to fail, and one when it works again. On the journal's thread.
+    /// One line when writing begins to fail, or to hang, and one when it works again. On the
+    /// journal's thread, and in settle().
     std::function<void(const std::string& line)> tell;
     std::uint64_t smallest_rewrite = std::uint64_t{1}
                                      << 20;  ///< in bytes: a file that is rewritten
@@ -75,7 +76,8 @@ class Journal {
   /// Erases each key that begins with `prefix` and is not among these.
   void keep_only(const std::string& prefix, const std::set<std::string>& keys);
   /// Waits until everything that was put is in the file, at most `limit`, and not at all where the
-  /// last attempt to write has failed. Returns whether it is. A file that is not on this machine's
+  /// last attempt to write has failed, or has not ended since an earlier call has waited in vain.
+  /// Returns whether it is. A file that is not on this machine's
   /// disk yet survives the end of the process, not that of the machine.
   bool settle(std::chrono::milliseconds limit);
   /// There is nothing to go on with any more.
@@ -100,6 +102,8 @@ class Journal {
   void touch() const;
   void note_failure(const std::string& why);
   void note_success();
+  void note_hang(std::chrono::milliseconds limit);
+  void note_answer();
 
   const Options options_;
   const proto::JournalIdentity identity_;
@@ -114,6 +118,7 @@ class Journal {
   std::uint64_t written_ = 0;        // guarded by mutex_: of them
   bool broken_ = true;               // guarded by mutex_: the file must be written anew
   bool failing_ = false;             // guarded by mutex_
+  bool hanging_ = false;             // guarded by mutex_: the disk has not answered for so long
   std::uint64_t failures_ = 0;       // guarded by mutex_
   bool held_ = false;                // guarded by mutex_: a Change lives
   bool stopping_ = false;            // guarded by mutex_

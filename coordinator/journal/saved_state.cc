@@ -267,6 +267,7 @@ proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause
     saved.mutable_regroup()->set_reason(job.current.regroup->reason);
     saved.mutable_regroup()->set_within_ms(job.current.regroup->within.count());
   }
+  saved.set_most_workers(job.most_workers);
   saved.mutable_saved()->set_generation(job.saved.generation);
   saved.mutable_saved()->set_step(job.saved.step);
   saved.mutable_saved()->set_at_ms(times.saved(job.saved.at));
@@ -301,6 +302,7 @@ void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, W
   job.saved = {.generation = saved.saved().generation(),
                .step = saved.saved().step(),
                .at = times.restored(saved.saved().at_ms())};
+  job.most_workers = saved.most_workers();
   if (saved.terminated()) job.terminated_at = now;
   if (saved.killed()) job.killed_at = now;
   for (const auto& each : saved.incidents()) {

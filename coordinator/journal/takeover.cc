@@ -47,8 +47,8 @@ milliseconds age_of(const fs::path& file) {
 }
 
 /// None where a coordinator has it, which lives.
-std::optional<LockedFile> lock_file(const fs::path& file) {
-  const TimePoint deadline = Clock::now() + kLockPatience;
+std::optional<LockedFile> lock_file(const fs::path& file, milliseconds patience = kLockPatience) {
+  const TimePoint deadline = Clock::now() + patience;
   while (true) {
     LockedFile open(::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC));
     if (open.fd() < 0) {
@@ -146,7 +146,7 @@ void forget(const Left& left) {
 /// A job that another command can go on with, or that ends by itself.
 std::string not_used(const Left& left, const std::string& why) {
   return title_of(left.identity) + ", whose coordinator was killed, is not gone on with: " + why +
-         ". Its workers end " + std::to_string(left.identity.grace_ms() / 1000) +
+         ". Its workers end at the latest " + std::to_string(left.identity.grace_ms() / 1000) +
          " s after that coordinator";
 }
 
@@ -164,24 +164,38 @@ FoundJournal open_journal(const Left& left, LockedFile lock) {
   return {.file = left.file, .lock = std::move(lock), .contents = std::move(contents)};
 }
 
-/// Those that fit, of which no coordinator lives.
+/// Returns whether it is one that no coordinator has. What cannot be read is nobody's loss here.
+bool set_aside(const Left& left, Takeover& takeover) {
+  if (left.identity.is_service()) return false;
+  try {
+    auto lock = lock_file(left.file, milliseconds{0});
+    if (lock) takeover.unused.push_back(open_journal(left, std::move(*lock)));
+    return lock.has_value();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+/// Those that fit, of which no coordinator lives. Puts the others into `takeover`.
 std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalIdentity& wanted,
-                             std::vector<std::string>& notes) {
+                             Takeover& takeover) {
   std::vector<Left> fitting;
   for (const Left& left : all) {
     const auto differs = difference(left.identity, wanted);
     const bool fits = differs && differs->empty();
-    if (!fits && (!differs || is_outdated(left))) {
-      if (is_outdated(left)) forget(left);
+    if (!fits && is_outdated(left)) {
+      forget(left);
+    } else if (!differs) {
+      set_aside(left, takeover);
+    } else if (!lock_file(left.file)) {
       continue;
-    }
-    if (!lock_file(left.file)) continue;
-    if (fits && is_outdated(left)) {
+    } else if (is_outdated(left)) {
       forget(left);
     } else if (fits) {
       fitting.push_back(left);
     } else {
-      notes.push_back(not_used(left, *differs));
+      takeover.notes.push_back(not_used(left, *differs));
+      set_aside(left, takeover);
     }
   }
   return fitting;
@@ -216,11 +230,15 @@ Takeover find_takeover(const fs::path& folder, const proto::JournalIdentity& wan
   const fs::path journals = journal_file(folder, "").parent_path();
   make_private_folder(journals);
   std::vector<Left> fitting =
-      fitting_of(journals_in(journals, choice, takeover.notes), wanted, takeover.notes);
+      fitting_of(journals_in(journals, choice, takeover.notes), wanted, takeover);
   if (choice == kTakeOverNever) {
     for (const Left& left : fitting) {
       takeover.notes.push_back(not_used(left, "--take-over never"));
-      forget(left);
+      if (set_aside(left, takeover)) {
+        ::unlink(left.file.c_str());
+      } else {
+        forget(left);
+      }
     }
     return takeover;
   }

@@ -22,7 +22,9 @@ struct FoundJournal {
 
 struct Takeover {
   std::optional<FoundJournal> found;  ///< empty: there is nothing to go on with
-  std::vector<std::string> notes;     ///< lines for the person: what was left and is not used
+  /// Of other jobs whose coordinators were killed: their workers may still run.
+  std::vector<FoundJournal> unused;
+  std::vector<std::string> notes;  ///< lines for the person: what was left and is not used
 };
 
 /// What people may choose instead of "auto", which is what find_takeover() describes.

@@ -4,9 +4,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace pfc {
@@ -45,11 +45,18 @@ ForeignProcess::~ForeignProcess() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-bool ForeignProcess::has_ended() const {
+bool ForeignProcess::wait(std::chrono::milliseconds limit) const {
   pollfd ended{.fd = fd_, .events = POLLIN, .revents = 0};
-  return ::poll(&ended, 1, 0) > 0;
+  return ::poll(&ended, 1, static_cast<int>(limit.count())) > 0;
 }
 
-void ForeignProcess::kill() const { ::syscall(SYS_pidfd_send_signal, fd_, SIGKILL, nullptr, 0); }
+void ForeignProcess::send(int signal) const {
+  ::syscall(SYS_pidfd_send_signal, fd_, signal, nullptr, 0);
+}
+
+std::filesystem::path ForeignProcess::working_folder() const {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/" + std::to_string(pid_) + "/cwd", ignored);
+}
 
 }  // namespace pfc

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -22,8 +24,12 @@ class ForeignProcess {
   ForeignProcess& operator=(const ForeignProcess&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  [[nodiscard]] bool has_ended() const;
-  void kill() const;  ///< SIGKILL
+  [[nodiscard]] bool has_ended() const { return wait(std::chrono::milliseconds{0}); }
+  /// Waits for its end, at most `limit`. Returns whether it has ended.
+  [[nodiscard]] bool wait(std::chrono::milliseconds limit) const;
+  void send(int signal) const;
+  /// Its working folder; empty where that cannot be seen.
+  [[nodiscard]] std::filesystem::path working_folder() const;
 
  private:
   ForeignProcess(pid_t pid, int fd) : pid_(pid), fd_(fd) {}

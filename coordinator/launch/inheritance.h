@@ -37,6 +37,9 @@ class Inheritance {
   [[nodiscard]] const std::string& agent_serial() const { return own_.local_agent_serial(); }
   std::optional<ForeignProcess> take_agent() { return std::exchange(agent_, std::nullopt); }
 
+  /// What other jobs have left, which this one does not go on with. Locked as long as it lives.
+  std::vector<FoundJournal> take_unused() { return std::exchange(takeover_.unused, {}); }
+
   /// What a person should know, a line each.
   [[nodiscard]] std::vector<std::string> notes() const;
 

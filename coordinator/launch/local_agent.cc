@@ -1,6 +1,7 @@
 #include "coordinator/launch/local_agent.h"
 
 #include <algorithm>
+#include <csignal>
 #include <thread>
 #include <utility>
 
@@ -43,7 +44,7 @@ LocalAgent::~LocalAgent() {
        !has_ended() && Clock::now() < deadline;) {
     std::this_thread::sleep_for(milliseconds{10});
   }
-  if (living_ && !living_->has_ended()) living_->kill();
+  if (living_ && !living_->has_ended()) living_->send(SIGKILL);
 }
 
 bool LocalAgent::has_ended() {

@@ -17,6 +17,7 @@
 #include "common/machine/exit_deadline.h"
 #include "common/network_address.h"
 #include "coordinator/allocation/allocation.h"
+#include "coordinator/launch/rivals.h"
 #include "coordinator/program/announcements.h"
 #include "coordinator/web/pages.h"
 
@@ -88,10 +89,12 @@ BeaconSender::Options beacon_of(Gate& gate, int port) {
 
 }  // namespace
 
-CoordinatorProgram::Console::Console(const std::vector<std::string>& warnings)
+CoordinatorProgram::Console::Console(Inheritance& inheritance, const std::optional<Job>& job)
     : output(STDOUT_FILENO, STDERR_FILENO),
       terminal(output, isatty(STDERR_FILENO) == 1, stderr_has_colour()) {
-  for (const std::string& warning : warnings) terminal.note(warning, Severity::kWarning);
+  const auto warn = [this](const std::string& line) { terminal.note(line, Severity::kWarning); };
+  for (const std::string& note : inheritance.notes()) warn(note);
+  if (job) end_rivals(inheritance.take_unused(), output_of(job->json), warn);
 }
 
 CoordinatorProgram::CoordinatorProgram(const Options& options)
@@ -100,7 +103,7 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
       inheritance_(options.state_dir, setup_.identity, options.take_over),
       local_agent_id_(inheritance_.has_agent() ? inheritance_.agent_id()
                                                : setup_.coordinator.local_agent_id),
-      console_(inheritance_.notes()),
+      console_(inheritance_, setup_.job),
       coordinator_(loop_, settings(), console_.terminal,
                    [this](const Verdict& end) {
                      verdict_ = end;

@@ -39,9 +39,10 @@ class CoordinatorProgram {
   int run();
 
  private:
-  /// What a person sees. It begins with what the person should know of earlier coordinators.
+  /// What a person sees. It begins with what the person should know of earlier coordinators,
+  /// whose jobs are ended that would be in the way of this one.
   struct Console {
-    explicit Console(const std::vector<std::string>& warnings);
+    Console(Inheritance& inheritance, const std::optional<Job>& job);
     BackgroundOutput output;
     Terminal terminal;
   };

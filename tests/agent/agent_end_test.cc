@@ -62,6 +62,23 @@ TEST_F(AgentOfAHost, EndsWithTheJobWhenItLeavesAndStartsNoWorkerOfTheNext) {
   EXPECT_EQ(coordinator.status().jobs_waiting(), 1);
 }
 
+TEST_F(AgentOfAHost, TellsTheCoordinatorThatItLeavesWhereNoWorkerRuns) {
+  workers_do("while :; do sleep 0.01; done");
+  RendezvousConfig config = testing::impatient();
+  config.elastic.spares = 1;
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}, {.name = "b", .slots = 1}}, config);
+  RunningAgent first(options(coordinator.address(), "a"));
+  RunningAgent spare(options(coordinator.address(), "b"));
+  wait_until([&] { return coordinator.status().workers_size() == 1; });
+  spare.leave();
+  EXPECT_EQ(spare.problem(), "");
+  EXPECT_FALSE(coordinator.status().hosts(1).registered());
+  coordinator.stop("the test", true);
+  coordinator.verdict();
+  coordinator.shut_down();
+  EXPECT_THAT(coordinator.output(), HasSubstr("host b is leaving (SIGTERM), where no worker runs"));
+}
+
 TEST_F(AgentOfAHost, LeavesAtOnceWhereNoCoordinatorAnswers) {
   AgentOptions alone = options("127.0.0.1:1");
   alone.patience = 1h;

@@ -240,6 +240,38 @@ class Survival(JobTest):
         self.wait_until_all_have_ended()
 
 
+    def kill_while_it_trains(self, job):
+        self.start_again(job, 2, "--coordinator-grace", "300s")
+        self.wait_for("a step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
+        self.kill()
+        return set(self.processes())
+
+    def test_another_job_with_the_same_output_ends_it_first(self):
+        for more in (("--set", "lr=0.01"), ("--take-over", "never")):
+            with self.subTest(more=more):
+                old = self.kill_while_it_trains(self.job(**{**self.KEYS, "max_steps": 100000, "resume": True}))
+                began = time.monotonic()
+                new = self.start_again(self.folder / "job.json", 2, *more)
+                self.wait_for("another start", lambda: "starting 2 workers" in new.log.read_text())
+                self.assertEqual(old & set(self.processes()), set(), "it was not waited for")
+                self.assertLess(time.monotonic() - began, 120)
+                self.assertIn(f"still trains into {self.folder / 'out'}", new.log.read_text())
+                self.wait_for("their checkpoint", lambda: "resumed from" in new.log.read_text())
+                self.wait_for("a step", lambda: self.status().get("step", 0) >= 1)
+                new.send_signal(signal.SIGTERM)
+                self.expect_end(143)
+
+    def test_a_job_with_another_output_stays_alone(self):
+        old = self.kill_while_it_trains(self.job(**{**self.KEYS, "max_steps": 100000}))
+        other = self.train(2, self.job(max_steps=2, output=str(self.folder / "other")))
+        self.assertEqual(other.returncode, 0, other.stderr)
+        self.assertEqual(old - set(self.processes()), set(), other.stderr)
+        self.start_again(self.job(**{**self.KEYS, "max_steps": 100000}))
+        self.wait_for("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
+        self.coordinators[-1].send_signal(signal.SIGTERM)
+        self.expect_end(143)
+
+
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class SeveralHosts(ThreeHosts):
     """Over TLS: the next coordinator must accept what the last one has issued."""

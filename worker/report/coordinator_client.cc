@@ -68,6 +68,7 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_saved_step(progress.saved_step);
   message.set_images_seen(progress.images_seen);
   message.set_resumed_images(progress.resumed_images);
+  message.set_most_workers(progress.most_workers);
   for (const Progress::PhaseSeconds& sample : progress.phases) {
     proto::PhaseSeconds* added = message.add_phases();
     added->set_phase(sample.phase);
@@ -239,15 +240,16 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   /// Repeats the call until the coordinator answers or the timeout has passed. With a `grace` the
-  /// time in which there is no coordinator is not counted, and lasts no longer than that. Throws
-  /// CommError.
+  /// time in which there is no coordinator is not counted, and lasts no longer than that, from the
+  /// loss of the last connection on. Throws CommError.
   void call(const std::string& what, milliseconds timeout, const Rpc& rpc,
             milliseconds grace = milliseconds{0}) {
     const TimePoint begin = Clock::now();
     TimePoint deadline = begin + timeout;
-    std::optional<TimePoint> away_since;
+    TimePoint away_since = begin;
     while (true) {
-      const TimePoint asked = Clock::now();
+      const bool connected =
+          wait_for_connection(*channel_, std::clamp(until(deadline), kRetryPause, kConnectPause));
       const auto left = std::max(until(deadline), milliseconds{0});
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() + left + kAnswerSlack);
@@ -259,9 +261,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         }
         throw CommError(what + ": " + status.error_message());
       }
-      // A call that has lasted was with a coordinator, which has gone now.
-      if (!away_since || Clock::now() - asked > kAnswerSlack) away_since = Clock::now();
-      const bool waits = grace > milliseconds{0} && until(*away_since + grace) > kRetryPause &&
+      // A connection that was there is lost now. An attempt to connect may take long, too.
+      if (connected) away_since = Clock::now();
+      const bool waits = grace > milliseconds{0} && until(away_since + grace) > kRetryPause &&
                          !(options_.gives_up && options_.gives_up());
       if (!waits && until(deadline) <= kRetryPause) {
         throw CommError(what + ": coordinator " + options_.address + " cannot be reached for " +
@@ -269,8 +271,6 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                         status.error_message() + ")");
       }
       std::this_thread::sleep_for(kRetryPause);
-      wait_for_connection(*channel_,
-                          std::min(std::max(until(deadline), kRetryPause), kConnectPause));
       if (waits) deadline = Clock::now() + timeout;
     }
   }

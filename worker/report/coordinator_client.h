@@ -52,6 +52,7 @@ struct Progress {
   std::int64_t saved_step = 0;
   std::int64_t images_seen = 0;     ///< by the state of the model, of all workers
   std::int64_t resumed_images = 0;  ///< by the state from which this generation began
+  int most_workers = 0;             ///< that the job can use
 };
 
 struct JoinResult {

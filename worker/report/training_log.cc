@@ -1,23 +1,15 @@
 #include "worker/report/training_log.h"
 
-#include <spdlog/fmt/fmt.h>
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
-#include "common/config/strict_json.h"
-#include "common/error.h"
-#include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
-#include "common/files/regular_file.h"
+#include "worker/report/event_tail.h"
 
 namespace pfc {
 namespace {
@@ -26,59 +18,6 @@ namespace fs = std::filesystem;
 
 // The version of the keys in metrics.jsonl. Version 1 had neither this key nor "kind" and "time".
 constexpr int kSchema = 2;
-
-/// The line as JSON; null where it is none, or more than an event can be.
-nlohmann::json parsed(const std::string& line) {
-  try {
-    return parse_strict_json(line, "event");
-  } catch (const InputError&) {
-    return {};
-  }
-}
-
-/// Whether an event is one of images that will not be seen again; nullopt: it is none.
-std::optional<bool> is_before(const std::string& line, std::int64_t images) {
-  const nlohmann::json object = parsed(line);
-  if (!object.is_object()) return std::nullopt;
-  const auto seen = object.find("images_seen");
-  if (seen == object.end()) return true;
-  if (!seen->is_number_integer()) return std::nullopt;
-  return seen->get<std::int64_t>() <= images;
-}
-
-/// The lines to keep, each with its line end, and a warning about those that are no events.
-std::string lines_until(std::ifstream& in, const fs::path& metrics, std::int64_t images) {
-  std::string kept;
-  std::int64_t number = 0, first_bad = 0, bad = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
-    const bool cut_off = in.eof();  // a crash may leave such a last line
-    const std::optional<bool> before = is_before(line, images);
-    if (before.value_or(false)) kept += line + '\n';
-    if (before || cut_off) continue;
-    if (bad++ == 0) first_bad = number;
-  }
-  if (in.bad()) throw StorageError(metrics.string() + ": cannot read: " + file_error_text(errno));
-  if (bad > 0) {
-    spdlog::warn("{}: line {} is no event with a whole number as images_seen; {}", metrics.string(),
-                 first_bad,
-                 bad == 1 ? "it is dropped" : fmt::format("it and {} more are dropped", bad - 1));
-  }
-  return kept;
-}
-
-// Drops the events of images that will be seen again. It does not compare steps, because an earlier
-// run may have had another global batch.
-void keep_until(const fs::path& metrics, std::int64_t images) {
-  expect_regular_or_nothing(metrics);
-  std::ifstream in(metrics);
-  if (!in) {
-    const int error = errno;
-    if (error == ENOENT) return;
-    throw StorageError(metrics.string() + ": cannot read: " + file_error_text(error));
-  }
-  write_file_atomically(metrics, lines_until(in, metrics, images));
-}
 
 /// Gives files that hold something other names, so that nothing is lost. Says what it has done;
 /// empty: nothing.
@@ -209,7 +148,7 @@ TrainingLog::TrainingLog(TrainingLogOptions options) : options_(std::move(option
   const fs::path metrics = options_.output / "metrics.jsonl";
   std::string kept;
   if (options_.resumed_images > 0) {
-    keep_until(metrics, options_.resumed_images);
+    drop_events_after(metrics, options_.resumed_images);
   } else {
     kept = as_storage_error([&] { return set_aside({log, metrics}); });
   }

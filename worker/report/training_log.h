@@ -141,9 +141,9 @@ class TrainingLog {
  public:
   /// A fresh run starts with empty files: those that an earlier one has left get other names
   /// (training.log.old-1), and the log says so. A resumed one drops the events of steps that will
-  /// be trained again: those with more images seen than the checkpoint. Files of earlier versions,
-  /// whose events have no kind, are continued in the same way. Lines that are no events are dropped
-  /// with a warning. REQUIRES: the output folder is there, and is this job's.
+  /// be trained again: those with more images seen than the checkpoint (event_tail.h). Files of
+  /// earlier versions, whose events have no kind, are continued in the same way. REQUIRES: the
+  /// output folder is there, and is this job's.
   explicit TrainingLog(TrainingLogOptions options);
 
   /// One line to training.log and stdout.

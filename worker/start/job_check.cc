@@ -67,6 +67,25 @@ void check_job(const PlannedJob& p) {
   if (p.data.images > 0) check_steps(p);
 }
 
+int most_workers(const PlannedJob& p) {
+  const auto fits = [&](std::int64_t workers) {
+    PlannedJob larger = p;
+    larger.world_size = static_cast<int>(workers);
+    try {
+      check_job(larger);
+      return true;
+    } catch (const InputError&) {
+      return false;
+    }
+  };
+  std::int64_t most = p.world_size, too_many = p.job.num_classes + 1;
+  while (too_many - most > 1) {
+    const std::int64_t middle = (most + too_many) / 2;
+    (fits(middle) ? most : too_many) = middle;
+  }
+  return static_cast<int>(most);
+}
+
 std::vector<std::string> job_warnings(const PlannedJob& p) {
   std::vector<std::string> warnings;
   if (p.job.lr == 0) warnings.emplace_back("lr: found 0: no weight will change");

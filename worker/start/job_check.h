@@ -16,6 +16,10 @@ namespace pfc {
 /// plan_backbone(). Pure.
 void check_job(const PlannedJob& planned);
 
+/// With how many workers the job could be at most, by the rules of check_job(): its classes and
+/// images are shared out. REQUIRES: check_job() accepts it as it is.
+int most_workers(const PlannedJob& planned);
+
 /// One line for each thing that lets a job train, but badly. Pure.
 std::vector<std::string> job_warnings(const PlannedJob& planned);
 

@@ -247,5 +247,28 @@ TEST(PartitionOfAHost, ThatCannotBeMadeLeavesNothing) {
   });
 }
 
+TEST_F(FaultsOfAHost, CutTheHostOffAfterTheirAnswer) {
+  in_a_network_of_its_own([this] {
+    Faults faults(loop, allowed());
+    EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "");
+    EXPECT_EQ(way_to("10.9.8.7"), ENETUNREACH) << "the answer could not be sent";
+    EXPECT_TRUE(comes([] { return way_to("10.9.8.7") == EHOSTUNREACH; }));
+    EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "it is cut off already");
+  });
+}
+
+TEST_F(FaultsOfAHost, AnswerWhyTheHostCannotBeCutOff) {
+  in_a_network_of_its_own([this] {
+    Faults faults(loop, allowed());
+    const CutRoutes there({"10.9.8.7"});
+    there.add();
+    EXPECT_THAT(begins(faults, proto::FAULT_PARTITION, 10min),
+                HasSubstr("no route that cuts 10.9.8.7 off can be added: File exists"));
+    loop.run_for(300ms);
+    there.remove();
+    EXPECT_EQ(way_to("10.9.8.7"), ENETUNREACH);
+  });
+}
+
 }  // namespace
 }  // namespace pfc

@@ -110,6 +110,52 @@ TEST_F(ElasticRendezvous, AHostThatComesBackWithFewerGpusHasFewerWorkers) {
   EXPECT_EQ(begins().size(), 8U);
 }
 
+TEST_F(ElasticRendezvous, AHostWithFewerGpusThanSlotsHasAsManyWorkersAsGpus) {
+  state.job.device = DeviceChoice::kAuto;
+  expect_hosts({{"a", 4}, {"b", 4}});
+  registers("a", 4);
+  registers("b", 1);
+  EXPECT_EQ(begins().size(), 5U);
+  EXPECT_EQ(why_smaller(state, config.elastic, now),
+            "5 of 8 workers: host b has 1 GPU for 4 slots");
+}
+
+TEST_F(ElasticRendezvous, DoesNotBeginWhereHostsHaveTooFewGpusForTheirSlots) {
+  state.job.device = DeviceChoice::kAuto;
+  expect_hosts({{"a", 4}, {"b", 4}});
+  registers("a", 1);
+  registers("b", 2);
+  EXPECT_EQ(does(), "blame");
+  EXPECT_EQ(does(), "finish");
+  EXPECT_EQ(verdict(state).message,
+            "job failed: hosts: they have GPUs for 3 workers, expected at least 4; host a has 1 "
+            "GPU for 4 slots; host b has 2 GPUs for 4 slots; give fewer slots, or --min-workers");
+}
+
+TEST_F(ElasticRendezvous, AHostWithoutAGpuHasAllItsSlotsWhereTheJobMayUseTheCpu) {
+  state.job.device = DeviceChoice::kAuto;
+  expect_hosts({{"a", 2}, {"b", 2}});
+  registers("a", 0);
+  registers("b", 0);
+  EXPECT_EQ(begins().size(), 4U);
+}
+
+TEST_F(ElasticRendezvous, DoesNotGrowBeyondWhatTheJobCanUse) {
+  expect_hosts({{"a", 2}, {"b", 2}, {"c", 2}});
+  registers("a");
+  registers("b");
+  passes(60s);
+  ASSERT_EQ(begins().size(), 4U);
+  all_train();
+  state.job.most_workers = 5;
+  passes(1s);
+  registers("c");
+  saves(30);
+  passes(1s);
+  saves(40);
+  EXPECT_EQ(begins().size(), 5U);
+}
+
 TEST_F(ElasticRendezvous, WaitsForALostHostOnlyAMoment) {
   trains_on_three_hosts();
   loses("b");

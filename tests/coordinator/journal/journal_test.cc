@@ -1,13 +1,16 @@
 #include "coordinator/journal/journal.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <fstream>
 
+#include "common/clock.h"
 #include "common/files/regular_file.h"
 #include "tests/support/temporary_folder.h"
 
@@ -167,6 +170,52 @@ TEST_F(JournalTest, KeepsWhatWasWrittenBeforeTheDiskWasFull) {
   });
   EXPECT_EQ(code, 0);
   EXPECT_THAT(on_disk().values, ElementsAre(Pair("a", "1")));
+}
+
+/// In the place of a file: a pipe that is full, so that whoever writes waits until it is read.
+class HungDisk {
+ public:
+  explicit HungDisk(const std::filesystem::path& file) {
+    EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK), 0);
+    const std::string bytes(4'096, 'x');
+    while (::write(ends_[1], bytes.data(), bytes.size()) > 0) {
+    }
+    ::fcntl(ends_[1], F_SETFL, 0);
+    for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      if (std::filesystem::read_symlink(each, gone) != file) continue;
+      ::dup2(ends_[1], std::stoi(each.path().filename()));
+    }
+  }
+  ~HungDisk() {
+    for (const int end : ends_) ::close(end);
+  }
+  void answer() const {
+    std::string bytes(1 << 20, ' ');
+    EXPECT_GT(::read(ends_[0], bytes.data(), bytes.size()), 0);
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+TEST_F(JournalTest, HoldsNobodyAgainWhileTheDiskHangs) {
+  Journal journal(options(), contents());
+  journal.put("a", "1");
+  ASSERT_TRUE(journal.settle(60s));
+  const HungDisk disk(file);
+  journal.put("a", "2");
+  EXPECT_FALSE(journal.settle(100ms));
+  const TimePoint start = Clock::now();
+  journal.put("a", "3");
+  EXPECT_FALSE(journal.settle(20s));
+  EXPECT_LT(Clock::now() - start, 10s);
+  EXPECT_THAT(lines(), ElementsAre(HasSubstr("has not answered for 100 ms")));
+  disk.answer();
+  while (lines().size() < 2) usleep(1'000);
+  EXPECT_EQ(lines()[1], "the disk of the journal answers again");
+  journal.put("a", "4");
+  EXPECT_TRUE(journal.settle(60s));
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ TEST_F(SavedState, HasBlameAndBudget) {
   leave_out(state.job.blame.records.front(), now - 100s);
   spend_restart(state.job.budget, 1s, now - 110s, now - 100s);
   spend_restart(state.job.budget, 1s, now - 110s, now - 100s);
+  state.job.most_workers = 8;
   count_crash(state.job.budget, {.rank = 1, .workers = 2, .step = 7});
   state.job.current.counted = true;
   const ClusterState copy = again();
@@ -90,6 +91,7 @@ TEST_F(SavedState, HasBlameAndBudget) {
   EXPECT_EQ(record.cause, "killed");
   EXPECT_NEAR(seconds_since(now, *record.until), 200, 2);  // of 5 min
   EXPECT_TRUE(is_left_out(copy.job.blame, "b", 0, now));
+  EXPECT_EQ(copy.job.most_workers, 8);
   EXPECT_EQ(copy.job.budget.spent, 2);
   EXPECT_EQ(copy.job.budget.quick, state.job.budget.quick);
   EXPECT_NEAR(seconds_since(copy.job.budget.counted_at, now), 100, 2);

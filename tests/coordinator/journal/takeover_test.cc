@@ -13,6 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -35,6 +36,11 @@ class TakeoverTest : public ::testing::Test {
   }
   Takeover search(const proto::JournalIdentity& wanted, const std::string& choice = "auto") {
     return find_takeover(folder.path(), wanted, choice);
+  }
+  static std::vector<std::string> ids(const std::vector<FoundJournal>& journals) {
+    std::vector<std::string> found;
+    for (const FoundJournal& each : journals) found.push_back(each.contents.identity.id());
+    return found;
   }
   void make_old(const std::string& id, std::chrono::seconds age) {
     std::filesystem::last_write_time(journal_file(folder.path(), id),
@@ -76,6 +82,24 @@ TEST_F(TakeoverTest, SaysWhyAnotherJobIsNotGoneOnWith) {
               Contains(HasSubstr("its hosts were localhost:2, and are other:2 now")));
   EXPECT_THAT(search(command("bbbb", "{}", "localhost", 7450)).notes,
               Contains(HasSubstr("its --port was 0, and is 7450 now")));
+}
+
+TEST_F(TakeoverTest, KeepsWhatOtherJobsHaveLeftApart) {
+  coordinator(command("aaaa", R"({"lr":1})"));
+  const Job elsewhere{.id = "bbbb", .file = "other.json", .json = "{}"};
+  coordinator(
+      identity_of({{.name = "localhost", .slots = 2}}, 0, &elsewhere, "/jobs/other.json", 10min));
+  const auto living = coordinator(command("cccc", R"({"lr":2})"));
+  proto::JournalIdentity service = identity_of({{.name = "localhost"}}, 0, nullptr, {}, 10min);
+  service.set_id("dddd");
+  coordinator(service);
+  EXPECT_THAT(ids(search(command("eeee")).unused), ElementsAre("aaaa", "bbbb"));
+}
+
+TEST_F(TakeoverTest, KeepsWhatItIsToldToForgetApart) {
+  coordinator(command("aaaa"));
+  EXPECT_THAT(ids(search(command("bbbb"), "never").unused), ElementsAre("aaaa"));
+  EXPECT_FALSE(std::filesystem::exists(journal_file(folder.path(), "aaaa")));
 }
 
 TEST_F(TakeoverTest, ForgetsAJobWhoseWorkersCannotLiveAnyMore) {

@@ -1,10 +1,16 @@
 // A worker's client and a coordinator that only listens.
 #include "worker/report/coordinator_client.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -105,6 +111,47 @@ TEST(CoordinatorClient, TellsNoProgressOfAnEarlierGenerationAtItsEnd) {
   worker->finish(CoordinatorClient::Outcome::kStopped, "");
   EXPECT_EQ(coordinator.finished().left_generation(), 2);
   EXPECT_FALSE(coordinator.finished().has_progress());
+}
+
+/// Ports of this machine that take connections, and answer nothing.
+class SilentHost {
+ public:
+  SilentHost() {
+    for (int& fd : listeners_) {
+      fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+      EXPECT_EQ(::listen(fd, 64), 0);
+      socklen_t size = sizeof(address);
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+      address_ += (address_.empty() ? "ipv4:127.0.0.1:" : ",127.0.0.1:") +
+                  std::to_string(ntohs(address.sin_port));
+    }
+  }
+  ~SilentHost() {
+    for (const int fd : listeners_) ::close(fd);
+  }
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  std::array<int, 5> listeners_{};  // one attempt to connect tries all, for 2 s each
+  std::string address_;
+};
+
+// An attempt lasts longer than the answer of a coordinator that is there may be late.
+TEST(CoordinatorClient, WaitsNoLongerThanItsGraceForAHostThatSwallowsPackets) {
+  const SilentHost host;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto time = [&] { return std::chrono::steady_clock::now() - begin; };
+  const auto worker = connect_to_coordinator({.address = host.address(),
+                                              .job_id = "job",
+                                              .agent_id = "agent",
+                                              .grace = 8s,
+                                              .gives_up = [&] { return time() > 45s; }});
+  EXPECT_FALSE(worker->finish(CoordinatorClient::Outcome::kCompleted, "").told);
+  EXPECT_LT(time(), 20s);
 }
 
 }  // namespace

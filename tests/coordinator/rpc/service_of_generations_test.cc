@@ -189,6 +189,15 @@ TEST_F(Generations, DoesNotTakeTheStuckWorkerForOneThatMovesWhenItsPeerWaitsForT
   EXPECT_THAT(waiting.get(), HasSubstr("the job is ending"));
 }
 
+TEST_F(Generations, DoesNotTakeASilentWorkerForOneThatIsHeardWhenItsPeerJoinsASecondTime) {
+  join_both();
+  second.reset();
+  const auto silent = [&] { return coordinator.status().workers(1).silent_seconds(); };
+  wait_until([&] { return silent() > 0.2; });
+  EXPECT_EQ(worker(0)->join(20s).membership.generation, 1);
+  EXPECT_GT(silent(), 0.2);
+}
+
 TEST_F(Generations, TellsAWorkerNotToJoinAgainWhenNoRestartIsLeft) {
   join_both();
   restarts();

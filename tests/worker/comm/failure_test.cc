@@ -1,12 +1,14 @@
 // What the survivors see when a worker is gone: an error that names it, soon.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,6 +25,21 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/comm/ranks.h"
 #include "worker/comm/abort_switch.h"
+
+namespace {
+
+/// The time of day that programs ask for is so much later than the kernel's, as when somebody sets
+/// the clock back right after.
+std::atomic<std::int64_t> seconds_ahead{0};
+
+}  // namespace
+
+/// Takes the place of the C library's, also for the standard library.
+extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
+  if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += seconds_ahead;
+  return result;
+}
 
 namespace pfc {
 namespace {
@@ -112,6 +129,15 @@ TEST(CommFailure, APeerThatDiesWhileTheyConnectIsNamedAfterTheTimeout) {
   EXPECT_EQ(dies_while_connecting(options, [] {}),
             "comm 'test', rank 0 of 2: rank 1 (127.0.0.2) has not connected to 127.0.0.1 within "
             "3.0 s");
+}
+
+TEST(CommFailure, AClockThatIsSetBackLetsNobodyWaitLonger) {
+  CommOptions options = options_of(0, 2);
+  options.connect_timeout = 3s;
+  seconds_ahead = 3'600;
+  const std::string error = dies_while_connecting(options, [] {});
+  seconds_ahead = 0;
+  EXPECT_THAT(error, HasSubstr("rank 1 (127.0.0.2) has not connected to 127.0.0.1 within 3.0 s"));
 }
 
 TEST(CommFailure, ALostCommFailsAllOthersAtOnceAndIsUselessAfterwards) {

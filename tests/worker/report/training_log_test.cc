@@ -188,6 +188,43 @@ TEST(TrainingLog, DropsTheStepsThatAResumedRunRepeats) {
   }
 }
 
+TEST(TrainingLog, CutsALongFileInItsPlace) {
+  const TemporaryFolder folder;
+  {
+    TrainingLog log({.output = folder.path(), .global_batch = 64});
+    for (int step = 1; step <= 3'000; ++step) log.step(record(step));
+  }
+  struct stat before {
+  }, after{};
+  ASSERT_EQ(::stat((folder / "metrics.jsonl").c_str(), &before), 0);
+  { const TrainingLog log({.output = folder.path(), .resumed_images = std::int64_t{64} * 1'200}); }
+  ASSERT_EQ(::stat((folder / "metrics.jsonl").c_str(), &after), 0);
+  EXPECT_EQ(after.st_ino, before.st_ino);
+  const auto events = events_of(folder.path());
+  ASSERT_EQ(events.size(), 1'200U);
+  EXPECT_EQ(events.back()["step"], 1'200);
+}
+
+TEST(TrainingLog, KeepsALongFileWhoseEventsAreAllBeforeTheCheckpoint) {
+  const TemporaryFolder folder;
+  {
+    TrainingLog log({.output = folder.path(), .global_batch = 64});
+    for (int step = 1; step <= 1'000; ++step) log.step(record(step));
+  }
+  { const TrainingLog log({.output = folder.path(), .resumed_images = std::int64_t{64} * 1'000}); }
+  EXPECT_EQ(events_of(folder.path()).size(), 1'000U);
+}
+
+TEST(TrainingLog, DropsAllEventsOfALongFileAfterTheFirst) {
+  const TemporaryFolder folder;
+  {
+    TrainingLog log({.output = folder.path(), .global_batch = 64});
+    for (int step = 1; step <= 1'000; ++step) log.step(record(step));
+  }
+  { const TrainingLog log({.output = folder.path(), .resumed_images = 64}); }
+  EXPECT_EQ(events_of(folder.path()).size(), 1U);
+}
+
 TEST(TrainingLog, ComparesImagesSeenWhenTheGlobalBatchHasChanged) {
   const TemporaryFolder folder;
   const auto images_seen = [&] {
@@ -367,9 +404,8 @@ TEST(TrainingLog, DoesNotWaitForAFifoInThePlaceOfAFile) {
 TEST(TrainingLog, DropsALineThatIsNestedTooDeeply) {
   const TemporaryFolder folder;
   std::ofstream(folder / "metrics.jsonl")
-      << R"({"images_seen": 64, "deep": )" << std::string(20, '[') << std::string(20, ']') << "}\n"
-      << R"({"images_seen": 64})"
-      << "\n";
+      << R"({"images_seen": 64})" << '\n'
+      << R"({"images_seen": 64, "deep": )" << std::string(20, '[') << std::string(20, ']') << "}\n";
   { const TrainingLog log({.output = folder.path(), .resumed_images = 64}); }
   EXPECT_EQ(lines_of(folder / "metrics.jsonl"), std::vector<std::string>{R"({"images_seen": 64})"});
 }

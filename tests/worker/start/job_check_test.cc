@@ -92,6 +92,14 @@ TEST_F(JobCheck, RefusesAStepThatIsLongerThanTheJob) {
   EXPECT_THAT(refusal(), HasSubstr("num_epoch: expected at least one step"));
 }
 
+TEST_F(JobCheck, KnowsWithHowManyWorkersTheJobCouldBe) {
+  EXPECT_EQ(most_workers(planned_), 100) << "classes";
+  planned_.job.num_classes = 1'000;
+  EXPECT_EQ(most_workers(planned_), 201) << "batches";
+  planned_.job.gradient_acc = 200;
+  EXPECT_EQ(most_workers(planned_), 20) << "10 micro-batches an epoch";
+}
+
 TEST_F(JobCheck, RefusesMoreStepsThanRowsCanCount) {
   planned_.data.images = std::int64_t{1} << 40;
   planned_.job.num_epoch = 1e3;

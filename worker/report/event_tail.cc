@@ -1,0 +1,183 @@
+#include "worker/report/event_tail.h"
+
+#include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/config/strict_json.h"
+#include "common/error.h"
+#include "common/files/file_error.h"
+#include "common/files/regular_file.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kFirstLook = 1 << 16;  // bytes at the end; then four times as many
+
+/// An open file, with errors that name it.
+class File {
+ public:
+  File(const fs::path& path, int fd) : path_(path), fd_(fd) {}
+  ~File() { ::close(fd_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  [[nodiscard]] std::uint64_t bytes() const {
+    struct stat info {};
+    if (::fstat(fd_, &info) != 0) fail("read");
+    return static_cast<std::uint64_t>(info.st_size);
+  }
+  [[nodiscard]] std::string read(std::uint64_t begin, std::uint64_t end) const {
+    std::string bytes(end - begin, '\0');
+    for (std::size_t done = 0; done < bytes.size();) {
+      const ssize_t count =
+          ::pread(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(begin + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) fail("read");
+      done += static_cast<std::size_t>(count);
+    }
+    return bytes;
+  }
+  /// What is from `begin` on becomes `text`.
+  void replace_end(std::uint64_t begin, std::string_view text) const {
+    if (::ftruncate(fd_, static_cast<off_t>(begin)) != 0) fail("write");
+    for (std::size_t done = 0; done < text.size();) {
+      const ssize_t count =
+          ::pwrite(fd_, text.data() + done, text.size() - done, static_cast<off_t>(begin + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail("write");
+      done += static_cast<std::size_t>(count);
+    }
+    if (::fsync(fd_) != 0) fail("write");
+  }
+
+ private:
+  [[noreturn]] void fail(const char* doing) const {
+    const int error = errno;
+    throw StorageError(path_.string() + ": cannot " + doing + ": " + file_error_text(error));
+  }
+
+  const fs::path path_;
+  const int fd_;
+};
+
+/// What a line is when `images` were seen.
+enum class Line {
+  kOver,      ///< an event of images that will be seen again
+  kStays,     ///< not so, but perhaps told late
+  kBoundary,  ///< an event that stays, and with it all before it
+  kNone,      ///< no event
+};
+
+Line kind_of(std::string_view text, std::int64_t images) {
+  nlohmann::json object;
+  try {
+    object = parse_strict_json(std::string(text), "event");
+  } catch (const InputError&) {
+    return Line::kNone;
+  }
+  if (!object.is_object()) return Line::kNone;
+  const auto seen = object.find("images_seen");
+  if (seen == object.end()) return Line::kStays;
+  if (!seen->is_number_integer()) return Line::kNone;
+  if (seen->get<std::int64_t>() > images) return Line::kOver;
+  return object.value("kind", nlohmann::json()) == "checkpoint" ? Line::kStays : Line::kBoundary;
+}
+
+/// The end of the file, from the line after the last boundary on, or all of it.
+struct Tail {
+  std::uint64_t begin = 0;
+  std::string text;
+};
+
+/// How many bytes of `text`, which begins with a line, the last boundary and all before it take.
+std::size_t after_boundary(std::string_view text, std::int64_t images) {
+  std::size_t end = text.rfind('\n');  // a line that was not finished is none
+  while (end != std::string_view::npos) {
+    const std::size_t last = end == 0 ? std::string_view::npos : text.rfind('\n', end - 1);
+    const std::size_t begin = last == std::string_view::npos ? 0 : last + 1;
+    if (kind_of(text.substr(begin, end - begin), images) == Line::kBoundary) return end + 1;
+    end = last;
+  }
+  return 0;
+}
+
+Tail tail_of(const File& file, std::int64_t images) {
+  const std::uint64_t bytes = file.bytes();
+  for (std::uint64_t look = kFirstLook;; look *= 4) {
+    Tail tail;
+    tail.begin = bytes > look ? bytes - look : 0;
+    tail.text = file.read(tail.begin, bytes);
+    const std::size_t line = tail.begin == 0 ? 0 : tail.text.find('\n') + 1;  // npos + 1 is 0
+    const std::size_t found =
+        tail.begin > 0 && line == 0
+            ? 0
+            : after_boundary(std::string_view(tail.text).substr(line), images);
+    if (found == 0 && tail.begin > 0) continue;
+    tail.begin += line + found;
+    tail.text.erase(0, line + found);
+    return tail;
+  }
+}
+
+/// What becomes of a tail.
+struct Cut {
+  std::optional<std::size_t> begin;  ///< of the first line that goes; empty: all stay
+  std::string kept;                  ///< lines after that one
+  std::size_t first_bad = 0;         ///< where the first of those that are no events begins
+  std::int64_t bad = 0;              ///< how many they are
+};
+
+Cut cut_of(std::string_view tail, std::int64_t images) {
+  Cut cut;
+  for (std::size_t begin = 0; begin < tail.size();) {
+    const std::size_t end = tail.find('\n', begin);
+    const bool is_whole = end != std::string_view::npos;
+    const std::string_view line = tail.substr(begin, is_whole ? end - begin : end);
+    const Line kind = kind_of(line, images);
+    const bool stays = kind == Line::kStays || kind == Line::kBoundary;
+    if (kind == Line::kNone && is_whole && cut.bad++ == 0) cut.first_bad = begin;
+    if (!cut.begin && !(stays && is_whole)) cut.begin = begin;
+    if (cut.begin && stays) cut.kept.append(line) += '\n';
+    begin = is_whole ? end + 1 : tail.size();
+  }
+  return cut;
+}
+
+/// Names the first of them. The number of its line is counted only here, because that takes long.
+void warn(const fs::path& metrics, const File& file, std::uint64_t first, std::int64_t count) {
+  const std::string before = file.read(0, first);
+  spdlog::warn("{}: line {} is no event with a whole number as images_seen; {}", metrics.string(),
+               std::ranges::count(before, '\n') + 1,
+               count == 1 ? "it is dropped" : fmt::format("it and {} more are dropped", count - 1));
+}
+
+}  // namespace
+
+void drop_events_after(const fs::path& metrics, std::int64_t images) {
+  expect_regular_or_nothing(metrics);
+  const int fd = ::open(metrics.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    const int error = errno;
+    if (error == ENOENT) return;
+    throw StorageError(metrics.string() + ": cannot read: " + file_error_text(error));
+  }
+  const File file(metrics, fd);
+  const Tail tail = tail_of(file, images);
+  const Cut cut = cut_of(tail.text, images);
+  if (cut.bad > 0) warn(metrics, file, tail.begin + cut.first_bad, cut.bad);
+  if (cut.begin) file.replace_end(tail.begin + *cut.begin, cut.kept);
+}
+
+}  // namespace pfc
