@@ -9,6 +9,8 @@
 #include <iterator>
 #include <string>
 
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "tests/agent/agent_fixture.h"
 #include "tests/coordinator/running_coordinator.h"
 
@@ -62,6 +64,20 @@ TEST_F(AgentOfAHost, EndsWithTheJobWhenItLeavesAndStartsNoWorkerOfTheNext) {
   EXPECT_EQ(coordinator.status().jobs_waiting(), 1);
 }
 
+/// It knows of the job then.
+void wait_for_answer_of(RunningCoordinator& coordinator, const std::string& host) {
+  const auto stub = proto::CoordinatorService::NewStub(make_channel(coordinator.address()));
+  grpc::ClientContext context;
+  proto::InjectFaultRequest request;
+  proto::InjectFaultReply reply;
+  request.set_job_id(coordinator.status().job_id());
+  request.set_host(host);
+  request.set_kind(proto::FAULT_KILL_AGENT);
+  request.set_only_ask(true);
+  EXPECT_THAT(stub->InjectFault(&context, request, &reply).error_message(),
+              HasSubstr("does not allow faults"));
+}
+
 TEST_F(AgentOfAHost, TellsTheCoordinatorThatItLeavesWhereNoWorkerRuns) {
   workers_do("while :; do sleep 0.01; done");
   RendezvousConfig config = testing::impatient();
@@ -70,6 +86,7 @@ TEST_F(AgentOfAHost, TellsTheCoordinatorThatItLeavesWhereNoWorkerRuns) {
   RunningAgent first(options(coordinator.address(), "a"));
   RunningAgent spare(options(coordinator.address(), "b"));
   wait_until([&] { return coordinator.status().workers_size() == 1; });
+  wait_for_answer_of(coordinator, "b");
   spare.leave();
   EXPECT_EQ(spare.problem(), "");
   EXPECT_FALSE(coordinator.status().hosts(1).registered());
