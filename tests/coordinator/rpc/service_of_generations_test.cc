@@ -172,7 +172,18 @@ TEST_F(Generations, ReplacesAWorkerWhoseOwnFailureIsToldAfterTheNextOneHasBegun)
   EXPECT_EQ(coordinator.status().restarts(), 1);
 }
 
-TEST_F(Generations, DoesNotTakeTheStuckWorkerForOneThatMovesWhenItsPeerWaitsForTheNextOne) {
+/// Where the next generation does not begin while a test looks.
+class GenerationsThatWait : public testing::ServiceOfOneHost {
+ protected:
+  GenerationsThatWait() : ServiceOfOneHost(config()) {}
+  static RendezvousConfig config() {
+    RendezvousConfig config = with_restarts(1);
+    config.grace = 1min;
+    return config;
+  }
+};
+
+TEST_F(GenerationsThatWait, DoNotTakeTheStuckWorkerForOneThatMovesWhenItsPeerJoinsAgain) {
   join_both();
   second->report({.step = 3, .phase = "optimizer"});
   wait_until([&] { return coordinator.status().workers(1).progress().step() == 3; });
