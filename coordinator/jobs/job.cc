@@ -29,4 +29,9 @@ std::filesystem::path output_of(const std::string& job_json) {
   return job.is_object() ? job.value("output", "") : "";
 }
 
+bool resumes(const std::string& job_json) {
+  const auto job = nlohmann::json::parse(job_json, nullptr, /*allow_exceptions=*/false);
+  return job.is_object() && job.value("resume", false);
+}
+
 }  // namespace pfc

@@ -30,5 +30,7 @@ Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers
 
 /// The output folder of a job as Job::json has it; it may be relative to where its agents run.
 std::filesystem::path output_of(const std::string& job_json);
+/// Whether it goes on from what is in that folder.
+bool resumes(const std::string& job_json);
 
 }  // namespace pfc

@@ -164,9 +164,10 @@ FoundJournal open_journal(const Left& left, LockedFile lock) {
   return {.file = left.file, .lock = std::move(lock), .contents = std::move(contents)};
 }
 
-/// Returns whether it is one that no coordinator has. What cannot be read is nobody's loss here.
-bool set_aside(const Left& left, Takeover& takeover) {
-  if (left.identity.is_service()) return false;
+/// Puts it into `takeover` where it is a job's and no coordinator has it. Returns whether it is
+/// there now. What cannot be read is nobody's loss here.
+bool set_aside(const Left& left, const proto::JournalIdentity& wanted, Takeover& takeover) {
+  if (wanted.is_service() || left.identity.is_service()) return false;
   try {
     auto lock = lock_file(left.file, milliseconds{0});
     if (lock) takeover.unused.push_back(open_journal(left, std::move(*lock)));
@@ -186,7 +187,7 @@ std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalI
     if (!fits && is_outdated(left)) {
       forget(left);
     } else if (!differs) {
-      set_aside(left, takeover);
+      set_aside(left, wanted, takeover);
     } else if (!lock_file(left.file)) {
       continue;
     } else if (is_outdated(left)) {
@@ -195,7 +196,7 @@ std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalI
       fitting.push_back(left);
     } else {
       takeover.notes.push_back(not_used(left, *differs));
-      set_aside(left, takeover);
+      set_aside(left, wanted, takeover);
     }
   }
   return fitting;
@@ -234,8 +235,8 @@ Takeover find_takeover(const fs::path& folder, const proto::JournalIdentity& wan
   if (choice == kTakeOverNever) {
     for (const Left& left : fitting) {
       takeover.notes.push_back(not_used(left, "--take-over never"));
-      if (set_aside(left, takeover)) {
-        ::unlink(left.file.c_str());
+      if (set_aside(left, wanted, takeover)) {
+        takeover.unused.back().is_unwanted = true;
       } else {
         forget(left);
       }

@@ -18,11 +18,13 @@ struct FoundJournal {
   std::filesystem::path file;
   LockedFile lock;
   JournalContents contents;
+  bool is_unwanted = false;  ///< --take-over never: the file goes when another job begins
 };
 
 struct Takeover {
   std::optional<FoundJournal> found;  ///< empty: there is nothing to go on with
-  /// Of other jobs whose coordinators were killed: their workers may still run.
+  /// Of other jobs whose coordinators were killed: their workers may still run. None for a service,
+  /// which may have many outputs, one after another.
   std::vector<FoundJournal> unused;
   std::vector<std::string> notes;  ///< lines for the person: what was left and is not used
 };

@@ -4,9 +4,10 @@
 #include <csignal>
 #include <optional>
 #include <system_error>
+#include <utility>
 
+#include "common/error.h"
 #include "common/machine/child_process.h"
-#include "coordinator/jobs/job.h"
 #include "coordinator/launch/foreign_process.h"
 #include "proto/journal.pb.h"
 
@@ -44,28 +45,58 @@ fs::path whole(const fs::path& folder, const fs::path& output) {
   return path.has_filename() ? path : path.parent_path();  // without a slash at its end
 }
 
+struct Rival {
+  FoundJournal journal;
+  ForeignProcess agent;
+
+  [[nodiscard]] std::string title() const { return "job " + journal.contents.identity.id(); }
+};
+
+/// Nobody else's journal is held any longer: another coordinator may take it over.
+std::vector<Rival> rivals_among(std::vector<FoundJournal> journals, const fs::path& output) {
+  std::vector<Rival> rivals;
+  for (FoundJournal& journal : journals) {
+    const JournalValues& saved = journal.contents.values;
+    auto agent = agent_of(saved);
+    const fs::path theirs = output_folder_of(saved);
+    if (agent && !theirs.empty() && whole(agent->working_folder(), theirs) == output) {
+      rivals.push_back({std::move(journal), std::move(*agent)});
+    } else if (journal.is_unwanted) {
+      std::error_code ignored;
+      fs::remove(journal.file, ignored);
+    }
+  }
+  return rivals;
+}
+
+void end(const Rival& rival, const fs::path& output,
+         const std::function<void(const std::string& line)>& tell) {
+  tell(rival.title() + ", whose coordinator was killed, still trains into " + output.string() +
+       ", as this job will: first it writes a checkpoint and ends");
+  rival.agent.send(SIGTERM);
+  if (!rival.agent.wait(kCheckpoint)) {
+    tell(rival.title() + " has not ended for " + std::to_string(kCheckpoint.count()) +
+         " s, and is killed");
+    rival.agent.send(SIGKILL);
+    if (!rival.agent.wait(kKilled)) return;  // its journal is still needed
+  }
+  std::error_code ignored;
+  fs::remove(rival.journal.file, ignored);
+}
+
 }  // namespace
 
-void end_rivals(std::vector<FoundJournal> journals, const fs::path& output,
+void end_rivals(std::vector<FoundJournal> journals, const Job& job,
                 const std::function<void(const std::string& line)>& tell) {
-  const fs::path own = whole(fs::current_path(), output);
-  for (const FoundJournal& journal : journals) {
-    const JournalValues& saved = journal.contents.values;
-    const auto agent = agent_of(saved);
-    const fs::path theirs = output_folder_of(saved);
-    if (!agent || theirs.empty() || whole(agent->working_folder(), theirs) != own) continue;
-    const std::string job = "job " + journal.contents.identity.id();
-    tell(job + ", whose coordinator was killed, still trains into " + own.string() +
-         ", as this job will: first it writes a checkpoint and ends");
-    agent->send(SIGTERM);
-    if (!agent->wait(kCheckpoint)) {
-      tell(job + " has not ended for " + std::to_string(kCheckpoint.count()) + " s, and is killed");
-      agent->send(SIGKILL);
-      static_cast<void>(agent->wait(kKilled));
-    }
-    std::error_code ignored;
-    fs::remove(journal.file, ignored);
+  const fs::path output = whole(fs::current_path(), output_of(job.json));
+  const std::vector<Rival> rivals = rivals_among(std::move(journals), output);
+  if (!rivals.empty() && !resumes(job.json)) {
+    throw InputError("output: " + rivals.front().title() + " still trains into " + output.string() +
+                     ", though its coordinator was killed. Start that command again to go on with "
+                     "it; or set \"resume\": true, and this job goes on from its checkpoint; or "
+                     "give another output");
   }
+  for (const Rival& rival : rivals) end(rival, output, tell);
 }
 
 }  // namespace pfc

@@ -89,12 +89,10 @@ BeaconSender::Options beacon_of(Gate& gate, int port) {
 
 }  // namespace
 
-CoordinatorProgram::Console::Console(Inheritance& inheritance, const std::optional<Job>& job)
+CoordinatorProgram::Console::Console(const std::vector<std::string>& notes)
     : output(STDOUT_FILENO, STDERR_FILENO),
       terminal(output, isatty(STDERR_FILENO) == 1, stderr_has_colour()) {
-  const auto warn = [this](const std::string& line) { terminal.note(line, Severity::kWarning); };
-  for (const std::string& note : inheritance.notes()) warn(note);
-  if (job) end_rivals(inheritance.take_unused(), output_of(job->json), warn);
+  for (const std::string& note : notes) terminal.note(note, Severity::kWarning);
 }
 
 CoordinatorProgram::CoordinatorProgram(const Options& options)
@@ -103,7 +101,7 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
       inheritance_(options.state_dir, setup_.identity, options.take_over),
       local_agent_id_(inheritance_.has_agent() ? inheritance_.agent_id()
                                                : setup_.coordinator.local_agent_id),
-      console_(inheritance_, setup_.job),
+      console_(inheritance_.notes()),
       coordinator_(loop_, settings(), console_.terminal,
                    [this](const Verdict& end) {
                      verdict_ = end;
@@ -122,6 +120,11 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
 
 int CoordinatorProgram::run() {
   tell_beginning(console_.terminal, about(), setup_.job);
+  // When nothing of this program's own can fail any more.
+  if (setup_.job) {
+    end_rivals(inheritance_.take_unused(), *setup_.job,
+               [this](const std::string& line) { warn(line); });
+  }
   begin_journal();
   // The first signal ends the job after a checkpoint, the second one in a few seconds.
   signals_.emplace(loop_, [this](int number, bool again) {

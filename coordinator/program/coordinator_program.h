@@ -39,10 +39,9 @@ class CoordinatorProgram {
   int run();
 
  private:
-  /// What a person sees. It begins with what the person should know of earlier coordinators,
-  /// whose jobs are ended that would be in the way of this one.
+  /// What a person sees. It begins with these lines.
   struct Console {
-    Console(Inheritance& inheritance, const std::optional<Job>& job);
+    explicit Console(const std::vector<std::string>& notes);
     BackgroundOutput output;
     Terminal terminal;
   };

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -239,7 +240,6 @@ class Survival(JobTest):
         self.assertIn("job.json or --set was changed since then", other.stderr)
         self.wait_until_all_have_ended()
 
-
     def kill_while_it_trains(self, job):
         self.start_again(job, 2, "--coordinator-grace", "300s")
         self.wait_for("a step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
@@ -260,6 +260,24 @@ class Survival(JobTest):
                 self.wait_for("a step", lambda: self.status().get("step", 0) >= 1)
                 new.send_signal(signal.SIGTERM)
                 self.expect_end(143)
+
+    def test_a_job_that_could_not_begin_ends_nobody(self):
+        job = self.job(**{**self.KEYS, "max_steps": 100000})
+        old = self.kill_while_it_trains(job)
+        refused = self.train(2, job, "--set", "lr=0.01")
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn(f"still trains into {self.folder / 'out'}", refused.stderr.splitlines()[-1])
+        with socket.socket() as busy:
+            busy.bind(("127.0.0.1", 0))
+            busy.listen()
+            refused = self.train(2, job, "--set", "resume=true", "--port", busy.getsockname()[1])
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("is in use", refused.stderr.splitlines()[-1])
+        self.assertEqual(old - set(self.processes()), set())
+        self.start_again(job, 2, "--coordinator-grace", "300s")
+        self.wait_for("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
+        self.coordinators[-1].send_signal(signal.SIGTERM)
+        self.expect_end(143)
 
     def test_a_job_with_another_output_stays_alone(self):
         old = self.kill_while_it_trains(self.job(**{**self.KEYS, "max_steps": 100000}))

@@ -98,8 +98,16 @@ TEST_F(TakeoverTest, KeepsWhatOtherJobsHaveLeftApart) {
 
 TEST_F(TakeoverTest, KeepsWhatItIsToldToForgetApart) {
   coordinator(command("aaaa"));
-  EXPECT_THAT(ids(search(command("bbbb"), "never").unused), ElementsAre("aaaa"));
-  EXPECT_FALSE(std::filesystem::exists(journal_file(folder.path(), "aaaa")));
+  const Takeover takeover = search(command("bbbb"), "never");
+  EXPECT_THAT(ids(takeover.unused), ElementsAre("aaaa"));
+  EXPECT_TRUE(takeover.unused.front().is_unwanted);
+}
+
+TEST_F(TakeoverTest, KeepsNothingOfJobsApartForAService) {
+  coordinator(command("aaaa"));
+  proto::JournalIdentity service = identity_of({{.name = "localhost"}}, 0, nullptr, {}, 10min);
+  service.set_id("bbbb");
+  EXPECT_THAT(search(service).unused, IsEmpty());
 }
 
 TEST_F(TakeoverTest, ForgetsAJobWhoseWorkersCannotLiveAnyMore) {
@@ -133,7 +141,6 @@ TEST_F(TakeoverTest, NeedsAChoiceAmongSeveral) {
 TEST_F(TakeoverTest, BeginsAnewWhenItIsToldTo) {
   coordinator(command("aaaa"));
   EXPECT_FALSE(search(command("bbbb"), "never").found);
-  EXPECT_FALSE(search(command("bbbb")).found);
 }
 
 TEST_F(TakeoverTest, RefusesADamagedFileOfThisCommandAndSaysWhere) {
