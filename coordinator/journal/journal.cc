@@ -125,14 +125,9 @@ bool Journal::settle(std::chrono::milliseconds limit) {
 void Journal::remove() {
   {
     const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    unwritten_.clear();
-    broken_ = false;
+    stopping_ = over_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-  ::unlink(options_.file.c_str());
-  file_ = {};
 }
 
 std::uint64_t Journal::failures() {
@@ -151,6 +146,7 @@ void Journal::write_all() {
     const auto work = [this] { return stopping_ || (!held_ && !failing_ && !unwritten_.empty()); };
     changed_.wait_for(lock, failing_ ? options_.retry : options_.touch, work);
     const bool last = stopping_;
+    if (over_) break;
     if (!last && held_) continue;
     // The file is this thread's, and a disk that hangs must hold nobody else.
     lock.unlock();
@@ -166,8 +162,11 @@ void Journal::write_all() {
       lock.lock();
     }
     note_answer();
+    if (over_) break;
     if (last) return;
   }
+  lock.unlock();
+  ::unlink(options_.file.c_str());
 }
 
 bool Journal::must_rewrite() const {

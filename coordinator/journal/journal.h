@@ -80,7 +80,8 @@ class Journal {
   /// Returns whether it is. A file that is not on this machine's
   /// disk yet survives the end of the process, not that of the machine.
   bool settle(std::chrono::milliseconds limit);
-  /// There is nothing to go on with any more.
+  /// There is nothing to go on with any more: nothing is written from now on, and the file goes at
+  /// the latest when this object does. Waits for nothing.
   void remove();
 
   [[nodiscard]] std::uint64_t failures();  ///< attempts to write that have failed
@@ -122,6 +123,7 @@ class Journal {
   std::uint64_t failures_ = 0;       // guarded by mutex_
   bool held_ = false;                // guarded by mutex_: a Change lives
   bool stopping_ = false;            // guarded by mutex_
+  bool over_ = false;                // guarded by mutex_: the file goes
   std::thread thread_;               // last: it uses everything above
 };
 

@@ -218,5 +218,21 @@ TEST_F(JournalTest, HoldsNobodyAgainWhileTheDiskHangs) {
   EXPECT_TRUE(journal.settle(60s));
 }
 
+TEST_F(JournalTest, HoldsNobodyAtItsEndWhileTheDiskHangs) {
+  {
+    Journal journal(options(), contents());
+    journal.put("a", "1");
+    ASSERT_TRUE(journal.settle(60s));
+    const HungDisk disk(file);
+    journal.put("a", "2");
+    EXPECT_FALSE(journal.settle(100ms));
+    const TimePoint start = Clock::now();
+    journal.remove();
+    EXPECT_LT(Clock::now() - start, 10s);
+    disk.answer();
+  }
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 }  // namespace
 }  // namespace pfc
