@@ -44,7 +44,7 @@ std::string Faults::obstacle(const proto::Fault& fault) const {
                  ? ""
                  : "no such worker runs in slot " + std::to_string(fault.slot());
     case proto::FAULT_PARTITION:
-      if (partition_) return "it is cut off already";
+      if (partition_ || will_cut_) return "it is cut off already";
       if (CutRoutes({fault.addresses().begin(), fault.addresses().end()}).count() == 0) {
         return "the job has no other host from which it could be cut off";
       }
@@ -83,6 +83,7 @@ void Faults::act(const proto::Fault& fault) {
     case proto::FAULT_STOP_WORKER:
       return stop_worker(worker, time_of(fault));
     case proto::FAULT_PARTITION:
+      will_cut_ = true;
       return after(kForTheAnswer, [this, fault] { cut_off(fault); });
     case proto::FAULT_KILL_AGENT:
       return after(kForTheAnswer, options_.die);
@@ -105,7 +106,7 @@ void Faults::stop_worker(const std::shared_ptr<WorkerProcess>& worker, milliseco
 }
 
 void Faults::cut_off(const proto::Fault& fault) {
-  if (partition_) return;  // another one was asked for at the same moment
+  will_cut_ = false;
   try {
     const std::vector<std::string> addresses(fault.addresses().begin(), fault.addresses().end());
     partition_.emplace(addresses, time_of(fault));
@@ -118,6 +119,7 @@ void Faults::cut_off(const proto::Fault& fault) {
 
 void Faults::undo() {
   timers_.clear();
+  will_cut_ = false;
   partition_.reset();
   for (const auto& [number, worker] : stopped_) {
     if (const auto still = worker.lock()) still->send(SIGCONT);

@@ -59,6 +59,7 @@ class Faults {
   /// By number. Its slot owns the process.
   std::map<std::int64_t, std::weak_ptr<WorkerProcess>> stopped_;
   std::optional<Partition> partition_;
+  bool will_cut_ = false;                                     ///< in a moment
   std::int64_t last_ = 0;                                     ///< number that was given
   std::map<std::int64_t, boost::asio::steady_timer> timers_;  ///< likewise: of after()
 };

@@ -83,9 +83,11 @@ class Chaos {
 
   int run() {
     wait_for_training();
+    if (job_.is_lost()) return exit_code();
     ask_agents();
     if (options_.dry_run) return tell_plan();
     const double before = measure();
+    if (job_.is_lost()) return exit_code();
     start_ = Clock::now();
     result_.begin = view_of(job_.status(), since_start());
     result_.rate_before = before;
@@ -93,14 +95,22 @@ class Chaos {
     undo();
     result_.end = view_of(job_.status(), since_start());
     std::cout << summary(recovery_.faults(), result_) << std::flush;
-    const bool hangs = recovery_.waits_since().has_value();
-    if (hangs && interrupted == 0) {
-      print_message("pfcctl", Severity::kError, "training has not gone on after " + waiting_text());
-    }
-    return hangs && interrupted == 0 ? kExitFailed : kExitSuccess;
+    return exit_code();
   }
 
  private:
+  /// After a line that says why, where it is not 0.
+  [[nodiscard]] int exit_code() const {
+    if (interrupted != 0) return kExitSuccess;
+    if (recovery_.waits_since()) {
+      print_message("pfcctl", Severity::kError, "training has not gone on after " + waiting_text());
+      return kExitFailed;
+    }
+    if (!job_.is_lost()) return kExitSuccess;
+    print_message("pfcctl", Severity::kError, "the job was not there to the end");
+    return kExitFailed;
+  }
+
   [[nodiscard]] milliseconds since_start() const {
     return std::chrono::duration_cast<milliseconds>(Clock::now() - start_);
   }

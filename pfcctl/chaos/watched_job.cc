@@ -34,6 +34,7 @@ bool WatchedJob::look() {
                            status.state() == "stopped" || status.state() == "failed";
     if (has_ended) {
       tell("ended", "the job has ended");
+      is_lost_ = true;
       return false;
     }
     status_ = std::move(status);
@@ -52,6 +53,7 @@ bool WatchedJob::find_again() {
   if (Clock::now() - away_since_ > kLongestAway) {
     tell("ended",
          "the coordinator has been away for " + std::to_string(kLongestAway.count()) + " s");
+    is_lost_ = true;
     return false;
   }
   try {

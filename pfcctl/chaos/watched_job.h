@@ -21,6 +21,8 @@ class WatchedJob {
   /// Asks how the job is, and waits a moment where the coordinator cannot be reached. False, after
   /// a line that says why: the job has ended, or the coordinator has been away for too long.
   bool look();
+  /// Whether look() has found that.
+  [[nodiscard]] bool is_lost() const { return is_lost_; }
   /// The last that the coordinator has told.
   [[nodiscard]] const proto::StatusReply& status() const { return status_; }
 
@@ -37,6 +39,7 @@ class WatchedJob {
   proto::StatusReply status_;
   std::string id_;
   bool away_ = false;
+  bool is_lost_ = false;
   TimePoint away_since_;
 };
 

@@ -63,6 +63,18 @@ class OneHost(JobTest):
         self.ends(process)
 
 
+    def test_a_job_that_ends_meanwhile_has_not_taken_it(self):
+        process = self.begins("--allow-chaos")
+        chaos = subprocess.Popen([BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state", "--kill-every", "1h",
+                                  "--duration", "10min", "--baseline", "1ms"],
+                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.read_until(process, "Global Step")
+        self.ends(process)
+        output, _ = chaos.communicate(timeout=LIMIT)
+        self.assertEqual(chaos.returncode, 1, output)
+        self.assertIn("the job was not there to the end", output)
+
+
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class TwoHosts(ThreeHosts):
     def test_a_job_overcomes_what_is_broken_and_it_is_counted(self):

@@ -202,6 +202,16 @@ bool soon(Condition condition) {
   return condition();
 }
 
+TEST_F(FaultsOfAHost, CutItOffOnceWhereTwoAskAtTheSameMoment) {
+  in_a_network_of_its_own([this] {
+    Faults faults(loop, allowed());
+    EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "");
+    EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "it is cut off already");
+    begins(faults, proto::FAULT_UNDO);
+    EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "");
+  });
+}
+
 TEST(PartitionOfAHost, CutsAddressesOffUntilItEnds) {
   in_a_network_of_its_own([] {
     EXPECT_EQ(CutRoutes::obstacle(), "");
