@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kFirstLook = 1 << 16;  // bytes at the end; then four times as many
+constexpr std::uint64_t kPiece = 1 << 20;      // bytes
 
 /// An open file, with errors that name it.
 class File {
@@ -91,7 +93,9 @@ Line kind_of(std::string_view text, std::int64_t images) {
   const auto seen = object.find("images_seen");
   if (seen == object.end()) return Line::kStays;
   if (!seen->is_number_integer()) return Line::kNone;
-  if (seen->get<std::int64_t>() > images) return Line::kOver;
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const bool too_many = seen->is_number_unsigned() && seen->get<std::uint64_t>() > kMost;
+  if (too_many || seen->get<std::int64_t>() > images) return Line::kOver;
   return object.value("kind", nlohmann::json()) == "checkpoint" ? Line::kStays : Line::kBoundary;
 }
 
@@ -157,9 +161,12 @@ Cut cut_of(std::string_view tail, std::int64_t images) {
 
 /// Names the first of them. The number of its line is counted only here, because that takes long.
 void warn(const fs::path& metrics, const File& file, std::uint64_t first, std::int64_t count) {
-  const std::string before = file.read(0, first);
+  std::int64_t line = 1;
+  for (std::uint64_t begin = 0; begin < first; begin += kPiece) {
+    line += std::ranges::count(file.read(begin, std::min(begin + kPiece, first)), '\n');
+  }
   spdlog::warn("{}: line {} is no event with a whole number as images_seen; {}", metrics.string(),
-               std::ranges::count(before, '\n') + 1,
+               line,
                count == 1 ? "it is dropped" : fmt::format("it and {} more are dropped", count - 1));
 }
 

@@ -377,6 +377,16 @@ TEST(TrainingLog, DropsLinesThatAreNoEventsWithAWarningThatNamesThem) {
       ::testing::ElementsAre(R"({"step": 1, "images_seen": 64})", R"({"a note": "of a person"})"));
 }
 
+TEST(TrainingLog, TakesNoNumberOfImagesForANegativeOne) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "metrics.jsonl") << R"({"step": 1, "images_seen": 64})"
+                                          << "\nno JSON\n"
+                                          << R"({"images_seen": 18446744073709551615})" << '\n';
+  const TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 64});
+  EXPECT_THAT(lines_of(folder / "metrics.jsonl"),
+              ::testing::ElementsAre(R"({"step": 1, "images_seen": 64})"));
+}
+
 TEST(TrainingLog, SaysWhyItCannotBeWritten) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "training.log");
