@@ -263,9 +263,15 @@ void Coordinator::see_takeover(TimePoint now) {
       });
   if (!has_agents || !has_workers) return;
   takeover_seconds_ = seconds_since(*awaited_since_, now);
-  terminal_.note("all " + counted(std::ssize(agents_), "agent") + " and " +
-                 counted(std::ssize(state_.job.current.workers), "worker") + " are back after " +
-                 in_seconds(takeover_seconds_));
+  const std::string agents = counted(std::ssize(agents_), "agent") + " and ";
+  const auto all = std::ssize(state_.job.current.workers);
+  const auto back =
+      all - std::ranges::count_if(state_.job.current.workers, [&](const auto& worker) {
+        return worker.exit && !run_.workers.contains(worker.rank);
+      });
+  terminal_.note((back == all ? "all " + agents + counted(all, "worker")
+                              : agents + std::to_string(back) + " of " + counted(all, "worker")) +
+                 " are back after " + in_seconds(takeover_seconds_));
 }
 
 }  // namespace pfc
