@@ -9,6 +9,7 @@
 #include <array>
 #include <csignal>
 #include <fstream>
+#include <optional>
 
 #include "common/clock.h"
 #include "common/files/regular_file.h"
@@ -220,16 +221,17 @@ TEST_F(JournalTest, HoldsNobodyAgainWhileTheDiskHangs) {
 
 TEST_F(JournalTest, HoldsNobodyAtItsEndWhileTheDiskHangs) {
   {
+    std::optional<HungDisk> disk;  // there as long as the journal writes to it
     Journal journal(options(), contents());
     journal.put("a", "1");
     ASSERT_TRUE(journal.settle(60s));
-    const HungDisk disk(file);
+    disk.emplace(file);
     journal.put("a", "2");
     EXPECT_FALSE(journal.settle(100ms));
     const TimePoint start = Clock::now();
     journal.remove();
     EXPECT_LT(Clock::now() - start, 10s);
-    disk.answer();
+    disk->answer();
   }
   EXPECT_FALSE(std::filesystem::exists(file));
 }
