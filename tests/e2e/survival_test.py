@@ -270,7 +270,9 @@ class Survival(JobTest):
         with socket.socket() as busy:
             busy.bind(("127.0.0.1", 0))
             busy.listen()
-            refused = self.train(2, job, "--set", "resume=true", "--port", busy.getsockname()[1])
+            command = self.coordinator(2, job, "--set", "resume=true")
+            command[command.index("--port") + 1] = str(busy.getsockname()[1])
+            refused = run(*command, env=self.environment)
         self.assertEqual(refused.returncode, 2, refused.stderr)
         self.assertIn("is in use", refused.stderr.splitlines()[-1])
         self.assertEqual(old - set(self.processes()), set())
