@@ -26,8 +26,8 @@ CASES = [
     ("mbf", 8, 2, 300_000, 1, {"optimizer": "adamw"}),
     ("mbf", 8, 1, 300_000, 0.1, {"gradient_acc": 2}),
     ("mbf", 8, 1, 300_000, 0.1, {"save_every_steps": 1}),
-    ("mbf", 8, 2, 300_000, 0.1, {"replicate": True, "snapshot_seconds": 0.001}),
-    ("r50", 16, 2, 300_000, 0.1, {"replicate": True, "snapshot_seconds": 0.001}),
+    ("mbf", 8, 2, 300_000, 0.1, {"replicate": True, "snapshot_seconds": 0.001, "max_steps": 25}),
+    ("r50", 16, 2, 300_000, 0.1, {"replicate": True, "snapshot_seconds": 0.001, "max_steps": 25}),
 ]
 
 

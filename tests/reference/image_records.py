@@ -59,7 +59,8 @@ def write(folder, images, labels, says_classes=True):
             idx.write(f"{key}\t{offset}\n")
             offset += rec.write(record(payload))
     _, height, width, _ = images.shape
-    (folder / "property").write_text(f"{classes},{height},{width}\n")
+    if says_classes:
+        (folder / "property").write_text(f"{classes},{height},{width}\n")
 
 
 def payload_at(data, offset):
