@@ -60,10 +60,12 @@ class OfOneHost(JobOnHosts):
         self.goes_on(timeline, 3, start="3 workers x batch")
         self.stops_well()
 
-    def test_a_host_whose_link_is_cut_is_left_out_and_comes_back(self):
-        for how in ("down", "silent") if DEFAULTS else ("silent",):
-            with self.subTest(how):
-                self.loses_its_link(how)
+    def test_a_host_whose_link_is_cut_in_silence_is_left_out_and_comes_back(self):
+        self.loses_its_link("silent")
+
+    @long
+    def test_a_host_whose_link_goes_down_is_left_out_and_comes_back(self):
+        self.loses_its_link("down")
 
     @long
     def test_a_host_that_only_the_workers_cannot_reach_is_left_out(self):
