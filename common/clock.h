@@ -1,7 +1,9 @@
-// The clock that measures how long something takes: it never jumps when the time of day is set.
+// The clock that measures how long something takes, which never jumps when the time of day is set;
+// and the time of day, for people.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace pfc {
 
@@ -12,5 +14,13 @@ using TimePoint = Clock::time_point;
 inline double seconds_since(TimePoint start, TimePoint now = Clock::now()) {
   return std::chrono::duration<double>(now - start).count();
 }
+
+using WallTime = std::chrono::system_clock::time_point;
+
+/// Milliseconds since 1970.
+inline std::int64_t to_ms(WallTime time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+}
+inline WallTime from_ms(std::int64_t ms) { return WallTime(std::chrono::milliseconds{ms}); }
 
 }  // namespace pfc

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "common/files/write_all.h"
 
 namespace pfc {
 
@@ -23,13 +24,8 @@ AppendFile::~AppendFile() { ::close(fd_); }
 void AppendFile::write_line(std::string_view line) {
   std::string text(line);
   text += '\n';
-  for (std::string_view rest = text; !rest.empty();) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      throw StorageError(path_.string() + ": cannot write: " + file_error_text(errno));
-    }
-    rest.remove_prefix(static_cast<std::size_t>(written));
+  if (!write_all(fd_, text)) {
+    throw StorageError(path_.string() + ": cannot write: " + file_error_text(errno));
   }
 }
 

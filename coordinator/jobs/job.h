@@ -1,19 +1,16 @@
 // A job as a person gives it to the coordinator, checked.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "common/clock.h"
 #include "common/config/config.h"
 #include "common/config/job_origin.h"
 
 namespace pfc {
-
-/// The time of day, for people.
-using WallTime = std::chrono::system_clock::time_point;
 
 struct Job {
   std::string id;    ///< random

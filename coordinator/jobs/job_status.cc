@@ -8,17 +8,13 @@
 namespace pfc {
 namespace {
 
-std::int64_t milliseconds_of(WallTime time) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
-}
-
 template <typename AnyJob>
 proto::JobStatus begun_status(const AnyJob& job, const char* state) {
   proto::JobStatus status;
   status.set_job_id(job.id);
   status.set_file(job.file);
   status.set_state(state);
-  status.set_submitted_ms(milliseconds_of(job.submitted));
+  status.set_submitted_ms(to_ms(job.submitted));
   return status;
 }
 
@@ -51,15 +47,15 @@ EndedJob ended_job(const Job& job, Verdict::Kind how, const std::string& message
 
 proto::JobStatus status_of(const EndedJob& job) {
   proto::JobStatus status = begun_status(job, name_of(job.how));
-  if (job.started) status.set_started_ms(milliseconds_of(*job.started));
-  status.set_ended_ms(milliseconds_of(job.ended));
+  if (job.started) status.set_started_ms(to_ms(*job.started));
+  status.set_ended_ms(to_ms(job.ended));
   status.set_message(job.message);
   return status;
 }
 
 proto::JobStatus status_of_running(const Job& job, WallTime started, const std::string& reason) {
   proto::JobStatus status = begun_status(job, "running");
-  status.set_started_ms(milliseconds_of(started));
+  status.set_started_ms(to_ms(started));
   status.set_message(reason);
   return status;
 }

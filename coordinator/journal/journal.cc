@@ -12,6 +12,7 @@
 #include "common/error_text.h"
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
+#include "common/files/write_all.h"
 
 namespace pfc {
 namespace {
@@ -21,17 +22,6 @@ constexpr int kGrowth = 4;  // the file may have so many times the bytes of its 
 [[noreturn]] void fail(const std::filesystem::path& file, const char* doing) {
   const int error = errno;
   throw StorageError(file.string() + ": cannot be " + doing + ": " + file_error_text(error));
-}
-
-void write_whole(int fd, std::string_view bytes, const std::filesystem::path& file) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      fail(file, "written");
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
 }
 
 }  // namespace
@@ -205,7 +195,9 @@ void Journal::write_once(Lock& lock) {
   lock.lock();
 }
 
-void Journal::append(const std::string& record) { write_whole(file_.fd(), record, options_.file); }
+void Journal::append(const std::string& record) {
+  if (!pfc::write_all(file_.fd(), record)) fail(options_.file, "written");
+}
 
 /// Locked before it has its name, so that nobody takes it for one that was left.
 void Journal::rewrite(const std::string& bytes) {
@@ -215,11 +207,11 @@ void Journal::rewrite(const std::string& bytes) {
   LockedFile fresh(::open(temporary.c_str(), kFlags, 0600));
   if (fresh.fd() < 0) fail(options_.file, "made");
   if (::flock(fresh.fd(), LOCK_EX | LOCK_NB) != 0) fail(options_.file, "locked");
-  try {
-    write_whole(fresh.fd(), bytes, options_.file);
-  } catch (const StorageError&) {
+  if (!pfc::write_all(fresh.fd(), bytes)) {
+    const int error = errno;
     ::unlink(temporary.c_str());
-    throw;
+    errno = error;
+    fail(options_.file, "written");
   }
   if (::fdatasync(fresh.fd()) != 0) fail(options_.file, "synced");
   if (::rename(temporary.c_str(), options_.file.c_str()) != 0) fail(options_.file, "renamed");

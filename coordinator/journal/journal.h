@@ -45,8 +45,7 @@ class Journal {
     /// One line when writing begins to fail, or to hang, and one when it works again. On the
     /// journal's thread, and in settle().
     std::function<void(const std::string& line)> tell;
-    std::uint64_t smallest_rewrite = std::uint64_t{1}
-                                     << 20;  ///< in bytes: a file that is rewritten
+    std::uint64_t smallest_rewrite = 1U << 20;  ///< in bytes: a file that is rewritten
     std::chrono::milliseconds retry{1'000};
     std::chrono::milliseconds touch{2'000};
   };
@@ -77,8 +76,8 @@ class Journal {
   void keep_only(const std::string& prefix, const std::set<std::string>& keys);
   /// Waits until everything that was put is in the file, at most `limit`, and not at all where the
   /// last attempt to write has failed, or has not ended since an earlier call has waited in vain.
-  /// Returns whether it is. A file that is not on this machine's
-  /// disk yet survives the end of the process, not that of the machine.
+  /// Returns whether it is. A file that is not on this machine's disk yet survives the end of the
+  /// process, not that of the machine.
   bool settle(std::chrono::milliseconds limit);
   /// There is nothing to go on with any more: nothing is written from now on, and the file goes at
   /// the latest when this object does. Waits for nothing.

@@ -129,12 +129,6 @@ std::vector<std::string> strings_of(const Strings& strings) {
 
 }  // namespace
 
-std::int64_t to_ms(WallTime time) {
-  return duration_cast<milliseconds>(time.time_since_epoch()).count();
-}
-
-WallTime from_ms(std::int64_t ms) { return WallTime(milliseconds{ms}); }
-
 proto::SavedHost to_saved(const HostState& host) {
   proto::SavedHost saved;
   saved.set_name(host.name);

@@ -37,8 +37,4 @@ Job job_from(const proto::SavedJob& saved);
 proto::SavedEndedJobs to_saved(const std::deque<EndedJob>& jobs);
 void restore(JobQueue& queue, const proto::SavedEndedJobs& saved);
 
-/// Milliseconds since 1970.
-std::int64_t to_ms(WallTime time);
-WallTime from_ms(std::int64_t ms);
-
 }  // namespace pfc

@@ -18,6 +18,7 @@
 #include "common/error.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "common/files/write_all.h"
 
 namespace pfc {
 namespace {
@@ -54,13 +55,8 @@ class File {
   /// What is from `begin` on becomes `text`.
   void replace_end(std::uint64_t begin, std::string_view text) const {
     if (::ftruncate(fd_, static_cast<off_t>(begin)) != 0) fail("write");
-    for (std::size_t done = 0; done < text.size();) {
-      const ssize_t count =
-          ::pwrite(fd_, text.data() + done, text.size() - done, static_cast<off_t>(begin + done));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail("write");
-      done += static_cast<std::size_t>(count);
-    }
+    if (::lseek(fd_, static_cast<off_t>(begin), SEEK_SET) < 0 || !write_all(fd_, text))
+      fail("write");
     if (::fsync(fd_) != 0) fail("write");
   }
 
