@@ -167,7 +167,7 @@ struct JobState {
   FailureHistory blame;
   RestartBudget budget;
   SavedState saved;
-  DeviceChoice device = DeviceChoice::kCpu;  ///< that it computes on
+  DeviceChoice device = DeviceChoice::kAuto;  ///< that it computes on
   /// With more its data could not be shared out, as its workers have told; 0: they have not.
   int most_workers = 0;
   std::optional<StopRequest> stop;

@@ -82,8 +82,8 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   // That of this machine is set when all hosts are here; its agent may come back later.
   if (!host->local || host->address.empty()) host->address = peer;
   const bool count_gpus = host->slots == 0;
-  host_registered(*host, registration, run_.config.device, Clock::now());
-  if (count_gpus) terminal_.note(slots_text(*host, run_.config.device));
+  host_registered(*host, registration, state_.job.device, Clock::now());
+  if (count_gpus) terminal_.note(slots_text(*host, state_.job.device));
   save_soon();
   proto::AgentCommand welcome;
   welcome.set_job_id(state_.job.id);

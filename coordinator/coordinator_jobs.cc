@@ -117,7 +117,6 @@ bool Coordinator::begin_next_job() {
   std::optional<Job> job = queue_.take();
   if (!job) return false;
   run_ = {.job = std::move(*job), .config = options_.rendezvous, .started = wall_now()};
-  run_.config.device = run_.job.device;
   begin_job(state_, run_.job.id, run_.job.device, Clock::now());
   reason_.clear();
   if (options_.is_service) terminal_.note(title_of(run_.job) + " begins");

@@ -8,11 +8,13 @@
 #include "common/counted.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/jobs/job_status.h"
+#include "coordinator/journal/journal_keys.h"
 #include "coordinator/journal/saved_state.h"
 
 namespace pfc {
 namespace {
 
+using namespace journal_keys;
 using std::chrono::milliseconds;
 
 // Longer than a disk that works needs; a job does not wait longer for one that does not.
@@ -23,29 +25,9 @@ constexpr milliseconds kProgressPause{5'000};
 // Generations that a journal on a full disk may lack.
 constexpr Generation kMostUnknown = 1'000;
 
-constexpr const char* kOwn = "coordinator";
-constexpr const char* kHost = "host/";
-constexpr const char* kRun = "run";
-constexpr const char* kJob = "job";
-constexpr const char* kWorker = "worker/";
-constexpr const char* kProgress = "progress/";
-constexpr const char* kQueue = "queue";
-constexpr const char* kQueued = "queued/";
-constexpr const char* kEnded = "ended";
-constexpr const char* kMetrics = "metrics";
-
 WallTime wall_now() { return std::chrono::system_clock::now(); }
 
 std::string key_of(const char* prefix, Rank rank) { return prefix + std::to_string(rank); }
-
-/// The message that the journal has there; empty where it has none.
-template <typename Message>
-Message read(const JournalValues& saved, const std::string& key) {
-  Message message;
-  const auto found = saved.find(key);
-  if (found != saved.end() && !message.ParseFromString(found->second)) return {};
-  return message;
-}
 
 std::string in_seconds(double seconds) {
   char text[32];
@@ -216,7 +198,6 @@ void Coordinator::take_over_job(const JournalValues& saved, TimePoint heard) {
           .config = options_.rendezvous,
           .cause = run.cause(),
           .started = from_ms(run.started_ms())};
-  run_.config.device = run_.job.device;
   restore(state_, run, now, wall_now());
   state_.job.device = run_.job.device;
   std::vector<WorkerState> workers;

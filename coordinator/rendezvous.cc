@@ -11,9 +11,8 @@ namespace pfc {
 namespace {
 
 /// A job that must have GPUs, and the host that has none.
-std::optional<Incident> host_without_gpu(const ClusterState& state, DeviceChoice device,
-                                         TimePoint now) {
-  if (device != DeviceChoice::kCuda) return {};
+std::optional<Incident> host_without_gpu(const ClusterState& state, TimePoint now) {
+  if (state.job.device != DeviceChoice::kCuda) return {};
   for (const HostState& host : state.hosts) {
     if (!host.registered || host.no_gpu.empty()) continue;
     return Incident{.kind = Incident::Kind::kCrash,
@@ -85,7 +84,7 @@ Incident too_few_gpus(const ClusterState& state, const Plan& plan, TimePoint now
 }
 
 Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
-  if (auto lacking = host_without_gpu(state, config.device, now)) {
+  if (auto lacking = host_without_gpu(state, now)) {
     return blame({std::move(*lacking)});
   }
   const std::string missing = missing_hosts(state);

@@ -18,7 +18,6 @@ namespace pfc {
 
 struct RendezvousConfig {
   HealthLimits limits;
-  DeviceChoice device = DeviceChoice::kAuto;  ///< the job's
   ElasticConfig elastic;
   int max_restarts = 0;                        ///< that have not come back with progress
   std::chrono::milliseconds grace{5'000};      ///< for peers to notice a failure by themselves

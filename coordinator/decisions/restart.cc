@@ -104,8 +104,8 @@ std::string awaited(const ClusterState& state, TimePoint now) {
   return listed(names);
 }
 
-/// What ends a job for which too few have come. `missing`: those it waits for; empty: slots are
-/// left out.
+/// What ends a job for which too few have come. `missing`: those it waits for; empty: all are here,
+/// but slots are left out, or have no GPU any more.
 Incident too_few(Incident cause, const RendezvousConfig& config, const Plan& plan,
                  const std::string& missing, TimePoint now) {
   const std::string time = std::to_string(config.limits.start.count() / 1000) + " s";

@@ -13,7 +13,7 @@
 
 namespace pfc {
 
-/// A journal that a coordinator has left, which was the same command as this one.
+/// A journal that a coordinator has left which lives no more.
 struct FoundJournal {
   std::filesystem::path file;
   LockedFile lock;
@@ -44,9 +44,9 @@ std::filesystem::path journal_file(const std::filesystem::path& folder, const st
 /// Looks in FOLDER/journals for the journal of a coordinator that lives no more and was the same
 /// command: the same hosts in the same order, port, job (the file and what it says) and version. A
 /// job whose coordinator has been away for longer than its workers wait is forgotten, a service
-/// never. `choice`: "auto"; "never", which forgets what is found; or the beginning of an id. Throws
-/// InputError where several fit, none has the id, or the file of the one that fits is damaged, and
-/// StorageError where the folder cannot be made.
+/// never. The journals of other jobs are `unused`. `choice`: "auto"; "never", which forgets what is
+/// found; or the beginning of an id. Throws InputError where several fit, none has the id, or the
+/// file of the one that fits is damaged, and StorageError where the folder cannot be made.
 Takeover find_takeover(const std::filesystem::path& folder, const proto::JournalIdentity& wanted,
                        const std::string& choice);
 

@@ -3,8 +3,14 @@
 #include <utility>
 
 #include "common/machine/child_process.h"
+#include "coordinator/journal/journal_keys.h"
 
 namespace pfc {
+
+std::optional<ForeignProcess> local_agent_of(const proto::SavedCoordinator& coordinator) {
+  return ForeignProcess::find(static_cast<pid_t>(coordinator.local_agent_pid()), kAgentIdVariable,
+                              coordinator.local_agent_id());
+}
 
 Inheritance::Inheritance(const std::filesystem::path& state_folder,
                          const proto::JournalIdentity& identity, const std::string& choice)
@@ -13,9 +19,8 @@ Inheritance::Inheritance(const std::filesystem::path& state_folder,
       takeover_(find_takeover(state_folder, identity, choice)) {
   if (!takeover_.found) return;
   identity_.set_id(takeover_.found->contents.identity.id());
-  own_.ParseFromString(takeover_.found->contents.values["coordinator"]);
-  agent_ = ForeignProcess::find(static_cast<pid_t>(own_.local_agent_pid()), kAgentIdVariable,
-                                own_.local_agent_id());
+  own_ = journal_keys::read<proto::SavedCoordinator>(values(), journal_keys::kOwn);
+  agent_ = local_agent_of(own_);
 }
 
 std::vector<std::string> Inheritance::notes() const {

@@ -16,6 +16,9 @@
 
 namespace pfc {
 
+/// The agent that a coordinator has started itself, where it lives.
+std::optional<ForeignProcess> local_agent_of(const proto::SavedCoordinator& coordinator);
+
 /// Its state, and its own agent where that lives. Empty where none was killed.
 class Inheritance {
  public:

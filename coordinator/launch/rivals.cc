@@ -2,13 +2,12 @@
 
 #include <chrono>
 #include <csignal>
-#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "common/error.h"
-#include "common/machine/child_process.h"
-#include "coordinator/launch/foreign_process.h"
+#include "coordinator/journal/journal_keys.h"
+#include "coordinator/launch/inheritance.h"
 #include "proto/journal.pb.h"
 
 namespace pfc {
@@ -20,21 +19,10 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds kCheckpoint{45};
 constexpr std::chrono::seconds kKilled{5};
 
-/// The agent that the coordinator has started itself, where it lives.
-std::optional<ForeignProcess> agent_of(const JournalValues& saved) {
-  const auto found = saved.find("coordinator");
-  proto::SavedCoordinator own;
-  if (found == saved.end() || !own.ParseFromString(found->second)) return {};
-  return ForeignProcess::find(static_cast<pid_t>(own.local_agent_pid()), kAgentIdVariable,
-                              own.local_agent_id());
-}
-
 /// Empty: it has no job yet, so that no worker was started.
 fs::path output_folder_of(const JournalValues& saved) {
-  const auto found = saved.find("job");
-  proto::SavedJob job;
-  if (found == saved.end() || !job.ParseFromString(found->second)) return {};
-  return output_of(job.json());
+  const auto job = journal_keys::read<proto::SavedJob>(saved, journal_keys::kJob);
+  return job.json().empty() ? fs::path() : output_of(job.json());
 }
 
 /// The same text for the same folder, whether it is there or not.
@@ -57,7 +45,8 @@ std::vector<Rival> rivals_among(std::vector<FoundJournal> journals, const fs::pa
   std::vector<Rival> rivals;
   for (FoundJournal& journal : journals) {
     const JournalValues& saved = journal.contents.values;
-    auto agent = agent_of(saved);
+    auto agent =
+        local_agent_of(journal_keys::read<proto::SavedCoordinator>(saved, journal_keys::kOwn));
     const fs::path theirs = output_folder_of(saved);
     if (agent && !theirs.empty() && whole(agent->working_folder(), theirs) == output) {
       rivals.push_back({std::move(journal), std::move(*agent)});

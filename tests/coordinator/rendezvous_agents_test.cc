@@ -23,7 +23,7 @@ TEST_F(Rendezvous, GivesOneSlotForEachGpuAndOneToAHostWithoutGpus) {
 }
 
 TEST_F(Rendezvous, GivesOneSlotToAHostOfAJobOnCpus) {
-  config.device = DeviceChoice::kCpu;
+  state.job.device = DeviceChoice::kCpu;
   expect_hosts({{"a", 0}});
   registers("a", 8);
   EXPECT_THAT(slots(), ElementsAre(1));
@@ -44,7 +44,7 @@ TEST_F(Rendezvous, LimitsAnImpossibleNumberOfGpus) {
 }
 
 TEST_F(Rendezvous, FailsAJobForGpusBeforeItStartsWhenAHostHasNone) {
-  config.device = DeviceChoice::kCuda;
+  state.job.device = DeviceChoice::kCuda;
   expect_hosts({{"a", 1}, {"b", 1}, {"c", 1}});
   registers("a", 1);
   EXPECT_EQ(tick().reason, "waiting for b, c to register");

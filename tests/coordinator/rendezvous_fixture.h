@@ -26,11 +26,11 @@ class Rendezvous : public ::testing::Test {
   }
 
   /// With so many GPUs.
-  void registers(const std::string& name, int gpus = 1) {
+  void registers(const std::string& name, int gpus = 0) {
     proto::AgentRegistration registration;
     registration.set_gpus(gpus);
     if (gpus == 0) registration.set_no_gpu("no CUDA driver: install one");
-    host_registered(*find_host(state, name), registration, config.device, now);
+    host_registered(*find_host(state, name), registration, state.job.device, now);
   }
 
   /// Of each host, once all are there.

@@ -10,13 +10,12 @@ class RendezvousOverNetworks : public testing::Rendezvous {
  protected:
   void registers_with_address(const std::string& name, const std::string& agent) {
     proto::AgentRegistration registration;
-    registration.set_gpus(1);
     registration.set_agent_id(agent);
     proto::NetworkAddress* const address = registration.add_addresses();
     address->set_interface("eth0");
     address->set_address("10.0.0." + std::to_string(name.front() - 'a' + 1));
     address->set_prefix(24);
-    host_registered(*find_host(state, name), registration, config.device, now);
+    host_registered(*find_host(state, name), registration, state.job.device, now);
   }
 
   void registers_two_hosts() {
