@@ -22,13 +22,13 @@
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
 #include "worker/start/output_check.h"
+#include "worker/start/resume.h"
 
 namespace pfc {
 namespace {
 
-// The workers of a job whose coordinator was killed live for 5 s more, and write a checkpoint.
-// Workers whose coordinator was killed end when their agent has missed it for 30 s (pfc-agent's
-// --patience) and they have written a checkpoint.
+// An earlier job, or this job's earlier rank 0, may be about to end: its agent leaves it 30 s for a
+// checkpoint, and kills it then.
 constexpr std::chrono::milliseconds kOutputPatience{45'000};
 
 CommOptions comm_options(const SessionOptions& o, const char* name) {
@@ -231,38 +231,6 @@ void TrainingSession::make_model() {
   d_embeddings = OwnedTensor(*ops, shapes.d_embeddings);
 }
 
-// Rank 0 looks for all: a folder that hosts share may look older on another one.
-std::optional<TrainingSession::OnDisk> TrainingSession::newest_of_all(bool resume) {
-  std::int64_t step = -1;
-  std::int64_t images = 0;
-  on_rank_zero(*input_comm, [&] {
-    const auto there = newest_checkpoint(job.output);
-    const bool is_own =
-        there && checkpoint_format::load_manifest(there->folder).identity.job_id == job_id;
-    const auto newest = checkpoint_to_resume(job.output, resume || is_own);
-    if (!newest) return;
-    step = newest->step;
-    images = newest->step * newest->global_batch;
-  });
-  step = from_rank_zero(*input_comm, step);
-  images = from_rank_zero(*input_comm, images);
-  if (step < 0) return std::nullopt;
-  return OnDisk{.folder = job.output / checkpoint_format::folder_name(step), .images = images};
-}
-
-std::string TrainingSession::resumed_message(const CheckpointInfo& checkpoint) const {
-  const std::int64_t done = first_step - 1;
-  std::string text = "resumed from " + checkpoint.folder.string() + " (step " +
-                     std::to_string(checkpoint.step) + " of " +
-                     counted(checkpoint.world_size, "worker") + ")";
-  if (done < plan.last_step) return text + ": next is step " + std::to_string(first_step);
-  text += ": nothing is left to train";
-  if (done != checkpoint.step) {
-    text += ", as its images are those of step " + std::to_string(done) + " of this job";
-  }
-  return text + "; to go on, raise num_epoch or max_steps";
-}
-
 // After that many steps of a job with this global batch, which may not be this one's.
 void TrainingSession::go_on_after(std::int64_t step, std::int64_t global_batch) {
   resumed_images = step * global_batch;
@@ -290,7 +258,7 @@ bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images
 void TrainingSession::load_weights(SnapshotStore* store) {
   // A later generation goes on from the checkpoint of an earlier one, but not from that of another
   // job: the first one may have had no time to see it, or it lies on another host.
-  const auto newest = newest_of_all(job.resume);
+  const auto newest = newest_checkpoint_of_all(*input_comm, job.output, job_id, job.resume);
   if (load_from_memory(store, newest ? newest->images : 0)) return;
   const std::string why_not = start_message;
   if (newest) {
@@ -300,7 +268,7 @@ void TrainingSession::load_weights(SnapshotStore* store) {
             : load_checkpoint_of_rank_zero(newest->folder, state(),
                                            {*step_comm, *input_comm, output_links});
     go_on_after(info.step, info.global_batch);
-    start_message = why_not + resumed_message(info);
+    start_message = why_not + resumed_message(info, first_step, plan.last_step);
     return;
   }
   if (!job.init_from.empty()) {

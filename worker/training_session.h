@@ -118,15 +118,9 @@ struct TrainingSession {
   void check_verification_sets(const Doing& doing) const;
   void agree_on_checkpoints();
   void make_model();
-  struct OnDisk {
-    std::filesystem::path folder;
-    std::int64_t images = 0;  ///< seen by then
-  };
-  [[nodiscard]] std::optional<OnDisk> newest_of_all(bool resume);
   void load_weights(SnapshotStore* store);
   [[nodiscard]] bool load_from_memory(SnapshotStore* store, std::int64_t images_on_disk);
   void go_on_after(std::int64_t step, std::int64_t global_batch);
-  [[nodiscard]] std::string resumed_message(const CheckpointInfo& checkpoint) const;
   void make_inputs(const std::function<bool()>& stop_requested);
   void make_snapshots(SnapshotStore* store);
   [[nodiscard]] Shape image_shape() const;  ///< of a batch, [B, H, W, 3]

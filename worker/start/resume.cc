@@ -1,0 +1,44 @@
+#include "worker/start/resume.h"
+
+#include "common/counted.h"
+#include "worker/checkpoint/checkpoint_format.h"
+#include "worker/comm/rank_zero.h"
+
+namespace pfc {
+
+std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm,
+                                                         const std::filesystem::path& output,
+                                                         const std::string& job_id, bool resume) {
+  std::int64_t step = -1;
+  std::int64_t images = 0;
+  on_rank_zero(comm, [&] {
+    const auto there = newest_checkpoint(output);
+    const bool is_own =
+        there && checkpoint_format::load_manifest(there->folder).identity.job_id == job_id;
+    const auto newest = checkpoint_to_resume(output, resume || is_own);
+    if (!newest) return;
+    step = newest->step;
+    images = newest->step * newest->global_batch;
+  });
+  step = from_rank_zero(comm, step);
+  images = from_rank_zero(comm, images);
+  if (step < 0) return std::nullopt;
+  return CheckpointOnDisk{.folder = output / checkpoint_format::folder_name(step),
+                          .images = images};
+}
+
+std::string resumed_message(const CheckpointInfo& checkpoint, std::int64_t first_step,
+                            std::int64_t last_step) {
+  const std::int64_t done = first_step - 1;
+  std::string text = "resumed from " + checkpoint.folder.string() + " (step " +
+                     std::to_string(checkpoint.step) + " of " +
+                     counted(checkpoint.world_size, "worker") + ")";
+  if (done < last_step) return text + ": next is step " + std::to_string(first_step);
+  text += ": nothing is left to train";
+  if (done != checkpoint.step) {
+    text += ", as its images are those of step " + std::to_string(done) + " of this job";
+  }
+  return text + "; to go on, raise num_epoch or max_steps";
+}
+
+}  // namespace pfc
