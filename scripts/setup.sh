@@ -5,6 +5,7 @@
 #       test     what the tests need as well: GoogleTest, Python, PyTorch as a reference
 #       bench    what the benchmarks need as well: Google Benchmark, PyTorch, OpenBLAS
 #       launchers Open MPI and Slurm: their tests are not run without them
+#       watch    Prometheus and Alertmanager: their tests are not run without them
 #       lint     clang-format and clang-tidy
 #       package  what scripts/package.sh needs as well
 # Safe to run again: what is installed is left alone. No package is ever removed: where an
@@ -25,6 +26,7 @@ bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-
   libopenblas0-pthread libopenblas0-openmp libjemalloc2 libtcmalloc-minimal4)
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.
 launchers=(openmpi-bin slurmctld slurmd slurm-client munge iproute2 python3-yaml)
+watch=(prometheus prometheus-alertmanager)
 lint=(git g++ clang-format clang-tidy-16)
 package=(python3 dpkg-dev)
 
@@ -36,10 +38,11 @@ for part in "$@"; do
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
     launchers) wanted+=("${launchers[@]}") ;;
+    watch) wanted+=("${watch[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
     package) wanted+=("${package[@]}") ;;
     *)
-      echo "setup: no part '$part'; expected build, test, bench, launchers, lint or package" >&2
+      echo "setup: no part '$part'; expected build, test, bench, launchers, watch, lint or package" >&2
       exit 2 ;;
   esac
 done

@@ -1,0 +1,36 @@
+#include "coordinator/web/targets.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/network_address.h"
+
+namespace pfc {
+namespace {
+
+using nlohmann::json;
+
+/// Names may be any bytes.
+std::string text_of(const json& targets) {
+  return targets.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string coordinator_targets(const std::string& http_address) {
+  return text_of(
+      json::array({{{"targets", json::array({http_address})}, {"labels", json::object()}}}));
+}
+
+std::string host_targets(const proto::StatusReply& status) {
+  json targets = json::array();
+  for (const proto::HostStatus& host : status.hosts()) {
+    if (!host.registered() || host.address().empty()) continue;
+    // As it stands before a port.
+    const bool is_ipv6 = host.address().find(':') != std::string::npos;
+    const std::string address = is_ipv6 ? "[" + host.address() + "]" : host.address();
+    targets.push_back({{"targets", json::array({address})}, {"labels", {{"host", host.name()}}}});
+  }
+  return text_of(targets);
+}
+
+}  // namespace pfc
