@@ -94,8 +94,14 @@ std::string Coordinator::metrics_text() {
   metrics_.set_waiting_jobs(queue_.waiting().size());
   metrics_.set_journal(own_.takeovers(), journal_ == nullptr ? 0 : journal_->failures());
   save(true);
-  return metrics_.text(state_, run_.config, run_.progress, run_.stragglers,
-                       terminal_.dropped_lines(), Clock::now());
+  metrics_.set_dropped_lines(terminal_.dropped_lines());
+  const TimePoint now = Clock::now();
+  return metrics_.text({.state = state_,
+                        .config = run_.config,
+                        .progress = run_.progress,
+                        .stragglers = run_.stragglers,
+                        .state_name = state_name(state_, run_.config, over_),
+                        .now = now});
 }
 
 void Coordinator::tick() {
@@ -214,7 +220,8 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
   terminal_.note(text);
   const std::string smaller = why_smaller(state_, run_.config.elastic, Clock::now());
   if (!smaller.empty()) terminal_.note(smaller);
-  metrics_.forget_workers();  // other ranks, or other hosts
+  metrics_.begin_generation();
+  if (start.cause) metrics_.count_restart(*start.cause);
   const Refusal over{.kind = Refusal::Kind::kOldGeneration,
                      .message = "a new generation has begun, because of " + run_.cause};
   run_.values.clear(over);

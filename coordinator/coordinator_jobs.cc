@@ -137,7 +137,6 @@ void Coordinator::end_job(const Verdict& verdict) {
   run_.values.clear(over);
   for (const auto& [rank, link] : std::exchange(run_.workers, {})) link->close(over);
   metrics_.count_job(name_of(verdict.kind));
-  metrics_.forget_workers();
   run_ = {.config = options_.rendezvous};
   pfc::end_job(state_, Clock::now());
   save_now();  // agents forget the job now

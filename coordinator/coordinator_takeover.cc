@@ -176,7 +176,7 @@ void Coordinator::take_over(const JournalValues& saved) {
     if (!job.id().empty()) static_cast<void>(queue_.add(job_from(job)));
   }
   restore(queue_, read<proto::SavedEndedJobs>(saved, kEnded));
-  metrics_.restore(read<proto::SavedMetrics>(saved, kMetrics));
+  metrics_.restore(read<proto::SavedMetrics>(saved, kMetrics), now);
   if (saved.contains(kRun)) take_over_job(saved, heard);
   const HostState* const local = find_local_host();
   if (local != nullptr && !local->agent_id.empty() && local->agent_id != options_.local_agent_id) {

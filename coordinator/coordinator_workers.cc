@@ -105,7 +105,7 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   if (kept.starting()) return worker_progressed(worker, kept, now);
   if (worker.rank == 0) state_saved(state_, kept.saved_step(), now);
   if (!worker.training) save_soon();
-  metrics_.add_progress(worker, kept);
+  metrics_.add_progress(worker, kept, now);
   state_.job.current.pace.add(kept, kept.step() > worker.progress.step());
   run_.stragglers.add(worker.rank, worker.progress, kept);
   worker_progressed(worker, kept, now);

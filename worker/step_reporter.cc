@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "common/counted.h"
+#include "common/machine/gpu_telemetry.h"
+#include "common/machine/gpus.h"
 #include "common/machine/process_memory.h"
+#include "common/machine/process_work.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/start/job_check.h"
 
@@ -19,30 +22,50 @@ std::vector<Progress::CommTotal> totals_of(const Communicated& all) {
                       .calls = counters.calls,
                       .done = counters.done,
                       .newest = counters.newest,
-                      .sent_bytes = counters.sent_bytes});
+                      .sent_bytes = counters.sent_bytes,
+                      .kinds = counters.kinds});
   }
   return totals;
+}
+
+/// What the process and its GPU do. The GPU is looked for when it is first asked for, because that
+/// may take a moment.
+std::function<ProcessVitals()> vitals_of(bool on_host, int gpu_index) {
+  if (on_host) return [] { return ProcessVitals{.cpu_seconds = process_work().cpu_seconds}; };
+  return [gpu_index, gpu = std::shared_ptr<GpuTelemetry>()]() mutable {
+    if (!gpu) {
+      const auto gpus = usable_gpus().gpus;
+      const auto own = std::ranges::find(gpus, gpu_index, &Gpu::index);
+      gpu = std::make_shared<GpuTelemetry>(own == gpus.end() ? "" : own->pci_bus_id);
+    }
+    ProcessVitals vitals{.cpu_seconds = process_work().cpu_seconds};
+    if (gpu->problem().empty()) vitals.gpu = gpu->read();
+    return vitals;
+  };
 }
 
 }  // namespace
 
 StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordinator)
     : s_(session),
-      most_workers_(most_workers(session.planned())),
       start_(Clock::now()),
+      so_far_(progress_of_session()),
       remaining_({.last_step = session.plan.last_step,
                   .verbose = session.job.verbose,
                   .save_every_steps = session.job.save_every_steps}),
-      saved_step_(s_.first_step - 1),
       window_start_(start_) {
   if (coordinator != nullptr) {
-    Progress first = progress_of_session();
+    Progress first = so_far_;
     first.starting = true;
     first.step = std::min(s_.first_step - 1, s_.plan.last_step);
     first.images_seen = s_.resumed_images;
     first.resident_bytes = process_memory().resident_bytes;
     progress_.emplace(
-        *coordinator, s_.phase, [this] { return totals_of(s_.communicated()); }, first);
+        *coordinator, s_.phase,
+        ProgressReporter::Options{.comms = [this] { return totals_of(s_.communicated()); },
+                                  .vitals = vitals_of(s_.ops->on_host(), s_.membership.local_rank),
+                                  .start = first,
+                                  .tick = report_pause(s_.membership.world_size)});
   }
   if (s_.membership.rank != 0) return;
   log_.emplace(TrainingLogOptions{.output = s_.job.output,
@@ -76,9 +99,7 @@ void StepReporter::start() {
 void StepReporter::step(const StepStats& stats, double seconds) {
   const std::vector<PhaseTimer::Sample> phases = s_.phase.take();
   const StepRecord record = s_.phase("report", [&] { return step_record(stats, seconds, phases); });
-  data_wait_ += stats.data_wait_seconds;
-  own_ += own_seconds(stats, seconds, phases);
-  remaining_.add_step(seconds);
+  add(stats, seconds, phases);
   add(phases);
   s_.phase("log", [&] {
     to_log([&](TrainingLog& log) { log.step(record); });
@@ -100,15 +121,30 @@ void StepReporter::evaluation(std::int64_t step, const VerificationResult& resul
 void StepReporter::checkpoint(const std::vector<CheckpointEvent>& events) {
   for (const CheckpointEvent& event : events) {
     to_log([&](TrainingLog& log) { log.checkpoint(event); });
-    if (event.published) saved(event.step);
+    if (!event.published) {
+      so_far_.checkpoints.held_seconds += event.seconds;
+      continue;
+    }
+    count(event);
+    saved(event.step);
   }
   take_phases_between_steps();
 }
 
+void StepReporter::count(const CheckpointEvent& published) {
+  Progress::Checkpoints& all = so_far_.checkpoints;
+  ++all.count;
+  all.seconds += published.since_begin;
+  all.held_seconds += published.seconds;
+  all.bytes += published.bytes;
+  all.newest_seconds = published.since_begin;
+  all.newest_bytes = published.bytes;
+}
+
 void StepReporter::saved(std::int64_t step) {
-  if (step <= saved_step_) return;
-  saved_step_ = step;
-  if (progress_) progress_->saved(step);
+  if (step <= so_far_.saved_step) return;
+  so_far_.saved_step = step;
+  if (progress_) progress_->saved(step, so_far_.checkpoints);
 }
 
 void StepReporter::message(const std::string& text) {
@@ -149,6 +185,20 @@ void StepReporter::fail(const std::string& why) {
 
 void StepReporter::add(const std::vector<PhaseTimer::Sample>& samples) {
   for (const PhaseTimer::Sample& s : samples) phase_seconds_[s.phase] += s.seconds;
+}
+
+void StepReporter::add(const StepStats& stats, double seconds,
+                       const std::vector<PhaseTimer::Sample>& phases) {
+  Progress& all = so_far_;
+  ++all.steps;
+  all.samples += static_cast<std::uint64_t>(stats.samples / s_.membership.world_size);
+  all.step_seconds += seconds;
+  all.data_wait_seconds += stats.data_wait_seconds;
+  all.own_data_wait_seconds += stats.own_data_wait_seconds;
+  all.loader_seconds += stats.loader_seconds;
+  all.own_seconds += own_seconds(stats, seconds, phases);
+  all.skipped_images = skipped_images(stats);
+  remaining_.add_step(seconds);
 }
 
 void StepReporter::take_phases_between_steps() {
@@ -211,13 +261,14 @@ std::string StepReporter::device() const {
 Progress StepReporter::progress_of_session() const {
   return {.total_steps = s_.plan.last_step,
           .device = device(),
-          .saved_step = saved_step_,
+          .saved_step = s_.first_step - 1,
           .resumed_images = s_.resumed_images,
-          .most_workers = most_workers_};
+          .most_workers = most_workers(s_.planned()),
+          .loader_threads = static_cast<int>(s_.job.num_workers)};
 }
 
-Progress StepReporter::progress(const StepRecord& r) {
-  Progress p = progress_of_session();
+Progress StepReporter::progress(const StepRecord& r) const {
+  Progress p = so_far_;
   p.step = r.stats.step;
   p.images_seen = r.stats.step * s_.plan.global_batch;
   p.epoch = r.stats.epoch;
@@ -225,11 +276,10 @@ Progress StepReporter::progress(const StepRecord& r) {
   p.lr = r.stats.lr;
   p.samples_per_second =
       static_cast<double>(r.stats.samples) / r.step_seconds / s_.membership.world_size;
-  p.data_wait_seconds = data_wait_;
-  p.own_seconds = own_;
   p.resident_bytes = r.resident_bytes;
   p.gpu_memory_bytes = r.gpu_memory_bytes.value_or(0);
-  p.skipped_images = skipped_images(r.stats);
+  p.gradient_norm = r.stats.gradient_norm;
+  p.loss_scale = r.loss_scale.value_or(0);
   for (const PhaseTimer::Sample& s : r.phases) p.phases.push_back({s.phase, s.seconds});
   return p;
 }

@@ -64,6 +64,8 @@ class StepReporter {
 
   void fail(const std::string& why);
   void add(const std::vector<PhaseTimer::Sample>& samples);
+  void add(const StepStats& stats, double seconds, const std::vector<PhaseTimer::Sample>& phases);
+  void count(const CheckpointEvent& published);
   /// So that no step is charged for what happened before it.
   void take_phases_between_steps();
   [[nodiscard]] StepRecord step_record(const StepStats& stats, double seconds,
@@ -73,28 +75,25 @@ class StepReporter {
   [[nodiscard]] double own_seconds(const StepStats& stats, double seconds,
                                    const std::vector<PhaseTimer::Sample>& phases) const;
   [[nodiscard]] std::string device() const;
-  /// What is the same in every report.
+  /// What is the same in every report, and the step that a generation can go on from.
   [[nodiscard]] Progress progress_of_session() const;
-  [[nodiscard]] Progress progress(const StepRecord& r);
+  [[nodiscard]] Progress progress(const StepRecord& r) const;
   /// Of all epochs since the start.
   std::uint64_t skipped_images(const StepStats& stats);
 
   TrainingSession& s_;
-  const int most_workers_;  // that the job can use
   std::optional<ProgressReporter> progress_;
   std::optional<TrainingLog> log_;
   std::string failure_;
   const TimePoint start_;
   std::map<std::string, double> phase_seconds_;  // of all phases so far
-  double data_wait_ = 0;                         // of all steps so far
-  double own_ = 0;                               // likewise, without waiting for other workers
+  Progress so_far_;                              // of all steps, without what is of the last one
   double calls_before_ = 0;  // seconds in collectives of the step's Comm before this step
   std::int64_t epoch_ = 0;
   std::uint64_t skipped_before_ = 0;    // in epochs before this one
   std::uint64_t skipped_in_epoch_ = 0;  // in this epoch
   std::uint64_t gpu_memory_bytes_ = 0;
   RemainingTime remaining_;
-  std::int64_t saved_step_ = 0;  // that a generation can go on from; first the one that was loaded
 
   // Of the steps since the last log line.
   TimePoint window_start_;

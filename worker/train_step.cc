@@ -37,6 +37,7 @@ void add_input(const StepInput& in, StepStats& stats) {
   stats.samples += static_cast<std::int64_t>(in.all_labels.size());
   stats.data_wait_seconds += in.wait_seconds;
   stats.own_data_wait_seconds += std::min(in.wait_seconds, in.batch->wait_seconds);
+  stats.loader_seconds += in.batch->fill_seconds;
   stats.skipped_images = in.batch->skipped_images;
   stats.signals = in.signals;
 }

@@ -76,9 +76,9 @@ struct Gate::Counters {
           .Name("pfc_coordinator_refusals_total")
           .Help("Calls, pages and connections that were refused, by reason")
           .Register(registry);
-  prometheus::Gauge& left_out =
-      prometheus::BuildGauge()
-          .Name("pfc_coordinator_audit_lines_left_out")
+  prometheus::Counter& left_out =
+      prometheus::BuildCounter()
+          .Name("pfc_coordinator_audit_lines_left_out_total")
           .Help("Lines that are missing in the audit log: too many refusals, or a full disk")
           .Register(registry)
           .Add({});
@@ -323,7 +323,8 @@ void Gate::note(const Caller& caller, std::string_view what, const std::string& 
 }
 
 std::string Gate::metrics_text() const {
-  counters_->left_out.Set(static_cast<double>(audit_.dropped()));
+  const double dropped = static_cast<double>(audit_.dropped());
+  counters_->left_out.Increment(std::max(dropped - counters_->left_out.Value(), 0.0));
   return prometheus::TextSerializer().Serialize(counters_->registry.Collect());
 }
 

@@ -19,7 +19,9 @@
 #include "coordinator/allocation/allocation.h"
 #include "coordinator/launch/rivals.h"
 #include "coordinator/program/announcements.h"
+#include "coordinator/report/job_progress.h"
 #include "coordinator/web/pages.h"
+#include "coordinator/web/targets.h"
 
 namespace pfc {
 namespace {
@@ -102,11 +104,10 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
       local_agent_id_(inheritance_.has_agent() ? inheritance_.agent_id()
                                                : setup_.coordinator.local_agent_id),
       console_(inheritance_.notes()),
+      last_reading_(milliseconds_of(options.metrics_linger)),
+      linger_(loop_),
       coordinator_(loop_, settings(), console_.terminal,
-                   [this](const Verdict& end) {
-                     verdict_ = end;
-                     loop_.stop();
-                   }),
+                   [this](const Verdict& verdict) { finished(verdict); }),
       gate_(make_gate(options, setup_.all_local)),
       service_(loop_, coordinator_,
                {.address = setup_.bind,
@@ -128,6 +129,7 @@ int CoordinatorProgram::run() {
   begin_journal();
   // The first signal ends the job after a checkpoint, the second one in a few seconds.
   signals_.emplace(loop_, [this](int number, bool again) {
+    if (verdict_) return loop_.stop();
     coordinator_.stop(std::string("SIG") + sigabbrev_np(number), again);
   });
   start();
@@ -152,11 +154,32 @@ CoordinatorFile CoordinatorProgram::about() const {
           .job = options_.config.string()};
 }
 
-/// With the metrics of refusals, where there is a gate.
+/// With the metrics of refusals, where there is a gate; and what only this program knows.
 HttpReply CoordinatorProgram::serve(std::string_view path) {
+  if (path == "/targets") {
+    return {.content_type = "application/json", .body = coordinator_targets(about().http_address)};
+  }
+  if (path == "/targets/hosts") {
+    return {.content_type = "application/json", .body = host_targets(coordinator_.status())};
+  }
   HttpReply reply = serve_page(coordinator_, path);
-  if (gate_ && path == "/metrics") reply.body += gate_->metrics_text();
+  if (path == "/metrics") {
+    last_reading_.read(Clock::now());
+    if (gate_) reply.body += gate_->metrics_text();
+  }
   return reply;
+}
+
+void CoordinatorProgram::finished(const Verdict& verdict) {
+  verdict_ = verdict;
+  tell_end(console_.terminal, verdict);
+  const std::chrono::milliseconds wait = last_reading_.wait(Clock::now());
+  if (wait.count() == 0) return loop_.stop();
+  console_.terminal.note("ends when the last values of /metrics were read, in at most " +
+                         duration_text(std::chrono::duration<double>(wait).count()) +
+                         " (Ctrl-C: now)");
+  linger_.expires_after(wait);
+  linger_.async_wait([this](boost::system::error_code) { loop_.stop(); });
 }
 
 void CoordinatorProgram::warn(const std::string& line) {
@@ -243,7 +266,6 @@ void CoordinatorProgram::start_local_agent() {
 
 int CoordinatorProgram::end() {
   const int code = exit_code(*verdict_, signals_->first());
-  tell_end(console_.terminal, *verdict_);
   // From here on the job has ended, and what follows must not hold the program.
   end_process_after(kExitLimit, code);
   const bool closed = service_.shut_down();

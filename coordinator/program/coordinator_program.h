@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@
 #include "coordinator/rpc/service.h"
 #include "coordinator/verdict.h"
 #include "coordinator/web/http_server.h"
+#include "coordinator/web/last_reading.h"
 
 namespace pfc {
 
@@ -50,6 +52,7 @@ class CoordinatorProgram {
   [[nodiscard]] CoordinatorFile about() const;
   HttpReply serve(std::string_view path);
   void warn(const std::string& line);  ///< on the loop
+  void finished(const Verdict& verdict);
   void begin_journal();
   [[nodiscard]] proto::SavedCoordinator own_record() const;
   [[nodiscard]] std::unique_ptr<JoinFile> write_join_file();
@@ -63,7 +66,9 @@ class CoordinatorProgram {
   const std::string local_agent_id_;
   Console console_;
   boost::asio::io_context loop_{1};
-  std::optional<Verdict> verdict_;    ///< empty: nothing has ended yet
+  std::optional<Verdict> verdict_;  ///< empty: nothing has ended yet
+  LastReading last_reading_;
+  boost::asio::steady_timer linger_;  ///< after the end
   std::unique_ptr<Journal> journal_;  ///< the coordinator borrows it
   Coordinator coordinator_;
   const std::unique_ptr<Gate> gate_;  ///< keys and tokens; null where all hosts are this machine

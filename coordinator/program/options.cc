@@ -80,6 +80,11 @@ void declare_limits(CLI::App& app, Options& options) {
                  "checkpoints or its evaluations have taken")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
+  app.add_option("--metrics-linger", options.metrics_linger,
+                 "Where /metrics is read regularly, this program ends only when it was read once "
+                 "more after the job's end, and waits at most so long; 0: it does not wait")
+      ->transform(duration(true))
+      ->capture_default_str();
   app.add_option("--stop-timeout", options.stop_timeout,
                  "Time for workers to write a checkpoint and end after a signal or pfcctl stop")
       ->transform(duration())

@@ -44,6 +44,7 @@ struct Options {
   double token_lifetime = 3'600;
   std::optional<double> coordinator_grace;  ///< empty: it depends on the hosts
   std::string take_over = "auto";
+  double metrics_linger = 60;
   std::string address;
   std::string network;
   bool allow_chaos = false;

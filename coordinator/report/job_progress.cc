@@ -22,6 +22,9 @@ void JobProgress::update(const ClusterState& state, TimePoint now) {
   total_steps_ = lead.total_steps();
   epoch_ = lead.epoch();
   loss_ = lead.loss();
+  learning_rate_ = lead.lr();
+  gradient_norm_ = lead.gradient_norm();
+  loss_scale_ = lead.loss_scale();
   if (!first_) first_ = {.step = step_, .at = now};
   const double elapsed = seconds_since(first_->at, now);
   if (step_ > first_->step && total_steps_ >= step_) {

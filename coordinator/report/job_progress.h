@@ -27,6 +27,9 @@ class JobProgress {
   [[nodiscard]] std::int64_t images_lost() const { return images_lost_; }
   [[nodiscard]] Generation generation() const { return generation_; }  ///< of the last report
   [[nodiscard]] double loss() const { return loss_; }
+  [[nodiscard]] double learning_rate() const { return learning_rate_; }
+  [[nodiscard]] double gradient_norm() const { return gradient_norm_; }
+  [[nodiscard]] double loss_scale() const { return loss_scale_; }  ///< 0: the job has none
   [[nodiscard]] double samples_per_second() const { return samples_per_second_; }
   /// At the mean speed since the first report, evaluations and checkpoints included. Empty before
   /// the second step.
@@ -45,6 +48,9 @@ class JobProgress {
   std::int64_t images_seen_ = 0;
   std::int64_t images_lost_ = 0;
   double loss_ = 0;
+  double learning_rate_ = 0;
+  double gradient_norm_ = 0;
+  double loss_scale_ = 0;
   double samples_per_second_ = 0;
   std::optional<double> remaining_seconds_;
 };

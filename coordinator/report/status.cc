@@ -8,26 +8,6 @@
 namespace pfc {
 namespace {
 
-std::string state_name(const ClusterState& state, const RendezvousConfig& config, bool finished) {
-  if (state.job.id.empty()) return "idle";
-  if (finished) {
-    switch (verdict(state).kind) {
-      case Verdict::Kind::kCompleted:
-        return "completed";
-      case Verdict::Kind::kStopped:
-        return "stopped";
-      case Verdict::Kind::kFailed:
-        return "failed";
-    }
-  }
-  if (!state.job.current.incidents.empty()) {
-    return may_restart(state, config) ? "restarting" : "failing";
-  }
-  if (state.job.stop) return "stopping";
-  if (state.job.current.number == 0) return "waiting";
-  return all_joined(state) ? "training" : "starting";
-}
-
 void add_host(const HostState& host, TimePoint now, proto::StatusReply& status) {
   proto::HostStatus* added = status.add_hosts();
   added->set_name(host.name);
@@ -77,6 +57,26 @@ void add_membership(const ClusterState& state, const RendezvousConfig& config, T
 }
 
 }  // namespace
+
+std::string state_name(const ClusterState& state, const RendezvousConfig& config, bool finished) {
+  if (state.job.id.empty()) return "idle";
+  if (finished) {
+    switch (verdict(state).kind) {
+      case Verdict::Kind::kCompleted:
+        return "completed";
+      case Verdict::Kind::kStopped:
+        return "stopped";
+      case Verdict::Kind::kFailed:
+        return "failed";
+    }
+  }
+  if (!state.job.current.incidents.empty()) {
+    return may_restart(state, config) ? "restarting" : "failing";
+  }
+  if (state.job.stop) return "stopping";
+  if (state.job.current.number == 0) return "waiting";
+  return all_joined(state) ? "training" : "starting";
+}
 
 std::string worker_state_name(const WorkerState& worker, TimePoint now) {
   if (worker.report) {

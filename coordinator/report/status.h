@@ -14,6 +14,9 @@ proto::StatusReply make_status(const ClusterState& state, const RendezvousConfig
                                const JobProgress& progress, const std::string& reason,
                                bool finished, TimePoint now);
 
+/// "training": a job's, as StatusReply has it. `finished`: it has ended.
+std::string state_name(const ClusterState& state, const RendezvousConfig& config, bool finished);
+
 /// starting, joined, training, "no progress" (neither its step nor its phase has changed for
 /// kNoProgress), leaving (for the next generation), completed, stopped, failed or exited.
 std::string worker_state_name(const WorkerState& worker, TimePoint now);

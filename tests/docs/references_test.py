@@ -103,15 +103,23 @@ class References(unittest.TestCase):
                     compile(block.text, str(block), "exec")
 
     def test_metrics_are_those_that_are_served(self):
-        served = set(re.findall(r'"(pfc_[a-z_]+)"', (pages.ROOT / "coordinator" / "report" / "metrics.cc").read_text()))
+        served = set()
+        for folder in ("metrics", "access"):
+            for source in (pages.ROOT / "coordinator" / folder).glob("*.cc"):
+                served |= set(re.findall(r'"((?:pfc|process)_[a-z_]+)"', source.read_text()))
         self.assertTrue(served)
-        name = re.compile(r"\bpfc_(?:job|worker|build)_[a-z_]+\b")
+        name = re.compile(r"(?<![\w:])pfc_(?:job|jobs|host|coordinator|worker|build)_[a-z_]+\b")
+        part = re.compile(r"_(?:sum|count|bucket)$")  # of a histogram
         for page in pages.pages():
             for line, text in pages.prose(page) + [(b.line, b.text) for b in pages.blocks(page)]:
                 for metric in name.findall(text):
-                    self.assertIn(metric, served | {"pfc_worker_emulated"}, f"{page.relative_to(pages.ROOT)}:{line}")
-        told = {span for _, span in pages.code_spans(pages.ROOT / "docs" / "observability.md")}
-        self.assertEqual(served - told, set(), "docs/observability.md does not tell of them")
+                    known = {metric, part.sub("", metric)} & (served | {"pfc_worker_emulated"})
+                    self.assertTrue(known, f"{page.relative_to(pages.ROOT)}:{line}: {metric}")
+        for file in (pages.ROOT / "deploy" / "prometheus").glob("*.yml"):
+            for metric in name.findall(file.read_text()):
+                self.assertIn(part.sub("", metric), served, file.name)
+        told = {span for _, span in pages.code_spans(pages.ROOT / "docs" / "metrics.md")}
+        self.assertEqual(served - told, set(), "docs/metrics.md does not tell of them")
 
     def test_messages_of_the_troubleshooting_page_are_in_the_sources(self):
         said = "\n".join(text for source in sources().values() for text in literals(source))

@@ -115,7 +115,7 @@ class Restart(JobTest):
         status = json.loads(self.page(port, "/status.json"))
         self.assertEqual((status["generation"], status["restarts"], status["max_restarts"]), (2, 1, 3))
         self.assertIn("SIGKILL", status["last_restart"])
-        self.assertIn("pfc_job_restarts 1", self.page(port, "/metrics"))
+        self.assertIn('pfc_job_restarts_total{cause="crash"} 1', self.page(port, "/metrics"))
         process.terminate()
         process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 143)

@@ -79,8 +79,8 @@ class Survival(JobTest):
         log = self.coordinators[-1].log.read_text()
         port = re.search(r"http://127\.0\.0\.1:(\d+)", log)[1]
         lines = [line.rsplit(" ", 1) for line in self.page(port, "/metrics").splitlines() if line[:1] != "#"]
-        grows = re.compile(r"_total|_count|_sum|_bucket|pfc_job_step|pfc_job_restarts|pfc_job_generation")
-        return {name: float(value) for name, value in lines if grows.search(name)}
+        grows = re.compile(r"_total|_count|_sum|_bucket|pfc_job_step|pfc_job_generation")
+        return {name: float(value) for name, value in lines if name.startswith("pfc_") and grows.search(name)}
 
     def steps(self, output="out"):
         return [m["step"] for m in self.metrics(self.folder / output) if m["kind"] == "step"]

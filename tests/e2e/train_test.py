@@ -122,9 +122,9 @@ class Train(JobTest):
             lines = self.read_until(process, "Global Step: 3")
             port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
             text = self.page(port, "/metrics")
-            for name in ("pfc_job_step", "pfc_job_loss", "pfc_job_samples_per_second",
-                         "pfc_worker_up{", "pfc_worker_samples_per_second{",
-                         "pfc_worker_resident_memory_bytes{", "pfc_worker_phase_seconds_bucket{",
+            for name in ("pfc_job_step", "pfc_job_loss", "pfc_job_learning_rate",
+                         "pfc_worker_up{", "pfc_worker_samples_total{",
+                         "pfc_worker_resident_memory_bytes{", "pfc_worker_phase_duration_seconds_bucket{",
                          "pfc_worker_data_wait_seconds_total",
                          'purpose="gradients"'):
                 self.assertIn(name, text)

@@ -84,7 +84,7 @@ class ThreadComm : public Comm {
 
   void all_gather(const Tensor& in, const Tensor& out) override {
     check(out.bytes() == in.bytes() * static_cast<std::size_t>(size()), "all_gather: wrong size");
-    meet("all_gather", in, [&](std::vector<const void*>& inputs) {
+    meet(CollectiveKind::kAllGather, in, [&](std::vector<const void*>& inputs) {
       auto* to = static_cast<std::byte*>(out.data);
       for (const void* from : inputs) {
         copy(to, from, in.bytes());
@@ -96,22 +96,23 @@ class ThreadComm : public Comm {
   void all_reduce_sum(const Tensor& in_out) override {
     const auto n = static_cast<std::size_t>(in_out.elements());
     const std::vector<float> mine(in_out.f32(), in_out.f32() + n);
-    meet("all_reduce", Tensor(const_cast<float*>(mine.data()), in_out.shape), [&](auto& inputs) {
-      sum_slices(inputs, 0, {in_out.f32(), n});
-    });
+    meet(CollectiveKind::kAllReduce, Tensor(const_cast<float*>(mine.data()), in_out.shape),
+         [&](auto& inputs) {
+           sum_slices(inputs, 0, {in_out.f32(), n});
+         });
   }
 
   void reduce_scatter_sum(const Tensor& in, const Tensor& out) override {
     check(in.elements() == out.elements() * size(), "reduce_scatter_sum: wrong size");
     const auto n = static_cast<std::size_t>(out.elements());
     static_cast<void>(in.f32());
-    meet("reduce_scatter", in, [&](auto& inputs) {
+    meet(CollectiveKind::kReduceScatter, in, [&](auto& inputs) {
       sum_slices(inputs, n * static_cast<std::size_t>(rank_), {out.f32(), n});
     });
   }
 
   void broadcast(const Tensor& in_out, int root) override {
-    meet("broadcast", in_out, [&](auto& inputs) {
+    meet(CollectiveKind::kBroadcast, in_out, [&](auto& inputs) {
       if (rank_ != root) {
         copy(in_out.data, inputs[static_cast<std::size_t>(root)], in_out.bytes());
       }
@@ -119,12 +120,13 @@ class ThreadComm : public Comm {
   }
 
   void barrier() override {
-    meet("barrier", Tensor{}, [](auto&) {});
+    meet(CollectiveKind::kBarrier, Tensor{}, [](auto&) {});
   }
   void exchange(std::span<const Sent> sent, std::span<const Received> received) override {
     std::uint64_t bytes = 0;
     for (const Sent& part : sent) bytes += part.bytes.size();
-    count_.begin("exchange", bytes, bytes);
+    const CommCount::Call call(count_, CollectiveKind::kExchange, bytes);
+    count_.sent(CollectiveKind::kExchange, bytes);
     meeting_.meet(rank_, &sent, [&](std::vector<const void*>& inputs) {
       for (const Received& part : received) {
         const void* const from = inputs[static_cast<std::size_t>(part.rank)];
@@ -135,13 +137,12 @@ class ThreadComm : public Comm {
         }
       }
     });
-    count_.end();
   }
   void abort(const std::string&) override { meeting_.break_up(); }
 
  private:
   template <typename Read>
-  void meet(const char* kind, const Tensor& in, Read read) {
+  void meet(CollectiveKind kind, const Tensor& in, Read read) {
     const CommCount::Call call(count_, kind, in.data == nullptr ? 0 : in.bytes());
     meeting_.meet(rank_, in.data, read);
   }

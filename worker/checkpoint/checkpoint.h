@@ -72,9 +72,9 @@ class CheckpointWriter {
   virtual void wait() = 0;
   /// Writes the manifest with checksums and gives the folder its final name. Does not wait for the
   /// removal of old checkpoints; the next write of rank 0 does, because it may need their
-  /// space. An old checkpoint that cannot be removed is logged.
-  /// REQUIRES: this is rank 0, and all workers' parts of `step` are on disk.
-  virtual void publish(std::int64_t step) = 0;
+  /// space. An old checkpoint that cannot be removed is logged. Returns the bytes of all files that
+  /// the manifest lists. REQUIRES: this is rank 0, and all workers' parts of `step` are on disk.
+  virtual std::uint64_t publish(std::int64_t step) = 0;
 };
 
 struct CheckpointOptions {

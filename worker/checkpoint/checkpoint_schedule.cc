@@ -49,6 +49,7 @@ void CheckpointSchedule::start(std::int64_t step, bool last) {
   const TimePoint since = Clock::now();
   begin_(step, last);
   pending_ = step;
+  pending_since_ = since;
   last_time_ = Clock::now().time_since_epoch().count();
   last_ = step;
   record(step, false, since);
@@ -66,13 +67,17 @@ void CheckpointSchedule::settle() {
 }
 
 void CheckpointSchedule::publish() {
-  if (comm_.rank() == 0) writer_.publish(pending_);
+  if (comm_.rank() == 0) published_bytes_ = writer_.publish(pending_);
   pending_ = 0;
 }
 
 void CheckpointSchedule::record(std::int64_t step, bool published, TimePoint since) {
-  const std::chrono::duration<double> elapsed = Clock::now() - since;
-  events_.push_back({.step = step, .published = published, .seconds = elapsed.count()});
+  CheckpointEvent event{.step = step, .published = published, .seconds = seconds_since(since)};
+  if (published) {
+    event.since_begin = seconds_since(pending_since_);
+    event.bytes = published_bytes_;
+  }
+  events_.push_back(event);
 }
 
 }  // namespace pfc

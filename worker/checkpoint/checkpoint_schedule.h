@@ -18,9 +18,11 @@ namespace pfc {
 
 /// A checkpoint was begun or published.
 struct CheckpointEvent {
-  std::int64_t step = 0;   ///< whose state the checkpoint holds
-  bool published = false;  ///< false: it was begun. true: it is whole and has its final name
-  double seconds = 0;      ///< that the training thread was held up
+  std::int64_t step = 0;    ///< whose state the checkpoint holds
+  bool published = false;   ///< false: it was begun. true: it is whole and has its final name
+  double seconds = 0;       ///< that the training thread was held up
+  double since_begin = 0;   ///< seconds; of a published one
+  std::uint64_t bytes = 0;  ///< of all workers' files; of a published one, on rank 0
 };
 
 /// after_step() and finish() belong to the training thread, fill() to any thread. Both return what
@@ -58,6 +60,8 @@ class CheckpointSchedule {
   CheckpointWriter& writer_;
   Comm& comm_;
   std::int64_t pending_ = 0;  ///< step of the checkpoint that was begun and not published; 0: none
+  TimePoint pending_since_;   ///< when it was begun
+  std::uint64_t published_bytes_ = 0;    ///< of the last that was published, on rank 0
   std::vector<CheckpointEvent> events_;  ///< of this call
   // fill() reads both from another thread. last_time_ is written first, so that a thread that
   // sees the new step sees its time as well.

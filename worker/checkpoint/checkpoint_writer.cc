@@ -164,7 +164,7 @@ class FolderWriter : public CheckpointWriter {
              CheckpointMode mode) override;
   std::int64_t finished_step() override;
   void wait() override;
-  void publish(std::int64_t step) override;
+  std::uint64_t publish(std::int64_t step) override;
 
  private:
   void run(std::int64_t step, const std::vector<MakeFile>& files);
@@ -311,12 +311,15 @@ std::vector<format::File> FolderWriter::gather_parts(const std::filesystem::path
   return files;
 }
 
-void FolderWriter::publish(std::int64_t step) {
+std::uint64_t FolderWriter::publish(std::int64_t step) {
   check(options_.membership.rank == 0, "publish() is rank 0's");
   check(identity_.step == step, "publish() of a step that was not the last begun");
   const std::filesystem::path folder = folders_.temporary(step);
+  std::uint64_t bytes = 0;
   as_storage_error([&] {
-    format::write_manifest(folder, {.identity = identity_, .files = gather_parts(folder)});
+    const std::vector<format::File> files = gather_parts(folder);
+    for (const format::File& file : files) bytes += file.bytes;
+    format::write_manifest(folder, {.identity = identity_, .files = files});
     for (Rank rank = 0; rank < options_.membership.world_size; ++rank) {
       std::filesystem::remove(folder / format::part_name(rank));
     }
@@ -324,6 +327,7 @@ void FolderWriter::publish(std::int64_t step) {
   sync_folder(folder);
   folders_.publish(identity_);
   published_ = step;
+  return bytes;
 }
 
 }  // namespace

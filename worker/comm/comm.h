@@ -9,85 +9,18 @@
 // failure the Comm can only be destroyed.
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <span>
 #include <string>
 
-#include "common/clock.h"
 #include "common/error.h"
 #include "common/ids.h"
 #include "kernels/tensor.h"
+#include "worker/comm/comm_count.h"
 
 namespace pfc {
-
-/// What has been communicated since the Comm was made, for metrics, and how far it has come.
-struct CommCounters {
-  std::uint64_t calls = 0;  ///< begun; so the newest collective has this number
-  std::uint64_t done = 0;   ///< of them
-  const char* newest = "";  ///< what the newest one is: "all_gather"; empty before the first
-  std::uint64_t bytes = 0;  ///< of this worker's inputs of the calls
-  /// Payload that this worker has sent to its peers. Gloo counts what it sends. For NCCL it is what
-  /// a ring sends, the algorithm that moves the fewest bytes. 0 for one worker.
-  std::uint64_t sent_bytes = 0;
-  /// That the calls have taken. On a GPU they only enqueue.
-  double call_seconds = 0;
-};
-
-/// The counters of one Comm. The thread that calls collectives adds; any thread may read.
-class CommCount {
- public:
-  /// REQUIRES: kind is a string literal.
-  void begin(const char* kind, std::uint64_t input_bytes, std::uint64_t sent_bytes) {
-    newest_.store(kind, std::memory_order_relaxed);
-    calls_.fetch_add(1, std::memory_order_relaxed);
-    bytes_.fetch_add(input_bytes, std::memory_order_relaxed);
-    sent_bytes_.fetch_add(sent_bytes, std::memory_order_relaxed);
-  }
-  void end() { done_.fetch_add(1, std::memory_order_relaxed); }
-
-  /// A call from its begin to its end. One that throws is never done.
-  class Call {
-   public:
-    Call(CommCount& count, const char* kind, std::uint64_t input_bytes)
-        : count_(count), start_(Clock::now()), exceptions_(std::uncaught_exceptions()) {
-      count_.begin(kind, input_bytes, 0);
-    }
-    ~Call() {
-      if (std::uncaught_exceptions() > exceptions_) return;
-      count_.nanoseconds_.fetch_add(
-          static_cast<std::uint64_t>(
-              std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count()),
-          std::memory_order_relaxed);
-      count_.end();
-    }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
-
-   private:
-    CommCount& count_;
-    const TimePoint start_;
-    const int exceptions_;
-  };
-
-  [[nodiscard]] CommCounters read() const {
-    return {
-        .calls = calls_.load(std::memory_order_relaxed),
-        .done = done_.load(std::memory_order_relaxed),
-        .newest = newest_.load(std::memory_order_relaxed),
-        .bytes = bytes_.load(std::memory_order_relaxed),
-        .sent_bytes = sent_bytes_.load(std::memory_order_relaxed),
-        .call_seconds = static_cast<double>(nanoseconds_.load(std::memory_order_relaxed)) * 1e-9};
-  }
-
- private:
-  std::atomic<std::uint64_t> calls_{0}, done_{0}, bytes_{0}, sent_bytes_{0}, nanoseconds_{0};
-  std::atomic<const char*> newest_{""};
-};
 
 class Comm {
  public:

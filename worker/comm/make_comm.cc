@@ -22,22 +22,26 @@ class SelfComm : public Comm {
   [[nodiscard]] std::string description() const override { return "none (one worker)"; }
   [[nodiscard]] CommCounters counters() const override { return count_.read(); }
 
-  void all_gather(const Tensor& in, const Tensor& out) override { copy("all_gather", in, out); }
-  void all_reduce_sum(const Tensor& in_out) override { count("all_reduce", in_out.bytes()); }
+  void all_gather(const Tensor& in, const Tensor& out) override {
+    copy(CollectiveKind::kAllGather, in, out);
+  }
+  void all_reduce_sum(const Tensor& in_out) override {
+    count(CollectiveKind::kAllReduce, in_out.bytes());
+  }
   void reduce_scatter_sum(const Tensor& in, const Tensor& out) override {
-    copy("reduce_scatter", in, out);
+    copy(CollectiveKind::kReduceScatter, in, out);
   }
   void broadcast(const Tensor& in_out, int root) override {
     check(root == 0, "broadcast: the root is no rank");
-    count("broadcast", in_out.bytes());
+    count(CollectiveKind::kBroadcast, in_out.bytes());
   }
   void barrier() override {
-    count("barrier", 0);
+    count(CollectiveKind::kBarrier, 0);
     if (ops_ != nullptr) ops_->synchronize();
   }
   void exchange(std::span<const Sent> sent, std::span<const Received> received) override {
     check(sent.empty() && received.empty(), "exchange of one worker: there is no other");
-    count("exchange", 0);
+    count(CollectiveKind::kExchange, 0);
   }
   void abort(const std::string& why) override {
     const std::lock_guard lock(mutex_);
@@ -45,14 +49,14 @@ class SelfComm : public Comm {
   }
 
  private:
-  void count(const char* kind, std::size_t bytes) {
+  void count(CollectiveKind kind, std::size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
       if (!aborted_.empty()) throw CommError(aborted_);
     }
     const CommCount::Call call(count_, kind, bytes);
   }
-  void copy(const char* kind, const Tensor& in, const Tensor& out) {
+  void copy(CollectiveKind kind, const Tensor& in, const Tensor& out) {
     check(in.bytes() == out.bytes(), "collective of one worker: in and out differ in size");
     count(kind, in.bytes());
     if (in.bytes() == 0 || in.data == out.data) return;

@@ -16,6 +16,7 @@ struct Batch {
   std::int64_t epoch = 0;            ///< from 0
   std::int64_t skipped_images = 0;   ///< damaged images of this worker in this epoch so far
   double wait_seconds = 0;           ///< how long Prefetcher::next() waited for this batch
+  double fill_seconds = 0;           ///< how long a thread has read and decoded it
 
   /// Makes room for `images_in_batch` images of `image_bytes` each.
   void resize(std::int64_t images_in_batch, std::size_t image_bytes) {

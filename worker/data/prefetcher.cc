@@ -207,7 +207,9 @@ ThreadedPrefetcher::Slot ThreadedPrefetcher::fill(BatchFiller& filler, std::int6
                                                   std::unique_ptr<Batch> batch) {
   Slot slot{.filled = true, .batch = std::move(batch), .damaged = {}, .error = nullptr};
   try {
+    const TimePoint begin = Clock::now();
     slot.damaged = filler.fill(index, *slot.batch);
+    slot.batch->fill_seconds = seconds_since(begin);
   } catch (...) {
     slot.error = std::current_exception();  // next() rethrows it in its turn
   }

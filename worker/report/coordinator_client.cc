@@ -14,6 +14,7 @@
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/reconnecting_stream.h"
+#include "worker/report/progress_message.h"
 
 namespace pfc {
 namespace {
@@ -26,6 +27,7 @@ constexpr milliseconds kFinishTimeout{10'000};
 // for a coordinator that does not answer at all.
 constexpr milliseconds kAnswerSlack{5'000};
 constexpr milliseconds kRetryPause{100};
+constexpr milliseconds kHeartbeat{1'000};
 // The next attempt comes as soon as the link is back, and anyhow after so long.
 constexpr milliseconds kConnectPause{1'000};
 // Phase samples are kept while the coordinator cannot be reached. Of more than this, the oldest are
@@ -46,43 +48,6 @@ proto::Outcome to_proto(CoordinatorClient::Outcome outcome) {
       return proto::OUTCOME_BAD_INPUT;
   }
   return proto::OUTCOME_UNKNOWN;
-}
-
-proto::Progress to_proto(const Progress& progress) {
-  proto::Progress message;
-  message.set_starting(progress.starting);
-  message.set_work(progress.work);
-  message.set_step(progress.step);
-  message.set_total_steps(progress.total_steps);
-  message.set_epoch(progress.epoch);
-  message.set_phase(progress.phase);
-  message.set_loss(progress.loss);
-  message.set_lr(progress.lr);
-  message.set_samples_per_second(progress.samples_per_second);
-  message.set_data_wait_seconds(progress.data_wait_seconds);
-  message.set_own_seconds(progress.own_seconds);
-  message.set_resident_bytes(progress.resident_bytes);
-  message.set_gpu_memory_bytes(progress.gpu_memory_bytes);
-  message.set_device(progress.device);
-  message.set_skipped_images(progress.skipped_images);
-  message.set_saved_step(progress.saved_step);
-  message.set_images_seen(progress.images_seen);
-  message.set_resumed_images(progress.resumed_images);
-  message.set_most_workers(progress.most_workers);
-  for (const Progress::PhaseSeconds& sample : progress.phases) {
-    proto::PhaseSeconds* added = message.add_phases();
-    added->set_phase(sample.phase);
-    added->set_seconds(sample.seconds);
-  }
-  for (const Progress::CommTotal& total : progress.comm) {
-    proto::CommTotal* added = message.add_comm();
-    added->set_purpose(total.purpose);
-    added->set_calls(total.calls);
-    added->set_done(total.done);
-    added->set_newest(total.newest);
-    added->set_sent_bytes(total.sent_bytes);
-  }
-  return message;
 }
 
 /// Throws CommError when the reply does not have `count` values.
@@ -135,7 +100,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       superseded_ = false;
     }
     stop_requested_ = false;  // the workers of the last one may have stopped to go on with others
-    attach();
+    attach(std::max(report_pause(reply.world_size()), kHeartbeat));
     return {.membership = {.rank = reply.rank(),
                            .world_size = reply.world_size(),
                            .generation = reply.generation(),
@@ -279,10 +244,11 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return std::chrono::duration_cast<milliseconds>(time - Clock::now());
   }
 
-  void attach() {
+  void attach(milliseconds heartbeat) {
     using Stream = ReconnectingStream<proto::WorkerMessage, proto::WorkerCommand>;
     Stream::Options options;
     options.channel = channel_;
+    options.heartbeat = heartbeat;
     options.open = [this](grpc::ClientContext* context) { return stub_->AttachWorker(context); };
     options.hello = [this] { return next_messages(); };
     options.take = [this] { return next_messages(); };

@@ -7,53 +7,13 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "common/ids.h"
 #include "security/credential.h"
 #include "worker/comm/key_value_store.h"
+#include "worker/report/progress.h"
 
 namespace pfc {
-
-/// What a worker reports about itself. That a report arrives shows that the worker lives; what it
-/// says shows whether training goes on.
-struct Progress {
-  bool starting = false;  ///< the first step has not begun; `phase` says what is done instead
-  std::int64_t work = 0;  ///< while starting: grows while this process computes or reads
-  std::int64_t step = 0;
-  std::int64_t total_steps = 0;
-  std::int64_t epoch = 0;
-  std::string phase;  ///< that runs now: "forward", "all_gather", "checkpoint"
-  double loss = 0;
-  double lr = 0;
-  double samples_per_second = 0;       ///< this worker
-  double data_wait_seconds = 0;        ///< of all steps since the start
-  double own_seconds = 0;              ///< likewise: not waiting for other workers
-  std::uint64_t resident_bytes = 0;    ///< host memory of the process
-  std::uint64_t gpu_memory_bytes = 0;  ///< in use on its GPU, by any process; 0 on a CPU
-  std::string device;                  ///< "cpu", "cuda:0"
-  struct PhaseSeconds {
-    std::string phase;
-    double seconds = 0;
-  };
-  std::vector<PhaseSeconds> phases;  ///< that have ended since the last report
-  struct CommTotal {
-    std::string purpose;      ///< of the communicator: "step", "gradients"
-    std::uint64_t calls = 0;  ///< begun
-    std::uint64_t done = 0;
-    std::string newest;  ///< "all_gather"
-    std::uint64_t sent_bytes = 0;
-
-    friend bool operator==(const CommTotal&, const CommTotal&) = default;
-  };
-  std::vector<CommTotal> comm;       ///< since the start
-  std::uint64_t skipped_images = 0;  ///< since the start
-  /// Of rank 0: the newest step that another generation can go on from; 0: none.
-  std::int64_t saved_step = 0;
-  std::int64_t images_seen = 0;     ///< by the state of the model, of all workers
-  std::int64_t resumed_images = 0;  ///< by the state from which this generation began
-  int most_workers = 0;             ///< that the job can use
-};
 
 struct JoinResult {
   Membership membership;

@@ -11,13 +11,12 @@ constexpr std::string_view kFirstPhase = "data_wait";
 
 }  // namespace
 
-ProgressReporter::ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase, Comms comms,
-                                   Progress start, std::chrono::milliseconds tick)
+ProgressReporter::ProgressReporter(CoordinatorClient& client, const PhaseTimer& phase,
+                                   Options options)
     : client_(client),
       phase_(phase),
-      comms_(std::move(comms)),
-      tick_(tick),
-      next_(std::move(start)),
+      options_(std::move(options)),
+      next_(options_.start),
       thread_(&ProgressReporter::watch, this) {}
 
 ProgressReporter::~ProgressReporter() {
@@ -34,6 +33,7 @@ void ProgressReporter::update(Progress progress) {
   const std::lock_guard lock(mutex_);
   progress.phase = std::move(next_.phase);
   progress.comm = std::move(next_.comm);
+  progress.vitals = next_.vitals;
   progress.phases.insert(progress.phases.begin(), next_.phases.begin(), next_.phases.end());
   next_ = std::move(progress);
   changed_ = true;
@@ -45,9 +45,10 @@ void ProgressReporter::add_phases(const std::vector<PhaseTimer::Sample>& samples
   changed_ = true;
 }
 
-void ProgressReporter::saved(std::int64_t step) {
+void ProgressReporter::saved(std::int64_t step, const Progress::Checkpoints& checkpoints) {
   const std::lock_guard lock(mutex_);
   next_.saved_step = step;
+  next_.checkpoints = checkpoints;
   changed_ = true;
 }
 
@@ -58,12 +59,27 @@ void ProgressReporter::report() {
 
 void ProgressReporter::watch() {
   std::unique_lock lock(mutex_);
-  while (!ended_changed_.wait_for(lock, tick_, [this] { return ended_; })) report_changes();
+  while (!ended_changed_.wait_for(lock, options_.tick, [this] { return ended_; })) {
+    lock.unlock();
+    look_at_vitals();
+    lock.lock();
+    report_changes();
+  }
+}
+
+/// Without the mutex: a driver may take its time, and training does not wait for it.
+void ProgressReporter::look_at_vitals() {
+  if (!options_.vitals || Clock::now() - vitals_at_ < options_.vitals_pause) return;
+  const ProcessVitals vitals = options_.vitals();
+  vitals_at_ = Clock::now();
+  const std::lock_guard lock(mutex_);
+  next_.vitals = vitals;
+  changed_ = true;
 }
 
 void ProgressReporter::report_changes() {
   const char* const phase = phase_.current();
-  std::vector<Progress::CommTotal> comm = comms_();
+  std::vector<Progress::CommTotal> comm = options_.comms();
   if (!changed_ && next_.phase == phase && next_.comm == comm) return;
   next_.phase = phase;
   next_.comm = std::move(comm);

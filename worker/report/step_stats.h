@@ -22,6 +22,7 @@ struct StepStats {
   double loss_scale = 1;                 ///< that the gradients of this step carried
   double data_wait_seconds = 0;          ///< that this worker waited for its batches
   double own_data_wait_seconds = 0;      ///< of it: because its own data were not there
+  double loader_seconds = 0;             ///< of this worker's threads that read its batches
   double reduce_seconds = 0;             ///< this worker's part in the all-reduce of the gradients
   double reduce_overlapped_seconds = 0;  ///< the part of it that ran during the backward pass
   std::int64_t samples = 0;              ///< of all workers

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
+
+#include "coordinator/metrics/metrics.h"
 #include "coordinator/rendezvous.h"
-#include "coordinator/report/metrics.h"
 #include "tests/coordinator/rendezvous_fixture.h"
 #include "tests/coordinator/taken_over.h"
 
@@ -174,23 +176,37 @@ TEST(SavedMetrics, GoOnCounting) {
   WorkerState worker{.rank = 0, .host = "a"};
   proto::Progress first, second;
   first.set_data_wait_seconds(0.5);
+  first.set_steps(3);
+  first.set_step_seconds(0.6);
+  first.mutable_checkpoints()->set_count(1);
+  first.mutable_checkpoints()->set_bytes(1'000);
   first.add_comm()->set_purpose("step");
-  first.mutable_comm(0)->set_sent_bytes(100);
+  first.mutable_comm(0)->add_kinds()->set_kind("all_gather");
+  first.mutable_comm(0)->mutable_kinds(0)->set_calls(2);
+  first.mutable_comm(0)->mutable_kinds(0)->set_sent_bytes(100);
   first.add_phases()->set_phase("forward");
   first.mutable_phases(0)->set_seconds(0.03);
   second = first;
   second.set_data_wait_seconds(0.75);
-  const auto text = [](Metrics& metrics) { return metrics.text({}, {}, {}, {}, 0, {}); };
+  const TimePoint now = Clock::now();
+  const auto text = [&](Metrics& metrics) {
+    const std::string all = metrics.text({{}, {}, {}, {}, "training", now});
+    // Without what is the coordinator's own, and what only tells of the newest.
+    const std::regex other(
+        "[^\n]*(process_|last_checkpoint_duration|last_checkpoint_size)[^\n]*\n");
+    return std::regex_replace(all, other, "");
+  };
   Metrics unbroken, killed, next;
   for (Metrics* each : {&unbroken, &killed}) {
-    each->add_progress(worker, first);
+    each->add_progress(worker, first, now);
     each->count_job("completed");
+    each->count_restart({.kind = Incident::Kind::kSilence});
   }
-  next.restore(killed.saved());
+  next.restore(killed.saved(), now);
   EXPECT_EQ(text(next), text(unbroken));
   worker.progress = first;
-  unbroken.add_progress(worker, second);
-  next.add_progress(worker, second);
+  unbroken.add_progress(worker, second, now);
+  next.add_progress(worker, second, now);
   EXPECT_EQ(text(next), text(unbroken));
 }
 

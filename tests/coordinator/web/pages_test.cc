@@ -1,4 +1,4 @@
-// What the coordinator serves over HTTP: metrics, JSON and the status page.
+// What the coordinator serves over HTTP: JSON and the status page.
 #include "coordinator/web/pages.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 
-#include "coordinator/report/metrics.h"
 #include "coordinator/report/progress_limits.h"
 #include "coordinator/report/status.h"
 #include "proto/status_json.h"
@@ -39,90 +38,22 @@ class Pages : public ::testing::Test {
     message.set_device("cpu");
     message.set_phase("forward");
     message.set_resident_bytes(4096);
-    message.set_gpu_memory_bytes(gpu_memory);
     message.set_data_wait_seconds(data_wait);
-    proto::CommTotal* gradients = message.add_comm();
-    gradients->set_purpose("gradients");
-    gradients->set_calls(2);
-    gradients->set_sent_bytes(1000);
     proto::PhaseSeconds* sample = message.add_phases();
     sample->set_phase("forward");
     sample->set_seconds(0.03);
-    metrics.add_progress(state.job.current.workers[0], message);
     worker_progressed(state.job.current.workers[0], message, now);
     progress.update(state, now);
   }
 
-  std::string text() { return metrics.text(state, {}, progress, stragglers, 3, {}); }
   proto::StatusReply status() {
     return make_status(state, {}, progress, "training", false, now + 5s);
   }
 
   TimePoint now{1000s};
-  std::uint64_t gpu_memory = 0;
   ClusterState state;
   JobProgress progress;
-  Metrics metrics;
-  Stragglers stragglers;
 };
-
-TEST_F(Pages, MetricsHaveTheNamesAndLabelsThatDashboardsUse) {
-  reports(0.5);
-  for (const char* line :
-       {"pfc_job_step 12\n", "pfc_job_loss 2.5\n", "pfc_job_samples_per_second 30\n",
-        "pfc_worker_up{host=\"a\",rank=\"0\"} 1\n",
-        "pfc_worker_samples_per_second{host=\"a\",rank=\"0\"} 30\n",
-        "pfc_worker_resident_memory_bytes{host=\"a\",rank=\"0\"} 4096\n",
-        "pfc_worker_phase_seconds_count{phase=\"forward\"} 1\n",
-        "pfc_worker_phase_seconds_bucket{phase=\"forward\",le=\"0.05\"} 1\n",
-        "pfc_worker_phase_seconds_bucket{phase=\"forward\",le=\"0.02\"} 0\n",
-        "pfc_worker_data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.5\n",
-        "pfc_worker_comm_bytes_total{host=\"a\",purpose=\"gradients\",rank=\"0\"} 1000\n",
-        "pfc_worker_comm_calls_total{host=\"a\",purpose=\"gradients\",rank=\"0\"} 2\n",
-        "pfc_coordinator_dropped_output_lines 3\n",
-        "pfc_worker_skipped_images_total{host=\"a\",rank=\"0\"} 0\n", "pfc_build_info{version="}) {
-    EXPECT_THAT(text(), HasSubstr(line));
-  }
-}
-
-TEST_F(Pages, MetricsTellMemoryOfHostAndGpuApart) {
-  reports(0.5);
-  EXPECT_THAT(text(), Not(HasSubstr("gpu_memory_used_bytes{"))) << "this worker has no GPU";
-  gpu_memory = 8192;
-  reports(0.5);
-  EXPECT_THAT(text(), HasSubstr("pfc_worker_resident_memory_bytes{host=\"a\",rank=\"0\"} 4096\n"));
-  EXPECT_THAT(text(), HasSubstr("pfc_worker_gpu_memory_used_bytes{device=\"cpu\",host=\"a\","));
-}
-
-TEST_F(Pages, CountersFollowTheTotalsThatWorkersReport) {
-  reports(0.5);
-  reports(0.75);
-  EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.75\n"));
-  reports(0.25);  // it was started again and counts from 0
-  EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 1\n"));
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
-TEST_F(Pages, MetricsHaveABoundedNumberOfLabelsWhateverAWorkerSends) {
-  for (int i = 0; i < 1'000; ++i) {
-    proto::Progress message;
-    proto::PhaseSeconds* sample = message.add_phases();
-    sample->set_phase("phase " + std::to_string(i));
-    sample->set_seconds(0.03);
-    message.add_comm()->set_purpose("purpose " + std::to_string(i));
-    metrics.add_progress(state.job.current.workers[0], message);
-  }
-  EXPECT_EQ(count_of(text(), "pfc_worker_phase_seconds_count{"), 65U);
-  EXPECT_EQ(count_of(text(), "pfc_worker_comm_calls_total{"), 17U);
-  EXPECT_THAT(text(), HasSubstr("pfc_worker_phase_seconds_count{phase=\"other\"} 936\n"));
-}
 
 TEST(LimitedProgress, HasShortSingleLinesAndNumbers) {
   proto::Progress sent;
@@ -148,12 +79,6 @@ TEST_F(Pages, JsonTakesWhateverAWorkerReports) {
     state.job.current.workers[0].report.reset();
     state.job.current.incidents.clear();
   }
-}
-
-TEST_F(Pages, AWorkerThatHasExitedIsDown) {
-  reports(0.5);
-  state.job.current.workers[0].exit = ProcessExit{};
-  EXPECT_THAT(text(), HasSubstr("pfc_worker_up{host=\"a\",rank=\"0\"} 0\n"));
 }
 
 TEST_F(Pages, JsonHasNumbersAsNumbersAndNullForWhatIsNotKnown) {
@@ -201,23 +126,6 @@ TEST_F(Pages, OfAServiceSayHowManyJobsWait) {
   state.job = {};
   EXPECT_EQ(status().state(), "idle");
   EXPECT_THAT(status_page(status()), HasSubstr("<p>no job, up "));
-}
-
-TEST_F(Pages, MetricsCountTheJobsOfAService) {
-  metrics.count_job("completed");
-  metrics.count_job("completed");
-  metrics.set_waiting_jobs(3);
-  EXPECT_THAT(text(), HasSubstr("pfc_jobs_total{how=\"completed\"} 2\n"));
-  EXPECT_THAT(text(), HasSubstr("pfc_jobs_waiting 3\n"));
-}
-
-TEST_F(Pages, MetricsForgetTheWorkersOfAJobThatHasEndedButNotTheirCounters) {
-  reports(0.5);
-  EXPECT_THAT(text(), HasSubstr("pfc_worker_up{host=\"a\",rank=\"0\"} 1"));
-  metrics.forget_workers();
-  state.job = {};
-  EXPECT_THAT(text(), Not(HasSubstr("pfc_worker_up{")));
-  EXPECT_THAT(text(), HasSubstr("pfc_worker_data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.5"));
 }
 
 }  // namespace

@@ -15,7 +15,10 @@ class RecordingWriter final : public CheckpointWriter {
   void begin(const TrainingState&, std::int64_t, const nlohmann::json&, CheckpointMode) override {}
   std::int64_t finished_step() override { return on_disk; }
   void wait() override { told.emplace_back("wait"); }
-  void publish(std::int64_t step) override { told.push_back("publish " + std::to_string(step)); }
+  std::uint64_t publish(std::int64_t step) override {
+    told.push_back("publish " + std::to_string(step));
+    return 100;
+  }
 
   std::vector<std::string> told;
   std::int64_t on_disk = 0;
@@ -63,6 +66,8 @@ TEST_F(CheckpointScheduleTest, ReturnsWhatWasBegunAndPublished) {
     ASSERT_EQ(second.size(), 2U);
     EXPECT_TRUE(second[0].published);
     EXPECT_EQ(second[0].step, 10);
+    EXPECT_GE(second[0].since_begin, second[0].seconds);
+    EXPECT_EQ(second[0].bytes, 100);
     EXPECT_FALSE(second[1].published);
     EXPECT_EQ(second[1].step, 20);
   });

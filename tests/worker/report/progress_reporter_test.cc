@@ -19,7 +19,7 @@ std::vector<Progress::CommTotal> no_comms() { return {}; }
 TEST(ProgressReporter, ReportsThePhaseThatRunsNotTheOneThatRanAtUpdate) {
   ListeningClient client;
   PhaseTimer phase;
-  ProgressReporter reporter(client, phase, no_comms, {}, 1h);
+  ProgressReporter reporter(client, phase, {.comms = no_comms, .tick = 1h});
   reporter.update({.step = 7, .phases = {{"forward", 0.5}}});
   phase("forward", [&] { reporter.report(); });
   const auto reports = client.wait_for(1);
@@ -32,7 +32,7 @@ TEST(ProgressReporter, ReportsThePhaseThatRunsNotTheOneThatRanAtUpdate) {
 TEST(ProgressReporter, ReportsNothingWhenNothingHasChanged) {
   ListeningClient client;
   PhaseTimer phase;
-  ProgressReporter reporter(client, phase, no_comms, {}, 1h);
+  ProgressReporter reporter(client, phase, {.comms = no_comms, .tick = 1h});
   phase("forward", [&] {
     for (int tick = 0; tick < 3; ++tick) reporter.report();
   });
@@ -43,8 +43,7 @@ TEST(ProgressReporter, ReportsACollectiveThatHasBegunOrEndedInTheSamePhase) {
   ListeningClient client;
   PhaseTimer phase;
   std::vector<Progress::CommTotal> comms{{.purpose = "step", .calls = 1, .done = 1}};
-  ProgressReporter reporter(
-      client, phase, [&] { return comms; }, {}, 1h);
+  ProgressReporter reporter(client, phase, {.comms = [&] { return comms; }, .tick = 1h});
   reporter.report();
   comms[0].calls = 2;
   comms[0].newest = "all_gather";
@@ -63,7 +62,7 @@ TEST(ProgressReporter, ReportsACollectiveThatHasBegunOrEndedInTheSamePhase) {
 TEST(ProgressReporter, ReportsEverySampleOnceWhenATickHasSeveralSteps) {
   ListeningClient client;
   const PhaseTimer phase;
-  ProgressReporter reporter(client, phase, no_comms, {}, 1h);
+  ProgressReporter reporter(client, phase, {.comms = no_comms, .tick = 1h});
   reporter.update({.step = 1, .phases = {{"forward", 0.5}}});
   reporter.add_phases({{"checkpoint", 0.25}});
   reporter.update({.step = 2, .phases = {{"forward", 0.75}}});
@@ -81,7 +80,7 @@ TEST(ProgressReporter, ReportsEverySampleOnceWhenATickHasSeveralSteps) {
 TEST(ProgressReporter, LooksAtThePhaseEveryTick) {
   ListeningClient client;
   PhaseTimer phase;
-  ProgressReporter reporter(client, phase, no_comms, {.step = 7}, 1ms);
+  ProgressReporter reporter(client, phase, {.comms = no_comms, .start = {.step = 7}, .tick = 1ms});
   phase("evaluate", [&] {
     auto reports = client.wait_for(1);
     while (reports.back().phase.empty()) reports = client.wait_for(reports.size() + 1);
@@ -90,11 +89,39 @@ TEST(ProgressReporter, LooksAtThePhaseEveryTick) {
   });
 }
 
+TEST(ProgressReporter, TellsTheVitalsWhileNothingElseChanges) {
+  ListeningClient client;
+  const PhaseTimer phase;
+  double seconds = 0;
+  const ProgressReporter reporter(
+      client, phase,
+      {.comms = no_comms,
+       .vitals = [&] { return ProcessVitals{.cpu_seconds = ++seconds}; },
+       .tick = 1ms,
+       .vitals_pause = 1ms});
+  const auto reports = client.wait_for(3);
+  EXPECT_EQ(reports[0].vitals.cpu_seconds, 1);
+  EXPECT_EQ(reports[2].vitals.cpu_seconds, 3);
+}
+
+TEST(ProgressReporter, KeepsTheVitalsInTheReportOfAStep) {
+  ListeningClient client;
+  const PhaseTimer phase;
+  ProgressReporter reporter(client, phase,
+                            {.comms = no_comms,
+                             .vitals = [] { return ProcessVitals{.cpu_seconds = 5}; },
+                             .tick = 1ms,
+                             .vitals_pause = 1h});
+  client.wait_for(1);
+  reporter.update({.step = 9});
+  EXPECT_EQ(client.wait_for(2).back().vitals.cpu_seconds, 5);
+}
+
 TEST(ProgressReporter, ReportsTheLastStepWhenItIsDestroyed) {
   ListeningClient client;
   const PhaseTimer phase;
   {
-    ProgressReporter reporter(client, phase, no_comms, {}, 1h);
+    ProgressReporter reporter(client, phase, {.comms = no_comms, .tick = 1h});
     reporter.update({.step = 9});
   }
   EXPECT_EQ(client.wait_for(1).back().step, 9);
@@ -103,7 +130,8 @@ TEST(ProgressReporter, ReportsTheLastStepWhenItIsDestroyed) {
 TEST(ProgressReporter, IsStartingUntilTheFirstBatchIsThere) {
   ListeningClient client;
   PhaseTimer phase;
-  ProgressReporter reporter(client, phase, no_comms, {.starting = true}, 1h);
+  ProgressReporter reporter(client, phase,
+                            {.comms = no_comms, .start = {.starting = true}, .tick = 1h});
   phase("data_wait", [&] { reporter.report(); });
   phase("images", [&] { reporter.report(); });
   const auto reports = client.wait_for(2);

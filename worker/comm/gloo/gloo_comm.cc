@@ -82,18 +82,18 @@ class GlooComm : public Comm {
 
   void all_gather(const Tensor& in, const Tensor& out) override {
     check(out.bytes() == in.bytes() * world(), "all_gather: out is not size() times in");
-    const CommCount::Call call(count_, "all_gather", in.bytes());
+    const Counted counted(*this, CollectiveKind::kAllGather, in.bytes());
     if (in.bytes() == 0) return;
-    Exchange exchange(mesh_, newest("all_gather", in.bytes()));
+    Exchange exchange(mesh_, newest(CollectiveKind::kAllGather, in.bytes()));
     gather(exchange, {static_cast<const std::byte*>(in.data), in.bytes()},
            static_cast<std::byte*>(out.data));
   }
 
   void all_reduce_sum(const Tensor& in_out) override {
     const std::span data(in_out.f32(), static_cast<std::size_t>(in_out.elements()));
-    const CommCount::Call call(count_, "all_reduce", data.size_bytes());
+    const Counted counted(*this, CollectiveKind::kAllReduce, data.size_bytes());
     if (data.empty()) return;
-    Exchange exchange(mesh_, newest("all_reduce", data.size_bytes()));
+    Exchange exchange(mesh_, newest(CollectiveKind::kAllReduce, data.size_bytes()));
     if (data.size_bytes() <= kSmall) {
       reduce_small(exchange, data);
     } else {
@@ -104,10 +104,10 @@ class GlooComm : public Comm {
   void reduce_scatter_sum(const Tensor& in, const Tensor& out) override {
     check(in.elements() == out.elements() * size(), "reduce_scatter: in is not size() times out");
     const std::span data(in.f32(), static_cast<std::size_t>(in.elements()));
-    const CommCount::Call call(count_, "reduce_scatter", data.size_bytes());
+    const Counted counted(*this, CollectiveKind::kReduceScatter, data.size_bytes());
     float* const own = out.f32();
     if (data.empty()) return;
-    Exchange exchange(mesh_, newest("reduce_scatter", data.size_bytes()));
+    Exchange exchange(mesh_, newest(CollectiveKind::kReduceScatter, data.size_bytes()));
     Outbox outbox(exchange, kParts, std::as_bytes(data));
     Inboxes inboxes = reduce_own_slice(exchange, outbox, data, own, [](RowRange) {});
     finish(outbox, inboxes);
@@ -116,8 +116,8 @@ class GlooComm : public Comm {
   void broadcast(const Tensor& in_out, int root) override;
 
   void barrier() override {
-    const CommCount::Call call(count_, "barrier", 0);
-    Exchange exchange(mesh_, newest("barrier", 0));
+    const Counted counted(*this, CollectiveKind::kBarrier, 0);
+    Exchange exchange(mesh_, newest(CollectiveKind::kBarrier, 0));
     const std::byte in{};
     std::vector<std::byte> out(world());
     gather(exchange, {&in, 1}, out.data());
@@ -134,9 +134,28 @@ class GlooComm : public Comm {
   static constexpr std::size_t kSmall = 32 << 10;
 
   [[nodiscard]] std::size_t world() const { return static_cast<std::size_t>(size()); }
+  /// A call, with what the mesh sends meanwhile.
+  class Counted {
+   public:
+    Counted(GlooComm& comm, CollectiveKind kind, std::uint64_t input_bytes)
+        : comm_(comm),
+          kind_(kind),
+          before_(comm.mesh_.sent_bytes()),
+          call_(comm.count_, kind, input_bytes) {}
+    ~Counted() { comm_.count_.sent(kind_, comm_.mesh_.sent_bytes() - before_); }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+   private:
+    GlooComm& comm_;
+    const CollectiveKind kind_;
+    const std::uint64_t before_;
+    const CommCount::Call call_;
+  };
+
   /// The collective that was begun last.
-  [[nodiscard]] Collective newest(const char* kind, std::size_t bytes) const {
-    return {.number = count_.read().calls, .kind = kind, .bytes = bytes};
+  [[nodiscard]] Collective newest(CollectiveKind kind, std::size_t bytes) const {
+    return {.number = count_.read().calls, .kind = name_of(kind), .bytes = bytes};
   }
 
   /// Every exchange ends so: all have everything, and know that the others have.
@@ -269,10 +288,10 @@ void GlooComm::reduce_large(Exchange& exchange, std::span<float> data) {
 // The root deals a slice to each other worker, and these pass them on to one another.
 void GlooComm::broadcast(const Tensor& in_out, int root) {
   check(root >= 0 && root < size(), "broadcast: the root is no rank");
-  const CommCount::Call call(count_, "broadcast", in_out.bytes());
+  const Counted counted(*this, CollectiveKind::kBroadcast, in_out.bytes());
   const std::span data(static_cast<std::byte*>(in_out.data), in_out.bytes());
   if (data.empty()) return;
-  Exchange exchange(mesh_, newest("broadcast", data.size()));
+  Exchange exchange(mesh_, newest(CollectiveKind::kBroadcast, data.size()));
   const auto slice = [&](int rank) {
     const int place = (rank - root + size()) % size() - 1;  // among those that receive
     return shard_of(static_cast<std::int64_t>(data.size()), place, size() - 1);
@@ -310,9 +329,9 @@ void GlooComm::broadcast(const Tensor& in_out, int root) {
 void GlooComm::exchange(std::span<const Sent> sent, std::span<const Received> received) {
   std::size_t bytes = 0;
   for (const Sent& part : sent) bytes += part.bytes.size();
-  const CommCount::Call call(count_, "exchange", bytes);
+  const Counted counted(*this, CollectiveKind::kExchange, bytes);
   // Each worker has another number of bytes: only what is the same on all can be compared.
-  Exchange exchange(mesh_, newest("exchange", 0));
+  Exchange exchange(mesh_, newest(CollectiveKind::kExchange, 0));
   std::byte nothing{};
   Inboxes inboxes;
   for (const int peer : mesh_.peers()) {

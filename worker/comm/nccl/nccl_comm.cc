@@ -33,16 +33,17 @@ CommCounters NcclComm::counters() const {
   return counters;
 }
 
-void NcclComm::enqueue(const char* kind, std::size_t bytes, std::size_t sent,
+void NcclComm::enqueue(CollectiveKind kind, std::size_t bytes, std::size_t sent,
                        const NcclGroup::Call& call) {
-  count_.begin(kind, bytes, sent);
-  if (bytes > 0) group_->enqueue(link_, kind, bytes, stream_, call);
+  count_.begin(kind, bytes);
+  count_.sent(kind, sent);
+  if (bytes > 0) group_->enqueue(link_, name_of(kind), bytes, stream_, call);
 }
 
 void NcclComm::all_gather(const Tensor& in, const Tensor& out) {
   check(out.bytes() == in.bytes() * static_cast<std::size_t>(size()),
         "all_gather: out is not size() times in");
-  enqueue("all_gather", in.bytes(), peers() * in.bytes(), [&](ncclComm_t comm) {
+  enqueue(CollectiveKind::kAllGather, in.bytes(), peers() * in.bytes(), [&](ncclComm_t comm) {
     return ncclAllGather(in.data, out.data, in.bytes(), ncclUint8, comm, stream_);
   });
 }
@@ -50,7 +51,7 @@ void NcclComm::all_gather(const Tensor& in, const Tensor& out) {
 void NcclComm::all_reduce_sum(const Tensor& in_out) {
   float* const data = in_out.f32();
   const std::size_t sent = 2 * peers() * in_out.bytes() / (peers() + 1);
-  enqueue("all_reduce", in_out.bytes(), sent, [&](ncclComm_t comm) {
+  enqueue(CollectiveKind::kAllReduce, in_out.bytes(), sent, [&](ncclComm_t comm) {
     return ncclAllReduce(data, data, static_cast<std::size_t>(in_out.elements()), ncclFloat32,
                          ncclSum, comm, stream_);
   });
@@ -60,7 +61,7 @@ void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
   check(in.elements() == out.elements() * size(), "reduce_scatter: in is not size() times out");
   const float* const from = in.f32();
   float* const to = out.f32();
-  enqueue("reduce_scatter", in.bytes(), peers() * out.bytes(), [&](ncclComm_t comm) {
+  enqueue(CollectiveKind::kReduceScatter, in.bytes(), peers() * out.bytes(), [&](ncclComm_t comm) {
     return ncclReduceScatter(from, to, static_cast<std::size_t>(out.elements()), ncclFloat32,
                              ncclSum, comm, stream_);
   });
@@ -70,14 +71,16 @@ void NcclComm::broadcast(const Tensor& in_out, int root) {
   check(root >= 0 && root < size(), "broadcast: the root is no rank");
   // The worker before the root does not pass the data on.
   const bool passes_on = (rank() + 1) % size() != root;
-  enqueue("broadcast", in_out.bytes(), passes_on ? in_out.bytes() : 0, [&](ncclComm_t comm) {
-    return ncclBroadcast(in_out.data, in_out.data, in_out.bytes(), ncclUint8, root, comm, stream_);
-  });
+  enqueue(CollectiveKind::kBroadcast, in_out.bytes(), passes_on ? in_out.bytes() : 0,
+          [&](ncclComm_t comm) {
+            return ncclBroadcast(in_out.data, in_out.data, in_out.bytes(), ncclUint8, root, comm,
+                                 stream_);
+          });
 }
 
 // The sum is complete only when every worker has called this. An abort ends the host's wait too.
 void NcclComm::barrier() {
-  count_.begin("barrier", 0, 0);
+  count_.begin(CollectiveKind::kBarrier, 0);
   float* const word = reinterpret_cast<float*>(barrier_word_.data());
   group_->enqueue(link_, "barrier", 0, stream_, [&](ncclComm_t comm) {
     return ncclAllReduce(word, word, 1, ncclFloat32, ncclSum, comm, stream_);

@@ -35,7 +35,8 @@ class NcclComm : public Comm {
 
  private:
   /// bytes: this worker's input. sent: what a ring sends of it.
-  void enqueue(const char* kind, std::size_t bytes, std::size_t sent, const NcclGroup::Call& call);
+  void enqueue(CollectiveKind kind, std::size_t bytes, std::size_t sent,
+               const NcclGroup::Call& call);
   [[nodiscard]] std::size_t peers() const { return static_cast<std::size_t>(size() - 1); }
 
   const std::shared_ptr<NcclGroup> group_;  // shared by the Comms of one worker

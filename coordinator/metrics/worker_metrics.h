@@ -1,0 +1,90 @@
+// The metrics of each worker, with the labels rank and host.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/cluster_state.h"
+#include "coordinator/metrics/families.h"
+#include "coordinator/progress/stragglers.h"
+#include "proto/coordinator.pb.h"
+
+namespace pfc::metrics {
+
+/// A worker that is gone keeps its last values for kKept, so that whoever reads them now and then
+/// gets them all; then its time series end. So their number is bounded by the slots of all hosts.
+class WorkerMetrics {
+ public:
+  static constexpr std::chrono::seconds kKept{60};
+
+  explicit WorkerMetrics(Registry& registry);
+  WorkerMetrics(const WorkerMetrics&) = delete;
+  WorkerMetrics& operator=(const WorkerMetrics&) = delete;
+
+  /// Counts what `told` adds to the worker's progress `before`.
+  void add(const WorkerState& before, const proto::Progress& told, TimePoint now);
+  /// Sets the gauges of the workers of the current generation, and ends what is too old.
+  void set(const GenerationState& generation, const Stragglers& stragglers, TimePoint now);
+  /// Another generation begins: of the last one only counters stay.
+  void forget_gauges();
+  /// Adds what another coordinator has counted. False: it is no counter of a worker.
+  bool restore(const std::string& family, const Labels& labels, double value, TimePoint now);
+
+ private:
+  /// What is told of one worker.
+  struct Series {
+    Labels labels;
+    TimePoint used;
+    std::map<std::pair<CounterFamily*, std::string>, prometheus::Counter*> counters;
+    std::map<GaugeFamily*, prometheus::Gauge*> gauges;
+  };
+
+  Series& series_of(Rank rank, const std::string& host, TimePoint now);
+  /// `more`: labels beside the worker's; `key` tells them apart.
+  static void grow(Series& series, CounterFamily& family, double by, const std::string& key = {},
+                   const Labels& more = {});
+  static void put(Series& series, GaugeFamily& family, double value, const Labels& more = {});
+  static void forget_gauges(Series& series);
+  static void forget(Series& series);
+  void count_comm(Series& series, const proto::CommTotal& before, const proto::CommTotal& told);
+  void set_worker(Series& series, const WorkerState& worker, const Stragglers& stragglers,
+                  TimePoint now);
+  void set_gpu(Series& series, const proto::Progress& progress);
+
+  LabelValues communicators_{16};
+  LabelValues kinds_{16};
+  LabelValues devices_{1'024};
+  std::map<std::pair<Rank, std::string>, Series> workers_;
+
+  CounterFamily& samples_;
+  CounterFamily& steps_;
+  CounterFamily& training_;
+  CounterFamily& busy_;
+  CounterFamily& data_wait_;
+  CounterFamily& input_wait_;
+  CounterFamily& loader_busy_;
+  CounterFamily& skipped_;
+  CounterFamily& cpu_;
+  CounterFamily& collectives_;
+  CounterFamily& collective_seconds_;
+  CounterFamily& collective_bytes_;
+  GaugeFamily& up_;
+  GaugeFamily& step_;
+  GaugeFamily& heard_;
+  GaugeFamily& moved_;
+  GaugeFamily& own_seconds_;
+  GaugeFamily& slow_;
+  GaugeFamily& resident_;
+  GaugeFamily& loader_threads_;
+  GaugeFamily& gpu_used_;
+  GaugeFamily& gpu_total_;
+  GaugeFamily& gpu_utilisation_;
+  GaugeFamily& gpu_temperature_;
+  GaugeFamily& gpu_power_;
+  GaugeFamily& gpu_throttled_;
+  const std::map<std::string, CounterFamily*> by_name_;
+};
+
+}  // namespace pfc::metrics

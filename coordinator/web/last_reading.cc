@@ -1,0 +1,31 @@
+#include "coordinator/web/last_reading.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace pfc {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kReadings = 9;  // the longest of the pauses between them is a reader's
+constexpr milliseconds kSlack{1'000};
+
+}  // namespace
+
+void LastReading::read(TimePoint now) {
+  last_.push_back(now);
+  if (last_.size() > kReadings) last_.pop_front();
+}
+
+milliseconds LastReading::wait(TimePoint now) const {
+  if (last_.size() < 2) return {};
+  Clock::duration longest{};
+  for (std::size_t i = 1; i < last_.size(); ++i)
+    longest = std::max(longest, last_[i] - last_[i - 1]);
+  const auto pause = std::chrono::ceil<milliseconds>(longest) + kSlack;
+  if (now - last_.back() > pause) return {};  // it has given up, or its pauses are too long
+  return std::min(pause, most_);
+}
+
+}  // namespace pfc

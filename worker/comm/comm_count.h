@@ -1,0 +1,125 @@
+// What a Comm has communicated, counted while it works.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+
+#include "common/clock.h"
+
+namespace pfc {
+
+enum class CollectiveKind {
+  kAllGather,
+  kAllReduce,
+  kReduceScatter,
+  kBroadcast,
+  kBarrier,
+  kExchange
+};
+inline constexpr std::size_t kCollectiveKinds = 6;
+
+/// "all_gather"
+constexpr const char* name_of(CollectiveKind kind) {
+  constexpr std::array<const char*, kCollectiveKinds> kNames{
+      "all_gather", "all_reduce", "reduce_scatter", "broadcast", "barrier", "exchange"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+/// Of the collectives of one kind.
+struct CollectiveTotals {
+  std::uint64_t calls = 0;       ///< that have been begun
+  std::uint64_t sent_bytes = 0;  ///< as CommCounters has them, of calls that have ended
+  double seconds = 0;            ///< as CommCounters::call_seconds, of calls that have ended
+
+  friend bool operator==(const CollectiveTotals&, const CollectiveTotals&) = default;
+};
+
+/// What has been communicated since the Comm was made, for metrics, and how far it has come.
+struct CommCounters {
+  std::uint64_t calls = 0;  ///< begun; so the newest collective has this number
+  std::uint64_t done = 0;   ///< of them
+  const char* newest = "";  ///< what the newest one is: "all_gather"; empty before the first
+  std::uint64_t bytes = 0;  ///< of this worker's inputs of the calls
+  /// Payload that this worker has sent to its peers. Gloo counts what it sends. For NCCL it is what
+  /// a ring sends, the algorithm that moves the fewest bytes. 0 for one worker.
+  std::uint64_t sent_bytes = 0;
+  /// That the calls have taken. On a GPU they only enqueue.
+  double call_seconds = 0;
+  std::array<CollectiveTotals, kCollectiveKinds> kinds = {};  ///< by CollectiveKind
+};
+
+/// The counters of one Comm. The thread that calls collectives adds; any thread may read.
+class CommCount {
+ public:
+  void begin(CollectiveKind kind, std::uint64_t input_bytes) {
+    newest_.store(name_of(kind), std::memory_order_relaxed);
+    of(kind).calls.fetch_add(1, std::memory_order_relaxed);
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(input_bytes, std::memory_order_relaxed);
+  }
+  void sent(CollectiveKind kind, std::uint64_t bytes) {
+    of(kind).sent_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void end(CollectiveKind kind, std::chrono::nanoseconds time) {
+    of(kind).nanoseconds.fetch_add(static_cast<std::uint64_t>(time.count()),
+                                   std::memory_order_relaxed);
+    done_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  /// A call from its begin to its end. One that throws is never done.
+  class Call {
+   public:
+    Call(CommCount& count, CollectiveKind kind, std::uint64_t input_bytes)
+        : count_(count),
+          kind_(kind),
+          start_(Clock::now()),
+          exceptions_(std::uncaught_exceptions()) {
+      count_.begin(kind, input_bytes);
+    }
+    ~Call() {
+      if (std::uncaught_exceptions() > exceptions_) return;
+      count_.end(kind_, Clock::now() - start_);
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    CommCount& count_;
+    const CollectiveKind kind_;
+    const TimePoint start_;
+    const int exceptions_;
+  };
+
+  [[nodiscard]] CommCounters read() const {
+    CommCounters counters{.calls = calls_.load(std::memory_order_relaxed),
+                          .done = done_.load(std::memory_order_relaxed),
+                          .newest = newest_.load(std::memory_order_relaxed),
+                          .bytes = bytes_.load(std::memory_order_relaxed)};
+    for (std::size_t i = 0; i < kCollectiveKinds; ++i) {
+      const Kind& kind = kinds_[i];
+      counters.kinds[i] = {
+          .calls = kind.calls.load(std::memory_order_relaxed),
+          .sent_bytes = kind.sent_bytes.load(std::memory_order_relaxed),
+          .seconds = 1e-9 * static_cast<double>(kind.nanoseconds.load(std::memory_order_relaxed))};
+      counters.sent_bytes += counters.kinds[i].sent_bytes;
+      counters.call_seconds += counters.kinds[i].seconds;
+    }
+    return counters;
+  }
+
+ private:
+  struct Kind {
+    std::atomic<std::uint64_t> calls{0}, sent_bytes{0}, nanoseconds{0};
+  };
+  Kind& of(CollectiveKind kind) { return kinds_[static_cast<std::size_t>(kind)]; }
+
+  std::array<Kind, kCollectiveKinds> kinds_;
+  std::atomic<std::uint64_t> calls_{0}, done_{0}, bytes_{0};
+  std::atomic<const char*> newest_{""};
+};
+
+}  // namespace pfc

@@ -1,0 +1,95 @@
+#include "worker/report/progress_message.h"
+
+#include <cstddef>
+
+namespace pfc {
+namespace {
+
+proto::GpuReading to_proto(const GpuReading& reading) {
+  proto::GpuReading message;
+  if (reading.utilisation) message.set_utilisation(*reading.utilisation);
+  if (reading.memory_used) message.set_memory_used(*reading.memory_used);
+  if (reading.memory_total) message.set_memory_total(*reading.memory_total);
+  if (reading.temperature_celsius) message.set_temperature_celsius(*reading.temperature_celsius);
+  if (reading.power_watts) message.set_power_watts(*reading.power_watts);
+  if (reading.throttled) message.set_throttled(*reading.throttled);
+  return message;
+}
+
+proto::CheckpointTotal to_proto(const Progress::Checkpoints& checkpoints) {
+  proto::CheckpointTotal message;
+  message.set_count(checkpoints.count);
+  message.set_seconds(checkpoints.seconds);
+  message.set_held_seconds(checkpoints.held_seconds);
+  message.set_bytes(checkpoints.bytes);
+  message.set_newest_seconds(checkpoints.newest_seconds);
+  message.set_newest_bytes(checkpoints.newest_bytes);
+  return message;
+}
+
+void add_kinds(const std::array<CollectiveTotals, kCollectiveKinds>& kinds,
+               proto::CommTotal& message) {
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (kinds[i].calls == 0) continue;
+    proto::CollectiveTotal* added = message.add_kinds();
+    added->set_kind(name_of(static_cast<CollectiveKind>(i)));
+    added->set_calls(kinds[i].calls);
+    added->set_sent_bytes(kinds[i].sent_bytes);
+    added->set_seconds(kinds[i].seconds);
+  }
+}
+
+}  // namespace
+
+proto::Progress to_proto(const Progress& progress) {
+  proto::Progress message;
+  message.set_starting(progress.starting);
+  message.set_work(progress.work);
+  message.set_step(progress.step);
+  message.set_total_steps(progress.total_steps);
+  message.set_epoch(progress.epoch);
+  message.set_phase(progress.phase);
+  message.set_loss(progress.loss);
+  message.set_lr(progress.lr);
+  message.set_samples_per_second(progress.samples_per_second);
+  message.set_data_wait_seconds(progress.data_wait_seconds);
+  message.set_own_seconds(progress.own_seconds);
+  message.set_resident_bytes(progress.resident_bytes);
+  message.set_gpu_memory_bytes(progress.gpu_memory_bytes);
+  message.set_device(progress.device);
+  message.set_skipped_images(progress.skipped_images);
+  message.set_saved_step(progress.saved_step);
+  message.set_images_seen(progress.images_seen);
+  message.set_resumed_images(progress.resumed_images);
+  message.set_most_workers(progress.most_workers);
+  message.set_samples(progress.samples);
+  message.set_steps(progress.steps);
+  message.set_step_seconds(progress.step_seconds);
+  message.set_own_data_wait_seconds(progress.own_data_wait_seconds);
+  message.set_loader_seconds(progress.loader_seconds);
+  message.set_loader_threads(progress.loader_threads);
+  message.set_gradient_norm(progress.gradient_norm);
+  message.set_loss_scale(progress.loss_scale);
+  message.set_cpu_seconds(progress.vitals.cpu_seconds);
+  if (progress.vitals.gpu) *message.mutable_gpu() = to_proto(*progress.vitals.gpu);
+  if (progress.checkpoints.count > 0) {
+    *message.mutable_checkpoints() = to_proto(progress.checkpoints);
+  }
+  for (const Progress::PhaseSeconds& sample : progress.phases) {
+    proto::PhaseSeconds* added = message.add_phases();
+    added->set_phase(sample.phase);
+    added->set_seconds(sample.seconds);
+  }
+  for (const Progress::CommTotal& total : progress.comm) {
+    proto::CommTotal* added = message.add_comm();
+    added->set_purpose(total.purpose);
+    added->set_calls(total.calls);
+    added->set_done(total.done);
+    added->set_newest(total.newest);
+    added->set_sent_bytes(total.sent_bytes);
+    add_kinds(total.kinds, *added);
+  }
+  return message;
+}
+
+}  // namespace pfc
