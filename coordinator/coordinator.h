@@ -276,6 +276,7 @@ class Coordinator {
   proto::SavedCoordinator own_;             ///< what main has told, and the takeovers
   bool unsaved_ = false;                    ///< something has changed since the last save()
   TimePoint progress_saved_;                ///< when the progress was saved last
+  Clock::duration progress_took_{};         ///< the last time
   std::set<std::string> queued_;            ///< jobs of the queue that the journal has
   std::string saved_job_;                   ///< whose configuration it has
   std::optional<TimePoint> awaited_since_;  ///< that those who were taken over come back

@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kWriteLimit{1'000};
 // Progress and metrics change all the time. What a page has shown is saved with the page.
 constexpr milliseconds kProgressPause{5'000};
+// Of many workers it takes a while: it takes at most a two-hundredth of a core.
+constexpr int kProgressPart = 200;
 
 // Generations that a journal on a full disk may lack.
 constexpr Generation kMostUnknown = 1'000;
@@ -65,7 +67,8 @@ void Coordinator::save_now() {
 }
 
 void Coordinator::save_if_due(TimePoint now) {
-  const bool is_due = now - progress_saved_ >= kProgressPause;
+  const bool is_due = now - progress_saved_ >=
+                      std::max<Clock::duration>(kProgressPause, kProgressPart * progress_took_);
   if (journal_ != nullptr && (unsaved_ || is_due)) save(is_due);
 }
 
@@ -152,6 +155,7 @@ void Coordinator::save_progress() {
   for (const WorkerState& worker : state_.job.current.workers) {
     journal_->put(key_of(kProgress, worker.rank), worker.progress.SerializeAsString());
   }
+  progress_took_ = Clock::now() - progress_saved_;
 }
 
 // Taking over.

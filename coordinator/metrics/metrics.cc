@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "common/machine/process_memory.h"
 #include "common/machine/process_work.h"
+#include "common/phase_buckets.h"
 #include "common/version.h"
 #include "coordinator/metrics/families.h"
 #include "coordinator/metrics/worker_metrics.h"
@@ -23,9 +25,7 @@ using metrics::histogram;
 using metrics::HistogramFamily;
 using metrics::Labels;
 
-// From a millisecond on a GPU to a minute for an evaluation on a CPU.
-const prometheus::Histogram::BucketBoundaries kSeconds{
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60};
+const prometheus::Histogram::BucketBoundaries kSeconds(kPhaseBounds.begin(), kPhaseBounds.end());
 // Each makes a time series in every dashboard; no pfc-worker has so many.
 constexpr std::size_t kMostPhases = 64;
 // A report tells the mean of its steps; so many of them count at most.
@@ -95,8 +95,10 @@ void Metrics::add_progress(const WorkerState& before, const proto::Progress& pro
   const proto::Progress& old = before.progress;
   all_->workers.add(before, progress, now);
   if (before.rank == 0) all_->job.add_checkpoints(old, progress);
-  for (const proto::PhaseSeconds& sample : progress.phases()) {
-    all_->phase_of(sample.phase()).Observe(sample.seconds());
+  for (const proto::PhaseSeconds& phase : progress.phases()) {
+    std::vector<double> counts(kPhaseBuckets);
+    std::copy(phase.buckets().begin(), phase.buckets().end(), counts.begin());
+    all_->phase_of(phase.phase()).ObserveMultiple(counts, phase.seconds());
   }
   const double steps = metrics::increase(old.steps(), progress.steps());
   const double seconds = metrics::increase(old.step_seconds(), progress.step_seconds());
@@ -152,7 +154,7 @@ void Metrics::restore(const proto::SavedMetrics& saved, TimePoint now) {
       counter->Add(labels).Increment(each.value());
     }
     HistogramFamily* const histogram = all_->find_histogram(each.family());
-    if (histogram == nullptr || each.buckets_size() != static_cast<int>(kSeconds.size()) + 1) {
+    if (histogram == nullptr || each.buckets_size() != static_cast<int>(kPhaseBuckets)) {
       continue;
     }
     const auto phase = labels.find("phase");

@@ -34,9 +34,9 @@ void Pace::add(const proto::Progress& progress, bool step_done) {
     const Activity activity = activity_of(sample.phase());
     if (activity == Activity::kStep) {
       of_steps += sample.seconds();
-    } else if (sample.seconds() >= kPause) {
+    } else if (sample.longest() >= kPause) {
       double& longest = activity == Activity::kCheckpoint ? checkpoint_ : evaluation_;
-      longest = std::max(longest, sample.seconds());
+      longest = std::max(longest, sample.longest());
     }
   }
   if (!step_done) return;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/one_line.h"
+#include "common/phase_buckets.h"
 
 namespace pfc {
 namespace {
@@ -11,10 +12,11 @@ namespace {
 constexpr std::size_t kLongestName = 64;
 constexpr int kMostCommunicators = 16;  // a worker has four
 constexpr int kMostKinds = 16;          // a communicator has six
-constexpr int kMostSamples =
-    2 * 4'096;  // a worker keeps at most 4096, and adds those of its last step
+constexpr int kMostPhases = 64;         // a worker has two dozen
 
 std::string name(const std::string& text) { return one_line(text, kLongestName); }
+
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
 void limit_kinds(proto::CommTotal& total) {
   if (total.kinds_size() > kMostKinds) {
@@ -38,12 +40,15 @@ proto::Progress limited(const proto::Progress& progress) {
     limit_kinds(*total);
   }
   kept.clear_phases();
-  for (int i = 0; i < std::min(progress.phases_size(), kMostSamples); ++i) {
-    const proto::PhaseSeconds& sample = progress.phases(i);
-    if (!std::isfinite(sample.seconds()) || sample.seconds() < 0) continue;
+  for (int i = 0; i < std::min(progress.phases_size(), kMostPhases); ++i) {
+    const proto::PhaseSeconds& phase = progress.phases(i);
+    if (!is_time(phase.seconds()) || !is_time(phase.longest())) continue;
     proto::PhaseSeconds* added = kept.add_phases();
-    added->set_phase(name(sample.phase()));
-    added->set_seconds(sample.seconds());
+    *added = phase;
+    added->set_phase(name(phase.phase()));
+    if (phase.buckets_size() > static_cast<int>(kPhaseBuckets)) {
+      added->mutable_buckets()->Truncate(static_cast<int>(kPhaseBuckets));
+    }
   }
   return kept;
 }

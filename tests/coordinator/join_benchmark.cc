@@ -1,6 +1,8 @@
-// What many workers cost the coordinator: their joins, their roll call, and their heartbeats. The
-// coordinator is a process of its own, whose processor time is measured; all workers are in one
-// other process, each with a connection of its own.
+// What many workers cost the coordinator: their joins, their roll call, their heartbeats, and their
+// reports while they train; and a page of metrics.
+// The coordinator is a process of
+// its own, whose processor time is measured; all workers are in one other process, each with a
+// connection of its own.
 //
 //   join_benchmark [tls] [WORKERS]...
 #include <grpcpp/client_context.h>
@@ -32,6 +34,7 @@
 #include "tests/coordinator/rpc/voice_of_agent.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/support/temporary_folder.h"
+#include "worker/report/progress.h"
 
 namespace pfc {
 namespace {
@@ -41,8 +44,10 @@ using testing::kJob;
 
 constexpr int kSlots = 8;  // workers of a host
 constexpr auto kHeartbeats = 10s;
+constexpr auto kReports = 15s;
 
-/// The coordinator's process. It answers each line on `in` with the processor seconds it has used.
+/// The coordinator's process. It answers each '?' on `in` with the processor seconds it has used,
+/// and each 'm' with the size of its metrics.
 [[noreturn]] void serve(int hosts, int in, int out, const std::filesystem::path& state_dir) {
   std::vector<HostSpec> specs;
   for (int i = 0; i < hosts; ++i)
@@ -52,11 +57,16 @@ constexpr auto kHeartbeats = 10s;
   {
     std::unique_ptr<Gate> gate;
     if (!state_dir.empty()) gate = std::make_unique<Gate>(GateOptions{.state_dir = state_dir});
-    testing::RunningCoordinator coordinator(specs, config, 0, kJob, gate.get());
+    testing::RunningCoordinator coordinator(specs, config, 0, kJob, gate.get(), {}, 100ms);
     const int port = coordinator.port();
     if (write(out, &port, sizeof(port)) < 0) _exit(1);
     char byte = 0;
     while (read(in, &byte, 1) == 1) {
+      if (byte == 'm') {
+        const std::size_t bytes = coordinator.metrics().size();
+        if (write(out, &bytes, sizeof(bytes)) < 0) break;
+        continue;
+      }
       rusage usage{};
       getrusage(RUSAGE_SELF, &usage);
       const double used =
@@ -148,6 +158,51 @@ class Worker final : public grpc::ClientBidiReactor<proto::WorkerMessage, proto:
   void beats() {
     if (!writing_.exchange(true)) StartWrite(&message_);
   }
+  /// What it tells of steps of 0.25 s, every `pause`.
+  void reports(std::chrono::milliseconds pause) {
+    if (writing_.exchange(true)) return;
+    proto::Progress& told = *message_.mutable_progress();
+    const auto steps = static_cast<int>(std::max<std::int64_t>(pause.count() / 250, 1));
+    told.set_step(told.step() + steps);
+    told.set_total_steps(1'000'000);
+    told.set_phase("forward");
+    told.set_device("cuda:0");
+    told.set_steps(told.steps() + static_cast<std::uint64_t>(steps));
+    told.set_samples(told.samples() + 128 * static_cast<std::uint64_t>(steps));
+    told.set_step_seconds(told.step_seconds() + 0.25 * steps);
+    told.set_own_seconds(told.own_seconds() + 0.2 * steps);
+    told.set_loss(3);
+    told.clear_phases();
+    for (const char* phase : {"data_wait", "images", "forward", "all_gather", "head", "backward",
+                              "gradient_wait", "update", "report", "log"}) {
+      proto::PhaseSeconds* added = told.add_phases();
+      added->set_phase(phase);
+      added->set_seconds(0.02 * steps);
+      added->set_count(static_cast<std::uint32_t>(steps));
+      for (int i = 0; i < 5; ++i) added->add_buckets(0);
+      added->add_buckets(static_cast<std::uint32_t>(steps));
+    }
+    told.clear_comm();
+    for (const char* purpose : {"step", "gradients", "inputs", "host"}) {
+      proto::CommTotal* comm = told.add_comm();
+      comm->set_purpose(purpose);
+      comm->set_newest("all_gather");
+      comm->set_calls(told.steps() * 2);
+      comm->set_done(told.steps() * 2);
+      for (const char* kind : {"all_gather", "all_reduce"}) {
+        proto::CollectiveTotal* total = comm->add_kinds();
+        total->set_kind(kind);
+        total->set_calls(told.steps());
+        total->set_sent_bytes(told.steps() * 1'000'000);
+      }
+    }
+    told.mutable_gpu()->set_memory_used(60'000'000'000);
+    told.mutable_gpu()->set_memory_total(80'000'000'000);
+    told.mutable_gpu()->set_utilisation(0.9);
+    told.mutable_gpu()->set_temperature_celsius(60);
+    told.mutable_gpu()->set_power_watts(600);
+    StartWrite(&message_);
+  }
   void detach() { stream_.TryCancel(); }
 
   void OnWriteDone(bool) override { writing_ = false; }
@@ -196,8 +251,10 @@ HostCredentials credentials_of(const std::string& host, const std::filesystem::p
           {.role = Role::kWorker, .host = host, .job = kJob, .agent = exchanged.issued.serial})};
 }
 
+/// `used`: processor seconds of the coordinator. `metrics`: lets it make its metrics, and tells
+/// their bytes.
 void measure(int workers, const std::string& address, const std::filesystem::path& state_dir,
-             const std::function<double()>& used) {
+             const std::function<double()>& used, const std::function<std::size_t()>& metrics) {
   std::vector<std::unique_ptr<testing::VoiceOfAgent>> agents;
   std::vector<HostCredentials> credentials;
   for (int number = 0; number < workers / kSlots; ++number) {
@@ -244,8 +301,32 @@ void measure(int workers, const std::string& address, const std::filesystem::pat
     }
   }
   const double cores = (used() - before) / seconds_since(start);
-  std::printf("%8d %10.2f %10.2f %10.2f %10.2f %12.3f\n", workers, join_seconds, join_used,
-              roll_seconds, roll_used, cores);
+  before = used();
+  std::this_thread::sleep_for(5s);
+  const double idle = (used() - before) / 5;
+
+  const auto pause = report_pause(workers);
+  const auto report_for = [&](std::chrono::seconds time) {
+    const TimePoint begin = Clock::now();
+    for (int round = 0; begin + round * pause < begin + time; ++round) {
+      for (int rank = 0; rank < workers; ++rank) {
+        all[static_cast<std::size_t>(rank)]->reports(pause);
+        if (rank % 16 == 0) {
+          std::this_thread::sleep_until(begin + round * pause + pause * rank / workers);
+        }
+      }
+    }
+  };
+  report_for(3s);
+  before = used();
+  start = Clock::now();
+  report_for(kReports);
+  const double reporting = (used() - before) / seconds_since(start);
+  before = used();
+  const std::size_t page = metrics();
+  std::printf("%8d %10.2f %10.2f %10.2f %10.2f %12.3f %12.3f %12.3f %10zu %10.3f\n", workers,
+              join_seconds, join_used, roll_seconds, roll_used, cores, idle, reporting, page >> 10,
+              used() - before);
   std::fflush(stdout);
   for (const auto& worker : all) worker->detach();
   ended.wait();
@@ -267,11 +348,13 @@ void measure_in_processes(int workers, bool tls) {
   if (clients == 0) {
     int port = 0;
     if (read(from[0], &port, sizeof(port)) != sizeof(port)) _exit(1);
-    measure(workers, "127.0.0.1:" + std::to_string(port), state_dir, [&] {
-      double seconds = 0;
-      if (write(to[1], "?", 1) != 1 || read(from[0], &seconds, sizeof(seconds)) < 0) _exit(1);
-      return seconds;
-    });
+    const auto ask = [&]<typename Answer>(const char* question, Answer answer) {
+      if (write(to[1], question, 1) != 1 || read(from[0], &answer, sizeof(answer)) < 0) _exit(1);
+      return answer;
+    };
+    measure(
+        workers, "127.0.0.1:" + std::to_string(port), state_dir, [&] { return ask("?", 0.0); },
+        [&] { return ask("m", std::size_t{0}); });
     _exit(0);
   }
   close(to[1]);
@@ -292,8 +375,9 @@ int main(int argc, char** argv) {
   const int first = tls ? 2 : 1;
   if (argc > first) sizes.clear();
   for (int i = first; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
-  std::printf("%8s %10s %10s %10s %10s %12s\n", "workers", "join s", "its cpu s", "roll s",
-              "its cpu s", "beats, cores");
+  std::printf("%8s %10s %10s %10s %10s %12s %12s %12s %10s %10s\n", "workers", "join s",
+              "its cpu s", "roll s", "its cpu s", "beats, cores", "idle, cores", "train, cores",
+              "page, KiB", "its cpu s");
   std::fflush(stdout);
   for (const int workers : sizes) pfc::measure_in_processes(workers, tls);
 }

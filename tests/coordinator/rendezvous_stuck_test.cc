@@ -33,6 +33,7 @@ class StuckWorkers : public Rendezvous {
       proto::Progress of_step;
       of_step.set_step(step);
       of_step.add_phases()->set_seconds(seconds);
+      of_step.mutable_phases()->rbegin()->set_longest(seconds);
       state.job.current.pace.add(of_step, true);
     }
   }

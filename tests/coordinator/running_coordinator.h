@@ -31,13 +31,14 @@ class RunningCoordinator {
   /// Without a job's id it is a service.
   explicit RunningCoordinator(std::vector<HostSpec> hosts, RendezvousConfig config = impatient(),
                               int port = 0, const std::string& job_id = "0123456789abcdef",
-                              Gate* gate = nullptr, const Newcomers::Limits& newcomers = {})
+                              Gate* gate = nullptr, const Newcomers::Limits& newcomers = {},
+                              std::chrono::milliseconds tick = std::chrono::milliseconds{10})
       : terminal_(output_, false),
         coordinator_(loop_,
                      {.hosts = std::move(hosts),
                       .is_service = job_id.empty(),
                       .rendezvous = config,
-                      .tick = std::chrono::milliseconds{10}},
+                      .tick = tick},
                      terminal_, [this](const Verdict& verdict) { verdict_.set_value(verdict); }),
         service_(loop_, coordinator_,
                  {.address = "127.0.0.1", .port = port, .gate = gate, .newcomers = newcomers}) {
@@ -70,6 +71,13 @@ class RunningCoordinator {
   [[nodiscard]] proto::StatusReply status() {
     std::promise<proto::StatusReply> promise;
     boost::asio::post(loop_, [&] { promise.set_value(coordinator_.status()); });
+    return promise.get_future().get();
+  }
+
+  /// What /metrics serves.
+  [[nodiscard]] std::string metrics() {
+    std::promise<std::string> promise;
+    boost::asio::post(loop_, [&] { promise.set_value(coordinator_.metrics_text()); });
     return promise.get_future().get();
   }
 

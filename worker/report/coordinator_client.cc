@@ -30,9 +30,6 @@ constexpr milliseconds kRetryPause{100};
 constexpr milliseconds kHeartbeat{1'000};
 // The next attempt comes as soon as the link is back, and anyhow after so long.
 constexpr milliseconds kConnectPause{1'000};
-// Phase samples are kept while the coordinator cannot be reached. Of more than this, the oldest are
-// dropped.
-constexpr std::size_t kMaxPhaseSamples = 4'096;
 
 proto::Outcome to_proto(CoordinatorClient::Outcome outcome) {
   switch (outcome) {
@@ -156,7 +153,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::Progress message = to_proto(progress);
     {
       std::lock_guard lock(mutex_);
-      add_unsent_phases(message);
+      if (unsent_) add_phases(newest_, message);  // it is replaced before it was sent
       newest_ = std::move(message);
       unsent_ = true;
     }
@@ -290,16 +287,6 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
     unsent_ = false;
     return {std::move(message)};
-  }
-
-  /// Keeps the samples of a report that is replaced before it was sent. REQUIRES: mutex_ is held.
-  void add_unsent_phases(proto::Progress& message) const {
-    if (!unsent_) return;
-    const int room = static_cast<int>(kMaxPhaseSamples) - message.phases_size();
-    const int kept = std::clamp(newest_.phases_size(), 0, std::max(room, 0));
-    for (int i = newest_.phases_size() - kept; i < newest_.phases_size(); ++i) {
-      *message.add_phases() = newest_.phases(i);
-    }
   }
 
   const CoordinatorClientOptions options_;

@@ -14,10 +14,10 @@
 
 namespace pfc {
 
-/// How often each of so many workers tells how far it is: about 500 reports a second come to the
+/// How often each of so many workers tells how far it is: about 200 reports a second come to the
 /// coordinator, which costs it a few hundredths of a core, and none of them is older than 5 s.
 constexpr std::chrono::milliseconds report_pause(int workers) {
-  return std::chrono::milliseconds{std::clamp(2 * workers, 100, 5'000)};
+  return std::chrono::milliseconds{std::clamp(5 * workers, 100, 5'000)};
 }
 
 /// What changes while nothing else does.

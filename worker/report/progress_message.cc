@@ -1,6 +1,10 @@
 #include "worker/report/progress_message.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
+
+#include "common/phase_buckets.h"
 
 namespace pfc {
 namespace {
@@ -39,7 +43,35 @@ void add_kinds(const std::array<CollectiveTotals, kCollectiveKinds>& kinds,
   }
 }
 
+/// A step has a dozen phases, so that they are looked for one by one.
+proto::PhaseSeconds& phase_of(const std::string& name, proto::Progress& progress) {
+  for (proto::PhaseSeconds& each : *progress.mutable_phases()) {
+    if (each.phase() == name) return each;
+  }
+  proto::PhaseSeconds& added = *progress.add_phases();
+  added.set_phase(name);
+  return added;
+}
+
+void count_in(std::size_t bucket, std::uint32_t count, proto::PhaseSeconds& phase) {
+  while (phase.buckets_size() <= static_cast<int>(bucket)) phase.add_buckets(0);
+  const int at = static_cast<int>(bucket);
+  phase.set_buckets(at, phase.buckets(at) + count);
+}
+
 }  // namespace
+
+void add_phases(const proto::Progress& more, proto::Progress& progress) {
+  for (const proto::PhaseSeconds& each : more.phases()) {
+    proto::PhaseSeconds& all = phase_of(each.phase(), progress);
+    all.set_seconds(all.seconds() + each.seconds());
+    all.set_count(all.count() + each.count());
+    all.set_longest(std::max(all.longest(), each.longest()));
+    for (int i = 0; i < each.buckets_size(); ++i) {
+      if (each.buckets(i) > 0) count_in(static_cast<std::size_t>(i), each.buckets(i), all);
+    }
+  }
+}
 
 proto::Progress to_proto(const Progress& progress) {
   proto::Progress message;
@@ -76,9 +108,11 @@ proto::Progress to_proto(const Progress& progress) {
     *message.mutable_checkpoints() = to_proto(progress.checkpoints);
   }
   for (const Progress::PhaseSeconds& sample : progress.phases) {
-    proto::PhaseSeconds* added = message.add_phases();
-    added->set_phase(sample.phase);
-    added->set_seconds(sample.seconds);
+    proto::PhaseSeconds& all = phase_of(sample.phase, message);
+    all.set_seconds(all.seconds() + sample.seconds);
+    all.set_count(all.count() + 1);
+    all.set_longest(std::max(all.longest(), sample.seconds));
+    count_in(phase_bucket(sample.seconds), 1, all);
   }
   for (const Progress::CommTotal& total : progress.comm) {
     proto::CommTotal* added = message.add_comm();

@@ -53,7 +53,10 @@ class MetricsTest : public ::testing::Test {
     kind->set_seconds(0.75);
     proto::PhaseSeconds* sample = told.add_phases();
     sample->set_phase("forward");
-    sample->set_seconds(0.03);
+    sample->set_seconds(0.33);
+    sample->set_count(2);
+    sample->set_longest(0.3);
+    for (const int count : {0, 0, 0, 0, 0, 1, 0, 0, 1}) sample->add_buckets(count);
     return told;
   }
 
@@ -105,6 +108,8 @@ TEST_F(MetricsTest, HaveTheNamesAndLabelsThatDashboardsUse) {
                 "pfc_worker_skipped_images_total{host=\"a\",rank=\"0\"} 0",
                 "pfc_worker_phase_duration_seconds_bucket{phase=\"forward\",le=\"0.02\"} 0",
                 "pfc_worker_phase_duration_seconds_bucket{phase=\"forward\",le=\"0.05\"} 1",
+                "pfc_worker_phase_duration_seconds_count{phase=\"forward\"} 2",
+                "pfc_worker_phase_duration_seconds_sum{phase=\"forward\"} 0.33",
                 "pfc_worker_step_duration_seconds_count 12"});
   expect_lines(
       {"pfc_worker_collectives_total{communicator=\"gradients\",host=\"a\",kind=\"all_reduce\","
@@ -184,7 +189,7 @@ TEST_F(MetricsTest, HaveABoundedNumberOfLabelsWhateverAWorkerSends) {
   for (int i = 0; i < 1'000; ++i) {
     proto::Progress told;
     told.add_phases()->set_phase("phase " + std::to_string(i));
-    told.mutable_phases(0)->set_seconds(0.03);
+    told.mutable_phases(0)->add_buckets(1);
     told.add_comm()->set_purpose("purpose " + std::to_string(i));
     told.mutable_comm(0)->add_kinds()->set_kind("kind " + std::to_string(i % 100));
     told.mutable_comm(0)->mutable_kinds(0)->set_calls(1);

@@ -20,6 +20,7 @@ class PaceOfAJob : public ::testing::Test {
     for (const auto& [phase, seconds] : phases) {
       progress.add_phases()->set_phase(phase);
       progress.mutable_phases()->rbegin()->set_seconds(seconds);
+      progress.mutable_phases()->rbegin()->set_longest(seconds);
     }
     pace.add(progress, step_done);
   }

@@ -68,6 +68,8 @@ TEST(LimitedProgress, HasShortSingleLinesAndNumbers) {
   EXPECT_EQ(kept.device().size(), 64U);
   EXPECT_EQ(kept.comm_size(), 16);
   EXPECT_EQ(kept.comm(0).purpose(), "step ");
+  for (int i = 0; i < 100; ++i) sent.mutable_phases(2)->add_buckets(1);
+  EXPECT_EQ(limited(sent).phases(0).buckets_size(), 16);
   ASSERT_EQ(kept.phases_size(), 1);
   EXPECT_EQ(kept.phases(0).seconds(), 2);
 }
