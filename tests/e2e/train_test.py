@@ -126,7 +126,7 @@ class Train(JobTest):
                          "pfc_worker_up{", "pfc_worker_samples_total{",
                          "pfc_worker_resident_memory_bytes{", "pfc_worker_phase_duration_seconds_bucket{",
                          "pfc_worker_data_wait_seconds_total",
-                         'purpose="gradients"'):
+                         'communicator="gradients"'):
                 self.assertIn(name, text)
             self.assertEqual(self.page(port, "/healthz"), "ok\n")
             status = run(BIN / "pfcctl", "status", "--state-dir", self.folder / "state", "--json",
