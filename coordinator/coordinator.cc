@@ -81,6 +81,7 @@ proto::StatusReply Coordinator::status() const {
       make_status(state_, run_.config, run_.progress, reason_, over_, Clock::now());
   for (proto::WorkerStatus& worker : *status.mutable_workers()) {
     worker.set_slowness(run_.stragglers.slowness(worker.rank()));
+    worker.set_own_step_seconds(run_.stragglers.own_seconds(worker.rank()));
   }
   status.set_job_file(run_.job.file);
   status.set_jobs_waiting(static_cast<int>(queue_.waiting().size()));

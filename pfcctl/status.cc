@@ -18,6 +18,7 @@
 #include "common/error.h"
 #include "common/one_line.h"
 #include "pfcctl/coordinator_call.h"
+#include "pfcctl/top.h"
 #include "pfcctl/verbs.h"
 #include "proto/status_json.h"
 
@@ -92,7 +93,8 @@ void show(const StatusOptions& options) {
   const CoordinatorCall call(options.target.endpoint());
   const bool on_terminal = isatty(STDOUT_FILENO) == 1;
   while (std::cout) {
-    const auto status = call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest());
+    auto status = call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest());
+    if (options.watch) slowest_first(status);
     if (options.watch && on_terminal) std::cout << "\033[H\033[2J";  // a clear screen
     print_status(call.address(), status, options.json);
     if (!options.watch) return;
@@ -248,8 +250,10 @@ void add_status_verb(CLI::App& pfcctl) {
   const auto options = std::make_shared<StatusOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
   verb->add_flag("--json", options->json, "As JSON, for programs");
-  verb->add_flag("--watch", options->watch,
-                 "Again every second, until Ctrl-C or the coordinator's end");
+  verb->add_flag(
+      "--watch", options->watch,
+      "Again every second, with the slowest rank first, until Ctrl-C or the coordinator's "
+      "end");
   verb->footer("heard: time since the last heartbeat; moved: since its step or phase changed.");
   verb->callback([options] { show(*options); });
 }

@@ -23,5 +23,6 @@ void add_status_verb(CLI::App& pfcctl);
 void add_stop_verb(CLI::App& pfcctl);
 void add_submit_verb(CLI::App& pfcctl);
 void add_token_verb(CLI::App& pfcctl);
+void add_top_verb(CLI::App& pfcctl);
 
 }  // namespace pfc

@@ -39,6 +39,7 @@ Json worker_json(const proto::WorkerStatus& worker) {
           {"silent_seconds", worker.silent_seconds()},
           {"stuck_seconds", worker.stuck_seconds()},
           {"slowness", worker.slowness()},
+          {"own_step_seconds", worker.own_step_seconds()},
           {"step", progress.step()},
           {"phase", progress.phase()},
           {"loss", progress.loss()},
