@@ -3,7 +3,11 @@ include(GNUInstallDirs)
 
 install(TARGETS pfc-coordinator pfc-agent pfc-worker pfcctl DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs
+  FILES_MATCHING PATTERN "*.md" PATTERN "*.png")
+# The licence of what is part of a program goes with it.
+install(DIRECTORY third_party/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/third_party
+  FILES_MATCHING PATTERN "LICENSE" PATTERN "README.md")
 install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
   FILES_MATCHING PATTERN "*.json")
 

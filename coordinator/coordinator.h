@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/chaos/fault_requests.h"
+#include "coordinator/chronicle/chronicle.h"
 #include "coordinator/cluster_state.h"
 #include "coordinator/hosts.h"
 #include "coordinator/jobs/job_queue.h"
@@ -101,6 +102,9 @@ class Coordinator {
   /// For a page that is read again and again. What it tells is in the journal: so no counter is
   /// ever seen to go back.
   [[nodiscard]] std::string metrics_text();
+  /// For the page at /: what was, and the job as it was given (JSON; empty: no job runs).
+  [[nodiscard]] const Chronicle& chronicle() const { return chronicle_; }
+  [[nodiscard]] const std::string& job_json() const { return run_.job.json; }
 
   // The journal (coordinator_takeover.cc).
 
@@ -266,6 +270,7 @@ class Coordinator {
   LogRequests log_requests_;
   FaultRequests fault_requests_;
   QuietHosts quiet_hosts_;
+  Chronicle chronicle_;
   std::optional<NetworkMeasurement> measurement_;  ///< that goes on; empty: none does
   std::vector<std::size_t> measured_;              ///< hosts of the last measurement, as in state_
   std::map<std::string, AgentLink*> agents_;       ///< by host

@@ -149,6 +149,7 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
     const WorkerState* const worker = teller(message.output());
     if (worker == nullptr) return;
     for (const std::string& line : message.output().lines()) {
+      chronicle_.add_output(worker->rank, line);
       terminal_.worker_line(worker->rank, message.output().is_stderr(), line);
     }
   } else if (message.has_started()) {
@@ -208,7 +209,10 @@ void Coordinator::inject_fault(const proto::InjectFaultRequest& request,
       target,
       [this, answer, what, asked = request.only_ask()](auto result) {
         const bool done = std::holds_alternative<proto::InjectFaultReply>(result);
-        if (done && !asked) terminal_.note(what, Severity::kWarning);
+        if (done && !asked) {
+          terminal_.note(what, Severity::kWarning);
+          chronicle_.tell(Event::Kind::kRequest, Severity::kWarning, what);
+        }
         answer(std::move(result));
       },
       Clock::now());

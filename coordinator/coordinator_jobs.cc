@@ -119,6 +119,8 @@ bool Coordinator::begin_next_job() {
   run_ = {.job = std::move(*job), .config = options_.rendezvous, .started = wall_now()};
   begin_job(state_, run_.job.id, run_.job.device, Clock::now());
   reason_.clear();
+  chronicle_.begin_job();
+  chronicle_.tell(Event::Kind::kJob, Severity::kNote, title_of(run_.job) + " begins");
   if (options_.is_service) terminal_.note(title_of(run_.job) + " begins");
   return true;
 }

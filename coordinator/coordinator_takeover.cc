@@ -186,6 +186,7 @@ void Coordinator::take_over(const JournalValues& saved) {
   if (local != nullptr && !local->agent_id.empty() && local->agent_id != options_.local_agent_id) {
     lose_local_agent(now);
   }
+  chronicle_.take_over(state_);
   awaited_since_ = now;
 }
 
@@ -254,9 +255,12 @@ void Coordinator::see_takeover(TimePoint now) {
       all - std::ranges::count_if(state_.job.current.workers, [&](const auto& worker) {
         return worker.exit && !run_.workers.contains(worker.rank);
       });
-  terminal_.note((back == all ? "all " + agents + counted(all, "worker")
-                              : agents + std::to_string(back) + " of " + counted(all, "worker")) +
-                 " are back after " + in_seconds(takeover_seconds_));
+  const std::string text =
+      (back == all ? "all " + agents + counted(all, "worker")
+                   : agents + std::to_string(back) + " of " + counted(all, "worker")) +
+      " are back after " + in_seconds(takeover_seconds_);
+  terminal_.note(text);
+  chronicle_.tell(Event::Kind::kTakeover, Severity::kNote, text);
 }
 
 }  // namespace pfc

@@ -108,8 +108,13 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   metrics_.add_progress(worker, kept, now);
   state_.job.current.pace.add(kept, kept.step() > worker.progress.step());
   run_.stragglers.add(worker.rank, worker.progress, kept);
+  chronicle_.add_phases(worker, kept);
+  // The first report of a generation tells of no step that was done in it.
+  const bool is_another_step =
+      worker.rank == 0 && kept.step() != worker.progress.step() && kept.samples_per_second() > 0;
   worker_progressed(worker, kept, now);
   run_.progress.update(state_, now);
+  if (is_another_step) chronicle_.add_step(run_.progress);
   if (worker.rank == 0) terminal_.progress(progress_line(run_.progress));
 }
 
@@ -119,6 +124,8 @@ void Coordinator::tell_stragglers() {
     if (worker == nullptr) continue;
     terminal_.note(name_of(*worker) + " " + to_text(change),
                    change.begins ? Severity::kWarning : Severity::kNote);
+    chronicle_.tell(Event::Kind::kStraggler, change.begins ? Severity::kWarning : Severity::kNote,
+                    name_of(*worker) + " " + to_text(change), worker->rank);
   }
 }
 

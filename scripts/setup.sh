@@ -6,6 +6,7 @@
 #       bench    what the benchmarks need as well: Google Benchmark, PyTorch, OpenBLAS
 #       launchers Open MPI and Slurm: their tests are not run without them
 #       watch    Prometheus and Alertmanager: their tests are not run without them
+#       browser  Chromium: the tests of the page at / are not run without it
 #       lint     clang-format and clang-tidy
 #       package  what scripts/package.sh needs as well
 # Safe to run again: what is installed is left alone. No package is ever removed: where an
@@ -27,6 +28,7 @@ bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.
 launchers=(openmpi-bin slurmctld slurmd slurm-client munge iproute2 python3-yaml)
 watch=(prometheus prometheus-alertmanager)
+browser=(chromium chromium-driver python3-selenium fonts-dejavu-core)
 lint=(git g++ clang-format clang-tidy-16)
 package=(python3 dpkg-dev)
 
@@ -39,10 +41,11 @@ for part in "$@"; do
     bench) wanted+=("${bench[@]}") ;;
     launchers) wanted+=("${launchers[@]}") ;;
     watch) wanted+=("${watch[@]}") ;;
+    browser) wanted+=("${browser[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
     package) wanted+=("${package[@]}") ;;
     *)
-      echo "setup: no part '$part'; expected build, test, bench, launchers, watch, lint or package" >&2
+      echo "setup: no part '$part'; expected build, test, bench, launchers, watch, browser, lint or package" >&2
       exit 2 ;;
   esac
 done

@@ -56,7 +56,8 @@ std::string hash_of_secret(const std::string& secret) {
 nlohmann::json to_json(const Token& token) {
   return {{"id", token.id},
           {"sha256", token.hash},
-          {"read", token.kind == Token::Kind::kRead},
+          {"read", token.kind != Token::Kind::kJoin},
+          {"admin", token.kind == Token::Kind::kAdmin},
           {"number", token.number},
           {"created", token.created},
           {"expires", token.expires},
@@ -64,10 +65,16 @@ nlohmann::json to_json(const Token& token) {
           {"revoked", token.revoked}};
 }
 
+/// An older version has written no "admin", and takes an admin's token for one that may read.
+Token::Kind kind_from(const nlohmann::json& json) {
+  if (json.value("admin", false)) return Token::Kind::kAdmin;
+  return json.at("read").get<bool>() ? Token::Kind::kRead : Token::Kind::kJoin;
+}
+
 Token token_from(const nlohmann::json& json) {
   return {.id = json.at("id"),
           .hash = json.at("sha256"),
-          .kind = json.at("read").get<bool>() ? Token::Kind::kRead : Token::Kind::kJoin,
+          .kind = kind_from(json),
           .number = json.at("number"),
           .created = json.at("created"),
           .expires = json.at("expires"),
@@ -286,6 +293,14 @@ std::variant<std::string, Denial> TokenStore::reader(const std::string& secret) 
   const Token* const token = find(*contents, secret, Token::Kind::kRead);
   if (auto denial = denial_of(token)) return *std::move(denial);
   return token->id;
+}
+
+std::variant<Token, Denial> TokenStore::of_pages(const std::string& secret) {
+  const Snapshot contents = newest();
+  const Token* token = find(*contents, secret, Token::Kind::kAdmin);
+  if (token == nullptr) token = find(*contents, secret, Token::Kind::kRead);
+  if (auto denial = denial_of(token)) return *std::move(denial);
+  return *token;
 }
 
 }  // namespace pfc

@@ -20,8 +20,9 @@ namespace pfc {
 /// What is kept of a token: a hash, never the token itself.
 struct Token {
   enum class Kind {
-    kJoin,  ///< an agent exchanges it for its certificate
-    kRead,  ///< shown with every question for status and metrics
+    kJoin,   ///< an agent exchanges it for its certificate
+    kRead,   ///< shown with every question for status and metrics
+    kAdmin,  ///< shown with every page, by who may also stop jobs there
   };
   std::string id;    ///< the first digits of the hash
   std::string hash;  ///< SHA-256 of the token, lower-case hex
@@ -85,6 +86,8 @@ class TokenStore {
   [[nodiscard]] bool is_current(const std::string& host, const std::string& serial);
   /// The id of the valid token of kind kRead that this is; or why it is refused.
   [[nodiscard]] std::variant<std::string, Denial> reader(const std::string& secret);
+  /// The valid token of kind kRead or kAdmin that this is; or why it is refused.
+  [[nodiscard]] std::variant<Token, Denial> of_pages(const std::string& secret);
 
   static constexpr std::size_t kMostTokens = 1'000;
 

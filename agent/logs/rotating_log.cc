@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "common/error.h"
@@ -34,6 +36,23 @@ std::int64_t number_of(const std::string& name, const std::string& log) {
 
 fs::path part_path(const fs::path& path, std::int64_t part) {
   return path.string() + "." + std::to_string(part);
+}
+
+/// The place that lies so many bytes before the end, or at the begin of the part before the newest.
+std::pair<std::int64_t, std::int64_t> place_before_end(
+    const std::map<std::int64_t, fs::path>& parts, std::int64_t bytes) {
+  const auto size_of = [](const fs::path& file) {
+    std::error_code gone;
+    const auto size = fs::file_size(file, gone);
+    return gone ? std::int64_t{0} : static_cast<std::int64_t>(size);
+  };
+  auto part = std::prev(parts.end());
+  const std::int64_t newest = size_of(part->second);
+  if (newest >= bytes || part == parts.begin()) {
+    return {part->first, std::max<std::int64_t>(newest - bytes, 0)};
+  }
+  --part;
+  return {part->first, std::max<std::int64_t>(size_of(part->second) - (bytes - newest), 0)};
 }
 
 }  // namespace
@@ -92,6 +111,7 @@ void RotatingLog::begin_part() {
 LogPiece read_log(const fs::path& path, std::int64_t part, std::int64_t offset, std::size_t most) {
   const auto parts = parts_of_log(path);
   if (parts.empty()) throw InputError(path.string() + ": there is no such log");
+  if (part < 0) std::tie(part, offset) = place_before_end(parts, std::max<std::int64_t>(offset, 0));
   auto place = parts.lower_bound(part);
   LogPiece piece{.text = {}, .part = part, .offset = std::max<std::int64_t>(offset, 0)};
   if (place == parts.end()) return piece;  // as new as the next part

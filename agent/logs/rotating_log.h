@@ -51,7 +51,8 @@ struct LogPiece {
   bool skipped = false;     ///< the part that was asked for has been removed
 };
 
-/// Reads at most `most` bytes from this place on; part 0 is the oldest that there is. Throws
+/// Reads at most `most` bytes from this place on; part 0 is the oldest that there is, and part -1
+/// is the end, of which `offset` is the distance; at most two parts are gone back. Throws
 /// InputError where there is no such log, and StorageError where it cannot be read.
 LogPiece read_log(const std::filesystem::path& path, std::int64_t part, std::int64_t offset,
                   std::size_t most);

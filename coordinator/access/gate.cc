@@ -107,11 +107,19 @@ Gate::~Gate() = default;
 void Gate::write_own_files() {
   write_secret(folder_.path / "admin.pem",
                to_text(authority_.make_credential({.role = Role::kAdmin})));
-  const auto path = folder_.path / "reader.token";
+  write_token(folder_.path / "reader.token", Token::Kind::kRead);
+  write_token(folder_.path / "admin.token", Token::Kind::kAdmin);
+}
+
+void Gate::write_token(const std::filesystem::path& path, Token::Kind kind) {
   const std::string kept = something_at(path) ? read_secret(path, kLongestHeader) : "";
   const std::string token = kept.substr(0, kept.find('\n'));
-  if (!token.empty() && std::holds_alternative<std::string>(tokens_.reader(token))) return;
-  write_secret(path, tokens_.create({.kind = Token::Kind::kRead}).secret + "\n");
+  if (!token.empty()) {
+    const auto known = tokens_.of_pages(token);
+    const auto* valid = std::get_if<Token>(&known);
+    if (valid != nullptr && valid->kind == kind) return;
+  }
+  write_secret(path, tokens_.create({.kind = kind}).secret + "\n");
 }
 
 Credential Gate::credential_for_local_agent(const std::string& host) {
@@ -216,19 +224,22 @@ std::variant<Caller, Refusal> Gate::admit(const grpc::ServerContextBase& context
                     " does not allow this call");
 }
 
-bool Gate::admit_page(std::string_view authorization, const std::string& peer) {
-  const Caller caller{.peer = peer};
+std::optional<Caller> Gate::admit_page(std::string_view authorization, const std::string& peer) {
+  Caller caller{.peer = peer};
   if (authorization.empty()) {
     // A browser asks without one first.
     static_cast<void>(refuse(caller, "page", "no_credential", "no credential was sent"));
-    return false;
+    return {};
   }
-  const auto reader = tokens_.reader(token_of(authorization));
-  if (const auto* denial = std::get_if<Denial>(&reader)) {
+  const auto shown = tokens_.of_pages(token_of(authorization));
+  if (const auto* denial = std::get_if<Denial>(&shown)) {
     static_cast<void>(refuse(caller, "page", denial->code, denial->message));
-    return false;
+    return {};
   }
-  return true;
+  const Token& token = std::get<Token>(shown);
+  caller.identity.role = token.kind == Token::Kind::kAdmin ? Role::kAdmin : Role::kReader;
+  caller.serial = token.id;
+  return caller;
 }
 
 std::variant<TokenStore::Exchange, Refusal> Gate::exchange(const Caller& caller,

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "coordinator/access/caller.h"
 #include "coordinator/refusal.h"
 #include "security/audit_log.h"
 #include "security/authority.h"
@@ -22,13 +23,6 @@
 #include "security/token_store.h"
 
 namespace pfc {
-
-/// The other side of a call.
-struct Caller {
-  std::string peer;  ///< address and port: "ipv4:10.0.0.2:4711"
-  Identity identity;
-  std::string serial;  ///< of its certificate, or the id of its token
-};
 
 struct GateOptions {
   std::filesystem::path state_dir;
@@ -41,8 +35,9 @@ struct GateOptions {
 class Gate {
  public:
   /// Keeps keys and tokens in STATE_DIR/security, the audit log in STATE_DIR/audit.jsonl, an
-  /// admin's credential in STATE_DIR/security/admin.pem, and a token for reading in
-  /// STATE_DIR/security/reader.token. Throws InputError or StorageError that names the file.
+  /// admin's credential in STATE_DIR/security/admin.pem, and tokens for pages, of a reader and of
+  /// an admin, in reader.token and admin.token beside it. Throws InputError or StorageError that
+  /// names the file.
   explicit Gate(const GateOptions& options);
   ~Gate();
   Gate(const Gate&) = delete;
@@ -69,9 +64,9 @@ class Gate {
                                       std::string_view request);
   /// Why the caller's certificate is not valid any more; none: it is.
   std::optional<Denial> outdated(const Caller& caller);
-  /// As admit(), for a page: `authorization` is the header of that name, with a token for reading
-  /// as "Bearer TOKEN", or as the password of "Basic".
-  bool admit_page(std::string_view authorization, const std::string& peer);
+  /// As admit(), for a page: `authorization` is the header of that name, with a token of a reader
+  /// or an admin as "Bearer TOKEN", or as the password of "Basic". None: it is refused.
+  std::optional<Caller> admit_page(std::string_view authorization, const std::string& peer);
 
   /// The certificate of an agent, for a token. Refused for a host whose agent the coordinator
   /// starts itself. Blocks while it writes a file.
@@ -118,6 +113,7 @@ class Gate {
   [[nodiscard]] bool starts_agent_of(const std::string& host);
   [[nodiscard]] bool is_current(const std::string& host, const std::string& serial);
   void write_own_files();
+  void write_token(const std::filesystem::path& path, Token::Kind kind);
 
   const Folder folder_;
   const std::chrono::seconds token_lifetime_;

@@ -20,7 +20,6 @@
 #include "coordinator/launch/rivals.h"
 #include "coordinator/program/announcements.h"
 #include "coordinator/report/job_progress.h"
-#include "coordinator/web/pages.h"
 #include "coordinator/web/targets.h"
 
 namespace pfc {
@@ -57,29 +56,31 @@ std::unique_ptr<Gate> make_gate(const Options& options, bool all_local) {
       GateOptions{.state_dir = options.state_dir, .token_lifetime = lifetime});
 }
 
-/// Pages over TLS, for those who have a token for reading.
+/// Pages over TLS, for those who have a token; or, where all hosts are this machine, for everybody
+/// on it, but not for what other sites have brought into their browsers.
 HttpSecurity security_of(Gate* gate) {
-  if (gate == nullptr) return {};
+  if (gate == nullptr) return {.loopback_names_only = true};
   return {
       .server = gate->server(),
       .admits = [gate](std::string_view authorization,
                        const std::string& peer) { return gate->admit_page(authorization, peer); },
-      .failed =
-          [gate](const std::string& peer, const std::string& why) {
-            static_cast<void>(gate->refuse({.peer = peer}, "connect", "bad_handshake", why));
+      .refused =
+          [gate](const Caller& caller, const std::string& what, const std::string& code,
+                 const std::string& why) {
+            static_cast<void>(gate->refuse(caller, what, code, why));
           }};
 }
 
 /// On another port than the coordinator before this one, where somebody has that one now: nobody
 /// but people knows it.
 std::unique_ptr<HttpServer> serve_http(asio::io_context& loop, const std::string& bind, int port,
-                                       bool may_be_any, const HttpHandler& handler,
+                                       bool may_be_any, const HttpSite& site,
                                        const HttpSecurity& security) {
   try {
-    return std::make_unique<HttpServer>(loop, bind, port, handler, security);
+    return std::make_unique<HttpServer>(loop, bind, port, site, security);
   } catch (const std::exception&) {
     if (!may_be_any || port == 0) throw;
-    return std::make_unique<HttpServer>(loop, bind, 0, handler, security);
+    return std::make_unique<HttpServer>(loop, bind, 0, site, security);
   }
 }
 
@@ -114,9 +115,10 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
                 .port = inheritance_.port(options.port),
                 .gate = gate_.get(),
                 .reachable = setup_.reachable}),
-      http_(serve_http(
-          loop_, setup_.bind, inheritance_.http_port(options.http_port), options.http_port == 0,
-          [this](std::string_view path) { return serve(path); }, security_of(gate_.get()))),
+      pages_(loop_, coordinator_, gate_.get(),
+             [this](std::string_view path) { return serve(path); }),
+      http_(serve_http(loop_, setup_.bind, inheritance_.http_port(options.http_port),
+                       options.http_port == 0, pages_.site(), security_of(gate_.get()))),
       published_(options.state_dir, about()) {}
 
 int CoordinatorProgram::run() {
@@ -172,6 +174,7 @@ HttpReply CoordinatorProgram::serve(std::string_view path) {
 
 void CoordinatorProgram::finished(const Verdict& verdict) {
   verdict_ = verdict;
+  pages_.tell_end();
   tell_end(console_.terminal, verdict);
   const std::chrono::milliseconds wait = last_reading_.wait(Clock::now());
   if (wait.count() == 0) return loop_.stop();

@@ -26,6 +26,7 @@
 #include "coordinator/verdict.h"
 #include "coordinator/web/http_server.h"
 #include "coordinator/web/last_reading.h"
+#include "coordinator/web/pages.h"
 
 namespace pfc {
 
@@ -73,6 +74,7 @@ class CoordinatorProgram {
   Coordinator coordinator_;
   const std::unique_ptr<Gate> gate_;  ///< keys and tokens; null where all hosts are this machine
   Service service_;
+  Pages pages_;
   const std::unique_ptr<HttpServer> http_;
   const PublishedCoordinator published_;
   std::optional<StopSignals> signals_;

@@ -11,6 +11,7 @@
 
 #include "common/network_address.h"
 #include "common/one_line.h"
+#include "coordinator/admin_calls.h"
 #include "coordinator/rpc/agent_streams.h"
 #include "coordinator/rpc/calls.h"
 #include "coordinator/rpc/grpc_server.h"
@@ -25,6 +26,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
       : loop_(loop),
         coordinator_(coordinator),
         gate_(options.gate),
+        admin_calls_(coordinator, options.gate),
         server_(std::in_place, loop,
                 GrpcServer::Options{.address = options.address,
                                     .port = options.port,
@@ -137,19 +139,10 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const proto::DrainRequest* request,
                                   proto::DrainReply* reply) override {
-    return calls_.handle<proto::DrainReply>(
-        context, request, reply, [this, request](auto answer, const Caller& caller) {
-          if (gate_ != nullptr) gate_->note(caller, "drain", request->host());
-          // gRPC frees the request with the answer, and the stop may end this server before it.
-          const proto::DrainRequest asked = *request;
-          if (!coordinator_.has_host(asked.host())) {
-            return answer(Refusal{.kind = Refusal::Kind::kInvalid,
-                                  .message = "there is no host " + one_line(asked.host(), 64) +
-                                             "; expected one that pfcctl status lists"});
-          }
-          answer(proto::DrainReply());
-          coordinator_.drain(asked.host(), asked.leaving());
-        });
+    return calls_.handle<proto::DrainReply>(context, request, reply,
+                                            [this, request](auto answer, const Caller& caller) {
+                                              admin_calls_.drain(caller, *request, answer);
+                                            });
   }
 
   grpc::ServerUnaryReactor* InjectFault(grpc::CallbackServerContext* context,
@@ -180,9 +173,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                  proto::StopReply* reply) override {
     return calls_.handle<proto::StopReply>(context, request, reply,
                                            [this, request](auto answer, const Caller& caller) {
-                                             if (gate_ != nullptr)
-                                               gate_->note(caller, "stop", request->reason());
-                                             coordinator_.stop_job(*request, answer);
+                                             admin_calls_.stop(caller, *request, answer);
                                            });
   }
 
@@ -298,7 +289,8 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
 
   boost::asio::io_context& loop_;
   Coordinator& coordinator_;
-  Gate* const gate_;                  // null: plaintext
+  Gate* const gate_;  // null: plaintext
+  AdminCalls admin_calls_;
   std::optional<GrpcServer> server_;  // until it is shut down
   Calls calls_;
   AgentStreams agents_;

@@ -1,7 +1,9 @@
 #include "coordinator/web/http_connection.h"
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl.hpp>
+#include <boost/asio/write.hpp>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -12,6 +14,7 @@
 
 #include "common/network_address.h"
 #include "common/one_line.h"
+#include "coordinator/web/http_guard.h"
 
 namespace pfc {
 namespace {
@@ -20,8 +23,10 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 
-constexpr std::chrono::seconds kTimeout{10};  // for a request to arrive, and a reply to leave
+constexpr std::chrono::seconds kTimeout{10};      // for a request to arrive, and a reply to leave
+constexpr std::chrono::seconds kFeedTimeout{30};  // for a piece of a feed to leave
 constexpr std::uint32_t kMaxHeader = 8 << 10;
+constexpr std::uint64_t kMaxBody = 16 << 10;
 // After a refusal. Where unread bytes are left when a socket is closed, TCP tells the client that
 // the connection is broken, and the client may never see the answer.
 constexpr std::chrono::seconds kLinger{2};
@@ -48,11 +53,33 @@ HttpReply refusal_of(beast::error_code why, bool has_first_line) {
              : HttpReply{.status = 414, .body = "the request's path is too long: " + limit_text()};
 }
 
+/// What keeps a browser from doing with a page what it is not for. The page has no other assets
+/// than its own, no frames and no forms that are sent.
+template <typename Response>
+void set_policies(Response& response) {
+  response.set("Content-Security-Policy",
+               "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+               "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
+  response.set("X-Content-Type-Options", "nosniff");
+  response.set("Referrer-Policy", "no-referrer");
+  response.set("Cross-Origin-Resource-Policy", "same-origin");
+  response.set("Cross-Origin-Opener-Policy", "same-origin");
+}
+
+std::string_view view(beast::string_view text) { return {text.data(), text.size()}; }
+
 }  // namespace
 
-HttpConnection::HttpConnection(asio::ip::tcp::socket socket, const HttpHandler& handler,
+HttpSite pages_only(std::function<HttpReply(std::string_view)> pages) {
+  return {
+      .handler = [pages = std::move(pages)](const HttpRequest& request, const HttpAnswer& answer) {
+        answer(pages(request.path));
+      }};
+}
+
+HttpConnection::HttpConnection(asio::ip::tcp::socket socket, const HttpSite& site,
                                const HttpSecurity& security, asio::ssl::context* tls)
-    : stream_(std::move(socket)), handler_(handler), security_(security) {
+    : stream_(std::move(socket)), site_(site), security_(security) {
   if (tls != nullptr) tls_.emplace(stream_, *tls);
 }
 
@@ -67,18 +94,20 @@ void HttpConnection::start() {
   if (!tls_) return read();
   last_used_ = Clock::now();
   stream_.expires_after(kTimeout);
-  tls_->async_handshake(asio::ssl::stream_base::server,
-                        [self = shared_from_this()](beast::error_code error) {
-                          if (!error) return self->read();
-                          const bool is_other = error.category() == asio::error::get_ssl_category();
-                          if (is_other && self->security_.failed) {
-                            self->security_.failed(self->peer(), error.message());
-                          }
-                        });
+  tls_->async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](
+                                                            beast::error_code error) {
+    if (!error) return self->read();
+    const bool is_other = error.category() == asio::error::get_ssl_category();
+    if (is_other && self->security_.refused) {
+      self->security_.refused({.peer = self->peer()}, "connect", "bad_handshake", error.message());
+    }
+  });
 }
 
 void HttpConnection::read() {
   last_used_ = Clock::now();
+  version_ = 11;
+  body_.reset();
   parser_.emplace();
   parser_->header_limit(kMaxHeader);
   parser_->body_limit(std::numeric_limits<std::uint64_t>::max());  // none is read
@@ -96,29 +125,104 @@ void HttpConnection::received(beast::error_code error) {
   if (is_malformed(error)) refuse(error);
 }
 
-void HttpConnection::answer() {
-  const auto& request = parser_->get();
-  const bool head = request.method() == http::verb::head;
-  if (!head && request.method() != http::verb::get) {
-    return write({.status = 405, .body = "only GET and HEAD are served here\n"}, false, false);
-  }
-  const std::string_view target(request.target().data(), request.target().size());
-  const std::string_view path = target.substr(0, target.find('?'));
-  if (!may_see(path)) {
-    return write({.status = 401,
-                  .body = "this page needs the read-only token, as \"Authorization: Bearer TOKEN\" "
-                          "or as the password (docs/security.md)\n"},
-                 head, false);
-  }
-  const bool bare = parser_->is_done();  // a body would be read as the next request
-  write(page(path), head, bare && request.keep_alive());
+std::string_view HttpConnection::header(std::string_view name) const {
+  const auto found = parser_->get().find({name.data(), name.size()});
+  return found == parser_->get().end() ? std::string_view() : view(found->value());
 }
 
-bool HttpConnection::may_see(std::string_view path) const {
-  if (!security_.admits || path == "/healthz") return true;
-  const auto header = parser_->get().find(http::field::authorization);
-  if (header == parser_->get().end()) return security_.admits({}, peer());
-  return security_.admits({header->value().data(), header->value().size()}, peer());
+void HttpConnection::answer() {
+  const auto& message = parser_->get();
+  version_ = message.version();
+  const std::string_view target = view(message.target());
+  const std::size_t query = target.find('?');
+  HttpRequest request{.post = message.method() == http::verb::post,
+                      .path = std::string(target.substr(0, query)),
+                      .query = std::string(query == target.npos ? "" : target.substr(query + 1)),
+                      .if_none_match = std::string(header("If-None-Match")),
+                      .caller = {.peer = peer(), .identity = {.role = Role::kAdmin}}};
+  const bool head = message.method() == http::verb::head;
+  if (const auto why = refusal(request)) return write(*why, head, false);
+  if (request.post) return read_body(std::move(request));
+  const bool bare = parser_->is_done();  // a body would be read as the next request
+  ask(request, head, bare && message.keep_alive());
+}
+
+std::optional<HttpReply> HttpConnection::refusal(HttpRequest& request) {
+  const http::verb method = parser_->get().method();
+  if (request.post ? !takes_post(request.path)
+                   : method != http::verb::get && method != http::verb::head) {
+    return HttpReply{.status = 405, .body = "only GET and HEAD are served here\n"};
+  }
+  if (request.path == "/healthz") return {};
+  if (security_.loopback_names_only && !is_loopback_name(header("Host"))) {
+    if (security_.refused) security_.refused(request.caller, "page", "foreign_name", "");
+    return HttpReply{.status = 421,
+                     .body =
+                         "this server is known as localhost and 127.0.0.1 alone, and was asked "
+                         "as " +
+                         one_line(header("Host"), 80) + " (docs/security.md)\n"};
+  }
+  if (security_.admits) {
+    auto caller = security_.admits(header("Authorization"), request.caller.peer);
+    if (!caller) {
+      return HttpReply{.status = 401,
+                       .body =
+                           "this page needs a token of security/reader.token or admin.token, as "
+                           "\"Authorization: Bearer TOKEN\" or as the password "
+                           "(docs/security.md)\n"};
+    }
+    request.caller = *std::move(caller);
+  }
+  if (!request.post) return {};
+  const auto why = why_foreign({.host = header("Host"),
+                                .origin = header("Origin"),
+                                .sec_fetch_site = header("Sec-Fetch-Site"),
+                                .content_type = header("Content-Type"),
+                                .request = header("X-Pfc-Request")},
+                               tls_.has_value());
+  if (!why) return {};
+  if (security_.refused) security_.refused(request.caller, request.path, "foreign_page", *why);
+  return HttpReply{.status = 403, .body = "this request is refused: " + *why + "\n"};
+}
+
+bool HttpConnection::takes_post(std::string_view path) const {
+  return std::ranges::find(site_.post_paths, path) != site_.post_paths.end();
+}
+
+void HttpConnection::read_body(HttpRequest request) {
+  const HttpReply too_long{.status = 413,
+                           .body = "the request's body is too long: expected at most " +
+                                   std::to_string(kMaxBody) + " bytes\n"};
+  // The limit of the parser is for chunks: it has seen the header without one.
+  const auto length = parser_->content_length();
+  if (length && *length > kMaxBody) return write(too_long, false, false);
+  body_.emplace(std::move(*parser_));
+  body_->body_limit(kMaxBody);
+  stream_.expires_after(kTimeout);
+  with_stream([&](auto& stream) {
+    http::async_read(stream, buffer_, *body_,
+                     [self = shared_from_this(), request, too_long](beast::error_code error,
+                                                                    std::size_t) mutable {
+                       if (error == http::error::body_limit)
+                         return self->write(too_long, false, false);
+                       if (error) return;
+                       request.body = std::move(self->body_->get().body());
+                       self->ask(request, false, self->body_->get().keep_alive());
+                     });
+  });
+}
+
+void HttpConnection::ask(const HttpRequest& request, bool head, bool keep_alive) {
+  stream_.expires_never();  // the answer may need another machine's
+  const auto answer = [self = shared_from_this(), head, keep_alive](const HttpReply& reply) {
+    if (reply.feed && !head) return self->begin_feed(reply.feed);
+    self->write(reply, head, keep_alive && reply.feed == nullptr);
+  };
+  try {
+    site_.handler(request, answer);
+  } catch (const std::exception& error) {
+    answer(failure(error));
+  }
 }
 
 void HttpConnection::refuse(beast::error_code why) {
@@ -130,25 +234,22 @@ void HttpConnection::refuse(beast::error_code why) {
   write(refusal_of(why, has_first_line), false, false);
 }
 
-HttpReply HttpConnection::page(std::string_view path) const {
-  try {
-    return handler_(path);
-  } catch (const std::exception& error) {
-    return failure(error);
-  }
-}
-
-void HttpConnection::write(const HttpReply& reply, bool head_only, bool keep_alive) {
-  const bool read_it = parser_->is_header_done();
-  response_ = {static_cast<http::status>(reply.status),
-               read_it ? parser_->get().version() : 11};  // HTTP/1.1
+void HttpConnection::set_header(const HttpReply& reply) {
+  response_ = {static_cast<http::status>(reply.status), version_};
   response_.set(http::field::content_type, reply.content_type);
-  response_.set(http::field::cache_control, "no-store");
+  // Kept only to be asked for again, so that another version is never mixed with this one.
+  response_.set(http::field::cache_control, reply.etag.empty() ? "no-store" : "no-cache");
+  if (!reply.etag.empty()) response_.set(http::field::etag, reply.etag);
+  set_policies(response_);
   if (reply.status == 405) response_.set(http::field::allow, "GET, HEAD");
   if (reply.status == 401) {
     response_.insert(http::field::www_authenticate, "Bearer realm=\"pfc\"");
     response_.insert(http::field::www_authenticate, "Basic realm=\"pfc\"");
   }
+}
+
+void HttpConnection::write(const HttpReply& reply, bool head_only, bool keep_alive) {
+  set_header(reply);
   response_.keep_alive(keep_alive);
   response_.body() = reply.body;
   response_.prepare_payload();
@@ -161,6 +262,39 @@ void HttpConnection::write(const HttpReply& reply, bool head_only, bool keep_ali
                         if (self->response_.keep_alive()) return self->read();
                         self->finish();
                       });
+  });
+}
+
+void HttpConnection::begin_feed(const std::shared_ptr<HttpFeed>& pieces) {
+  set_header({.content_type = "text/event-stream"});
+  response_.keep_alive(false);  // its length is not known: it ends with the connection
+  header_.emplace(response_);
+  stream_.expires_after(kTimeout);
+  with_stream([&](auto& stream) {
+    http::async_write_header(
+        stream, *header_,
+        [self = shared_from_this(), pieces](beast::error_code error, std::size_t) {
+          if (!error) self->feed(pieces);
+        });
+  });
+}
+
+void HttpConnection::feed(const std::shared_ptr<HttpFeed>& pieces) {
+  last_used_ = Clock::now();
+  const auto piece = pieces->next();
+  if (piece == nullptr) {
+    // Until then only the feed keeps this connection alive.
+    return pieces->when_ready([self = shared_from_this(), weak = std::weak_ptr(pieces)] {
+      if (const auto same = weak.lock()) self->feed(same);
+    });
+  }
+  stream_.expires_after(kFeedTimeout);
+  with_stream([&](auto& stream) {
+    asio::async_write(
+        stream, asio::buffer(*piece),
+        [self = shared_from_this(), pieces, piece](beast::error_code error, std::size_t) {
+          if (!error) self->feed(pieces);
+        });
   });
 }
 

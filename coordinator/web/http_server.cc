@@ -32,10 +32,10 @@ std::optional<asio::ssl::context> tls_context(const Credential& server) {
 
 }  // namespace
 
-HttpServer::HttpServer(asio::io_context& loop, const std::string& address, int port,
-                       HttpHandler handler, HttpSecurity security)
+HttpServer::HttpServer(asio::io_context& loop, const std::string& address, int port, HttpSite site,
+                       HttpSecurity security)
     : loop_(loop),
-      handler_(std::move(handler)),
+      site_(std::move(site)),
       security_(std::move(security)),
       tls_(tls_context(security_.server)),
       listener_(loop,
@@ -51,7 +51,7 @@ void HttpServer::serve(int fd) {
     return;
   }
   make_room();
-  const auto connection = std::make_shared<HttpConnection>(std::move(socket), handler_, security_,
+  const auto connection = std::make_shared<HttpConnection>(std::move(socket), site_, security_,
                                                            tls_ ? &*tls_ : nullptr);
   connections_.push_back(connection);
   connection->start();

@@ -1,5 +1,5 @@
-// A small HTTP/1.1 server for the status page, Prometheus and health checks. It serves GET and
-// HEAD, and limits the size and the time of every request.
+// A small HTTP/1.1 server for the page at /, Prometheus and health checks. It limits the size and
+// the time of every request.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "coordinator/net/listener.h"
-#include "coordinator/web/http_reply.h"
+#include "coordinator/web/http_request.h"
 #include "coordinator/web/http_security.h"
 
 namespace pfc {
@@ -18,12 +18,12 @@ namespace pfc {
 class HttpConnection;
 
 /// Used on the event loop only. It serves at most 64 connections; for another one it closes the one
-/// that has waited longest for a request. A handler that throws gives the reply 500.
+/// that has waited longest for a request.
 class HttpServer {
  public:
   /// Listens on address:port (port 0: a free one). Throws InputError when the port is in use.
-  HttpServer(boost::asio::io_context& loop, const std::string& address, int port,
-             HttpHandler handler, HttpSecurity security = {});
+  HttpServer(boost::asio::io_context& loop, const std::string& address, int port, HttpSite site,
+             HttpSecurity security = {});
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
@@ -34,7 +34,7 @@ class HttpServer {
   void make_room();
 
   boost::asio::io_context& loop_;
-  const HttpHandler handler_;
+  const HttpSite site_;
   const HttpSecurity security_;
   std::optional<boost::asio::ssl::context> tls_;
   std::vector<std::weak_ptr<HttpConnection>> connections_;

@@ -1,17 +1,49 @@
-// The pages that the coordinator serves over HTTP.
+// What the coordinator serves over HTTP.
 #pragma once
 
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "coordinator/coordinator.h"
-#include "coordinator/web/http_reply.h"
+#include "coordinator/web/actions.h"
+#include "coordinator/web/http_request.h"
+#include "coordinator/web/live_feed.h"
+#include "coordinator/web/live_state.h"
 
 namespace pfc {
 
-/// The reply for one path: /metrics (Prometheus), /healthz, /status.json, or / (the status page).
+/// The reply for one path that programs read: /metrics (Prometheus), /healthz or /status.json.
 HttpReply serve_page(Coordinator& coordinator, std::string_view path);
 
-/// The status page in HTML. It reloads itself every few seconds.
-std::string status_page(const proto::StatusReply& status);
+/// The page at / (docs/page.md) with its files, its events and its actions. Used on the event loop
+/// only.
+class Pages {
+ public:
+  using ForPrograms = std::function<HttpReply(std::string_view path)>;
+
+  /// Borrows all; `gate`: null in plaintext. `others` makes what it has not itself.
+  Pages(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate, ForPrograms others)
+      : others_(std::move(others)),
+        state_(coordinator),
+        feed_(loop, {}, state_),
+        actions_(coordinator, gate) {}
+
+  /// Borrows this object.
+  HttpSite site();
+  /// The coordinator ends: its readers are told how, now.
+  void tell_end() { feed_.flush(); }
+
+ private:
+  void handle(const HttpRequest& request, const HttpAnswer& answer);
+  HttpReply events();
+
+  const ForPrograms others_;
+  LiveState state_;
+  LiveFeed feed_;
+  Actions actions_;
+};
 
 }  // namespace pfc

@@ -70,6 +70,8 @@ class Setup(Script):
         self.assertIn("python3-torch", self.installed("test"))
         self.notes.unlink()
         self.assertIn("libopenblas0-pthread", self.installed("bench"))
+        self.notes.unlink()
+        self.assertIn("chromium-driver", self.installed("browser"))
 
     def test_never_removes_a_package(self):
         words = self.installed("build", "test", "bench", "lint", "package")

@@ -48,10 +48,10 @@ class Http : public ::testing::Test {
   }
 
   boost::asio::io_context loop;
-  HttpServer server{loop, "127.0.0.1", 0, [](std::string_view path) {
+  HttpServer server{loop, "127.0.0.1", 0, pages_only([](std::string_view path) {
                       if (path == "/broken") throw std::runtime_error("no such\nrank");
                       return HttpReply{.body = "you asked for " + std::string(path)};
-                    }};
+                    })};
   std::thread thread{[this] { loop.run(); }};
 };
 
@@ -137,7 +137,8 @@ TEST_F(Http, ClosesTheOldestIdleConnectionForANewOne) {
 
 TEST_F(Http, NamesAPortInUseAndWhatToDo) {
   const std::string message = testing::message_of<InputError>([&] {
-    HttpServer(loop, "127.0.0.1", server.port(), [](std::string_view) { return HttpReply(); });
+    HttpServer(loop, "127.0.0.1", server.port(),
+               pages_only([](std::string_view) { return HttpReply(); }));
   });
   EXPECT_THAT(message, AllOf(HasSubstr(std::to_string(server.port())), HasSubstr("--http-port")));
 }

@@ -70,13 +70,16 @@ class Https : public ::testing::Test {
       loop,
       "127.0.0.1",
       0,
-      [](std::string_view path) { return HttpReply{.body = "you asked for " + std::string(path)}; },
+      pages_only([](std::string_view path) {
+        return HttpReply{.body = "you asked for " + std::string(path)};
+      }),
       {.server = gate.server(),
        .admits = [this](std::string_view authorization,
                         const std::string& peer) { return gate.admit_page(authorization, peer); },
-       .failed =
-           [this](const std::string& peer, const std::string& why) {
-             static_cast<void>(gate.refuse({.peer = peer}, "connect", "bad_handshake", why));
+       .refused =
+           [this](const Caller& caller, const std::string& what, const std::string& code,
+                  const std::string& why) {
+             static_cast<void>(gate.refuse(caller, what, code, why));
            }}};
   std::thread thread{[this] { loop.run(); }};
 };

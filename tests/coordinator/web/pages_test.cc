@@ -1,6 +1,4 @@
-// What the coordinator serves over HTTP: JSON and the status page.
-#include "coordinator/web/pages.h"
-
+// What the coordinator serves over HTTP to programs: JSON.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,9 +16,9 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Pages : public ::testing::Test {
+class ForPrograms : public ::testing::Test {
  protected:
-  Pages() {
+  ForPrograms() {
     state.job.id = "0123456789abcdef";
     state.job.started_at = now;
     state.job.current.number = 1;
@@ -74,7 +72,7 @@ TEST(LimitedProgress, HasShortSingleLinesAndNumbers) {
   EXPECT_EQ(kept.phases(0).seconds(), 2);
 }
 
-TEST_F(Pages, JsonTakesWhateverAWorkerReports) {
+TEST_F(ForPrograms, JsonTakesWhateverAWorkerReports) {
   for (const char* message : {"caf\xe9", "\xc0\x80", "\xed\xa0\x80"}) {
     worker_reported(state, state.job.current.workers[0], proto::OUTCOME_FAILED, message, now);
     EXPECT_NO_THROW(to_json(status()).dump()) << message;
@@ -83,7 +81,7 @@ TEST_F(Pages, JsonTakesWhateverAWorkerReports) {
   }
 }
 
-TEST_F(Pages, JsonHasNumbersAsNumbersAndNullForWhatIsNotKnown) {
+TEST_F(ForPrograms, JsonHasNumbersAsNumbersAndNullForWhatIsNotKnown) {
   reports(0.5, std::numeric_limits<double>::quiet_NaN());
   const auto json = nlohmann::json::parse(to_json(status()).dump());
   EXPECT_EQ(json.at("state"), "training");
@@ -94,14 +92,7 @@ TEST_F(Pages, JsonHasNumbersAsNumbersAndNullForWhatIsNotKnown) {
   EXPECT_DOUBLE_EQ(json.at("workers").at(0).at("stuck_seconds"), 5);
 }
 
-TEST_F(Pages, NamesAreEscapedInHtml) {
-  state.job.current.workers[0].host = "<script>alert(1)</script>";
-  reports(0.5);
-  EXPECT_THAT(status_page(status()), Not(HasSubstr("<script>")));
-  EXPECT_THAT(status_page(status()), HasSubstr("&lt;script&gt;"));
-}
-
-TEST_F(Pages, StateOfAWorkerFollowsItsReports) {
+TEST_F(ForPrograms, StateOfAWorkerFollowsItsReports) {
   EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "joined");
   reports(0.5);
   EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "training");
@@ -109,7 +100,7 @@ TEST_F(Pages, StateOfAWorkerFollowsItsReports) {
   EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "stopped");
 }
 
-TEST_F(Pages, StateOfAWorkerThatSendsHeartbeatsButDoesNotMoveIsNoProgress) {
+TEST_F(ForPrograms, StateOfAWorkerThatSendsHeartbeatsButDoesNotMoveIsNoProgress) {
   reports(0.5);
   now += 29s;
   state.job.current.workers[0].last_heard = now;
@@ -118,16 +109,6 @@ TEST_F(Pages, StateOfAWorkerThatSendsHeartbeatsButDoesNotMoveIsNoProgress) {
   EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "no progress");
   reports(0.5);
   EXPECT_EQ(status().workers(0).stuck_seconds(), 35);
-}
-
-TEST_F(Pages, OfAServiceSayHowManyJobsWait) {
-  proto::StatusReply busy = status();
-  busy.set_jobs_waiting(3);
-  EXPECT_THAT(status_page(busy),
-              HasSubstr("job 0123456789abcdef, generation 1, 3 jobs waiting, up "));
-  state.job = {};
-  EXPECT_EQ(status().state(), "idle");
-  EXPECT_THAT(status_page(status()), HasSubstr("<p>no job, up "));
 }
 
 }  // namespace

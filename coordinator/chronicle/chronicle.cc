@@ -1,0 +1,64 @@
+#include "coordinator/chronicle/chronicle.h"
+
+#include <chrono>
+#include <utility>
+
+namespace pfc {
+namespace {
+
+std::int64_t now_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+CurveValue one(double value) { return {.mean = value, .least = value, .most = value}; }
+
+}  // namespace
+
+void Chronicle::begin_job() {
+  history_.clear(now_ms());
+  phases_.clear();
+  start_notes_.clear();
+  cut_ = false;
+}
+
+void Chronicle::begin_generation(const std::string& text) {
+  phases_.clear();
+  start_notes_.clear();
+  tell(Event::Kind::kGeneration, Severity::kNote, text);
+}
+
+void Chronicle::take_over(const ClusterState& state) {
+  static_cast<void>(watch_.update(state));  // what was before is known
+  history_.clear(now_ms());
+  cut_ = !state.job.id.empty();
+  tell(Event::Kind::kTakeover, Severity::kWarning,
+       "the coordinator was started again, and has taken over from the one before it");
+}
+
+void Chronicle::observe(const ClusterState& state) {
+  for (Event& event : watch_.update(state)) {
+    event.ms = now_ms();
+    events_.add(std::move(event));
+  }
+}
+
+void Chronicle::tell(Event::Kind kind, Severity severity, const std::string& text,
+                     std::optional<Rank> rank) {
+  events_.add({.ms = now_ms(), .kind = kind, .severity = severity, .rank = rank, .text = text});
+}
+
+void Chronicle::add_phases(const WorkerState& worker, const proto::Progress& report) {
+  phases_.add(worker.rank, worker.progress, report);
+}
+
+void Chronicle::add_step(const JobProgress& progress) {
+  history_.add({.ms = now_ms(),
+                .step = progress.step(),
+                .generation = progress.generation(),
+                .reports = 1,
+                .loss = one(progress.loss()),
+                .samples_per_second = one(progress.samples_per_second())});
+}
+
+}  // namespace pfc

@@ -1,0 +1,55 @@
+// What has happened to a coordinator's hosts and workers, for people who look later.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "common/ids.h"
+#include "common/log.h"
+
+namespace pfc {
+
+struct Event {
+  enum class Kind {
+    kHost,
+    kFailure,
+    kGeneration,
+    kCheckpoint,
+    kJob,
+    kTakeover,
+    kStraggler,
+    kRequest
+  };
+  std::int64_t number = 0;  ///< from 1, in order
+  std::int64_t ms = 0;      ///< since 1970, by the coordinator's clock
+  Kind kind = Kind::kJob;
+  Severity severity = Severity::kNote;
+  std::optional<Rank> rank;  ///< that the text names; empty: it names none, or several
+  std::string text;          ///< one line
+};
+
+/// "host", "failure", "generation", "checkpoint", "job", "takeover", "straggler" or "request"
+const char* name_of(Event::Kind kind);
+
+/// Keeps the last kMost events, but of checkpoints the last kMostCheckpoints: a job writes many.
+class EventLog {
+ public:
+  static constexpr std::size_t kMost = 200;
+  static constexpr std::size_t kMostCheckpoints = 20;
+  static constexpr std::size_t kLongestText = 400;  ///< bytes
+
+  /// Fills in the number, and makes the text one line.
+  void add(Event event);
+
+  [[nodiscard]] const std::deque<Event>& events() const { return events_; }  ///< oldest first
+  [[nodiscard]] std::int64_t newest() const { return newest_; }              ///< number; 0: none
+
+ private:
+  std::deque<Event> events_;
+  std::int64_t newest_ = 0;
+};
+
+}  // namespace pfc

@@ -1,0 +1,64 @@
+// The end of one worker's log, for those who may read logs.
+import { find, setText } from "./format.js";
+
+const TAIL = 16 * 1024;       // bytes that are read at first
+const MOST = 256 * 1024;      // characters that are kept
+const PAUSE = 2000;           // between two looks, milliseconds
+
+let rank = 0;
+let place = null;  // what to read next; null: the end
+let text = "";
+let timer = 0;
+let turn = 0;  // of the last choice: answers to an earlier one are dropped
+
+export function startLog() {
+  find("log-controls").hidden = false;
+  find("log-rank").addEventListener("change", () => choose(Number(find("log-rank").value)));
+  find("log-follow").addEventListener("change", () => read());
+  document.addEventListener("visibilitychange", () => read());
+  choose(0);
+}
+
+export function refuseLog() {
+  setText(find("log"), "Logs are for admins (docs/page.md).");
+}
+
+export function setRanks(ranks) {
+  find("log-rank").max = Math.max(0, ranks - 1);
+}
+
+function choose(wanted) {
+  rank = Number.isInteger(wanted) && wanted >= 0 ? wanted : 0;
+  place = null;
+  text = "";
+  turn += 1;
+  read();
+}
+
+async function read() {
+  clearTimeout(timer);
+  if (document.hidden) return;
+  const mine = turn;
+  const { part, offset } = place ?? { part: -1, offset: TAIL };
+  try {
+    const reply = await fetch(new URL(`/api/log?rank=${rank}&part=${part}&offset=${offset}`, location.origin));
+    const told = await reply.json();
+    if (mine !== turn) return;
+    if (reply.ok) add(told); else if (text === "") setText(find("log"), told.error);
+  } catch {
+    // The coordinator cannot be reached, which the header says.
+  }
+  if (mine === turn && find("log-follow").checked) timer = setTimeout(read, PAUSE);
+}
+
+function add(told) {
+  let more = told.text;
+  if (place === null && told.offset > more.length) more = more.slice(more.indexOf("\n") + 1);
+  place = { part: told.part, offset: told.offset };
+  if (more === "" && text !== "") return;
+  text = (text + more).slice(-MOST);
+  const log = find("log");
+  const follows = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+  setText(log, text === "" ? `Rank ${rank} has written nothing yet.` : text);
+  if (follows || more === text) log.scrollTop = log.scrollHeight;
+}

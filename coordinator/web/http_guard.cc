@@ -1,0 +1,55 @@
+#include "coordinator/web/http_guard.h"
+
+#include <boost/asio/ip/address.hpp>
+
+#include "common/one_line.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kShown = 80;  // bytes of a header in a message
+
+/// Without ":PORT".
+std::string_view without_port(std::string_view host) {
+  const std::size_t colon = host.rfind(':');
+  const bool is_port = colon != host.npos && host.find(']', colon) == host.npos &&
+                       host.find_first_not_of("0123456789", colon + 1) == host.npos;
+  return is_port ? host.substr(0, colon) : host;
+}
+
+bool is_json(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  return type.substr(0, type.find_last_not_of(' ') + 1) == "application/json";
+}
+
+}  // namespace
+
+bool is_loopback_name(std::string_view host) {
+  std::string_view name = without_port(host);
+  if (name == "localhost" || name == "LOCALHOST") return true;
+  const bool bracketed = name.starts_with('[') && name.ends_with(']');
+  if (bracketed) name = name.substr(1, name.size() - 2);
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(std::string(name), error);
+  return !error && address.is_loopback() && address.is_v6() == bracketed;
+}
+
+std::optional<std::string> why_foreign(const PostHeaders& headers, bool tls) {
+  if (!headers.sec_fetch_site.empty() && headers.sec_fetch_site != "same-origin") {
+    return "the browser says that another site's page sends it (Sec-Fetch-Site: " +
+           one_line(headers.sec_fetch_site, kShown) + ")";
+  }
+  const std::string own = (tls ? "https://" : "http://") + std::string(headers.host);
+  if (!headers.origin.empty() && headers.origin != own) {
+    return "it comes from " + one_line(headers.origin, kShown) + ", expected " +
+           one_line(own, kShown);
+  }
+  if (headers.request.empty()) return "it has no header \"X-Pfc-Request: 1\"";
+  if (!is_json(headers.content_type)) {
+    return "its Content-Type is \"" + one_line(headers.content_type, kShown) +
+           "\", expected application/json";
+  }
+  return {};
+}
+
+}  // namespace pfc

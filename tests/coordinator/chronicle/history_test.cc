@@ -1,0 +1,91 @@
+#include "coordinator/chronicle/history.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace pfc {
+namespace {
+
+class HistoryOfAJob : public ::testing::Test {
+ protected:
+  void reports(std::int64_t step, double loss, double speed = 100) {
+    history.add({.ms = step * 10,
+                 .step = step,
+                 .generation = 1,
+                 .reports = 1,
+                 .loss = {loss, loss, loss},
+                 .samples_per_second = {speed, speed, speed}});
+  }
+  void reports(int count) {
+    for (int i = 1; i <= count; ++i) reports(i, i);
+  }
+
+  static constexpr int kMost = static_cast<int>(History::kMost);
+  History history;
+};
+
+TEST_F(HistoryOfAJob, HasAPointForEachReportOfAShortOne) {
+  reports(kMost);
+  ASSERT_EQ(history.points().size(), History::kMost);
+  EXPECT_EQ(history.points().back().step, kMost);
+  EXPECT_EQ(history.points().back().loss.mean, kMost);
+}
+
+TEST_F(HistoryOfAJob, NeverHasMorePointsThanIsSaid) {
+  for (int i = 1; i <= 20 * kMost; ++i) {
+    reports(i, 1);
+    ASSERT_LE(history.points().size(), History::kMost);
+  }
+  EXPECT_GE(history.points().size(), History::kMost / 2);
+}
+
+TEST_F(HistoryOfAJob, MergesNeighboursIntoTheirMeanAndRange) {
+  reports(kMost + 1);
+  ASSERT_EQ(history.points().size(), History::kMost / 2 + 1);
+  const CurvePoint& first = history.points().front();
+  EXPECT_EQ(first.step, 2);
+  EXPECT_EQ(first.ms, 20);
+  EXPECT_EQ(first.reports, 2);
+  EXPECT_EQ(first.loss.mean, 1.5);
+  EXPECT_EQ(first.loss.least, 1);
+  EXPECT_EQ(first.loss.most, 2);
+}
+
+TEST_F(HistoryOfAJob, ThenTakesAsManyReportsForANewPoint) {
+  reports(kMost + 2);
+  const CurvePoint& last = history.points().back();
+  EXPECT_EQ(last.reports, 2);
+  EXPECT_EQ(last.loss.mean, kMost + 1.5);
+  EXPECT_EQ(history.points().size(), History::kMost / 2 + 1);
+}
+
+TEST_F(HistoryOfAJob, KeepsAPeakHoweverOldItIs) {
+  reports(1, 1'000, 5);
+  for (int i = 2; i < 30 * kMost; ++i) reports(i, 1);
+  EXPECT_EQ(history.points().front().loss.most, 1'000);
+  EXPECT_EQ(history.points().front().samples_per_second.least, 5);
+}
+
+TEST_F(HistoryOfAJob, LeavesOutALossThatIsNotFinite) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  reports(1, nan);
+  for (int i = 2; i <= kMost + 1; ++i) reports(i, 3);
+  EXPECT_EQ(history.points().front().loss.mean, 3);
+  history.clear(0);
+  for (int i = 1; i <= kMost + 1; ++i) reports(i, nan);
+  EXPECT_TRUE(std::isnan(history.points().front().loss.mean));
+}
+
+TEST_F(HistoryOfAJob, SaysWhenItsPointsAreOthers) {
+  const auto before = history.version();
+  reports(kMost);
+  EXPECT_EQ(history.version(), before);
+  reports(kMost + 1, 1);
+  EXPECT_GT(history.version(), before);
+}
+
+}  // namespace
+}  // namespace pfc

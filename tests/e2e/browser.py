@@ -1,0 +1,125 @@
+"""A headless Chromium that reads the coordinator's page as a person does."""
+
+import base64
+import pathlib
+import shutil
+import tempfile
+import time
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+except ImportError:
+    webdriver = None
+
+DRIVER, CHROMIUM = shutil.which("chromedriver"), shutil.which("chromium")
+
+# What the page itself sees of violations and errors, from its first line on.
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (v) =>
+  window.violations.push(v.effectiveDirective + " " + v.blockedURI));
+window.addEventListener("error", (e) => window.violations.push("error: " + e.message));
+window.addEventListener("unhandledrejection", (e) => window.violations.push("rejected: " + e.reason));
+"""
+
+
+def is_here():
+    return bool(webdriver and DRIVER and CHROMIUM)
+
+
+class Browser:
+    """Closed by close(), which returns what its console has said."""
+
+    def __init__(self, environment, limit):
+        self.limit = limit
+        self.folder = tempfile.mkdtemp(prefix="pfc-browser-")
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+                     "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
+                     "--force-color-profile=srgb", "--ignore-certificate-errors", f"--user-data-dir={self.folder}"):
+            options.add_argument(word)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(service=Service(DRIVER, env=environment), options=options)
+        self.driver.set_page_load_timeout(limit)
+        self.command("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+        self.size(1360, 900)
+
+    def command(self, name, **arguments):
+        return self.driver.execute_cdp_cmd(name, arguments)
+
+    def size(self, width, height, mobile=False):
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                     mobile=mobile)
+
+    def prefer(self, scheme, motion="no-preference"):
+        self.command("Emulation.setEmulatedMedia", features=[
+            {"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": motion}])
+
+    def show_token(self, token):
+        """Sends it as the password of every request, as a browser does after it has asked for one."""
+        word = base64.b64encode(f"anybody:{token}".encode()).decode()
+        self.command("Network.enable")
+        self.command("Network.setExtraHTTPHeaders", headers={"Authorization": f"Basic {word}"})
+
+    def open(self, address):
+        self.driver.get(address)
+
+    def text(self, selector):
+        return self.script("return document.querySelector(arguments[0])?.textContent ?? ''", selector)
+
+    def texts(self, selector):
+        return self.script("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", selector)
+
+    def is_shown(self, selector):
+        return self.script("return document.querySelector(arguments[0])?.checkVisibility() ?? false", selector)
+
+    def script(self, text, *arguments):
+        return self.driver.execute_script(text, *arguments)
+
+    def wait(self, what, condition):
+        """Asks until the condition holds, and returns its value."""
+        deadline = time.monotonic() + self.limit
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what} has not happened; the page says:\n{self.text('body')[:3000]}")
+            time.sleep(0.1)
+
+    def press(self, *keys):
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def focused(self):
+        return self.script("return document.activeElement.id || document.activeElement.tagName")
+
+    def tab_to(self, name, most=40):
+        """Presses Tab until the element with this id has the focus."""
+        for _ in range(most):
+            self.press(Keys.TAB)
+            if self.focused() == name:
+                return
+        raise AssertionError(f"the keyboard does not come to {name}")
+
+    def screenshot(self, path, whole=False):
+        picture = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=whole,
+                               **({"clip": self.whole()} if whole else {}))
+        pathlib.Path(path).write_bytes(base64.b64decode(picture["data"]))
+
+    def whole(self):
+        size = self.command("Page.getLayoutMetrics")["cssContentSize"]
+        return {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+
+    def complaints(self):
+        """Violations of the page's policy, errors of its scripts, and what the console has as a problem."""
+        lines = [f"{line['level']}: {line['message']}" for line in self.driver.get_log("browser")
+                 if line["level"] in ("SEVERE", "WARNING")]
+        return lines + self.script("return window.violations ?? ['the page was not watched']")
+
+    def close(self):
+        self.driver.quit()
+        shutil.rmtree(self.folder, ignore_errors=True)

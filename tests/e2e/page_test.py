@@ -1,0 +1,273 @@
+"""The page at / in a real browser, over real jobs. With PFC_SCREENSHOTS=FOLDER it also takes the pictures of the
+documents: docs/page.md says how."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import ssl
+import subprocess
+import unittest
+import urllib.error
+import urllib.request
+
+import browser
+from browser import Browser
+from support import BIN, LIMIT, JobTest
+
+# How bright a colour is against another (WCAG 2.2, 1.4.3), for all texts that are shown.
+CONTRAST = """
+const channel = (c) => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
+const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+const ground = (e) => {
+  for (; e; e = e.parentElement) {
+    const c = parts(getComputedStyle(e).backgroundColor);
+    if (c.length < 4 || c[3] === 1) return c;
+  }
+  return [255, 255, 255];
+};
+const poor = [];
+for (const e of document.querySelectorAll("body *")) {
+  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  if (!own || !e.checkVisibility() || e.closest(".unseen, .skip, button:disabled, canvas")) continue;
+  const [a, b] = [light(parts(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
+  const ratio = (a + 0.05) / (b + 0.05);
+  if (ratio < 4.5) poor.push(`${e.tagName}.${e.className} "${e.textContent.slice(0, 30)}" ${ratio.toFixed(2)}`);
+}
+return poor;
+"""
+
+
+@unittest.skipUnless(browser.is_here(), "needs Chromium: scripts/setup.sh browser")
+class PageTest(JobTest):
+    def setUp(self):
+        super().setUp()
+        self.process = None
+        self.browser = Browser(self.environment, LIMIT)
+
+    def tearDown(self):
+        self.browser.close()
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+        if self.process:
+            self.process.communicate(timeout=LIMIT)
+        super().tearDown()
+
+    def begin(self, *words):
+        """Starts a coordinator; returns the address of its page."""
+        self.process = subprocess.Popen([str(word) for word in words], env=self.environment,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        line = self.read_until(self.process, "listening on")[-1]
+        return re.search(r"https?://\S+", line)[0].rstrip(";")
+
+    def opened(self, workers=2, *more, **keys):
+        address = self.begin(*self.coordinator(workers, self.job(num_epoch=10_000, **keys), *more))
+        self.browser.open(address)
+        self.browser.wait("a first step", lambda: self.steps() > 0)
+        return address
+
+    def steps(self):
+        return int(self.browser.text("#figures dd .value").replace(",", "") or 0)
+
+    def tones(self):
+        return self.browser.script("return [...document.querySelectorAll('.slot')].map((e) => e.dataset.tone)")
+
+    def assert_no_complaints(self):
+        self.assertEqual(self.browser.complaints(), [])
+
+
+class OfAJob(PageTest):
+    def test_its_curves_move(self):
+        self.opened()
+        points = "return document.querySelector('#loss-chart canvas') ? 1 : 0"
+        self.browser.wait("a curve", lambda: self.browser.script(points))
+        first = self.browser.script("return document.querySelector('#loss-chart canvas').toDataURL()")
+        step = self.steps()
+        self.browser.wait("another step", lambda: self.steps() > step + 3)
+        self.assertNotEqual(self.browser.script("return document.querySelector('#loss-chart canvas').toDataURL()"), first)
+        self.assertEqual(self.browser.text("#state"), "training")
+        self.assertEqual(self.browser.text("#link"), "live")
+        self.assertRegex(self.browser.text("#speed-reading"), r"^[\d.,]+ images/s$")
+        self.assert_no_complaints()
+
+    def test_says_what_the_job_is_and_where_its_time_goes(self):
+        self.opened()
+        self.assertEqual(self.tones(), ["good", "good"])
+        self.assertIn("MiB", self.browser.text(".slot-memory"))
+        self.assertIn("8 classes", self.browser.text("#notes"))
+        self.assertIn("mbf", self.browser.text("#plan"))
+        self.browser.wait("the phases of both ranks", lambda: len(self.browser.texts("#phases .bar")) == 2)
+        self.assertIn("backward", self.browser.texts("#phases-legend li"))
+        self.browser.wait("the log", lambda: "Global Step" in self.browser.text("#log"))
+        self.assertTrue(any("has joined" in text for text in self.browser.texts(".event-text")))
+
+    def test_each_picture_has_a_table(self):
+        self.opened()
+        for name, words in (("loss-table", "Mean"), ("speed-table", "Mean"), ("workers-table", "Process"),
+                            ("phases-table", "backward"), ("all-keys", "embedding_size")):
+            self.browser.script("document.getElementById(arguments[0]).open = true", name)
+            self.browser.wait(name, lambda: words in self.browser.text(f"#{name} table"))
+        self.assert_no_complaints()
+
+    def test_a_killed_worker_turns_red_and_an_event_names_it(self):
+        self.opened(2, "--max-restarts", 1)
+        os.kill(self.workers()[1], signal.SIGKILL)
+        self.browser.wait("a red tile", lambda: "bad" in self.tones())
+        failure = self.browser.wait("an event of the failure", lambda: self.browser.texts(
+            ".event[data-severity=error] .event-text"))
+        self.assertIn("rank 1", failure[-1])
+        self.assertIn("SIGKILL", failure[-1])
+        self.browser.wait("the next generation", lambda: self.tones() == ["good", "good"])
+        self.assertIn("1", self.browser.texts("#figures dd .value")[-1])
+        self.assert_no_complaints()
+
+    def test_a_log_of_another_rank_can_be_chosen_and_is_text(self):
+        self.opened()
+        self.browser.script("""
+            const input = document.getElementById("log-rank");
+            input.value = 1;
+            input.dispatchEvent(new Event("change"));""")
+        self.browser.wait("the log of rank 1", lambda: "rank 1" in self.browser.text("#log").lower()
+                          or "written nothing" in self.browser.text("#log"))
+
+    def test_the_stop_button_stops_the_job_once_it_is_confirmed(self):
+        self.opened()
+        self.browser.script("document.getElementById('stop').click()")
+        self.assertTrue(self.browser.is_shown("#dialog"))
+        self.browser.script("document.getElementById('dialog-no').click()")
+        self.assertFalse(self.browser.is_shown("#dialog"))
+        self.assertIsNone(self.process.poll())
+        self.browser.script("document.getElementById('stop').click()")
+        self.browser.script("document.getElementById('dialog-yes').click()")
+        output, _ = self.process.communicate(timeout=LIMIT)
+        self.assertIn("job stopped by the page at /", output.splitlines()[-1])
+        self.assertEqual(len(list((self.folder / "out").glob("step-*/manifest.json"))), 1)
+        self.browser.wait("the end on the page", lambda: self.browser.text("#state") == "stopped")
+        self.browser.wait("the end of the link", lambda: "has ended" in self.browser.text("#link"))
+        self.assertFalse(self.browser.is_shown("#stop"))
+
+    def test_the_keyboard_is_enough(self):
+        self.opened()
+        self.browser.wait("the button", lambda: self.browser.is_shown("#stop"))
+        self.browser.tab_to("stop")
+        outline = self.browser.script("return getComputedStyle(document.activeElement).outlineStyle")
+        self.assertEqual(outline, "solid")
+        self.browser.press(browser.Keys.ENTER)
+        self.browser.wait("the dialog", lambda: self.browser.is_shown("#dialog"))
+        self.assertEqual(self.browser.focused(), "dialog-no")  # what does no harm
+        self.browser.press(browser.Keys.ESCAPE)
+        self.browser.wait("its end", lambda: not self.browser.is_shown("#dialog"))
+        self.assertEqual(self.browser.focused(), "stop")
+
+    def test_a_screen_reader_finds_its_way(self):
+        self.opened()
+        tree = self.browser.command("Accessibility.getFullAXTree")["nodes"]
+        roles = [node["role"]["value"] for node in tree if "role" in node and not node.get("ignored")]
+        for role in ("banner", "main", "contentinfo", "heading", "progressbar", "region", "status"):
+            self.assertIn(role, roles)
+        nameless = [node for node in tree if not node.get("ignored") and node["role"]["value"] in
+                    ("button", "link", "spinbutton", "checkbox", "progressbar", "region", "img")
+                    and not node.get("name", {}).get("value")]
+        self.assertEqual(nameless, [])
+
+    def test_texts_can_be_read_in_light_and_dark_wide_and_narrow(self):
+        self.opened()
+        for scheme in ("light", "dark"):
+            for width, height in ((1360, 900), (390, 844)):
+                with self.subTest(scheme=scheme, width=width):
+                    self.browser.prefer(scheme)
+                    self.browser.size(width, height, mobile=width < 500)
+                    self.assertEqual(self.browser.script(CONTRAST), [])
+                    overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                    self.browser.wait("a page as wide as the screen", lambda: self.browser.script(overflow) <= 0)
+        self.assert_no_complaints()
+
+    def test_says_that_the_coordinator_cannot_be_reached_and_goes_on_when_it_can(self):
+        self.opened()
+        self.process.send_signal(signal.SIGSTOP)
+        self.process.send_signal(signal.SIGCONT)
+        step = self.steps()
+        self.browser.wait("another step", lambda: self.steps() > step)
+
+
+class OfTwoHosts(PageTest):
+    """Over TLS, because one of the hosts is another machine (which never comes)."""
+
+    def setUp(self):
+        super().setUp()
+        self.address = self.begin(BIN / "pfc-coordinator", "--hosts", "localhost:1,192.0.2.1:1", "--config",
+                                  self.job(num_epoch=10_000), "--port", 0, "--http-port", 0, "--start-timeout", "600s",
+                                  "--address", "127.0.0.1", "--state-dir", self.folder / "state")
+        self.port = int(self.address.rsplit(":", 1)[1])
+
+    def token(self, name):
+        return (self.folder / "state" / "security" / f"{name}.token").read_text().strip()
+
+    def open_as(self, name):
+        self.browser.show_token(self.token(name))
+        self.browser.open(f"https://127.0.0.1:{self.port}/")
+        self.browser.wait("its state", lambda: self.browser.text("#state") == "waiting")
+
+    def test_a_reader_sees_everything_but_buttons_and_logs(self):
+        self.open_as("reader")
+        self.browser.wait("both hosts", lambda: self.browser.texts(".host h3") == ["localhost", "192.0.2.1"])
+        self.browser.wait("who he is", lambda: "for admins" in self.browser.text("#log"))
+        self.assertFalse(self.browser.is_shown("#stop"))
+        self.assertNotIn("Drain", self.browser.texts("button"))
+        self.assert_no_complaints()
+
+    def test_an_admin_can_stop_the_job(self):
+        self.open_as("admin")
+        self.browser.wait("the button", lambda: self.browser.is_shown("#stop"))
+        self.assertEqual(self.browser.texts(".host button"), ["Drain", "Drain"])
+        self.browser.script("document.getElementById('stop').click()")
+        self.browser.script("document.getElementById('dialog-yes').click()")
+        self.process.communicate(timeout=LIMIT)
+        audit = (self.folder / "state" / "audit.jsonl").read_text()
+        lines = [json.loads(line) for line in audit.splitlines()]
+        stop = next(line for line in lines if line["what"] == "stop")
+        self.assertEqual((stop["role"], stop["result"]), ("admin", "ok"))
+
+    def ask(self, token, **headers):
+        unchecked = ssl.create_default_context()
+        unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+        request = urllib.request.Request(f"https://127.0.0.1:{self.port}/api/stop", data=b'{"job":"x"}', method="POST",
+                                         headers={"Authorization": f"Bearer {token}", **headers})
+        try:
+            with urllib.request.urlopen(request, context=unchecked, timeout=LIMIT) as reply:
+                return reply.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def test_a_stop_needs_the_admins_token_and_comes_from_no_other_site(self):
+        own = {"Content-Type": "application/json", "X-Pfc-Request": "1"}
+        self.assertEqual(self.ask(self.token("reader"), **own), 403)
+        self.assertEqual(self.ask("0" * 32, **own), 401)
+        self.assertEqual(self.ask(self.token("admin"), Origin="https://evil.example", **own), 403)
+        self.assertEqual(self.ask(self.token("admin"), **{**own, "Content-Type": "text/plain"}), 403)
+        self.assertEqual(self.ask(self.token("admin"), **own), 409)  # another job's id
+        self.assertIsNone(self.process.poll())
+
+
+@unittest.skipUnless("PFC_SCREENSHOTS" in os.environ, "takes pictures only where PFC_SCREENSHOTS says where to")
+class Pictures(PageTest):
+    def test_of_the_documents(self):
+        folder = pathlib.Path(os.environ["PFC_SCREENSHOTS"])
+        self.opened(2, "--max-restarts", 3, save_every_steps=40)
+        self.browser.wait("some steps", lambda: self.steps() > 60)
+        os.kill(self.workers()[1], signal.SIGKILL)
+        step = self.steps()
+        self.browser.wait("the next generation", lambda: self.steps() > step + 60)
+        for name, scheme, width, height in (("page-light", "light", 1360, 1250), ("page-dark", "dark", 1360, 1250),
+                                            ("page-phone", "light", 390, 844)):
+            self.browser.prefer(scheme, "reduce")
+            self.browser.size(width, height, mobile=width < 500)
+            shown = self.steps()
+            self.browser.wait("a few steps more", lambda: self.steps() > shown + 4)
+            self.browser.screenshot(folder / f"{name}.png")
+
+
+if __name__ == "__main__":
+    unittest.main()
