@@ -28,7 +28,7 @@ bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.
 launchers=(openmpi-bin slurmctld slurmd slurm-client munge iproute2 python3-yaml)
 watch=(prometheus prometheus-alertmanager)
-browser=(chromium chromium-driver python3-selenium fonts-dejavu-core)
+browser=(chromium chromium-driver python3-selenium python3-pil fonts-dejavu-core)
 lint=(git g++ clang-format clang-tidy-16)
 package=(python3 dpkg-dev)
 

@@ -3,13 +3,12 @@
 #include <chrono>
 #include <utility>
 
+#include "common/clock.h"
+
 namespace pfc {
 namespace {
 
-std::int64_t now_ms() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-}
+std::int64_t now_ms() { return to_ms(std::chrono::system_clock::now()); }
 
 CurveValue one(double value) { return {.mean = value, .least = value, .most = value}; }
 

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "common/clock.h"
+
 namespace pfc {
 namespace {
 
@@ -10,10 +12,7 @@ std::string text_of(const LiveJson& json) {
   return json.dump(-1, ' ', false, LiveJson::error_handler_t::replace);
 }
 
-std::int64_t now_ms() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-}
+std::int64_t now_ms() { return to_ms(std::chrono::system_clock::now()); }
 
 void add(std::string& object, const std::string& name, const std::string& json) {
   object += (object.empty() ? "{\"" : ",\"") + name + "\":" + json;

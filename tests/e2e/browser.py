@@ -1,12 +1,13 @@
 """A headless Chromium that reads the coordinator's page as a person does."""
 
 import base64
-import pathlib
+import io
 import shutil
 import tempfile
 import time
 
 try:
+    from PIL import Image
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.by import By
@@ -108,7 +109,9 @@ class Browser:
     def screenshot(self, path, whole=False):
         picture = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=whole,
                                **({"clip": self.whole()} if whole else {}))
-        pathlib.Path(path).write_bytes(base64.b64decode(picture["data"]))
+        with Image.open(io.BytesIO(base64.b64decode(picture["data"]))) as image:
+            few = image.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+            few.save(path, optimize=True)
 
     def whole(self):
         size = self.command("Page.getLayoutMetrics")["cssContentSize"]

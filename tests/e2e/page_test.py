@@ -63,7 +63,7 @@ class PageTest(JobTest):
         return re.search(r"https?://\S+", line)[0].rstrip(";")
 
     def opened(self, workers=2, *more, **keys):
-        address = self.begin(*self.coordinator(workers, self.job(num_epoch=10_000, **keys), *more))
+        address = self.begin(*self.coordinator(workers, self.job(**{"num_epoch": 10_000, **keys}), *more))
         self.browser.open(address)
         self.browser.wait("a first step", lambda: self.steps() > 0)
         return address
@@ -119,8 +119,9 @@ class OfAJob(PageTest):
             ".event[data-severity=error] .event-text"))
         self.assertIn("rank 1", failure[-1])
         self.assertIn("SIGKILL", failure[-1])
+        self.assertEqual(self.tones()[0], "good")
         self.browser.wait("the next generation", lambda: self.tones() == ["good", "good"])
-        self.assertIn("1", self.browser.texts("#figures dd .value")[-1])
+        self.assertEqual(self.browser.texts("#figures dd .value")[-1], "1")
         self.assert_no_complaints()
 
     def test_a_log_of_another_rank_can_be_chosen_and_is_text(self):
@@ -255,7 +256,7 @@ class OfTwoHosts(PageTest):
 class Pictures(PageTest):
     def test_of_the_documents(self):
         folder = pathlib.Path(os.environ["PFC_SCREENSHOTS"])
-        self.opened(2, "--max-restarts", 3, save_every_steps=40)
+        self.opened(3, "--max-restarts", 3, save_every_steps=40, num_epoch=40)
         self.browser.wait("some steps", lambda: self.steps() > 60)
         os.kill(self.workers()[1], signal.SIGKILL)
         step = self.steps()

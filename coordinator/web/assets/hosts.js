@@ -7,6 +7,9 @@ const MANY = 64;  // workers, beyond which tiles are small
 const RANK = 0, HOST = 1, SLOT = 2, PID = 3, STATE = 4, STEP = 5, PHASE = 6, SPEED = 7, MEMORY = 8,
   GPU_MEMORY = 9, DEVICE = 10, SILENT = 11, SLOWNESS = 12;
 
+// A worker that has failed may be replaced within a second. Its slot stays red for so long.
+const RED = 15000;  // milliseconds
+
 const TONES = {
   training: "good", completed: "good", stopped: "quiet", starting: "quiet", joined: "quiet",
   leaving: "warn", "no progress": "warn", failed: "bad", exited: "bad",
@@ -16,6 +19,7 @@ let hosts = [];
 let workers = [];
 let drain = null;  // called with a host's name; null: nobody may
 const cards = new Map();
+const failed = new Map();  // until when, by host and slot
 const fillTable = tableIn(find("workers-table"), workerTable);
 
 export function setDrain(call) {
@@ -25,13 +29,29 @@ export function setDrain(call) {
   showHosts(hosts, workers);
 }
 
+/** The worker of this rank, as it was shown last, has failed. */
+export function noteFailure(rank) {
+  const worker = workers.find((each) => each[RANK] === rank);
+  if (worker) failed.set(placeOf(worker), Date.now() + RED);
+}
+
+function placeOf(worker) {
+  return `${worker[SLOT]} ${hosts[worker[HOST]]?.name}`;
+}
+
+function hasJustFailed(worker) {
+  return (failed.get(placeOf(worker)) ?? 0) > Date.now();
+}
+
 function toneOf(worker) {
+  if (hasJustFailed(worker)) return "bad";
   const tone = TONES[worker[STATE]] ?? "quiet";
   const troubled = worker[SILENT] > 5 || worker[SLOWNESS] > 0;
   return troubled && tone !== "bad" ? "warn" : tone;
 }
 
 function stateText(worker) {
+  if (hasJustFailed(worker) && TONES[worker[STATE]] !== "bad") return "failed, replaced";
   if (worker[SILENT] > 5 && TONES[worker[STATE]] !== "bad") return `silent for ${worker[SILENT]} s`;
   if (worker[SLOWNESS] > 0) return `slow (${worker[SLOWNESS]} ×)`;
   return worker[STATE];

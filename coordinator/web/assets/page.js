@@ -3,7 +3,7 @@ import { askToDrain, askToStop } from "./actions.js";
 import { addCurves, drawCharts, setMarks } from "./charts.js";
 import { addEvents, allEvents } from "./events.js";
 import { count, duration, element, find, number, rate, setText } from "./format.js";
-import { setDrain, showHosts } from "./hosts.js";
+import { noteFailure, setDrain, showHosts } from "./hosts.js";
 import { refuseLog, setRanks, startLog } from "./log.js";
 import { showPhases } from "./phases.js";
 import { showPlan, showQueue } from "./plan.js";
@@ -33,6 +33,7 @@ function notice(error, done) {
 
 function take(told) {
   if (told.whole) Object.keys(state).forEach((part) => dirty.add(part));
+  if (told.events) takeEvents(told.events, told.whole === true);
   for (const part of Object.keys(state)) {
     if (told[part] === undefined) continue;
     state[part] = told[part];
@@ -42,14 +43,19 @@ function take(told) {
     addCurves(told.curves);
     dirty.add("curves");
   }
-  if (told.events) {
-    const fresh = addEvents(told.events, told.whole === true);
-    setMarks(allEvents());
-    dirty.add("curves");
-    const worst = fresh.filter((event) => event.severity !== "note").at(-1);
-    if (worst && !told.whole) announce(worst.text);
-  }
   if (!document.hidden) show();
+}
+
+function takeEvents(events, whole) {
+  const fresh = addEvents(events, whole);
+  setMarks(allEvents());
+  dirty.add("curves");
+  if (whole) return;
+  for (const event of fresh) {
+    if (event.kind === "failure" && event.severity === "error" && event.rank !== null) noteFailure(event.rank);
+  }
+  const worst = fresh.filter((event) => event.severity !== "note").at(-1);
+  if (worst) announce(worst.text);
 }
 
 function show() {

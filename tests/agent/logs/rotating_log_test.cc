@@ -66,6 +66,24 @@ TEST_F(SmallLog, HasNoTextBeyondItsEnd) {
   EXPECT_EQ(read_log(path, 9, 0, 100).text, "");
 }
 
+TEST_F(SmallLog, IsReadFromItsEnd) {
+  writes(0, 9);  // the newest part has one line, and the one before it two
+  EXPECT_EQ(read_log(path, -1, 3, 100).text, " 8\n");
+  EXPECT_EQ(reads(-1, 7), "line 8\n");
+  EXPECT_EQ(reads(-1, 10), " 7\nline 8\n");
+  EXPECT_EQ(reads(-1, 1'000), "line 6\nline 7\nline 8\n");
+}
+
+TEST_F(SmallLog, IsReadFromItsEndOnWhereItGrows) {
+  writes(0, 1);
+  const LogPiece piece = read_log(path, -1, 1'000, 100);
+  EXPECT_EQ(piece.text, "line 0\n");
+  EXPECT_EQ(read_log(path, -1, 0, 100).text, "");
+  EXPECT_EQ(read_log(path, -1, -7, 100).text, "");
+  writes(1, 2);
+  EXPECT_EQ(reads(piece.part, piece.offset), "line 1\n");
+}
+
 TEST_F(SmallLog, IsNotTakenForOneOfAnotherRank) {
   writes(0, 1);
   std::ofstream(folder / "rank-0.log.x") << "no part";

@@ -14,6 +14,7 @@
 
 #include "coordinator/access/gate.h"
 #include "coordinator/web/http_server.h"
+#include "security/private_key.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/support/temporary_folder.h"
 
@@ -128,6 +129,31 @@ TEST_F(Https, WritesATokenForReadingIntoTheStateFolder) {
   std::string kept;
   std::getline(file, kept);
   EXPECT_THAT(get("/", "Authorization: Bearer " + kept + "\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(Https, WritesATokenForAnAdminWhomItTellsFromAReader) {
+  const auto role_of = [&](const std::string& name) {
+    std::ifstream file(folder / "state" / "security" / name);
+    std::string kept;
+    std::getline(file, kept);
+    const auto caller = gate.admit_page("Bearer " + kept, "peer");
+    return caller ? caller->identity.role : Role::kNobody;
+  };
+  EXPECT_EQ(role_of("admin.token"), Role::kAdmin);
+  EXPECT_EQ(role_of("reader.token"), Role::kReader);
+  const Gate next({.state_dir = folder / "state"});
+  EXPECT_EQ(role_of("admin.token"), Role::kAdmin) << "another coordinator has made a new one";
+  for (const Token& each : gate.tokens()) gate.revoke_token({}, each.id);
+  EXPECT_EQ(role_of("admin.token"), Role::kNobody);
+}
+
+TEST_F(Https, TakesNoAdminsTokenForJoining) {
+  std::ifstream file(folder / "state" / "security" / "admin.token");
+  std::string kept;
+  std::getline(file, kept);
+  const auto exchanged = gate.exchange({}, kept, "a", make_request(*make_key()));
+  ASSERT_TRUE(std::holds_alternative<Refusal>(exchanged));
+  EXPECT_THAT(gate.metrics_text(), HasSubstr("{reason=\"wrong_token\"} 1"));
 }
 
 TEST_F(Https, CountsConnectionsThatAreNotTls) {
