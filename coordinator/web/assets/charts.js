@@ -161,7 +161,8 @@ export function addCurves({ from, rows, cut, begun_ms: begun }) {
 }
 
 export function setMarks(events) {
-  marks = events.filter((event) => (event.kind === "failure" && event.severity === "error") || event.kind === "generation");
+  const failures = events.filter((event) => event.kind === "failure" && event.severity === "error");
+  marks = [...events.filter((event) => event.kind === "generation"), ...failures];  // failures above
 }
 
 export function drawCharts() {
