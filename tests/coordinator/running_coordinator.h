@@ -3,7 +3,6 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
-#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -80,16 +79,6 @@ class RunningCoordinator {
     std::promise<std::string> promise;
     boost::asio::post(loop_, [&] { promise.set_value(coordinator_.metrics_text()); });
     return promise.get_future().get();
-  }
-
-  /// Calls it on the loop, and waits until it has returned.
-  void on_loop(const std::function<void(boost::asio::io_context&, Coordinator&)>& call) {
-    std::promise<void> done;
-    boost::asio::post(loop_, [&] {
-      call(loop_, coordinator_);
-      done.set_value();
-    });
-    done.get_future().get();
   }
 
   /// Waits for the end of the job.
