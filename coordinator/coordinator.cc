@@ -84,6 +84,7 @@ proto::StatusReply Coordinator::status() const {
     worker.set_own_step_seconds(run_.stragglers.own_seconds(worker.rank()));
   }
   status.set_job_file(run_.job.file);
+  if (run_.check) status.set_state("checking");
   status.set_jobs_waiting(static_cast<int>(queue_.waiting().size()));
   status.set_takeovers(own_.takeovers());
   status.set_taken_over_ms(own_.taken_over_ms());
@@ -157,11 +158,12 @@ void Coordinator::advance() {
   while (!over_ && !closed_) {
     if (state_.job.id.empty() && !begin_next_job()) break;
     chronicle_.observe(state_);
-    const Decision decision = decide(state_, run_.config, Clock::now());
+    const Decision decision = decide_now();
     set_reason(decision.reason, !has_own_line(decision));
     if (decision.actions.empty()) return;
     save_soon();
     for (const Action& action : decision.actions) {
+      note_check(action);
       apply(state_, action, Clock::now());
       perform(action);
     }
@@ -259,10 +261,10 @@ void Coordinator::finish_job() {
   terminal_.clear_progress();
   // Workers report their failures here and do not print them. The verdict is one of these lines.
   const std::vector<std::string> incidents = incident_lines(state_.job.current);
-  if (incidents.size() > 1) {
+  if (incidents.size() > 1 && !run_.check) {
     for (const std::string& incident : incidents) terminal_.note(incident, Severity::kWarning);
   }
-  const Verdict how = verdict(state_);
+  const Verdict how = run_.check ? end_check() : verdict(state_);
   chronicle_.tell(Event::Kind::kJob,
                   how.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote,
                   how.message, how.rank);

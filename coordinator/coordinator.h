@@ -4,6 +4,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/chaos/fault_requests.h"
+#include "coordinator/check/check_record.h"
 #include "coordinator/chronicle/chronicle.h"
 #include "coordinator/cluster_state.h"
 #include "coordinator/hosts.h"
@@ -126,6 +128,16 @@ class Coordinator {
   [[nodiscard]] proto::QueueReply queue() const;
   void read_log(const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
 
+  // Checks (coordinator_check.cc, docs/check.md).
+
+  /// What the check with this id has found, or what it waits for. The last few are kept.
+  void check_result(const proto::CheckResultRequest& request,
+                    const Answer<proto::CheckResultReply>& answer) const;
+  /// Of the last check that has ended; null: none has.
+  [[nodiscard]] const proto::CheckReport* last_check() const;
+  void report_check(const proto::ReportCheckRequest& request,
+                    const Answer<proto::ReportCheckReply>& answer);
+
   // What agents report (coordinator_agents.cc). `peer` is the address that the connection comes
   // from.
   struct Registered {
@@ -178,6 +190,7 @@ class Coordinator {
     std::map<Rank, WorkerLink*> workers;
     std::string cause;  ///< of the last restart
     WallTime started;
+    std::optional<CheckRecord> check;  ///< empty: the job is no check
   };
 
   void tick();
@@ -205,6 +218,15 @@ class Coordinator {
   void see_takeover(TimePoint now);
   void forgive_stall();
   void release_silent_hosts();
+  void begin_check();
+  [[nodiscard]] Decision decide_now() const;
+  /// What the check knows before this is done.
+  void note_check(const Action& action);
+  [[nodiscard]] proto::CheckPart part_of_check() const;
+  [[nodiscard]] Verdict end_check();
+  /// Why a worker of another version may not join; empty: it may.
+  [[nodiscard]] std::optional<Refusal> wrong_version(const proto::JoinRequest& request,
+                                                     const WorkerState& worker) const;
   void advance();  ///< asks decide() and acts, until there is nothing to do
   void set_reason(const std::string& reason, bool tell);
   /// The next job, if there is one and it can begin. Otherwise says what is awaited.
@@ -269,6 +291,8 @@ class Coordinator {
   JobQueue queue_;
   LogRequests log_requests_;
   FaultRequests fault_requests_;
+  RefusedAgents refused_agents_;
+  std::deque<std::pair<std::string, proto::CheckReport>> checks_;  ///< the last, by job id
   QuietHosts quiet_hosts_;
   Chronicle chronicle_;
   std::optional<NetworkMeasurement> measurement_;  ///< that goes on; empty: none does

@@ -57,7 +57,8 @@ std::optional<std::string> Coordinator::host_of_rank(Rank rank) const {
 std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
   if (closed_) return going_away();
-  const auto refuse = [](std::string message) {
+  const auto refuse = [&](std::string message) {
+    refused_agents_.add(registration.host(), message);
     return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
   };
   if (registration.version() != version()) {
@@ -76,7 +77,12 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
                   " is the coordinator's own, which has started its agent "
                   "itself: none is needed here");
   }
-  if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) return *refusal;
+  if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) {
+    refused_agents_.add(host->name, refusal->message);
+    return *refusal;
+  }
+  const bool is_new = !host->registered || host->agent_id != registration.agent_id();
+  if (is_new) refused_agents_.forget(host->name);
   agents_[host->name] = &link;
   host->peer = peer;
   // That of this machine is set when all hosts are here; its agent may come back later.

@@ -58,10 +58,17 @@ void Coordinator::submit(const proto::SubmitRequest& request,
                    .message = "this coordinator ends with its job; start one without --config, "
                               "which takes jobs one after another"});
   }
+  const bool is_idle = state_.job.id.empty() && queue_.waiting().empty();
+  if (request.check() && !is_idle) {
+    return refuse({.kind = Refusal::Kind::kOldGeneration,
+                   .message = "a job runs or waits here, and a check would disturb it and measure "
+                              "it; check when pfcctl queue shows none"});
+  }
   proto::SubmitReply reply;
   std::string title;
   try {
     Job job = job_from(request, workers_of(state_));
+    if (request.check()) become_check(job, request.without_job());
     reply.set_job_id(job.id);
     for (const std::string& warning : job.warnings) reply.add_warnings(warning);
     title = title_of(job);
@@ -80,6 +87,7 @@ void Coordinator::submit(const proto::SubmitRequest& request,
 
 bool Coordinator::may_begin_job() {
   if (!options_.is_service) return true;
+  if (!queue_.waiting().empty() && queue_.waiting().front().check) return true;
   if (queue_.waiting().empty()) {
     set_reason("no job waits", false);
     return false;
@@ -118,6 +126,7 @@ bool Coordinator::begin_next_job() {
   if (!job) return false;
   run_ = {.job = std::move(*job), .config = options_.rendezvous, .started = wall_now()};
   begin_job(state_, run_.job.id, run_.job.device, Clock::now());
+  if (run_.job.check) begin_check();
   reason_.clear();
   chronicle_.begin_job();
   chronicle_.tell(Event::Kind::kJob, Severity::kNote, title_of(run_.job) + " begins");
@@ -139,11 +148,12 @@ void Coordinator::end_job(const Verdict& verdict) {
   run_.values.clear(over);
   for (const auto& [rank, link] : std::exchange(run_.workers, {})) link->close(over);
   metrics_.count_job(name_of(verdict.kind));
+  const bool was_check = run_.job.check;
   run_ = {.config = options_.rendezvous};
   pfc::end_job(state_, Clock::now());
   save_now();  // agents forget the job now
   send_desired();
-  release_once_agents();
+  if (!was_check) release_once_agents();
 }
 
 void Coordinator::release_once_agents() {

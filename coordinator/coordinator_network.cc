@@ -28,7 +28,9 @@ void Coordinator::measure_network() {
     *command.mutable_network() = step;
     link->second->send(std::move(command));
   };
-  measurement_.emplace(std::move(hosts), options_.network, send, Clock::now());
+  const auto pairs =
+      run_.check ? NetworkMeasurement::Pairs::kAll : NetworkMeasurement::Pairs::kSome;
+  measurement_.emplace(std::move(hosts), options_.network, send, Clock::now(), pairs);
   see_measurement();
 }
 
@@ -54,6 +56,7 @@ void Coordinator::see_measurement() {
   if (!measurement_->choice()) return;
   const NetworkChoice choice = *measurement_->choice();
   const std::vector<NetworkHost> measured = measurement_->hosts();
+  if (run_.check) run_.check->set_pairs(measurement_->pairs());
   measurement_.reset();
   state_.network.ended_at = Clock::now();
   state_.network.failed = choice.address.empty();

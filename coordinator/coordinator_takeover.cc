@@ -94,15 +94,16 @@ void Coordinator::save(bool with_progress) {
 
 void Coordinator::save_job() {
   std::set<std::string> workers, progress;
-  if (state_.job.id.empty()) {
+  if (state_.job.id.empty() || run_.job.check) {  // a check is not gone on with
     journal_->erase(kRun);
     journal_->erase(kJob);
   } else {
     save_run();
     if (saved_job_ != run_.job.id) journal_->put(kJob, to_saved(run_.job).SerializeAsString());
   }
-  saved_job_ = state_.job.id;
+  saved_job_ = run_.job.check ? "" : state_.job.id;
   for (const WorkerState& worker : state_.job.current.workers) {
+    if (run_.job.check) break;
     const std::string key = key_of(kWorker, worker.rank);
     journal_->put(key, to_saved(worker).SerializeAsString());
     workers.insert(key);
@@ -121,7 +122,7 @@ void Coordinator::save_run() {
 }
 
 void Coordinator::save_worker(const WorkerState& worker) {
-  if (journal_ == nullptr || over_) return;
+  if (journal_ == nullptr || over_ || run_.job.check) return;
   save_soon();  // what else it has changed
   {
     const Journal::Change change(*journal_);
@@ -153,6 +154,7 @@ void Coordinator::save_progress() {
   // One text for equal metrics: labels are a map, whose order protobuf does not promise.
   journal_->put(kMetrics, metrics_.saved().SerializeAsString());
   for (const WorkerState& worker : state_.job.current.workers) {
+    if (run_.job.check) break;
     journal_->put(key_of(kProgress, worker.rank), worker.progress.SerializeAsString());
   }
   progress_took_ = Clock::now() - progress_saved_;

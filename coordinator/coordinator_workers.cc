@@ -47,6 +47,7 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
   if (closed_) return answer(going_away());
   WorkerState* const worker = find_worker(state_, request.worker());
   if (worker == nullptr) return answer(unknown_worker(request.worker()));
+  if (auto refusal = wrong_version(request, *worker)) return answer(*refusal);
   const TimePoint now = Clock::now();
   worker->last_heard = now;
   catch_up(*worker, request.left_generation());
@@ -64,9 +65,11 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
 }
 
 void Coordinator::complete_join() {
-  if (state_.job.current.workers.empty() || !all_joined(state_)) return;
+  const proto::CheckPart part = part_of_check();
+  const bool alone = part == proto::CHECK_PART_ALONE;
+  if (state_.job.current.workers.empty() || (!alone && !all_joined(state_))) return;
   if (state_.job.current.lost) return;  // the next one begins
-  if (!run_.joins.complete(state_, run_.job.json)) return;
+  if (!run_.joins.complete(state_, run_.job.json, part) || alone) return;
   // One joins again when it has not got the answer, which says nothing of the others.
   if (std::exchange(state_.job.current.begun, true)) return;
   // Workers send heartbeats, and go on, only after the last of them has joined.
@@ -169,7 +172,10 @@ void Coordinator::finish(const proto::FinishRequest& request,
   }
   if (request.has_progress() && !is_late) note_progress(*worker, request.progress(), now);
   proto::FinishReply reply;
-  const bool pauses = request.outcome() == proto::OUTCOME_STOPPED && may_pause(state_, *worker);
+  const bool has_looked = part_of_check() == proto::CHECK_PART_ALONE &&
+                          request.outcome() == proto::OUTCOME_COMPLETED && !state_.job.stop;
+  const bool pauses =
+      has_looked || (request.outcome() == proto::OUTCOME_STOPPED && may_pause(state_, *worker));
   reply.set_join_again(pauses || (request.outcome() == proto::OUTCOME_COMM_FAILED &&
                                   may_restart(state_, run_.config)));
   if (pauses) {

@@ -7,13 +7,14 @@ namespace pfc {
 namespace {
 
 proto::JoinReply make_reply(const ClusterState& state, const WorkerState& worker,
-                            const std::string& job_json) {
+                            const std::string& job_json, proto::CheckPart part) {
   proto::JoinReply reply;
   reply.set_rank(worker.rank);
   reply.set_generation(state.job.current.number);
   reply.set_world_size(static_cast<int>(state.job.current.workers.size()));
   reply.set_local_rank(worker.slot);
   reply.set_job_json(job_json);
+  reply.set_check(part);
   for (const HostState& host : state.hosts) {
     if (host.name != worker.host) continue;
     reply.set_local_world_size(host.workers);
@@ -84,7 +85,8 @@ void JoinBarrier::members_changed(ClusterState& state) {
   }
 }
 
-bool JoinBarrier::complete(ClusterState& state, const std::string& job_json) {
+bool JoinBarrier::complete(ClusterState& state, const std::string& job_json,
+                           proto::CheckPart part) {
   const std::vector<Waiter> waiters =
       take_if([&](const Waiter& each) { return !waits_for_next(state, each); });
   for (const Waiter& waiter : waiters) {
@@ -92,7 +94,7 @@ bool JoinBarrier::complete(ClusterState& state, const std::string& job_json) {
     if (worker == nullptr) {
       waiter.answer(replaced());
     } else {
-      waiter.answer(make_reply(state, *worker, job_json));
+      waiter.answer(make_reply(state, *worker, job_json, part));
     }
   }
   return !waiters.empty();

@@ -34,8 +34,9 @@ class JoinBarrier {
   /// joined it, and refuses those that are not of it.
   void members_changed(ClusterState& state);
   /// Answers the calls of this generation, and returns whether there were any. REQUIRES: all its
-  /// workers have joined.
-  bool complete(ClusterState& state, const std::string& job_json);
+  /// workers have joined, unless they need no other: then it answers those who have.
+  bool complete(ClusterState& state, const std::string& job_json,
+                proto::CheckPart part = proto::CHECK_PART_NONE);
   /// Refuses the calls whose deadline has passed, and names the workers that are missing.
   void expire(const ClusterState& state, TimePoint now);
   /// Refuses every call.

@@ -1,4 +1,5 @@
 // pfcctl check: what this build and this machine have, and whether a job can train here.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/device_info.h"
 #include "pfcctl/check_machine.h"
+#include "pfcctl/cluster_check.h"
 #include "pfcctl/inventory.h"
 #include "pfcctl/verbs.h"
 
@@ -106,11 +108,38 @@ void run_check(bool as_json) {
 
 void add_check_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "check", "Prints what this build and this machine have; fails when they cannot train");
-  const auto as_json = std::make_shared<bool>(false);  // owned by the verb's callback
-  verb->add_flag("--json", *as_json, "As JSON, for programs");
-  verb->footer("Examples:\n  pfcctl check\n  pfcctl check --json | jq .can_train");
-  verb->callback([as_json] { run_check(*as_json); });
+      "check",
+      "Prints what this machine has, or what all hosts of a service have; fails when they cannot "
+      "train, or not as fast as they could");
+  const auto options = std::make_shared<ClusterCheck>();  // owned by the verb's callback
+  options->target.declare(*verb);
+  const std::vector<CLI::Option*> of_cluster{verb->get_option("--coordinator"),
+                                             verb->get_option("--access-file"),
+                                             verb->get_option("--job")};
+  verb->add_flag("--cluster", options->cluster,
+                 "All hosts of the service that this user runs on this machine");
+  CLI::Option* const config =
+      verb->add_option("--config", options->config,
+                       "Of a cluster: the job file; its data, output, memory and collectives are "
+                       "looked at too");
+  verb->add_option("--set", options->overrides,
+                   "key=value: changes a key of the job file; may be given several times")
+      ->allow_extra_args(false)
+      ->needs(config);
+  verb->add_flag("--json", options->json, "As JSON, for programs");
+  verb->footer(
+      "Examples:\n"
+      "  pfcctl check\n"
+      "  pfcctl check --json | jq .can_train\n"
+      "  pfcctl check --coordinator 10.0.0.1:7450 --config job.json\n"
+      "  pfcctl check --cluster --config job.json --json | jq .good\n"
+      "docs/check.md says what is looked at.");
+  verb->callback([options, of_cluster, config] {
+    const bool named =
+        std::ranges::any_of(of_cluster, [](auto* each) { return each->count() > 0; });
+    if (named || options->cluster || config->count() > 0) return run_cluster_check(*options);
+    run_check(options->json);
+  });
 }
 
 }  // namespace pfc

@@ -22,7 +22,8 @@ build=(
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libcli11-dev libspdlog-dev libssl-dev
   libhwloc-dev
 )
-test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch)
+# faketime and nftables: faults that tests/e2e/check_test.py plants.
+test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch faketime nftables)
 bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
   libopenblas0-pthread libopenblas0-openmp libjemalloc2 libtcmalloc-minimal4)
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.

@@ -22,6 +22,7 @@
 #include "common/log.h"
 #include "common/machine/exit_deadline.h"
 #include "common/machine/limits.h"
+#include "worker/check/check.h"
 #include "worker/comm/network_interface.h"
 #include "worker/report/coordinator_client.h"
 #include "worker/report/stack_trace.h"
@@ -152,6 +153,39 @@ void keep_nccl_to_sums_in_order() {
   setenv("NCCL_NVLS_ENABLE", "0", 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
+/// Of this host, compared with the coordinator's: the answer that took the shortest time counts.
+CheckFinding clock_finding(CoordinatorClient& coordinator) {
+  using std::chrono::system_clock;
+  constexpr int kQuestions = 5;
+  double best = std::numeric_limits<double>::max(), ahead = 0;
+  for (int i = 0; i < kQuestions; ++i) {
+    const auto before = system_clock::now();
+    const auto there = coordinator.report_check({});
+    const auto after = system_clock::now();
+    const double took = std::chrono::duration<double>(after - before).count();
+    if (took >= best) continue;
+    best = took;
+    ahead = std::chrono::duration<double>(before - there).count() + took / 2;
+  }
+  return finding_of_clock(ahead, best / 2);
+}
+
+/// A part of a check, in place of training.
+void check_in_generation(const JobConfig& job, GenerationKind kind, SessionOptions options,
+                         CoordinatorClient& coordinator) {
+  AbortSwitch abort_switch;
+  options.abort_switch = &abort_switch;
+  const SupersededGuard superseded(&coordinator, abort_switch);
+  StartReport start(&coordinator, false);
+  options.doing = [&](const std::string& what) { start.tell(what); };
+  const auto tell = [&](const std::vector<CheckFinding>& found) {
+    coordinator.report_check(found);
+  };
+  if (kind == GenerationKind::kCheckTogether) return check_together(job, options, tell);
+  if (options.membership.local_rank == 0) tell({clock_finding(coordinator)});
+  check_alone(job, options, tell);
+}
+
 // Joins a generation and trains in it. `patience`: for the other workers to join.
 TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments& arguments,
                                 SnapshotStore& snapshots, std::chrono::milliseconds patience) {
@@ -159,19 +193,20 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
   const JobConfig job = parse_job(nlohmann::json::parse(joined.job_json), "the coordinator's job");
   keep_nccl_to_the_network_of(joined.peer_address);
   keep_nccl_to_sums_in_order();
-  return start_and_train(
-      job,
-      {.job_id = arguments.coordinator.job_id,
-       .membership = joined.membership,
-       .store = &coordinator,
-       .peer_address = joined.peer_address,
-       .host = joined.host,
-       .connect_timeout = seconds(arguments.join_timeout),
-       .collective_timeout = seconds(arguments.collective_timeout),
-       .stop_requested =
-           [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); },
-       .snapshots = &snapshots},
-      &coordinator);
+  const SessionOptions options{
+      .job_id = arguments.coordinator.job_id,
+      .membership = joined.membership,
+      .store = &coordinator,
+      .peer_address = joined.peer_address,
+      .host = joined.host,
+      .connect_timeout = seconds(arguments.join_timeout),
+      .collective_timeout = seconds(arguments.collective_timeout),
+      .stop_requested =
+          [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); },
+      .snapshots = &snapshots};
+  if (joined.kind == GenerationKind::kTraining) return start_and_train(job, options, &coordinator);
+  check_in_generation(job, joined.kind, options, coordinator);
+  return TrainingEnd::kCompleted;
 }
 
 /// Trains in one generation after another, until the job has ended for this worker, and returns the

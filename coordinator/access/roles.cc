@@ -19,25 +19,17 @@ constexpr std::initializer_list<Role> kAgents{Role::kAgent};
 constexpr std::initializer_list<Role> kWorkers{Role::kWorker};
 constexpr std::initializer_list<Role> kAdmins{Role::kAdmin};
 
-constexpr std::array<Rule, 18> kRules{{
-    {"ExchangeTokenRequest", kAnybody},
-    {"StatusRequest", kReaders},
-    {"AgentMessage", kAgents},
-    {"JoinRequest", kWorkers},
-    {"WorkerMessage", kWorkers},
-    {"FinishRequest", kWorkers},
-    {"SetValueRequest", kWorkers},
-    {"GetValueRequest", kWorkers},
-    {"GetValuesRequest", kWorkers},
-    {"QueueRequest", kReaders},
-    {"LogsRequest", kAdmins},
-    {"DrainRequest", kAdmins},
-    {"InjectFaultRequest", kAdmins},
-    {"StopRequest", kAdmins},
-    {"SubmitRequest", kAdmins},
-    {"CreateTokenRequest", kAdmins},
-    {"ListTokensRequest", kAdmins},
-    {"RevokeTokenRequest", kAdmins},
+constexpr std::array<Rule, 20> kRules{{
+    {"ExchangeTokenRequest", kAnybody}, {"StatusRequest", kReaders},
+    {"AgentMessage", kAgents},          {"JoinRequest", kWorkers},
+    {"WorkerMessage", kWorkers},        {"ReportCheckRequest", kWorkers},
+    {"FinishRequest", kWorkers},        {"SetValueRequest", kWorkers},
+    {"GetValueRequest", kWorkers},      {"GetValuesRequest", kWorkers},
+    {"QueueRequest", kReaders},         {"CheckResultRequest", kReaders},
+    {"LogsRequest", kAdmins},           {"DrainRequest", kAdmins},
+    {"InjectFaultRequest", kAdmins},    {"StopRequest", kAdmins},
+    {"SubmitRequest", kAdmins},         {"CreateTokenRequest", kAdmins},
+    {"ListTokensRequest", kAdmins},     {"RevokeTokenRequest", kAdmins},
 }};
 
 }  // namespace

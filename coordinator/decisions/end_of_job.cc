@@ -14,18 +14,6 @@ std::string workers_left(const ClusterState& state) {
                  "worker");
 }
 
-/// SIGTERM; after a while SIGKILL; after another while the job ends without them.
-Decision end_by_force(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
-  if (!state.job.terminated_at) return act(action::Terminate(), "ending " + workers_left(state));
-  if (!state.job.killed_at) {
-    if (now < *state.job.terminated_at + config.terminate)
-      return wait_for("waiting for workers to end");
-    return act(action::Kill(), "killing " + workers_left(state));
-  }
-  if (now < *state.job.killed_at + config.kill) return wait_for("waiting for killed workers");
-  return act(action::Finish(), "giving up on " + workers_left(state));
-}
-
 Clock::duration time_to_save(const StopRequest& stop, const RendezvousConfig& config) {
   return stop.leaving.empty() ? config.stop : std::min(config.stop, stop.within);
 }
@@ -37,6 +25,17 @@ bool may_save(const ClusterState& state) {
 }
 
 }  // namespace
+
+Decision end_by_force(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  if (!state.job.terminated_at) return act(action::Terminate(), "ending " + workers_left(state));
+  if (!state.job.killed_at) {
+    if (now < *state.job.terminated_at + config.terminate)
+      return wait_for("waiting for workers to end");
+    return act(action::Kill(), "killing " + workers_left(state));
+  }
+  if (now < *state.job.killed_at + config.kill) return wait_for("waiting for killed workers");
+  return act(action::Finish(), "giving up on " + workers_left(state));
+}
 
 bool cause_is_unknown(const ClusterState& state) {
   return std::ranges::all_of(state.job.current.incidents, [](const Incident& incident) {

@@ -15,4 +15,8 @@ Decision end_after_failure(const ClusterState& state, const RendezvousConfig& co
 /// REQUIRES: a stop was asked for, and there is no incident.
 Decision end_after_stop(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
+/// SIGTERM to the workers; after RendezvousConfig::terminate SIGKILL; after another while the job
+/// ends without them.
+Decision end_by_force(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
+
 }  // namespace pfc

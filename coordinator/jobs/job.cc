@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/config/arcface_torch_keys.h"
+#include "common/error.h"
 #include "common/one_line.h"
 #include "common/random_id.h"
 
@@ -22,6 +23,15 @@ Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers
           .device = config.device,
           .warnings = ignored_key_warnings(written),
           .submitted = std::chrono::system_clock::now()};
+}
+
+void become_check(Job& job, bool without_job) {
+  const auto written = nlohmann::json::parse(job.json);
+  if (!without_job && written.value("rec", "").empty()) {
+    throw InputError(job.file + ": rec: not given; a check reads the data of the job");
+  }
+  job.check = true;
+  job.file = without_job ? "check" : "check of " + job.file;
 }
 
 std::filesystem::path output_of(const std::string& job_json) {

@@ -19,11 +19,16 @@ struct Job {
   DeviceChoice device = DeviceChoice::kAuto;
   std::vector<std::string> warnings = {};  ///< of keys that are ignored; for the person
   WallTime submitted = {};
+  bool check = false;  ///< the hosts are looked at as this job would use them (docs/check.md)
 };
 
 /// Checks a job that is to run on so many workers (0: not known yet). Throws InputError, which
 /// names the origin of what is wrong.
 Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers);
+
+/// Makes it a check of its hosts. Throws InputError where the job has no `rec`, unless it is a
+/// check without a job.
+void become_check(Job& job, bool without_job);
 
 /// The output folder of a job as Job::json has it; it may be relative to where its agents run.
 std::filesystem::path output_of(const std::string& job_json);

@@ -20,7 +20,7 @@ constexpr int kLastPort = 65'535;
 }  // namespace
 
 NetworkMeasurement::NetworkMeasurement(std::vector<NetworkHost> hosts, NetworkWish wish, Send send,
-                                       TimePoint now)
+                                       TimePoint now, Pairs pairs)
     : hosts_(std::move(hosts)),
       wish_(std::move(wish)),
       send_(std::move(send)),
@@ -28,7 +28,8 @@ NetworkMeasurement::NetworkMeasurement(std::vector<NetworkHost> hosts, NetworkWi
       id_(random_id()),
       secret_(random_id() + random_id()),
       answers_(hosts_.size()),
-      reach_(host_count()) {
+      reach_(host_count()),
+      wanted_pairs_(pairs) {
   check(host_count() > 1, "a network is measured between two hosts or more");
   if (std::string problem = unfulfilled(hosts_, wish_); !problem.empty()) {
     end({.address = {}, .text = std::move(problem)});
@@ -99,7 +100,8 @@ void NetworkMeasurement::repeat(int host) { send_(host, step_for(host)); }
 void NetworkMeasurement::postpone(Clock::duration gap) { begun_ += gap; }
 
 void NetworkMeasurement::expire(TimePoint now) {
-  if (choice_ || now < begun_ + kLimit) return;
+  const auto limit = wanted_pairs_ == Pairs::kAll ? kLimit + kPairsLimit : kLimit;
+  if (choice_ || now < begun_ + limit) return;
   std::string missing;
   std::vector<int> apart;
   for (int host = 0; host < host_count(); ++host) {
@@ -110,7 +112,7 @@ void NetworkMeasurement::expire(TimePoint now) {
   }
   end({.address = {},
        .text = "no answer from the agent of " + one_line(missing) + " within " +
-               std::to_string(kLimit.count() / 1000) + " s",
+               std::to_string(limit.count() / 1000) + " s",
        .apart = std::move(apart)});
 }
 
@@ -132,8 +134,64 @@ void NetworkMeasurement::next() {
     case Stage::kTransfer:
       note_transfers();
       if (!data_arrive() && !std::exchange(transferred_twice_, true)) return transfer();
-      return end(choose_network(hosts_, wish_, found_, reach_));
+      return choose();
+    case Stage::kPairs:
+      note_pairs();
+      return end(std::move(chosen_));
   }
+}
+
+void NetworkMeasurement::choose() {
+  chosen_ = choose_network(hosts_, wish_, found_, reach_);
+  if (wanted_pairs_ == Pairs::kAll && !chosen_.address.empty()) return transfer_between_pairs();
+  end(std::move(chosen_));
+}
+
+/// Three times, and the fastest counts: one busy moment of a host must not make it a slow one.
+void NetworkMeasurement::transfer_between_pairs() {
+  constexpr int kRepetitions = 3;
+  for (Answer& answer : answers_) answer.tests.clear();
+  milliseconds begin_at{0};
+  for (int repetition = 0; repetition < kRepetitions; ++repetition) {
+    for (int offset = 1; offset < host_count() && offset <= kMostPairs; ++offset) {
+      add_round(chosen_.address, offset, begin_at);
+      begin_at += kTransferSlot;
+    }
+  }
+  begin(Stage::kPairs, begin_at + kTransferLimit);
+}
+
+void NetworkMeasurement::note_pairs() {
+  for (const Answer& answer : answers_) {
+    for (std::size_t i = 0; i < answer.tests.size(); ++i) {
+      const double told = answer.report->results(static_cast<int>(i)).bits_per_second();
+      const Connection& connection = answer.tests[i].connection;
+      double& best = speeds_[{connection.from.host, connection.to.host}];
+      if (std::isfinite(told)) best = std::max(best, told);
+    }
+  }
+}
+
+std::vector<proto::CheckPair> NetworkMeasurement::pairs() const {
+  std::vector<proto::CheckPair> pairs;
+  const auto add = [&](int from, int to) -> proto::CheckPair& {
+    proto::CheckPair& pair = pairs.emplace_back();
+    pair.set_from(hosts_[static_cast<std::size_t>(from)].name);
+    pair.set_to(hosts_[static_cast<std::size_t>(to)].name);
+    return pair;
+  };
+  for (const auto& [hosts, speed] : speeds_)
+    add(hosts.first, hosts.second).set_bits_per_second(speed);
+  if (!speeds_.empty()) return pairs;
+  for (int from = 0; from < host_count(); ++from) {
+    for (const int to : tried_by(from, host_count())) {
+      proto::CheckPair& pair = add(from, to);
+      if (reach_.some_connect(from, to)) continue;
+      const auto failures = reach_.failures(from, to);
+      pair.set_error(failures.empty() ? "no address to try" : failures.front().second);
+    }
+  }
+  return pairs;
 }
 
 void NetworkMeasurement::connect(Stage stage, const std::vector<Network>& networks) {
@@ -164,7 +222,7 @@ void NetworkMeasurement::find(const std::vector<Network>& networks) {
 
 void NetworkMeasurement::transfer() {
   const bool known = !found_.usable.empty() && was_used_before(hosts_, found_.usable.front());
-  if (found_.usable.empty() || known) return end(choose_network(hosts_, wish_, found_, reach_));
+  if (found_.usable.empty() || known) return choose();
   for (Answer& answer : answers_) answer.tests.clear();
   for (UsableNetwork& network : found_.usable) network.speed.reset();
   const std::size_t measured = std::min(found_.usable.size(), kMostMeasured);
@@ -174,7 +232,7 @@ void NetworkMeasurement::transfer() {
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     for (std::size_t network = 0; network < measured; ++network) {
       for (const int offset : rounds_of(host_count())) {
-        add_round(network, offset, begin_at);
+        add_round(found_.usable[network].address, offset, begin_at, network);
         begin_at += kTransferSlot;
       }
     }
@@ -182,10 +240,10 @@ void NetworkMeasurement::transfer() {
   begin(Stage::kTransfer, begin_at + kTransferLimit);
 }
 
-void NetworkMeasurement::add_round(std::size_t network, int offset, milliseconds begin_at) {
+void NetworkMeasurement::add_round(const std::vector<int>& addresses, int offset,
+                                   milliseconds begin_at, std::size_t network) {
   const auto end_of = [&](int host) {
-    return Endpoint{.host = host,
-                    .address = found_.usable[network].address[static_cast<std::size_t>(host)]};
+    return Endpoint{.host = host, .address = addresses[static_cast<std::size_t>(host)]};
   };
   for (int host = 0; host < host_count(); ++host) {
     answers_[static_cast<std::size_t>(host)].tests.push_back(

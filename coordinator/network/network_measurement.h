@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,10 +27,17 @@ class NetworkMeasurement {
   static constexpr std::chrono::milliseconds kTransferLimit{2'600};  ///< for the last of them
   static constexpr std::size_t kMostMeasured = 4;                    ///< networks
 
+  /// Of a check, once more between all pairs of hosts over the network that was chosen: at most so
+  /// many to and from each host.
+  static constexpr int kMostPairs = 15;
+  static constexpr std::chrono::milliseconds kPairsLimit{10'000};  ///< more, for all steps
+  enum class Pairs { kSome, kAll };
+
   using Send = std::function<void(int host, const proto::NetworkStep&)>;
 
   /// Sends the first step. REQUIRES: two hosts or more, each with an address.
-  NetworkMeasurement(std::vector<NetworkHost> hosts, NetworkWish wish, Send send, TimePoint now);
+  NetworkMeasurement(std::vector<NetworkHost> hosts, NetworkWish wish, Send send, TimePoint now,
+                     Pairs pairs = Pairs::kSome);
 
   /// What a host's agent has answered.
   void said(int host, const proto::NetworkReport& report);
@@ -44,6 +52,9 @@ class NetworkMeasurement {
   [[nodiscard]] const std::vector<NetworkHost>& hosts() const { return hosts_; }
   /// How it has ended; empty: it goes on. The text of a choice without addresses is the problem.
   [[nodiscard]] const std::optional<NetworkChoice>& choice() const { return choice_; }
+  /// What is known of the pairs of hosts: their speed over the chosen network, where it was
+  /// measured between all pairs, or why one does not reach the other.
+  [[nodiscard]] std::vector<proto::CheckPair> pairs() const;
 
  private:
   struct Test {
@@ -56,7 +67,7 @@ class NetworkMeasurement {
     std::optional<proto::NetworkReport> report;
     int port = 0;
   };
-  enum class Stage { kListen, kConnect, kConnectAnyhow, kTransfer };
+  enum class Stage { kListen, kConnect, kConnectAnyhow, kTransfer, kPairs };
 
   void begin(Stage stage, std::chrono::milliseconds limit);
   [[nodiscard]] proto::NetworkStep step_for(int host) const;
@@ -65,8 +76,12 @@ class NetworkMeasurement {
   void note_connections();
   void find(const std::vector<Network>& networks);
   void transfer();
-  void add_round(std::size_t network, int offset, std::chrono::milliseconds begin_at);
+  void add_round(const std::vector<int>& addresses, int offset, std::chrono::milliseconds begin_at,
+                 std::size_t network = 0);
   void note_transfers();
+  void choose();
+  void transfer_between_pairs();
+  void note_pairs();
   [[nodiscard]] bool data_arrive() const;  ///< over one network at least
   void end(NetworkChoice choice);
   [[nodiscard]] int host_count() const { return static_cast<int>(hosts_.size()); }
@@ -85,6 +100,9 @@ class NetworkMeasurement {
   std::vector<Network> networks_;  // that were tried
   FoundNetworks found_;
   bool transferred_twice_ = false;
+  const Pairs wanted_pairs_;
+  NetworkChoice chosen_;                          ///< while kPairs goes on
+  std::map<std::pair<int, int>, double> speeds_;  ///< of pairs
   std::optional<NetworkChoice> choice_;
 };
 

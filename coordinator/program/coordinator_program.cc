@@ -21,6 +21,7 @@
 #include "coordinator/program/announcements.h"
 #include "coordinator/report/job_progress.h"
 #include "coordinator/web/targets.h"
+#include "proto/check_text.h"
 
 namespace pfc {
 namespace {
@@ -124,7 +125,7 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
 int CoordinatorProgram::run() {
   tell_beginning(console_.terminal, about(), setup_.job);
   // When nothing of this program's own can fail any more.
-  if (setup_.job) {
+  if (setup_.job && !options_.check) {
     end_rivals(inheritance_.take_unused(), *setup_.job,
                [this](const std::string& line) { warn(line); });
   }
@@ -192,6 +193,11 @@ void CoordinatorProgram::warn(const std::string& line) {
 /// What the next coordinator needs, in a journal that begins with what the last one has saved; and
 /// the job of --config, where that was not taken over.
 void CoordinatorProgram::begin_journal() {
+  if (options_.check) {  // none is kept
+    setup_.job->id = inheritance_.id();
+    coordinator_.add(std::move(*setup_.job));
+    return;
+  }
   if (gate_ && inheritance_.has_agent()) {
     gate_->accept_local_agent(setup_.own_host, inheritance_.agent_serial());
   }
@@ -267,7 +273,20 @@ void CoordinatorProgram::start_local_agent() {
   }
 }
 
+/// A line at a time, as everything that goes to stdout.
+void CoordinatorProgram::print_check() {
+  const proto::CheckReport* const report = coordinator_.last_check();
+  if (report == nullptr) return;
+  const std::string text = options_.json ? check_json(*report).dump(2) + "\n" : check_text(*report);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin) + 1;
+    console_.output.write(Output::Kind::kWorkerStdout, text.substr(begin, end - begin));
+    begin = end;
+  }
+}
+
 int CoordinatorProgram::end() {
+  if (options_.check) print_check();
   const int code = exit_code(*verdict_, signals_->first());
   // From here on the job has ended, and what follows must not hold the program.
   end_process_after(kExitLimit, code);

@@ -59,6 +59,7 @@ class CoordinatorProgram {
   [[nodiscard]] std::unique_ptr<JoinFile> write_join_file();
   void start();
   void start_local_agent();
+  void print_check();
   int end();
 
   const Options& options_;

@@ -48,6 +48,16 @@ void declare_job(CLI::App& app, Options& options) {
       ->needs(config);
 }
 
+void declare_check(CLI::App& app, Options& options) {
+  auto* const check =
+      app.add_flag("--check", options.check,
+                   "Trains nothing: looks at all hosts as the job of --config would use them, or "
+                   "without it at the hosts alone; prints what would stop or slow it (exit code 1) "
+                   "and what to do about it");
+  app.add_flag("--json", options.json, "What --check has found, as JSON, for programs")
+      ->needs(check);
+}
+
 void declare_ports(CLI::App& app, Options& options) {
   const auto any_port = whole_number(0, 65'535);
   app.add_option("--port", options.port, "Port for agents and workers; 0: any free one")
@@ -158,6 +168,7 @@ int ElasticOptions::restarts() const {
 void declare(CLI::App& app, Options& options) {  // in the order of --help
   declare_hosts(app, options);
   declare_job(app, options);
+  declare_check(app, options);
   declare_ports(app, options);
   declare_limits(app, options);
   declare_elastic(app, options.elastic);

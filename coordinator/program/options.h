@@ -48,9 +48,11 @@ struct Options {
   std::string address;
   std::string network;
   bool allow_chaos = false;
+  bool check = false;  ///< trains nothing (docs/check.md)
+  bool json = false;   ///< the report of the check
   std::filesystem::path state_dir = default_state_folder();
 
-  [[nodiscard]] bool is_service() const { return config.empty(); }
+  [[nodiscard]] bool is_service() const { return config.empty() && !check; }
 };
 
 /// Declares every option and the text below them; parsing fills in `options`, which must outlive

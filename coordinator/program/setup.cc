@@ -45,8 +45,15 @@ ProcessNeeds needs_of(const std::vector<HostSpec>& hosts) {
 /// The job of --config; none for a service.
 std::optional<Job> job_of(const Options& options, const std::vector<HostSpec>& hosts) {
   if (options.is_service()) return {};
-  return make_job(read_job_file(options.config, options.overrides),
-                  {options.config.string(), options.overrides}, workers_of(hosts));
+  if (options.check && options.config.empty()) {
+    Job job = make_job(nlohmann::json::object(), {"the default job", {}}, 0);
+    become_check(job, /*without_job=*/true);
+    return job;
+  }
+  Job job = make_job(read_job_file(options.config, options.overrides),
+                     {options.config.string(), options.overrides}, workers_of(hosts));
+  if (options.check) become_check(job, /*without_job=*/false);
+  return job;
 }
 
 /// This machine's name in --hosts, where the coordinator starts the agent itself; otherwise empty.
@@ -126,6 +133,8 @@ Setup set_up(const Options& options) {
   setup.coordinator.coordinator_grace = grace_of(options, setup.all_local);
   setup.identity = identity_of(hosts, options.port, setup.job ? &*setup.job : nullptr,
                                options.config, setup.coordinator.coordinator_grace);
+  // A check goes on with nothing, and takes nothing over that a job of this file has left.
+  if (options.check) setup.identity.set_job_file(setup.job->file);
   if (!setup.job) setup.identity.set_id(random_id());
   return setup;
 }

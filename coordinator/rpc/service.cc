@@ -103,6 +103,22 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     });
   }
 
+  grpc::ServerUnaryReactor* ReportCheck(grpc::CallbackServerContext* context,
+                                        const proto::ReportCheckRequest* request,
+                                        proto::ReportCheckReply* reply) override {
+    return calls_.handle<proto::ReportCheckReply>(
+        context, request, reply,
+        [this, request](auto answer) { coordinator_.report_check(*request, answer); });
+  }
+
+  grpc::ServerUnaryReactor* CheckResult(grpc::CallbackServerContext* context,
+                                        const proto::CheckResultRequest* request,
+                                        proto::CheckResultReply* reply) override {
+    return calls_.handle<proto::CheckResultReply>(
+        context, request, reply,
+        [this, request](auto answer) { coordinator_.check_result(*request, answer); });
+  }
+
   grpc::ServerUnaryReactor* SetValue(grpc::CallbackServerContext* context,
                                      const proto::SetValueRequest* request,
                                      proto::SetValueReply* reply) override {

@@ -11,9 +11,11 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/version.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/reconnecting_stream.h"
+#include "worker/report/check_message.h"
 #include "worker/report/progress_message.h"
 
 namespace pfc {
@@ -45,6 +47,12 @@ proto::Outcome to_proto(CoordinatorClient::Outcome outcome) {
       return proto::OUTCOME_BAD_INPUT;
   }
   return proto::OUTCOME_UNKNOWN;
+}
+
+GenerationKind kind_of(proto::CheckPart part) {
+  if (part == proto::CHECK_PART_ALONE) return GenerationKind::kCheckAlone;
+  if (part == proto::CHECK_PART_TOGETHER) return GenerationKind::kCheckTogether;
+  return GenerationKind::kTraining;
 }
 
 /// Throws CommError when the reply does not have `count` values.
@@ -83,6 +91,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       *request.mutable_worker() = id();
       request.set_timeout_ms(left.count());
       request.set_left_generation(generation_);
+      request.set_version(version());
       return stub_->Join(context, request, &reply);
     };
     call("join", timeout, ask, options_.grace);
@@ -105,7 +114,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                            .local_world_size = reply.local_world_size()},
             .job_json = reply.job_json(),
             .peer_address = reply.peer_address(),
-            .host = reply.host()};
+            .host = reply.host(),
+            .kind = kind_of(reply.check())};
   }
 
   void set(const std::string& key, const std::vector<char>& value) override {
@@ -158,6 +168,19 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       unsent_ = true;
     }
     if (stream_) stream_->wake();
+  }
+
+  std::chrono::system_clock::time_point report_check(
+      const std::vector<CheckFinding>& findings) override {
+    proto::ReportCheckReply reply;
+    call("report of a check", kSetTimeout, [&](grpc::ClientContext* context, milliseconds) {
+      proto::ReportCheckRequest request;
+      request.set_job_id(options_.job_id);
+      *request.mutable_worker() = id();
+      for (const CheckFinding& each : findings) *request.add_findings() = to_proto(each);
+      return stub_->ReportCheck(context, request, &reply);
+    });
+    return std::chrono::system_clock::time_point(std::chrono::microseconds(reply.wall_us()));
   }
 
   bool stop_requested() const override { return stop_requested_; }

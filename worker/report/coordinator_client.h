@@ -10,16 +10,22 @@
 
 #include "common/ids.h"
 #include "security/credential.h"
+#include "worker/check/check_finding.h"
 #include "worker/comm/key_value_store.h"
 #include "worker/report/progress.h"
 
 namespace pfc {
+
+/// What a generation is for. A check has two: first each worker looks at its host, then all do what
+/// they can do only together (docs/check.md).
+enum class GenerationKind { kTraining, kCheckAlone, kCheckTogether };
 
 struct JoinResult {
   Membership membership;
   std::string job_json;      ///< the job as the coordinator has it, with overrides applied
   std::string peer_address;  ///< this host's address, as its peers see it
   std::string host;          ///< this host's name, as --hosts has it
+  GenerationKind kind = GenerationKind::kTraining;
 };
 
 /// Thread-safe, but for join(), and REQUIRES join() before everything but finish(). The loss of the
@@ -35,6 +41,10 @@ class CoordinatorClient : public KeyValueStore {
   /// Does not wait for the network. A report that has not been sent yet is replaced, but for its
   /// phases, which are added to those of the new one.
   virtual void report(const Progress& progress) = 0;
+  /// Of a check: tells what was found. Returns the coordinator's clock, as it was when that came
+  /// there. Throws CommError.
+  virtual std::chrono::system_clock::time_point report_check(
+      const std::vector<CheckFinding>& findings) = 0;
   /// Whether the coordinator wants the job to write a checkpoint and end.
   [[nodiscard]] virtual bool stop_requested() const = 0;
   /// A newer generation or another job may begin: then the collectives of this one do not complete.

@@ -134,5 +134,49 @@ TEST(NetworkMeasurement, MeasuresAThousandHostsWithAFewTestsEach) {
   EXPECT_EQ(hosts.most_tests, 3);
 }
 
+TEST(NetworkMeasurement, MeasuresAllPairsOfACheck) {
+  SimulatedHosts hosts = hosts_in_one_network(5);
+  NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);
+  hosts.answer(measurement);
+  ASSERT_TRUE(measurement.choice());
+  const auto pairs = measurement.pairs();
+  ASSERT_EQ(pairs.size(), 20U);
+  for (const proto::CheckPair& pair : pairs) {
+    EXPECT_NE(pair.from(), pair.to());
+    EXPECT_EQ(pair.bits_per_second(), 1e9);
+    EXPECT_EQ(pair.error(), "");
+  }
+}
+
+TEST(NetworkMeasurement, MeasuresAllPairsAlsoOverANetworkThatWasUsedBefore) {
+  SimulatedHosts hosts = hosts_in_one_network(2);
+  for (NetworkHost& host : hosts.hosts) host.earlier = host.addresses.front().address;
+  NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);
+  hosts.answer(measurement);
+  EXPECT_EQ(measurement.pairs().size(), 2U);
+}
+
+TEST(NetworkMeasurement, DoesNotTakeOneBusyMomentOfAPairForItsSpeed) {
+  SimulatedHosts hosts = hosts_in_one_network(2);
+  hosts.stumbles_at = 3;  // after those by which the network is chosen
+  NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);
+  hosts.answer(measurement);
+  for (const proto::CheckPair& pair : measurement.pairs()) {
+    EXPECT_EQ(pair.bits_per_second(), 1e9);
+  }
+}
+
+TEST(NetworkMeasurement, TellsWhichPairsOfACheckDoNotConnect) {
+  SimulatedHosts hosts = hosts_in_one_network(3);
+  hosts.cut("10.0.0.1", "10.0.0.3");
+  NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);
+  hosts.answer(measurement);
+  std::vector<std::string> broken;
+  for (const proto::CheckPair& pair : measurement.pairs()) {
+    if (!pair.error().empty()) broken.push_back(pair.from() + "-" + pair.to());
+  }
+  EXPECT_THAT(broken, ElementsAre("host0-host2"));
+}
+
 }  // namespace
 }  // namespace pfc

@@ -47,10 +47,12 @@ class SimulatedHosts {
     return routed_ || network_of(from) == network_of(to);
   }
 
-  NetworkMeasurement measurement(const std::string& wish = "") {
+  NetworkMeasurement measurement(
+      const std::string& wish = "",
+      NetworkMeasurement::Pairs pairs = NetworkMeasurement::Pairs::kSome) {
     return {hosts, NetworkWish(wish),
             [this](int host, const proto::NetworkStep& step) { sent.emplace_back(host, step); },
-            now};
+            now, pairs};
   }
 
   /// The agents answer until nothing is asked any more.

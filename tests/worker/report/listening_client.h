@@ -22,6 +22,9 @@ class ListeningClient final : public CoordinatorClient {
   JoinResult join(std::chrono::milliseconds) override { return {}; }
   [[nodiscard]] bool stop_requested() const override { return false; }
   void on_superseded(std::function<void(const std::string&)>) override {}
+  std::chrono::system_clock::time_point report_check(const std::vector<CheckFinding>&) override {
+    return std::chrono::system_clock::now();
+  }
   Farewell finish(Outcome, const std::string&) override { return {.told = true}; }
 
   void report(const Progress& progress) override {

@@ -1,0 +1,161 @@
+#include "coordinator/check/check_record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/one_line.h"
+#include "common/version.h"
+#include "coordinator/check/check_decision.h"
+#include "coordinator/check/judge.h"
+#include "coordinator/health.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kLongestText = 2'000;
+constexpr std::size_t kLongestName = 200;
+
+proto::CheckFinding finding(const std::string& host, Rank rank, const std::string& what,
+                            const std::string& found, const std::string& expected,
+                            const std::string& remedy, proto::CheckVerdict verdict) {
+  proto::CheckFinding added;
+  added.set_host(host);
+  added.set_rank(rank);
+  added.set_what(what);
+  added.set_found(one_line(found, kLongestText));
+  added.set_expected(expected);
+  added.set_remedy(one_line(remedy, kLongestText));
+  added.set_verdict(verdict);
+  return added;
+}
+
+/// Fit to be shown, as of this worker.
+proto::CheckFinding admitted(const WorkerState& worker, proto::CheckFinding told) {
+  told.set_host(worker.host);
+  told.set_rank(told.rank() < 0 ? -1 : worker.rank);
+  told.set_what(one_line(told.what(), kLongestName));
+  told.set_unit(one_line(told.unit(), kLongestName));
+  told.set_found(one_line(told.found(), kLongestText));
+  told.set_expected(one_line(told.expected(), kLongestText));
+  told.set_remedy(one_line(told.remedy(), kLongestText));
+  return told;
+}
+
+std::string host_of(const ClusterState& state, const Incident& incident) {
+  if (!incident.host.empty() || !incident.rank) return incident.host;
+  const auto rank = static_cast<std::size_t>(*incident.rank);
+  const auto& workers = state.job.current.workers;
+  return rank < workers.size() ? workers[rank].host : "";
+}
+
+/// The names by which an agent may have called the host. The first part of a name is enough.
+bool may_be(const std::string& agent, const std::string& host) {
+  return agent == host || agent.substr(0, agent.find('.')) == host.substr(0, host.find('.'));
+}
+
+}  // namespace
+
+void RefusedAgents::add(const std::string& host, const std::string& why) {
+  if (reasons_.size() >= kMost && !reasons_.contains(host)) return;
+  reasons_[one_line(host, kLongestName)] = one_line(why, kLongestText);
+}
+
+void CheckRecord::add(const WorkerState& worker, const proto::ReportCheckRequest& request) {
+  const int most = std::min<int>(request.findings_size(), kMostOfRequest);
+  for (int i = 0; i < most; ++i) {
+    if (findings_.size() >= kMostFindings) {
+      dropped_ = true;
+      return;
+    }
+    findings_.push_back(admitted(worker, request.findings(i)));
+  }
+}
+
+void CheckRecord::note(const ClusterState& state) {
+  const GenerationState& current = state.job.current;
+  for (std::size_t i = 0; i < current.incidents.size(); ++i) {
+    if (!noted_.insert({current.number, i}).second) continue;
+    const Incident& incident = current.incidents[i];
+    findings_.push_back(
+        finding(host_of(state, incident), incident.rank.value_or(-1), "worker", incident.what,
+                "a worker that runs to the end of the check",
+                "its own words say why; where they do not, see pfcctl logs, and dmesg on this host",
+                proto::CHECK_STOPS));
+  }
+}
+
+void CheckRecord::note_late(const WorkerState& worker, double seconds) {
+  const std::string& doing = worker.progress.phase();
+  findings_.push_back(finding(worker.host, worker.rank, "worker",
+                              "not at the end of its own tests after " +
+                                  std::to_string(static_cast<int>(seconds)) + " s" +
+                                  (doing.empty() ? "" : "; it last said: " + doing),
+                              "a minute at most",
+                              "look at the disk or mount that it reads, and at dmesg on this host: "
+                              "a mount that hangs stops "
+                              "a job too",
+                              proto::CHECK_STOPS));
+}
+
+void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgents& refused,
+                                    std::vector<proto::CheckFinding>& findings) const {
+  std::set<std::string> explained;
+  for (const HostState& host : state.hosts) {
+    const auto found = std::ranges::find_if(refused.reasons(), [&](const auto& each) {
+      return may_be(each.first, host.name) || each.first == host.peer;
+    });
+    if (found != refused.reasons().end()) explained.insert(found->first);
+    if (host.registered) {
+      // Another agent has the host: two machines with one name, for example.
+      if (found == refused.reasons().end()) continue;
+      findings.push_back(finding(
+          host.name, -1, "agent", "another agent was refused: " + found->second, "one agent",
+          "end one of the two, or give each a --host of its own", proto::CHECK_STOPS));
+      continue;
+    }
+    const bool was_refused = found != refused.reasons().end();
+    findings.push_back(finding(
+        host.name, -1, "agent", was_refused ? "refused: " + found->second : "none has registered",
+        "an agent of version " + std::string(version()),
+        was_refused ? "do what the reason says, and start the agent of this host again"
+                    : agent_advice(state.address, host) +
+                          "; where it runs, let the firewalls admit it to this port",
+        proto::CHECK_STOPS));
+  }
+  for (const auto& [host, why] : refused.reasons()) {
+    if (explained.contains(host)) continue;
+    findings.push_back(finding(host, -1, "agent", "refused: " + why, "a host of --hosts",
+                               "end it, or add its host to --hosts", proto::CHECK_NOTE));
+  }
+}
+
+proto::CheckReport CheckRecord::report(const ClusterState& state, const RefusedAgents& refused,
+                                       TimePoint now) const {
+  std::vector<proto::CheckFinding> findings = findings_;
+  compare(findings, {{"pfc-worker", std::string("version ") + version()}});
+  add_missing_hosts(state, refused, findings);
+  for (proto::CheckFinding& each : judge_pairs(pairs_)) findings.push_back(std::move(each));
+  if (state.network.failed && pairs_.empty()) {
+    findings.push_back(finding("", -1, "network", state.network.text, "hosts that reach each other",
+                               "see docs/network.md", proto::CHECK_STOPS));
+  }
+  if (dropped_) {
+    findings.push_back(finding("", -1, "check", "more findings than are kept", "",
+                               "mend what is listed, and check again", proto::CHECK_NOTE));
+  }
+  sort_by_verdict(findings);
+  proto::CheckReport report;
+  for (proto::CheckFinding& each : findings) *report.add_findings() = std::move(each);
+  for (const proto::CheckPair& pair : pairs_) *report.add_pairs() = pair;
+  report.set_network(state.network.text);
+  report.set_hosts(static_cast<int>(state.hosts.size()));
+  report.set_workers(static_cast<int>(
+      std::ranges::count_if(state.job.current.workers, [](const WorkerState& worker) {
+        return worker.report && worker.report->outcome == proto::OUTCOME_COMPLETED;
+      })));
+  report.set_seconds(seconds_since(state.job.started_at, now));
+  report.set_version(version());
+  return report;
+}
+
+}  // namespace pfc

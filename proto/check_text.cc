@@ -1,0 +1,250 @@
+#include "proto/check_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "common/counted.h"
+#include "common/one_line.h"
+
+namespace pfc {
+namespace {
+
+using proto::CheckFinding;
+using proto::CheckReport;
+
+constexpr std::size_t kWidestFound = 44;  // a longer text goes beyond its column
+constexpr std::size_t kWidestName = 28;
+constexpr std::size_t kMostNamed = 3;   // hosts of one row
+constexpr std::size_t kMostInMap = 24;  // hosts whose speeds are printed
+
+/// What several hosts have found in the same words.
+struct Row {
+  const CheckFinding* finding = nullptr;
+  std::vector<std::string> hosts;
+};
+
+/// "host b", "rank 3", "all 3 hosts".
+std::string where(const Row& row, std::size_t hosts) {
+  const CheckFinding& finding = *row.finding;
+  if (hosts > 1 && row.hosts.size() == hosts && finding.rank() < 0) {
+    return "all " + std::to_string(hosts) + " hosts";
+  }
+  std::string text;
+  for (std::size_t i = 0; i < std::min(row.hosts.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + row.hosts[i];
+  }
+  if (row.hosts.size() > kMostNamed) {
+    text += " and " + std::to_string(row.hosts.size() - kMostNamed) + " more";
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::vector<Row> rows_of(const CheckReport& report) {
+  std::map<std::tuple<int, std::string, std::string, std::string>, std::size_t> places;
+  std::vector<Row> rows;
+  for (const CheckFinding& each : report.findings()) {
+    const auto [place, is_new] = places.try_emplace(
+        {each.verdict(), each.what(), each.found(), each.expected()}, rows.size());
+    if (is_new) rows.push_back({.finding = &each, .hosts = {}});
+    std::string host = one_line(each.host());
+    if (each.rank() >= 0) host += " rank " + std::to_string(each.rank());
+    rows[place->second].hosts.push_back(std::move(host));
+  }
+  return rows;
+}
+
+const char* name_of(proto::CheckVerdict verdict) {
+  switch (verdict) {
+    case proto::CHECK_OK:
+      return "ok";
+    case proto::CHECK_NOTE:
+      return "note";
+    case proto::CHECK_SLOWS:
+      return "SLOWS";
+    default:
+      return "STOPS";
+  }
+}
+
+std::string padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.resize(width, ' ');
+  return text;
+}
+
+std::string without_end(std::string text) {
+  return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+}
+
+struct Widths {
+  std::size_t host = 4, what = 4, found = 5;
+};
+
+std::string line_of(const char* verdict, const std::string& host, const std::string& what,
+                    const std::string& found, const std::string& expected, const Widths& widths) {
+  return without_end(padded(verdict, 7) + padded(host, widths.host + 2) +
+                     padded(what, widths.what + 2) + padded(found, widths.found + 2) + expected);
+}
+
+std::string table(const CheckReport& report) {
+  const std::vector<Row> rows = rows_of(report);
+  const auto hosts = static_cast<std::size_t>(std::max(report.hosts(), 0));
+  Widths widths;
+  for (const Row& row : rows) {
+    widths.host = std::max(widths.host, std::min(where(row, hosts).size(), kWidestName));
+    widths.what = std::max(widths.what, std::min(row.finding->what().size(), kWidestName));
+    const std::size_t found = row.finding->found().size();
+    if (found <= kWidestFound) widths.found = std::max(widths.found, found);
+  }
+  std::string text = line_of("", "host", "what", "found", "expected", widths);
+  for (const Row& row : rows) {
+    const CheckFinding& each = *row.finding;
+    text += line_of(name_of(each.verdict()), where(row, hosts), one_line(each.what()),
+                    one_line(each.found(), 2'000), one_line(each.expected(), 2'000), widths);
+    if (each.verdict() != proto::CHECK_OK && !each.remedy().empty()) {
+      text += std::string(9, ' ') + "-> " + one_line(each.remedy(), 2'000) + "\n";
+    }
+  }
+  return text;
+}
+
+/// "9.4G", "940M"
+std::string short_speed(double bits_per_second) {
+  const bool giga = bits_per_second >= 1e9;
+  const double value = bits_per_second / (giga ? 1e9 : 1e6);
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), value < 9.95 ? "%.1f%c" : "%.0f%c", value,
+                giga ? 'G' : 'M');
+  return text.data();
+}
+
+/// Darker is faster: a quarter of the fastest each.
+std::string shade(double part) {
+  constexpr std::array<const char*, 4> kShades{"░", "▒", "▓", "█"};
+  return kShades[static_cast<std::size_t>(std::clamp(part * 4, 0.0, 3.0))];
+}
+
+/// Rows send, columns receive.
+std::string heat_map(const CheckReport& report) {
+  std::vector<std::string> hosts;
+  std::map<std::pair<std::string, std::string>, const proto::CheckPair*> pairs;
+  double fastest = 0;
+  for (const proto::CheckPair& pair : report.pairs()) {
+    for (const std::string& host : {pair.from(), pair.to()}) {
+      if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
+    }
+    pairs[{pair.from(), pair.to()}] = &pair;
+    fastest = std::max(fastest, pair.bits_per_second());
+  }
+  if (hosts.size() < 2) return {};
+  if (hosts.size() > kMostInMap) {
+    return "speeds of " + counted(report.pairs_size(), "pair") + " of hosts: pfcctl check --json\n";
+  }
+  std::size_t width = 8;
+  for (const std::string& host : hosts) width = std::max(width, std::min(host.size(), kWidestName));
+  std::string text = "bits a second, from the host of the row to that of the column:\n" +
+                     std::string(width + 2, ' ');
+  for (const std::string& host : hosts) text += padded(one_line(host, 8), 10);
+  text = without_end(text);
+  for (const std::string& from : hosts) {
+    std::string row = padded(one_line(from, kWidestName), width + 2);
+    for (const std::string& to : hosts) {
+      const auto found = pairs.find({from, to});
+      if (from == to || found == pairs.end()) {
+        row += padded(from == to ? "." : "?", 10);
+      } else if (!found->second->error().empty()) {
+        row += padded("x none", 10);
+      } else if (found->second->bits_per_second() <= 0) {
+        row += padded("connects", 10);
+      } else {
+        const double speed = found->second->bits_per_second();
+        row += shade(speed / fastest) + " " + padded(short_speed(speed), 8);
+      }
+    }
+    text += without_end(row);
+  }
+  return text;
+}
+
+}  // namespace
+
+int count_of(const CheckReport& report, proto::CheckVerdict verdict) {
+  return static_cast<int>(std::ranges::count_if(
+      rows_of(report), [&](const Row& row) { return row.finding->verdict() == verdict; }));
+}
+
+bool is_good(const CheckReport& report) {
+  return std::ranges::none_of(report.findings(), [](const CheckFinding& each) {
+    return each.verdict() >= proto::CHECK_SLOWS;
+  });
+}
+
+std::string check_sentence(const CheckReport& report) {
+  const int stops = count_of(report, proto::CHECK_STOPS);
+  const int slows = count_of(report, proto::CHECK_SLOWS);
+  const std::string what = report.job_file().empty() ? "a job" : "this job";
+  if (stops == 0 && slows == 0) {
+    return "the cluster would run " + what + ": " + counted(report.workers(), "worker") + " on " +
+           counted(report.hosts(), "host");
+  }
+  std::string text;
+  if (stops > 0) text = counted(stops, "thing") + " would stop " + what;
+  if (slows > 0 && stops > 0) return text + ", and " + std::to_string(slows) + " would slow it";
+  return slows > 0 ? counted(slows, "thing") + " would slow " + what : text;
+}
+
+std::string check_text(const CheckReport& report) {
+  std::array<char, 32> seconds{};
+  std::snprintf(seconds.data(), seconds.size(), " (%.0f s)\n", report.seconds());
+  std::string text = table(report);
+  if (const std::string map = heat_map(report); !map.empty()) text += "\n" + map;
+  if (!report.network().empty()) text += "\n" + one_line(report.network(), 2'000) + "\n";
+  return text + "\n" + check_sentence(report) + seconds.data();
+}
+
+nlohmann::ordered_json check_json(const CheckReport& report) {
+  using nlohmann::ordered_json;
+  auto findings = ordered_json::array(), pairs = ordered_json::array();
+  const auto text = [](const std::string& value) { return one_line(value, 2'000); };
+  for (const CheckFinding& each : report.findings()) {
+    ordered_json added{{"host", text(each.host())},
+                       {"rank", each.rank() < 0 ? ordered_json() : ordered_json(each.rank())},
+                       {"what", text(each.what())},
+                       {"found", text(each.found())},
+                       {"expected", text(each.expected())},
+                       {"verdict", name_of(each.verdict())},
+                       {"remedy", each.verdict() == proto::CHECK_OK ? "" : text(each.remedy())}};
+    if (!each.unit().empty()) {
+      added["value"] = each.value();
+      added["unit"] = text(each.unit());
+    }
+    std::string verdict = added["verdict"];
+    std::ranges::transform(verdict, verdict.begin(),
+                           [](unsigned char c) { return std::tolower(c); });
+    added["verdict"] = verdict;
+    findings.push_back(std::move(added));
+  }
+  for (const proto::CheckPair& pair : report.pairs()) {
+    pairs.push_back({{"from", text(pair.from())},
+                     {"to", text(pair.to())},
+                     {"bits_per_second", pair.bits_per_second()},
+                     {"error", text(pair.error())}});
+  }
+  return {{"would_run", count_of(report, proto::CHECK_STOPS) == 0},
+          {"good", is_good(report)},
+          {"sentence", check_sentence(report)},
+          {"job_file", text(report.job_file())},
+          {"version", text(report.version())},
+          {"hosts", report.hosts()},
+          {"workers", report.workers()},
+          {"seconds", report.seconds()},
+          {"network", text(report.network())},
+          {"findings", std::move(findings)},
+          {"pairs", std::move(pairs)}};
+}
+
+}  // namespace pfc

@@ -1,0 +1,61 @@
+#include "worker/check/output_findings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Verdict = CheckFinding::Verdict;
+
+class OutputFindings : public ::testing::Test {
+ protected:
+  std::vector<CheckFinding> found(std::uint64_t needed = 1) {
+    return output_findings({.output = folder / "runs/1"}, needed);
+  }
+
+  Verdict worst(const std::vector<CheckFinding>& findings) {
+    Verdict worst = Verdict::kOk;
+    for (const CheckFinding& each : findings) worst = std::max(worst, each.verdict);
+    return worst;
+  }
+
+  const testing::TemporaryFolder folder;
+};
+
+TEST_F(OutputFindings, LeaveNothingBehind) {
+  EXPECT_NE(worst(found()), Verdict::kStops);
+  EXPECT_FALSE(fs::exists(folder / "runs"));
+}
+
+TEST_F(OutputFindings, LeaveWhatWasThere) {
+  fs::create_directories(folder / "runs/1");
+  std::ofstream(folder / "runs/1/model") << "weights";
+  found();
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / "runs/1"), {}), 1);
+}
+
+TEST_F(OutputFindings, StopWhereThereIsTooLittleRoom) {
+  const auto findings = found(std::uint64_t{1} << 60);
+  EXPECT_EQ(findings.front().what, "free space of output");
+  EXPECT_EQ(findings.front().verdict, Verdict::kStops);
+  EXPECT_THAT(findings.front().remedy, HasSubstr("keep_checkpoints"));
+}
+
+TEST_F(OutputFindings, StopWhereAFileIsInThePlaceOfTheFolder) {
+  std::ofstream(folder / "runs") << "a file";
+  const auto findings = found();
+  EXPECT_EQ(worst(findings), Verdict::kStops);
+  EXPECT_THAT(findings.front().remedy, HasSubstr("another output"));
+}
+
+}  // namespace
+}  // namespace pfc

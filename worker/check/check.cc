@@ -1,0 +1,295 @@
+#include "worker/check/check.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/byte_size.h"
+#include "common/error.h"
+#include "common/error_text.h"
+#include "common/machine/cores.h"
+#include "common/machine/gpu_health.h"
+#include "common/machine/gpus.h"
+#include "kernels/make_ops.h"
+#include "worker/check/collectives_check.h"
+#include "worker/check/data_check.h"
+#include "worker/check/device_check.h"
+#include "worker/check/limits_check.h"
+#include "worker/check/output_findings.h"
+#include "worker/comm/gather_texts.h"
+#include "worker/comm/make_comm.h"
+#include "worker/memory/memory_advice.h"
+#include "worker/start/host_check.h"
+#include "worker/start/job_check.h"
+#include "worker/start/output_check.h"
+
+namespace pfc {
+namespace {
+
+using Verdict = CheckFinding::Verdict;
+
+// A check is not held up by what a job would wait for.
+constexpr std::chrono::milliseconds kConnectLimit{15'000};
+constexpr std::chrono::milliseconds kCollectiveLimit{20'000};
+
+bool has_data(const JobConfig& job) { return !job.rec.empty(); }
+
+void doing(const SessionOptions& options, const std::string& what) {
+  if (options.doing) options.doing(what);
+}
+
+CheckFinding problem(const std::string& what, const std::string& found, const std::string& remedy,
+                     Verdict verdict = Verdict::kStops) {
+  return {.what = what, .found = found, .expected = {}, .verdict = verdict, .remedy = remedy};
+}
+
+/// The data of the job, or the finding that says why they cannot be read.
+struct OpenedData {
+  std::unique_ptr<Dataset> dataset;
+  std::vector<VerificationSet> sets;
+};
+
+std::optional<OpenedData> open_data(JobConfig& job, const SessionOptions& options,
+                                    const TellFindings& tell) {
+  try {
+    doing(options, "opening " + job.rec.string());
+    OpenedData data{.dataset = open_dataset({.rec = job.rec,
+                                             .num_classes = job.num_classes,
+                                             .num_image = job.num_image,
+                                             .doing = options.doing}),
+                    .sets = {}};
+    job.num_classes = data.dataset->info().classes;
+    job.num_image = data.dataset->info().images;
+    for (const std::string& target : job.val_targets) {
+      doing(options, "reading verification set " + target);
+      data.sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
+    }
+    return data;
+  } catch (const InputError& error) {
+    if (options.membership.local_rank == 0) {
+      tell({problem("data", error.what(), "give this host the same data as the others")});
+    }
+    return {};
+  }
+}
+
+PlannedJob planned_job(const JobConfig& job, const SessionOptions& options, const OpenedData& data,
+                       bool gpu) {
+  return {.job = job,
+          .world_size = options.membership.world_size,
+          .threads = threads_of_worker(1),
+          .data = planned_data(*data.dataset, data.sets),
+          .gpu = gpu};
+}
+
+/// On a GPU of each worker; on CPUs they all have the same share of their host's memory.
+void check_memory(const PlannedJob& planned, const Ops& ops, const SessionOptions& options,
+                  const MemoryThere& of_host, const TellFindings& tell) {
+  if (ops.on_host() && options.membership.local_rank != 0) return;
+  const MemoryThere there = ops.on_host() ? of_host : memory_of_gpu(ops);
+  const PlannedBackbone backbone = plan_backbone(planned);
+  const MemoryPlan plan = plan_memory(planned, backbone, there.bytes);
+  CheckFinding finding{.what = "memory of a worker",
+                       .found = byte_size_text(there.bytes) + " (" + there.where + ")",
+                       .expected = "at least " + byte_size_text(plan.total()),
+                       .of_host = ops.on_host()};
+  if (!plan.fits()) {
+    finding.verdict = Verdict::kStops;
+    finding.remedy = advice(planned, backbone, there);
+  } else if (plan.checkpoints_in_place) {
+    finding.verdict = Verdict::kSlows;
+    finding.remedy = memory_message(plan);
+  }
+  tell({finding});
+  if (options.membership.rank != 0) return;
+  doing(options, "writing in " + planned.job.output.string());
+  tell(output_findings(planned.job, checkpoints_bytes(planned, plan)));
+}
+
+/// What the job says, which is the same on all hosts.
+void check_job_itself(const PlannedJob& planned, const TellFindings& tell) {
+  try {
+    check_job(planned);
+    check_start_weights(planned);
+    tell({{.what = "job", .found = "its keys fit its data and workers", .expected = {}}});
+  } catch (const InputError& error) {
+    tell({problem("job", error.what(), "change the job file")});
+  }
+  for (const std::string& warning : job_warnings(planned)) {
+    tell({problem("job", warning, "change the job file", Verdict::kNote)});
+  }
+}
+
+std::vector<std::string> pci_addresses(const std::vector<Gpu>& gpus) {
+  std::vector<std::string> addresses;
+  for (const Gpu& gpu : gpus) addresses.push_back(gpu.pci_bus_id);
+  return addresses;
+}
+
+/// Of the whole host, without its data.
+void check_host(const JobConfig& job, const SessionOptions& options, const TellFindings& tell) {
+  const GpuSearch search = job.device == DeviceChoice::kCpu ? GpuSearch{} : usable_gpus();
+  const bool gpu = job.device == DeviceChoice::kCuda || !search.gpus.empty();
+  tell({version_finding()});
+  tell(limit_findings(limits_there(),
+                      {.world_size = options.membership.world_size,
+                       .workers_of_host = options.membership.local_world_size,
+                       .threads = threads_of_worker(1) + static_cast<int>(job.num_workers),
+                       .gpu = gpu}));
+  if (search.gpus.empty()) return;
+  doing(options, "asking NVML about the GPUs");
+  tell(gpu_findings(gpu_health(pci_addresses(search.gpus)), nccl_version()));
+}
+
+/// The worker's device; null where it has none, which is told.
+std::unique_ptr<Ops> open_device(const JobConfig& job, const SessionOptions& options,
+                                 const TellFindings& tell) {
+  try {
+    return make_ops({.choice = job.device,
+                     .index = options.membership.local_rank,
+                     .precision = job.precision,
+                     .tf32 = job.tf32});
+  } catch (const std::exception& error) {
+    if (options.membership.local_rank == 0) {
+      tell({problem("device", text_of(error),
+                    "install NVIDIA's driver and a pfc with CUDA on this host, or set device to "
+                    "\"cpu\"")});
+    }
+    return nullptr;
+  }
+}
+
+CommOptions comm_options(const SessionOptions& options, const char* name) {
+  return {.membership = options.membership,
+          .name = name,
+          .address = options.peer_address,
+          .connect_timeout = std::min(options.connect_timeout, kConnectLimit),
+          .timeout = std::min(options.collective_timeout, kCollectiveLimit),
+          .abort_switch = options.abort_switch};
+}
+
+/// Whether all workers have this.
+bool all_have(Comm& comm, bool mine) {
+  std::uint8_t own = mine ? 1 : 0;
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(comm.size()));
+  comm.all_gather(Tensor(&own, DType::kUInt8, {1}),
+                  Tensor(all.data(), DType::kUInt8, {comm.size()}));
+  return std::ranges::count(all, 1) == comm.size();
+}
+
+/// The communicators that a step uses, and how fast they are. Without data their sizes are those of
+/// the job's defaults.
+void check_collectives(const JobConfig& job, const SessionOptions& options, Comm& comm,
+                       const TellFindings& tell) {
+  const TellFindings nobody = [](const std::vector<CheckFinding>&) {};  // told before
+  const std::unique_ptr<Ops> ops = open_device(job, options, nobody);
+  if (!all_have(comm, ops != nullptr)) return;
+  doing(options, "connecting to the other workers as a step does");
+  DeviceComms comms = make_device_comms(*ops, comm_options(options, ""), options.store);
+  std::list<AbortSwitch::Guard> guards;
+  if (options.abort_switch != nullptr) {
+    guards.emplace_back(*options.abort_switch, *comms.step);
+    guards.emplace_back(*options.abort_switch, *comms.gradients);
+  }
+  PlannedJob planned{.job = job, .world_size = options.membership.world_size};
+  planned.gpu = !ops->on_host();
+  planned.job.num_classes = std::max<std::int64_t>(job.num_classes, planned.world_size);
+  const std::size_t gradients = plan_backbone(planned).memory.gradients;
+  doing(options, "timing the collectives of a step");
+  std::vector<CheckFinding> findings = time_collectives(*ops, comms, planned, gradients);
+  findings.push_back({.what = "collectives",
+                      .found = comms.step->description(),
+                      .expected = {},
+                      .of_host = false});
+  if (options.membership.rank == 0) tell(findings);
+}
+
+/// Which hosts have the folder that the host of rank 0 has at `output`.
+void check_shared_output(const JobConfig& job, const SessionOptions& options, Comm& comm,
+                         const TellFindings& tell) {
+  doing(options, "looking whether all hosts share the output folder");
+  std::optional<FolderForAWhile> folder;
+  std::vector<bool> sees;
+  try {
+    if (options.membership.rank == 0) folder.emplace(job.output);
+    sees = who_sees(comm, job.output);
+  } catch (const StorageError&) {
+    return;  // the host of rank 0 has told it
+  }
+  const auto rank = static_cast<std::size_t>(options.membership.rank);
+  if (options.membership.local_rank == 0 && options.membership.rank != 0) {
+    if (sees.at(rank)) {
+      tell(shared_output_findings(job));
+    } else {
+      tell({problem("output", "not shared with the host of rank 0",
+                    "nothing has to be done: what this host writes goes through rank 0, over the "
+                    "network; a shared folder is faster",
+                    Verdict::kNote)});
+    }
+  }
+  comm.barrier();  // rank 0 keeps the folder until all have looked
+}
+
+}  // namespace
+
+CheckFinding finding_of_clock(double ahead, double precision) {
+  const double most = std::chrono::duration<double>(kClockTolerance).count();
+  CheckFinding finding{.what = "clock",
+                       .found = fmt::format("{:+.3f} s, measured to {:.3f} s", ahead, precision),
+                       .expected = fmt::format("within {:g} s of the coordinator's", most),
+                       .value = ahead,
+                       .unit = "s"};
+  if (std::abs(ahead) > most) {
+    finding.verdict = Verdict::kNote;
+    finding.remedy =
+        "let all hosts follow a time server (chrony, systemd-timesyncd): the times of lines and "
+        "files are off, and certificates may be refused";
+  }
+  return finding;
+}
+
+void check_alone(const JobConfig& config, const SessionOptions& options, const TellFindings& tell) {
+  JobConfig job = config;
+  const bool first = options.membership.local_rank == 0;
+  const MemoryThere memory = memory_of_this_host(options.membership.local_world_size);
+  doing(options, "looking at limits and devices");
+  if (first) check_host(job, options, tell);
+  const std::unique_ptr<Ops> ops = open_device(job, options, tell);
+  if (ops && (first || !ops->on_host())) tell(compute_findings(*ops, threads_of_worker(1)));
+  if (!has_data(job)) return;
+  const auto data = open_data(job, options, tell);
+  if (!data) return;
+  if (first) {
+    tell(facts_findings(*data->dataset, data->sets));
+    doing(options, "reading and decoding images of " + job.rec.string());
+    tell(data_speed(*data->dataset, job.rec));
+  }
+  if (!ops) return;
+  const PlannedJob planned = planned_job(job, options, *data, !ops->on_host());
+  if (options.membership.rank == 0) check_job_itself(planned, tell);
+  check_memory(planned, *ops, options, memory, tell);
+}
+
+void check_together(const JobConfig& job, const SessionOptions& options, const TellFindings& tell) {
+  try {
+    doing(options, "connecting to the other workers");
+    const auto comm = make_host_comm(comm_options(options, "check"), options.store);
+    std::optional<AbortSwitch::Guard> guard;
+    if (options.abort_switch != nullptr) guard.emplace(*options.abort_switch, *comm);
+    check_collectives(job, options, *comm, tell);
+    const bool several_hosts = options.membership.local_world_size < options.membership.world_size;
+    if (has_data(job) && several_hosts) check_shared_output(job, options, *comm, tell);
+  } catch (const CommError& error) {
+    tell({problem("connections", text_of(error),
+                  "open all ports between the hosts in their firewalls: workers listen on ports "
+                  "that the system chooses; docs/network.md")});
+  }
+}
+
+}  // namespace pfc

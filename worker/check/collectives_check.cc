@@ -1,0 +1,99 @@
+#include "worker/check/collectives_check.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "common/byte_size.h"
+#include "common/clock.h"
+#include "kernels/math/row_statistics.h"
+
+namespace pfc {
+namespace {
+
+constexpr int kRepetitions = 5;
+constexpr std::size_t kMostGradients = 64 << 20;  // bytes
+
+struct Memory {
+  Memory(Ops& ops, std::size_t bytes) : buffer(ops.allocate(bytes)) {}
+  [[nodiscard]] Tensor floats(const Shape& shape) const {
+    return {reinterpret_cast<float*>(buffer->data()), shape};
+  }
+  [[nodiscard]] Tensor bytes(std::size_t count) const {
+    return {buffer->data(), DType::kUInt8, {static_cast<std::int64_t>(count)}};
+  }
+  std::unique_ptr<Buffer> buffer;
+};
+
+/// Seconds of the fastest one. All workers begin it together.
+double fastest(Ops& ops, Comm& comm, const std::function<void()>& collective) {
+  collective();  // connections and buffers that are made for it
+  double best = std::numeric_limits<double>::max();
+  for (int i = 0; i < kRepetitions; ++i) {
+    comm.barrier();
+    const TimePoint start = Clock::now();
+    collective();
+    ops.synchronize();
+    best = std::min(best, seconds_since(start));
+  }
+  return best;
+}
+
+/// `moved`: bytes that a worker must send at least.
+CheckFinding finding(const std::string& what, std::size_t bytes, double seconds, double moved) {
+  return {.what = what,
+          .found = fmt::format("{} in {:.2f} ms, {:.2f} GB/s", byte_size_text(bytes), seconds * 1e3,
+                               moved / seconds / 1e9),
+          .expected = {},
+          .value = seconds * 1e3,
+          .unit = "ms",
+          .of_host = false};
+}
+
+CheckFinding all_reduce(Ops& ops, Comm& comm, std::size_t bytes) {
+  const auto count = static_cast<std::int64_t>(bytes / sizeof(float));
+  const Memory gradients(ops, bytes);
+  const Tensor all = gradients.floats({count});
+  ops.fill(all, 0);
+  const double seconds = fastest(ops, comm, [&] { comm.all_reduce_sum(all); });
+  const double others = comm.size() - 1.0;
+  return finding("all-reduce of gradients", bytes, seconds,
+                 2 * static_cast<double>(bytes) * others / comm.size());
+}
+
+}  // namespace
+
+std::vector<CheckFinding> time_collectives(Ops& ops, DeviceComms& comms, const PlannedJob& planned,
+                                           std::size_t gradient_bytes) {
+  Comm& step = *comms.step;
+  const std::int64_t batch = planned.job.batch_size, dimensions = planned.job.embedding_size;
+  const auto workers = static_cast<std::size_t>(step.size());
+  const auto others = static_cast<double>(workers - 1);
+  const auto embeddings = static_cast<std::size_t>(batch * dimensions) * sizeof(float);
+  const std::size_t statistics = static_cast<std::size_t>(batch) * workers * sizeof(RowStatistics);
+  const Memory mine(ops, embeddings), all(ops, embeddings * workers);
+  const Memory my_rows(ops, statistics), all_rows(ops, statistics * workers);
+  const Tensor own = mine.floats({batch, dimensions});
+  const Tensor gathered = all.floats({batch * step.size(), dimensions});
+  ops.fill(own, 0);
+  ops.fill(gathered, 0);
+  const double gather = fastest(ops, step, [&] { step.all_gather(own, gathered); });
+  const double rows = fastest(ops, step, [&] {
+    step.all_gather(my_rows.bytes(statistics), all_rows.bytes(statistics * workers));
+  });
+  const double scatter = fastest(ops, step, [&] { step.reduce_scatter_sum(gathered, own); });
+  const double moved = static_cast<double>(embeddings) * others;
+  return {all_reduce(ops, *comms.gradients,
+                     std::min(gradient_bytes, kMostGradients) / sizeof(float) * sizeof(float)),
+          finding("all-gather of embeddings", embeddings * workers, gather, moved),
+          finding("all-gather of softmax statistics", statistics * workers, rows,
+                  static_cast<double>(statistics) * others),
+          finding("reduce-scatter of embedding gradients", embeddings * workers, scatter, moved)};
+}
+
+}  // namespace pfc

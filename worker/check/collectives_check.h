@@ -1,0 +1,20 @@
+// The collectives of a training step, over the communicators of the job.
+#pragma once
+
+#include <vector>
+
+#include "kernels/ops.h"
+#include "worker/check/check_finding.h"
+#include "worker/comm/comm.h"
+#include "worker/comm/nccl/device_comms.h"
+#include "worker/memory/memory_plan.h"
+
+namespace pfc {
+
+/// The time of an all-reduce of the backbone's gradients, and of the head's three collectives with
+/// the sizes of one micro-batch: the fastest of a few, on this worker. `gradient_bytes`: of the
+/// backbone; of more than 64 MiB a part is reduced. Collective. Throws CommError.
+std::vector<CheckFinding> time_collectives(Ops& ops, DeviceComms& comms, const PlannedJob& planned,
+                                           std::size_t gradient_bytes);
+
+}  // namespace pfc

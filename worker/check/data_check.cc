@@ -1,0 +1,158 @@
+#include "worker/check/data_check.h"
+
+#include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <random>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/version.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/decode.h"
+#include "worker/start/host_check.h"
+
+namespace pfc {
+namespace {
+
+using enum CheckFinding::Verdict;
+using Comparison = CheckFinding::Comparison;
+
+constexpr double kSeconds = 0.5;               // of each measurement
+constexpr std::size_t kBlock = 256 << 10;      // bytes, read at once
+constexpr std::int64_t kMostBytes = 64 << 20;  // of all blocks
+constexpr double kFastDisk = 400e6;            // bytes/s: about 80,000 images of 5 kB
+constexpr int kSlice = 16;                     // images between two looks at the clock
+
+class File {
+ public:
+  explicit File(const std::filesystem::path& path)
+      : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~File() {
+    if (number_ >= 0) close(number_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  [[nodiscard]] int number() const { return number_; }
+
+ private:
+  const int number_;
+};
+
+/// Bytes a second; 0: nothing could be read.
+double read_speed(const std::filesystem::path& rec) {
+  const File file(rec);
+  const off_t size = file.number() < 0 ? 0 : lseek(file.number(), 0, SEEK_END);
+  if (size <= 0) return 0;
+  std::mt19937_64 random(2048);
+  std::vector<std::byte> block(kBlock);
+  std::int64_t done = 0;
+  double seconds = 0;
+  while (seconds < kSeconds && done < kMostBytes) {
+    const off_t at = static_cast<off_t>(random() % static_cast<std::uint64_t>(size)) / 4096 * 4096;
+    posix_fadvise(file.number(), at, kBlock, POSIX_FADV_DONTNEED);
+    const TimePoint start = Clock::now();
+    const ssize_t got = pread(file.number(), block.data(), block.size(), at);
+    seconds += seconds_since(start);
+    if (got <= 0) return 0;
+    done += got;
+  }
+  return static_cast<double>(done) / std::max(seconds, 1e-6);
+}
+
+/// The record file of a folder, or the file itself.
+std::filesystem::path record_file(const std::filesystem::path& rec) {
+  return std::filesystem::is_directory(rec) ? rec / "train.rec" : rec;
+}
+
+/// Images a second of one thread: the best of many slices, so that a busy moment does not count.
+double decode_speed(const Dataset& dataset) {
+  const DatasetInfo& info = dataset.info();
+  ImageDecoder decoder;
+  std::vector<std::byte> storage;
+  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(info.height * info.width * 3));
+  std::mt19937_64 random(2048);
+  double best = 0;
+  const TimePoint begin = Clock::now();
+  while (seconds_since(begin) < kSeconds) {
+    double seconds = 0;
+    for (int i = 0; i < kSlice; ++i) {
+      const auto image =
+          static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(info.images));
+      const Sample sample = dataset.read(image, storage);
+      const TimePoint start = Clock::now();
+      decoder.decode(sample.encoded, {.height = info.height, .width = info.width}, rgb);
+      seconds += seconds_since(start);
+    }
+    best = std::max(best, kSlice / std::max(seconds, 1e-9));
+  }
+  return best;
+}
+
+}  // namespace
+
+CheckFinding version_finding() {
+  return {.what = "pfc-worker",
+          .found = std::string("version ") + version(),
+          .expected = {},
+          .remedy = "install the version of the coordinator on this host",
+          .comparison = Comparison::kSameEverywhere,
+          .otherwise = kStops};
+}
+
+std::vector<CheckFinding> facts_findings(const Dataset& dataset,
+                                         std::span<const VerificationSet> sets) {
+  std::vector<CheckFinding> findings;
+  for (const HostFact& fact : facts_of_host(dataset, sets)) {
+    if (fact.what == version_finding().what) continue;  // told already
+    findings.push_back({.what = fact.what,
+                        .found = fact.value,
+                        .expected = {},
+                        .remedy = fact.remedy,
+                        .comparison = Comparison::kSameEverywhere,
+                        .otherwise = kStops});
+  }
+  return findings;
+}
+
+std::vector<CheckFinding> data_speed(const Dataset& dataset, const std::filesystem::path& rec) {
+  std::vector<CheckFinding> findings;
+  if (const double bytes = read_speed(record_file(rec)); bytes > 0) {
+    findings.push_back(
+        {.what = "data read speed",
+         .found = fmt::format("{:.0f} MB/s", bytes / 1e6),
+         .expected = {},
+         .remedy = "look at this host's disk or mount; copy the data to a local disk",
+         .value = bytes / 1e6,
+         .unit = "MB/s",
+         .comparison = Comparison::kAsFastAsOthers,
+         .otherwise = kSlows,
+         .enough = kFastDisk / 1e6});
+  }
+  try {
+    const double images = decode_speed(dataset);
+    findings.push_back({.what = "decode speed",
+                        .found = fmt::format("{:.0f} images/s with one thread", images),
+                        .expected = {},
+                        .remedy = "look at what else runs on this host, at its power limits and "
+                                  "its clock",
+                        .value = images,
+                        .unit = "images/s",
+                        .comparison = Comparison::kAsFastAsOthers,
+                        .otherwise = kSlows});
+  } catch (const DamagedImage& damaged) {
+    findings.push_back({.what = "data",
+                        .found = damaged.what(),
+                        .expected = "images that can be decoded",
+                        .verdict = kNote,
+                        .remedy = "copy the data to this host again; training skips one in 1,000 "
+                                  "damaged images at most"});
+  }
+  return findings;
+}
+
+}  // namespace pfc

@@ -1,0 +1,22 @@
+// Whether the devices of a host can compute, and how fast.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "common/config/config.h"
+#include "common/machine/gpu_health.h"
+#include "kernels/ops.h"
+#include "worker/check/check_finding.h"
+
+namespace pfc {
+
+/// The speed of a convolution on the worker's device: on a CPU with one thread, the best of many
+/// short runs; and the cores that each worker has. Blocks for at most half a second.
+std::vector<CheckFinding> compute_findings(Ops& ops, int threads);
+
+/// Driver, CUDA and NCCL, which must be the same everywhere, and each GPU's memory errors, clock
+/// and throttling. `nccl`: its version; empty: there is none. Pure.
+std::vector<CheckFinding> gpu_findings(const GpuHealthReport& health, const std::string& nccl);
+
+}  // namespace pfc

@@ -1,0 +1,155 @@
+#include "worker/check/output_findings.h"
+
+#include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "common/byte_size.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/files/file_error.h"
+#include "worker/start/output_check.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+using enum CheckFinding::Verdict;
+
+constexpr std::size_t kBlock = 1 << 20;         // bytes, written at once
+constexpr std::size_t kMostWritten = 64 << 20;  // bytes
+constexpr double kWriteSeconds = 1.0;           // beyond which no more is written
+constexpr double kSlowDisk = 20e6;              // bytes/s: a checkpoint of 1 GB takes a minute
+constexpr const char* kTemporary = ".pfc-check-XXXXXX";
+
+struct Written {
+  double bytes_per_second = 0;
+  int error = 0;  ///< of errno; 0: all was written
+};
+
+/// Into a file that has no name any more when this begins to write, so that nothing is left.
+Written write_there(const fs::path& folder, std::uint64_t room) {
+  std::string name = (folder / kTemporary).string();
+  const int file = mkostemp(name.data(), O_CLOEXEC);
+  if (file < 0) return {.error = errno};
+  unlink(name.c_str());
+  const std::vector<char> block(kBlock, 'x');
+  const std::size_t most = std::min<std::uint64_t>(kMostWritten, room);
+  std::size_t done = 0;
+  const TimePoint start = Clock::now();
+  while (done < most && seconds_since(start) < kWriteSeconds) {
+    const ssize_t wrote = write(file, block.data(), std::min(kBlock, most - done));
+    if (wrote <= 0) break;
+    done += static_cast<std::size_t>(wrote);
+  }
+  const int error = done == 0 || fsync(file) != 0 ? errno : 0;
+  const double seconds = std::max(seconds_since(start), 1e-6);
+  close(file);
+  return {.bytes_per_second = static_cast<double>(done) / seconds, .error = error};
+}
+
+std::uint64_t free_bytes(const fs::path& folder) {
+  struct statvfs room {};
+  if (statvfs(folder.c_str(), &room) != 0) return 0;
+  return static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize;
+}
+
+CheckFinding unwritable(const fs::path& output, const std::string& why) {
+  return {.what = "output",
+          .found = why,
+          .expected = "a folder that this host's agent can write",
+          .verdict = kStops,
+          .remedy = "give the agent's user the right to write " + output.string() +
+                    ", mount it for writing, or name another output"};
+}
+
+CheckFinding room(std::uint64_t there, std::uint64_t needed) {
+  CheckFinding finding{.what = "free space of output",
+                       .found = byte_size_text(there),
+                       .expected = "at least " + byte_size_text(needed) + " for its checkpoints"};
+  if (there < needed) {
+    finding.verdict = kStops;
+    finding.remedy = "free some space, name an output on a larger disk, or lower keep_checkpoints";
+  }
+  return finding;
+}
+
+CheckFinding speed(double bytes_per_second) {
+  CheckFinding finding{.what = "write speed of output",
+                       .found = fmt::format("{:.0f} MB/s", bytes_per_second / 1e6),
+                       .expected = fmt::format("at least {:.0f} MB/s", kSlowDisk / 1e6),
+                       .value = bytes_per_second / 1e6,
+                       .unit = "MB/s"};
+  if (bytes_per_second < kSlowDisk) {
+    finding.verdict = kSlows;
+    finding.remedy = "look at this host's disk or mount, or name an output on a faster one";
+  }
+  return finding;
+}
+
+}  // namespace
+
+FolderForAWhile::FolderForAWhile(fs::path path) {
+  as_storage_error([&] {
+    fs::path missing = fs::absolute(path).lexically_normal();
+    if (missing.filename().empty()) missing = missing.parent_path();
+    for (; !fs::exists(missing); missing = missing.parent_path()) made_.push_back(missing);
+    fs::create_directories(path);
+  });
+}
+
+FolderForAWhile::~FolderForAWhile() {
+  std::error_code ignored;  // somebody has put something there
+  for (const fs::path& each : made_) fs::remove(each, ignored);
+}
+
+std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan) {
+  constexpr std::array kOfAllWorkers{"class centres", "centres' momentum",
+                                     "centres' second moment"};
+  constexpr std::array kOfRankZero{"backbone weights", "backbone optimizer"};
+  std::uint64_t one = 0;
+  for (const MemoryPart& part : plan.parts) {
+    if (std::ranges::find(kOfAllWorkers, part.name) != kOfAllWorkers.end()) {
+      one += part.bytes * static_cast<std::uint64_t>(planned.world_size);
+    }
+    if (std::ranges::find(kOfRankZero, part.name) != kOfRankZero.end()) one += part.bytes;
+  }
+  const JobConfig& job = planned.job;
+  const bool saves = job.save_every_steps > 0 || job.save_every_seconds > 0;
+  return one * static_cast<std::uint64_t>(saves ? job.keep_checkpoints + 1 : 1);
+}
+
+std::vector<CheckFinding> output_findings(const JobConfig& job, std::uint64_t needed) {
+  try {
+    check_output(job);
+    const FolderForAWhile folder(job.output);
+    const std::uint64_t there = free_bytes(job.output);
+    std::vector<CheckFinding> findings{room(there, needed)};
+    const Written written = write_there(job.output, there / 2);
+    if (written.error != 0 && there >= needed) {
+      findings.push_back(unwritable(job.output, file_error_text(written.error)));
+    } else if (written.error == 0) {
+      findings.push_back({.what = "output", .found = "writable", .expected = {}});
+      findings.push_back(speed(written.bytes_per_second));
+    }
+    return findings;
+  } catch (const InputError& error) {
+    return {unwritable(job.output, error.what())};
+  }
+}
+
+std::vector<CheckFinding> shared_output_findings(const JobConfig& job) {
+  const Written written = write_there(job.output, kBlock);
+  if (written.error != 0) return {unwritable(job.output, file_error_text(written.error))};
+  return {{.what = "output", .found = "writable, shared with the host of rank 0", .expected = {}}};
+}
+
+}  // namespace pfc
