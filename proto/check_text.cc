@@ -71,8 +71,9 @@ const char* name_of(proto::CheckVerdict verdict) {
   }
 }
 
+/// A text that is longer than its column is still told from the next one.
 std::string padded(std::string text, std::size_t width) {
-  if (text.size() < width) text.resize(width, ' ');
+  text.resize(std::max(width, text.size() + 2), ' ');
   return text;
 }
 

@@ -68,7 +68,7 @@ proto::NetworkStep NetworkMeasurement::step_for(int host) const {
     test->set_from(address(each.connection.from));
     test->set_to(address(each.connection.to));
     test->set_port(answers_[static_cast<std::size_t>(to)].port);
-    test->set_transfer(stage_ == Stage::kTransfer);
+    test->set_transfer(stage_ == Stage::kTransfer || stage_ == Stage::kPairs);
     test->set_begin_ms(each.begin.count());
   }
   return step;

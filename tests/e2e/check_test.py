@@ -32,7 +32,7 @@ class CheckTest(JobTest):
     def setUp(self):
         super().setUp()
         self.network = Network(os.getpid(), KEYS)
-        self.agents, self.slots = [], 2
+        self.agents, self.slots, self.service = [], 2, None
         self.groups = []
 
     def tearDown(self):
@@ -40,6 +40,8 @@ class CheckTest(JobTest):
             if agent.poll() is None:
                 agent.kill()
             agent.communicate()
+        if self.service:
+            self.ends_service()
         for group in self.groups:
             self.end_group(group)
         try:
@@ -52,6 +54,10 @@ class CheckTest(JobTest):
         while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
             time.sleep(0.1)
         group.rmdir()
+
+    def ends_service(self):
+        self.service.terminate()
+        self.service.communicate(timeout=LIMIT)
 
     def group(self, controller, **files):
         """A control group with these limits; a command that begins with the result runs in it."""
@@ -300,10 +306,6 @@ class HealthyCluster(CheckTest):
         for key in "bc":
             self.starts_agent(key, joins[f"host-{key}"])
 
-    def ends_service(self):
-        self.service.terminate()
-        self.service.communicate(timeout=LIMIT)
-
     def test_has_exit_code_0_and_changes_nothing(self):
         self.starts_service()
         begin = time.monotonic()
@@ -316,7 +318,6 @@ class HealthyCluster(CheckTest):
         self.assertLess(seconds, 30)
         self.assertFalse((self.folder / "out").exists(), "the folder was there for the check alone")
         self.runs_a_job_then()
-        self.ends_service()
 
     def runs_a_job_then(self):
         """Which a check does not disturb."""
@@ -334,7 +335,6 @@ class HealthyCluster(CheckTest):
         report = json.loads(done.stdout)
         for name in NAMES:
             self.assert_found(report, name, "data", "stops", "not found", "the same data")
-        self.ends_service()
 
 
 if __name__ == "__main__":
