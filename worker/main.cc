@@ -181,9 +181,15 @@ void check_in_generation(const JobConfig& job, GenerationKind kind, SessionOptio
   const auto tell = [&](const std::vector<CheckFinding>& found) {
     coordinator.report_check(found);
   };
-  if (kind == GenerationKind::kCheckTogether) return check_together(job, options, tell);
-  if (options.membership.local_rank == 0) tell({clock_finding(coordinator)});
-  check_alone(job, options, tell);
+  try {
+    if (kind == GenerationKind::kCheckTogether) return check_together(job, options, tell);
+    if (options.membership.local_rank == 0) tell({clock_finding(coordinator)});
+    check_alone(job, options, tell);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& error) {  // as a worker that trains would end with it
+    tell({unexpected_finding(error)});
+  }
 }
 
 // Joins a generation and trains in it. `patience`: for the other workers to join.

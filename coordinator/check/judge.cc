@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "common/counted.h"
@@ -162,7 +163,11 @@ std::vector<CheckFinding> judge_pairs(const std::vector<CheckPair>& pairs) {
 }
 
 void sort_by_verdict(std::vector<CheckFinding>& findings) {
-  std::ranges::stable_sort(findings, std::greater{}, &CheckFinding::verdict);
+  std::map<std::string, std::size_t> place;  // of what was told first
+  for (const CheckFinding& each : findings) place.try_emplace(each.what(), place.size());
+  std::ranges::stable_sort(findings, {}, [&](const CheckFinding& each) {
+    return std::tuple(-static_cast<int>(each.verdict()), place[each.what()], each.host());
+  });
 }
 
 }  // namespace pfc

@@ -25,7 +25,7 @@ void compare(std::vector<proto::CheckFinding>& findings, const KnownValues& know
 inline constexpr double kSlowLink = 0.3;
 std::vector<proto::CheckFinding> judge_pairs(const std::vector<proto::CheckPair>& pairs);
 
-/// The worst first; otherwise in the order given. Pure.
+/// The worst first; of equals those of the same `what` together, by host. Pure.
 void sort_by_verdict(std::vector<proto::CheckFinding>& findings);
 
 }  // namespace pfc

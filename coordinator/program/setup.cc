@@ -131,10 +131,11 @@ Setup set_up(const Options& options) {
   setup.own_host = own_host(options, hosts);
   setup.coordinator = settings_of(options, hosts);
   setup.coordinator.coordinator_grace = grace_of(options, setup.all_local);
-  setup.identity = identity_of(hosts, options.port, setup.job ? &*setup.job : nullptr,
-                               options.config, setup.coordinator.coordinator_grace);
-  // A check goes on with nothing, and takes nothing over that a job of this file has left.
-  if (options.check) setup.identity.set_job_file(setup.job->file);
+  setup.identity =
+      identity_of(hosts, options.port, setup.job ? &*setup.job : nullptr,
+                  options.check ? "check" : options.config, setup.coordinator.coordinator_grace);
+  // A check takes nothing over, neither from another one nor from a job of this file.
+  if (options.check) setup.identity.set_job_file("check/" + setup.job->id);
   if (!setup.job) setup.identity.set_id(random_id());
   return setup;
 }

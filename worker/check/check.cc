@@ -219,8 +219,8 @@ void check_shared_output(const JobConfig& job, const SessionOptions& options, Co
   try {
     if (options.membership.rank == 0) folder.emplace(job.output);
     sees = who_sees(comm, job.output);
-  } catch (const StorageError&) {
-    return;  // the host of rank 0 has told it
+  } catch (const InputError&) {
+    return;  // it cannot be written, which the host of rank 0 has told
   }
   const auto rank = static_cast<std::size_t>(options.membership.rank);
   if (options.membership.local_rank == 0 && options.membership.rank != 0) {
@@ -237,6 +237,13 @@ void check_shared_output(const JobConfig& job, const SessionOptions& options, Co
 }
 
 }  // namespace
+
+CheckFinding unexpected_finding(const std::exception& error) {
+  CheckFinding finding =
+      problem("worker", text_of(error), "do what the line says, and check again");
+  finding.of_host = false;
+  return finding;
+}
 
 CheckFinding finding_of_clock(double ahead, double precision) {
   const double most = std::chrono::duration<double>(kClockTolerance).count();

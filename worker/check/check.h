@@ -2,6 +2,8 @@
 // changed: its output folder has the same files afterwards.
 #pragma once
 
+#include <exception>
+
 #include "common/config/config.h"
 #include "worker/check/check_finding.h"
 #include "worker/training_session.h"
@@ -11,6 +13,9 @@ namespace pfc {
 /// Of a clock that is so many seconds ahead of the coordinator's, measured to `precision` seconds.
 /// Pure.
 CheckFinding finding_of_clock(double ahead, double precision);
+
+/// Of an error that would end a worker. Pure.
+CheckFinding unexpected_finding(const std::exception& error);
 
 /// What this worker can find without any other: limits, devices, data, memory, and on the host of
 /// rank 0 the output folder. Of what concerns the whole host only the first worker there tells. A
