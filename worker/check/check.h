@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "common/config/config.h"
-#include "worker/check/check_finding.h"
+#include "worker/report/check_finding.h"
 #include "worker/training_session.h"
 
 namespace pfc {

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "kernels/ops.h"
-#include "worker/check/check_finding.h"
 #include "worker/comm/comm.h"
 #include "worker/comm/nccl/device_comms.h"
 #include "worker/memory/memory_plan.h"
+#include "worker/report/check_finding.h"
 
 namespace pfc {
 

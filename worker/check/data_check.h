@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "worker/check/check_finding.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluation/verification_bin.h"
+#include "worker/report/check_finding.h"
 
 namespace pfc {
 

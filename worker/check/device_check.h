@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "common/config/config.h"
-#include "common/machine/gpu_health.h"
 #include "kernels/ops.h"
-#include "worker/check/check_finding.h"
+#include "worker/check/gpu_health.h"
+#include "worker/report/check_finding.h"
 
 namespace pfc {
 

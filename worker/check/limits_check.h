@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "worker/check/check_finding.h"
+#include "worker/report/check_finding.h"
 
 namespace pfc {
 

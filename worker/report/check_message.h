@@ -2,7 +2,7 @@
 #pragma once
 
 #include "proto/coordinator.pb.h"
-#include "worker/check/check_finding.h"
+#include "worker/report/check_finding.h"
 
 namespace pfc {
 

@@ -10,8 +10,8 @@
 
 #include "common/ids.h"
 #include "security/credential.h"
-#include "worker/check/check_finding.h"
 #include "worker/comm/key_value_store.h"
+#include "worker/report/check_finding.h"
 #include "worker/report/progress.h"
 
 namespace pfc {

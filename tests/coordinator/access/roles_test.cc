@@ -32,18 +32,19 @@ TEST(Roles, LetNobodyDoAnythingButExchangeAToken) {
 
 TEST(Roles, LetReadersSeeTheStatus) {
   EXPECT_EQ(requests_of(Role::kReader),
-            (Names{"ExchangeTokenRequest", "QueueRequest", "StatusRequest"}));
+            (Names{"CheckResultRequest", "ExchangeTokenRequest", "QueueRequest", "StatusRequest"}));
 }
 
 TEST(Roles, LetAgentsAttachAndSeeTheStatus) {
   EXPECT_EQ(requests_of(Role::kAgent),
-            (Names{"AgentMessage", "ExchangeTokenRequest", "QueueRequest", "StatusRequest"}));
+            (Names{"AgentMessage", "CheckResultRequest", "ExchangeTokenRequest", "QueueRequest",
+                   "StatusRequest"}));
 }
 
 TEST(Roles, LetWorkersTakePartInTheirJob) {
   EXPECT_EQ(requests_of(Role::kWorker),
             (Names{"ExchangeTokenRequest", "FinishRequest", "GetValueRequest", "GetValuesRequest",
-                   "JoinRequest", "SetValueRequest", "WorkerMessage"}));
+                   "JoinRequest", "ReportCheckRequest", "SetValueRequest", "WorkerMessage"}));
 }
 
 TEST(Roles, LeaveWhatTheTableDoesNotHaveToAdmins) {

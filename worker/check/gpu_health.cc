@@ -1,4 +1,4 @@
-#include "common/machine/gpu_health.h"
+#include "worker/check/gpu_health.h"
 
 #include <array>
 #include <utility>

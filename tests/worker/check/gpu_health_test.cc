@@ -1,6 +1,6 @@
 // What is said of the health of GPUs, with a library that only pretends (tests/support/drivers).
 
-#include "common/machine/gpu_health.h"
+#include "worker/check/gpu_health.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
