@@ -138,6 +138,9 @@ class Coordinator {
   void report_check(const proto::ReportCheckRequest& request,
                     const Answer<proto::ReportCheckReply>& answer);
 
+  /// An agent did not come as far as to register. For checks; thread-safe.
+  void agent_was_refused(const std::string& host, const std::string& why);
+
   // What agents report (coordinator_agents.cc). `peer` is the address that the connection comes
   // from.
   struct Registered {

@@ -1,5 +1,6 @@
 // What the coordinator does about checks: jobs that train nothing, but look at their hosts.
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <utility>
 
@@ -101,6 +102,10 @@ void Coordinator::check_result(const proto::CheckResultRequest& request,
   reply.set_over(true);
   *reply.mutable_report() = found->second;
   answer(std::move(reply));
+}
+
+void Coordinator::agent_was_refused(const std::string& host, const std::string& why) {
+  boost::asio::post(timer_.get_executor(), [this, host, why] { refused_agents_.add(host, why); });
 }
 
 void Coordinator::report_check(const proto::ReportCheckRequest& request,

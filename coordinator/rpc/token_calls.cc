@@ -52,14 +52,20 @@ void TokenCalls::exchange(const Caller& caller, const proto::ExchangeTokenReques
   if (!exchanges_.may_call(address)) return answer(Admission::too_many("exchanges of tokens"));
   const auto host = coordinator_.listed_host(request.host(), address);
   if (!host) {
-    return answer(gate_->refuse(caller, "exchange_token", "unknown_host",
-                                "host " + one_line(request.host()) + " (" + address +
-                                    ") is not in the coordinator's --hosts; start the agent with "
-                                    "--host NAME as it is written there"));
+    const Refusal refusal =
+        gate_->refuse(caller, "exchange_token", "unknown_host",
+                      "host " + one_line(request.host()) + " (" + address +
+                          ") is not in the coordinator's --hosts; start the agent with "
+                          "--host NAME as it is written there");
+    coordinator_.agent_was_refused(request.host(), refusal.message);
+    return answer(refusal);
   }
   on_files(answer, [this, caller, request, host = *host]() -> std::variant<Reply, Refusal> {
     auto result = gate_->exchange(caller, request.token(), host, request.certificate_request());
-    if (const auto* refusal = std::get_if<Refusal>(&result)) return *refusal;
+    if (const auto* refusal = std::get_if<Refusal>(&result)) {
+      coordinator_.agent_was_refused(host, address_of_peer(caller.peer) + ": " + refusal->message);
+      return *refusal;
+    }
     Reply reply;
     reply.set_host(host);
     reply.set_certificate(std::get<TokenStore::Exchange>(result).issued.certificate);

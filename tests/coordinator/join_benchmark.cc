@@ -1,5 +1,6 @@
 // What many workers cost the coordinator: their joins, their roll call, their heartbeats, and their
-// reports while they train; and a page of metrics.
+// reports while they train, without and with a
+// reader of the page at /; and a page of metrics.
 // The coordinator is a process of
 // its own, whose processor time is measured; all workers are in one other process, each with a
 // connection of its own.
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +23,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,6 +32,8 @@
 #include "common/clock.h"
 #include "common/machine/descriptors.h"
 #include "common/version.h"
+#include "coordinator/web/http_server.h"
+#include "coordinator/web/pages.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/grpc_runtime.h"
 #include "security/private_key.h"
@@ -46,6 +52,11 @@ constexpr int kSlots = 8;  // workers of a host
 constexpr auto kHeartbeats = 10s;
 constexpr auto kReports = 15s;
 
+struct Ports {
+  int grpc = 0;
+  int http = 0;
+};
+
 /// The coordinator's process. It answers each '?' on `in` with the processor seconds it has used,
 /// and each 'm' with the size of its metrics.
 [[noreturn]] void serve(int hosts, int in, int out, const std::filesystem::path& state_dir) {
@@ -58,8 +69,15 @@ constexpr auto kReports = 15s;
     std::unique_ptr<Gate> gate;
     if (!state_dir.empty()) gate = std::make_unique<Gate>(GateOptions{.state_dir = state_dir});
     testing::RunningCoordinator coordinator(specs, config, 0, kJob, gate.get(), {}, 100ms);
-    const int port = coordinator.port();
-    if (write(out, &port, sizeof(port)) < 0) _exit(1);
+    std::optional<Pages> pages;
+    std::optional<HttpServer> http;
+    coordinator.on_loop([&](boost::asio::io_context& loop, Coordinator& its) {
+      pages.emplace(loop, its, gate.get(),
+                    [&its](std::string_view path) { return serve_page(its, path); });
+      http.emplace(loop, "127.0.0.1", 0, pages->site());
+    });
+    const Ports ports{.grpc = coordinator.port(), .http = http->port()};
+    if (write(out, &ports, sizeof(ports)) < 0) _exit(1);
     char byte = 0;
     while (read(in, &byte, 1) == 1) {
       if (byte == 'm') {
@@ -74,6 +92,10 @@ constexpr auto kReports = 15s;
           1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
       if (write(out, &used, sizeof(used)) < 0) break;
     }
+    coordinator.on_loop([&](boost::asio::io_context&, Coordinator&) {
+      http.reset();
+      pages.reset();
+    });
   }
   _exit(0);
 }
@@ -230,6 +252,36 @@ class Worker final : public grpc::ClientBidiReactor<proto::WorkerMessage, proto:
   Countdown* ended_ = nullptr;
 };
 
+/// Somebody who has the page at / open: reads what comes, and counts it.
+class PageReader {
+ public:
+  explicit PageReader(int port) : socket_(io_) {
+    namespace asio = boost::asio;
+    socket_.connect({asio::ip::address_v4::loopback(), static_cast<unsigned short>(port)});
+    const std::string request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    asio::write(socket_, asio::buffer(request));
+    thread_ = std::thread([this] {
+      std::vector<char> bytes(1 << 20);
+      boost::system::error_code error;
+      while (!error) bytes_ += socket_.read_some(boost::asio::buffer(bytes), error);
+    });
+  }
+  ~PageReader() {
+    boost::system::error_code ignored;
+    socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_both, ignored);
+    thread_.join();
+  }
+  PageReader(const PageReader&) = delete;
+  PageReader& operator=(const PageReader&) = delete;
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  boost::asio::io_context io_;
+  boost::asio::ip::tcp::socket socket_;
+  std::atomic<std::uint64_t> bytes_{0};
+  std::thread thread_;
+};
+
 /// What the agent and the workers of a host show; empty in plaintext.
 struct HostCredentials {
   Credential agent;
@@ -251,10 +303,12 @@ HostCredentials credentials_of(const std::string& host, const std::filesystem::p
           {.role = Role::kWorker, .host = host, .job = kJob, .agent = exchanged.issued.serial})};
 }
 
-/// `used`: processor seconds of the coordinator. `metrics`: lets it make its metrics, and tells
+/// `http_port`: 0 over TLS, where nobody looks at the page. `used`: processor seconds of the
+/// coordinator. `metrics`: lets it make its metrics, and tells
 /// their bytes.
-void measure(int workers, const std::string& address, const std::filesystem::path& state_dir,
-             const std::function<double()>& used, const std::function<std::size_t()>& metrics) {
+void measure(int workers, const std::string& address, int http_port,
+             const std::filesystem::path& state_dir, const std::function<double()>& used,
+             const std::function<std::size_t()>& metrics) {
   std::vector<std::unique_ptr<testing::VoiceOfAgent>> agents;
   std::vector<HostCredentials> credentials;
   for (int number = 0; number < workers / kSlots; ++number) {
@@ -322,11 +376,21 @@ void measure(int workers, const std::string& address, const std::filesystem::pat
   start = Clock::now();
   report_for(kReports);
   const double reporting = (used() - before) / seconds_since(start);
+  double looked_at = 0;
+  std::uint64_t sent = 0;
+  if (http_port != 0) {
+    const PageReader reader(http_port);
+    before = used();
+    start = Clock::now();
+    report_for(kReports);
+    looked_at = (used() - before) / seconds_since(start);
+    sent = reader.bytes() / static_cast<std::uint64_t>(kReports.count());
+  }
   before = used();
   const std::size_t page = metrics();
-  std::printf("%8d %10.2f %10.2f %10.2f %10.2f %12.3f %12.3f %12.3f %10zu %10.3f\n", workers,
-              join_seconds, join_used, roll_seconds, roll_used, cores, idle, reporting, page >> 10,
-              used() - before);
+  std::printf("%8d %10.2f %10.2f %10.2f %10.2f %12.3f %12.3f %12.3f %12.3f %8llu %10zu %10.3f\n",
+              workers, join_seconds, join_used, roll_seconds, roll_used, cores, idle, reporting,
+              looked_at, static_cast<unsigned long long>(sent >> 10), page >> 10, used() - before);
   std::fflush(stdout);
   for (const auto& worker : all) worker->detach();
   ended.wait();
@@ -346,15 +410,15 @@ void measure_in_processes(int workers, bool tls) {
   close(to[0]);
   const pid_t clients = fork();
   if (clients == 0) {
-    int port = 0;
-    if (read(from[0], &port, sizeof(port)) != sizeof(port)) _exit(1);
+    Ports ports;
+    if (read(from[0], &ports, sizeof(ports)) != sizeof(ports)) _exit(1);
     const auto ask = [&]<typename Answer>(const char* question, Answer answer) {
       if (write(to[1], question, 1) != 1 || read(from[0], &answer, sizeof(answer)) < 0) _exit(1);
       return answer;
     };
     measure(
-        workers, "127.0.0.1:" + std::to_string(port), state_dir, [&] { return ask("?", 0.0); },
-        [&] { return ask("m", std::size_t{0}); });
+        workers, "127.0.0.1:" + std::to_string(ports.grpc), tls ? 0 : ports.http, state_dir,
+        [&] { return ask("?", 0.0); }, [&] { return ask("m", std::size_t{0}); });
     _exit(0);
   }
   close(to[1]);
@@ -375,9 +439,9 @@ int main(int argc, char** argv) {
   const int first = tls ? 2 : 1;
   if (argc > first) sizes.clear();
   for (int i = first; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
-  std::printf("%8s %10s %10s %10s %10s %12s %12s %12s %10s %10s\n", "workers", "join s",
+  std::printf("%8s %10s %10s %10s %10s %12s %12s %12s %12s %8s %10s %10s\n", "workers", "join s",
               "its cpu s", "roll s", "its cpu s", "beats, cores", "idle, cores", "train, cores",
-              "page, KiB", "its cpu s");
+              "+ /, cores", "KiB/s", "page, KiB", "its cpu s");
   std::fflush(stdout);
   for (const int workers : sizes) pfc::measure_in_processes(workers, tls);
 }

@@ -3,6 +3,7 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -76,9 +77,19 @@ class RunningCoordinator {
 
   /// What /metrics serves.
   [[nodiscard]] std::string metrics() {
-    std::promise<std::string> promise;
-    boost::asio::post(loop_, [&] { promise.set_value(coordinator_.metrics_text()); });
-    return promise.get_future().get();
+    std::string text;
+    on_loop([&](auto&, Coordinator& coordinator) { text = coordinator.metrics_text(); });
+    return text;
+  }
+
+  /// Calls `use` on the loop, and waits until it has returned.
+  void on_loop(const std::function<void(boost::asio::io_context&, Coordinator&)>& use) {
+    std::promise<void> done;
+    boost::asio::post(loop_, [&] {
+      use(loop_, coordinator_);
+      done.set_value();
+    });
+    done.get_future().get();
   }
 
   /// Waits for the end of the job.

@@ -58,7 +58,7 @@ TEST(LimitsCheck, WantsSharedMemoryForTheGpusOfAHost) {
 }
 
 TEST(LimitsCheck, ReadsTheLimitsOfAllGroupsAroundTheProcess) {
-  const testing::TemporaryFolder root;
+  const TemporaryFolder root;
   const auto write = [&](const std::string& path, const std::string& text) {
     std::filesystem::create_directories((root / path).parent_path());
     std::ofstream(root / path) << text;

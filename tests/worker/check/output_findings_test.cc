@@ -28,7 +28,7 @@ class OutputFindings : public ::testing::Test {
     return worst;
   }
 
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
 };
 
 TEST_F(OutputFindings, LeaveNothingBehind) {
