@@ -82,6 +82,7 @@ class NetworkMeasurement {
   void choose();
   void transfer_between_pairs();
   void note_pairs();
+  [[nodiscard]] bool some_are_slow() const;
   [[nodiscard]] bool data_arrive() const;  ///< over one network at least
   void end(NetworkChoice choice);
   [[nodiscard]] int host_count() const { return static_cast<int>(hosts_.size()); }
@@ -100,6 +101,7 @@ class NetworkMeasurement {
   std::vector<Network> networks_;  // that were tried
   FoundNetworks found_;
   bool transferred_twice_ = false;
+  bool transferred_again_ = false;  ///< between pairs
   const Pairs wanted_pairs_;
   NetworkChoice chosen_;                          ///< while kPairs goes on
   std::map<std::pair<int, int>, double> speeds_;  ///< of pairs

@@ -227,6 +227,7 @@ class Check(CheckTest):
         self.assert_found(report, "host-b", "worker", "stops", "pfc-worker 9", "install the same version")
         self.assert_found(report, "host-c", "network", "slows", "Mbit/s", "Gbit/s", "cable")
         self.assertEqual(report["workers"], 4, "the others have connected")
+        self.assertEqual([each for each in report["findings"] if each["what"] == "connections"], [], "only slow")
 
     def test_a_firewall_between_the_workers(self):
         self.firewall("c", "in tcp flags & (syn|ack) == syn drop")
@@ -236,7 +237,7 @@ class Check(CheckTest):
         code, report, _ = self.ends(check)
         self.assertEqual(code, 1)
         self.assert_found(report, "host-c", "network", "stops", "to host-c", "timed out", "firewalls")
-        self.assert_nothing_wrong(report, "host-a", "host-b")
+        self.assertEqual([each["host"] for each in report["findings"] if each["what"] == "network"], ["host-c"])
         self.assertEqual(report["workers"], 4, "the others have connected")
 
     def test_a_closed_port_of_the_coordinator_and_two_hosts_with_one_name(self):

@@ -202,7 +202,7 @@ void check_collectives(const JobConfig& job, const SessionOptions& options, Comm
   planned.job.num_classes = std::max<std::int64_t>(job.num_classes, planned.world_size);
   const std::size_t gradients = plan_backbone(planned).memory.gradients;
   doing(options, "timing the collectives of a step");
-  std::vector<CheckFinding> findings = time_collectives(*ops, comms, planned, gradients);
+  std::vector<CheckFinding> findings = time_collectives(*ops, comms, comm, planned, gradients);
   findings.push_back({.what = "collectives",
                       .found = comms.step->description(),
                       .expected = {},

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/byte_size.h"
 #include "common/clock.h"
@@ -18,6 +19,8 @@ namespace {
 
 constexpr int kRepetitions = 5;
 constexpr std::size_t kMostGradients = 64 << 20;  // bytes
+constexpr std::size_t kTrialBytes = 256 << 10;
+constexpr double kLongestReduce = 0.5;  // seconds
 
 struct Memory {
   Memory(Ops& ops, std::size_t bytes) : buffer(ops.allocate(bytes)) {}
@@ -55,10 +58,38 @@ CheckFinding finding(const std::string& what, std::size_t bytes, double seconds,
           .of_host = false};
 }
 
-CheckFinding all_reduce(Ops& ops, Comm& comm, std::size_t bytes) {
-  const auto count = static_cast<std::int64_t>(bytes / sizeof(float));
+/// The same on all workers: the slowest one's.
+double of_slowest(Comm& host_comm, double seconds) {
+  std::vector<double> all(static_cast<std::size_t>(host_comm.size()));
+  const auto bytes = static_cast<std::int64_t>(sizeof(seconds));
+  host_comm.all_gather(Tensor(&seconds, DType::kUInt8, {bytes}),
+                       Tensor(all.data(), DType::kUInt8, {bytes * host_comm.size()}));
+  return *std::ranges::max_element(all);
+}
+
+/// How many bytes to reduce, so that it does not take long over a slow network: a timeout would say
+/// that it is broken. `most` at most.
+std::size_t reduced_bytes(Ops& ops, Comm& comm, Comm& host_comm, std::size_t most) {
+  const std::size_t trial = std::min(most, kTrialBytes);
+  const Memory memory(ops, trial);
+  const Tensor all = memory.floats({static_cast<std::int64_t>(trial / sizeof(float))});
+  ops.fill(all, 0);
+  comm.all_reduce_sum(all);
+  comm.barrier();
+  const TimePoint start = Clock::now();
+  comm.all_reduce_sum(all);
+  ops.synchronize();
+  const double seconds = of_slowest(host_comm, seconds_since(start));
+  const double bytes = static_cast<double>(trial) * kLongestReduce / std::max(seconds, 1e-9);
+  return bytes >= static_cast<double>(most)
+             ? most
+             : std::max(trial, static_cast<std::size_t>(bytes)) / sizeof(float) * sizeof(float);
+}
+
+CheckFinding all_reduce(Ops& ops, Comm& comm, Comm& host_comm, std::size_t most) {
+  const std::size_t bytes = reduced_bytes(ops, comm, host_comm, most);
   const Memory gradients(ops, bytes);
-  const Tensor all = gradients.floats({count});
+  const Tensor all = gradients.floats({static_cast<std::int64_t>(bytes / sizeof(float))});
   ops.fill(all, 0);
   const double seconds = fastest(ops, comm, [&] { comm.all_reduce_sum(all); });
   const double others = comm.size() - 1.0;
@@ -68,8 +99,8 @@ CheckFinding all_reduce(Ops& ops, Comm& comm, std::size_t bytes) {
 
 }  // namespace
 
-std::vector<CheckFinding> time_collectives(Ops& ops, DeviceComms& comms, const PlannedJob& planned,
-                                           std::size_t gradient_bytes) {
+std::vector<CheckFinding> time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
+                                           const PlannedJob& planned, std::size_t gradient_bytes) {
   Comm& step = *comms.step;
   const std::int64_t batch = planned.job.batch_size, dimensions = planned.job.embedding_size;
   const auto workers = static_cast<std::size_t>(step.size());
@@ -88,7 +119,7 @@ std::vector<CheckFinding> time_collectives(Ops& ops, DeviceComms& comms, const P
   });
   const double scatter = fastest(ops, step, [&] { step.reduce_scatter_sum(gathered, own); });
   const double moved = static_cast<double>(embeddings) * others;
-  return {all_reduce(ops, *comms.gradients,
+  return {all_reduce(ops, *comms.gradients, host_comm,
                      std::min(gradient_bytes, kMostGradients) / sizeof(float) * sizeof(float)),
           finding("all-gather of embeddings", embeddings * workers, gather, moved),
           finding("all-gather of softmax statistics", statistics * workers, rows,

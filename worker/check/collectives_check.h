@@ -13,8 +13,9 @@ namespace pfc {
 
 /// The time of an all-reduce of the backbone's gradients, and of the head's three collectives with
 /// the sizes of one micro-batch: the fastest of a few, on this worker. `gradient_bytes`: of the
-/// backbone; of more than 64 MiB a part is reduced. Collective. Throws CommError.
-std::vector<CheckFinding> time_collectives(Ops& ops, DeviceComms& comms, const PlannedJob& planned,
-                                           std::size_t gradient_bytes);
+/// backbone; of more than 64 MiB, and over a slow
+/// network, a part is reduced. `host_comm`: of host memory. Collective. Throws CommError.
+std::vector<CheckFinding> time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
+                                           const PlannedJob& planned, std::size_t gradient_bytes);
 
 }  // namespace pfc

@@ -16,7 +16,7 @@ namespace {
 using enum CheckFinding::Verdict;
 using Comparison = CheckFinding::Comparison;
 
-constexpr double kSeconds = 0.4;
+constexpr double kSeconds = 1.0;
 
 /// Floating-point operations a second of a convolution of float32. On a CPU a second of the
 /// thread's own time, so that what else runs there does not count.

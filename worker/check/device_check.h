@@ -12,7 +12,7 @@
 namespace pfc {
 
 /// The speed of a convolution on the worker's device: on a CPU with one thread, the best of many
-/// short runs; and the cores that each worker has. Blocks for at most half a second.
+/// short runs; and the cores that each worker has. Blocks for a second.
 std::vector<CheckFinding> compute_findings(Ops& ops, int threads);
 
 /// Driver, CUDA and NCCL, which must be the same everywhere, and each GPU's memory errors, clock
