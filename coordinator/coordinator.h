@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/allocation/hosts.h"
 #include "coordinator/chaos/fault_requests.h"
 #include "coordinator/check/check_record.h"
 #include "coordinator/chronicle/chronicle.h"
 #include "coordinator/cluster_state.h"
-#include "coordinator/hosts.h"
 #include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/log_requests.h"
 #include "coordinator/join_barrier.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/hosts.h"
+#include "coordinator/allocation/hosts.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/journal/journal.h"
 

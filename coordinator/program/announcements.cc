@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "common/counted.h"
+#include "coordinator/allocation/hosts.h"
 #include "coordinator/health.h"
-#include "coordinator/hosts.h"
 
 namespace pfc {
 

@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "common/machine/limits.h"
 #include "common/random_id.h"
-#include "coordinator/hosts.h"
+#include "coordinator/allocation/hosts.h"
 #include "coordinator/journal/takeover.h"
 #include "coordinator/net/listener.h"
 

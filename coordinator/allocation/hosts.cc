@@ -1,4 +1,4 @@
-#include "coordinator/hosts.h"
+#include "coordinator/allocation/hosts.h"
 
 #include <ifaddrs.h>
 
