@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 try:
@@ -69,8 +70,8 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(one(found, "Service", "pfc-coordinator")["spec"]["selector"].items() - labels.items(), set())
         options = dict(word.split("=") for word in container(deployment)["args"])
         self.assertEqual(options["--address"], "pfc-coordinator")
-        [mount], [volume] = container(deployment)["volumeMounts"], pod["spec"]["volumes"]
-        self.assertEqual(mount["name"], volume["name"])
+        [volume] = [each for each in pod["spec"]["volumes"] if "persistentVolumeClaim" in each]
+        [mount] = [each for each in container(deployment)["volumeMounts"] if each["name"] == volume["name"]]
         self.assertTrue(options["--state-dir"].startswith(mount["mountPath"] + "/"))
         one(found, "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
 
@@ -79,13 +80,17 @@ class Kubernetes(unittest.TestCase):
         codes = set(map(int, re.findall(r"kExit\w+ = (\d+);", (ROOT / "common/exit_codes.h").read_text()))) - {0, 4}
         self.assertEqual(set(rule["onExitCodes"]["values"]), codes | {129, 130, 143})
 
-    def test_a_job_set_calls_its_pods_as_its_comment_says(self):
+    def test_a_job_set_calls_its_pods_by_their_names(self):
         [jobs] = objects("jobset.yaml")
-        [replicated] = jobs["spec"]["replicatedJobs"]
-        name = f"{jobs['metadata']['name']}-{replicated['name']}-0"
-        self.assertEqual(variables(container(replicated["template"]))["PFC_KUBERNETES_JOB"], name)
-        comment = (DEPLOY / "kubernetes/jobset.yaml").read_text()
-        self.assertIn(f"PFC_KUBERNETES_JOB={name} and PFC_KUBERNETES_SERVICE={jobs['metadata']['name']}.", comment)
+        coordinator, node = jobs["spec"]["replicatedJobs"]
+        name = jobs["metadata"]["name"]
+        known = variables(container(coordinator["template"]))
+        self.assertEqual(known["PFC_KUBERNETES_JOB"], f"{name}-{node['name']}-0")
+        self.assertEqual(known["PFC_KUBERNETES_SERVICE"], name)
+        self.assertEqual(int(known["PFC_KUBERNETES_PODS"]), node["template"]["spec"]["completions"])
+        self.assertEqual(variables(container(node["template"]))["PFC_KUBERNETES_JOB"], known["PFC_KUBERNETES_JOB"])
+        self.assertIn(f"--address={name}-{coordinator['name']}-0-0.{name}", container(coordinator["template"])["args"])
+        self.assertEqual(jobs["spec"]["successPolicy"]["targetReplicatedJobs"], [coordinator["name"]])
 
     def test_every_variable_is_one_that_the_programs_read(self):
         source = "".join((ROOT / name).read_text() for name in ("common/launch_variables.h", "security/join_string.h"))
@@ -110,16 +115,44 @@ class Everything(unittest.TestCase):
         known = FOREIGN | {option for program in ("pfc-coordinator", "pfc-agent") for option in OPTION.findall(
             subprocess.run([BIN / program, "--help"], capture_output=True, text=True).stdout)}
         for file in (path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".md"):
+            if file.parent.name == "container":  # apt-get's, useradd's
+                continue
             commands = [line for line in file.read_text().splitlines() if not line.startswith("# ")]
             with self.subTest(file=file.name):
                 self.assertEqual(set(OPTION.findall("\n".join(commands))) - known, set())
 
-    @unittest.skipIf(shutil.which("systemd-analyze") is None, "systemd is not installed")
+
+@unittest.skipIf(shutil.which("systemd-analyze") is None, "not run: systemd is not installed")
+class Units(unittest.TestCase):
+    units = sorted((DEPLOY / "systemd").glob("*.service"))
+
     def test_units_are_systemds(self):
-        units = sorted((DEPLOY / "systemd").glob("*.service"))
-        said = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True)
+        said = subprocess.run(["systemd-analyze", "verify", "--man=no", *self.units], capture_output=True, text=True)
         problems = [line for line in said.stderr.splitlines() if "is not executable" not in line]
         self.assertEqual(problems, [])
+
+    def test_units_are_exposed_to_less_than_3(self):
+        for unit in self.units:
+            said = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=29", unit],
+                                  capture_output=True, text=True)
+            self.assertEqual(said.returncode, 0, said.stdout[-200:] + said.stderr)
+
+    def test_units_share_one_sandbox(self):
+        def sandbox(unit):
+            lines = unit.read_text().split("# The sandbox;")[1].split("[Install]")[0]
+            return lines.strip()
+        self.assertEqual(len({sandbox(unit) for unit in self.units}), 1)
+
+    def test_users_and_folders_are_systemds(self):
+        for command, file in (("systemd-sysusers", "pfc.sysusers"), ("systemd-tmpfiles", "pfc.tmpfiles")):
+            with tempfile.TemporaryDirectory() as root:
+                extra = ["--create"] if "tmpfiles" in command else []
+                (pathlib.Path(root) / "etc").mkdir()
+                (pathlib.Path(root) / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\npfc:x:990:990::/:/bin/false\n")
+                (pathlib.Path(root) / "etc/group").write_text("root:x:0:\npfc:x:990:\n")
+                said = subprocess.run([command, *extra, f"--root={root}", DEPLOY / "systemd" / file],
+                                      capture_output=True, text=True)
+                self.assertEqual((said.returncode, said.stderr), (0, ""), file)
 
 
 if __name__ == "__main__":
