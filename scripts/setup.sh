@@ -7,6 +7,7 @@
 #       launchers Open MPI and Slurm: their tests are not run without them
 #       watch    Prometheus and Alertmanager: their tests are not run without them
 #       browser  Chromium: the tests of the page at / are not run without it
+#       deploy   systemd and YAML for Python: tests of deploy/ are not run without them
 #       lint     clang-format and clang-tidy
 #       package  what scripts/package.sh needs as well
 # Safe to run again: what is installed is left alone. No package is ever removed: where an
@@ -30,6 +31,7 @@ bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-
 launchers=(openmpi-bin slurmctld slurmd slurm-client munge iproute2 python3-yaml)
 watch=(prometheus prometheus-alertmanager)
 browser=(chromium chromium-driver python3-selenium python3-pil fonts-dejavu-core)
+deploy=(systemd python3-yaml)
 lint=(git g++ clang-format clang-tidy-16)
 package=(python3 dpkg-dev)
 
@@ -43,10 +45,11 @@ for part in "$@"; do
     launchers) wanted+=("${launchers[@]}") ;;
     watch) wanted+=("${watch[@]}") ;;
     browser) wanted+=("${browser[@]}") ;;
+    deploy) wanted+=("${deploy[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
     package) wanted+=("${package[@]}") ;;
     *)
-      echo "setup: no part '$part'; expected build, test, bench, launchers, watch, browser, lint or package" >&2
+      echo "setup: no part '$part'; expected build, test, bench, launchers, watch, browser, deploy, lint or package" >&2
       exit 2 ;;
   esac
 done

@@ -20,7 +20,10 @@ FOREIGN = {
     "--check-build": "horovodrun", "--lzma2": "xz", "--benchmark_filter": "Google Benchmark",
     "--ntasks": "srun", "--ntasks-per-node": "sbatch and srun", "--gpus-per-node": "sbatch", "--nodes": "sbatch",
     "--signal": "sbatch", "--requeue": "sbatch", "--map-by": "mpirun", "--pernode": "mpirun", "--follow": "kubectl",
-    "--always": "git", "--dirty": "git",
+    "--always": "git", "--dirty": "git", "--create": "systemd-tmpfiles", "--now": "systemctl",
+    **dict.fromkeys(("--tag", "--file", "--rm", "--read-only", "--cap-drop", "--security-opt", "--shm-size", "--tmpfs",
+                     "--volume", "--device", "--ulimit"), "podman"),
+    "--current": "kubectl", "--namespace": "kubectl", "--from-file": "kubectl",
 }
 # Messages of the operating system.
 SYSTEM = {"No space left on device"}
