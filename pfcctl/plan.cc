@@ -33,6 +33,7 @@ struct Flags {
   int workers_per_host = 0;  // 0: all
   std::string device_memory;
   bool json = false;
+  CapacityFlags capacity;
 };
 
 /// Every image is decoded, as the job would do it when it starts.
@@ -80,8 +81,15 @@ PlannedData read_data(JobConfig& job) {
   return {.images = job.num_image};
 }
 
-/// Whether the job would run on GPUs here, and what a worker of it would have.
-MemoryThere memory_there(const Flags& flags, PlannedJob& planned, int workers_on_host) {
+/// Whether the job would run on GPUs, and what a worker of it would have: of the machine that the
+/// flags name, or of this one.
+MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>& machine,
+                         PlannedJob& planned, int workers_on_host) {
+  if (machine && machine->gpu) {
+    planned.gpu = true;
+    if (flags.device_memory.empty()) return {machine->memory_bytes, "memory of " + machine->name};
+    return {parse_byte_size(flags.device_memory, "--device-memory"), "--device-memory"};
+  }
   const DeviceChoice device = planned.job.device;
   const GpuSearch search = device == DeviceChoice::kCpu ? GpuSearch{} : usable_gpus();
   planned.gpu = device == DeviceChoice::kCuda || !search.gpus.empty();
@@ -105,7 +113,8 @@ PlanReport make_report(const Flags& flags) {
                     .there = {},
                     .largest = {},
                     .advice = {},
-                    .refusal = {}};
+                    .refusal = {},
+                    .capacity = {}};
   PlannedJob& planned = report.planned;
   const int on_host = flags.workers_per_host == 0 ? flags.workers : flags.workers_per_host;
   if (on_host > flags.workers) {
@@ -114,13 +123,17 @@ PlanReport make_report(const Flags& flags) {
   }
   planned.threads = threads_of_worker(on_host);
   planned.data = read_data(planned.job);
-  report.there = memory_there(flags, planned, on_host);
+  const std::optional<MachineProfile> machine = machine_of(flags.capacity, planned);
+  report.there = memory_there(flags, machine, planned, on_host);
   report.refusal = refusal_of(planned);
   for (const std::string& warning : job_warnings(planned)) spdlog::warn("{}", warning);
   const PlannedBackbone backbone = plan_backbone(planned);
   report.plan = plan_memory(planned, backbone, report.there.bytes);
   report.largest = largest_that_fits(planned, backbone, report.there.bytes);
   if (!report.plan.fits()) report.advice = advice(planned, backbone, report.there);
+  if (machine) {
+    report.capacity = plan_capacity(flags.capacity, planned, on_host, report.plan, *machine);
+  }
   return report;
 }
 
@@ -162,8 +175,9 @@ std::string plan_text(const PlanReport& r) {
   }
   text += r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n";
   if (!r.refusal.empty()) text += "but the job would be refused: " + r.refusal + "\n";
-  return text + largest_text("num_classes", r.largest.num_classes) +
-         largest_text("batch_size", r.largest.batch_size);
+  text += largest_text("num_classes", r.largest.num_classes) +
+          largest_text("batch_size", r.largest.batch_size);
+  return r.capacity ? text + capacity_text(*r.capacity) : text;
 }
 
 std::string plan_json(const PlanReport& r) {
@@ -172,7 +186,7 @@ std::string plan_json(const PlanReport& r) {
   for (const MemoryPart& part : r.plan.parts) {
     parts.push_back({{"name", part.name}, {"bytes", part.bytes}, {"detail", part.detail}});
   }
-  const ordered_json json{{"workers", r.planned.world_size},
+  ordered_json json{{"workers", r.planned.world_size},
                           {"device", r.planned.gpu ? "cuda" : "cpu"},
                           {"num_classes", r.planned.job.num_classes},
                           {"batch_size", r.planned.job.batch_size},
@@ -187,31 +201,35 @@ std::string plan_json(const PlanReport& r) {
                           {"largest_batch_size", r.largest.batch_size},
                           {"advice", r.advice},
                           {"refusal", r.refusal}};
+  if (r.capacity) json["time"] = capacity_json(*r.capacity);
   return json.dump(2) + "\n";
 }
 
 void add_plan_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
       "plan",
-      "Prints the memory that a worker of a job needs; fails where there is less, and where the "
-      "job would be refused");
+      "Prints the memory that a worker of a job needs, and with --gpu how long its steps take; "
+      "fails where there is less memory, and where the job would be refused");
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   verb->add_option("--config", flags->config, "Job file (docs/configuration.md)")->required();
   verb->add_option("--set", flags->overrides,
                    "key=value: changes a key of the job file; may be given several times");
-  verb->add_option("--workers", flags->workers, "Workers of the job")
+  verb->add_option("--workers,--gpus", flags->workers, "Workers of the job")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
-  verb->add_option("--workers-per-host", flags->workers_per_host,
+  verb->add_option("--workers-per-host,--gpus-per-host", flags->workers_per_host,
                    "Workers that share this host's memory and cores; without it, all")
       ->check(whole_number(1, 1 << 20));
   verb->add_option("--device-memory", flags->device_memory,
                    "What each worker has (80GB, 80GiB, 512MB); without it, this machine's");
+  add_capacity_options(*verb, flags->capacity);
   verb->add_flag("--json", flags->json, "As JSON, for programs");
   verb->footer(
       "Examples:\n"
       "  pfcctl plan --config job.json --workers 2\n"
-      "  pfcctl plan --config job.json --workers 8 --device-memory 80GB --set batch_size=256");
+      "  pfcctl plan --config job.json --workers 8 --device-memory 80GB --set batch_size=256\n"
+      "  pfcctl plan --config job.json --gpus 64 --gpus-per-host 8 --gpu h100 --network 400Gb\n"
+      "  pfcctl plan --config job.json --workers 2 --gpu this --save this.json");
   verb->callback([flags] { run_plan(*flags); });
 }
 

@@ -22,6 +22,7 @@
 #include "worker/check/gpu_health.h"
 #include "worker/check/limits_check.h"
 #include "worker/check/output_findings.h"
+#include "worker/check/step_speed.h"
 #include "worker/comm/gather_texts.h"
 #include "worker/comm/make_comm.h"
 #include "worker/memory/memory_advice.h"
@@ -183,6 +184,33 @@ bool all_have(Comm& comm, bool mine) {
   return std::ranges::count(all, 1) == comm.size();
 }
 
+/// Number of classes and sizes as the data say it; that they can be read was told before.
+void read_data(PlannedJob& planned) {
+  JobConfig& job = planned.job;
+  try {
+    const auto dataset =
+        open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
+    job.num_classes = dataset->info().classes;
+    planned.data = planned_data(*dataset, {});
+  } catch (const InputError&) {
+    job.num_classes = 0;
+  }
+}
+
+/// Steps a second, from what each worker computes at the same time as the others.
+void check_speed(Ops& ops, const DeviceComms& comms, Comm& comm, const PlannedJob& planned,
+                 const CollectiveSeconds& collectives, const SessionOptions& options,
+                 const TellFindings& tell) {
+  doing(options, "passing images through the job's network");
+  const ComputeSeconds own = time_compute(ops, *comms.step, planned);
+  const ComputeSeconds slowest{.forward = of_slowest(comm, own.forward),
+                               .backward = of_slowest(comm, own.backward),
+                               .head = of_slowest(comm, own.head)};
+  const bool several_hosts = options.membership.local_world_size < options.membership.world_size;
+  if (options.membership.rank != 0) return;
+  tell({speed_to_expect(slowest, collectives, planned, planned.gpu || several_hosts)});
+}
+
 /// The communicators that a step uses, and how fast they are. Without data their sizes are those of
 /// the job's defaults.
 void check_collectives(const JobConfig& job, const SessionOptions& options, Comm& comm,
@@ -199,15 +227,22 @@ void check_collectives(const JobConfig& job, const SessionOptions& options, Comm
   }
   PlannedJob planned{.job = job, .world_size = options.membership.world_size};
   planned.gpu = !ops->on_host();
-  planned.job.num_classes = std::max<std::int64_t>(job.num_classes, planned.world_size);
+  if (has_data(job)) read_data(planned);
+  const bool classes_known = all_have(comm, planned.job.num_classes >= planned.world_size);
+  planned.job.num_classes =
+      std::max<std::int64_t>(planned.job.num_classes, planned.world_size);
   const std::size_t gradients = plan_backbone(planned).memory.gradients;
   doing(options, "timing the collectives of a step");
-  std::vector<CheckFinding> findings = time_collectives(*ops, comms, comm, planned, gradients);
+  TimedCollectives timed = time_collectives(*ops, comms, comm, planned, gradients);
+  std::vector<CheckFinding>& findings = timed.findings;
   findings.push_back({.what = "collectives",
                       .found = comms.step->description(),
                       .expected = {},
                       .of_host = false});
   if (options.membership.rank == 0) tell(findings);
+  if (has_data(job) && classes_known) {
+    check_speed(*ops, comms, comm, planned, timed.seconds, options, tell);
+  }
 }
 
 /// Which hosts have the folder that the host of rank 0 has at `output`.

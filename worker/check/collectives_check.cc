@@ -58,15 +58,6 @@ CheckFinding finding(const std::string& what, std::size_t bytes, double seconds,
           .of_host = false};
 }
 
-/// The same on all workers: the slowest one's.
-double of_slowest(Comm& host_comm, double seconds) {
-  std::vector<double> all(static_cast<std::size_t>(host_comm.size()));
-  const auto bytes = static_cast<std::int64_t>(sizeof(seconds));
-  host_comm.all_gather(Tensor(&seconds, DType::kUInt8, {bytes}),
-                       Tensor(all.data(), DType::kUInt8, {bytes * host_comm.size()}));
-  return *std::ranges::max_element(all);
-}
-
 /// How many bytes to reduce, so that it does not take long over a slow network: a timeout would say
 /// that it is broken. `most` at most.
 std::size_t reduced_bytes(Ops& ops, Comm& comm, Comm& host_comm, std::size_t most) {
@@ -86,21 +77,31 @@ std::size_t reduced_bytes(Ops& ops, Comm& comm, Comm& host_comm, std::size_t mos
              : std::max(trial, static_cast<std::size_t>(bytes)) / sizeof(float) * sizeof(float);
 }
 
-CheckFinding all_reduce(Ops& ops, Comm& comm, Comm& host_comm, std::size_t most) {
+struct Reduced {
+  std::size_t bytes = 0;
+  double seconds = 0;
+};
+
+Reduced all_reduce(Ops& ops, Comm& comm, Comm& host_comm, std::size_t most) {
   const std::size_t bytes = reduced_bytes(ops, comm, host_comm, most);
   const Memory gradients(ops, bytes);
   const Tensor all = gradients.floats({static_cast<std::int64_t>(bytes / sizeof(float))});
   ops.fill(all, 0);
-  const double seconds = fastest(ops, comm, [&] { comm.all_reduce_sum(all); });
-  const double others = comm.size() - 1.0;
-  return finding("all-reduce of gradients", bytes, seconds,
-                 2 * static_cast<double>(bytes) * others / comm.size());
+  return {bytes, fastest(ops, comm, [&] { comm.all_reduce_sum(all); })};
 }
 
 }  // namespace
 
-std::vector<CheckFinding> time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
-                                           const PlannedJob& planned, std::size_t gradient_bytes) {
+double of_slowest(Comm& host_comm, double seconds) {
+  std::vector<double> all(static_cast<std::size_t>(host_comm.size()));
+  const auto bytes = static_cast<std::int64_t>(sizeof(seconds));
+  host_comm.all_gather(Tensor(&seconds, DType::kUInt8, {bytes}),
+                       Tensor(all.data(), DType::kUInt8, {bytes * host_comm.size()}));
+  return *std::ranges::max_element(all);
+}
+
+TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
+                                  const PlannedJob& planned, std::size_t gradient_bytes) {
   Comm& step = *comms.step;
   const std::int64_t batch = planned.job.batch_size, dimensions = planned.job.embedding_size;
   const auto workers = static_cast<std::size_t>(step.size());
@@ -119,12 +120,19 @@ std::vector<CheckFinding> time_collectives(Ops& ops, DeviceComms& comms, Comm& h
   });
   const double scatter = fastest(ops, step, [&] { step.reduce_scatter_sum(gathered, own); });
   const double moved = static_cast<double>(embeddings) * others;
-  return {all_reduce(ops, *comms.gradients, host_comm,
-                     std::min(gradient_bytes, kMostGradients) / sizeof(float) * sizeof(float)),
-          finding("all-gather of embeddings", embeddings * workers, gather, moved),
-          finding("all-gather of softmax statistics", statistics * workers, rows,
-                  static_cast<double>(statistics) * others),
-          finding("reduce-scatter of embedding gradients", embeddings * workers, scatter, moved)};
+  const Reduced reduced =
+      all_reduce(ops, *comms.gradients, host_comm,
+                 std::min(gradient_bytes, kMostGradients) / sizeof(float) * sizeof(float));
+  const auto summed = static_cast<double>(reduced.bytes);
+  return {.findings = {finding("all-reduce of gradients", reduced.bytes, reduced.seconds,
+                               2 * summed * others / (others + 1)),
+                       finding("all-gather of embeddings", embeddings * workers, gather, moved),
+                       finding("all-gather of softmax statistics", statistics * workers, rows,
+                               static_cast<double>(statistics) * others),
+                       finding("reduce-scatter of embedding gradients", embeddings * workers,
+                               scatter, moved)},
+          .seconds = {.gradients = reduced.seconds * static_cast<double>(gradient_bytes) / summed,
+                      .embeddings = gather + scatter}};
 }
 
 }  // namespace pfc

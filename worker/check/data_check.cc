@@ -70,31 +70,6 @@ std::filesystem::path record_file(const std::filesystem::path& rec) {
   return std::filesystem::is_directory(rec) ? rec / "train.rec" : rec;
 }
 
-/// Images a second of a thread's own time: the best of many slices. So what else runs on the host
-/// does not count.
-double decode_speed(const Dataset& dataset) {
-  const DatasetInfo& info = dataset.info();
-  ImageDecoder decoder;
-  std::vector<std::byte> storage;
-  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(info.height * info.width * 3));
-  std::mt19937_64 random(2048);
-  double best = 0;
-  const TimePoint begin = Clock::now();
-  while (seconds_since(begin) < kSeconds) {
-    double seconds = 0;
-    for (int i = 0; i < kSlice; ++i) {
-      const auto image =
-          static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(info.images));
-      const Sample sample = dataset.read(image, storage);
-      const double start = thread_seconds();
-      decoder.decode(sample.encoded, {.height = info.height, .width = info.width}, rgb);
-      seconds += thread_seconds() - start;
-    }
-    best = std::max(best, kSlice / std::max(seconds, 1e-9));
-  }
-  return best;
-}
-
 }  // namespace
 
 CheckFinding version_finding() {
@@ -119,6 +94,29 @@ std::vector<CheckFinding> facts_findings(const Dataset& dataset,
                         .otherwise = kStops});
   }
   return findings;
+}
+
+double decode_speed(const Dataset& dataset) {
+  const DatasetInfo& info = dataset.info();
+  ImageDecoder decoder;
+  std::vector<std::byte> storage;
+  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(info.height * info.width * 3));
+  std::mt19937_64 random(2048);
+  double best = 0;
+  const TimePoint begin = Clock::now();
+  while (seconds_since(begin) < kSeconds) {
+    double seconds = 0;
+    for (int i = 0; i < kSlice; ++i) {
+      const auto image =
+          static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(info.images));
+      const Sample sample = dataset.read(image, storage);
+      const double start = thread_seconds();
+      decoder.decode(sample.encoded, {.height = info.height, .width = info.width}, rgb);
+      seconds += thread_seconds() - start;
+    }
+    best = std::max(best, kSlice / std::max(seconds, 1e-9));
+  }
+  return best;
 }
 
 std::vector<CheckFinding> data_speed(const Dataset& dataset, const std::filesystem::path& rec) {

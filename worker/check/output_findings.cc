@@ -111,7 +111,7 @@ FolderForAWhile::~FolderForAWhile() {
   for (const fs::path& each : made_) fs::remove(each, ignored);
 }
 
-std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan) {
+std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan) {
   constexpr std::array kOfAllWorkers{"class centres", "centres' momentum",
                                      "centres' second moment"};
   constexpr std::array kOfRankZero{"backbone weights", "backbone optimizer"};
@@ -122,9 +122,13 @@ std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& pla
     }
     if (std::ranges::find(kOfRankZero, part.name) != kOfRankZero.end()) one += part.bytes;
   }
+  return one;
+}
+
+std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan) {
   const JobConfig& job = planned.job;
   const bool saves = job.save_every_steps > 0 || job.save_every_seconds > 0;
-  return one * static_cast<std::uint64_t>(saves ? job.keep_checkpoints + 1 : 1);
+  return checkpoint_bytes(planned, plan) * static_cast<std::uint64_t>(saves ? job.keep_checkpoints + 1 : 1);
 }
 
 std::vector<CheckFinding> output_findings(const JobConfig& job, std::uint64_t needed) {

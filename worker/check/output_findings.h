@@ -23,6 +23,9 @@ class FolderForAWhile {
   std::vector<std::filesystem::path> made_;  ///< the innermost first
 };
 
+/// Bytes of one checkpoint of the job, as its files hold them.
+std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan);
+
 /// Bytes that the job's checkpoints take in its output folder at most: of all that it keeps, and of
 /// the one that it writes before it removes the oldest.
 std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan);

@@ -1,0 +1,89 @@
+#include "pfcctl/capacity.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+
+namespace pfc {
+namespace {
+
+using testing::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Network, IsASpeedInBitsAndPerhapsALatency) {
+  EXPECT_DOUBLE_EQ(parse_network("400Gb").per_byte, 8 / (400e9 * 0.9));
+  EXPECT_DOUBLE_EQ(parse_network("800Mbit/s").per_byte, 8 / (800e6 * 0.9));
+  EXPECT_DOUBLE_EQ(parse_network("2.5 Gbps").per_byte, 8 / (2.5e9 * 0.9));
+  EXPECT_DOUBLE_EQ(parse_network("25Gb").latency, 10e-6);
+  EXPECT_DOUBLE_EQ(parse_network("25Gb:30us").latency, 30e-6);
+  EXPECT_DOUBLE_EQ(parse_network("25Gb:1.5ms").latency, 1.5e-3);
+}
+
+TEST(Network, SaysWhatASpeedLooksLike) {
+  for (const std::string& wrong :
+       {std::string("fast"), std::string("400"), std::string("400GB"), std::string("0Gb"),
+        std::string("-1Gb"), std::string("25Gb:30"), std::string(100'000, '1') + "Gb"}) {
+    EXPECT_THAT(message_of<InputError>([&] { parse_network(wrong); }), HasSubstr("such as 400Gb"));
+  }
+}
+
+PlannedJob job(int workers) {
+  return {.job = {.network = "mbf",
+                  .precision = Precision::kFp16,
+                  .batch_size = 8,
+                  .num_epoch = 2,
+                  .num_classes = 1'000'000},
+          .world_size = workers,
+          .data = {.images = 100'000},
+          .gpu = true};
+}
+
+Capacity plan(const CapacityFlags& flags, int workers, int of_host) {
+  const PlannedJob planned = job(workers);
+  return plan_capacity(flags, planned, of_host, plan_memory(planned, plan_backbone(planned), 1),
+                       *machine_of(flags, planned));
+}
+
+TEST(CapacityPlan, IsOfAJobOnGpusThatAreNotHere) {
+  const Capacity c = plan({.machine = "v100", .network = "100Gb"}, 16, 8);
+  EXPECT_EQ(c.samples, 128);
+  EXPECT_EQ(c.steps, 2 * 100'000 / 128);
+  EXPECT_NEAR(c.epochs, 2, 0.01);
+  // A million rows of centres and momentum, and a small backbone.
+  EXPECT_NEAR(static_cast<double>(c.checkpoint), 1e6 * 512 * 4 * 2, 0.1e9);
+  EXPECT_THAT(capacity_text(c),
+              AllOf(HasSubstr("A step on 16 x v100 on 2 hosts, network 100Gb (its data sheet"),
+                    HasSubstr("nothing measured"), HasSubstr("  forward "),
+                    HasSubstr("1562 steps (2 epochs) in "), HasSubstr("a checkpoint: 3.8")));
+  const nlohmann::ordered_json json = capacity_json(c);
+  EXPECT_EQ(json["steps"], 1562);
+  EXPECT_DOUBLE_EQ(json["step_seconds"], c.step.seconds());
+  EXPECT_DOUBLE_EQ(json["phases"]["head"], c.step.of("head"));
+}
+
+TEST(CapacityPlan, SaysNothingOfTheNetworkOfOneHost) {
+  EXPECT_THAT(capacity_text(plan({.machine = "v100"}, 8, 8)), Not(HasSubstr("network")));
+}
+
+TEST(CapacityPlan, AsksForWhatItNeeds) {
+  EXPECT_THAT(message_of<InputError>([] { plan({.machine = "v100"}, 16, 8); }),
+              AllOf(HasSubstr("16 workers, 8 a host"), HasSubstr("--network")));
+  EXPECT_THAT(message_of<InputError>([] { plan({.machine = "h100", .save = "x"}, 1, 1); }),
+              HasSubstr("--gpu this"));
+  EXPECT_THAT(message_of<InputError>([] { plan({.machine = "no-such-file"}, 1, 1); }),
+              HasSubstr("no-such-file"));
+  PlannedJob bf16 = job(1);
+  bf16.job.precision = Precision::kBf16;
+  EXPECT_THAT(message_of<InputError>([&] { machine_of({.machine = "v100"}, bf16); }),
+              HasSubstr("it has no bf16"));
+  EXPECT_FALSE(machine_of({}, bf16));
+}
+
+}  // namespace
+}  // namespace pfc

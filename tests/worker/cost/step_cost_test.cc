@@ -1,0 +1,114 @@
+#include "worker/cost/step_cost.h"
+
+#include <gtest/gtest.h>
+
+namespace pfc {
+namespace {
+
+/// A second for a forward pass, two back, half a second of the head.
+StepWork work() {
+  return {.forward = {{.kind = OpKind::kConvolution, .flops = 1}},
+          .backward = {{.kind = OpKind::kConvolution, .flops = 2}},
+          .optimizer = {{.kind = OpKind::kUpdate, .flops = 0.25}},
+          .head = {.flops = 0.5}};
+}
+
+Cluster cluster(bool gpu, int workers = 1, int workers_of_host = 1) {
+  Cluster c{.machine = {.gpu = gpu, .cores = 4, .ops = {}, .head = {.per_flop = 1}, .local = {}},
+            .workers = workers,
+            .workers_of_host = workers_of_host};
+  for (Rate& rate : c.machine.ops) rate.per_flop = 1;
+  return c;
+}
+
+TEST(StepCost, AddsThePhasesOfAStep) {
+  const StepCost cost = predict_step(work(), 8, 1, cluster(true));
+  EXPECT_EQ(cost.of("forward"), 1);
+  EXPECT_EQ(cost.of("backward"), 2);
+  EXPECT_EQ(cost.of("head"), 0.5);
+  EXPECT_EQ(cost.of("optimizer"), 0.25);
+  EXPECT_EQ(cost.of("all_gather"), 0);
+  EXPECT_EQ(cost.of("no phase"), 0);
+  EXPECT_EQ(cost.seconds(), 3.75);
+}
+
+TEST(StepCost, RepeatsMicroBatchesButNotTheUpdate) {
+  StepWork twice = work();
+  twice.micro_batches = 2;
+  EXPECT_EQ(predict_step(twice, 8, 1, cluster(true)).seconds(), 2 * 3.5 + 0.25);
+}
+
+TEST(StepCost, SharesACpuAmongTheWorkersOfItsHost) {
+  EXPECT_EQ(predict_step(work(), 8, 1, cluster(false, 2, 2)).of("forward"), 2);
+  EXPECT_EQ(predict_step(work(), 8, 1, cluster(false, 2, 1)).of("forward"), 1);
+  EXPECT_EQ(predict_step(work(), 8, 1, cluster(true, 2, 2)).of("forward"), 1);
+}
+
+TEST(StepCost, HidesGradientsBehindTheBackwardPassWhereOthersReduceThem) {
+  StepWork w = work();
+  w.gradients = 1.6;
+  Cluster c = cluster(true, 2, 2);
+  c.machine.local = {.latency = 0, .per_byte = 1};
+  // Each sends half of it twice: 1.6 s, of which all but the last of 16 buckets is hidden.
+  EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.1, 1e-12);
+  c.machine.gpu = false;  // both workers' bytes go through the same cores, beside nothing
+  EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 3.2, 1e-12);
+  w.gradients = 16;
+  c.machine.gpu = true;
+  EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 16 - 2, 1e-12);
+}
+
+TEST(StepCost, WaitsForTheSlowerOfHostAndNetwork) {
+  StepWork w = work();
+  w.embeddings = 8;
+  Cluster c = cluster(true, 8, 4);
+  c.machine.local = {.latency = 0, .per_byte = 0.01};
+  c.network = {.latency = 0.5, .per_byte = 1};
+  EXPECT_EQ(c.hosts(), 2);
+  EXPECT_NEAR(predict_step(w, 8, 1, c).of("all_gather"), 3 * 0.5 + 7, 1e-12);
+  c.network = {.latency = 0, .per_byte = 1e-6};
+  EXPECT_NEAR(predict_step(w, 8, 1, c).of("all_gather"), 7 * 0.01, 1e-12);
+}
+
+TEST(StepCost, WaitsForDataThatTakeLongerThanTheStep) {
+  Cluster c = cluster(true);
+  c.machine.decode_seconds = 1;
+  c.decoding_threads = 2;
+  const StepCost cost = predict_step(work(), 10, 112 * 112, c);
+  EXPECT_NEAR(cost.of("data_wait"), 10 / 2.0 - 3.75, 1e-12);
+  EXPECT_NEAR(cost.seconds(), 5, 1e-12);
+  EXPECT_EQ(predict_step(work(), 10, 56 * 56, c).of("data_wait"), 0);  // a quarter of the pixels
+}
+
+TEST(StepCost, TakesCoresForInputsFromTheComputation) {
+  Cluster c = cluster(false);
+  c.machine.decode_seconds = 0.1;
+  const StepCost cost = predict_step(work(), 10, 112 * 112, c);
+  EXPECT_NEAR(cost.seconds(), 3.75 + 10 * 0.1 / 4, 1e-12);
+  EXPECT_EQ(cost.of("data_wait"), 0);
+}
+
+TEST(Corrections, BringAPredictionToWhatWasMeasured) {
+  StepWork w = work();
+  w.embeddings = 1;
+  w.gradients = 1;
+  Cluster c = cluster(false, 2, 2);
+  c.machine.local = {.latency = 0, .per_byte = 0.1};
+  const StepCost said = predict_step(w, 8, 1, c);
+  const StepCost was{.phases = {{"forward", 3},
+                                {"backward", 2},
+                                {"head", 1},
+                                {"all_gather", 0.1},
+                                {"reduce_scatter", 0.2},
+                                {"gradient_wait", 0.3},
+                                {"optimizer", 1},
+                                {"images", 0}}};
+  const StepCost now = predict_step(w, 8, 1, c, corrections(said, was));
+  EXPECT_NEAR(now.of("forward"), 3, 1e-12);
+  EXPECT_NEAR(now.of("backward"), 2, 1e-12);
+  EXPECT_NEAR(now.of("all_gather") + now.of("reduce_scatter") + now.of("gradient_wait"), 0.6, 1e-12);
+  EXPECT_NEAR(now.seconds(), was.seconds(), 1e-12);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,132 @@
+#include "worker/cost/step_work.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+PlannedJob job(const std::string& network, std::int64_t batch) {
+  return {.job = {.network = network, .batch_size = batch, .num_classes = 1000}};
+}
+
+double flops(const OpWorks& works, const std::set<OpKind>& kinds = {}) {
+  double sum = 0;
+  for (const OpWork& work : works) {
+    if (kinds.empty() || kinds.contains(work.kind)) sum += work.flops;
+  }
+  return sum;
+}
+
+/// Multiplications and additions of iresnet's convolutions and its linear layer for one image of
+/// 112 x 112, from the architecture: 3x3 convolutions but for those of the shortcuts.
+double iresnet_flops(const std::array<int, 4>& blocks) {
+  const auto conv = [](double pixels, double in, double out, double kernel) {
+    return 2 * pixels * pixels * in * out * kernel * kernel;
+  };
+  double sum = conv(112, 3, 64, 3);
+  double in = 64, pixels = 112, out = 64;
+  for (const int count : blocks) {
+    for (int block = 0; block < count; ++block) {
+      const double after = block == 0 ? pixels / 2 : pixels;
+      sum += conv(pixels, in, out, 3) + conv(after, out, out, 3);
+      if (block == 0) sum += conv(after, in, out, 1);
+      pixels = after;
+      in = out;
+    }
+    out *= 2;
+  }
+  return sum + 2 * 512.0 * 7 * 7 * 512;
+}
+
+TEST(StepWork, CountsAnIresnetAsItsArchitectureHasIt) {
+  for (const auto& [network, blocks] :
+       {std::pair{"r18", std::array{2, 2, 2, 2}}, std::pair{"r50", std::array{3, 4, 14, 3}},
+        std::pair{"r100", std::array{3, 13, 30, 3}}}) {
+    const StepWork work = count_step(job(network, 4));
+    EXPECT_DOUBLE_EQ(flops(work.forward), 4 * iresnet_flops(blocks)) << network;
+  }
+}
+
+TEST(StepWork, GoesBackWithTwiceTheProductsButThoseOfTheImages) {
+  const StepWork work = count_step(job("r18", 4));
+  const double first = 2.0 * 4 * 112 * 112 * 3 * 64 * 9;  // images need no gradient
+  EXPECT_DOUBLE_EQ(flops(work.backward), 2 * flops(work.forward) - first);
+}
+
+TEST(StepWork, IsProportionalToTheBatch) {
+  const StepWork one = count_step(job("mbf", 2)), two = count_step(job("mbf", 4));
+  EXPECT_DOUBLE_EQ(flops(two.forward), 2 * flops(one.forward));
+  EXPECT_EQ(one.forward.size(), two.forward.size());
+  EXPECT_EQ(flops(one.optimizer), 0);
+  EXPECT_EQ(one.optimizer.back().bytes, two.optimizer.back().bytes);
+  EXPECT_EQ(one.gradients, two.gradients);
+}
+
+TEST(StepWork, TellsDepthwiseConvolutionsFromDenseOnes) {
+  const StepWork work = count_step(job("mbf", 2));
+  EXPECT_GT(flops(work.forward, {OpKind::kDepthwise}), 0);
+  EXPECT_GT(flops(work.forward, {OpKind::kPointwise}), 10 * flops(work.forward, {OpKind::kDepthwise}));
+  EXPECT_EQ(flops(count_step(job("r18", 2)).forward, {OpKind::kDepthwise}), 0);
+}
+
+TEST(StepWork, HalvesBytesOfActivationsInSixteenBits) {
+  PlannedJob half = job("r18", 2);
+  half.gpu = true;
+  half.job.precision = Precision::kBf16;
+  const auto bytes = [](const StepWork& work) {
+    double sum = 0;
+    for (const OpWork& each : work.forward) {
+      if (each.kind == OpKind::kNormForward) sum += each.bytes;
+    }
+    return sum;
+  };
+  const double whole = bytes(count_step(job("r18", 2)));
+  // The last batch norm's embeddings stay float32.
+  EXPECT_NEAR(bytes(count_step(half)), whole / 2, whole / 1000);
+}
+
+TEST(StepWork, CountsTheCollectivesOfSyncedBatchNorms) {
+  PlannedJob synced = job("r18", 4);
+  synced.world_size = 2;
+  EXPECT_EQ(count_step(synced).synced_norms, 0);
+  synced.job.sync_bn = true;
+  EXPECT_GT(count_step(synced).synced_norms, 20);
+}
+
+TEST(StepWork, NeedsNoMemoryForALargeBatch) {
+  const StepWork work = count_step(job("r200", 100'000));  // terabytes of activations
+  EXPECT_GT(flops(work.forward), 1e15);
+}
+
+TEST(HeadWork, IsThreeProductsWhereAllLogitsAreKept) {
+  HeadOptions o{.classes = 10'000, .embedding_size = 512, .sample_rate = 1, .logits_memory = 1};
+  const HeadWork work = head_work(o, 64, 5'000);
+  EXPECT_DOUBLE_EQ(work.logits, 64.0 * 5'000);
+  EXPECT_DOUBLE_EQ(work.flops, 3 * 2.0 * 64 * 5'000 * 512);
+  EXPECT_EQ(work.drawn, 0);
+  o.logits_memory = 0;
+  EXPECT_DOUBLE_EQ(head_work(o, 64, 5'000).flops, 4 * 2.0 * 64 * 5'000 * 512);
+}
+
+TEST(HeadWork, IsThatOfTheActiveRows) {
+  const HeadOptions o{.classes = 1'000'000, .embedding_size = 512, .sample_rate = 0.1};
+  const HeadWork work = head_work(o, 128, 500'000);
+  const double active = 50'000 + 64 * 0.9;  // half of the samples have their class here
+  EXPECT_DOUBLE_EQ(work.logits, 128 * active);
+  EXPECT_EQ(work.drawn, 500'000);
+}
+
+TEST(HeadWork, MovesFewerBytesInBf16) {
+  HeadOptions o{.classes = 1000, .embedding_size = 512};
+  const double whole = head_work(o, 8, 1000).bytes;
+  o.centre_precision = CentrePrecision::kBf16;
+  EXPECT_DOUBLE_EQ(head_work(o, 8, 1000).bytes, whole / 2);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,84 @@
+// GPUs as their data sheets have them.
+
+#include <algorithm>
+#include <array>
+
+#include "worker/cost/machine_profile.h"
+
+namespace pfc {
+namespace {
+
+struct DataSheet {
+  const char* name;
+  double bf16, fp16, tf32, fp32;  // operations a second of dense products; 0: has none
+  double memory;                  // bytes a second
+  double nvlink;                  // bytes a second, of all links, one direction
+  std::uint64_t memory_bytes;
+};
+
+// NVIDIA H100 SXM5, A100 SXM4 80 GB and V100 SXM2 32 GB: the data sheets' peaks without sparsity.
+constexpr std::array<DataSheet, 3> kSheets{{
+    {"h100", 989e12, 989e12, 494e12, 67e12, 3.35e12, 450e9, 80'000'000'000},
+    {"a100", 312e12, 312e12, 156e12, 19.5e12, 2.04e12, 300e9, 80'000'000'000},
+    {"v100", 0, 125e12, 0, 15.7e12, 0.9e12, 150e9, 32'000'000'000},
+}};
+
+// The parts of the peaks that kernels are assumed to reach, by what such kernels usually do.
+constexpr double kConvolutions = 0.40;
+constexpr double kProducts = 0.55;
+constexpr double kMemory = 0.80;
+constexpr double kLinks = 0.70;
+constexpr double kKernel = 3e-6;        // seconds between the kernels of a CUDA graph
+constexpr double kStep = 300e-6;        // seconds of the host's part of a step
+constexpr double kCollective = 15e-6;   // seconds of a small NCCL collective within a host
+constexpr double kHeadLaunches = 200e-6;
+
+double peak(const DataSheet& sheet, DType activations, bool tf32) {
+  switch (activations) {
+    case DType::kBFloat16:
+      return sheet.bf16;
+    case DType::kFloat16:
+      return sheet.fp16;
+    default:
+      return tf32 && sheet.tf32 > 0 ? sheet.tf32 : sheet.fp32;
+  }
+}
+
+bool multiplies(OpKind kind) { return kind < OpKind::kDepthwise || kind == OpKind::kProduct; }
+
+}  // namespace
+
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  for (const DataSheet& sheet : kSheets) names.emplace_back(sheet.name);
+  return names;
+}
+
+std::optional<MachineProfile> gpu_profile(const std::string& name, DType activations, bool tf32) {
+  const auto sheet = std::ranges::find(kSheets, name, &DataSheet::name);
+  if (sheet == kSheets.end() || peak(*sheet, activations, tf32) == 0) return std::nullopt;
+  MachineProfile profile{.name = name,
+                         .source = "its data sheet, with assumed efficiencies; nothing measured",
+                         .gpu = true,
+                         .ops = {},
+                         .head = {},
+                         .local = {.latency = kCollective, .per_byte = 1 / (sheet->nvlink * kLinks)},
+                         .step_seconds = kStep,
+                         .memory_bytes = sheet->memory_bytes};
+  const double flops = peak(*sheet, activations, tf32);
+  const double per_byte = 1 / (sheet->memory * kMemory);
+  for (std::size_t i = 0; i < kOpKinds; ++i) {
+    const auto kind = static_cast<OpKind>(i);
+    profile.ops[i] = {.overhead = kKernel, .per_byte = per_byte};
+    if (!multiplies(kind)) continue;
+    profile.ops[i].per_flop = 1 / (flops * (kind == OpKind::kProduct ? kProducts : kConvolutions));
+  }
+  // The head's products read bf16 where activations do (docs/cuda_margin_softmax.md).
+  profile.head = {.overhead = kHeadLaunches,
+                  .per_flop = 1 / (flops * kProducts),
+                  .per_logit = 8 * per_byte,  // written and read once as float32
+                  .per_byte = per_byte};
+  return profile;
+}
+
+}  // namespace pfc

@@ -1,0 +1,120 @@
+#include "worker/cost/machine_profile.h"
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "common/files/regular_file.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kMostBytes = 1 << 20;  // of a profile's file
+constexpr int kSchema = 1;
+
+/// Each number of a profile by its place in the JSON, so that reading and writing cannot differ.
+template <typename Profile, typename F>
+void each_number(Profile& p, const F& f) {
+  for (std::size_t i = 0; i < kOpKinds; ++i) {
+    const std::string op = "/ops/" + std::string(kOpNames[i]);
+    f(op + "/overhead_seconds", p.ops[i].overhead);
+    f(op + "/seconds_per_flop", p.ops[i].per_flop);
+    f(op + "/seconds_per_byte", p.ops[i].per_byte);
+    f(op + "/seconds_per_near_byte", p.ops[i].per_near_byte);
+  }
+  f("/head/overhead_seconds", p.head.overhead);
+  f("/head/seconds_per_flop", p.head.per_flop);
+  f("/head/seconds_per_logit", p.head.per_logit);
+  f("/head/seconds_per_byte", p.head.per_byte);
+  f("/head/seconds_per_drawn_class", p.head.per_drawn);
+  f("/local/latency_seconds", p.local.latency);
+  f("/local/seconds_per_byte", p.local.per_byte);
+  f("/decode_seconds_per_image", p.decode_seconds);
+  f("/step_seconds", p.step_seconds);
+}
+
+const nlohmann::json& at(const nlohmann::json& json, const std::string& key) {
+  const nlohmann::json::json_pointer pointer(key);
+  if (!json.contains(pointer)) throw InputError("there is no '" + key + "'");
+  return json.at(pointer);
+}
+
+template <typename T>
+T value(const nlohmann::json& json, const std::string& key, bool right, const char* expected) {
+  if (!right) throw InputError(key + ": found " + at(json, key).dump() + ", expected " + expected);
+  return at(json, key).get<T>();
+}
+
+std::string text(const nlohmann::json& json, const std::string& key) {
+  return value<std::string>(json, key, at(json, key).is_string(), "a text");
+}
+
+double number(const nlohmann::json& json, const std::string& key) {
+  const nlohmann::json& found = at(json, key);
+  const bool right = found.is_number() && std::isfinite(found.get<double>()) &&
+                     found.get<double>() >= 0 && found.get<double>() < 1e6;
+  return value<double>(json, key, right, "seconds, not below 0");
+}
+
+std::uint64_t count(const nlohmann::json& json, const std::string& key, std::uint64_t least,
+                    std::uint64_t most) {
+  const nlohmann::json& found = at(json, key);
+  const bool right = found.is_number_unsigned() && found.get<std::uint64_t>() >= least &&
+                     found.get<std::uint64_t>() <= most;
+  return value<std::uint64_t>(json, key, right, "a whole number that a machine has");
+}
+
+MachineProfile from_json(const nlohmann::json& json) {
+  if (const std::uint64_t schema = count(json, "/schema", 0, UINT64_MAX); schema != kSchema) {
+    throw InputError("/schema: found " + std::to_string(schema) + ", expected " +
+                     std::to_string(kSchema));
+  }
+  MachineProfile profile{.name = text(json, "/name"),
+                         .source = text(json, "/source"),
+                         .gpu = value<bool>(json, "/gpu", at(json, "/gpu").is_boolean(),
+                                            "true or false"),
+                         .cores = static_cast<int>(count(json, "/cores", 1, 1 << 20)),
+                         .cache_bytes = count(json, "/cache_bytes", 0, UINT64_MAX),
+                         .ops = {},
+                         .head = {},
+                         .local = {},
+                         .memory_bytes = count(json, "/memory_bytes", 0, UINT64_MAX)};
+  each_number(profile, [&](const std::string& key, double& n) { n = number(json, key); });
+  return profile;
+}
+
+}  // namespace
+
+nlohmann::json to_json(const MachineProfile& profile) {
+  nlohmann::json json{{"schema", kSchema},
+                      {"name", profile.name},
+                      {"source", profile.source},
+                      {"gpu", profile.gpu},
+                      {"cores", profile.cores},
+                      {"cache_bytes", profile.cache_bytes},
+                      {"memory_bytes", profile.memory_bytes}};
+  each_number(profile, [&](const std::string& key, const double& n) {
+    json[nlohmann::json::json_pointer(key)] = n;
+  });
+  return json;
+}
+
+MachineProfile read_profile(const std::filesystem::path& file) {
+  const std::string content = read_text(file, kMostBytes);
+  try {
+    return from_json(nlohmann::json::parse(content));
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(file.string() + ": no JSON: " + error.what());
+  } catch (const InputError& error) {
+    throw InputError(file.string() + ": no machine that pfcctl plan has measured: " + error.what());
+  }
+}
+
+void write_profile(const MachineProfile& profile, const std::filesystem::path& file) {
+  write_file_atomically(file, to_json(profile).dump(2) + "\n");
+}
+
+}  // namespace pfc

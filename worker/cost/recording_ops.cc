@@ -1,0 +1,170 @@
+#include "worker/cost/recording_ops.h"
+
+#include <initializer_list>
+
+namespace pfc {
+namespace {
+
+constexpr std::uintptr_t kAlignment = 64;
+
+double bytes_of(std::initializer_list<const Tensor*> tensors) {
+  double sum = 0;
+  for (const Tensor* t : tensors) {
+    if (*t) sum += static_cast<double>(t->bytes());
+  }
+  return sum;
+}
+
+class Addresses : public Buffer {
+ public:
+  Addresses(std::uintptr_t begin, std::size_t bytes) : begin_(begin), bytes_(bytes) {}
+  std::byte* data() override { return reinterpret_cast<std::byte*>(begin_); }
+  [[nodiscard]] std::size_t bytes() const override { return bytes_; }
+
+ private:
+  const std::uintptr_t begin_;
+  const std::size_t bytes_;
+};
+
+class Done : public Event {
+ public:
+  void wait() override {}
+};
+
+class RecordingConv2d : public Conv2d {
+ public:
+  RecordingConv2d(const Conv2dShape& shape, DType activations, OpWorks& works)
+      : Conv2d(shape, activations), works_(works) {}
+
+ private:
+  enum Pass { kForward, kData, kWeights };
+
+  /// The first of the three kinds of such a convolution; its passes follow each other.
+  [[nodiscard]] OpKind kind() const {
+    if (shape_.groups > 1 && shape_.groups == shape_.in_c) return OpKind::kDepthwise;
+    if (shape_.kernel == 1) return OpKind::kPointwise;
+    return shape_.stride > 1 ? OpKind::kStrided : OpKind::kConvolution;
+  }
+  void add(Pass pass, double bytes) {
+    const std::int64_t products =
+        shape_.y_shape().elements() * shape_.kernel * shape_.kernel * shape_.in_c / shape_.groups;
+    works_.push_back({.kind = static_cast<OpKind>(static_cast<int>(kind()) + pass),
+                      .flops = 2.0 * static_cast<double>(products),
+                      .bytes = bytes});
+  }
+  void run_forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
+    add(kForward, bytes_of({&x, &w, &y}));
+  }
+  void run_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
+    add(kData, bytes_of({&dy, &w, &dx}));
+  }
+  void run_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
+                            bool accumulate) override {
+    add(kWeights, bytes_of({&x, &dy, &dw}) + (accumulate ? bytes_of({&dw}) : 0));
+  }
+
+  OpWorks& works_;
+};
+
+class RecordingBatchNorm : public BatchNorm {
+ public:
+  RecordingBatchNorm(const BatchNormShape& shape, DType activations, OpWorks& works)
+      : BatchNorm(shape, activations), works_(works) {}
+
+ private:
+  void run_statistics(const Tensor& x, const Tensor&, const Tensor&) override {
+    works_.push_back({.kind = OpKind::kNormStatistics, .bytes = bytes_of({&x})});
+  }
+  void run_forward(const Forward& f) override {
+    works_.push_back({.kind = OpKind::kNormForward, .bytes = bytes_of({&f.x, &f.residual, &f.y})});
+  }
+  void run_backward_reduce(const Backward& b) override {
+    works_.push_back({.kind = OpKind::kNormReduce, .bytes = bytes_of({&b.x, &b.dy})});
+  }
+  void run_backward_apply(const Backward& b) override {
+    works_.push_back(
+        {.kind = OpKind::kNormApply, .bytes = bytes_of({&b.x, &b.dy, &b.add, &b.dx})});
+  }
+
+  OpWorks& works_;
+};
+
+}  // namespace
+
+std::unique_ptr<Buffer> RecordingOps::allocate(std::size_t bytes) {
+  const std::uintptr_t begin = next_address_;
+  next_address_ += (bytes + kAlignment) / kAlignment * kAlignment;
+  return std::make_unique<Addresses>(begin, bytes);
+}
+
+std::unique_ptr<Event> RecordingOps::record() { return std::make_unique<Done>(); }
+
+std::unique_ptr<RepeatedWork> RecordingOps::repeat(std::function<void()> enqueue) {
+  return std::make_unique<CalledWork>(std::move(enqueue));
+}
+
+std::unique_ptr<Conv2d> RecordingOps::conv2d(const Conv2dShape& shape) {
+  return std::make_unique<RecordingConv2d>(shape, activations_, works_);
+}
+
+std::unique_ptr<BatchNorm> RecordingOps::batch_norm(const BatchNormShape& shape) {
+  return std::make_unique<RecordingBatchNorm>(shape, activations_, works_);
+}
+
+void RecordingOps::run_copy(const Tensor& from, const Tensor& to) {
+  works_.push_back({.kind = OpKind::kElementwise, .bytes = bytes_of({&from, &to})});
+}
+void RecordingOps::run_fill(const Tensor& t, float /*value*/) {
+  works_.push_back({.kind = OpKind::kElementwise, .bytes = bytes_of({&t})});
+}
+void RecordingOps::run_convert(const Tensor& from, const Tensor& to) { run_copy(from, to); }
+void RecordingOps::run_normalise_images(const Tensor& images, const Tensor& y) {
+  run_copy(images, y);
+}
+void RecordingOps::run_update_running_statistics(const RunningStatistics& r) {
+  works_.push_back({.kind = OpKind::kElementwise,
+                    .bytes = 2 * bytes_of({&r.running_mean, &r.running_variance})});
+}
+void RecordingOps::run_gemm(const Gemm& g) {
+  const double products = static_cast<double>(g.m) * static_cast<double>(g.n * g.k);
+  works_.push_back(
+      {.kind = OpKind::kProduct, .flops = 2 * products, .bytes = bytes_of({&g.a, &g.b, &g.c})});
+}
+void RecordingOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
+  works_.push_back({.kind = OpKind::kElementwise, .bytes = bytes_of({&a, &b, &y})});
+}
+void RecordingOps::run_scale(const Tensor& x, float /*factor*/, const Tensor& y) {
+  run_copy(x, y);
+}
+void RecordingOps::run_add_bias(const Tensor& y, const Tensor& /*bias*/) { run_copy(y, y); }
+void RecordingOps::run_column_sums(const Tensor& x, const Tensor& /*sums*/, bool /*accumulate*/) {
+  run_fill(x, 0);
+}
+void RecordingOps::run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& /*o*/) {
+  run_copy(x, y);
+}
+void RecordingOps::run_normalise_rows(const Tensor& x, const Tensor& y,
+                                      const Tensor& /*inverse_norm*/) {
+  run_copy(x, y);
+}
+void RecordingOps::run_normalise_rows_backward(const Tensor& dy, const Tensor& y,
+                                               const Tensor& /*inverse_norm*/, const Tensor& dx) {
+  run_add(dy, y, dx);
+}
+double RecordingOps::run_sum_of_squares(const Tensor& x) {
+  run_fill(x, 0);
+  return 0;
+}
+void RecordingOps::run_sgd(const SgdOptions& /*o*/, float /*gradient_scale*/,
+                           const Tensor& gradient, const Tensor& weight, const Tensor& velocity) {
+  works_.push_back({.kind = OpKind::kUpdate,
+                    .bytes = bytes_of({&gradient, &weight, &weight, &velocity, &velocity})});
+}
+void RecordingOps::run_adamw(const AdamWOptions& /*o*/, float /*gradient_scale*/,
+                             const Tensor& gradient, const Tensor& weight, const Tensor& m,
+                             const Tensor& v) {
+  works_.push_back({.kind = OpKind::kUpdate,
+                    .bytes = bytes_of({&gradient, &weight, &weight, &m, &m, &v, &v})});
+}
+
+}  // namespace pfc

@@ -1,0 +1,154 @@
+#include "worker/cost/step_cost.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "worker/comm/comm_count.h"
+
+namespace pfc {
+namespace {
+
+constexpr double kPixels = 112.0 * 112.0;  // that MachineProfile::decode_seconds is of
+constexpr double kBuckets = 16;            // of gradients (gradients/grad_reducer.h)
+
+/// How much longer an op takes because the workers of a host share its cores.
+double sharing(const Cluster& c) { return c.machine.gpu ? 1 : c.workers_of_host; }
+
+double seconds_of(const OpWorks& works, const MachineProfile& machine) {
+  double sum = 0;
+  for (const OpWork& work : works) sum += machine.seconds(work);
+  return sum;
+}
+
+/// A collective over all workers. bytes: of the whole result, or of what is summed. Each worker
+/// sends (W - 1) / W of it once, and twice in an all-reduce, which is the least.
+class Collectives {
+ public:
+  explicit Collectives(const Cluster& c) : c_(c) {}
+
+  [[nodiscard]] double seconds(CollectiveKind kind, double bytes) const {
+    if (c_.workers == 1) return 0;
+    const double rounds = kind == CollectiveKind::kAllReduce ? 2 : 1;
+    return rounds * (latency() + transfer(bytes));
+  }
+
+ private:
+  [[nodiscard]] double latency() const {
+    const double link = std::max(c_.machine.local.latency, c_.hosts() > 1 ? c_.network.latency : 0);
+    // NCCL sends small messages along trees (docs of NCCL: LL protocol); Gloo's mesh to all at once.
+    const double steps = c_.machine.gpu ? std::log2(static_cast<double>(c_.workers)) : 1;
+    return std::max(1.0, steps) * link;
+  }
+
+  /// One round: the slower of what happens within the hosts and between them.
+  [[nodiscard]] double transfer(double bytes) const {
+    const auto w = static_cast<double>(c_.workers), own = static_cast<double>(c_.workers_of_host);
+    const double sent = bytes * (w - 1) / w;  // by each worker
+    const double within = c_.machine.gpu ? sent * c_.machine.local.per_byte
+                                         : own * sent * c_.machine.local.per_byte;
+    if (c_.hosts() == 1) return within;
+    // A ring crosses each host's network once; a mesh sends to every worker of the other hosts.
+    const double out = c_.machine.gpu ? sent : own * bytes * (w - own) / w;
+    return std::max(within, out * c_.network.per_byte);
+  }
+
+  const Cluster& c_;
+};
+
+constexpr std::array kCommunication{"all_gather", "reduce_scatter", "gradient_wait"};
+
+bool communicates(const std::string& phase) {
+  return std::ranges::find(kCommunication, phase) != kCommunication.end();
+}
+
+/// Seconds for which the host's cores make inputs, for one worker and micro-batch.
+double input_seconds(const StepWork& work, std::int64_t batch, std::int64_t pixels,
+                     const MachineProfile& machine) {
+  const double images = static_cast<double>(batch) * static_cast<double>(pixels) / kPixels;
+  return images * machine.decode_seconds + work.head.drawn * machine.head.per_drawn;
+}
+
+}  // namespace
+
+double StepCost::seconds() const {
+  double sum = 0;
+  for (const PhaseCost& each : phases) sum += each.seconds;
+  return sum;
+}
+
+double StepCost::of(const std::string& phase) const {
+  const auto found = std::ranges::find(phases, phase, &PhaseCost::phase);
+  return found == phases.end() ? 0 : found->seconds;
+}
+
+StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pixels,
+                      const Cluster& c, const Corrections& corrections) {
+  const MachineProfile& machine = c.machine;
+  const Collectives collectives(c);
+  const double shared = sharing(c);
+  const auto micro = static_cast<double>(work.micro_batches);
+  const double sync = work.synced_norms * collectives.seconds(CollectiveKind::kAllGather, 0) / 2;
+  const double forward = shared * seconds_of(work.forward, machine) + sync;
+  const double backward = shared * seconds_of(work.backward, machine) + sync;
+  const double head = shared * machine.head.seconds(work.head) +
+                      collectives.seconds(CollectiveKind::kAllGather, work.statistics);
+  const double reduce = collectives.seconds(CollectiveKind::kAllReduce, work.gradients);
+  // Buckets are reduced during the backward pass, all but the last; but the workers of one host
+  // reduce with the cores that they compute with.
+  const bool beside = machine.gpu || c.hosts() > 1;
+  const double hidden = beside ? std::min(reduce * (1 - 1 / kBuckets), backward) : 0;
+
+  StepCost cost{.phases = {
+                    {"data_wait", 0},
+                    {"images", micro * shared * seconds_of(work.images, machine)},
+                    {"forward", micro * forward},
+                    {"all_gather", micro * collectives.seconds(CollectiveKind::kAllGather,
+                                                               work.embeddings)},
+                    {"head", micro * head},
+                    {"reduce_scatter", micro * collectives.seconds(CollectiveKind::kReduceScatter,
+                                                                   work.embeddings)},
+                    {"backward", micro * backward},
+                    {"gradient_wait", reduce - hidden},
+                    {"optimizer",
+                     shared * seconds_of(work.optimizer, machine) + machine.step_seconds},
+                }};
+  for (PhaseCost& each : cost.phases) {
+    if (const auto found = corrections.find(each.phase); found != corrections.end()) {
+      each.seconds *= found->second;
+    }
+  }
+  // Inputs are made beside the step: on a CPU with the same cores, which then compute less; on a
+  // GPU's host with others, so that only what takes longer than the step is waited for.
+  const double input = micro * input_seconds(work, batch, pixels, machine);
+  if (!machine.gpu) {
+    const double stretch = shared * input / machine.cores;
+    const double compute = cost.seconds();
+    for (PhaseCost& each : cost.phases) each.seconds *= 1 + stretch / std::max(compute, 1e-12);
+  }
+  const double made = input / static_cast<double>(std::max<std::int64_t>(1, c.decoding_threads));
+  cost.phases.front().seconds = std::max(0.0, made - cost.seconds());
+  return cost;
+}
+
+Corrections corrections(const StepCost& predicted, const StepCost& measured) {
+  Corrections factors;
+  double said = 0, was = 0;
+  const double least = 0.001 * measured.seconds();
+  for (const PhaseCost& phase : predicted.phases) {
+    const double seconds = measured.of(phase.phase);
+    if (phase.phase == "data_wait") continue;
+    if (communicates(phase.phase)) {
+      said += phase.seconds;
+      was += seconds;
+    } else if (phase.seconds > least && seconds > least) {
+      factors[phase.phase] = seconds / phase.seconds;
+    }
+  }
+  if (said > least && was > least) {
+    for (const char* phase : kCommunication) factors[phase] = was / said;
+  }
+  return factors;
+}
+
+}  // namespace pfc

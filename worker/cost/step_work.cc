@@ -1,0 +1,114 @@
+#include "worker/cost/step_work.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "kernels/make_ops.h"
+#include "kernels/math/row_statistics.h"
+#include "worker/backbone/backbone.h"
+#include "worker/comm/shard.h"
+#include "worker/cost/recording_ops.h"
+#include "worker/gradients/optimizer.h"
+#include "worker/head/class_sampler.h"
+#include "worker/head/head.h"
+
+namespace pfc {
+namespace {
+
+/// Takes part in no communication, and counts how often it was asked to.
+class CountedComm : public Comm {
+ public:
+  explicit CountedComm(int size) : size_(size) {}
+  [[nodiscard]] int calls() const { return calls_; }
+
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] std::string description() const override { return "a plan"; }
+  [[nodiscard]] CommCounters counters() const override { return {}; }
+  void all_gather(const Tensor&, const Tensor&) override { ++calls_; }
+  void all_reduce_sum(const Tensor&) override { ++calls_; }
+  void reduce_scatter_sum(const Tensor&, const Tensor&) override { ++calls_; }
+  void broadcast(const Tensor&, int) override { ++calls_; }
+  void barrier() override { ++calls_; }
+  void abort(const std::string&) override {}
+
+ private:
+  const int size_;
+  int calls_ = 0;
+};
+
+double bytes_of_number(CentrePrecision precision, bool moment) {
+  if (precision == CentrePrecision::kFp32) return 4;
+  return moment || precision == CentrePrecision::kBf16 ? 2 : 4;
+}
+
+void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
+  CountedComm workers(p.world_size);
+  BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
+  options.sync_bn = p.job.sync_bn && p.world_size > 1 ? &workers : nullptr;
+  const std::unique_ptr<Backbone> backbone = make_backbone(ops, options);
+  ops.take();
+  const Shape pixels{options.batch, options.height, options.width, 3};
+  const std::unique_ptr<Buffer> images =
+      ops.allocate(static_cast<std::size_t>(pixels.elements()));
+  ops.normalise_images({images->data(), DType::kUInt8, pixels}, backbone->input());
+  work.images = ops.take();
+  backbone->forward(backbone->input(), /*training=*/true, 0);
+  work.forward = ops.take();
+  const Shape embeddings{options.batch, options.embedding_size};
+  const auto gradient =
+      ops.allocate(static_cast<std::size_t>(embeddings.elements()) * sizeof(float));
+  backbone->backward({gradient->data(), DType::kFloat32, embeddings},
+                     {.accumulate = p.job.gradient_acc > 1}, [](std::int64_t) {});
+  work.backward = ops.take();
+  Optimizer optimizer(ops,
+                      {.kind = p.job.optimizer,
+                       .momentum = p.job.momentum,
+                       .weight_decay = p.job.weight_decay,
+                       .clip_norm = p.job.clip_norm},
+                      backbone->weights.count);
+  ops.take();
+  optimizer.step(backbone->gradients(), backbone->weights.flat(), {});
+  work.optimizer = ops.take();
+  work.gradients = static_cast<double>(backbone->weights.bytes());
+  work.synced_norms = workers.calls();
+}
+
+}  // namespace
+
+HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows) {
+  const auto n = static_cast<double>(samples);
+  const auto d = static_cast<double>(o.embedding_size);
+  const auto shard = static_cast<double>(rows);
+  // Each row is drawn with the rate's probability; the batch's own classes come in addition.
+  const double drawn = shard * o.sample_rate;
+  const double own = n * shard / static_cast<double>(std::max<std::int64_t>(1, o.classes));
+  const double active = std::min(shard, drawn + own * (1 - o.sample_rate));
+  const double centre = bytes_of_number(o.centre_precision, false) * d;
+  const double moments = bytes_of_number(o.centre_precision, true) * d *
+                         (o.optimizer == OptimizerKind::kAdamW ? 2 : 1);
+  HeadWork work{.logits = n * active, .drawn = o.sample_rate < 1 ? shard : 0};
+  const double product = 2 * n * active * d;
+  const double budget = o.logits_memory * shard * (centre + moments);
+  const double kept = work.logits == 0 ? 1 : std::min(1.0, budget / (work.logits * 4));
+  work.flops = product * (3 + (1 - kept));
+  // Read for the logits, with the moments where rows have missed updates; read again for the
+  // gradients; then row and moments are read and written.
+  const double caught_up = o.sample_rate < 1 ? moments : 0;
+  work.bytes = active * (centre + caught_up + centre + 2 * (centre + moments));
+  return work;
+}
+
+StepWork count_step(const PlannedJob& p) {
+  StepWork work{.micro_batches = p.job.gradient_acc};
+  RecordingOps ops(p.gpu ? activation_type(p.job.precision) : DType::kFloat32);
+  count_backbone(p, ops, work);
+  const std::int64_t samples = p.job.batch_size * p.world_size;
+  work.head = head_work(head_options(p.job), samples,
+                        shard_of(p.job.num_classes, 0, p.world_size).size());
+  work.embeddings = static_cast<double>(samples * p.job.embedding_size) * sizeof(float);
+  work.statistics = static_cast<double>(samples) * sizeof(RowStatistics) * p.world_size;
+  return work;
+}
+
+}  // namespace pfc
