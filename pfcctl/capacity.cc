@@ -28,14 +28,15 @@
 namespace pfc {
 namespace {
 
-constexpr double kPayload = 0.9;         // of a network's speed
+constexpr double kPayload = 0.9;  // of a network's speed
 constexpr double kDefaultLatency = 10e-6;
-constexpr double kHostStep = 0.5e-3;     // seconds of a step that are in no op: measured on a CPU
-constexpr double kDecode = 400e-6;       // seconds of an image where no data are at hand
+constexpr double kHostStep = 0.5e-3;  // seconds of a step that are in no op: measured on a CPU
+constexpr double kDecode = 400e-6;    // seconds of an image where no data are at hand
 
 std::string today() {
-  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::chrono::system_clock::to_time_t(
-                                        std::chrono::system_clock::now())));
+  return fmt::format(
+      "{:%Y-%m-%d}",
+      fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
 void say(const std::string& what) { std::fprintf(stderr, "plan: measuring %s\n", what.c_str()); }
@@ -97,9 +98,10 @@ std::string place(const Capacity& c) {
 }  // namespace
 
 void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
-  verb.add_option("--gpu,--machine", flags.machine,
-                  "Says how long the job takes too, on this kind of machine: h100, a100 or v100 (by "
-                  "their data sheets), this (measured, about 15 s), or a FILE that --save wrote");
+  verb.add_option(
+      "--gpu,--machine", flags.machine,
+      "Says how long the job takes too, on this kind of machine: h100, a100 or v100 (by "
+      "their data sheets), this (measured, about 15 s), or a FILE that --save wrote");
   verb.add_option("--network", flags.network,
                   "What joins one host to the others: 400Gb, 25Gb:30us (with its latency)")
       ->needs("--gpu");
@@ -111,7 +113,8 @@ void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
 }
 
 Link parse_network(const std::string& text) {
-  static const std::regex kForm(R"((\d+(?:\.\d+)?)\s*([MG])b(?:it/s|ps)?(?::(\d+(?:\.\d+)?)(us|ms))?)");
+  static const std::regex kForm(
+      R"((\d+(?:\.\d+)?)\s*([MG])b(?:it/s|ps)?(?::(\d+(?:\.\d+)?)(us|ms))?)");
   std::smatch found;
   if (text.size() > 64 || !std::regex_match(text, found, kForm) || std::stod(found[1]) <= 0) {
     throw InputError("--network: found '" + text +
@@ -164,17 +167,17 @@ Capacity plan_capacity(const CapacityFlags& flags, const PlannedJob& planned, in
              .checkpoint = checkpoint_bytes(planned, memory)};
   if (!flags.network.empty()) c.cluster.network = parse_network(flags.network);
   if (c.cluster.hosts() > 1 && flags.network.empty()) {
-    throw InputError(fmt::format("{} workers, {} a host: give --network, what joins the {} hosts "
-                                 "(400Gb, 25Gb:30us)",
-                                 planned.world_size, workers_of_host, c.cluster.hosts()));
+    throw InputError(
+        fmt::format("{} workers, {} a host: give --network, what joins the {} hosts "
+                    "(400Gb, 25Gb:30us)",
+                    planned.world_size, workers_of_host, c.cluster.hosts()));
   }
   const std::int64_t pixels = planned.data.height * planned.data.width;
   Corrections corrected;
   if (!flags.measured.empty()) {
     corrected = corrections_of_run(flags.measured, planned, c.cluster);
   }
-  c.step =
-      predict_step(count_step(planned), planned.job.batch_size, pixels, c.cluster, corrected);
+  c.step = predict_step(count_step(planned), planned.job.batch_size, pixels, c.cluster, corrected);
   if (planned.data.images >= c.samples) {
     c.steps = plan_steps(planned.job, planned.world_size, planned.data.images).last_step;
     c.epochs = static_cast<double>(c.steps * c.samples) / static_cast<double>(planned.data.images);
@@ -195,8 +198,8 @@ std::string capacity_text(const Capacity& c) {
                       c.samples_per_second(), c.samples_per_second() / c.cluster.workers, 1 / all,
                       c.samples);
   if (c.steps > 0) {
-    text += fmt::format("{} steps ({:.3g} epochs) in {}, and evaluations and checkpoints\n", c.steps,
-                        c.epochs, hours(static_cast<double>(c.steps) * all));
+    text += fmt::format("{} steps ({:.3g} epochs) in {}, and evaluations and checkpoints\n",
+                        c.steps, c.epochs, hours(static_cast<double>(c.steps) * all));
   }
   return text + "a checkpoint: " + byte_size_text(c.checkpoint) + "\n";
 }

@@ -24,8 +24,8 @@ struct CapacityFlags {
 /// Adds --gpu, --network, --save and --measured.
 void add_capacity_options(CLI::App& verb, CapacityFlags& flags);
 
-/// A speed and a latency: "400Gb", "10Gbit/s", "25Gb:30us", "800Mb:2ms". Without a latency 10 us are
-/// taken. Nine tenths of the speed count as payload. Throws InputError.
+/// A speed and a latency: "400Gb", "10Gbit/s", "25Gb:30us", "800Mb:2ms". Without a latency 10 us
+/// are taken. Nine tenths of the speed count as payload. Throws InputError.
 Link parse_network(const std::string& text);
 
 /// The machine that the flags name, measured where it is this one, which takes 15 s and says on

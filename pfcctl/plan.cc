@@ -187,20 +187,20 @@ std::string plan_json(const PlanReport& r) {
     parts.push_back({{"name", part.name}, {"bytes", part.bytes}, {"detail", part.detail}});
   }
   ordered_json json{{"workers", r.planned.world_size},
-                          {"device", r.planned.gpu ? "cuda" : "cpu"},
-                          {"num_classes", r.planned.job.num_classes},
-                          {"batch_size", r.planned.job.batch_size},
-                          {"parts", parts},
-                          {"total_bytes", r.plan.total()},
-                          {"available_bytes", r.there.bytes},
-                          {"available_where", r.there.where},
-                          {"fits", r.plan.fits()},
-                          {"checkpoints_in_place", r.plan.checkpoints_in_place},
-                          {"snapshots_bytes", r.plan.snapshots},
-                          {"largest_num_classes", r.largest.num_classes},
-                          {"largest_batch_size", r.largest.batch_size},
-                          {"advice", r.advice},
-                          {"refusal", r.refusal}};
+                    {"device", r.planned.gpu ? "cuda" : "cpu"},
+                    {"num_classes", r.planned.job.num_classes},
+                    {"batch_size", r.planned.job.batch_size},
+                    {"parts", parts},
+                    {"total_bytes", r.plan.total()},
+                    {"available_bytes", r.there.bytes},
+                    {"available_where", r.there.where},
+                    {"fits", r.plan.fits()},
+                    {"checkpoints_in_place", r.plan.checkpoints_in_place},
+                    {"snapshots_bytes", r.plan.snapshots},
+                    {"largest_num_classes", r.largest.num_classes},
+                    {"largest_batch_size", r.largest.batch_size},
+                    {"advice", r.advice},
+                    {"refusal", r.refusal}};
   if (r.capacity) json["time"] = capacity_json(*r.capacity);
   return json.dump(2) + "\n";
 }

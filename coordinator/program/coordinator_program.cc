@@ -117,7 +117,7 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
                 .gate = gate_.get(),
                 .reachable = setup_.reachable}),
       pages_(loop_, coordinator_, gate_.get(),
-             [this](std::string_view path) { return serve(path); }),
+             [this](const HttpRequest& request) { return serve(request); }),
       http_(serve_http(loop_, setup_.bind, inheritance_.http_port(options.http_port),
                        options.http_port == 0, pages_.site(), security_of(gate_.get()))),
       published_(options.state_dir, about()) {}
@@ -158,7 +158,8 @@ CoordinatorFile CoordinatorProgram::about() const {
 }
 
 /// With the metrics of refusals, where there is a gate; and what only this program knows.
-HttpReply CoordinatorProgram::serve(std::string_view path) {
+HttpReply CoordinatorProgram::serve(const HttpRequest& request) {
+  const std::string& path = request.path;
   if (path == "/targets") {
     return {.content_type = "application/json", .body = coordinator_targets(about().http_address)};
   }
@@ -167,7 +168,7 @@ HttpReply CoordinatorProgram::serve(std::string_view path) {
   }
   HttpReply reply = serve_page(coordinator_, path);
   if (path == "/metrics") {
-    last_reading_.read(Clock::now());
+    if (request.scrape) last_reading_.read(Clock::now());
     if (gate_) reply.body += gate_->metrics_text();
   }
   return reply;

@@ -51,7 +51,7 @@ class CoordinatorProgram {
 
   [[nodiscard]] CoordinatorOptions settings() const;
   [[nodiscard]] CoordinatorFile about() const;
-  HttpReply serve(std::string_view path);
+  HttpReply serve(const HttpRequest& request);
   void warn(const std::string& line);  ///< on the loop
   void finished(const Verdict& verdict);
   void begin_journal();

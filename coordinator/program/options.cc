@@ -91,7 +91,7 @@ void declare_limits(CLI::App& app, Options& options) {
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   app.add_option("--metrics-linger", options.metrics_linger,
-                 "Where /metrics is read regularly, this program ends only when it was read once "
+                 "Where Prometheus reads /metrics, this program ends only when it was read once "
                  "more after the job's end, and waits at most so long; 0: it does not wait")
       ->transform(duration(true))
       ->capture_default_str();

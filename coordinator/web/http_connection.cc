@@ -139,6 +139,7 @@ void HttpConnection::answer() {
                       .path = std::string(target.substr(0, query)),
                       .query = std::string(query == target.npos ? "" : target.substr(query + 1)),
                       .if_none_match = std::string(header("If-None-Match")),
+                      .scrape = !header("X-Prometheus-Scrape-Timeout-Seconds").empty(),
                       .caller = {.peer = peer(), .identity = {.role = Role::kAdmin}}};
   const bool head = message.method() == http::verb::head;
   if (const auto why = refusal(request)) return write(*why, head, false);

@@ -19,6 +19,7 @@ struct HttpRequest {
   std::string query;  ///< "rank=0&part=1", as it was sent; empty: none
   std::string body;   ///< of a POST
   std::string if_none_match;
+  bool scrape = false;  ///< it comes from Prometheus, or from what reads as regularly as it does
   Caller caller;
 };
 

@@ -9,7 +9,8 @@
 namespace pfc {
 
 /// Prometheus reads /metrics every few seconds, and would miss how a job has ended if the
-/// coordinator went at once. Who reads now and then by hand is not waited for.
+/// coordinator went at once. REQUIRES: told of scrapes alone (HttpRequest::scrape), so that who
+/// reads by hand is not waited for.
 class LastReading {
  public:
   /// `most`: how long a coordinator is held at most; 0: never.

@@ -28,7 +28,7 @@ void Pages::handle(const HttpRequest& request, const HttpAnswer& answer) {
   if (request.path.starts_with("/api/")) return actions_.handle(request, answer);
   if (request.path == "/events") return answer(events());
   if (auto asset = serve_asset(request)) return answer(*std::move(asset));
-  answer(others_(request.path));
+  answer(others_(request));
 }
 
 HttpReply Pages::events() {

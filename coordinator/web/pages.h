@@ -22,7 +22,7 @@ HttpReply serve_page(Coordinator& coordinator, std::string_view path);
 /// only.
 class Pages {
  public:
-  using ForPrograms = std::function<HttpReply(std::string_view path)>;
+  using ForPrograms = std::function<HttpReply(const HttpRequest& request)>;
 
   /// Borrows all; `gate`: null in plaintext. `others` makes what it has not itself.
   Pages(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate, ForPrograms others)

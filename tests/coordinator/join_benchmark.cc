@@ -73,7 +73,7 @@ struct Ports {
     std::optional<HttpServer> http;
     coordinator.on_loop([&](boost::asio::io_context& loop, Coordinator& its) {
       pages.emplace(loop, its, gate.get(),
-                    [&its](std::string_view path) { return serve_page(its, path); });
+                    [&its](const HttpRequest& request) { return serve_page(its, request.path); });
       http.emplace(loop, "127.0.0.1", 0, pages->site());
     });
     const Ports ports{.grpc = coordinator.port(), .http = http->port()};

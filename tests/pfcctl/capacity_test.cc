@@ -11,9 +11,9 @@
 namespace pfc {
 namespace {
 
-using testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::message_of;
 using ::testing::Not;
 
 TEST(Network, IsASpeedInBitsAndPerhapsALatency) {

@@ -229,8 +229,7 @@ void check_collectives(const JobConfig& job, const SessionOptions& options, Comm
   planned.gpu = !ops->on_host();
   if (has_data(job)) read_data(planned);
   const bool classes_known = all_have(comm, planned.job.num_classes >= planned.world_size);
-  planned.job.num_classes =
-      std::max<std::int64_t>(planned.job.num_classes, planned.world_size);
+  planned.job.num_classes = std::max<std::int64_t>(planned.job.num_classes, planned.world_size);
   const std::size_t gradients = plan_backbone(planned).memory.gradients;
   doing(options, "timing the collectives of a step");
   TimedCollectives timed = time_collectives(*ops, comms, comm, planned, gradients);

@@ -17,8 +17,8 @@ CheckFinding version_finding();
 std::vector<CheckFinding> facts_findings(const Dataset& dataset,
                                          std::span<const VerificationSet> sets);
 
-/// Images a second that one core reads and decodes, in its own time: the best of many slices of half
-/// a second. So what else runs on the host does not count. Throws DamagedImage.
+/// Images a second that one core reads and decodes, in its own time: the best of many slices of
+/// half a second. So what else runs on the host does not count. Throws DamagedImage.
 double decode_speed(const Dataset& dataset);
 
 /// Reads blocks of the .rec at random places, which the page cache does not have, and reads and

@@ -128,7 +128,8 @@ std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan
 std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan) {
   const JobConfig& job = planned.job;
   const bool saves = job.save_every_steps > 0 || job.save_every_seconds > 0;
-  return checkpoint_bytes(planned, plan) * static_cast<std::uint64_t>(saves ? job.keep_checkpoints + 1 : 1);
+  return checkpoint_bytes(planned, plan) *
+         static_cast<std::uint64_t>(saves ? job.keep_checkpoints + 1 : 1);
 }
 
 std::vector<CheckFinding> output_findings(const JobConfig& job, std::uint64_t needed) {

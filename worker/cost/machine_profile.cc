@@ -72,16 +72,16 @@ MachineProfile from_json(const nlohmann::json& json) {
     throw InputError("/schema: found " + std::to_string(schema) + ", expected " +
                      std::to_string(kSchema));
   }
-  MachineProfile profile{.name = text(json, "/name"),
-                         .source = text(json, "/source"),
-                         .gpu = value<bool>(json, "/gpu", at(json, "/gpu").is_boolean(),
-                                            "true or false"),
-                         .cores = static_cast<int>(count(json, "/cores", 1, 1 << 20)),
-                         .cache_bytes = count(json, "/cache_bytes", 0, UINT64_MAX),
-                         .ops = {},
-                         .head = {},
-                         .local = {},
-                         .memory_bytes = count(json, "/memory_bytes", 0, UINT64_MAX)};
+  MachineProfile profile{
+      .name = text(json, "/name"),
+      .source = text(json, "/source"),
+      .gpu = value<bool>(json, "/gpu", at(json, "/gpu").is_boolean(), "true or false"),
+      .cores = static_cast<int>(count(json, "/cores", 1, 1 << 20)),
+      .cache_bytes = count(json, "/cache_bytes", 0, UINT64_MAX),
+      .ops = {},
+      .head = {},
+      .local = {},
+      .memory_bytes = count(json, "/memory_bytes", 0, UINT64_MAX)};
   each_number(profile, [&](const std::string& key, double& n) { n = number(json, key); });
   return profile;
 }

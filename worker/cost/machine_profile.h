@@ -43,15 +43,15 @@ struct MachineProfile {
   std::string name;    ///< "h100", or the processor's name
   std::string source;  ///< "measured 2026-11-23", "data sheet, efficiencies assumed"
   bool gpu = false;
-  int cores = 1;  ///< that the rates of a CPU are of
+  int cores = 1;                  ///< that the rates of a CPU are of
   std::uint64_t cache_bytes = 0;  ///< that tensors of an op fit into; 0: per_near_byte is not used
   std::array<Rate, kOpKinds> ops;
   HeadRate head;
   /// Between workers of one host. Of GPUs: each has a link of its own. Of a CPU: bytes that all its
   /// workers together move, because they are copied by the same cores.
   Link local;
-  double decode_seconds = 0;   ///< of one image of 112 x 112 pixels, on one core
-  double step_seconds = 0;     ///< of a step beside its ops: the host's part
+  double decode_seconds = 0;       ///< of one image of 112 x 112 pixels, on one core
+  double step_seconds = 0;         ///< of a step beside its ops: the host's part
   std::uint64_t memory_bytes = 0;  ///< of a GPU; 0: not known
 
   [[nodiscard]] bool near(const OpWork& work) const {

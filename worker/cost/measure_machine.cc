@@ -43,9 +43,8 @@ Rate rate_of(const std::vector<Measured>& times, const std::vector<double>& x) {
   const auto some = [&](std::size_t feature) {
     return std::ranges::any_of(times, [&](const Measured& m) { return m.features[feature] > 0; });
   };
-  return {.overhead = x[0],
-          .per_byte = some(1) ? x[1] : x[2],
-          .per_near_byte = some(2) ? x[2] : x[1]};
+  return {
+      .overhead = x[0], .per_byte = some(1) ? x[1] : x[2], .per_near_byte = some(2) ? x[2] : x[1]};
 }
 
 /// Fitted to each, and then so that their sum is right: a step is a sum of such ops, and the fit to
@@ -186,7 +185,8 @@ std::vector<Measured> reduce_with_peer(int rank, KeyValueStore& store) {
       if (i > 1) seconds.push_back(seconds_since(start));
     }
     // Each of the two sends twice half of it.
-    times.push_back({.features = {1, 2.0 * static_cast<double>(bytes)}, .seconds = median(seconds)});
+    times.push_back(
+        {.features = {1, 2.0 * static_cast<double>(bytes)}, .seconds = median(seconds)});
   }
   return times;
 }

@@ -42,11 +42,11 @@ struct Size {
 
 // Of iresnet's and MobileFaceNet's layers, the narrow and the wide network of each.
 constexpr std::array<Size, 20> kDense{{
-    {112, 3, 64, 3, 1},    {112, 64, 64, 3, 1},   {112, 64, 64, 3, 2},  {56, 64, 64, 3, 1},
-    {56, 64, 128, 3, 1},   {56, 128, 128, 3, 2},  {28, 128, 128, 3, 1}, {28, 256, 256, 3, 2},
-    {14, 256, 256, 3, 1},  {14, 512, 512, 3, 2},  {7, 512, 512, 3, 1},  {112, 64, 64, 1, 2},
-    {56, 64, 128, 1, 2},   {28, 128, 256, 1, 2},  {56, 64, 128, 1, 1},  {28, 128, 128, 1, 1},
-    {28, 256, 128, 1, 1},  {14, 128, 256, 1, 1},  {14, 512, 256, 1, 1}, {7, 256, 512, 1, 1},
+    {112, 3, 64, 3, 1},   {112, 64, 64, 3, 1},  {112, 64, 64, 3, 2},  {56, 64, 64, 3, 1},
+    {56, 64, 128, 3, 1},  {56, 128, 128, 3, 2}, {28, 128, 128, 3, 1}, {28, 256, 256, 3, 2},
+    {14, 256, 256, 3, 1}, {14, 512, 512, 3, 2}, {7, 512, 512, 3, 1},  {112, 64, 64, 1, 2},
+    {56, 64, 128, 1, 2},  {28, 128, 256, 1, 2}, {56, 64, 128, 1, 1},  {28, 128, 128, 1, 1},
+    {28, 256, 128, 1, 1}, {14, 128, 256, 1, 1}, {14, 512, 256, 1, 1}, {7, 256, 512, 1, 1},
 }};
 constexpr std::array<Size, 7> kDepthwise{{
     {56, 64, 64, 3, 1},
@@ -68,7 +68,10 @@ constexpr std::array<std::int64_t, 4> kFlat{1 << 10, 1 << 22, 3 << 22, 1 << 24};
 class Bench {
  public:
   explicit Bench(Ops& ops)
-      : ops_(ops), batch_(ops.on_host() ? 8 : 64), wide_(ops.on_host() ? 24 : 128), counted_(ops.activation_type()) {}
+      : ops_(ops),
+        batch_(ops.on_host() ? 8 : 64),
+        wide_(ops.on_host() ? 24 : 128),
+        counted_(ops.activation_type()) {}
 
   void convolution(const Size& s, bool depthwise);
   void norm(const Rows& rows);
@@ -125,11 +128,14 @@ void Bench::convolution(const Size& s, bool depthwise) {
   const auto timed = ops_.conv2d(shape), counted = counted_.conv2d(shape);
   const std::string name = fmt::format("{}x{} {}->{} {}x{}/{}", s.pixels, s.pixels, s.in, s.out,
                                        s.kernel, s.kernel, s.stride);
-  add(name, [&] { timed->forward(x, w, y); }, [&] { counted->forward(x, w, y); });
-  add(name, [&] { timed->backward_weights(x, y, dw, false); },
+  add(
+      name, [&] { timed->forward(x, w, y); }, [&] { counted->forward(x, w, y); });
+  add(
+      name, [&] { timed->backward_weights(x, y, dw, false); },
       [&] { counted->backward_weights(x, y, dw, false); });
   if (s.in == 3) return;  // images need no gradient
-  add(name, [&] { timed->backward_data(y, w, x); }, [&] { counted->backward_data(y, w, x); });
+  add(
+      name, [&] { timed->backward_data(y, w, x); }, [&] { counted->backward_data(y, w, x); });
 }
 
 void Bench::norm(const Rows& r) {
@@ -145,7 +151,8 @@ void Bench::norm(const Rows& r) {
   const auto timed = ops_.batch_norm(shape), counted = counted_.batch_norm(shape);
   const std::string name = fmt::format("{}x{} {}", r.pixels, r.pixels, r.channels);
   const auto both = [&](const auto& call) {
-    add(name, [&] { call(*timed); }, [&] { call(*counted); });
+    add(
+        name, [&] { call(*timed); }, [&] { call(*counted); });
   };
   both([&](BatchNorm& norm) { norm.statistics(x, y_mean, y_variance); });
   BatchNorm::Forward f{.x = x, .mean = mean, .variance = one, .gamma = one, .beta = one, .y = y};
@@ -188,7 +195,8 @@ void Bench::product() {
       const OwnedTensor y = filled({rows, kOut}, type);
       const OwnedTensor dw = tensor({kOut, features}, DType::kFloat32);
       const auto both = [&](const Gemm& gemm) {
-        add(fmt::format("{} x {} x {}", gemm.m, gemm.n, gemm.k), [&] { ops_.gemm(gemm); },
+        add(
+            fmt::format("{} x {} x {}", gemm.m, gemm.n, gemm.k), [&] { ops_.gemm(gemm); },
             [&] { counted_.gemm(gemm); });
       };
       both({.m = rows, .n = kOut, .k = features, .transpose_b = true, .a = x, .b = w, .c = y});
@@ -199,12 +207,15 @@ void Bench::product() {
 }
 
 void Bench::flat(std::int64_t elements) {
-  const OwnedTensor a = filled({elements}, DType::kFloat32), b = filled({elements}, DType::kFloat32);
+  const OwnedTensor a = filled({elements}, DType::kFloat32),
+                    b = filled({elements}, DType::kFloat32);
   const OwnedTensor c = tensor({elements}, DType::kFloat32);
   const std::string name = std::to_string(elements);
-  add(name, [&] { ops_.add(a, b, c); }, [&] { counted_.add(a, b, c); });
+  add(
+      name, [&] { ops_.add(a, b, c); }, [&] { counted_.add(a, b, c); });
   const SgdOptions sgd{};
-  add(name, [&] { ops_.sgd(sgd, 1, a, b, c); }, [&] { counted_.sgd(sgd, 1, a, b, c); });
+  add(
+      name, [&] { ops_.sgd(sgd, 1, a, b, c); }, [&] { counted_.sgd(sgd, 1, a, b, c); });
 }
 
 }  // namespace

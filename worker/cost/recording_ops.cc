@@ -82,8 +82,7 @@ class RecordingBatchNorm : public BatchNorm {
     works_.push_back({.kind = OpKind::kNormReduce, .bytes = bytes_of({&b.x, &b.dy})});
   }
   void run_backward_apply(const Backward& b) override {
-    works_.push_back(
-        {.kind = OpKind::kNormApply, .bytes = bytes_of({&b.x, &b.dy, &b.add, &b.dx})});
+    works_.push_back({.kind = OpKind::kNormApply, .bytes = bytes_of({&b.x, &b.dy, &b.add, &b.dx})});
   }
 
   OpWorks& works_;
@@ -133,9 +132,7 @@ void RecordingOps::run_gemm(const Gemm& g) {
 void RecordingOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
   works_.push_back({.kind = OpKind::kElementwise, .bytes = bytes_of({&a, &b, &y})});
 }
-void RecordingOps::run_scale(const Tensor& x, float /*factor*/, const Tensor& y) {
-  run_copy(x, y);
-}
+void RecordingOps::run_scale(const Tensor& x, float /*factor*/, const Tensor& y) { run_copy(x, y); }
 void RecordingOps::run_add_bias(const Tensor& y, const Tensor& /*bias*/) { run_copy(y, y); }
 void RecordingOps::run_column_sums(const Tensor& x, const Tensor& /*sums*/, bool /*accumulate*/) {
   run_fill(x, 0);
@@ -163,8 +160,8 @@ void RecordingOps::run_sgd(const SgdOptions& /*o*/, float /*gradient_scale*/,
 void RecordingOps::run_adamw(const AdamWOptions& /*o*/, float /*gradient_scale*/,
                              const Tensor& gradient, const Tensor& weight, const Tensor& m,
                              const Tensor& v) {
-  works_.push_back({.kind = OpKind::kUpdate,
-                    .bytes = bytes_of({&gradient, &weight, &weight, &m, &m, &v, &v})});
+  works_.push_back(
+      {.kind = OpKind::kUpdate, .bytes = bytes_of({&gradient, &weight, &weight, &m, &m, &v, &v})});
 }
 
 }  // namespace pfc

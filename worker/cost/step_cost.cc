@@ -36,7 +36,8 @@ class Collectives {
  private:
   [[nodiscard]] double latency() const {
     const double link = std::max(c_.machine.local.latency, c_.hosts() > 1 ? c_.network.latency : 0);
-    // NCCL sends small messages along trees (docs of NCCL: LL protocol); Gloo's mesh to all at once.
+    // NCCL sends small messages along trees (docs of NCCL: LL protocol); Gloo's mesh to all at
+    // once.
     const double steps = c_.machine.gpu ? std::log2(static_cast<double>(c_.workers)) : 1;
     return std::max(1.0, steps) * link;
   }
@@ -45,8 +46,8 @@ class Collectives {
   [[nodiscard]] double transfer(double bytes) const {
     const auto w = static_cast<double>(c_.workers), own = static_cast<double>(c_.workers_of_host);
     const double sent = bytes * (w - 1) / w;  // by each worker
-    const double within = c_.machine.gpu ? sent * c_.machine.local.per_byte
-                                         : own * sent * c_.machine.local.per_byte;
+    const double within =
+        c_.machine.gpu ? sent * c_.machine.local.per_byte : own * sent * c_.machine.local.per_byte;
     if (c_.hosts() == 1) return within;
     // A ring crosses each host's network once; a mesh sends to every worker of the other hosts.
     const double out = c_.machine.gpu ? sent : own * bytes * (w - own) / w;
@@ -99,20 +100,19 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
   const bool beside = machine.gpu || c.hosts() > 1;
   const double hidden = beside ? std::min(reduce * (1 - 1 / kBuckets), backward) : 0;
 
-  StepCost cost{.phases = {
-                    {"data_wait", 0},
-                    {"images", micro * shared * seconds_of(work.images, machine)},
-                    {"forward", micro * forward},
-                    {"all_gather", micro * collectives.seconds(CollectiveKind::kAllGather,
-                                                               work.embeddings)},
-                    {"head", micro * head},
-                    {"reduce_scatter", micro * collectives.seconds(CollectiveKind::kReduceScatter,
-                                                                   work.embeddings)},
-                    {"backward", micro * backward},
-                    {"gradient_wait", reduce - hidden},
-                    {"optimizer",
-                     shared * seconds_of(work.optimizer, machine) + machine.step_seconds},
-                }};
+  StepCost cost{
+      .phases = {
+          {"data_wait", 0},
+          {"images", micro * shared * seconds_of(work.images, machine)},
+          {"forward", micro * forward},
+          {"all_gather", micro * collectives.seconds(CollectiveKind::kAllGather, work.embeddings)},
+          {"head", micro * head},
+          {"reduce_scatter",
+           micro * collectives.seconds(CollectiveKind::kReduceScatter, work.embeddings)},
+          {"backward", micro * backward},
+          {"gradient_wait", reduce - hidden},
+          {"optimizer", shared * seconds_of(work.optimizer, machine) + machine.step_seconds},
+      }};
   for (PhaseCost& each : cost.phases) {
     if (const auto found = corrections.find(each.phase); found != corrections.end()) {
       each.seconds *= found->second;

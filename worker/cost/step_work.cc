@@ -49,8 +49,7 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
   const std::unique_ptr<Backbone> backbone = make_backbone(ops, options);
   ops.take();
   const Shape pixels{options.batch, options.height, options.width, 3};
-  const std::unique_ptr<Buffer> images =
-      ops.allocate(static_cast<std::size_t>(pixels.elements()));
+  const std::unique_ptr<Buffer> images = ops.allocate(static_cast<std::size_t>(pixels.elements()));
   ops.normalise_images({images->data(), DType::kUInt8, pixels}, backbone->input());
   work.images = ops.take();
   backbone->forward(backbone->input(), /*training=*/true, 0);
@@ -104,8 +103,8 @@ StepWork count_step(const PlannedJob& p) {
   RecordingOps ops(p.gpu ? activation_type(p.job.precision) : DType::kFloat32);
   count_backbone(p, ops, work);
   const std::int64_t samples = p.job.batch_size * p.world_size;
-  work.head = head_work(head_options(p.job), samples,
-                        shard_of(p.job.num_classes, 0, p.world_size).size());
+  work.head =
+      head_work(head_options(p.job), samples, shard_of(p.job.num_classes, 0, p.world_size).size());
   work.embeddings = static_cast<double>(samples * p.job.embedding_size) * sizeof(float);
   work.statistics = static_cast<double>(samples) * sizeof(RowStatistics) * p.world_size;
   return work;

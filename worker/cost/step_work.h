@@ -26,7 +26,8 @@ struct StepWork {
   OpWorks images, forward, backward;  ///< of one micro-batch
   OpWorks optimizer;                  ///< of the step
   HeadWork head;                      ///< of one micro-batch
-  // Sizes of collectives in bytes, as the receiver has them; of one micro-batch, but the gradients'.
+  // Sizes of collectives in bytes, as the receiver has them; of one micro-batch, but the
+  // gradients'.
   double embeddings = 0;  ///< all-gathered, and their gradients reduce-scattered
   double statistics = 0;  ///< of the softmax, all-gathered
   double gradients = 0;   ///< all-reduced

@@ -62,7 +62,7 @@ class ActionsOfThePage : public ::testing::Test {
         verdict = end;
       }};
   Pages pages{loop, coordinator, &gate,
-              [this](std::string_view path) { return serve_page(coordinator, path); }};
+              [this](const HttpRequest& request) { return serve_page(coordinator, request.path); }};
 };
 
 TEST_F(ActionsOfThePage, TellAReaderWhatHeMayDo) {

@@ -23,6 +23,18 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
+/// Sends the bytes and reads until the server closes.
+std::string ask(int port, const std::string& request) {
+  boost::asio::io_context io;
+  tcp::socket socket(io);
+  socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<unsigned short>(port)});
+  boost::system::error_code error;
+  boost::asio::write(socket, boost::asio::buffer(request), error);
+  std::string answer;
+  boost::asio::read(socket, boost::asio::dynamic_buffer(answer), error);
+  return answer;
+}
+
 class Http : public ::testing::Test {
  protected:
   ~Http() override {
@@ -30,18 +42,7 @@ class Http : public ::testing::Test {
     thread.join();
   }
 
-  /// Sends the bytes and reads until the server closes.
-  std::string answer_to(const std::string& request) {
-    boost::asio::io_context io;
-    tcp::socket socket(io);
-    socket.connect(
-        {boost::asio::ip::address_v4::loopback(), static_cast<unsigned short>(server.port())});
-    boost::system::error_code error;
-    boost::asio::write(socket, boost::asio::buffer(request), error);
-    std::string answer;
-    boost::asio::read(socket, boost::asio::dynamic_buffer(answer), error);
-    return answer;
-  }
+  std::string answer_to(const std::string& request) { return ask(server.port(), request); }
 
   std::string get(const std::string& target) {
     return answer_to("GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -54,6 +55,24 @@ class Http : public ::testing::Test {
                     })};
   std::thread thread{[this] { loop.run(); }};
 };
+
+TEST(HttpRequests, SayWhetherPrometheusAsks) {
+  boost::asio::io_context loop;
+  std::vector<bool> scrapes;
+  const HttpSite site{.handler = [&](const HttpRequest& request, const HttpAnswer& answer) {
+    scrapes.push_back(request.scrape);
+    answer({});
+  }};
+  HttpServer server(loop, "127.0.0.1", 0, site);
+  std::thread thread([&] { loop.run(); });
+  for (const std::string header : {"", "X-Prometheus-Scrape-Timeout-Seconds: 10\r\n"}) {
+    ask(server.port(),
+        "GET /metrics HTTP/1.1\r\nHost: x\r\n" + header + "Connection: close\r\n\r\n");
+  }
+  loop.stop();
+  thread.join();
+  EXPECT_EQ(scrapes, std::vector({false, true}));
+}
 
 TEST_F(Http, AnswersGetWithTheHandlersReply) {
   EXPECT_THAT(get("/healthz"), AllOf(StartsWith("HTTP/1.1 200 OK"), HasSubstr("Content-Length: 22"),

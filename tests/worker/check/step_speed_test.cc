@@ -26,12 +26,12 @@ TEST(SpeedToExpect, IsThatOfComputationAndCollectives) {
 }
 
 TEST(SpeedToExpect, LeavesOutWhatIsReducedBesideTheBackwardPass) {
-  EXPECT_THAT(speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.15}, job(), true)
-                  .found,
-              HasSubstr("collectives 0"));
-  EXPECT_THAT(speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.3}, job(), true)
-                  .found,
-              HasSubstr("collectives 100"));
+  EXPECT_THAT(
+      speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.15}, job(), true).found,
+      HasSubstr("collectives 0"));
+  EXPECT_THAT(
+      speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.3}, job(), true).found,
+      HasSubstr("collectives 100"));
 }
 
 TEST(SpeedToExpect, CountsEveryMicroBatch) {

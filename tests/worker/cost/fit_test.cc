@@ -35,7 +35,8 @@ TEST(Fit, GivesNoNegativeCoefficient) {
 }
 
 TEST(Fit, CountsEachTimeByItsRelativeError) {
-  const std::vector<Measured> times{{.features = {1}, .seconds = 1}, {.features = {1}, .seconds = 3}};
+  const std::vector<Measured> times{{.features = {1}, .seconds = 1},
+                                    {.features = {1}, .seconds = 3}};
   // 1 and 1/9 are the weights: (1 + 3/9) / (1 + 1/9).
   EXPECT_NEAR(fit(times)[0], 1.2, 1e-12);
 }

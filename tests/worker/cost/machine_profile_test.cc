@@ -13,13 +13,18 @@
 namespace pfc {
 namespace {
 
-using testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::message_of;
 
 MachineProfile profile() {
-  MachineProfile p{.name = "a machine", .source = "measured", .cores = 8, .cache_bytes = 1 << 24,
-                   .ops = {}, .head = {}, .local = {}};
+  MachineProfile p{.name = "a machine",
+                   .source = "measured",
+                   .cores = 8,
+                   .cache_bytes = 1 << 24,
+                   .ops = {},
+                   .head = {},
+                   .local = {}};
   double next = 1e-12;
   for (Rate& rate : p.ops) rate = {next *= 1.1, next *= 1.1, next *= 1.1, next *= 1.1};
   p.head = {next *= 1.1, next *= 1.1, next *= 1.1, next *= 1.1, next *= 1.1};

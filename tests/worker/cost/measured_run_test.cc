@@ -13,13 +13,17 @@
 namespace pfc {
 namespace {
 
-using testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::message_of;
 
 nlohmann::json start(int workers = 1) {
-  return {{"kind", "start"},   {"network", "mbf"},      {"device", "cpu"},
-          {"classes", 1000},   {"workers", workers},    {"batch_size", 4},
+  return {{"kind", "start"},
+          {"network", "mbf"},
+          {"device", "cpu"},
+          {"classes", 1000},
+          {"workers", workers},
+          {"batch_size", 4},
           {"global_batch", 4 * workers}};
 }
 
@@ -35,9 +39,7 @@ class MeasuredRun : public ::testing::Test {
     for (const auto& event : events) out << event.dump() << "\n";
     out << "{\"kind\": \"st";  // a line that was cut by the end of a run
   }
-  Corrections corrections() const {
-    return corrections_of_run(folder_ / "", planned_, cluster_);
-  }
+  Corrections corrections() const { return corrections_of_run(folder_ / "", planned_, cluster_); }
   [[nodiscard]] std::string refusal() const {
     return message_of<InputError>([&] { corrections(); });
   }

@@ -106,7 +106,8 @@ TEST(Corrections, BringAPredictionToWhatWasMeasured) {
   const StepCost now = predict_step(w, 8, 1, c, corrections(said, was));
   EXPECT_NEAR(now.of("forward"), 3, 1e-12);
   EXPECT_NEAR(now.of("backward"), 2, 1e-12);
-  EXPECT_NEAR(now.of("all_gather") + now.of("reduce_scatter") + now.of("gradient_wait"), 0.6, 1e-12);
+  EXPECT_NEAR(now.of("all_gather") + now.of("reduce_scatter") + now.of("gradient_wait"), 0.6,
+              1e-12);
   EXPECT_NEAR(now.seconds(), was.seconds(), 1e-12);
 }
 

@@ -70,7 +70,8 @@ TEST(StepWork, IsProportionalToTheBatch) {
 TEST(StepWork, TellsDepthwiseConvolutionsFromDenseOnes) {
   const StepWork work = count_step(job("mbf", 2));
   EXPECT_GT(flops(work.forward, {OpKind::kDepthwise}), 0);
-  EXPECT_GT(flops(work.forward, {OpKind::kPointwise}), 10 * flops(work.forward, {OpKind::kDepthwise}));
+  EXPECT_GT(flops(work.forward, {OpKind::kPointwise}),
+            10 * flops(work.forward, {OpKind::kDepthwise}));
   EXPECT_EQ(flops(count_step(job("r18", 2)).forward, {OpKind::kDepthwise}), 0);
 }
 

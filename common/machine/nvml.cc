@@ -1,0 +1,23 @@
+#include "common/machine/nvml.h"
+
+namespace pfc {
+
+Nvml::Nvml(const std::string& library) : library_(library) {
+  if (!library_.loaded()) {
+    problem_ = "no NVML (" + library_.problem() + ")";
+    return;
+  }
+  const Result result = call("nvmlInit_v2");
+  initialised_ = result == kSuccess;
+  if (!initialised_) problem_ = "nvmlInit_v2 says error " + std::to_string(result);
+}
+
+Nvml::~Nvml() {
+  if (initialised_) call("nvmlShutdown");
+}
+
+Nvml::Result Nvml::find(const std::string& pci_bus_id, Device*& device) const {
+  return call("nvmlDeviceGetHandleByPciBusId_v2", pci_bus_id.c_str(), &device);
+}
+
+}  // namespace pfc

@@ -1,0 +1,57 @@
+// NVIDIA's management library (NVML), loaded at run time: no program links it.
+#pragma once
+
+#include <string>
+
+#include "common/machine/dynamic_library.h"
+
+namespace pfc {
+
+/// Declarations of nvml.h, which is not on every machine that builds pfc. NVML's interface stays
+/// compatible with programs of older releases: what changes gets another name ("_v2").
+class Nvml {
+ public:
+  using Result = int;  ///< nvmlReturn_t
+  struct Device;       ///< nvmlDevice_t is a pointer to it
+  struct Memory {
+    unsigned long long total = 0, free = 0, used = 0;  ///< bytes
+  };
+  static constexpr Result kSuccess = 0;
+  static constexpr unsigned kTemperatureOfGpu = 0;  ///< NVML_TEMPERATURE_GPU
+
+  /// nvmlClocksEventReasons, those that mean a fault or a limit: not that it is idle, or that
+  /// somebody has set its clocks.
+  enum Reason : unsigned long long {
+    kPowerLimit = 0x04,
+    kHardware = 0x08,
+    kHeat = 0x20,
+    kHeatByHardware = 0x40,
+    kPowerBrake = 0x80
+  };
+
+  /// Never throws for what is absent or fails: problem() says why nothing can be asked.
+  explicit Nvml(const std::string& library);
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  [[nodiscard]] const std::string& problem() const { return problem_; }  ///< empty: none
+
+  /// An error for a function that this library does not have.
+  template <typename... Arguments>
+  Result call(const char* name, Arguments... arguments) const {
+    constexpr Result kNoFunction = 13;  // NVML_ERROR_FUNCTION_NOT_FOUND
+    auto* const function = library_.find<Result(Arguments...)>(name);
+    return function == nullptr ? kNoFunction : function(arguments...);
+  }
+  /// The GPU with this PCI address ("0000:1B:00.0"). REQUIRES: `device` stays null where the result
+  /// is an error.
+  Result find(const std::string& pci_bus_id, Device*& device) const;
+
+ private:
+  const DynamicLibrary library_;
+  bool initialised_ = false;
+  std::string problem_;
+};
+
+}  // namespace pfc
