@@ -6,6 +6,8 @@
 #                                             (--check 3 7: more classes, and two workers)
 #   scripts/bench.sh kernels [ARGUMENT...]    single kernels (Google Benchmark's arguments)
 #   scripts/bench.sh snapshots [ARGUMENT...]  what copies of the state in memory cost while nothing fails
+#   scripts/bench.sh plan [ARGUMENT...]       how well a plan foretells the steps of 20 jobs
+#   scripts/bench.sh watching [ARGUMENT...]   what watching costs a step: everything read against nothing
 # Installs first what is missing for it (scripts/setup.sh build bench), and builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,9 +15,9 @@ source scripts/help.sh "$@"
 what=${1:-step}
 shift || true
 case $what in
-  step | head | kernels | snapshots) ;;
+  step | head | kernels | snapshots | plan | watching) ;;
   *)
-    echo "bench: no benchmark '$what'; expected step, head, kernels or snapshots" >&2
+    echo "bench: no benchmark '$what'; expected step, head, kernels, snapshots, plan or watching" >&2
     exit 2 ;;
 esac
 
@@ -25,9 +27,9 @@ case $what in
   step)
     cmake --build --preset cpu --target programs
     exec /usr/bin/python3 tests/reference/bench_step.py --bin build/cpu/bin "$@" ;;
-  snapshots)
+  snapshots | plan | watching)
     cmake --build --preset cpu --target programs
-    exec /usr/bin/python3 -B tests/reference/bench_snapshots.py --bin build/cpu/bin "$@" ;;
+    exec /usr/bin/python3 -B "tests/reference/bench_$what.py" --bin build/cpu/bin "$@" ;;
   head)
     cmake --build --preset cpu --target head_benchmark
     exec /usr/bin/python3 -B tests/reference/bench_head.py \
