@@ -335,6 +335,7 @@ class HealthyCluster(CheckTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.splitlines()[-1].split(" (")[0],
                          "the cluster would run this job: 6 workers on 3 hosts")
+        self.assertRegex(done.stdout, r"speed to expect +about [0-9.e+]+ samples/s, [0-9.e+]+ steps/s")
         self.assertLess(seconds, 30)
         self.assertFalse((self.folder / "out").exists(), "the folder was there for the check alone")
         self.runs_a_job_then()
