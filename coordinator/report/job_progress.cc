@@ -21,6 +21,7 @@ void JobProgress::update(const ClusterState& state, TimePoint now) {
   step_ = lead.step();
   total_steps_ = lead.total_steps();
   epoch_ = lead.epoch();
+  if (lead.steps() == 0) return;  // a generation before its first step: the values are of no step
   loss_ = lead.loss();
   learning_rate_ = lead.lr();
   gradient_norm_ = lead.gradient_norm();

@@ -123,6 +123,7 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& g
     pfc::Progress progress;
     progress.step = step;
     progress.total_steps = steps;
+    progress.steps = step;
     progress.phase = "forward";
     progress.loss = 1.0 / step;
     progress.samples_per_second = 100;

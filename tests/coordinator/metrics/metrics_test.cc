@@ -120,6 +120,13 @@ TEST_F(MetricsTest, HaveTheNamesAndLabelsThatDashboardsUse) {
        "reduce\",rank=\"0\"} 0.75"});
 }
 
+TEST_F(MetricsTest, HaveNoLossBeforeAFirstStep) {
+  proto::Progress told = twelve_steps();
+  told.set_steps(0);
+  tells(told);
+  EXPECT_THAT(text(), Not(HasSubstr("\npfc_job_loss ")));
+}
+
 TEST_F(MetricsTest, HaveOfAGpuWhatItCanTell) {
   proto::Progress told = twelve_steps();
   tells(told);

@@ -15,6 +15,7 @@ class JobProgressOfTwoWorkers : public ::testing::Test {
     WorkerState& worker = state.job.current.workers.at(rank);
     worker.training = true;
     worker.progress.set_step(step);
+    worker.progress.set_steps(1);
     worker.progress.set_total_steps(200);
     worker.progress.set_epoch(3);
     worker.progress.set_loss(1.5);
@@ -65,6 +66,16 @@ TEST_F(JobProgressOfTwoWorkers, CountsTheImagesThatALaterGenerationTrainsAgain) 
   EXPECT_EQ(progress.images_seen(), 120);
   reports_images(3, 120, 120);  // planned: from a checkpoint of the last step
   EXPECT_EQ(progress.images_lost(), 32);
+}
+
+TEST_F(JobProgressOfTwoWorkers, KeepsTheLossOfTheLastStepUntilANewGenerationHasDoneOne) {
+  EXPECT_FALSE(progress.known());
+  reports(0, 10, 40);
+  state.job.current.number = 2;
+  state.job.current.workers[0].progress.Clear();
+  progress.update(state, now);
+  EXPECT_TRUE(progress.known());
+  EXPECT_EQ(progress.loss(), 1.5);
 }
 
 TEST(JobProgress, GoesOnCountingWhereAnotherCoordinatorHasEnded) {

@@ -30,6 +30,7 @@ class ForPrograms : public ::testing::Test {
   void reports(double data_wait, double loss = 2.5) {
     proto::Progress message;
     message.set_step(12);
+    message.set_steps(1);
     message.set_total_steps(100);
     message.set_loss(loss);
     message.set_samples_per_second(30);
