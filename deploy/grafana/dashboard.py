@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""Writes pfc.json, the dashboard of a job: change a panel here, run this, and commit both (docs/grafana.md).
+
+  python3 deploy/grafana/dashboard.py [--runbooks URL]
+
+--runbooks: where your people read docs/runbooks; panels then link to its pages, and else name them.
+"""
+
+import argparse
+import json
+import pathlib
+
+from build import (DATASOURCE, INSTANCE, MOST, annotation, bars, by_worker, curves, heat_map, lines_of, of_run, place, stack, stat,
+                   table, timeline, worst)
+
+GPU = "rank {{rank}} on {{host}}, {{device}}"
+UP = {0: ("lost", "red"), 1: ("up", "green")}
+STATES = {"training": "green", "completed": "green", "failing": "red", "failed": "red"}
+
+
+def job():
+    return [
+        stat("State", "pfc_job_state{$I} == 1", "What the job does. Waiting, starting or restarting for more than a minute means that "
+             "hosts or workers are missing.", legend="{{state}}", options={"textMode": "name"}, steps=("orange",), runbook="job-failed",
+             overrides=[{"matcher": {"id": "byName", "options": state},
+                         "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}]}
+                        for state, colour in STATES.items()]),
+        stat("Images a second", "job:pfc_samples:rate1m{$I}", "What all workers train together, over the last minute. "
+             "A sudden fall is a straggler, a slow input or a restart: see the rows below.", defaults={"decimals": 0}),
+        stat("Progress", "pfc_job_step{$I} / pfc_job_last_step{$I}", "Steps done, of those of the whole job.", unit="percentunit"),
+        stat("Time left", "pfc_job_remaining_seconds{$I}", "Until the last step at the mean speed so far. Restarts count, so that it "
+             "falls slowly after one.", unit="s"),
+        stat("Epoch", "pfc_job_epoch{$I}", "The pass over the data that runs, from 0."),
+        stat("Workers missing", "pfc_job_workers_wanted{$I} - pfc_job_workers{$I}", "Workers that the job has with all of its hosts and "
+             "slots, and has not now. It is slower than planned.", steps=("green", (1, "red")), runbook="host-lost"),
+        stat("Restarts left", "pfc_job_restarts_left{$I}", "Failures that the job survives. At 0 the next one ends it.",
+             steps=("orange", (1, "green")), runbook="restarts"),
+        stat("Age of checkpoint", "job:pfc_checkpoint_age_seconds{$I}", "What a failure of all hosts would lose now. The alert "
+             "PfcCheckpointTooOld fires at 2 h.", unit="s", steps=("green", (3600, "orange"), (7200, "red")),
+             runbook="checkpoint-too-old"),
+    ]
+
+
+def training():
+    return [
+        curves("Throughput", {"all workers": "job:pfc_samples:rate1m{$I}"}, "Images that all workers train in a second. Steps down "
+               "that stay come from fewer workers or a slow one; teeth come from evaluations and checkpoints.", runbook="no-progress"),
+        curves("Loss", {"loss": "pfc_job_loss{$I}"}, "Of the last step, mean of all workers. After a restart it jumps back to the "
+               "checkpoint's. A gap with steps that go on is a loss that is not finite.", defaults={}, runbook="loss-not-finite"),
+        curves("Learning rate", {"learning rate": "pfc_job_learning_rate{$I}"}, "Of the last step. A change of the loss at one of its "
+               "steps is the schedule's.", size=(8, 7)),
+        curves("Gradient norm", {"norm": "pfc_job_gradient_norm{$I}"}, "Of the backbone, before clipping, on a logarithmic axis. Ten "
+               "times its usual value comes before a loss that diverges.", size=(8, 7), defaults={},
+               custom={"scaleDistribution": {"type": "log", "log": 10}}),
+        curves("Loss scale", {"scale": "pfc_job_loss_scale{$I}"}, "Only of a job in fp16. It falls by half at each step that "
+               "overflows; when it falls without end, gradients are not finite.", size=(8, 7), defaults={},
+               custom={"scaleDistribution": {"type": "log", "log": 2}, "lineInterpolation": "stepAfter"}, runbook="loss-not-finite"),
+    ]
+
+
+def time_of_a_step():
+    duration = "pfc_worker_step_duration_seconds"
+    return [
+        stack("Phases", {"{{phase}}": "job:pfc_phase_seconds:rate1m{$I}"}, "Seconds of each phase in a second of a worker, mean of all. "
+              "The thickest layer is what to make faster; data_wait is the input's, all_gather, reduce_scatter and gradient_wait are the "
+              "network's or a straggler's.", unit="s"),
+        by_worker("Own time of a step", "pfc_worker_own_step_seconds", "Without the wait for other workers, median of the last 20 "
+                  f"reports: the {MOST} slowest workers of the time shown, and the middle of all. One far above the middle makes all "
+                  "others wait.", unit="s", runbook="straggler"),
+        curves("Step time", {"mean": "job:pfc_step_duration_seconds:mean1m{$I}",
+                             "99 % are faster": "histogram_quantile(0.99, sum by (instance, job, le) "
+                                                f"(rate({duration}_bucket{{$I}}[$__rate_interval])))"},
+               "Of all workers. The second curve is read from buckets, so that it moves in jumps.", unit="s", size=(8, 8)),
+        heat_map("Steps by their time", f"sum by (instance, job, le) (increase({duration}_bucket{{$I}}[$__rate_interval]))",
+                 "How many steps took how long. Two bands are two kinds of steps (with and without an evaluation or checkpoint), or "
+                 "hosts of two speeds.", size=(8, 8)),
+        by_worker("Busy", "worker:pfc_busy:ratio1m", "Part of its steps in which a worker computes or waits for its own data, the "
+                  "busiest first. In a job that is well balanced all are alike; a straggler is near 100 % and the others far below.",
+                  unit="percentunit", size=(8, 8), runbook="straggler"),
+    ]
+
+
+def data():
+    return [
+        by_worker("Input wait", "worker:pfc_input_wait:ratio5m", "Part of its steps in which a worker waits for its own images, the "
+                  "worst first. Over 10 % give the loader more threads, or put the data on faster disks.",
+                  unit="percentunit", size=(10, 8), runbook="input-bound"),
+        by_worker("What loaders could give", "worker:pfc_loader_samples:rate5m", "Images a second, of the slowest loaders, beside "
+                  "what a worker trains. A loader near that curve holds training back.", function="bottomk", size=(10, 8),
+                  more_queries={"trained by a worker": "avg without (rank, host) (worker:pfc_samples:rate1m{$I})"},
+                  runbook="input-bound"),
+        stat("Damaged images", "sum by (instance, job) (pfc_worker_skipped_images_total{$I})", "Replaced by others, as they could not "
+             "be decoded. A few are harmless, many mean a damaged data set.", size=(4, 4), steps=("green", (1, "orange"))),
+        stat("Loader threads", "sum by (instance, job) (pfc_worker_loader_threads{$I})", "They read and decode, of all workers. Compare "
+             "with the cores of the hosts.", size=(4, 4)),
+    ]
+
+
+def collectives():
+    each = "{{communicator}} {{kind}}"
+    seconds, sent = "job:pfc_collective_seconds:mean_rate1m{$I}", "job:pfc_collective_sent_bytes:rate1m{$I}"
+    return [
+        stack("Collective time", {each: seconds}, "Seconds in collectives in a second of a worker, mean of all; the wait for others "
+              "counts. It grows with a slow network or a straggler: Own time of a step tells which. NCCL's are 0.", unit="s"),
+        stack("Collective traffic", {each: sent}, "Bytes a second that all workers send. Near what the network can give, fewer bytes "
+              "(a lower sample rate, bf16) or a faster network help.", unit="Bps"),
+        curves("Speed inside collectives", {each: f"{sent} / on (instance, job, communicator, kind) ({seconds} > 0) "
+                                                  "/ on (instance, job) group_left pfc_job_workers{$I}"},
+               "Bytes that a worker sends in a second of a collective. Far below what pfcctl check has measured between pairs: the "
+               "messages are small, or the workers wait for one.", unit="Bps"),
+        curves("Collectives", {each: "sum by (instance, job, communicator, kind) (rate(pfc_worker_collectives_total{$I}"
+                                     "[$__rate_interval]))"},
+               "Begun in a second, by all workers. A number for each step; one that changes with the same job is worth a question."),
+    ]
+
+
+def memory():
+    return [
+        by_worker("Host memory by worker", "pfc_worker_resident_memory_bytes", "Resident memory of the process, the largest first. "
+                  "It is flat after the first steps; steady growth ends with the kernel's killer.", over="max", unit="bytes"),
+        by_worker("GPU memory by worker", "worker:pfc_gpu_memory_used:ratio", "Part in use, by any process, the fullest first. Over "
+                  "97 % the next larger allocation may fail: take a smaller batch.", over="max", legend=GPU, unit="percentunit",
+                  defaults={"min": 0, "max": 1}, runbook="gpu-memory-nearly-full"),
+    ]
+
+
+def hosts():
+    slowest = f"topk(20, max by (rank, host) ({of_run('pfc_worker_own_step_seconds{$I}')}))"
+
+    def now(query):  # a column for the ranks of the table
+        return f"max by (rank, host) ({query}) and on (rank, host) {slowest}"
+
+    return [
+        timeline("Hosts", {"{{host}}": worst("pfc_host_up", "bottomk", count=16)}, "Whether the agent is registered, of the 16 hosts "
+                 "that were away most. A gap at the right end is a host that was removed.", states=UP, runbook="host-lost"),
+        timeline("Workers", {"rank {{rank}} on {{host}}": worst("pfc_worker_up", "bottomk", count=16)}, "Whether the worker runs and has "
+                 "joined, of the 16 that were away most. All red together is a restart; one that stays red is the one to look at.",
+                 states=UP, runbook="restarts"),
+        curves("Workers and slots", {"workers": "pfc_job_workers{$I}", "workers wanted": "pfc_job_workers_wanted{$I}",
+                                     "slots of registered hosts": "sum by (instance, job) (pfc_host_slots{$I} * pfc_host_up{$I})",
+                                     "idle slots": "pfc_job_slots_idle{$I}", "left out": "pfc_job_slots_left_out{$I}",
+                                     "slow workers": "pfc_job_stragglers{$I}"},
+               "Idle slots are spares. What is left out has failed too often. Slow workers make the others wait.", size=(8, 8),
+               custom={"lineInterpolation": "stepAfter"}, runbook="straggler"),
+        curves("Heartbeats of hosts", {"{{host}}": worst("host:pfc_heartbeat_age_seconds", over="max")}, "Seconds since the coordinator "
+               f"has heard of an agent, the {MOST} hosts with the longest silence. A tooth of more than a few seconds is a network or a "
+               "machine that stalls; a line that climbs is a host that is gone.", unit="s", size=(8, 8), runbook="host-lost"),
+        by_worker("Silence of workers", "worker:pfc_progress_age_seconds", "Seconds since step, phase or collective of a worker has "
+                  "changed, the longest first. One that climbs alone is stuck; all together wait for one.", over="max", unit="s",
+                  size=(8, 8), runbook="no-progress"),
+        by_worker("Processor time by worker", "worker:pfc_cpu_seconds:rate1m", "Cores that each worker uses, the fewest first. On CPUs one "
+                  "far below the others shares its cores or is held back.", function="bottomk", size=(8, 9)),
+        table("Slowest workers now", {
+            "step": now(of_run("pfc_worker_step{$I}")),
+            "own time of a step": slowest,
+            "slow": now(of_run("pfc_worker_slow{$I}")),
+            "busy": now(of_run("worker:pfc_busy:ratio1m{$I}")),
+            "input wait": now(of_run("worker:pfc_input_wait:ratio5m{$I}")),
+            "memory": now(of_run("pfc_worker_resident_memory_bytes{$I}")),
+            "last heard": now(of_run("time() - pfc_worker_last_heartbeat_timestamp_seconds{$I}"))},
+            "A row a worker, at most 20. One that was last heard of many seconds ago is lost or hangs.", order="own time of a step",
+            units={"own time of a step": "s", "busy": "percentunit", "input wait": "percentunit", "memory": "bytes", "last heard": "s"},
+            size=(16, 9), runbook="straggler"),
+    ]
+
+
+def failures():
+    return [
+        timeline("Alerts", {"{{alertname}}": "max by (alertname) (ALERTS{$I, alertstate=\"firing\"})"}, "Alerts of deploy/prometheus that "
+                 "fire, of this coordinator. docs/runbooks has a page for each. Empty: none fires, or Prometheus lacks alerts.yml.",
+                 states={1: ("fires", "red")}, size=(12, 7), whole=True),
+        bars("Restarts by cause", {"{{cause}}": "increase(pfc_job_restarts_total{$I}[$__range])"}, "In the time shown. crash: of a worker; "
+             "silence: a worker hangs; host_lost: a machine or its agent; connection_lost: the network.", size=(6, 7),
+             runbook="restarts"),
+        curves("Generation", {"generation": "pfc_job_generation{$I}", "restarts left": "pfc_job_restarts_left{$I}"},
+               "One generation more after each restart. A restart comes back for each 10 min that bring a new checkpoint.",
+               size=(6, 7), custom={"lineInterpolation": "stepAfter"}, runbook="restarts"),
+        stat("Images seen", "pfc_job_images_seen{$I}", "By the state that the model has.", size=(12, 4), unit="short"),
+        stat("Images trained in vain", "pfc_job_images_lost{$I}", "Their updates were lost, as a generation began from an older state. "
+             "Many: write checkpoints more often.", size=(12, 4), unit="short", steps=("green", (1, "orange"))),
+    ]
+
+
+def checkpoints():
+    written = "increase(pfc_job_checkpoints_total{$I}[$__range])"
+    return [
+        curves("Age of the newest checkpoint", {"age": "job:pfc_checkpoint_age_seconds{$I}"}, "A saw: each tooth is a checkpoint. "
+               "Teeth that grow mean slower steps or slower storage.", unit="s", size=(8, 8), runbook="checkpoint-too-old"),
+        curves("Time of a checkpoint", {"newest": "pfc_job_last_checkpoint_duration_seconds{$I}"}, "From its begin to its final name. "
+               "Training goes on meanwhile, but for what the next panel shows. Growth means slower storage.", unit="s", size=(8, 8)),
+        curves("Training held by checkpoints", {"held": "rate(pfc_job_checkpoint_held_seconds_total{$I}[$__rate_interval])"},
+               "Part of the time. Over 5 % save less often, or to faster storage.", unit="percentunit", size=(8, 8)),
+        stat("Checkpoints", written, "Published in the time shown.", size=(6, 4), defaults={"decimals": 0}),
+        stat("Mean time", "increase(pfc_job_checkpoint_seconds_total{$I}[$__range]) / (" + written + " > 0)",
+             "Of a checkpoint, in the time shown.", size=(6, 4), unit="s"),
+        stat("Size of the newest", "pfc_job_last_checkpoint_size_bytes{$I}", "Of all its files. The disk needs room for one more than "
+             "are kept.", size=(6, 4), unit="bytes"),
+        stat("Written", "increase(pfc_job_checkpoint_bytes_total{$I}[$__range])", "Bytes of checkpoints in the time shown.", size=(6, 4),
+             unit="bytes"),
+    ]
+
+
+def gpus():
+    return [
+        by_worker("GPU utilisation", "pfc_worker_gpu_utilization_ratio", "Part of the time in which the GPU computes, the lowest first. "
+                  "Low on all: input or network. Low on one: it waits for its own data or its GPU.", function="bottomk", legend=GPU,
+                  unit="percentunit", defaults={"min": 0, "max": 1}),
+        by_worker("GPU temperature", "pfc_worker_gpu_temperature_celsius", "The hottest first. Near 85 degrees most GPUs lower their "
+                  "clock: look at fans and air.", legend=GPU, unit="celsius", runbook="gpu-throttled"),
+        by_worker("GPU power", "pfc_worker_gpu_power_watts", "The lowest first. One far below the others at the same work is held back or "
+                  "waits.", function="bottomk", legend=GPU, unit="watt", runbook="gpu-throttled"),
+        timeline("GPU held back", {GPU: worst("pfc_worker_gpu_throttled", count=16)}, "Whether heat, power or hardware keep the clock "
+                 "low, of the 16 GPUs with the most of it. Such a GPU makes its rank a straggler.",
+                 states={0: ("full clock", "green"), 1: ("held back", "red")}, runbook="gpu-throttled"),
+    ]
+
+
+def service():
+    def of_each_job(query):
+        return f"max by (job_id) (max_over_time(({query})[$__range:$__interval]))"
+
+    info = "* on (instance, job) group_left (job_id) pfc_job_info{$I}"
+    return [
+        table("Jobs, one after another", {
+            "begun": of_each_job(f"1000 * pfc_job_start_timestamp_seconds{{$I}} {info}"),
+            "last seen": of_each_job("1000 * timestamp(pfc_job_info{$I})"),
+            "step": of_each_job(f"pfc_job_step{{$I}} {info}"),
+            "generation": of_each_job(f"pfc_job_generation{{$I}} {info}")},
+            "Of this coordinator, in the time shown. A click on one shows it alone, as the field Job above does.", order="begun",
+            units={"begun": "dateTimeAsIso", "last seen": "dateTimeAsIso"}, size=(12, 8),
+            links={"job_id": {"title": "This job alone", "url": "/d/pfc-job-overview?${datasource:queryparam}&${instance:queryparam}"
+                                                                "&var-run=${__value.raw}&${__url_time_range}"}}),
+        curves("Queue", {"jobs that wait": "pfc_jobs_waiting{$I}"}, "Of a service. A queue that grows while no job trains waits for a "
+               "host: pfcctl queue says for which.", size=(6, 8), custom={"lineInterpolation": "stepAfter"}, whole=True),
+        bars("Jobs ended", {"{{how}}": "increase(pfc_jobs_total{$I}[$__range])"}, "Of a service, in the time shown. Refused: their job "
+             "file was wrong.", whole=True, runbook="job-failed"),
+        curves("Coordinator's processor time", {"cores": "rate(process_cpu_seconds_total{$I}[$__rate_interval])"}, "Near 1 it answers "
+               "late: look for clients that ask too often.", size=(6, 8), whole=True, runbook="coordinator-down"),
+        curves("Coordinator's memory", {"resident": "process_resident_memory_bytes{$I}"}, "Resident. It does not grow with the number of "
+               "jobs.", unit="bytes", size=(6, 8), whole=True),
+        bars("Coordinator's faults", {
+            "takeovers": "pfc_coordinator_takeovers_total{$I}", "journal not written": "pfc_coordinator_journal_failures_total{$I}",
+            "output lines dropped": "pfc_coordinator_dropped_output_lines_total{$I}",
+            "audit lines left out": "pfc_coordinator_audit_lines_left_out_total{$I}"},
+            "Since it began. Takeovers: it was killed. Journal: its disk is full or broken. Output: nobody reads it.", whole=True,
+            runbook="coordinator-down"),
+        bars("Refused", {"{{reason}}": "increase(pfc_coordinator_refusals_total{$I}[$__range])"}, "Calls, pages and connections in the "
+             "time shown, only over TLS: wrong tokens and certificates. The audit log says whose.", whole=True),
+    ]
+
+
+def annotations():
+    window = "[$__rate_interval]"
+    states = "waiting|starting|restarting|stopping|failing|failed|stopped"
+    return [
+        annotation("Failures", f"increase(pfc_job_restarts_total{{$I}}{window}) > 0", "red", "restart: {{cause}}",
+                   "A failure has ended a generation; the job goes on from its newest state.", labels="cause"),
+        annotation("States", f"max_over_time(pfc_job_state{{$I, state=~\"{states}\"}}{window})", "orange",
+                   "{{state}}", "The job was in this state.", labels="state"),
+        annotation("Hosts lost", f"(1 - min_over_time(pfc_host_up{{$I}}{window}) > 0) unless on (instance, job) "
+                                 "pfc_job_state{$I, state=~\"idle|waiting\"} == 1", "dark-red", "host {{host}} lost",
+                   "Its agent is not registered.", labels="host"),
+        annotation("Alerts", f"max by (alertname) (max_over_time(ALERTS{{$I, alertstate=\"firing\"}}{window}))", "purple", "{{alertname}}",
+                   "docs/runbooks has a page for this alert.", labels="alertname", shown=False),
+        annotation("Jobs begin", "1000 * pfc_job_start_timestamp_seconds{$I} * on (instance, job) group_left (job_id) pfc_job_info{$I}",
+                   "blue", "job {{job_id}} begins", "", labels="job_id", value_is_time=True),
+        annotation("Checkpoints", "1000 * pfc_job_last_checkpoint_timestamp_seconds{$I}", "green", "checkpoint", "", value_is_time=True,
+                   shown=False),
+    ]
+
+
+def variable(name, label, values, **more):
+    return {"name": name, "label": label, "type": "query", "datasource": DATASOURCE, "definition": values,
+            "query": {"query": values, "refId": f"variable-{name}"}, "refresh": 2, "sort": 1, **more}
+
+
+def dashboard(runbooks=None):
+    rows = {"Job": job(), "Training": training(), "Where the time goes": time_of_a_step(), "Input": data(),
+            "Collectives": collectives(), "Memory": memory(), "Hosts and workers": hosts(), "Failures": failures(),
+            "Checkpoints": checkpoints(), "-GPUs": gpus(), "-Jobs and coordinator": service()}
+    return {
+        "uid": "pfc-job-overview", "title": "pfc: a job", "tags": ["pfc"], "editable": True, "graphTooltip": 1, "schemaVersion": 39,
+        "description": "Made by deploy/grafana/dashboard.py: change it there. docs/grafana.md",
+        "refresh": "15s", "time": {"from": "now-1h", "to": "now"}, "annotations": {"list": annotations()},
+        "templating": {"list": [
+            {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1},
+            variable("instance", "Coordinator", "label_values(pfc_build_info, instance)"),
+            variable("run", "Job", f"label_values(pfc_job_info{{{INSTANCE}}}, job_id)", includeAll=True, multi=True, allValue=".*",
+                     current={"text": ["All"], "value": ["$__all"]})]},
+        "panels": place(rows, runbooks)}
+
+
+def text(runbooks=None):
+    return lines_of(dashboard(runbooks)) + "\n"
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--runbooks", metavar="URL")
+    (pathlib.Path(__file__).resolve().parent / "pfc.json").write_text(text(options.parse_args().runbooks))
