@@ -17,10 +17,10 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "kernels/make_ops.h"
-#include "pfcctl/synth/jpeg_encoder.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/memory_store.h"
 #include "worker/data/decode.h"
+#include "worker/data/jpeg_encoder.h"
 
 namespace pfc {
 namespace {

@@ -72,6 +72,11 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
                                   .global_batch = s_.plan.global_batch,
                                   .resumed_images = s_.resumed_images,
                                   .generation = s_.membership.generation});
+  if (!s_.job.tensorboard) return;
+  board_.emplace(TensorBoardOptions{.folder = s_.job.output / kTensorBoardFolder,
+                                    .global_batch = s_.plan.global_batch,
+                                    .resumed_images = s_.resumed_images,
+                                    .first_step = s_.first_step});
 }
 
 void StepReporter::start() {
@@ -103,11 +108,13 @@ void StepReporter::step(const StepStats& stats, double seconds) {
   add(phases);
   s_.phase("log", [&] {
     to_log([&](TrainingLog& log) { log.step(record); });
+    to_board([&](TensorBoardLog& board) { board.step(record); });
     window_loss_ += stats.loss;
     window_samples_ += stats.samples;
     ++window_steps_;
     if (stats.step % s_.job.frequent == 0 || stats.step == s_.plan.last_step) log_window(record);
   });
+  if (s_.sampler.wants(stats.step)) sample(stats.step);
   if (progress_) progress_->update(progress(record));
   take_phases_between_steps();
   check_output();
@@ -115,6 +122,7 @@ void StepReporter::step(const StepStats& stats, double seconds) {
 
 void StepReporter::evaluation(std::int64_t step, const VerificationResult& result) {
   to_log([&](TrainingLog& log) { log.evaluation(step, result); });
+  to_board([&](TensorBoardLog& board) { board.evaluation(step, result); });
   take_phases_between_steps();
 }
 
@@ -180,6 +188,7 @@ void StepReporter::check_output() {
 void StepReporter::fail(const std::string& why) {
   if (failure_.empty()) failure_ = why;
   log_.reset();
+  board_.reset();
   s_.end_early = true;
 }
 
@@ -229,17 +238,24 @@ StepRecord StepReporter::step_record(const StepStats& stats, double seconds,
 
 void StepReporter::log_window(const StepRecord& record) {
   const double elapsed = seconds_since(window_start_);
-  message(speed_message({.samples_per_second = static_cast<double>(window_samples_) / elapsed,
+  const LogWindow window{.samples_per_second = static_cast<double>(window_samples_) / elapsed,
                          .loss = window_loss_ / static_cast<double>(window_steps_),
                          .lr = record.stats.lr,
                          .epoch = record.stats.epoch,
                          .step = record.stats.step,
                          .loss_scale = record.loss_scale,
-                         .seconds_left = remaining_.after(record.stats.step)}));
+                         .seconds_left = remaining_.after(record.stats.step)};
+  message(speed_message(window));
+  to_board([&](TensorBoardLog& board) { board.line(window); });
   window_loss_ = 0;
   window_samples_ = 0;
   window_steps_ = 0;
   window_start_ = Clock::now();
+}
+
+void StepReporter::sample(std::int64_t step) {
+  const StepSample sample = s_.phase("sample", [&] { return s_.sample(); });
+  s_.phase("log", [&] { to_board([&](TensorBoardLog& board) { board.sample(step, sample); }); });
 }
 
 // On a GPU the host waits where it needs a result, and so for the slowest worker: there the

@@ -14,6 +14,7 @@
 #include "worker/report/coordinator_client.h"
 #include "worker/report/progress_reporter.h"
 #include "worker/report/training_log.h"
+#include "worker/tensorboard/tensorboard_log.h"
 #include "worker/training_session.h"
 
 namespace pfc {
@@ -54,9 +55,17 @@ class StepReporter {
  private:
   template <typename Write>
   void to_log(Write write) {
-    if (!log_) return;
+    write_to(log_, write);
+  }
+  template <typename Write>
+  void to_board(Write write) {
+    write_to(board_, write);
+  }
+  template <typename Log, typename Write>
+  void write_to(std::optional<Log>& log, Write write) {
+    if (!log) return;
     try {
-      write(*log_);
+      write(*log);
     } catch (const StorageError& error) {
       fail(error.what());
     }
@@ -71,6 +80,8 @@ class StepReporter {
   [[nodiscard]] StepRecord step_record(const StepStats& stats, double seconds,
                                        const std::vector<PhaseTimer::Sample>& phases);
   void log_window(const StepRecord& record);
+  /// Collective, after steps that the sampler wants.
+  void sample(std::int64_t step);
   /// Of this step: what it computed, and how long it waited for its own data.
   [[nodiscard]] double own_seconds(const StepStats& stats, double seconds,
                                    const std::vector<PhaseTimer::Sample>& phases) const;
@@ -84,6 +95,7 @@ class StepReporter {
   TrainingSession& s_;
   std::optional<ProgressReporter> progress_;
   std::optional<TrainingLog> log_;
+  std::optional<TensorBoardLog> board_;
   std::string failure_;
   const TimePoint start_;
   std::map<std::string, double> phase_seconds_;  // of all phases so far

@@ -136,6 +136,7 @@ StepStats train_step(Trainer& t) {
 
     stats.loss += head.loss * scale;
     add_input(in, stats);
+    if (last) t.sampler.keep_images(in);
     t.inputs.recycle(in);
   }
 

@@ -17,6 +17,7 @@
 #include "worker/report/step_dump.h"
 #include "worker/report/step_stats.h"
 #include "worker/schedule/lr_schedule.h"
+#include "worker/tensorboard/step_sampler.h"
 
 namespace pfc {
 
@@ -47,6 +48,7 @@ struct Trainer {
   const LrScheduler& lr;
   StepInputs& inputs;
   StepDump& dump;
+  StepSampler& sampler;
   PhaseTimer& phase;
   std::int64_t gradient_acc = 1;
 

@@ -16,6 +16,7 @@
 #include "worker/comm/make_comm.h"
 #include "worker/comm/rank_zero.h"
 #include "worker/gradients/make_grad_reducer.h"
+#include "worker/head/row_copy.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/snapshot/neighbours.h"
 #include "worker/snapshot/snapshot_restore.h"
@@ -89,6 +90,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   load_weights(options.snapshots);
   make_snapshots(options.snapshots);
   dump = std::make_unique<StepDump>(*ops, host_comm(), *head, job.output, job_json);
+  sampler = {job.tensorboard ? job.histograms_every_steps : 0, membership.rank == 0};
   // Last, because its thread waits for other workers, and what is thrown before ends no such wait.
   make_inputs(options.stop_requested);
 }
@@ -361,10 +363,17 @@ Trainer TrainingSession::trainer() {
           .lr = *lr,
           .inputs = *inputs,
           .dump = *dump,
+          .sampler = sampler,
           .phase = phase,
           .gradient_acc = job.gradient_acc,
           .all_embeddings = all_embeddings,
           .d_embeddings = d_embeddings};
+}
+
+StepSample TrainingSession::sample() {
+  const std::int64_t n = all_embeddings->shape[0] / job.gradient_acc;
+  const Tensor last = row_range(all_embeddings, (job.gradient_acc - 1) * n, n);
+  return sampler.take({.ops = *ops, .head = *head, .comm = host_comm(), .embeddings = last});
 }
 
 TrainingState TrainingSession::state() {

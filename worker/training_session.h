@@ -91,6 +91,7 @@ struct TrainingSession {
   OwnedTensor d_embeddings;      ///< likewise
   std::unique_ptr<GradReducer> reducer;
   std::unique_ptr<StepDump> dump;
+  StepSampler sampler;
   std::unique_ptr<CheckpointWriter> writer;
   std::unique_ptr<CheckpointSchedule> checkpoints;
   std::unique_ptr<SnapshotMaker> snapshots;  ///< null where none are taken
@@ -105,6 +106,8 @@ struct TrainingSession {
   [[nodiscard]] Comm& host_comm() { return gpu_host_comm ? *gpu_host_comm : *step_comm; }
   [[nodiscard]] Communicated communicated() const;
   [[nodiscard]] Trainer trainer();
+  /// Of a step that the sampler wants, and that is complete. Collective.
+  [[nodiscard]] StepSample sample();
   [[nodiscard]] TrainingState state();
   [[nodiscard]] PlannedJob planned() const;
 

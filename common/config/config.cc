@@ -113,6 +113,8 @@ void visit_keys(Job& job, Visitor&& v) {
   v.path("output", job.output);
   v.number("frequent", job.frequent, kSteps);
   v.number("verbose", job.verbose, kStepsOrZero);
+  v.flag("tensorboard", job.tensorboard);
+  v.number("histograms_every_steps", job.histograms_every_steps, kStepsOrZero);
   v.number("save_every_steps", job.save_every_steps, kStepsOrZero);
   v.number("save_every_seconds", job.save_every_seconds, kNotNegative);
   v.number("keep_checkpoints", job.keep_checkpoints, kSteps);

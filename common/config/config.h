@@ -65,10 +65,12 @@ struct JobConfig {
   bool augment = true;                   ///< random horizontal flip
   std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths
   std::filesystem::path output = "work_dirs/job";
-  std::int64_t frequent = 10;         ///< steps between log lines
-  std::int64_t verbose = 2000;        ///< steps between evaluations; 0: only at the end
-  std::int64_t save_every_steps = 0;  ///< 0: only at the end and on a stop
-  double save_every_seconds = 0;      ///< 0: off
+  std::int64_t frequent = 10;                  ///< steps between log lines
+  std::int64_t verbose = 2000;                 ///< steps between evaluations; 0: only at the end
+  bool tensorboard = true;                     ///< write event files for TensorBoard
+  std::int64_t histograms_every_steps = 1000;  ///< in these files; 0: none
+  std::int64_t save_every_steps = 0;           ///< 0: only at the end and on a stop
+  double save_every_seconds = 0;               ///< 0: off
   std::int64_t keep_checkpoints = 3;
   bool replicate = false;        ///< each worker keeps a copy of its neighbour's state in memory
   double snapshot_seconds = 60;  ///< between two of these copies

@@ -71,6 +71,13 @@ void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
   run_forward(batch, statistics);
 }
 
+void MarginSoftmax::target_cosines(std::span<float> cosines) {
+  check(batch_samples_ > 0, "margin_softmax.target_cosines: forward() comes first");
+  check(cosines.size() == static_cast<std::size_t>(batch_samples_),
+        "margin_softmax.target_cosines: needs one element for each sample");
+  run_target_cosines(cosines);
+}
+
 double MarginSoftmax::combine(const Tensor& statistics, int workers) {
   check(batch_samples_ > 0, "margin_softmax.combine: forward() comes first");
   expect({"margin_softmax.combine", "statistics", statistics}, DType::kUInt8,

@@ -88,6 +88,12 @@ class MarginSoftmax {
   /// mean loss over N. Blocks until it is known.
   double combine(const Tensor& statistics, int workers);
 
+  /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class where
+  /// that is one of the batch's positives, and leaves the others as they are. They are those that
+  /// the last forward() has computed the targets' logits from, rounded to float32. Blocks until
+  /// they are known. REQUIRES: the positives of that batch are still valid.
+  void target_cosines(std::span<float> cosines);
+
   /// One optimizer step over centres.
   struct Update {
     double lr = 0.1;
@@ -142,6 +148,7 @@ class MarginSoftmax {
                           std::span<const std::int64_t> slots, const Tensor& gradients,
                           const Update& update) = 0;
   virtual void run_settle(std::span<const std::int64_t> classes) = 0;
+  virtual void run_target_cosines(std::span<float> cosines) = 0;
 
   std::int64_t batch_samples_ = 0;  // N of the last forward()
   std::size_t batch_classes_ = 0;   // and its S

@@ -78,6 +78,8 @@ class ShardedHead : public Head {
   HeadResult run(const Step& step) override;
   void move(const Step& step) override;
 
+  void target_cosines(std::span<float> cosines) override { softmax_->target_cosines(cosines); }
+
   [[nodiscard]] RowRange shard() const override { return centres_.shard(); }
 
   [[nodiscard]] State state() override {

@@ -86,6 +86,11 @@ class Head {
   /// and active classes have not changed since.
   virtual void move(const Step& step) = 0;
 
+  /// Sets cosines[i], of [N], to the cosine between embedding i of the last run() and the centre of
+  /// its class, as the loss has it, where that class is of this worker, and leaves the others as
+  /// they are. Waits for the device. Throws DeviceError.
+  virtual void target_cosines(std::span<float> cosines) = 0;
+
   [[nodiscard]] virtual RowRange shard() const = 0;  ///< the classes of this worker
   /// The shard's tables, [shard().size(), D], float32 or bfloat16 as HeadOptions::centre_precision
   /// says, for checkpoints. `second` is AdamW's v, null for SGD. Views of device memory. Row i is

@@ -19,15 +19,18 @@ namespace fs = std::filesystem;
 // The version of the keys in metrics.jsonl. Version 1 had neither this key nor "kind" and "time".
 constexpr int kSchema = 2;
 
-/// Gives files that hold something other names, so that nothing is lost. Says what it has done;
-/// empty: nothing.
+bool holds_something(const fs::path& path) {
+  const fs::file_status status = fs::symlink_status(path);
+  if (fs::is_regular_file(status) || fs::is_directory(status)) return !fs::is_empty(path);
+  return fs::exists(status);
+}
+
+/// Gives files and folders that hold something other names, so that nothing is lost. Says what it
+/// has done; empty: nothing.
 std::string set_aside(const std::vector<fs::path>& files) {
   std::vector<fs::path> full;
   for (const fs::path& file : files) {
-    const fs::file_status status = fs::symlink_status(file);
-    if (fs::exists(status) && !(fs::is_regular_file(status) && fs::file_size(file) == 0)) {
-      full.push_back(file);
-    }
+    if (holds_something(file)) full.push_back(file);
   }
   if (full.empty()) return {};
   const auto aside = [](const fs::path& file, int number) {
@@ -146,11 +149,12 @@ std::string time_message(const std::map<std::string, double>& phases) {
 TrainingLog::TrainingLog(TrainingLogOptions options) : options_(std::move(options)) {
   const fs::path log = options_.output / "training.log";
   const fs::path metrics = options_.output / "metrics.jsonl";
+  const fs::path board = options_.output / kTensorBoardFolder;
   std::string kept;
   if (options_.resumed_images > 0) {
     drop_events_after(metrics, options_.resumed_images);
   } else {
-    kept = as_storage_error([&] { return set_aside({log, metrics}); });
+    kept = as_storage_error([&] { return set_aside({log, metrics, board}); });
   }
   log_.emplace(log);
   metrics_.emplace(metrics);

@@ -135,6 +135,9 @@ struct TrainingLogOptions {
   Generation generation = 1;
 };
 
+/// In the output folder: event files (worker/tensorboard/tensorboard_log.h).
+inline constexpr const char* kTensorBoardFolder = "tensorboard";
+
 /// Writes training.log, metrics.jsonl (docs/observability.md lists its keys) and stdout. Only rank
 /// 0 has one. Every member throws StorageError when a file cannot be written.
 class TrainingLog {

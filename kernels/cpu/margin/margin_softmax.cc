@@ -92,6 +92,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void run_update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
                   const Tensor& gradients, const Update& update) override;
   void run_settle(std::span<const std::int64_t> classes) override;
+  void run_target_cosines(std::span<float> cosines) override;
 
   void prepare(const Batch& batch);
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
@@ -194,6 +195,13 @@ void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics)
     rows[static_cast<std::size_t>(batch.positives[k].sample)].target =
         options_.scale *
         margin_target(options_.margin, options_.margin_gradient, arrays_.angles[k]);
+  }
+}
+
+void CpuMarginSoftmax::run_target_cosines(std::span<float> cosines) {
+  for (std::size_t k = 0; k < arrays_.angles.size(); ++k) {
+    cosines[static_cast<std::size_t>(step_.batch.positives[k].sample)] =
+        static_cast<float>(arrays_.angles[k].cos);
   }
 }
 

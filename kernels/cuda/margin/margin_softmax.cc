@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "kernels/cuda/margin/centre_rows.h"
 #include "kernels/cuda/margin/margin_plan.h"
@@ -70,6 +71,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
   void run_update(std::span<const std::int64_t> classes, std::span<const std::int64_t> slots,
                   const Tensor& gradients, const Update& update) override;
   void run_settle(std::span<const std::int64_t> classes) override;
+  void run_target_cosines(std::span<float> cosines) override;
 
   void prepare(const Batch& batch);
   void point_into_memory(const MarginPlan& plan);
@@ -251,6 +253,16 @@ void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics
   if (batch.classes.empty()) running_.slots = 0;
   finish_statistics(device_, samples_, running_, options_,
                     static_cast<RowStatistics*>(statistics.data));
+}
+
+void CudaMarginSoftmax::run_target_cosines(std::span<float> cosines) {
+  std::vector<Angle> angles(cosines.size());
+  const auto bytes = static_cast<std::int64_t>(angles.size() * sizeof(Angle));
+  ops_.copy_to_host(angles.data(), Tensor(samples_.angles, DType::kUInt8, {bytes}));
+  for (const Positive& p : batch_.positives) {
+    const auto sample = static_cast<std::size_t>(p.sample);
+    cosines[sample] = static_cast<float>(angles[sample].cos);
+  }
 }
 
 double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers) {

@@ -82,8 +82,8 @@ TEST(ParseJob, TakesFp16AsThePrecision) {
 TEST(ParseJob, NamesTheNearestKeyForAnUnknownOne) {
   EXPECT_EQ(refusal(R"({"batchsize": 4})"),
             R"(job.json: unknown key "batchsize"; did you mean "batch_size"?)");
-  EXPECT_EQ(refusal(R"({"tensorboard": "x"})"),
-            R"(job.json: unknown key "tensorboard"; docs/configuration.md lists all keys)");
+  EXPECT_EQ(refusal(R"({"profiler": "x"})"),
+            R"(job.json: unknown key "profiler"; docs/configuration.md lists all keys)");
 }
 
 TEST(ParseJob, TakesNullAsAKeyThatIsLeftOut) {

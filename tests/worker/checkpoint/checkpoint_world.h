@@ -55,6 +55,7 @@ class SmallHead : public Head {
   }
   HeadResult run(const Step&) override { return {}; }
   void move(const Step&) override {}
+  void target_cosines(std::span<float>) override {}
   [[nodiscard]] RowRange shard() const override { return shard_; }
   [[nodiscard]] State state() override {
     return {.centres = tensor(0),

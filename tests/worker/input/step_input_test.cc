@@ -72,6 +72,7 @@ class SamplingOnly final : public Head {
   }
   HeadResult run(const Step&) override { return {}; }
   void move(const Step&) override {}
+  void target_cosines(std::span<float>) override {}
   [[nodiscard]] RowRange shard() const override { return {}; }
   State state() override { return {}; }
   void state_changed() override {}

@@ -1,4 +1,4 @@
-#include "pfcctl/synth/jpeg_encoder.h"
+#include "worker/data/jpeg_encoder.h"
 
 #include <turbojpeg.h>
 

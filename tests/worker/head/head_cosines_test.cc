@@ -1,0 +1,87 @@
+// The cosines of the targets, as the head tells them after a step.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "tests/support/staged_comm.h"
+#include "tests/support/thread_comm.h"
+#include "tests/worker/head/head_job.h"
+#include "worker/head/row_copy.h"
+
+namespace pfc::testing {
+namespace {
+
+constexpr std::int64_t kSamples = 30, kClasses = 101, kDimension = 24;
+constexpr float kNone = 9;
+
+/// Of each sample with the centre of its label, in float64.
+std::vector<double> expected_cosines(const MicroBatch& batch, const std::vector<float>& centres) {
+  std::vector<double> cosines;
+  for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+    double ab = 0, aa = 0, bb = 0;
+    for (std::size_t k = 0; k < kDimension; ++k) {
+      const double a = batch.embeddings[i * kDimension + k];
+      const double b = centres[static_cast<std::size_t>(batch.labels[i]) * kDimension + k];
+      ab += a * b;
+      aa += a * a;
+      bb += b * b;
+    }
+    cosines.push_back(ab / std::sqrt(aa * bb));
+  }
+  return cosines;
+}
+
+class HeadCosines : public OnHeadDevice<std::tuple<TestDevice, int>> {
+ protected:
+  const TestDevice device_ = std::get<0>(GetParam());
+  const int workers_ = std::get<1>(GetParam());
+};
+
+TEST_P(HeadCosines, AreThoseOfTheCentresBeforeTheUpdateAndEachIsToldByOneWorker) {
+  const MicroBatch batch = random_batch(kSamples, kClasses, kDimension, 3);
+  const auto centres = random_matrix(kClasses, kDimension, 0.3, 4);
+  std::vector<std::vector<float>> told(static_cast<std::size_t>(workers_));
+  run_ranks(workers_, [&](Comm& comm) {
+    const auto ops = device_.make(1);
+    StagedComm staged(*ops, comm);
+    const auto head = make_head(
+        *ops, staged, {.classes = kClasses, .embedding_size = kDimension, .sample_rate = 0.3});
+    copy_rows_to_device(*ops, head->state().centres,
+                        centres.data() + head->shard().begin * kDimension);
+    head->state_changed();
+    const auto memory = ops->allocate(batch.embeddings.size() * sizeof(float));
+    const Tensor embeddings(memory->data(), DType::kFloat32, {kSamples, kDimension});
+    ops->copy_to_device(embeddings, batch.embeddings.data());
+    const ActiveCentres active = head->sample(batch.labels, 1);
+    const HeadResult result =
+        head->run({.all_embeddings = embeddings, .all_labels = batch.labels, .active = active});
+    EXPECT_TRUE(result.moved);
+    auto& cosines = told[static_cast<std::size_t>(comm.rank())];
+    cosines.assign(kSamples, kNone);
+    head->target_cosines(cosines);
+  });
+  const std::vector<double> expected = expected_cosines(batch, centres);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    int tellers = 0;
+    for (const std::vector<float>& cosines : told) {
+      if (cosines[i] == kNone) continue;
+      ++tellers;
+      EXPECT_NEAR(cosines[i], expected[i], 1e-7) << "sample " << i;
+    }
+    EXPECT_EQ(tellers, 1) << "sample " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, HeadCosines,
+                         ::testing::Combine(::testing::ValuesIn(head_devices()),
+                                            ::testing::Values(1, 3)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "s" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
+
+}  // namespace
+}  // namespace pfc::testing

@@ -1,0 +1,50 @@
+#include "worker/tensorboard/record_frame.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace pfc {
+namespace {
+
+// RFC 3720, appendix B.4.
+TEST(Crc32c, IsThatOfTheIscsiStandard) {
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43U);
+  std::string rising;
+  for (char c = 0; c < 32; ++c) rising += c;
+  EXPECT_EQ(crc32c(rising), 0x46dd794eU);
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283U);
+  EXPECT_EQ(crc32c(""), 0U);
+}
+
+TEST(MaskedCrc32c, IsTheRotatedCrcPlusAConstant) {
+  const std::uint32_t rotated = 0xe3069283U >> 15 | 0xe3069283U << 17;
+  EXPECT_EQ(masked_crc32c("123456789"), rotated + 0xa282ead8U);
+}
+
+TEST(FrameOf, HasLengthDataAndTheirCrcs) {
+  const std::string data = "an event";
+  const std::string frame = frame_of(data);
+  ASSERT_EQ(frame.size(), kFrameHeaderBytes + data.size() + kFrameFooterBytes);
+  EXPECT_EQ(frame.substr(0, 8), std::string("\x08\0\0\0\0\0\0\0", 8));
+  EXPECT_EQ(data_bytes_of(frame), 8U);
+  EXPECT_EQ(frame.substr(kFrameHeaderBytes, data.size()), data);
+  EXPECT_TRUE(matches(data, frame.substr(kFrameHeaderBytes + data.size())));
+}
+
+TEST(FrameOf, ShowsEveryChangedBit) {
+  const std::string data = "an event";
+  const std::string frame = frame_of(data);
+  for (std::size_t bit = 0; bit < 8 * frame.size(); ++bit) {
+    std::string changed = frame;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ 1 << bit % 8);
+    const bool intact = data_bytes_of(changed) == data.size() &&
+                        matches(std::string_view(changed).substr(kFrameHeaderBytes, data.size()),
+                                std::string_view(changed).substr(kFrameHeaderBytes + data.size()));
+    EXPECT_FALSE(intact) << "bit " << bit;
+  }
+}
+
+}  // namespace
+}  // namespace pfc

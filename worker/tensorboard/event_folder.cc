@@ -1,0 +1,203 @@
+#include "worker/tensorboard/event_folder.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.h"
+#include "common/files/file_error.h"
+#include "common/files/regular_file.h"
+#include "common/machine/host_name.h"
+#include "tensorboard/compat/proto/event.pb.h"
+#include "worker/tensorboard/record_frame.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kBegin = "events.out.tfevents.";
+constexpr std::string_view kBatch = "batch-";
+
+std::optional<std::int64_t> number_in(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) return {};
+  return number;
+}
+
+/// A file that pfc has written, by its name.
+struct Written {
+  fs::path path;
+  std::int64_t seconds = 0;
+  std::int64_t global_batch = 0;
+};
+
+std::optional<Written> written_of(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with(kBegin)) return {};
+  const std::string_view rest = std::string_view(name).substr(kBegin.size());
+  const std::size_t batch = rest.rfind('.');
+  if (batch == std::string_view::npos || !rest.substr(batch + 1).starts_with(kBatch)) return {};
+  const auto seconds = number_in(rest.substr(0, rest.find('.')));
+  const auto global_batch = number_in(rest.substr(batch + 1 + kBatch.size()));
+  if (!seconds || !global_batch || *global_batch == 0) return {};
+  return Written{.path = path, .seconds = *seconds, .global_batch = *global_batch};
+}
+
+/// Those in one folder, the oldest first.
+std::vector<Written> files_in(const fs::path& folder) {
+  std::vector<Written> files;
+  if (!fs::is_directory(folder)) return files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (!fs::is_regular_file(entry.symlink_status())) continue;
+    if (auto file = written_of(entry.path())) files.push_back(std::move(*file));
+  }
+  std::ranges::sort(files, {}, &Written::seconds);
+  return files;
+}
+
+/// The folder itself, and those of other global batches.
+std::vector<fs::path> runs_in(const fs::path& tensorboard) {
+  std::vector<fs::path> runs;
+  if (!fs::is_directory(tensorboard)) return runs;
+  runs.push_back(tensorboard);
+  for (const fs::directory_entry& entry : fs::directory_iterator(tensorboard)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_folder = fs::is_directory(entry.symlink_status());
+    if (is_folder && name.starts_with(kBatch)) runs.push_back(entry.path());
+  }
+  return runs;
+}
+
+std::string_view as_text(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Reads the events of a file one after the other.
+class EventReader {
+ public:
+  explicit EventReader(const fs::path& path) : file_(path) {}
+
+  /// None at the end of the file, and where a frame is cut short or damaged.
+  std::optional<tensorboard::Event> next() {
+    const auto header = read(kFrameHeaderBytes);
+    if (header.size() < kFrameHeaderBytes) return {};
+    const auto bytes = data_bytes_of(as_text(header));
+    damaged_ = !bytes;
+    if (damaged_) return {};
+    const std::uint64_t room = file_.bytes() - std::min(file_.bytes(), end_ + kFrameHeaderBytes);
+    if (room < kFrameFooterBytes || *bytes > room - kFrameFooterBytes) return {};
+    const auto data = read(*bytes);
+    const auto footer = read(kFrameFooterBytes);
+    if (footer.size() < kFrameFooterBytes) return {};
+    tensorboard::Event event;
+    damaged_ = !matches(as_text(data), as_text(footer)) ||
+               !event.ParseFromArray(data.data(), static_cast<int>(data.size()));
+    if (damaged_) return {};
+    end_ += kFrameHeaderBytes + *bytes + kFrameFooterBytes;
+    return event;
+  }
+  [[nodiscard]] std::uint64_t end() const { return end_; }  ///< of the last event
+  [[nodiscard]] bool damaged() const {
+    return damaged_;
+  }  ///< what follows that is whole, but wrong
+
+ private:
+  /// Fewer bytes than asked for at the end of the file.
+  std::vector<std::byte> read(std::uint64_t bytes) {
+    std::vector<std::byte> found(bytes);
+    found.resize(file_.read(found));
+    return found;
+  }
+
+  RegularFile file_;
+  std::uint64_t end_ = 0;
+  bool damaged_ = false;
+};
+
+/// What of a file stays.
+struct Kept {
+  std::uint64_t bytes = 0;
+  bool shows_something = false;
+  std::int64_t first_step = 0;  ///< of the process start that wrote it
+};
+
+Kept kept_of(const Written& written, std::int64_t images) {
+  EventReader events(written.path);
+  Kept kept;
+  while (const auto event = events.next()) {
+    if (event->has_session_log()) kept.first_step = event->step();
+    if (event->has_summary()) {
+      if (event->step() > images / written.global_batch) break;
+      kept.shows_something = true;
+    }
+    kept.bytes = events.end();
+  }
+  if (events.damaged()) {
+    spdlog::warn("{}: what follows byte {} is damaged, and is dropped", written.path.string(),
+                 kept.bytes);
+  }
+  return kept;
+}
+
+/// Returns whether the files before this one may have events that go: this one was begun when they
+/// had none after its first step.
+bool cut(const Written& file, std::int64_t images) {
+  const Kept kept = kept_of(file, images);
+  if (!kept.shows_something) {
+    fs::remove(file.path);
+    return true;
+  }
+  if (kept.bytes < fs::file_size(file.path)) fs::resize_file(file.path, kept.bytes);
+  return kept.first_step - 1 > images / file.global_batch;
+}
+
+std::string host_part() {
+  std::string host = host_name();
+  std::ranges::replace_if(
+      host, [](char c) { return c <= ' ' || c == '/' || c == 0x7f; }, '_');
+  return host;
+}
+
+}  // namespace
+
+void drop_orphaned_events(const fs::path& tensorboard, std::int64_t images) {
+  as_storage_error([&] {
+    for (const fs::path& run : runs_in(tensorboard)) {
+      std::vector<Written> files = files_in(run);
+      std::ranges::reverse(files);
+      for (const Written& file : files) {
+        if (!cut(file, images)) break;
+      }
+    }
+  });
+}
+
+fs::path next_event_file(const fs::path& tensorboard, std::int64_t global_batch) {
+  return as_storage_error([&] {
+    using std::chrono::system_clock;
+    std::int64_t seconds = system_clock::to_time_t(system_clock::now());
+    for (const fs::path& run : runs_in(tensorboard)) {
+      for (const Written& file : files_in(run)) seconds = std::max(seconds, file.seconds + 1);
+    }
+    const std::vector<Written> first = files_in(tensorboard);
+    const std::string batch = std::string(kBatch) + std::to_string(global_batch);
+    const bool other = !first.empty() && first.front().global_batch != global_batch;
+    const fs::path folder = other ? tensorboard / batch : tensorboard;
+    fs::create_directories(folder);
+    return folder / (std::string(kBegin) + std::to_string(seconds) + "." + host_part() + "." +
+                     std::to_string(::getpid()) + "." + batch);
+  });
+}
+
+}  // namespace pfc

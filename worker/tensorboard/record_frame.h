@@ -1,0 +1,35 @@
+// The frames of a TFRecord file: a file of TensorBoard is a sequence of them, with one Event each.
+//
+//   uint64  length of the data, little-endian
+//   uint32  masked CRC-32C of these 8 bytes
+//   byte    data[length]
+//   uint32  masked CRC-32C of the data
+//
+// (tensorflow/core/lib/io/record_writer.h; the mask is that of leveldb's log format.)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pfc {
+
+inline constexpr std::size_t kFrameHeaderBytes = 12;
+inline constexpr std::size_t kFrameFooterBytes = 4;
+
+/// The CRC-32C (Castagnoli, RFC 3720 appendix B.4) of the bytes.
+std::uint32_t crc32c(std::string_view bytes);
+/// As it is stored, so that the CRC of data that have a CRC in them stays useful.
+std::uint32_t masked_crc32c(std::string_view bytes);
+
+/// The data as a frame.
+std::string frame_of(std::string_view data);
+
+/// The length in a frame's header, where its CRC is right. REQUIRES: header has kFrameHeaderBytes.
+std::optional<std::uint64_t> data_bytes_of(std::string_view header);
+/// Whether the footer has the CRC of the data. REQUIRES: footer has kFrameFooterBytes.
+bool matches(std::string_view data, std::string_view footer);
+
+}  // namespace pfc

@@ -1,0 +1,52 @@
+// What rank 0 writes for TensorBoard (docs/tensorboard.md lists the tags).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "worker/evaluation/lfw_protocol.h"
+#include "worker/report/training_log.h"
+#include "worker/tensorboard/event_file.h"
+#include "worker/tensorboard/step_sampler.h"
+
+namespace pfc {
+
+struct TensorBoardOptions {
+  std::filesystem::path folder;     ///< of the event files of all starts of the job
+  std::int64_t global_batch = 0;    ///< images of a step
+  std::int64_t resumed_images = 0;  ///< as TrainingLogOptions has it
+  std::int64_t first_step = 1;
+};
+
+/// Every member throws StorageError when the file cannot be written.
+class TensorBoardLog {
+ public:
+  /// Begins a file. Where the job has been resumed, drops from those that are there what will be
+  /// written again (event_folder.h). Throws InputError where one cannot be read.
+  explicit TensorBoardLog(const TensorBoardOptions& options);
+
+  /// Adds a step to those of the next line.
+  void step(const StepRecord& record);
+  /// Writes the means over the steps since the last line, with the numbers of the log's line.
+  void line(const LogWindow& window);
+  void evaluation(std::int64_t step, const VerificationResult& result);
+  /// Writes two histograms with their means, and the images.
+  void sample(std::int64_t step, const StepSample& sample);
+
+ private:
+  /// Of the steps since the last line.
+  struct Sums {
+    double steps = 0;
+    double step_seconds = 0;
+    double data_wait_seconds = 0;
+    double gradient_norm = 0, gradient_norms = 0;  ///< of steps where it is finite; their number
+    std::map<std::string, double> phases;
+  };
+
+  EventFile file_;
+  Sums sums_;
+};
+
+}  // namespace pfc
