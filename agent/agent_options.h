@@ -8,7 +8,7 @@
 
 #include "agent/logs/rotating_log.h"
 #include "agent/workers/binding.h"
-#include "common/machine/gpus.h"
+#include "common/machine/gpu/gpus.h"
 #include "security/credential.h"
 
 namespace pfc {

@@ -13,7 +13,7 @@
 
 #include "common/byte_size.h"
 #include "common/machine/dynamic_library.h"
-#include "common/machine/gpus.h"
+#include "common/machine/gpu/gpus.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_info.h"
 

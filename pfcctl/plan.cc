@@ -17,7 +17,7 @@
 #include "common/error.h"
 #include "common/files/regular_file.h"
 #include "common/machine/cores.h"
-#include "common/machine/gpus.h"
+#include "common/machine/gpu/gpus.h"
 #include "pfcctl/verbs.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/start/job_check.h"

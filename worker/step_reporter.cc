@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/counted.h"
-#include "common/machine/gpu_telemetry.h"
-#include "common/machine/gpus.h"
+#include "common/machine/gpu/gpu_telemetry.h"
+#include "common/machine/gpu/gpus.h"
 #include "common/machine/process_memory.h"
 #include "common/machine/process_work.h"
 #include "worker/memory/memory_advice.h"

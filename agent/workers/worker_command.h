@@ -10,7 +10,7 @@
 #include "agent/workers/binding.h"
 #include "agent/workers/worker_credential.h"
 #include "common/machine/child_process.h"
-#include "common/machine/gpus.h"
+#include "common/machine/gpu/gpus.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -173,6 +174,8 @@ class TensorBoard(JobTest):
 
     def test_a_new_job_keeps_the_files_of_an_earlier_one_under_another_name(self):
         self.alone(max_steps=2)
+        for state in (self.folder / "out").glob("step-*"):  # a job begins anew where there is none
+            shutil.rmtree(state)
         self.alone(max_steps=1)
         self.assertEqual(max(step for _, step in event_files.values(self.board)), 1)
         self.assertEqual(max(step for _, step in event_files.values(self.folder / "out/tensorboard.old-1")), 2)

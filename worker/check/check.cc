@@ -14,7 +14,7 @@
 #include "common/error.h"
 #include "common/error_text.h"
 #include "common/machine/cores.h"
-#include "common/machine/gpus.h"
+#include "common/machine/gpu/gpus.h"
 #include "kernels/make_ops.h"
 #include "worker/check/collectives_check.h"
 #include "worker/check/data_check.h"

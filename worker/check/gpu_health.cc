@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/machine/dynamic_library.h"
-#include "common/machine/nvml.h"
+#include "common/machine/gpu/nvml.h"
 
 namespace pfc {
 namespace {

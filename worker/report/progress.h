@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/machine/gpu_telemetry.h"
+#include "common/machine/gpu/gpu_telemetry.h"
 #include "worker/comm/comm_count.h"
 
 namespace pfc {

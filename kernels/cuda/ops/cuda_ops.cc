@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "common/machine/gpus.h"
+#include "common/machine/gpu/gpus.h"
 #include "kernels/cuda/cuda_device.h"
 
 namespace pfc {

@@ -1,4 +1,4 @@
-#include "common/machine/gpu_telemetry.h"
+#include "common/machine/gpu/gpu_telemetry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // What is said of the GPUs of a machine, with drivers that only pretend (tests/support/drivers).
 
-#include "common/machine/gpus.h"
+#include "common/machine/gpu/gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "common/machine/gpus.h"
+#include "common/machine/gpu/gpus.h"
 
 #include <algorithm>
 #include <array>

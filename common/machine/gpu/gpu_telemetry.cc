@@ -1,6 +1,6 @@
-#include "common/machine/gpu_telemetry.h"
+#include "common/machine/gpu/gpu_telemetry.h"
 
-#include "common/machine/nvml.h"
+#include "common/machine/gpu/nvml.h"
 
 namespace pfc {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/machine/nvml.h"
+#include "common/machine/gpu/nvml.h"
 
 namespace pfc {
 
