@@ -9,26 +9,17 @@
 
 #include "common/log.h"
 #include "common/machine/cores.h"
+#include "common/machine/thread_waiting.h"
 
 namespace pfc {
 namespace {
 
-// How long a thread of a worker spins while it waits for the others before it sleeps. libgomp's
-// default is 300,000 rounds: where other processes use the cores it spins away the time in which
-// the thread that it waits for could run (docs/benchmarks/cpu.md). libgomp reads this when it is
-// loaded, so a worker cannot set it for itself. A choice of the environment stands.
 using Environment = std::vector<std::pair<std::string, std::string>>;
-void add_waiting(Environment& environment) {
-  for (const char* chosen : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) {
-    if (std::getenv(chosen) != nullptr) return;  // NOLINT(concurrency-mt-unsafe): only read
-  }
-  environment.emplace_back("GOMP_SPINCOUNT", "1000");
-}
 
 Environment worker_environment(int workers_of_host, const Binding& binding) {
   const int threads = threads_of_worker(workers_of_host, binding.cores);
   Environment environment{{"OMP_NUM_THREADS", std::to_string(threads)}};
-  add_waiting(environment);
+  if (auto waiting = waiting_of_worker_threads()) environment.push_back(std::move(*waiting));
   return environment;
 }
 

@@ -47,6 +47,7 @@ class Bench:
             run(self.bin / "pfcctl", "data", "synth", "--identities", 50, "--images-per-identity", 20,
                 "--size", 112, "--val-identities", 10, "--val-pairs", 10, "--force", "--out", self.faces)
         self.machine = self.folder / "machine.json"
+        shutil.rmtree(self.folder / "out", ignore_errors=True)  # of a run that was ended
 
     def job(self, network, batch, classes, rate, more):
         data = self.folder / f"data-{classes}"

@@ -95,10 +95,8 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
   const double head = shared * machine.head.seconds(work.head) +
                       collectives.seconds(CollectiveKind::kAllGather, work.statistics);
   const double reduce = collectives.seconds(CollectiveKind::kAllReduce, work.gradients);
-  // Buckets are reduced during the backward pass, all but the last; but the workers of one host
-  // reduce with the cores that they compute with.
-  const bool beside = machine.gpu || c.hosts() > 1;
-  const double hidden = beside ? std::min(reduce * (1 - 1 / kBuckets), backward) : 0;
+  // Buckets are reduced during the backward pass, all but the last.
+  const double hidden = std::min(reduce * (1 - 1 / kBuckets), backward);
 
   StepCost cost{
       .phases = {
