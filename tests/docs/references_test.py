@@ -16,7 +16,7 @@ SOURCES = ("agent", "common", "coordinator", "kernels", "pfcctl", "proto", "secu
 FOREIGN = {
     "--preset": "cmake and ctest", "--build": "cmake", "--target": "cmake", "--install": "cmake",
     "--prefix": "cmake", "--strip": "cmake", "--parallel": "ctest", "--nproc_per_node": "torchrun",
-    "--nnodes": "torchrun",
+    "--nnodes": "torchrun", "--logdir": "tensorboard",
     "--check-build": "horovodrun", "--lzma2": "xz", "--benchmark_filter": "Google Benchmark",
     "--ntasks": "srun", "--ntasks-per-node": "sbatch and srun", "--gpus-per-node": "sbatch", "--nodes": "sbatch",
     "--signal": "sbatch", "--requeue": "sbatch", "--map-by": "mpirun", "--pernode": "mpirun", "--follow": "kubectl",
