@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/step_reporter.h"
+#include "worker/trace_taker.h"
 
 namespace pfc {
 namespace {
@@ -122,6 +123,7 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
   save_model(s);
   evaluate_all(s, done, reporter);
   reporter.check_output();
+  s.trace.begin_step(done + 1);  // the last one, and what is done after it, are over
   reporter.end(done, "completed");
   const std::string model = (s.job.output / kModel).string();
   reporter.message(trained ? "training is complete: " + model
@@ -135,6 +137,7 @@ TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& rep
   Trainer trainer = s.trainer();
   while (done < s.plan.last_step) {
     reporter.begin_step();
+    s.trace.begin_step(done + 1);
     const TimePoint start = Clock::now();
     const StepStats stats = train_step(trainer);
     if (stats.complete) {
@@ -161,6 +164,9 @@ TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& rep
 
 TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   StepReporter reporter(s, coordinator);
+  const TraceTaker trace_taker(
+      s.trace, coordinator,
+      s.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s.membership.local_rank));
   reporter.start();
   std::int64_t done = s.first_step - 1;  // may lie beyond the last step when the job was resumed
   try {

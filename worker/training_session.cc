@@ -32,13 +32,14 @@ namespace {
 // checkpoint, and kills it then.
 constexpr std::chrono::milliseconds kOutputPatience{45'000};
 
-CommOptions comm_options(const SessionOptions& o, const char* name) {
+CommOptions comm_options(const SessionOptions& o, TraceRecorder& trace, const char* name) {
   return {.membership = o.membership,
           .name = name,
           .address = o.peer_address,
           .connect_timeout = o.connect_timeout,
           .timeout = o.collective_timeout,
-          .abort_switch = o.abort_switch};
+          .abort_switch = o.abort_switch,
+          .trace = &trace};
 }
 
 std::string host_of(const SessionOptions& o) { return o.host.empty() ? host_name() : o.host; }
@@ -99,19 +100,19 @@ void TrainingSession::connect(const SessionOptions& options) {
   const auto guard = [&](Comm& comm) {
     if (options.abort_switch != nullptr) abort_guards.emplace_back(*options.abort_switch, comm);
   };
-  DeviceComms comms = make_device_comms(*ops, comm_options(options, ""), options.store);
+  DeviceComms comms = make_device_comms(*ops, comm_options(options, trace, ""), options.store);
   step_comm = std::move(comms.step);
   guard(*step_comm);
   gradient_comm = std::move(comms.gradients);
   guard(*gradient_comm);
-  input_comm = make_host_comm(comm_options(options, "inputs"), options.store);
+  input_comm = make_host_comm(comm_options(options, trace, "inputs"), options.store);
   guard(*input_comm);
   if (job.replicate && options.snapshots != nullptr) {
-    snapshot_comm = make_host_comm(comm_options(options, "snapshots"), options.store);
+    snapshot_comm = make_host_comm(comm_options(options, trace, "snapshots"), options.store);
     guard(*snapshot_comm);
   }
   if (ops->on_host()) return;
-  gpu_host_comm = make_host_comm(comm_options(options, "host"), options.store);
+  gpu_host_comm = make_host_comm(comm_options(options, trace, "host"), options.store);
   guard(*gpu_host_comm);
   // NCCL allocates its buffers at the first collective. Too little memory for them shows now.
   step_comm->barrier();
@@ -147,7 +148,7 @@ void TrainingSession::link_output(const SessionOptions& options) {
   if (output_links.shared()) return;
   tell(options, "connecting to the host that has the output folder");
   connect_links(output_links, membership.rank, hosts, [&](Rank worker) {
-    CommOptions link = comm_options(options, "");
+    CommOptions link = comm_options(options, trace, "");
     link.name = "output/" + std::to_string(worker);
     link.membership = {
         .rank = membership.rank == 0 ? 0 : 1, .world_size = 2, .generation = membership.generation};
@@ -293,7 +294,8 @@ void TrainingSession::make_snapshots(SnapshotStore* store) {
                                               SnapshotOptions{.membership = membership,
                                                               .keepers = keepers_of(places),
                                                               .global_batch = plan.global_batch,
-                                                              .seconds = job.snapshot_seconds});
+                                                              .seconds = job.snapshot_seconds,
+                                                              .track = thread_row("snapshots")});
 }
 
 void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
@@ -303,7 +305,8 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                    .links = &output_links,
                                    .membership = membership,
                                    .keep = job.keep_checkpoints,
-                                   .global_batch = plan.global_batch});
+                                   .global_batch = plan.global_batch,
+                                   .track = thread_row("checkpoints")});
   checkpoints = std::make_unique<CheckpointSchedule>(
       job,
       [this](std::int64_t step, bool last) {
@@ -320,16 +323,23 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                           .augment = job.augment,
                                           .first_batch = (first_step - 1) * job.gradient_acc,
                                           .last_batch = plan.last_step * job.gradient_acc,
-                                          .threads = static_cast<int>(job.num_workers)});
+                                          .threads = static_cast<int>(job.num_workers),
+                                          .trace = &trace});
   const auto signals = [this, stop_requested] {
     WorkerSignals mine{.stop = end_early || (stop_requested && stop_requested())};
     checkpoints->fill(mine);
     if (snapshots) snapshots->fill(mine);
     return mine;
   };
-  inputs = make_step_inputs(
-      *ops, *prefetcher, *input_comm, *head,
-      {.images = image_shape(), .gradient_acc = job.gradient_acc, .signals = signals});
+  inputs = make_step_inputs(*ops, *prefetcher, *input_comm, *head,
+                            {.images = image_shape(),
+                             .gradient_acc = job.gradient_acc,
+                             .signals = signals,
+                             .track = thread_row("inputs")});
+}
+
+TraceTrack TrainingSession::thread_row(const char* name) {
+  return trace.track(TraceRow::kThread, name);
 }
 
 Shape TrainingSession::image_shape() const {

@@ -28,6 +28,7 @@
 #include "worker/report/training_log.h"
 #include "worker/schedule/step_plan.h"
 #include "worker/snapshot/snapshot_maker.h"
+#include "worker/trace/recorder.h"
 #include "worker/train_step.h"
 
 namespace pfc {
@@ -56,7 +57,8 @@ struct TrainingSession {
   /// initial weights. Throws InputError, CommError, DeviceError.
   TrainingSession(const JobConfig& job, const SessionOptions& options);
 
-  JobConfig job;  ///< with num_classes and num_image of the data
+  TraceRecorder trace;  ///< of what all the others do
+  JobConfig job;        ///< with num_classes and num_image of the data
   nlohmann::json job_json;
   Membership membership;
   /// The same on all workers, another one for each start of a job: in the names of its temporary
@@ -97,7 +99,7 @@ struct TrainingSession {
   std::unique_ptr<SnapshotMaker> snapshots;  ///< null where none are taken
   std::unique_ptr<Prefetcher> prefetcher;
   std::unique_ptr<StepInputs> inputs;
-  PhaseTimer phase;
+  PhaseTimer phase{trace.track(TraceRow::kPhases, "training")};
   std::string start_message;  ///< says where the weights came from, for the log
   /// Makes all workers stop after a checkpoint. Set by a worker that cannot go on.
   std::atomic<bool> end_early = false;
@@ -126,6 +128,7 @@ struct TrainingSession {
   void go_on_after(std::int64_t step, std::int64_t global_batch);
   void make_inputs(const std::function<bool()>& stop_requested);
   void make_snapshots(SnapshotStore* store);
+  [[nodiscard]] TraceTrack thread_row(const char* name);
   [[nodiscard]] Shape image_shape() const;  ///< of a batch, [B, H, W, 3]
 };
 

@@ -17,6 +17,7 @@
 #include "worker/gradients/loss_scale.h"
 #include "worker/gradients/optimizer.h"
 #include "worker/head/head.h"
+#include "worker/trace/recorder.h"
 
 namespace pfc {
 
@@ -87,6 +88,7 @@ struct CheckpointOptions {
   Membership membership;
   std::int64_t keep = 3;
   std::int64_t global_batch = 0;
+  TraceTrack track = {};     ///< records when this worker writes its part
   RemoveFolder remove = {};  ///< of old checkpoints; empty: std::filesystem::remove_all
 };
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options);

@@ -215,6 +215,7 @@ void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nl
 }
 
 void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
+  const TraceTrack::Scope scope(options_.track, "write_checkpoint", step);
   std::exception_ptr error;
   try {
     folders_

@@ -9,6 +9,7 @@
 #include <exception>
 
 #include "common/clock.h"
+#include "worker/trace/recorder.h"
 
 namespace pfc {
 
@@ -55,11 +56,15 @@ struct CommCounters {
 /// The counters of one Comm. The thread that calls collectives adds; any thread may read.
 class CommCount {
  public:
-  void begin(CollectiveKind kind, std::uint64_t input_bytes) {
+  /// Each Call is recorded on this row of a trace, too.
+  explicit CommCount(const TraceTrack& track = {}) : track_(track) {}
+
+  /// Returns the number of the collective, counted from 1.
+  std::uint64_t begin(CollectiveKind kind, std::uint64_t input_bytes) {
     newest_.store(name_of(kind), std::memory_order_relaxed);
     of(kind).calls.fetch_add(1, std::memory_order_relaxed);
-    calls_.fetch_add(1, std::memory_order_relaxed);
     bytes_.fetch_add(input_bytes, std::memory_order_relaxed);
+    return calls_.fetch_add(1, std::memory_order_relaxed) + 1;
   }
   void sent(CollectiveKind kind, std::uint64_t bytes) {
     of(kind).sent_bytes.fetch_add(bytes, std::memory_order_relaxed);
@@ -70,19 +75,27 @@ class CommCount {
     done_.fetch_add(1, std::memory_order_relaxed);
   }
 
+  /// For a trace: a call, or on a GPU the time in which the host has enqueued it.
+  void record(CollectiveKind kind, TimePoint begin, TimePoint end, std::uint64_t number,
+              std::uint64_t input_bytes) const {
+    track_.add(name_of(kind), begin, end, static_cast<std::int64_t>(number), input_bytes);
+  }
+
   /// A call from its begin to its end. One that throws is never done.
   class Call {
    public:
     Call(CommCount& count, CollectiveKind kind, std::uint64_t input_bytes)
         : count_(count),
           kind_(kind),
+          bytes_(input_bytes),
           start_(Clock::now()),
-          exceptions_(std::uncaught_exceptions()) {
-      count_.begin(kind, input_bytes);
-    }
+          exceptions_(std::uncaught_exceptions()),
+          number_(count_.begin(kind, input_bytes)) {}
     ~Call() {
       if (std::uncaught_exceptions() > exceptions_) return;
-      count_.end(kind_, Clock::now() - start_);
+      const TimePoint end = Clock::now();
+      count_.end(kind_, end - start_);
+      count_.record(kind_, start_, end, number_, bytes_);
     }
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
@@ -90,8 +103,10 @@ class CommCount {
    private:
     CommCount& count_;
     const CollectiveKind kind_;
+    const std::uint64_t bytes_;
     const TimePoint start_;
     const int exceptions_;
+    const std::uint64_t number_;
   };
 
   [[nodiscard]] CommCounters read() const {
@@ -117,6 +132,7 @@ class CommCount {
   };
   Kind& of(CollectiveKind kind) { return kinds_[static_cast<std::size_t>(kind)]; }
 
+  const TraceTrack track_;
   std::array<Kind, kCollectiveKinds> kinds_;
   std::atomic<std::uint64_t> calls_{0}, done_{0}, bytes_{0};
   std::atomic<const char*> newest_{""};

@@ -22,13 +22,14 @@ std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
     const auto slot = static_cast<std::size_t>(i);
     const Place place{batch.epoch, plan.first_position(index) + i,
                       std::span(batch.images).subspan(slot * image_bytes, image_bytes),
-                      batch.labels[slot]};
+                      batch.labels[slot], index};
     if (const auto damage = show(place, place.position)) {
       damaged.push_back(*damage);
       if (static_cast<std::int64_t>(damaged.size()) > source_.allowed_damage) return damaged;
       show_stand_in(place, *damage);
     }
     if (source_.augment && flips(source_.seed, place.epoch, place.position)) {
+      const TraceTrack::Scope scope(track_, "augment", index);
       flip_horizontally(place.rgb, info.width);
     }
   }
@@ -54,11 +55,13 @@ std::optional<std::string> BatchFiller::show(const Place& place, std::int64_t po
   const std::int64_t image = source_.order.at(place.epoch, position);
   Sample sample;
   try {
+    const TraceTrack::Scope scope(track_, "read", place.batch);
     sample = source_.dataset.read(image, storage_);
   } catch (const DamagedImage& e) {
     return e.what();  // names the record
   }
   try {
+    const TraceTrack::Scope scope(track_, "decode", place.batch);
     decoder_.decode(sample.encoded, {info.height, info.width}, place.rgb);
   } catch (const DamagedImage& e) {
     return source_.dataset.name(image) + ": " + e.what();

@@ -12,6 +12,7 @@
 #include "worker/data/dataset.h"
 #include "worker/data/decode.h"
 #include "worker/data/global_order.h"
+#include "worker/trace/recorder.h"
 
 namespace pfc {
 
@@ -49,7 +50,9 @@ struct BatchSource {
 /// Belongs to one thread. Owns its decoder and buffers; the source is borrowed.
 class BatchFiller {
  public:
-  explicit BatchFiller(const BatchSource& source) : source_(source) {}
+  /// What it does is recorded on the row `track` of a trace.
+  explicit BatchFiller(const BatchSource& source, const TraceTrack& track = {})
+      : source_(source), track_(track) {}
 
   /// Fills size, images, labels, index and epoch of batch number `index`: a pure function of the
   /// source and the index. The next undamaged image of the epoch's order takes the place of a
@@ -65,6 +68,7 @@ class BatchFiller {
     std::int64_t position = 0;  ///< of the epoch
     std::span<std::uint8_t> rgb;
     std::int64_t& label;
+    std::int64_t batch = 0;  ///< its number
   };
   /// Puts the image at `position` of the epoch's order there. Returns what is wrong with it where
   /// it is damaged.
@@ -72,6 +76,7 @@ class BatchFiller {
   void show_stand_in(const Place& place, const std::string& damage);
 
   const BatchSource& source_;
+  const TraceTrack track_;
   ImageDecoder decoder_;
   std::vector<std::byte> storage_;
 };

@@ -66,7 +66,11 @@ class ThreadedPrefetcher final : public Prefetcher {
         next_to_give_(options.first_batch) {
     const int busy = std::min(options.threads, static_cast<int>(ring_.size()));
     try {
-      for (int i = 0; i < busy; ++i) threads_.emplace_back([this] { fill_batches(); });
+      for (int i = 0; i < busy; ++i) {
+        threads_.emplace_back(
+            [this, track = track_of(options.trace, TraceRow::kLoader,
+                                    "loader " + std::to_string(i))] { fill_batches(track); });
+      }
     } catch (const std::system_error&) {  // no thread can be started
       end_threads();
       throw;
@@ -105,7 +109,7 @@ class ThreadedPrefetcher final : public Prefetcher {
     slot_free_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
-  void fill_batches();
+  void fill_batches(const TraceTrack& track);
   std::unique_ptr<Batch> take_spare();
   Slot fill(BatchFiller& filler, std::int64_t index, std::unique_ptr<Batch> batch);
   void count_damage(std::int64_t epoch, const std::vector<std::string>& damaged);
@@ -176,20 +180,28 @@ void ThreadedPrefetcher::count_damage(std::int64_t epoch, const std::vector<std:
   }
 }
 
-void ThreadedPrefetcher::fill_batches() {
+void ThreadedPrefetcher::fill_batches(const TraceTrack& track) {
   ::pthread_setname_np(::pthread_self(), "pfc-data");  // for who looks at a worker that is stuck
-  BatchFiller filler(source_);
+  BatchFiller filler(source_, track);
   std::unique_lock lock(mutex_);
   while (true) {
-    slot_free_.wait(lock, [&] {
+    const auto may_go_on = [&] {
       return stopping_ || next_to_fill_ >= end_ ||
              next_to_fill_ < next_to_give_ + static_cast<std::int64_t>(ring_.size());
-    });
+    };
+    if (!may_go_on()) {
+      const TraceTrack::Scope scope(track, "wait_for_room", next_to_fill_);
+      slot_free_.wait(lock, may_go_on);
+    }
     if (stopping_ || next_to_fill_ >= end_) return;
     const std::int64_t index = next_to_fill_++;
     std::unique_ptr<Batch> batch = take_spare();
     lock.unlock();
-    Slot filled = fill(filler, index, std::move(batch));
+    Slot filled;
+    {
+      const TraceTrack::Scope scope(track, "fill_batch", index);
+      filled = fill(filler, index, std::move(batch));
+    }
     lock.lock();
     slot_of(index) = std::move(filled);
     slot_filled_.notify_one();

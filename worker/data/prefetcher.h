@@ -8,6 +8,7 @@
 #include "common/ids.h"
 #include "worker/data/batch.h"
 #include "worker/data/dataset.h"
+#include "worker/trace/recorder.h"
 
 namespace pfc {
 
@@ -37,6 +38,7 @@ struct PrefetcherOptions {
   /// where one is within this part of the whole epoch. Were too many damaged in all, some worker's
   /// share would hold too many.
   double max_damaged = 0.001;
+  TraceRecorder* trace = nullptr;  ///< borrowed; records what the threads do. Null: nobody does
 };
 
 /// Micro-batch i of worker r holds the global positions (i * W + r) * B + 0 .. B-1; position p is

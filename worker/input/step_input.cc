@@ -104,6 +104,7 @@ class ThreadedStepInputs final : public StepInputs {
     if (stopped_) return input;
     std::string failure;
     try {
+      const TraceTrack::Scope scope(options_.track, "wait_for_batch");
       input.batch = prefetcher_.next();
       if (input.batch == nullptr) return input;
     } catch (const InputError& error) {
@@ -114,7 +115,10 @@ class ThreadedStepInputs final : public StepInputs {
       const bool mine = !failure.empty();
       throw DataFailed(mine ? failure : "the data of another worker have failed", mine);
     }
-    if (upload_) upload_->put(input.batch->images);
+    if (upload_) {
+      const TraceTrack::Scope scope(options_.track, "copy_to_device", input.batch->index);
+      upload_->put(input.batch->images);
+    }
     return input;
   }
 
@@ -150,6 +154,7 @@ class ThreadedStepInputs final : public StepInputs {
     const Batch& batch = *input.batch;
     // The step is the key of the sampling: all its micro-batches have the same negatives.
     input.step = batch.index / options_.gradient_acc + 1;
+    const TraceTrack::Scope scope(options_.track, "sample_classes", batch.index);
     input.active = head_.sample(input.all_labels, input.step);
   }
 

@@ -18,6 +18,7 @@
 #include "worker/data/batch.h"
 #include "worker/data/prefetcher.h"
 #include "worker/head/head.h"
+#include "worker/trace/recorder.h"
 
 namespace pfc {
 
@@ -84,6 +85,7 @@ struct StepInputsOptions {
   std::int64_t gradient_acc = 1;  ///< micro-batches of a step
   /// The thread asks it once for each micro-batch. REQUIRES: it is thread-safe.
   std::function<WorkerSignals()> signals;
+  TraceTrack track = {};  ///< records what the thread does
 };
 
 /// Everything is borrowed. Only the thread uses `comm`.

@@ -17,6 +17,7 @@
 #include "proto/reconnecting_stream.h"
 #include "worker/report/check_message.h"
 #include "worker/report/progress_message.h"
+#include "worker/report/trace_message.h"
 
 namespace pfc {
 namespace {
@@ -183,6 +184,24 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return std::chrono::system_clock::time_point(std::chrono::microseconds(reply.wall_us()));
   }
 
+  void on_trace(std::function<void(const TraceOrder&)> listener) override {
+    const std::lock_guard lock(listener_mutex_);
+    trace_listener_ = std::move(listener);
+  }
+
+  WallTime send_trace(const TracePart& part, milliseconds timeout) override {
+    proto::SendTraceReply reply;
+    call("part of a trace", timeout, [&](grpc::ClientContext* context, milliseconds) {
+      proto::SendTraceRequest request = to_proto(part);
+      request.set_job_id(options_.job_id);
+      request.set_generation(generation_);
+      request.set_rank(rank_);
+      return stub_->SendTrace(context, request, &reply);
+    });
+    return WallTime(
+        std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(reply.clock_ns())));
+  }
+
   bool stop_requested() const override { return stop_requested_; }
   void on_superseded(std::function<void(const std::string&)> listener) override {
     const std::lock_guard lock(listener_mutex_);
@@ -275,6 +294,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     options.received = [this](const proto::WorkerCommand& command) {
       if (command.stop()) stop_requested_ = true;
       if (command.superseded()) supersede(command.why());
+      if (command.has_trace()) tell_trace(command.trace());
     };
     options.lost = [this](const grpc::Status& status, milliseconds) {
       if (status.error_code() != grpc::StatusCode::FAILED_PRECONDITION) return true;
@@ -290,6 +310,15 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     superseded_ = true;
     superseded_by_ = why;
     tell_listener();
+  }
+
+  void tell_trace(const proto::TraceOrder& order) {
+    const std::lock_guard lock(listener_mutex_);
+    if (!trace_listener_) return;
+    trace_listener_({.id = order.trace(),
+                     .first_step = order.first_step(),
+                     .last_step = order.last_step(),
+                     .most_spans = order.most_spans()});
   }
 
   /// REQUIRES: listener_mutex_ is held.
@@ -319,9 +348,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::atomic<Generation> generation_{0};  // of the last join
   std::atomic<bool> stop_requested_{false};
   std::mutex listener_mutex_;
-  bool superseded_ = false;                               // guarded by listener_mutex_
-  std::string superseded_by_;                             // guarded by listener_mutex_
-  std::function<void(const std::string& why)> listener_;  // guarded by listener_mutex_
+  bool superseded_ = false;                                // guarded by listener_mutex_
+  std::string superseded_by_;                              // guarded by listener_mutex_
+  std::function<void(const std::string& why)> listener_;   // guarded by listener_mutex_
+  std::function<void(const TraceOrder&)> trace_listener_;  // guarded by listener_mutex_
   std::mutex mutex_;
   proto::Progress newest_;  // guarded by mutex_
   bool unsent_ = false;     // guarded by mutex_: the stream has not taken it yet

@@ -6,13 +6,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "common/ids.h"
 #include "security/credential.h"
 #include "worker/comm/key_value_store.h"
 #include "worker/report/check_finding.h"
 #include "worker/report/progress.h"
+#include "worker/report/trace_part.h"
 
 namespace pfc {
 
@@ -45,6 +48,13 @@ class CoordinatorClient : public KeyValueStore {
   /// there. Throws CommError.
   virtual std::chrono::system_clock::time_point report_check(
       const std::vector<CheckFinding>& findings) = 0;
+  /// `listener` is called for each trace that the coordinator wants, on a thread of this object. It
+  /// REQUIRES: it does not wait. A new listener replaces the last one, and an empty one removes it:
+  /// after that it is not called, nor does it run any more.
+  virtual void on_trace(std::function<void(const TraceOrder&)> listener) = 0;
+  /// Returns the coordinator's clock, as it was when the part came there. Without spans and summary
+  /// it only asks for the clock. Throws CommError when the coordinator does not take it in time.
+  virtual WallTime send_trace(const TracePart& part, std::chrono::milliseconds timeout) = 0;
   /// Whether the coordinator wants the job to write a checkpoint and end.
   [[nodiscard]] virtual bool stop_requested() const = 0;
   /// A newer generation or another job may begin: then the collectives of this one do not complete.

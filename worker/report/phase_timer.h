@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "worker/trace/recorder.h"
 
 namespace pfc {
 
@@ -17,6 +18,9 @@ class PhaseTimer {
     const char* phase;
     double seconds;
   };
+
+  /// Each phase is recorded on this row of a trace, too.
+  explicit PhaseTimer(const TraceTrack& track = {}) : track_(track) {}
 
   /// Runs `body` as the phase `name` and returns what it returns. Phases do not nest.
   /// REQUIRES: name is a string literal.
@@ -40,8 +44,9 @@ class PhaseTimer {
       timer_.current_.store(name, std::memory_order_relaxed);
     }
     ~Scope() {
-      const std::chrono::duration<double> elapsed = Clock::now() - start_;
-      timer_.samples_.push_back({timer_.current(), elapsed.count()});
+      const TimePoint end = Clock::now();
+      timer_.samples_.push_back({timer_.current(), seconds_since(start_, end)});
+      timer_.track_.add(timer_.current(), start_, end, timer_.track_.step());
       timer_.current_.store(kNone, std::memory_order_relaxed);
     }
     Scope(const Scope&) = delete;
@@ -52,6 +57,7 @@ class PhaseTimer {
     TimePoint start_;
   };
 
+  const TraceTrack track_;
   std::atomic<const char*> current_{kNone};
   std::vector<Sample> samples_;
 };

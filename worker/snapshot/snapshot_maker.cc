@@ -53,6 +53,7 @@ void SnapshotMaker::begin(const TrainingState& state, std::int64_t step) {
   last_time_ = Clock::now().time_since_epoch().count();
   ++begun_;
   thread_ = std::thread([this, &snapshot, widths = row_bytes(state), classes = state.classes] {
+    const TraceTrack::Scope scope(options_.track, "send_snapshot", snapshot.id.step);
     try {
       run(snapshot, widths, classes);
     } catch (...) {

@@ -12,6 +12,7 @@
 #include "worker/comm/comm.h"
 #include "worker/input/step_input.h"
 #include "worker/snapshot/snapshot_store.h"
+#include "worker/trace/recorder.h"
 
 namespace pfc {
 
@@ -19,7 +20,8 @@ struct SnapshotOptions {
   Membership membership;
   std::vector<Rank> keepers;  ///< keepers_of() the workers' hosts
   std::int64_t global_batch = 0;
-  double seconds = 60;  ///< between two snapshots
+  double seconds = 60;    ///< between two snapshots
+  TraceTrack track = {};  ///< records when this worker sends one
 };
 
 /// fill() may be called from any thread; the rest belongs to the training thread. The copy to host

@@ -8,6 +8,7 @@
 
 #include "worker/comm/gloo/gloo_mesh.h"
 #include "worker/comm/shard.h"
+#include "worker/trace/recorder.h"
 
 namespace pfc {
 namespace {
@@ -67,7 +68,9 @@ std::int64_t piece_floats(int world_size) {
 class GlooComm : public Comm {
  public:
   GlooComm(const CommOptions& options, KeyValueStore& store)
-      : mesh_(options, store), piece_(piece_floats(mesh_.size())) {}
+      : mesh_(options, store),
+        piece_(piece_floats(mesh_.size())),
+        count_(track_of(options.trace, TraceRow::kCollectives, options.name)) {}
 
   [[nodiscard]] int rank() const override { return mesh_.rank(); }
   [[nodiscard]] int size() const override { return mesh_.size(); }

@@ -9,12 +9,13 @@
 namespace pfc {
 
 NcclComm::NcclComm(std::shared_ptr<NcclGroup> group, const std::string& name, const Membership& me,
-                   cudaStream_t stream)
+                   cudaStream_t stream, const TraceTrack& track)
     : group_(std::move(group)),
       me_(me),
       own_stream_(stream == nullptr ? std::make_unique<CudaStream>() : nullptr),
       stream_(stream == nullptr ? own_stream_->get() : stream),
-      link_(group_->connect(name)) {
+      link_(group_->connect(name)),
+      count_(track) {
   cuda_check(cudaMemsetAsync(barrier_word_.data(), 0, barrier_word_.bytes(), stream_),
              "zeroing memory");
 }
@@ -35,9 +36,11 @@ CommCounters NcclComm::counters() const {
 
 void NcclComm::enqueue(CollectiveKind kind, std::size_t bytes, std::size_t sent,
                        const NcclGroup::Call& call) {
-  count_.begin(kind, bytes);
+  const TimePoint begin = Clock::now();
+  const std::uint64_t number = count_.begin(kind, bytes);
   count_.sent(kind, sent);
   if (bytes > 0) group_->enqueue(link_, name_of(kind), bytes, stream_, call);
+  count_.record(kind, begin, Clock::now(), number, bytes);
 }
 
 void NcclComm::all_gather(const Tensor& in, const Tensor& out) {
@@ -80,7 +83,8 @@ void NcclComm::broadcast(const Tensor& in_out, int root) {
 
 // The sum is complete only when every worker has called this. An abort ends the host's wait too.
 void NcclComm::barrier() {
-  count_.begin(CollectiveKind::kBarrier, 0);
+  const TimePoint begin = Clock::now();
+  const std::uint64_t number = count_.begin(CollectiveKind::kBarrier, 0);
   float* const word = reinterpret_cast<float*>(barrier_word_.data());
   group_->enqueue(link_, "barrier", 0, stream_, [&](ncclComm_t comm) {
     return ncclAllReduce(word, word, 1, ncclFloat32, ncclSum, comm, stream_);
@@ -88,17 +92,19 @@ void NcclComm::barrier() {
   barrier_passed_.record(stream_);
   barrier_passed_.wait();
   throw_if_failed();
+  count_.record(CollectiveKind::kBarrier, begin, Clock::now(), number, 0);
 }
 
 DeviceComms make_nccl_comms(Ops& ops, const CommOptions& options, KeyValueStore& store) {
   auto* const cuda = dynamic_cast<CudaOps*>(&ops);
   check(cuda != nullptr, "make_nccl_comms: not a GPU's Ops");
   const auto group = std::make_shared<NcclGroup>(cuda->device().index, options, store);
-  DeviceComms comms;
-  comms.step =
-      std::make_unique<NcclComm>(group, "step", options.membership, cuda->device().compute.get());
-  comms.gradients = std::make_unique<NcclComm>(group, "gradients", options.membership, nullptr);
-  return comms;
+  const auto make = [&](const char* name, cudaStream_t stream) {
+    return std::make_unique<NcclComm>(group, name, options.membership, stream,
+                                      track_of(options.trace, TraceRow::kCollectives, name));
+  };
+  return {.step = make("step", cuda->device().compute.get()),
+          .gradients = make("gradients", nullptr)};
 }
 
 }  // namespace pfc

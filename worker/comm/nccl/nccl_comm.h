@@ -7,14 +7,16 @@
 #include "kernels/cuda/runtime/stream.h"
 #include "worker/comm/comm.h"
 #include "worker/comm/nccl/nccl_group.h"
+#include "worker/trace/recorder.h"
 
 namespace pfc {
 
 class NcclComm : public Comm {
  public:
   /// Collectives go into `stream`, or into a stream of its own where that is null.
+  /// Its collectives are recorded on the row `track` of a trace.
   NcclComm(std::shared_ptr<NcclGroup> group, const std::string& name, const Membership& me,
-           cudaStream_t stream);
+           cudaStream_t stream, const TraceTrack& track = {});
   NcclComm(const NcclComm&) = delete;
   ~NcclComm() override;
 
