@@ -64,6 +64,7 @@ void Coordinator::close() {
   run_.values.clear(going_away());
   log_requests_.clear(going_away());
   fault_requests_.clear(going_away());
+  trace_.end("the coordinator has ended");
   for (const auto& [host, link] : std::exchange(agents_, {})) tell_to_end(*link);
   for (const auto& [rank, link] : std::exchange(run_.workers, {})) link->close(going_away());
 }
@@ -119,6 +120,7 @@ void Coordinator::tick() {
   tell_stragglers();
   run_.values.expire(Clock::now());
   see_measurement();
+  see_trace(Clock::now());
   run_.joins.expire(state_, Clock::now());
   log_requests_.expire(Clock::now());
   fault_requests_.expire(Clock::now());
@@ -233,6 +235,7 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
   const Refusal over{.kind = Refusal::Kind::kOldGeneration,
                      .message = "a new generation has begun, because of " + run_.cause};
   run_.values.clear(over);
+  trace_.end(over.message);
   run_.stragglers = {};
   proto::WorkerCommand command;
   command.set_superseded(true);

@@ -30,6 +30,7 @@
 #include "coordinator/report/job_progress.h"
 #include "coordinator/report/quiet_hosts.h"
 #include "coordinator/report/terminal.h"
+#include "coordinator/trace/trace_gatherer.h"
 #include "coordinator/verdict.h"
 
 namespace pfc {
@@ -137,6 +138,16 @@ class Coordinator {
   [[nodiscard]] const proto::CheckReport* last_check() const;
   void report_check(const proto::ReportCheckRequest& request,
                     const Answer<proto::ReportCheckReply>& answer);
+
+  // Traces (coordinator_trace.cc, docs/trace.md).
+
+  /// Tells the workers of the job that runs which steps they record.
+  void start_trace(const proto::StartTraceRequest& request,
+                   const Answer<proto::StartTraceReply>& answer);
+  void read_trace(const proto::ReadTraceRequest& request, Answer<proto::ReadTraceReply> answer,
+                  const Patience& patience);
+  void send_trace(const proto::SendTraceRequest& request,
+                  const Answer<proto::SendTraceReply>& answer);
 
   /// An agent did not come as far as to register. For checks; thread-safe.
   void agent_was_refused(const std::string& host, const std::string& why);
@@ -262,6 +273,9 @@ class Coordinator {
   void ask_what_it_does(Rank rank);
   void worker_described(WorkerState& worker, const std::string& text);
   void tell_stragglers();
+  void begin_trace(const TraceSteps& steps, TimePoint now);
+  void see_trace(TimePoint now);
+  [[nodiscard]] std::int64_t step_for_readers() const;
   void note_progress(WorkerState& worker, const proto::Progress& progress, TimePoint now);
   /// A worker reports the end of its work in an earlier generation.
   proto::FinishReply finish_late(const WorkerState& worker, const proto::FinishRequest& request);
@@ -296,6 +310,7 @@ class Coordinator {
   FaultRequests fault_requests_;
   RefusedAgents refused_agents_;
   std::deque<std::pair<std::string, proto::CheckReport>> checks_;  ///< the last, by job id
+  TraceGatherer trace_;
   QuietHosts quiet_hosts_;
   Chronicle chronicle_;
   std::optional<NetworkMeasurement> measurement_;  ///< that goes on; empty: none does

@@ -146,6 +146,7 @@ void Coordinator::end_job(const Verdict& verdict) {
   const Refusal over{.kind = Refusal::Kind::kOldGeneration, .message = "the job has ended"};
   run_.joins.clear(over);
   run_.values.clear(over);
+  trace_.end(over.message);
   for (const auto& [rank, link] : std::exchange(run_.workers, {})) link->close(over);
   metrics_.count_job(name_of(verdict.kind));
   const bool was_check = run_.job.check;

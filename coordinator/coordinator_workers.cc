@@ -85,6 +85,8 @@ bool Coordinator::attach_worker(Rank rank, WorkerLink& link) {
   run_.workers[rank] = &link;
   proto::WorkerCommand hello;
   hello.set_stop(state_.job.current.stop_sent);
+  // It may have lost the connection before it got this.
+  if (const auto order = trace_.order(rank)) *hello.mutable_trace() = *order;
   link.send(hello);
   return true;
 }

@@ -19,7 +19,7 @@ constexpr std::initializer_list<Role> kAgents{Role::kAgent};
 constexpr std::initializer_list<Role> kWorkers{Role::kWorker};
 constexpr std::initializer_list<Role> kAdmins{Role::kAdmin};
 
-constexpr std::array<Rule, 20> kRules{{
+constexpr std::array<Rule, 23> kRules{{
     {"ExchangeTokenRequest", kAnybody}, {"StatusRequest", kReaders},
     {"AgentMessage", kAgents},          {"JoinRequest", kWorkers},
     {"WorkerMessage", kWorkers},        {"ReportCheckRequest", kWorkers},
@@ -30,6 +30,8 @@ constexpr std::array<Rule, 20> kRules{{
     {"InjectFaultRequest", kAdmins},    {"StopRequest", kAdmins},
     {"SubmitRequest", kAdmins},         {"CreateTokenRequest", kAdmins},
     {"ListTokensRequest", kAdmins},     {"RevokeTokenRequest", kAdmins},
+    {"SendTraceRequest", kWorkers},     {"StartTraceRequest", kAdmins},
+    {"ReadTraceRequest", kAdmins},
 }};
 
 }  // namespace

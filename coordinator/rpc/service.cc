@@ -220,6 +220,35 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
         [this, request](auto answer, const Caller&) { coordinator_.read_log(*request, answer); });
   }
 
+  grpc::ServerUnaryReactor* SendTrace(grpc::CallbackServerContext* context,
+                                      const proto::SendTraceRequest* request,
+                                      proto::SendTraceReply* reply) override {
+    return calls_.handle<proto::SendTraceReply>(
+        context, request, reply,
+        [this, request](auto answer) { coordinator_.send_trace(*request, answer); });
+  }
+
+  grpc::ServerUnaryReactor* StartTrace(grpc::CallbackServerContext* context,
+                                       const proto::StartTraceRequest* request,
+                                       proto::StartTraceReply* reply) override {
+    return calls_.handle<proto::StartTraceReply>(
+        context, request, reply, [this, request](auto answer, const Caller& caller) {
+          if (gate_ != nullptr) {
+            gate_->note(caller, "trace", std::to_string(request->steps()) + " steps");
+          }
+          coordinator_.start_trace(*request, answer);
+        });
+  }
+
+  grpc::ServerUnaryReactor* ReadTrace(grpc::CallbackServerContext* context,
+                                      const proto::ReadTraceRequest* request,
+                                      proto::ReadTraceReply* reply) override {
+    return calls_.handle<proto::ReadTraceReply>(
+        context, request, reply, [this, request](auto answer, const Patience& patience) {
+          coordinator_.read_trace(*request, std::move(answer), patience);
+        });
+  }
+
   grpc::ServerUnaryReactor* ExchangeToken(grpc::CallbackServerContext* context,
                                           const proto::ExchangeTokenRequest* request,
                                           proto::ExchangeTokenReply* reply) override {

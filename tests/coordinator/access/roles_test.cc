@@ -44,7 +44,8 @@ TEST(Roles, LetAgentsAttachAndSeeTheStatus) {
 TEST(Roles, LetWorkersTakePartInTheirJob) {
   EXPECT_EQ(requests_of(Role::kWorker),
             (Names{"ExchangeTokenRequest", "FinishRequest", "GetValueRequest", "GetValuesRequest",
-                   "JoinRequest", "ReportCheckRequest", "SetValueRequest", "WorkerMessage"}));
+                   "JoinRequest", "ReportCheckRequest", "SendTraceRequest", "SetValueRequest",
+                   "WorkerMessage"}));
 }
 
 TEST(Roles, LeaveWhatTheTableDoesNotHaveToAdmins) {

@@ -1,0 +1,119 @@
+// What the coordinator does about traces: it tells the workers which steps to record, and hands on
+// what they have recorded (docs/trace.md).
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/coordinator.h"
+
+namespace pfc {
+namespace {
+
+Refusal not_now(const std::string& why) {
+  return {.kind = Refusal::Kind::kOldGeneration, .message = why};
+}
+
+/// What the workers have told last. REQUIRES: there is one.
+TraceWish wish_of(const std::vector<WorkerState>& workers, std::int64_t steps, TimePoint now) {
+  const WorkerState& newest = *std::ranges::max_element(
+      workers, {}, [](const WorkerState& worker) { return worker.progress.step(); });
+  const proto::Progress& progress = newest.progress;
+  return {.steps = steps,
+          .step = progress.step(),
+          .total_steps = progress.total_steps(),
+          .step_seconds = progress.steps() > 0
+                              ? progress.step_seconds() / static_cast<double>(progress.steps())
+                              : 0,
+          .told_seconds = seconds_since(newest.last_moved, now)};
+}
+
+}  // namespace
+
+void Coordinator::start_trace(const proto::StartTraceRequest& request,
+                              const Answer<proto::StartTraceReply>& answer) {
+  if (closed_) return answer(going_away());
+  if (request.steps() < 1 || request.steps() > TraceGatherer::kMostSteps) {
+    return answer(Refusal{.message = "found " + std::to_string(request.steps()) +
+                                     " steps, expected 1 to " +
+                                     std::to_string(TraceGatherer::kMostSteps)});
+  }
+  const std::vector<WorkerState>& workers = state_.job.current.workers;
+  if (state_.job.id.empty()) return answer(not_now("no job runs: there is nothing to trace"));
+  if (run_.check) return answer(not_now("the job that runs is a check, which trains nothing"));
+  if (workers.empty() || !std::ranges::all_of(workers, &WorkerState::training)) {
+    return answer(not_now("the job does not train now (" + reason_ +
+                          "): ask again when pfcctl status says that it does"));
+  }
+  if (trace_.goes_on()) {
+    return answer(not_now("a trace of steps " + std::to_string(trace_.steps().first) + " to " +
+                          std::to_string(trace_.steps().last) +
+                          " is being taken: ask again when it is done"));
+  }
+  const TimePoint now = Clock::now();
+  const TraceWish wish = wish_of(workers, request.steps(), now);
+  const auto steps = plan_trace(wish);
+  if (!steps) {
+    return answer(not_now("the job is at step " + std::to_string(wish.step) + " of " +
+                          std::to_string(wish.total_steps) +
+                          ": it ends before all workers could begin to record"));
+  }
+  begin_trace(*steps, now);
+  proto::StartTraceReply reply;
+  reply.set_trace(trace_.id());
+  reply.set_first_step(steps->first);
+  reply.set_last_step(steps->last);
+  reply.set_job_id(state_.job.id);
+  reply.set_workers(static_cast<int>(workers.size()));
+  answer(std::move(reply));
+}
+
+void Coordinator::begin_trace(const TraceSteps& steps, TimePoint now) {
+  std::vector<TraceGatherer::Worker> workers;
+  for (const WorkerState& worker : state_.job.current.workers) {
+    workers.push_back({.rank = worker.rank, .host = worker.host, .slot = worker.slot});
+  }
+  // Not that of any trace of an earlier coordinator.
+  const WallTime wall = std::chrono::system_clock::now();
+  const std::int64_t id = std::max(to_ms(wall), trace_.id() + 1);
+  trace_.begin(id, steps, workers, now, wall);
+  for (const auto& [rank, link] : run_.workers) {
+    const auto order = trace_.order(rank);
+    if (!order) continue;
+    proto::WorkerCommand command;
+    *command.mutable_trace() = *order;
+    command.set_stop(state_.job.current.stop_sent);
+    link->send(std::move(command));
+  }
+}
+
+void Coordinator::read_trace(const proto::ReadTraceRequest& request,
+                             Answer<proto::ReadTraceReply> answer, const Patience& patience) {
+  if (closed_) return answer(going_away());
+  trace_.read(request, std::move(answer), patience, step_for_readers(), Clock::now());
+}
+
+void Coordinator::send_trace(const proto::SendTraceRequest& request,
+                             const Answer<proto::SendTraceReply>& answer) {
+  answer(trace_.add(request, Clock::now()));
+}
+
+std::int64_t Coordinator::step_for_readers() const {
+  std::int64_t step = 0;
+  for (const WorkerState& worker : state_.job.current.workers) {
+    step = std::max(step, worker.progress.step());
+  }
+  return step;
+}
+
+/// A worker tells its end after it has sent what it has recorded.
+void Coordinator::see_trace(TimePoint now) {
+  if (trace_.goes_on()) {
+    for (const WorkerState& worker : state_.job.current.workers) {
+      if (worker.exit || worker.report || worker.left || worker.paused) {
+        trace_.lose(worker.rank, "the worker has ended before it had sent all of it");
+      }
+    }
+  }
+  trace_.expire(step_for_readers(), now);
+}
+
+}  // namespace pfc

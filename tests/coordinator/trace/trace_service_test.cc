@@ -1,0 +1,155 @@
+// A trace over real gRPC: two workers are only voices.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <thread>
+
+#include "tests/coordinator/rpc/service_fixture.h"
+#include "worker/trace_taker.h"
+
+namespace pfc::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+class TraceService : public ServiceOfOneHost {
+ protected:
+  using Stub = proto::CoordinatorService::Stub;
+
+  void train_at_step(std::int64_t step) {
+    join_both();
+    for (CoordinatorClient* worker : {first.get(), second.get()}) {
+      worker->report({.step = step,
+                      .total_steps = 1'000'000,
+                      .phase = "forward",
+                      .steps = static_cast<std::uint64_t>(step),
+                      .step_seconds = 0.1 * static_cast<double>(step)});
+    }
+    const auto trains = [](const proto::StatusReply& status) { return status.step() > 0; };
+    while (!trains(coordinator.status())) std::this_thread::sleep_for(5ms);
+  }
+
+  grpc::Status begins(int steps, proto::StartTraceReply& reply) {
+    proto::StartTraceRequest request;
+    request.set_steps(steps);
+    grpc::Status status;
+    // The second worker's report may still be on its way.
+    for (int i = 0; i < 1'000; ++i) {
+      grpc::ClientContext context;
+      status = stub()->StartTrace(&context, request, &reply);
+      if (status.error_message().find("does not train now") == std::string::npos) break;
+      std::this_thread::sleep_for(10ms);
+    }
+    return status;
+  }
+
+  proto::ReadTraceReply reads(std::int64_t trace, int from) {
+    grpc::ClientContext context;
+    proto::ReadTraceRequest request;
+    proto::ReadTraceReply reply;
+    request.set_trace(trace);
+    request.set_from(from);
+    const grpc::Status status = stub()->ReadTrace(&context, request, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return reply;
+  }
+};
+
+/// A worker that trains, as far as its recorder sees: a step takes 0.1 s.
+class Trainee {
+ public:
+  explicit Trainee(CoordinatorClient& client) : taker_(recorder_, &client, "cpu") {}
+  ~Trainee() {
+    stops_ = true;
+    thread_.join();
+  }
+  Trainee(const Trainee&) = delete;
+  Trainee& operator=(const Trainee&) = delete;
+
+ private:
+  TraceRecorder recorder_;
+  TraceTrack training_ = recorder_.track(TraceRow::kPhases, "training");
+  std::atomic<bool> stops_{false};
+  std::thread thread_{[this] {
+    for (std::int64_t step = 10; !stops_; ++step) {
+      recorder_.begin_step(step);
+      const TraceTrack::Scope scope(training_, "forward", step);
+      std::this_thread::sleep_for(100ms);
+    }
+  }};
+  TraceTaker taker_;
+};
+
+TEST_F(TraceService, GathersWhatAllWorkersHaveRecorded) {
+  train_at_step(10);
+  const Trainee a(*first), b(*second);
+  proto::StartTraceReply begun;
+  const grpc::Status status = begins(5, begun);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(begun.workers(), 2);
+  EXPECT_EQ(begun.last_step(), begun.first_step() + 4);
+  std::array<int, 2> spans{0, 0};
+  proto::ReadTraceReply reply;
+  for (int from = 0; !reply.over(); from += reply.parts_size()) {
+    reply = reads(begun.trace(), from);
+    for (const proto::TraceChunk& part : reply.parts()) {
+      proto::TraceSpans sent;
+      ASSERT_TRUE(sent.ParseFromString(part.spans()));
+      EXPECT_EQ(sent.names(0), "forward");
+      spans.at(static_cast<std::size_t>(part.rank())) += sent.spans_size();
+    }
+  }
+  EXPECT_GT(spans[0], 0);
+  EXPECT_GT(spans[1], 0);
+  ASSERT_EQ(reply.ranks_size(), 2);
+  EXPECT_EQ(reply.ranks(1).host(), "a");
+  EXPECT_EQ(reply.ranks(1).problem(), "");
+  EXPECT_GT(reply.ranks(1).summary().clock_error_ns(), 0);
+  // The same machine, and so the same clock.
+  EXPECT_LT(std::abs(reply.ranks(1).summary().clock_ahead_ns()), 1s / 1ns);
+}
+
+TEST_F(TraceService, NamesAWorkerThatEndsMeanwhile) {
+  train_at_step(10);
+  const Trainee a(*first);
+  proto::StartTraceReply begun;
+  ASSERT_TRUE(begins(5, begun).ok());
+  second->finish(CoordinatorClient::Outcome::kCompleted, "");
+  proto::ReadTraceReply reply;
+  for (int from = 0; !reply.over(); from += reply.parts_size()) reply = reads(begun.trace(), from);
+  EXPECT_EQ(reply.ranks(0).problem(), "");
+  EXPECT_THAT(reply.ranks(1).problem(), HasSubstr("has ended"));
+}
+
+TEST_F(TraceService, IsRefusedBeforeTrainingBegins) {
+  join_both();
+  grpc::ClientContext context;
+  proto::StartTraceRequest request;
+  proto::StartTraceReply reply;
+  request.set_steps(5);
+  const grpc::Status status = stub()->StartTrace(&context, request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("does not train now"));
+}
+
+TEST_F(TraceService, TakesOneTraceAtATime) {
+  train_at_step(10);
+  proto::StartTraceReply begun;
+  ASSERT_TRUE(begins(5, begun).ok());
+  EXPECT_THAT(begins(5, begun).error_message(), HasSubstr("is being taken"));
+}
+
+TEST_F(TraceService, RefusesAnImpossibleNumberOfSteps) {
+  join_both();
+  proto::StartTraceReply begun;
+  EXPECT_THAT(begins(0, begun).error_message(), HasSubstr("found 0 steps, expected 1 to 10000"));
+}
+
+}  // namespace
+}  // namespace pfc::testing
