@@ -28,6 +28,7 @@ int run(int argc, char** argv) {
   pfc::add_queue_verb(app);
   pfc::add_status_verb(app);
   pfc::add_top_verb(app);
+  pfc::add_trace_verb(app);
   pfc::add_logs_verb(app);
   pfc::add_stop_verb(app);
   pfc::add_drain_verb(app);

@@ -24,5 +24,6 @@ void add_stop_verb(CLI::App& pfcctl);
 void add_submit_verb(CLI::App& pfcctl);
 void add_token_verb(CLI::App& pfcctl);
 void add_top_verb(CLI::App& pfcctl);
+void add_trace_verb(CLI::App& pfcctl);
 
 }  // namespace pfc

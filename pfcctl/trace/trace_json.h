@@ -1,0 +1,23 @@
+// A trace in Chrome's Trace Event Format, which ui.perfetto.dev and chrome://tracing show.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "pfcctl/trace/collected_trace.h"
+#include "pfcctl/trace/trace_analysis.h"
+
+namespace pfc {
+
+/// Writes one JSON object in pieces. Each rank is a process, each of its rows a thread. Times are
+/// microseconds since the earliest span, by the coordinator's clock. An arrow goes from the worker
+/// that came last into a collective to each that waited for it for at least kArrowSeconds; there
+/// are at most kMostArrows.
+inline constexpr double kArrowSeconds = 0.001;
+inline constexpr int kMostArrows = 20'000;
+void write_trace_json(const CollectedTrace& trace,
+                      const std::vector<MatchedCollective>& collectives,
+                      const std::function<void(std::string_view)>& write);
+
+}  // namespace pfc

@@ -1,0 +1,120 @@
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+#include "common/counted.h"
+#include "pfcctl/trace/trace_analysis.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kMostPhases = 12;
+constexpr std::size_t kMostProblems = 16;
+// A wait of less than this part of a step is not worth a sentence.
+constexpr double kWorthTelling = 0.02;
+constexpr double kInputHolds = 0.05;
+
+std::string ms(double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); }
+
+std::string title(const CollectedTrace& trace, Rank rank) {
+  return rank_title(rank, trace.ranks.at(rank));
+}
+
+std::string table_of_collectives(const CollectedTrace& trace, const TraceAnalysis& analysis) {
+  if (analysis.collectives.empty()) return {};
+  std::string text = fmt::format("\n{:<14} {:<15} {:>6} {:>10} {:>10}  {}\n", "communicator",
+                                 "collective", "calls", "time", "wait", "came last most often");
+  for (const CollectiveWaits& each : analysis.collectives) {
+    const std::string last = each.last ? fmt::format("{}: {} of {}", title(trace, *each.last),
+                                                     each.last_count, each.count)
+                                       : "nobody that the clocks can tell";
+    text += fmt::format("{:<14} {:<15} {:>6} {:>10} {:>10}  {}\n", each.communicator, each.kind,
+                        each.count, ms(each.seconds), ms(each.wait_seconds), last);
+  }
+  return text + "\n";
+}
+
+/// The others are those of threads that work ahead.
+bool holds_training(const std::string& communicator) {
+  return communicator == "step" || communicator == "gradients" || communicator == "host";
+}
+
+std::string sentences_on_waits(const CollectedTrace& trace, const TraceAnalysis& analysis) {
+  std::string text;
+  for (const CollectiveWaits& each : analysis.collectives) {
+    if (!each.last || analysis.steps == 0 || !holds_training(each.communicator)) continue;
+    const double a_step = each.waited_for_last_seconds / static_cast<double>(analysis.steps);
+    if (a_step < kWorthTelling * analysis.step_seconds) continue;
+    text += fmt::format(
+        "{} came last into {} of {} of the communicator \"{}\"; the others waited {} "
+        "a step for it.\n",
+        title(trace, *each.last), each.last_count, counted(each.count, each.kind),
+        each.communicator, ms(a_step));
+  }
+  return text;
+}
+
+std::string comparison(const CollectedTrace& trace, const TraceAnalysis& analysis) {
+  if (!analysis.slowest || !analysis.fastest) return {};
+  std::string text = fmt::format(
+      "Slowest: {}, {} of each step its own; fastest: {}, {}.\n\n{:<18} {:>12} {:>12}\n",
+      title(trace, *analysis.slowest), ms(analysis.slowest_own_seconds),
+      title(trace, *analysis.fastest), ms(analysis.fastest_own_seconds), "phase, a step", "slowest",
+      "fastest");
+  const std::size_t shown = std::min(kMostPhases, analysis.phases.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const PhaseShare& each = analysis.phases[i];
+    text += fmt::format("{:<18} {:>12} {:>12}\n", each.phase, ms(each.slowest_seconds),
+                        ms(each.fastest_seconds));
+  }
+  return text + "\n";
+}
+
+std::string sentence_on_input(const CollectedTrace& trace, const TraceAnalysis& analysis) {
+  if (!analysis.hungriest) return {};
+  const bool holds = analysis.input_share >= kInputHolds;
+  return fmt::format(
+      "The input {} training back: {} waited for its own data for {:.1f} % of the "
+      "time{}.\n",
+      holds ? "held" : "did not hold", title(trace, *analysis.hungriest),
+      100 * analysis.input_share, holds ? "" : ", the others for less");
+}
+
+std::string problems(const CollectedTrace& trace) {
+  std::string text;
+  std::size_t told = 0, more = 0;
+  const auto tell = [&](const std::string& line) {
+    if (++told <= kMostProblems) {
+      text += line + "\n";
+    } else {
+      ++more;
+    }
+  };
+  for (const auto& [rank, each] : trace.ranks) {
+    const std::string who = rank_title(rank, each);
+    if (!each.problem.empty()) tell(who + ": not all of it is here: " + each.problem);
+    if (each.summary.dropped() > 0) {
+      tell(who + ": " + counted(static_cast<long long>(each.summary.dropped()), "event") +
+           " left out, because there were more than a worker may send");
+    }
+    for (const std::string& note : each.summary.notes()) tell(who + ": " + note);
+  }
+  if (more > 0) text += "and " + counted(static_cast<long long>(more), "line") + " of this kind\n";
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const CollectedTrace& trace, const TraceAnalysis& analysis) {
+  std::string text = fmt::format(
+      "{} of {}, {}; the workers' clocks agree to within {:.2f} ms\n",
+      counted(analysis.steps, "step"), counted(static_cast<long long>(trace.ranks.size()), "rank"),
+      counted(static_cast<long long>(trace.spans()), "event"), 1e3 * analysis.clock_error_seconds);
+  text += problems(trace);
+  text += table_of_collectives(trace, analysis);
+  text += sentences_on_waits(trace, analysis);
+  text += comparison(trace, analysis);
+  return text + sentence_on_input(trace, analysis);
+}
+
+}  // namespace pfc
