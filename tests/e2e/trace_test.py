@@ -1,0 +1,201 @@
+"""pfcctl trace of real jobs: what the file has, whom it blames, and how clocks of several hosts fit together."""
+
+import collections
+import contextlib
+import os
+import re
+import signal
+import statistics
+import subprocess
+import threading
+import time
+import unittest
+
+from network import Network, may_make_namespaces
+from support import BIN, LIMIT, JobTest, run
+from trace_event_format import Trace
+
+
+@contextlib.contextmanager
+def slowed(pid, seconds=0.25):
+    """Stops a process again and again, for as long as it then runs."""
+    over = threading.Event()
+
+    def pulse():
+        while not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            over.wait(seconds)
+            os.kill(pid, signal.SIGCONT)
+            over.wait(seconds)
+
+    thread = threading.Thread(target=pulse)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+class TraceTest(JobTest):
+    def begin(self, workers=2, **keys):
+        self.process = self.start(workers, self.job(**{"num_epoch": 100000, **keys}))
+        self.addCleanup(self.process.stdout.close)
+        self.read_until(self.process, "Global Step: 2 ")
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=LIMIT)
+
+    def traces(self, *more):
+        """Until all workers have told that they train."""
+        deadline = time.monotonic() + LIMIT
+        while True:
+            done = run(BIN / "pfcctl", "trace", "--state-dir", self.folder / "state", "--output", self.folder / "trace.json",
+                       *more, env=self.environment)
+            if "does not train now" not in done.stderr or time.monotonic() > deadline:
+                return done
+            time.sleep(0.1)
+
+    def written(self):
+        trace = Trace((self.folder / "trace.json").read_text())
+        self.assertEqual(trace.problems, [])
+        return trace
+
+    def test_all_workers_are_in_it(self):
+        self.begin(num_workers=2)
+        done = self.traces("--steps", 5)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"recording steps (\d+) to \d+ of job [0-9a-f]+, 2 workers\n")
+        first, last = map(int, re.search(r"steps (\d+) to (\d+)", done.stdout).groups())
+        self.assertEqual(last - first, 4)
+        trace = self.written()
+        self.assertEqual(trace.names, {0: "rank 0 (localhost, slot 0)", 1: "rank 1 (localhost, slot 1)"})
+        for rank in (0, 1):
+            rows = {name for (pid, _), name in trace.threads.items() if pid == rank}
+            self.assertLessEqual({"training", "inputs", "loader 0", "loader 1", "collectives: step",
+                                  "collectives: gradients", "collectives: inputs", "checkpoints"}, rows)
+            forward = [s for s in trace.on_row("training", "phase") if s.pid == rank and s.name == "forward"]
+            self.assertEqual([s.args["step"] for s in forward], list(range(first, last + 1)))
+        work = collections.Counter(s.name for s in trace.slices)
+        for name in ("data_wait", "backward", "optimizer", "read", "decode", "fill_batch", "sample_classes", "all_reduce"):
+            self.assertGreater(work[name], 0, name)
+        about = trace.json["otherData"]
+        self.assertEqual([(each["rank"], each["first_step"], each["last_step"]) for each in about["ranks"]],
+                         [(0, first, last), (1, first, last)])
+        self.assertLess(max(each["clock_error_ms"] for each in about["ranks"]), 50)
+        self.assertIn("5 steps of 2 ranks", done.stdout)
+        self.end()
+
+    def test_the_slow_worker_is_named(self):
+        self.begin(3)
+        with slowed(self.workers()[2]):
+            done = self.traces("--steps", 20)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        trace = self.written()
+        last, waited = collections.Counter(), collections.Counter()
+        for ranks in trace.collectives("step").values():
+            if len(ranks) < 3:
+                continue
+            latest = max(ranks.values(), key=lambda s: s.begin)
+            last[latest.pid] += 1
+            for each in ranks.values():
+                waited[each.pid] += max(min(latest.begin, each.end) - each.begin, 0)
+        self.assertEqual(min(waited, key=lambda rank: waited[rank]), 2, (last, waited))
+        self.assertRegex(done.stdout, r"rank 2 \(localhost, slot 2\) came last into \d+ of \d+ \w+ of the communicator \"step\"")
+        self.assertRegex(done.stdout, r"Slowest: rank 2 \(localhost, slot 2\)")
+        self.assertTrue(any(tail["pid"] == 2 for tail, _ in trace.arrows), trace.arrows)
+        self.end()
+
+    def test_a_worker_that_dies_leaves_the_others_trace(self):
+        self.begin(2, max_restarts=0)
+        victim = self.workers()[1]
+        process = subprocess.Popen(
+            [str(word) for word in (BIN / "pfcctl", "trace", "--state-dir", self.folder / "state", "--steps", 5000,
+                                    "--output", self.folder / "trace.json")],
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = process.stdout.readline()
+        first = int(re.search(r"recording steps (\d+)", line)[1])
+        self.read_until(self.process, f"Global Step: {first + 3} ")
+        os.kill(victim, signal.SIGKILL)
+        output, errors = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, 1, (output, errors))
+        self.assertRegex(output, r"rank 1( \(localhost, slot 1\))?: not all of it is here: ")
+        trace = self.written()
+        self.assertNotIn(1, {s.pid for s in trace.slices})
+        self.assertTrue([s for s in trace.slices if s.pid == 0 and s.name == "forward"], output)
+        self.process.communicate(timeout=LIMIT)
+        self.wait_until_all_have_ended()
+
+    def test_a_job_that_ends_meanwhile_is_traced_to_its_end(self):
+        self.begin(2, num_epoch=40)  # 400 steps
+        done = self.traces("--steps", 10000)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(" to 400 of job ", done.stdout)
+        self.assertEqual(max(s.args["step"] for s in self.written().on_row("training") if s.name == "forward"), 400)
+        self.process.communicate(timeout=LIMIT)
+
+    def test_without_a_job_it_says_so(self):
+        done = run(BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", env=self.environment)
+        self.assert_one_line(done, "127.0.0.1:1 does not answer")
+
+
+@unittest.skipUnless(may_make_namespaces(), "not run: namespaces need root")
+class ClocksTest(JobTest):
+    """Three hosts, of which two have booted at another time: so their clocks that measure durations differ."""
+
+    AHEAD = {"b": 1000, "c": 3}  # seconds
+
+    def setUp(self):
+        super().setUp()
+        self.network = Network(os.getpid(), "abc")
+        self.agents = []
+
+    def tearDown(self):
+        for agent in self.agents:
+            if agent.poll() is None:
+                agent.kill()
+            agent.communicate()
+        try:
+            super().tearDown()
+        finally:
+            self.network.remove()
+
+    def test_clocks_are_aligned(self):
+        job = self.job(num_epoch=100000, batch_size=2)
+        coordinator = subprocess.Popen(
+            self.network.within("a", BIN / "pfc-coordinator", "--port", 7450, "--http-port", 7451, "--hosts",
+                                "host-a:1,host-b:1,host-c:1", "--config", job, "--state-dir", self.folder / "state"),
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        joins = self.join_strings(coordinator, ["host-b", "host-c"])
+        for key in "bc":
+            self.agents.append(subprocess.Popen(
+                self.network.within(key, "unshare", "--time", "--monotonic", str(self.AHEAD[key]), BIN / "pfc-agent", "--once",
+                                    "--state-dir", self.folder / f"agent-{key}", "--host", f"host-{key}"),
+                env={**self.environment, "PFC_JOIN": joins[f"host-{key}"]}, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True))
+        self.read_until(coordinator, "Global Step: 4 ")
+        done = subprocess.run(self.network.within("a", BIN / "pfcctl", "trace", "--state-dir", self.folder / "state",
+                                                  "--steps", "10", "--output", self.folder / "trace.json"),
+                              env=self.environment, capture_output=True, text=True, timeout=LIMIT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        trace = Trace((self.folder / "trace.json").read_text())
+        self.assertEqual(trace.problems, [])
+        apart = []
+        for ranks in trace.collectives("step").values():
+            if len(ranks) == 3:
+                ends = [each.end for each in ranks.values()]
+                apart.append(max(ends) - min(ends))
+                # Nobody can leave a collective before the last has come into it.
+                errors = 1e3 * sum(each["clock_error_ms"] for each in trace.json["otherData"]["ranks"])
+                self.assertGreater(min(ends) + errors, max(each.begin for each in ranks.values()))
+        self.assertGreater(len(apart), 20)
+        self.assertLess(statistics.median(apart), 5_000, "microseconds")
+        coordinator.send_signal(signal.SIGTERM)
+        coordinator.communicate(timeout=LIMIT)
+        for agent in self.agents:
+            agent.communicate(timeout=LIMIT)
+
+
+if __name__ == "__main__":
+    unittest.main()
