@@ -43,12 +43,13 @@ void Coordinator::start_trace(const proto::StartTraceRequest& request,
     return answer(not_now("the job does not train now (" + reason_ +
                           "): ask again when pfcctl status says that it does"));
   }
-  if (trace_.goes_on()) {
+  const TimePoint now = Clock::now();
+  // One that was interrupted would record to its end for nobody.
+  if (trace_.goes_on() && trace_.is_read(now)) {
     return answer(not_now("a trace of steps " + std::to_string(trace_.steps().first) + " to " +
                           std::to_string(trace_.steps().last) +
                           " is being taken: ask again when it is done"));
   }
-  const TimePoint now = Clock::now();
   const TraceWish wish = wish_of(workers, request.steps(), now);
   const auto steps = plan_trace(wish);
   if (!steps) {

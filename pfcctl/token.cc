@@ -49,8 +49,13 @@ std::string state_of(const proto::TokenStatus& token, std::int64_t now) {
   return token.expires() != 0 && token.expires() <= now ? "expired" : "valid";
 }
 
+const char* purpose_of(const proto::TokenStatus& token) {
+  if (token.admin()) return "admin";
+  return token.read_only() ? "read" : "join";
+}
+
 std::string hosts_of(const proto::TokenStatus& token) {
-  if (token.read_only()) return "-";
+  if (token.read_only() || token.admin()) return "-";
   std::string hosts;
   for (const std::string& host : token.hosts())
     hosts += (hosts.empty() ? "" : ",") + one_line(host);
@@ -72,10 +77,10 @@ void list(const Target& target) {
   const CoordinatorCall call(target.endpoint());
   const proto::ListTokensReply reply = call(&Stub::ListTokens, proto::ListTokensRequest());
   const std::int64_t now = std::time(nullptr);
-  std::printf("%-12s  %-4s  %-7s  %-19s  %s\n", "ID", "FOR", "STATE", "EXPIRES", "HOSTS");
+  std::printf("%-12s  %-5s  %-7s  %-19s  %s\n", "ID", "FOR", "STATE", "EXPIRES", "HOSTS");
   for (const proto::TokenStatus& token : reply.tokens()) {
-    std::printf("%-12s  %-4s  %-7s  %-19s  %s\n", one_line(token.id()).c_str(),
-                token.read_only() ? "read" : "join", state_of(token, now).c_str(),
+    std::printf("%-12s  %-5s  %-7s  %-19s  %s\n", one_line(token.id()).c_str(),
+                purpose_of(token), state_of(token, now).c_str(),
                 time_text(token.expires()).c_str(), hosts_of(token).c_str());
   }
   std::fflush(stdout);

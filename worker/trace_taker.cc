@@ -58,6 +58,7 @@ void TraceTaker::wanted(const TraceOrder& order) {
     if (order.id <= newest_) return;  // it is told again with every connection
     newest_ = order.id;
     order_ = order;
+    recorder_.stop();  // nobody wants what an earlier one is about any more
   }
   changed_.notify_all();
 }
@@ -84,9 +85,9 @@ void TraceTaker::run() {
 void TraceTaker::take(const TraceOrder& order) {
   recorder_.arm(order.first_step, order.last_step, limits_of(order));
   {
-    // The end came between: it has not stopped what was armed after it.
+    // The end or a newer order came between: it has not stopped what was armed after it.
     const std::lock_guard lock(mutex_);
-    if (ended_) recorder_.stop();
+    if (ended_ || order_) recorder_.stop();
   }
   const ClockOffset before = ask_clock(order.id);
   recorder_.wait();

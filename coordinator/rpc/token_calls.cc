@@ -24,6 +24,7 @@ proto::TokenStatus to_proto(const Token& token) {
   proto::TokenStatus status;
   status.set_id(token.id);
   status.set_read_only(token.kind == Token::Kind::kRead);
+  status.set_admin(token.kind == Token::Kind::kAdmin);
   for (const std::string& host : token.hosts) status.add_hosts(host);
   status.set_created(token.created);
   status.set_expires(token.expires);

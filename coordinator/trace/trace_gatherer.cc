@@ -51,6 +51,7 @@ void TraceGatherer::begin(std::int64_t id, const TraceSteps& steps,
   steps_ = steps;
   begun_ = now;
   begun_wall_ = wall;
+  last_read_ = now;
   ranks_.clear();
   for (const Worker& worker : workers) ranks_.push_back({.worker = worker});
   parts_.clear();
@@ -62,6 +63,10 @@ TraceGatherer::State* TraceGatherer::find(Rank rank) {
   const auto found =
       std::ranges::find_if(ranks_, [&](const State& s) { return s.worker.rank == rank; });
   return found == ranks_.end() ? nullptr : &*found;
+}
+
+bool TraceGatherer::is_read(TimePoint now) const {
+  return !readers_.empty() || now - last_read_ < kUnread;
 }
 
 bool TraceGatherer::is_over() const { return std::ranges::all_of(ranks_, &State::done); }
@@ -168,6 +173,7 @@ void TraceGatherer::read(const proto::ReadTraceRequest& request,
                 .message = std::to_string(kMostReaders) + " others read the trace at this moment"});
   }
   step_ = step;
+  last_read_ = now;
   readers_.push_back({.from = request.from(),
                       .answer = std::move(answer),
                       .patience = patience.until(now + kLongestRead)});
@@ -197,6 +203,7 @@ void TraceGatherer::expire(std::int64_t step, TimePoint now) {
     end("it has not sent all of it " + std::to_string(kSlowest.count()) +
         " s after the first worker that has");
   }
+  if (!readers_.empty()) last_read_ = now;
   answer_readers_if([&](const Reader& reader) { return reader.patience.is_over(now); });
   if (!is_over()) return;
   if (!over_since_) over_since_ = now;

@@ -48,6 +48,8 @@ class TraceGatherer {
   /// A worker that has not sent all of it so long after the first that has is not waited for.
   static constexpr std::chrono::seconds kSlowest{30};
   static constexpr std::chrono::seconds kLongestRead{5};
+  /// A trace of which nobody has asked for so long has lost its reader.
+  static constexpr std::chrono::seconds kUnread{3};
   static constexpr std::size_t kMostReaders = 8;
 
   struct Worker {
@@ -61,6 +63,8 @@ class TraceGatherer {
              TimePoint now, WallTime wall);
   [[nodiscard]] std::int64_t id() const { return id_; }  ///< 0: there is none
   [[nodiscard]] bool goes_on() const { return id_ != 0 && !is_over(); }
+  /// Somebody waits for it, or has only just got a part of it and will ask for the next.
+  [[nodiscard]] bool is_read(TimePoint now) const;
   /// What a worker is told; absent where nothing is expected of it.
   [[nodiscard]] std::optional<proto::TraceOrder> order(Rank rank) const;
   /// Of the trace, for messages.
@@ -112,6 +116,7 @@ class TraceGatherer {
   TimePoint begun_;
   WallTime begun_wall_;
   std::int64_t step_ = 0;
+  TimePoint last_read_;  ///< when a reader was last told something; before that, when it began
   std::vector<State> ranks_;
   std::vector<Part> parts_;
   std::vector<Reader> readers_;

@@ -209,6 +209,15 @@ TEST_F(Gatherer, SendsNoReplyThatIsTooLarge) {
   EXPECT_LT(reads()->ByteSizeLong(), 2 * TraceGatherer::kMostBytesOfReply);
 }
 
+TEST_F(Gatherer, KnowsWhetherSomebodyStillReads) {
+  begins();
+  EXPECT_TRUE(gatherer.is_read(now + 1s));
+  EXPECT_FALSE(gatherer.is_read(now + TraceGatherer::kUnread));
+  reads();
+  EXPECT_TRUE(gatherer.is_read(now + 1s));
+  EXPECT_FALSE(gatherer.is_read(now + TraceGatherer::kUnread));
+}
+
 TEST_F(Gatherer, ForgetsATraceAfterAWhile) {
   begins();
   gatherer.end("the job has ended");

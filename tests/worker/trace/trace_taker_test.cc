@@ -156,6 +156,16 @@ TEST_F(Taker, RecordsEachTraceOnce) {
   }
 }
 
+TEST_F(Taker, LeavesATraceForANewerOne) {
+  const TraceTaker taker(recorder, &client, "cpu");
+  asks(5, 1, 1'000'000);
+  while (!training.on()) trains(1, 2);
+  client.asks({.id = 6, .first_step = 3, .last_step = 1'000'000, .most_spans = 100});
+  EXPECT_EQ(client.summary().first_step, 1);  // of the one that is left
+  int step = 3;
+  while (!training.on()) trains(step, step + 1), step += 2;
+}
+
 TEST_F(Taker, SendsWhatThereIsWhereTrainingEnds) {
   {
     const TraceTaker taker(recorder, &client, "cpu");
