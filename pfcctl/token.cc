@@ -79,9 +79,9 @@ void list(const Target& target) {
   const std::int64_t now = std::time(nullptr);
   std::printf("%-12s  %-5s  %-7s  %-19s  %s\n", "ID", "FOR", "STATE", "EXPIRES", "HOSTS");
   for (const proto::TokenStatus& token : reply.tokens()) {
-    std::printf("%-12s  %-5s  %-7s  %-19s  %s\n", one_line(token.id()).c_str(),
-                purpose_of(token), state_of(token, now).c_str(),
-                time_text(token.expires()).c_str(), hosts_of(token).c_str());
+    std::printf("%-12s  %-5s  %-7s  %-19s  %s\n", one_line(token.id()).c_str(), purpose_of(token),
+                state_of(token, now).c_str(), time_text(token.expires()).c_str(),
+                hosts_of(token).c_str());
   }
   std::fflush(stdout);
 }

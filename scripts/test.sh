@@ -3,7 +3,8 @@
 #   scripts/test.sh [PRESET] [--targets A,B] [CTEST_ARGUMENT...]
 # PRESET: cpu (default), asan, tsan, cuda
 # --targets builds only these test programs; choose their tests with ctest's -R.
-# Installs first what is missing for it (scripts/setup.sh build test).
+# Installs first what is missing for it: scripts/setup.sh build test, and for cpu, with its
+# end-to-end tests, also watch, browser and deploy.
 # The sanitizer presets run the unit tests, the end-to-end and reference tests run with cpu
 # (CMakePresets.json). cuda builds the programs with CUDA and runs what needs a GPU, which is
 # reported as not run where there is none; PFC_CUDA_ARCHITECTURES="90" builds for one kind alone.
@@ -23,7 +24,9 @@ if [[ ${1:-} == --targets ]]; then
   shift 2
 fi
 
-scripts/setup.sh build test
+parts=(build test)
+[[ $preset == cpu ]] && parts+=(watch browser deploy)
+scripts/setup.sh "${parts[@]}"
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # another clone finds what this one has compiled
 if [[ $preset == cuda ]]; then
   cmake --preset cuda -DPFC_CUDA=ON -DPFC_TESTS=ON \

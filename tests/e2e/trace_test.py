@@ -11,6 +11,8 @@ import threading
 import time
 import unittest
 
+import browser
+import trace_viewer
 from network import Network, may_make_namespaces
 from support import BIN, LIMIT, JobTest, run
 from trace_event_format import Trace
@@ -86,6 +88,35 @@ class TraceTest(JobTest):
         self.assertLess(max(each["clock_error_ms"] for each in about["ranks"]), 50)
         self.assertIn("5 steps of 2 ranks", done.stdout)
         self.end()
+
+    @unittest.skipUnless(browser.is_here(), "not run: no Chromium, its driver or Selenium")
+    def test_a_viewer_shows_every_row_as_it_is(self):
+        missing = trace_viewer.install()
+        if missing:
+            self.skipTest(f"not run: {missing}")
+        self.begin()
+        done = self.traces("--steps", 5)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.end()
+        trace = self.written()
+        viewer = trace_viewer.Viewer(self.environment, LIMIT, self.folder, self.folder / "trace.json")
+        try:
+            shown = viewer.profiles()
+        finally:
+            viewer.close()
+        rows = collections.defaultdict(list)
+        for each in trace.slices:
+            rows[each.pid, each.tid].append(each)
+        self.assertEqual(set(shown), {f"{trace.names[pid]} (pid {pid}), {trace.threads[pid, tid]} (tid {tid})" for pid, tid in rows})
+        for (pid, tid), slices in rows.items():
+            first = min(each.begin for each in slices)
+            spans = shown[f"{trace.names[pid]} (pid {pid}), {trace.threads[pid, tid]} (tid {tid})"]
+            self.assertEqual(len(spans), len(slices))
+            for (name, begin, end), each in zip(sorted(spans, key=lambda s: s[1:]),
+                                                sorted(slices, key=lambda s: (s.begin, s.end)), strict=True):
+                self.assertEqual(name.split(" {")[0], each.name)
+                self.assertAlmostEqual(begin, each.begin - first, delta=0.01)
+                self.assertAlmostEqual(end, each.end - first, delta=0.01)
 
     def test_the_slow_worker_is_named(self):
         self.begin(3)
