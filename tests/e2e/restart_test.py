@@ -24,14 +24,22 @@ class Restart(JobTest):
         self.assertEqual(self.processes(), [])
         return output
 
+    def whole(self, **keys):
+        """The output of three workers of which none is lost; trained once for all tests."""
+        name = "-".join(["whole", *map(str, keys.values())])
+        output = self.shared / name
+        if not output.exists():
+            self.trained(3, self.job(**keys, output=str(output)))
+        return output
+
     def losses(self, output):
         """{step: loss}; of a step that was trained twice, the last one."""
-        lines = (self.folder / output / "metrics.jsonl").read_text().splitlines()
+        lines = (output / "metrics.jsonl").read_text().splitlines()
         return {m["step"]: m["loss"] for m in map(json.loads, lines) if m["kind"] == "step"}
 
     def loses(self, rank, how, *more):
         """Trains with three workers, of which one is lost in mid job, beside a job that loses none."""
-        self.trained(3, self.job(**self.KEYS, output=str(self.folder / "whole")))
+        whole, out = self.whole(**self.KEYS), self.folder / "out"
         process = self.start(3, self.job(**self.KEYS), "--max-restarts", 1, *more)
         self.read_until(process, "Global Step: 5")
         before = self.workers()
@@ -42,9 +50,8 @@ class Restart(JobTest):
         self.assertNotEqual(after[rank], before[rank])
         for other in {0, 1, 2} - {rank}:
             self.assertEqual(after[other], before[other], "a survivor keeps its process")
-        self.assertEqual(self.losses("out"), self.losses("whole"))
-        model = "backbone.safetensors"
-        self.assertEqual(digest(self.folder / "out" / model), digest(self.folder / "whole" / model))
+        self.assertEqual(self.losses(out), self.losses(whole))
+        self.assertEqual(digest(out / "backbone.safetensors"), digest(whole / "backbone.safetensors"))
         return output
 
     def test_a_killed_worker_is_replaced_and_the_job_gives_the_same_bits(self):
@@ -59,10 +66,10 @@ class Restart(JobTest):
     def goes_on_from_memory(self, rank, *more):
         """Loses a worker of three, in a job that writes no checkpoint before its end."""
         keys = dict(num_epoch=8, sample_rate=0.5, replicate=True, snapshot_seconds=0.01)
-        self.trained(3, self.job(**keys, output=str(self.folder / "whole")))
+        whole, out = self.whole(**keys), self.folder / "out"
         process = self.start(3, self.job(**keys), "--max-restarts", 1, *more)
         self.read_until(process, "Global Step: 10")
-        self.assertEqual(list((self.folder / "out").glob("step-*")), [], "nothing is on disk")
+        self.assertEqual(list(out.glob("step-*")), [], "nothing is on disk")
         before = self.workers()
         os.kill(before[rank], signal.SIGKILL)
         line = self.read_until(process, "went on from the copies in memory of step")[-1]
@@ -72,14 +79,11 @@ class Restart(JobTest):
         self.assertNotIn("training begins at step 1", output)
         for other in {0, 1, 2} - {rank}:
             self.assertEqual(after[other], before[other], "a survivor keeps its process")
-        self.assertEqual(self.losses("out"), self.losses("whole"))
-        for file in ("backbone.safetensors", *self.last_centres("whole")):
-            self.assertEqual(digest(self.folder / "out" / file), digest(self.folder / "whole" / file))
-
-    def last_centres(self, output):
-        """The files of class centres in the checkpoint at the end, relative to the output."""
-        return [path.relative_to(self.folder / output)
-                for path in (self.folder / output).glob("step-*/centres-*")]
+        self.assertEqual(self.losses(out), self.losses(whole))
+        centres = [path.relative_to(whole) for path in whole.glob("step-*/centres-*")]
+        self.assertTrue(centres)
+        for file in ("backbone.safetensors", *centres):
+            self.assertEqual(digest(out / file), digest(whole / file))
 
     def test_without_a_checkpoint_a_job_goes_on_from_its_workers_memory(self):
         self.goes_on_from_memory(1)

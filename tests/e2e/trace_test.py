@@ -40,8 +40,8 @@ def slowed(pid, seconds=0.25):
 
 
 class TraceTest(JobTest):
-    def begin(self, workers=2, **keys):
-        self.process = self.start(workers, self.job(**{"num_epoch": 100000, **keys}))
+    def begin(self, workers=2, *more, **keys):
+        self.process = self.start(workers, self.job(**{"num_epoch": 100000, **keys}), *more)
         self.addCleanup(self.process.stdout.close)
         self.read_until(self.process, "Global Step: 2 ")
 
@@ -139,7 +139,7 @@ class TraceTest(JobTest):
         self.end()
 
     def test_a_worker_that_dies_leaves_the_others_trace(self):
-        self.begin(2, max_restarts=0)
+        self.begin(2, "--max-restarts", 0)
         victim = self.workers()[1]
         process = subprocess.Popen(
             [str(word) for word in (BIN / "pfcctl", "trace", "--state-dir", self.folder / "state", "--steps", 5000,
@@ -159,11 +159,11 @@ class TraceTest(JobTest):
         self.wait_until_all_have_ended()
 
     def test_a_job_that_ends_meanwhile_is_traced_to_its_end(self):
-        self.begin(2, num_epoch=40)  # 400 steps
+        self.begin(2, num_epoch=6)  # 60 steps
         done = self.traces("--steps", 10000)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(" to 400 of job ", done.stdout)
-        self.assertEqual(max(s.args["step"] for s in self.written().on_row("training") if s.name == "forward"), 400)
+        self.assertIn(" to 60 of job ", done.stdout)
+        self.assertEqual(max(s.args["step"] for s in self.written().on_row("training") if s.name == "forward"), 60)
         self.process.communicate(timeout=LIMIT)
 
     def test_without_a_job_it_says_so(self):
