@@ -44,25 +44,29 @@ class File {
   const int number_;
 };
 
-/// Bytes a second; 0: nothing could be read.
+/// Bytes a second, the median of all blocks: other programs take the processor away in some of them.
+/// 0: nothing could be read.
 double read_speed(const std::filesystem::path& rec) {
   const File file(rec);
   const off_t size = file.number() < 0 ? 0 : lseek(file.number(), 0, SEEK_END);
   if (size <= 0) return 0;
   std::mt19937_64 random(2048);
   std::vector<std::byte> block(kBlock);
+  std::vector<double> speeds;
   std::int64_t done = 0;
-  double seconds = 0;
-  while (seconds < kSeconds && done < kMostBytes) {
+  const TimePoint begin = Clock::now();
+  while (seconds_since(begin) < kSeconds && done < kMostBytes) {
     const off_t at = static_cast<off_t>(random() % static_cast<std::uint64_t>(size)) / 4096 * 4096;
     posix_fadvise(file.number(), at, kBlock, POSIX_FADV_DONTNEED);
     const TimePoint start = Clock::now();
     const ssize_t got = pread(file.number(), block.data(), block.size(), at);
-    seconds += seconds_since(start);
     if (got <= 0) return 0;
+    speeds.push_back(static_cast<double>(got) / std::max(seconds_since(start), 1e-6));
     done += got;
   }
-  return static_cast<double>(done) / std::max(seconds, 1e-6);
+  const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
+  std::ranges::nth_element(speeds, middle);
+  return *middle;
 }
 
 /// The record file of a folder, or the file itself.
