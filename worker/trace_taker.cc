@@ -20,6 +20,8 @@ using std::chrono::milliseconds;
 constexpr int kReadings = 8;
 constexpr milliseconds kReadingPause{5};
 constexpr milliseconds kSendTimeout{30'000};
+// For the kernels that the last step has enqueued.
+constexpr milliseconds kKernelsPatience{300};
 
 /// So many of each that those of loaders, which are the most, take nothing from the others.
 TraceRecorder::Limits limits_of(const TraceOrder& order) {
@@ -30,10 +32,20 @@ TraceRecorder::Limits limits_of(const TraceOrder& order) {
   return limits;
 }
 
+void add_notes(TracePart::Summary& summary, const GpuActivity& gpu, const GpuSpans& kernels) {
+  if (!kernels.note.empty()) summary.notes.push_back(kernels.note);
+  if (!kernels.spans.empty()) return;
+  const std::string why = gpu.problem.empty() ? "CUPTI has told of none" : gpu.problem;
+  summary.notes.push_back(
+      "the GPU's kernels are not in the trace (" + why +
+      "); phases and collectives are what the host does: it enqueues work for the GPU");
+}
+
 }  // namespace
 
-TraceTaker::TraceTaker(TraceRecorder& recorder, CoordinatorClient* client, std::string device)
-    : recorder_(recorder), client_(client), device_(std::move(device)) {
+TraceTaker::TraceTaker(TraceRecorder& recorder, CoordinatorClient* client, std::string device,
+                       std::vector<std::string> cupti)
+    : recorder_(recorder), client_(client), device_(std::move(device)), gpu_(std::move(cupti)) {
   if (client_ == nullptr) return;
   thread_ = std::thread([this] { run(); });
   client_->on_trace([this](const TraceOrder& order) { wanted(order); });
@@ -77,6 +89,7 @@ void TraceTaker::run() {
       take(order);
     } catch (const std::exception& error) {  // training goes on without it
       recorder_.stop();
+      gpu_.cancel();
       spdlog::warn("trace of steps {} to {}: {}", order.first_step, order.last_step, error.what());
     }
   }
@@ -89,10 +102,12 @@ void TraceTaker::take(const TraceOrder& order) {
     const std::lock_guard lock(mutex_);
     if (ended_ || order_) recorder_.stop();
   }
+  if (on_gpu()) gpu_.begin();
   const ClockOffset before = ask_clock(order.id);
   recorder_.wait();
-  const TraceRecording recording = recorder_.take();
-  send(order, recording, ClockMap(before, ask_clock(order.id)));
+  const GpuActivity gpu = gpu_.end(kKernelsPatience);
+  TraceRecording recording = recorder_.take();
+  send(order, recording, gpu, ClockMap(before, ask_clock(order.id)));
 }
 
 ClockOffset TraceTaker::ask_clock(std::int64_t trace) {
@@ -106,20 +121,21 @@ ClockOffset TraceTaker::ask_clock(std::int64_t trace) {
   return best_offset(readings);
 }
 
-void TraceTaker::send(const TraceOrder& order, const TraceRecording& recording,
+// Phases and collectives first, then kernels, then loaders.
+void TraceTaker::send(const TraceOrder& order, TraceRecording& recording, const GpuActivity& gpu,
                       const ClockMap& clock) {
+  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(order.most_spans, 0));
+  const GpuSpans kernels =
+      spans_of_gpu(gpu, recording, most - std::min(most, recording.spans.size()));
   TracePart::Summary summary{.first_step = recording.first_step,
                              .last_step = recording.last_step,
-                             .dropped = recording.dropped,
+                             .dropped = recording.dropped + kernels.dropped,
                              .device = device_};
-  if (device_ != "cpu") {
-    summary.notes.emplace_back(
-        "phases and collectives are what the host does: it enqueues work for the GPU, whose "
-        "kernels "
-        "are not in the trace");
-  }
-  auto left = static_cast<std::size_t>(std::max<std::int64_t>(order.most_spans, 0));
-  for (const std::vector<TraceSpan>* all : {&recording.spans, &recording.loader_spans}) {
+  if (on_gpu()) add_notes(summary, gpu, kernels);
+  std::size_t left = most;
+  const std::array<const std::vector<TraceSpan>*, 3> lists{&recording.spans, &kernels.spans,
+                                                           &recording.loader_spans};
+  for (const std::vector<TraceSpan>* all : lists) {
     const std::size_t sent = std::min(left, all->size());
     summary.dropped += all->size() - sent;
     left -= sent;

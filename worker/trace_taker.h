@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "worker/report/coordinator_client.h"
 #include "worker/trace/clock_map.h"
+#include "worker/trace/gpu/gpu_recorder.h"
 #include "worker/trace/recorder.h"
 
 namespace pfc {
@@ -22,8 +24,10 @@ class TraceTaker {
  public:
   static constexpr std::chrono::milliseconds kLastParts{3'000};
 
-  /// Borrows both; `client` may be null: then nobody wants a trace. device: "cpu", "cuda:0".
-  TraceTaker(TraceRecorder& recorder, CoordinatorClient* client, std::string device);
+  /// Borrows both; `client` may be null: then nobody wants a trace. device: "cpu", "cuda:0", which
+  /// is traced by the first of the libraries `cupti` that is there.
+  TraceTaker(TraceRecorder& recorder, CoordinatorClient* client, std::string device,
+             std::vector<std::string> cupti = Cupti::usual_libraries());
   ~TraceTaker();
   TraceTaker(const TraceTaker&) = delete;
   TraceTaker& operator=(const TraceTaker&) = delete;
@@ -32,13 +36,16 @@ class TraceTaker {
   void wanted(const TraceOrder& order);
   void run();
   void take(const TraceOrder& order);
-  void send(const TraceOrder& order, const TraceRecording& recording, const ClockMap& clock);
+  void send(const TraceOrder& order, TraceRecording& recording, const GpuActivity& gpu,
+            const ClockMap& clock);
   [[nodiscard]] ClockOffset ask_clock(std::int64_t trace);
   [[nodiscard]] std::chrono::milliseconds patience();
+  [[nodiscard]] bool on_gpu() const { return device_ != "cpu"; }
 
   TraceRecorder& recorder_;
   CoordinatorClient* const client_;
   const std::string device_;
+  GpuRecorder gpu_;  // used by thread_
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:

@@ -215,6 +215,7 @@ TraceAnalysis analyse(const CollectedTrace& trace,
   std::ranges::sort(analysis.collectives, std::greater(),
                     [](const CollectiveWaits& waits) { return waits.wait_seconds * waits.count; });
   compare_ranks(analysis, trace, times);
+  add_gpus(analysis, trace);
   if (times.size() < 2) {
     analysis.slowest.reset();
     analysis.fastest.reset();

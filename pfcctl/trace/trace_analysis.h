@@ -55,6 +55,17 @@ struct PhaseShare {
   double fastest_seconds = 0;
 };
 
+/// Of the steps of which a worker has sent all kernels.
+struct GpuKernel {
+  std::string name;    ///< of a kernel, or "copy host to device"
+  double calls = 0;    ///< a step, in the mean of all workers and steps
+  double seconds = 0;  ///< likewise
+};
+struct GpuBusy {
+  Rank rank = 0;
+  double share = 0;  ///< of the steps' time, in which at least one stream ran something
+};
+
 struct TraceAnalysis {
   std::int64_t steps = 0;   ///< that every worker has recorded
   double step_seconds = 0;  ///< of a step, with what is done between two of them
@@ -71,11 +82,18 @@ struct TraceAnalysis {
   /// The worker that waited longest for its own data, and which part of its time.
   std::optional<Rank> hungriest;
   double input_share = 0;
+  std::vector<GpuKernel> kernels;  ///< the longest first
+  std::vector<GpuBusy> gpus;       ///< by rank, of those that have sent kernels
 };
 
 /// Pure.
 TraceAnalysis analyse(const CollectedTrace& trace,
                       const std::vector<MatchedCollective>& collectives);
+
+/// Fills `kernels` and `gpus`. Pure.
+void add_gpus(TraceAnalysis& analysis, const CollectedTrace& trace);
+/// Whether the row shows a stream of a GPU.
+bool is_gpu(const CollectedTrack& track);
 
 /// For a person: a table, and a few sentences.
 std::string to_text(const CollectedTrace& trace, const TraceAnalysis& analysis);

@@ -141,11 +141,13 @@ class Writer {
 
   [[nodiscard]] Json event(Rank rank, const CollectedRank& each, const CollectedSpan& span) const {
     const CollectedTrack& track = each.tracks[span.track];
-    Json args{{name_of_number(track.row), span.number}};
+    const bool gpu = is_gpu(track);
+    Json args{{gpu ? "step" : name_of_number(track.row), span.number}};
+    if (gpu && span.bytes > 0) args["bytes"] = span.bytes;
     if (track.row == proto::TRACE_ROW_COLLECTIVES) add_collective(args, span);
     return {{"ph", "X"},
             {"name", trace_.names[span.name]},
-            {"cat", category(track.row)},
+            {"cat", gpu ? "gpu" : category(track.row)},
             {"pid", rank},
             {"tid", tid(span.track)},
             {"ts", us(span.begin_ns)},

@@ -9,6 +9,7 @@ namespace pfc {
 namespace {
 
 constexpr std::size_t kMostPhases = 12;
+constexpr std::size_t kMostKernels = 10;
 constexpr std::size_t kMostProblems = 16;
 // A wait of less than this part of a step is not worth a sentence.
 constexpr double kWorthTelling = 0.02;
@@ -80,6 +81,31 @@ std::string sentence_on_input(const CollectedTrace& trace, const TraceAnalysis& 
       100 * analysis.input_share, holds ? "" : ", the others for less");
 }
 
+std::string share_of(const CollectedTrace& trace, const GpuBusy& gpu) {
+  return fmt::format("{:.1f} % ({})", 100 * gpu.share, title(trace, gpu.rank));
+}
+
+std::string sentence_on_gpus(const CollectedTrace& trace, const TraceAnalysis& analysis) {
+  constexpr double kSame = 0.01;
+  const auto [least, most] = std::ranges::minmax_element(analysis.gpus, {}, &GpuBusy::share);
+  if (analysis.gpus.size() == 1 || most->share - least->share < kSame) {
+    return fmt::format("GPUs busy for {:.1f} % of a step.\n", 100 * least->share);
+  }
+  return fmt::format("GPUs busy for {} to {} of a step.\n", share_of(trace, *least),
+                     share_of(trace, *most));
+}
+
+std::string table_of_kernels(const CollectedTrace& trace, const TraceAnalysis& analysis) {
+  if (analysis.gpus.empty()) return {};
+  std::string text = fmt::format("\n{:<60} {:>8} {:>12}\n", "GPU kernels, a step", "calls", "time");
+  const std::size_t shown = std::min(kMostKernels, analysis.kernels.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const GpuKernel& each = analysis.kernels[i];
+    text += fmt::format("{:<60} {:>8.1f} {:>12}\n", each.name, each.calls, ms(each.seconds));
+  }
+  return text + sentence_on_gpus(trace, analysis);
+}
+
 std::string problems(const CollectedTrace& trace) {
   std::string text;
   std::size_t told = 0, more = 0;
@@ -114,7 +140,8 @@ std::string to_text(const CollectedTrace& trace, const TraceAnalysis& analysis) 
   text += table_of_collectives(trace, analysis);
   text += sentences_on_waits(trace, analysis);
   text += comparison(trace, analysis);
-  return text + sentence_on_input(trace, analysis);
+  text += sentence_on_input(trace, analysis);
+  return text + table_of_kernels(trace, analysis);
 }
 
 }  // namespace pfc

@@ -29,7 +29,7 @@ struct TraceTrackInfo {
 
 /// Something that has begun and ended on one row.
 struct TraceSpan {
-  const char* name = "";    ///< a literal: "forward", "all_gather", "decode"
+  const char* name = "";    ///< a literal, or text that outlives the span: "forward", "decode"
   std::uint32_t track = 0;  ///< index into TraceRecording::tracks
   TimePoint begin;
   TimePoint end;

@@ -24,15 +24,14 @@ class RecordedTrace {
   explicit RecordedTrace(int workers, std::map<Rank, Clocks> clocks = {})
       : clocks_(std::move(clocks)), recorded_(static_cast<std::size_t>(workers)) {
     for (auto& each : recorded_) {
-      each.tracks = {{TraceRow::kPhases, "training"},
-                     {TraceRow::kCollectives, "step"},
-                     {TraceRow::kCollectives, "gradients"},
-                     {TraceRow::kThread, "inputs"},
-                     {TraceRow::kLoader, "loader 0"}};
+      each.tracks = {{TraceRow::kPhases, "training"},       {TraceRow::kCollectives, "step"},
+                     {TraceRow::kCollectives, "gradients"}, {TraceRow::kThread, "inputs"},
+                     {TraceRow::kLoader, "loader 0"},       {TraceRow::kThread, "gpu stream 7"},
+                     {TraceRow::kThread, "gpu stream 13"}};
     }
   }
 
-  enum Row : std::uint32_t { kTraining, kStep, kGradients, kInputs, kLoader };
+  enum Row : std::uint32_t { kTraining, kStep, kGradients, kInputs, kLoader, kGpu, kOtherStream };
 
   RecordedTrace& span(Rank rank, Row row, const char* name, double begin_ms, double end_ms,
                       std::int64_t number = 1, std::uint64_t bytes = 0) {

@@ -1,5 +1,6 @@
 #include "worker/trace_taker.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/machine/dynamic_library.h"
 
 namespace pfc {
 namespace {
@@ -183,10 +185,31 @@ TEST_F(Taker, TrainingGoesOnWithoutTheCoordinator) {
 }
 
 TEST_F(Taker, SaysWhatATraceOfAGpuLacks) {
-  const TraceTaker taker(recorder, &client, "cuda:0");
+  const TraceTaker taker(recorder, &client, "cuda:0", {"/nowhere/libcupti.so.13"});
   asks(1, 1, 1);
   trains(1, 2);
-  ASSERT_EQ(client.summary().notes.size(), 1U);
+  const TracePart::Summary summary = client.summary();
+  ASSERT_EQ(summary.notes.size(), 1U);
+  EXPECT_THAT(summary.notes[0], ::testing::HasSubstr("kernels are not in the trace (no libcupti"));
+}
+
+TEST_F(Taker, SendsKernelsOfAGpu) {
+  const std::string path = PFC_FAKE_DRIVERS "/two_gpus/libcupti.so.13";
+  const DynamicLibrary fake(path);
+  const auto run =
+      fake.find<void(const char*, std::uint32_t, std::uint64_t, std::uint64_t)>("fake_cupti_run");
+  const TraceTaker taker(recorder, &client, "cuda:0", {path});
+  asks(1, 1, 1);
+  recorder.begin_step(1);
+  {
+    const TraceTrack::Scope phase(training, "forward", 1);
+    run("_ZN3pfc7softmaxIfEEvPKfi", 7, 1'000, 0);
+  }
+  recorder.begin_step(2);
+  EXPECT_TRUE(client.summary().notes.empty());
+  ASSERT_EQ(client.sent_.size(), 2U);  // phases, then kernels
+  ASSERT_EQ(client.sent_[1].spans.size(), 1U);
+  EXPECT_EQ(client.sent_[1].spans[0].number, 1);
 }
 
 }  // namespace
