@@ -19,6 +19,7 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "worker/data/batch_filler.h"
+#include "worker/trace/profiler_range.h"
 
 namespace pfc {
 
@@ -199,6 +200,7 @@ void ThreadedPrefetcher::fill_batches(const TraceTrack& track) {
     lock.unlock();
     Slot filled;
     {
+      const ProfilerRange range("fill_batch");
       const TraceTrack::Scope scope(track, "fill_batch", index);
       filled = fill(filler, index, std::move(batch));
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "worker/trace/profiler_range.h"
 #include "worker/trace/recorder.h"
 
 namespace pfc {
@@ -40,7 +41,8 @@ class PhaseTimer {
  private:
   class Scope {
    public:
-    Scope(PhaseTimer& timer, const char* name) : timer_(timer), start_(Clock::now()) {
+    Scope(PhaseTimer& timer, const char* name)
+        : range_(name), timer_(timer), start_(Clock::now()) {
       timer_.current_.store(name, std::memory_order_relaxed);
     }
     ~Scope() {
@@ -53,6 +55,7 @@ class PhaseTimer {
     Scope& operator=(const Scope&) = delete;
 
    private:
+    const ProfilerRange range_;
     PhaseTimer& timer_;
     TimePoint start_;
   };

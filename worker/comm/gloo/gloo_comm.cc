@@ -8,6 +8,7 @@
 
 #include "worker/comm/gloo/gloo_mesh.h"
 #include "worker/comm/shard.h"
+#include "worker/trace/profiler_range.h"
 #include "worker/trace/recorder.h"
 
 namespace pfc {
@@ -141,7 +142,8 @@ class GlooComm : public Comm {
   class Counted {
    public:
     Counted(GlooComm& comm, CollectiveKind kind, std::uint64_t input_bytes)
-        : comm_(comm),
+        : range_(name_of(kind)),
+          comm_(comm),
           kind_(kind),
           before_(comm.mesh_.sent_bytes()),
           call_(comm.count_, kind, input_bytes) {}
@@ -150,6 +152,7 @@ class GlooComm : public Comm {
     Counted& operator=(const Counted&) = delete;
 
    private:
+    const ProfilerRange range_;
     GlooComm& comm_;
     const CollectiveKind kind_;
     const std::uint64_t before_;

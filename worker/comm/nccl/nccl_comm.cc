@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "worker/comm/nccl/device_comms.h"
+#include "worker/trace/profiler_range.h"
 
 namespace pfc {
 
@@ -36,6 +37,7 @@ CommCounters NcclComm::counters() const {
 
 void NcclComm::enqueue(CollectiveKind kind, std::size_t bytes, std::size_t sent,
                        const NcclGroup::Call& call) {
+  const ProfilerRange range(name_of(kind));
   const TimePoint begin = Clock::now();
   const std::uint64_t number = count_.begin(kind, bytes);
   count_.sent(kind, sent);
@@ -83,6 +85,7 @@ void NcclComm::broadcast(const Tensor& in_out, int root) {
 
 // The sum is complete only when every worker has called this. An abort ends the host's wait too.
 void NcclComm::barrier() {
+  const ProfilerRange range("barrier");
   const TimePoint begin = Clock::now();
   const std::uint64_t number = count_.begin(CollectiveKind::kBarrier, 0);
   float* const word = reinterpret_cast<float*>(barrier_word_.data());
