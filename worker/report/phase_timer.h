@@ -41,8 +41,7 @@ class PhaseTimer {
  private:
   class Scope {
    public:
-    Scope(PhaseTimer& timer, const char* name)
-        : range_(name), timer_(timer), start_(Clock::now()) {
+    Scope(PhaseTimer& timer, const char* name) : range_(name), timer_(timer), start_(Clock::now()) {
       timer_.current_.store(name, std::memory_order_relaxed);
     }
     ~Scope() {
