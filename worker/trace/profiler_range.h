@@ -3,8 +3,8 @@
 
 namespace pfc {
 
-/// From here to its end this thread does `name`, a string literal. In builds with CUDA it is a range
-/// of the NVTX domain "pfc", which Nsight Systems shows; a few nanoseconds where no tool is
+/// From here to its end this thread does `name`, a string literal. In builds with CUDA it is a
+/// range of the NVTX domain "pfc", which Nsight Systems shows; a few nanoseconds where no tool is
 /// attached. Elsewhere nothing. Ranges of a thread may lie within each other.
 class ProfilerRange {
  public:

@@ -1,4 +1,5 @@
-// Takes the place of a profiler: NVTX loads it from NVTX_INJECTION64_PATH, and it keeps what it hears.
+// Takes the place of a profiler: NVTX loads it from NVTX_INJECTION64_PATH, and it keeps what it
+// hears.
 #include <nvtx3/nvToolsExt.h>
 
 #include <string>
