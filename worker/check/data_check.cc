@@ -44,8 +44,8 @@ class File {
   const int number_;
 };
 
-/// Bytes a second, the median of all blocks: other programs take the processor away in some of them.
-/// 0: nothing could be read.
+/// Bytes a second, the median of all blocks: other programs take the processor away in some of
+/// them. 0: nothing could be read.
 double read_speed(const std::filesystem::path& rec) {
   const File file(rec);
   const off_t size = file.number() < 0 ? 0 : lseek(file.number(), 0, SEEK_END);
