@@ -40,7 +40,4 @@ fi
 cmake --preset "$preset" -DPFC_TESTS=ON
 cmake --build --preset "$preset" ${targets:+--target "${targets[@]}"}
 
-# End-to-end tests mostly wait, so with them there is room for one more than the cores of a small machine.
-parallel=2
-[[ $preset == cpu ]] && parallel=3
-ctest --preset "$preset" --parallel "$parallel" "$@"
+ctest --preset "$preset" --parallel 2 "$@"
