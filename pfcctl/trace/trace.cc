@@ -70,6 +70,7 @@ void write(const CollectedTrace& trace, const std::vector<MatchedCollective>& co
 }
 
 void take(const Options& options) {
+  { const AtomicFile probe(options.output); }  // recording takes its time: fails before it
   const CoordinatorCall call(options.target.endpoint());
   proto::StartTraceRequest request;
   request.set_steps(options.steps);

@@ -170,6 +170,11 @@ class TraceTest(JobTest):
         done = run(BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", env=self.environment)
         self.assert_one_line(done, "127.0.0.1:1 does not answer")
 
+    def test_a_file_that_cannot_be_written_is_told_of_before_anything_is_recorded(self):
+        done = run(BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", "--output", self.folder / "none" / "trace.json",
+                   env=self.environment)
+        self.assert_one_line(done, "none/trace.json: cannot create")
+
 
 @unittest.skipUnless(may_make_namespaces(), "not run: namespaces need root")
 class ClocksTest(JobTest):
