@@ -19,8 +19,8 @@
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/memory_store.h"
-#include "worker/data/decode.h"
-#include "worker/data/jpeg_encoder.h"
+#include "worker/data/images/decode.h"
+#include "worker/data/images/jpeg_encoder.h"
 
 namespace pfc {
 namespace {

@@ -10,7 +10,7 @@
 #include "pfcctl/synth/ordered_work.h"
 #include "pfcctl/synth/render/develop.h"
 #include "pfcctl/synth/render/renderer.h"
-#include "worker/data/jpeg_encoder.h"
+#include "worker/data/images/jpeg_encoder.h"
 #include "worker/data/records/image_record.h"
 #include "worker/data/records/property_file.h"
 #include "worker/data/records/record_writer.h"

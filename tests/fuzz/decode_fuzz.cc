@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "worker/data/damaged_image.h"
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto encoded = std::as_bytes(std::span(data, size));

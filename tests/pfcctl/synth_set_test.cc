@@ -8,7 +8,7 @@
 #include "pfcctl/synth/synth.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/data/dataset.h"
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 
 namespace pfc::synth {
 namespace {

@@ -14,7 +14,7 @@
 #include "common/version.h"
 #include "worker/check/thread_time.h"
 #include "worker/data/damaged_image.h"
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 #include "worker/start/host_check.h"
 
 namespace pfc {

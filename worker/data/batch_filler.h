@@ -10,8 +10,8 @@
 #include "common/ids.h"
 #include "worker/data/batch.h"
 #include "worker/data/dataset.h"
-#include "worker/data/decode.h"
 #include "worker/data/global_order.h"
+#include "worker/data/images/decode.h"
 #include "worker/trace/recorder.h"
 
 namespace pfc {

@@ -1,4 +1,4 @@
-// A training set on disk: images and labels by index, for every RecordIO layout.
+// A training set on disk: images and labels by index, the same for every layout (layouts/layout.h).
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,27 @@
 #include <vector>
 
 #include "worker/data/doing.h"
+#include "worker/data/images/image_size.h"
 
 namespace pfc {
 
 struct DatasetInfo {
+  std::string layout;  ///< for people: "RecordIO with InsightFace's record 0"
   std::int64_t images = 0;
   std::int64_t classes = 0;
-  std::int64_t height = 112;
+  std::int64_t height = 112;  ///< of an image in training: those of another size are resized
   std::int64_t width = 112;
+  std::size_t index_bytes = 0;  ///< memory of the open data set: where each image is
   /// What a person should know about the data, one line each: records that the index leaves out.
   std::vector<std::string> warnings = {};
 };
 
-/// One image as stored: its label and its encoded bytes, a view of the caller's buffer.
+/// One image as stored. The spans are views of the caller's buffer.
 struct Sample {
-  std::span<const std::byte> encoded;
+  std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP
   std::int64_t label = 0;
+  /// The whole record that holds them (records/image_record.h); empty where it is no RecordIO.
+  std::span<const std::byte> record = {};
 };
 
 /// A file of a data set, and in brief what it holds, by which hosts see whether they have the same.
@@ -32,9 +37,6 @@ struct FileBrief {
   std::filesystem::path file;
   std::string holds;
 };
-
-/// Bytes of memory that an open data set of so many images takes at most: where each record begins.
-std::size_t dataset_bytes(std::int64_t images);
 
 /// Thread-safe for reading.
 class Dataset {
@@ -45,34 +47,31 @@ class Dataset {
   /// be used again. Throws DamagedImage for a record that cannot be read, and InputError for a
   /// label that is no integer of 0 .. classes - 1. Both name file, key and offset.
   virtual Sample read(std::int64_t image, std::vector<std::byte>& storage) const = 0;
-  /// For messages: "FILE: record KEY (offset N)".
+  /// For messages, where the image is: "FILE: record KEY (offset N)".
   [[nodiscard]] virtual std::string name(std::int64_t image) const = 0;
+  /// The name of the person or thing with this label, as the data give it; empty where they give
+  /// none. REQUIRES: 0 <= label < classes.
+  [[nodiscard]] virtual std::string identity(std::int64_t label) const = 0;
   /// Sizes, numbers and checksums: of where the records begin, and of a few of them. Never reads
   /// the whole file.
   [[nodiscard]] virtual std::vector<FileBrief> briefs() const = 0;
 };
 
 struct DatasetOptions {
-  std::filesystem::path rec;     ///< a folder with train.rec, or a .rec file
+  std::filesystem::path rec;     ///< a folder or a file; layouts/layout.h says what may be there
   std::int64_t num_classes = 0;  ///< 0: from the data; given, it is checked
   std::int64_t num_image = 0;    ///< 0: from the data; given, it is checked
+  std::int64_t image_size = 0;   ///< rows and columns of an image in training; 0: from the data
   Doing doing = {};              ///< told while it reads through a file
 };
 
-/// Opens X.rec, and X.idx and `property` in the same folder where they exist. Without X.idx it
-/// reads through the .rec once. Checks the sizes, record 0, that no key is missing, that the last
-/// record is complete, and that the index does not name one record for all images. Warns of
-/// records that the index names again and again, or not at all (index_coverage.h).
-///
-/// In InsightFace's layout record 0 holds no image but the labels [images + 1, images + 1 +
-/// identities], and the images are the keys 1 .. images in that order. In any other layout every
-/// line of the .idx is an image, in the order of the lines. The number of classes comes from the
-/// first of these that there is: `property`, record 0, num_classes, one pass over all labels, which
-/// must then be integers of 0 .. 2^24 - 1.
-/// Height and width come from `property`, otherwise from the first image.
-///
-/// Throws InputError; also for more than 2^24 classes, because RecordIO's float32 labels cannot
-/// tell them apart.
+/// Opens what lies at options.rec in any layout (layouts/layout.h). The size of images in training
+/// is image_size, otherwise what the data say, otherwise the size of the first image. Throws
+/// InputError.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
+
+/// The size in the header of image 0, for data that do not say it. Throws InputError that names
+/// the image where it cannot be read.
+ImageSize first_image_size(const Dataset& dataset);
 
 }  // namespace pfc

@@ -13,7 +13,7 @@
 #include "worker/comm/shard.h"
 #include "worker/data/augment.h"
 #include "worker/data/damaged_image.h"
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 
 namespace pfc {
 

@@ -153,7 +153,7 @@ void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& li
       Batch::bytes(p.job.batch_size, static_cast<std::size_t>(p.data.height * p.data.width * 3));
   list.add("input batches",
            prefetcher_bytes(ahead, kStepInputs, batch) + evaluated_images(p) +
-               step_label_bytes(samples(p), p.world_size) + dataset_bytes(p.data.images),
+               step_label_bytes(samples(p), p.world_size) + p.data.index_bytes,
            fmt::format("{} batches, an index of {}", ahead + kStepInputs,
                        counted(p.data.images, "image")));
   list.add("verification sets", p.data.verification_bytes, "encoded images");
@@ -173,7 +173,10 @@ void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& li
 
 PlannedData planned_data(const Dataset& dataset, std::span<const VerificationSet> sets) {
   const DatasetInfo& info = dataset.info();
-  PlannedData data{.images = info.images, .height = info.height, .width = info.width};
+  PlannedData data{.images = info.images,
+                   .height = info.height,
+                   .width = info.width,
+                   .index_bytes = info.index_bytes};
   for (const VerificationSet& set : sets) {
     data.verification_bytes += set.bytes();
     data.verification_images =

@@ -8,8 +8,8 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
 #include "worker/data/dataset.h"
-#include "worker/data/decode.h"
 #include "worker/data/global_order.h"
+#include "worker/data/images/decode.h"
 #include "worker/data/prefetcher.h"
 
 namespace pfc {
@@ -88,6 +88,9 @@ class SlowDataset : public Dataset {
     return faces_.read(image, storage);
   }
   [[nodiscard]] std::string name(std::int64_t image) const override { return faces_.name(image); }
+  [[nodiscard]] std::string identity(std::int64_t label) const override {
+    return faces_.identity(label);
+  }
   [[nodiscard]] std::vector<FileBrief> briefs() const override { return faces_.briefs(); }
 
  private:

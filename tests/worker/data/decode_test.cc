@@ -1,4 +1,4 @@
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,8 +15,8 @@
 #include "tests/support/temporary_folder.h"
 #include "worker/data/augment.h"
 #include "worker/data/damaged_image.h"
-#include "worker/data/decode.h"
 #include "worker/data/global_order.h"
+#include "worker/data/images/decode.h"
 
 namespace pfc {
 namespace {
@@ -28,7 +28,8 @@ using testing::message_of;
 /// A data set in memory: the label of an image is its number. Some images are damaged.
 class FakeDataset : public Dataset {
  public:
-  explicit FakeDataset(std::int64_t images) : info_{images, images, 8, 8} {
+  explicit FakeDataset(std::int64_t images)
+      : info_{.images = images, .classes = images, .height = 8, .width = 8} {
     for (unsigned i = 0; i < images; ++i) encoded_.push_back(make_jpeg(8, 8, i));
   }
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
@@ -39,6 +40,7 @@ class FakeDataset : public Dataset {
     if (cut.contains(image)) storage.resize(storage.size() / 2);
     return {storage, image};
   }
+  [[nodiscard]] std::string identity(std::int64_t) const override { return {}; }
   [[nodiscard]] std::vector<FileBrief> briefs() const override { return {}; }
   [[nodiscard]] std::string name(std::int64_t image) const override {
     return "fake.rec: record " + std::to_string(image);

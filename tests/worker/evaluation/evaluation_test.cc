@@ -14,7 +14,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/thread_comm.h"
 #include "worker/data/augment.h"
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 
 namespace pfc {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tests/support/test_data.h"
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 #include "worker/evaluation/verification_bin.h"
 
 namespace pfc {

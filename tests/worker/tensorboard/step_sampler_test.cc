@@ -9,7 +9,7 @@
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/sessions.h"
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 
 namespace pfc {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/report/events.h"
 #include "tests/worker/tensorboard/read_events.h"
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 
 namespace pfc {
 namespace {

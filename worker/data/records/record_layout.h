@@ -17,9 +17,9 @@ struct RecordLayout {
   std::vector<std::int64_t> keys;      ///< of each image; empty: image i has key i + 1
   std::int64_t identities = 0;         ///< as record 0 says; 0 where there is no record 0
 
-  /// Bytes that the index of a data set takes at most: in InsightFace's layout it holds no keys.
-  [[nodiscard]] static std::size_t most_bytes(std::int64_t images) {
-    return static_cast<std::size_t>(images) * (sizeof(std::uint64_t) + sizeof(std::int64_t));
+  /// Memory of the index; in InsightFace's layout it holds no keys.
+  [[nodiscard]] std::size_t bytes() const {
+    return offsets.capacity() * sizeof(std::uint64_t) + keys.capacity() * sizeof(std::int64_t);
   }
 
   [[nodiscard]] std::int64_t key(std::size_t image) const {

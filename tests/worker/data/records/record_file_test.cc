@@ -196,7 +196,7 @@ TEST_F(RecordIndexFile, NamesTheLineThatIsWrong) {
   EXPECT_THAT(error("0\t0\t5\n"), HasSubstr("line 1"));
   EXPECT_THAT(error("0\t2\n"), HasSubstr("multiple of 4"));
   EXPECT_THAT(error("0\t99999999999999999999999\n"), HasSubstr("expected: key"));
-  EXPECT_THAT(error(std::string(5000, '1')), HasSubstr("does not end"));
+  EXPECT_THAT(error(std::string(20'000, '1')), HasSubstr("longer than 16384 bytes"));
 }
 
 TEST_F(RecordIndexFile, SaysThatAnOffsetPointsPastTheEnd) {

@@ -1,4 +1,4 @@
-#include "worker/data/decode.h"
+#include "worker/data/images/decode.h"
 
 #include <png.h>
 #include <spdlog/fmt/fmt.h>

@@ -1,13 +1,12 @@
-// pfcctl data: makes data sets.
-#include <unistd.h>
-
+// pfcctl data synth: draws a data set of people who do not exist.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "common/clock.h"
+#include "pfcctl/data/progress.h"
+#include "pfcctl/data/verbs.h"
 #include "pfcctl/synth/synth.h"
-#include "pfcctl/verbs.h"
 
 namespace pfc {
 namespace {
@@ -17,19 +16,12 @@ struct SynthFlags {
   std::filesystem::path out;
 };
 
-void show_progress(std::int64_t done, std::int64_t all) {
-  const std::int64_t every = std::max<std::int64_t>(1, all / 100);
-  if (done % every != 0 && done != all) return;
-  std::fprintf(stderr, "\r%3lld %%  %lld of %lld images%s",
-               static_cast<long long>(100 * done / all), static_cast<long long>(done),
-               static_cast<long long>(all), done == all ? "\n" : "");
-}
-
 void run_synth(const SynthFlags& flags) {
   const synth::SynthOptions& o = flags.options;
   const TimePoint start = Clock::now();
-  const bool terminal = isatty(STDERR_FILENO) == 1;
-  synth::write_synthetic_set(o, flags.out, terminal ? show_progress : nullptr);
+  Progress progress("drawing", "images");
+  synth::write_synthetic_set(
+      o, flags.out, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
   std::printf(
       "%s: %lld images of %lld identities; val.bin: %lld pairs of %lld other identities "
       "(%.1f s)\n",
@@ -38,7 +30,9 @@ void run_synth(const SynthFlags& flags) {
       static_cast<long long>(o.val_identities), seconds_since(start));
 }
 
-void add_synth(CLI::App& data) {
+}  // namespace
+
+void add_data_synth(CLI::App& data) {
   const auto flags = std::make_shared<SynthFlags>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand(
       "synth", "Draws people who do not exist: a training set and a verification set");
@@ -63,14 +57,6 @@ void add_synth(CLI::App& data) {
       "  pfc-coordinator --hosts localhost:2 --config job.json --set rec=/tmp/faces "
       "--set 'val_targets=[\"val\"]'");
   verb->callback([flags] { run_synth(*flags); });
-}
-
-}  // namespace
-
-void add_data_verb(CLI::App& pfcctl) {
-  CLI::App* data = pfcctl.add_subcommand("data", "Makes data sets");
-  data->require_subcommand(1);
-  add_synth(*data);
 }
 
 }  // namespace pfc

@@ -6,14 +6,9 @@
 #include <memory>
 #include <span>
 
+#include "worker/data/images/image_size.h"
+
 namespace pfc {
-
-struct ImageSize {
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-
-  friend bool operator==(const ImageSize&, const ImageSize&) = default;
-};
 
 /// Belongs to one thread and is meant to be used for many images. Throws DamagedImage that says
 /// what is wrong with the image; the caller adds which image it is. Checks sizes before it

@@ -1,4 +1,4 @@
-#include "worker/data/jpeg_encoder.h"
+#include "worker/data/images/jpeg_encoder.h"
 
 #include <turbojpeg.h>
 

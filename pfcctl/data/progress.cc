@@ -1,0 +1,78 @@
+#include "pfcctl/data/progress.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+
+namespace {
+
+volatile std::sig_atomic_t signal_seen = 0;
+
+constexpr std::array<int, 2> kSignals{SIGINT, SIGTERM};
+std::array<struct sigaction, kSignals.size()> before;
+
+void note_signal(int number) { signal_seen = number; }
+
+std::string duration(double seconds) {
+  if (seconds < 100) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 6000) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+}  // namespace
+
+Progress::Progress(std::string doing, std::string units)
+    : doing_(std::move(doing)),
+      units_(std::move(units)),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      printed_(Clock::now()) {
+  signal_seen = 0;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
+}
+
+Progress::~Progress() {
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  if (terminal_ && shown_) std::fputs("\n", stderr);
+}
+
+void Progress::show(std::int64_t done, std::int64_t all) {
+  if (signal_seen != 0) throw ExitStatus{128 + signal_seen};
+  if (first_ < 0) first_ = done;
+  const bool last = all > 0 && done >= all;
+  const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000);
+  const TimePoint now = Clock::now();
+  if (now - printed_ < pause && !(last && terminal_)) return;
+  printed_ = now;
+  print(done, all, last);
+}
+
+void Progress::print(std::int64_t done, std::int64_t all, bool last) {
+  const double seconds = seconds_since(start_);
+  const double rate = seconds > 0 ? static_cast<double>(done - first_) / seconds : 0;
+  std::string line = doing_ + ": ";
+  if (all > 0) {
+    line += fmt::format("{:3} %  {} of {} {}", 100 * done / all, done, all, units_);
+  } else {
+    line += fmt::format("{} {}", done, units_);
+  }
+  if (rate > 0) line += fmt::format(", {:.0f} a second", rate);
+  if (rate > 0 && all > 0 && !last) {
+    line += fmt::format(", {} left", duration(static_cast<double>(all - done) / rate));
+  }
+  std::fprintf(stderr, terminal_ ? "\r%s\033[K" : "%s\n", line.c_str());
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+}  // namespace pfc

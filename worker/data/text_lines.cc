@@ -1,0 +1,47 @@
+#include "worker/data/text_lines.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <span>
+#include <string>
+
+#include "common/error.h"
+#include "common/files/regular_file.h"
+
+namespace pfc {
+
+void read_lines(const std::filesystem::path& path, const Doing& doing,
+                const std::function<void(std::string_view line, std::int64_t number)>& take) {
+  constexpr std::size_t kPiece = 1 << 20;
+  RegularFile file(path);
+  std::int64_t number = 0;
+  const auto give = [&](std::string_view line) {
+    ++number;
+    if (line.size() > kLongestLine) {
+      throw InputError(fmt::format("{}: line {}: longer than {} bytes: is this a text file?",
+                                   path.string(), number, kLongestLine));
+    }
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    take(line, number);
+  };
+  std::uint64_t done = 0;
+  std::string text;  // the rest of a line, then the next piece of the file
+  for (bool more = true; more;) {
+    const std::size_t kept = text.size();
+    text.resize(kept + kPiece);
+    const std::size_t got = file.read(std::as_writable_bytes(std::span(text).subspan(kept)));
+    text.resize(kept + got);
+    more = got == kPiece;
+    done += got;
+    if (doing) doing(fmt::format("reading {}: {} MiB", path.string(), done >> 20));
+    std::string_view rest = text;
+    for (std::size_t end; (end = rest.find('\n')) != std::string_view::npos;) {
+      give(rest.substr(0, end));
+      rest.remove_prefix(end + 1);
+    }
+    if (rest.size() > kLongestLine || (!more && !rest.empty())) give(rest);
+    text = std::string(rest);
+  }
+}
+
+}  // namespace pfc

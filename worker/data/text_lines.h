@@ -1,0 +1,23 @@
+// Reads a text file of any size line by line, in bounded memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string_view>
+
+#include "worker/data/doing.h"
+
+namespace pfc {
+
+/// The longest line that is read: paths are shorter.
+inline constexpr std::size_t kLongestLine = 16384;
+
+/// Calls take(line, number) for each line, numbered from 1, without its end, which is "\n" or
+/// "\r\n"; also for empty lines, and for a last one without an end. Throws InputError that names
+/// file and line where the file cannot be read or a line is longer than kLongestLine, and what
+/// `take` throws.
+void read_lines(const std::filesystem::path& file, const Doing& doing,
+                const std::function<void(std::string_view line, std::int64_t number)>& take);
+
+}  // namespace pfc
