@@ -13,6 +13,7 @@ find_package(CLI11 REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 pkg_check_modules(JPEG_TURBO REQUIRED IMPORTED_TARGET libturbojpeg)
 find_package(PNG REQUIRED)
+pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 
 # Gloo ships no CMake package in Debian.

@@ -6,6 +6,7 @@
 #include <openssl/crypto.h>
 #include <png.h>
 #include <spdlog/version.h>
+#include <webp/decode.h>
 
 #include <boost/version.hpp>
 #include <nlohmann/json.hpp>
@@ -80,6 +81,8 @@ std::vector<LibraryInfo> library_versions() {
        {"gRPC", grpc::Version()},
        {"Protobuf", google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION)},
        {"libjpeg-turbo", PFC_JPEG_TURBO_VERSION},
+       {"libwebp", dotted(WebPGetDecoderVersion() >> 16, WebPGetDecoderVersion() >> 8 & 0xff,
+                          WebPGetDecoderVersion() & 0xff)},
        {"libpng", png_get_libpng_ver(nullptr)},
        {"OpenSSL", openssl},
        {"Boost", dotted(BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100)},

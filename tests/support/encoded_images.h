@@ -1,8 +1,9 @@
-// JPEG and PNG files for tests: smooth random images that depend on a seed only.
+// JPEG, PNG and WebP files for tests: smooth random images that depend on a seed only.
 #pragma once
 
 #include <png.h>
 #include <turbojpeg.h>
+#include <webp/encode.h>
 
 #include <cmath>
 #include <cstddef>
@@ -66,6 +67,19 @@ inline std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, i
   check(png_image_write_to_memory(&image, bytes.data(), &size, 0, pixels.data(), 0, nullptr) != 0,
         "png_image_write_to_memory");
   bytes.resize(size);
+  return bytes;
+}
+
+/// Lossless. rgb [height, width, 3], or with `alpha` rgba [height, width, 4].
+inline std::vector<std::byte> encode_webp(std::span<const std::uint8_t> pixels, int height,
+                                          int width, bool alpha = false) {
+  std::uint8_t* data = nullptr;
+  const std::size_t size =
+      alpha ? WebPEncodeLosslessRGBA(pixels.data(), width, height, width * 4, &data)
+            : WebPEncodeLosslessRGB(pixels.data(), width, height, width * 3, &data);
+  check(size > 0, "WebPEncodeLossless");
+  std::vector<std::byte> bytes = to_bytes(data, size);
+  WebPFree(data);
   return bytes;
 }
 

@@ -1,37 +1,55 @@
-// Encoded bytes to RGB pixels: JPEG with libjpeg-turbo, PNG with libpng.
+// Encoded bytes to RGB pixels, at the size that training wants: JPEG with libjpeg-turbo, PNG with
+// libpng, WebP with libwebp.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "worker/data/images/formats.h"
 #include "worker/data/images/image_size.h"
 
 namespace pfc {
 
+/// The most rows or columns, and the most pixels, of an image that is decoded: a small file that
+/// claims more cannot make a program allocate much. Decoding takes 3 bytes a pixel, of a
+/// progressive JPEG 6 more.
+inline constexpr std::int64_t kMaxDecodedSide = 16'384;
+inline constexpr std::int64_t kMaxDecodedPixels = 50'000'000;
+
 /// Belongs to one thread and is meant to be used for many images. Throws DamagedImage that says
 /// what is wrong with the image; the caller adds which image it is. Checks sizes before it
-/// allocates, so a small file cannot make it allocate much.
+/// allocates.
 class ImageDecoder {
  public:
   ImageDecoder();
-  ~ImageDecoder();
-  ImageDecoder(ImageDecoder&&) noexcept;
-  ImageDecoder& operator=(ImageDecoder&&) noexcept;
 
   /// The size in the image's header.
   [[nodiscard]] ImageSize size(std::span<const std::byte> encoded);
+  /// "JPEG", "PNG" or "WebP".
+  [[nodiscard]] const char* format(std::span<const std::byte> encoded) {
+    return format_of(encoded).name();
+  }
 
-  /// Fills rgb [height, width, 3]; an image of another size than `expected` is damaged. Grey images
-  /// become RGB, 16 bits become 8, and transparent pixels are blended with black. JPEG is decoded
-  /// as OpenCV does it: accurate inverse DCT, smooth chroma upsampling. An image where
-  /// libjpeg-turbo would only warn (cut short, broken entropy coding) is damaged.
-  void decode(std::span<const std::byte> encoded, ImageSize expected, std::span<std::uint8_t> rgb);
+  /// Fills rgb [wanted.height, wanted.width, 3]. An image of another size is resized (resize.h); a
+  /// JPEG that is much larger is decoded at M/8 of its size first, the smallest that is not smaller
+  /// than `wanted`. Grey images become RGB, 16 bits become 8, and transparent pixels are blended
+  /// with black. JPEG is decoded as OpenCV does it: accurate inverse DCT, smooth chroma upsampling.
+  /// An image where libjpeg-turbo would only warn (cut short, broken entropy coding) is damaged.
+  void decode(std::span<const std::byte> encoded, ImageSize wanted, std::span<std::uint8_t> rgb);
+
+  /// The image at its own size, rgb [height, width, 3].
+  ImageSize decode_whole(std::span<const std::byte> encoded, std::vector<std::uint8_t>& rgb);
 
  private:
-  struct Jpeg;
-  std::unique_ptr<Jpeg> jpeg_;
+  ImageFormat& format_of(std::span<const std::byte> encoded) const;
+  ImageSize bounded_size(ImageFormat& format, std::span<const std::byte> encoded);
+
+  std::unique_ptr<ImageFormat> jpeg_, png_, webp_;
+  std::vector<std::uint8_t> other_size_;  ///< pixels before they are resized
 };
 
 }  // namespace pfc

@@ -10,6 +10,7 @@
 #include "tests/support/error_message.h"
 #include "worker/data/augment.h"
 #include "worker/data/damaged_image.h"
+#include "worker/data/images/resize.h"
 
 namespace pfc {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using testing::draw_waves;
 using testing::encode_jpeg;
 using testing::encode_png;
+using testing::encode_webp;
 using ::testing::HasSubstr;
 using testing::make_jpeg;
 using testing::message_of;
@@ -67,10 +69,56 @@ TEST_F(Decode, ReadsSizesWithoutDecoding) {
   EXPECT_EQ(decoder_.size(encode_png(draw_waves(8, 9, 1), 8, 9)), (ImageSize{8, 9}));
 }
 
-TEST_F(Decode, NamesBothSizesOfAnImageOfAnotherSize) {
-  EXPECT_THAT(error(make_jpeg(40, 50, 1)),
-              HasSubstr("a JPEG of 40 x 50, expected 20 x 30 (height x width)"));
-  EXPECT_THAT(error(encode_png(draw_waves(8, 9, 1), 8, 9)), HasSubstr("a PNG of 8 x 9"));
+TEST_F(Decode, GivesBackAWebpExactly) {
+  const auto drawn = draw_waves(20, 30, 2);
+  EXPECT_EQ(decode(encode_webp(drawn, 20, 30), 20, 30), drawn);
+  EXPECT_EQ(decoder_.size(encode_webp(drawn, 20, 30)), (ImageSize{20, 30}));
+}
+
+TEST_F(Decode, BlendsTransparentPixelsWithBlack) {
+  std::vector<std::uint8_t> rgba(8 * 8 * 4);
+  for (std::size_t i = 0; i < 64; ++i) {
+    rgba[4 * i] = 200;
+    rgba[4 * i + 1] = static_cast<std::uint8_t>(3 * i);
+    rgba[4 * i + 2] = 40;
+    rgba[4 * i + 3] = static_cast<std::uint8_t>(4 * i + 1);
+  }
+  const auto webp = decode(encode_webp(rgba, 8, 8, true), 8, 8);
+  for (std::size_t i = 0; i < 64; ++i) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      ASSERT_NEAR(webp[3 * i + c], rgba[4 * i + c] * rgba[4 * i + 3] / 255.0, 1.5);
+    }
+  }
+}
+
+TEST_F(Decode, ResizesAnImageOfAnotherSize) {
+  const auto drawn = draw_waves(50, 70, 4);
+  std::vector<std::uint8_t> expected(20 * 30 * 3);
+  resize_rgb(drawn, {50, 70}, {20, 30}, expected);
+  EXPECT_EQ(decode(encode_png(drawn, 50, 70), 20, 30), expected);
+  EXPECT_EQ(decode(encode_webp(drawn, 50, 70), 20, 30), expected);
+  // A JPEG has been decoded at 5/8 of its size, which is at least as large.
+  std::vector<std::uint8_t> near(30 * 40 * 3);
+  resize_rgb(drawn, {50, 70}, {30, 40}, near);
+  EXPECT_LT(mean_difference(decode(encode_jpeg(drawn, 50, 70, 100), 30, 40), near), 4.0);
+}
+
+TEST_F(Decode, AMuchLargerJpegIsDecodedAtAPartOfItsSize) {
+  const auto drawn = draw_waves(400, 560, 4);
+  std::vector<std::uint8_t> expected(50 * 70 * 3);
+  resize_rgb(drawn, {400, 560}, {50, 70}, expected);
+  const auto jpeg = encode_jpeg(drawn, 400, 560, 100);
+  EXPECT_LT(mean_difference(decode(jpeg, 50, 70), expected), 1.5);  // 1/8: no resizing
+  std::vector<std::uint8_t> odd(45 * 61 * 3);
+  resize_rgb(drawn, {400, 560}, {45, 61}, odd);
+  EXPECT_LT(mean_difference(decode(jpeg, 45, 61), odd), 3.0);
+}
+
+TEST_F(Decode, DecodesAWholeImageAtItsOwnSize) {
+  const auto drawn = draw_waves(50, 70, 4);
+  std::vector<std::uint8_t> rgb;
+  EXPECT_EQ(decoder_.decode_whole(encode_png(drawn, 50, 70), rgb), (ImageSize{50, 70}));
+  EXPECT_EQ(rgb, drawn);
 }
 
 TEST_F(Decode, RefusesHugeSizesBeforeAllocating) {
@@ -79,13 +127,19 @@ TEST_F(Decode, RefusesHugeSizesBeforeAllocating) {
   png[17] = png[18] = png[19] = std::byte{0xff};
   EXPECT_FALSE(message_of<DamagedImage>([&] { static_cast<void>(decoder_.size(png)); }).empty());
   auto jpeg = make_jpeg(20, 30, 1);
-  for (std::size_t i = 0; i + 9 < jpeg.size(); ++i) {  // SOF0: ff c0, length, bits, height, width
-    if (jpeg[i] != std::byte{0xff} || jpeg[i + 1] != std::byte{0xc0}) continue;
-    jpeg[i + 5] = jpeg[i + 7] = std::byte{0xf0};
-  }
+  const auto set_size = [&](int height_high, int width_high) {
+    for (std::size_t i = 0; i + 9 < jpeg.size(); ++i) {  // SOF0: ff c0, length, bits, height, width
+      if (jpeg[i] != std::byte{0xff} || jpeg[i + 1] != std::byte{0xc0}) continue;
+      jpeg[i + 5] = static_cast<std::byte>(height_high);
+      jpeg[i + 7] = static_cast<std::byte>(width_high);
+    }
+  };
+  set_size(0xf0, 0xf0);
   EXPECT_THAT(message_of<DamagedImage>([&] { static_cast<void>(decoder_.size(jpeg)); }),
               HasSubstr("61460 x 61470"));
-  EXPECT_THAT(error(jpeg), HasSubstr("expected 20 x 30"));
+  EXPECT_THAT(error(jpeg), HasSubstr("sides are 1 .. 16384"));
+  set_size(0x3f, 0x3f);  // each side is allowed, both are not
+  EXPECT_THAT(error(jpeg), HasSubstr("pixels at most 50000000"));
 }
 
 TEST_F(Decode, SaysWhatTheBytesAre) {
@@ -93,6 +147,8 @@ TEST_F(Decode, SaysWhatTheBytesAre) {
   const std::string text = "GIF89a and more";
   EXPECT_THAT(error(std::as_bytes(std::span(text))),
               HasSubstr("15 bytes that begin with 47 49 46 38 are neither a JPEG"));
+  const std::string riff = "RIFF....WAVE";
+  EXPECT_THAT(error(std::as_bytes(std::span(riff))), HasSubstr("nor a WebP"));
 }
 
 TEST_F(Decode, ATruncatedImageIsDamaged) {
@@ -100,6 +156,8 @@ TEST_F(Decode, ATruncatedImageIsDamaged) {
   EXPECT_THAT(error(std::span(jpeg).first(jpeg.size() * 3 / 4)), HasSubstr("does not decode"));
   const auto png = encode_png(draw_waves(20, 30, 1), 20, 30);
   EXPECT_THAT(error(std::span(png).first(png.size() * 3 / 4)), HasSubstr("does not decode"));
+  const auto webp = encode_webp(draw_waves(20, 30, 1), 20, 30);
+  EXPECT_THAT(error(std::span(webp).first(webp.size() * 3 / 4)), HasSubstr("does not decode"));
 }
 
 TEST_F(Decode, IsUsableAfterADamagedImage) {
@@ -112,7 +170,8 @@ TEST_F(Decode, IsUsableAfterADamagedImage) {
 TEST_F(Decode, RandomDamageOnlyThrows) {
   std::mt19937 random(5);
   const auto drawn = draw_waves(20, 30, 3);
-  for (const auto& whole : {encode_jpeg(drawn, 20, 30), encode_png(drawn, 20, 30)}) {
+  for (const auto& whole :
+       {encode_jpeg(drawn, 20, 30), encode_png(drawn, 20, 30), encode_webp(drawn, 20, 30)}) {
     for (int round = 0; round < 500; ++round) {
       auto bytes = whole;
       for (unsigned k = 0; k <= random() % 4; ++k) {
