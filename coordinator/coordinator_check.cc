@@ -41,7 +41,8 @@ void Coordinator::note_check(const Action& action) {
   if (!leaves_some || state_.job.stop) return;
   const double seconds = seconds_since(state_.job.current.started_at);
   for (const WorkerState& worker : state_.job.current.workers) {
-    if (!worker.exit && !worker.paused && !worker.report) run_.check->note_late(worker, seconds);
+    if (worker.exit || worker.paused || worker.report) continue;
+    run_.check->note_late(worker, seconds, agents_.contains(worker.host));
   }
 }
 
@@ -62,11 +63,27 @@ std::optional<Refusal> Coordinator::wrong_version(const proto::JoinRequest& requ
                             ", the coordinator " + version() + ": install the same version"};
 }
 
+namespace {
+
+/// What was not looked at is not good.
+void note_stop(proto::CheckReport& report, const std::string& reason) {
+  proto::CheckFinding& stop = *report.mutable_findings()->Add();
+  stop.set_rank(-1);
+  stop.set_what("check");
+  stop.set_found("stopped by " + reason + " before its end");
+  stop.set_expected("a check that runs to its end");
+  stop.set_remedy("check again");
+  stop.set_verdict(proto::CHECK_STOPS);
+}
+
+}  // namespace
+
 Verdict Coordinator::end_check() {
   run_.check->note(state_);
   proto::CheckReport report = run_.check->report(state_, refused_agents_, Clock::now());
   report.set_job_file(run_.job.file == "check" ? ""
                                                : run_.job.file.substr(sizeof("check of ") - 1));
+  if (state_.job.stop) note_stop(report, state_.job.stop->reason);
   Verdict verdict{.kind = Verdict::Kind::kCompleted, .rank = {}, .message = check_sentence(report)};
   if (state_.job.stop) {
     verdict.kind = Verdict::Kind::kStopped;

@@ -61,8 +61,11 @@ void Coordinator::submit(const proto::SubmitRequest& request,
   const bool is_idle = state_.job.id.empty() && queue_.waiting().empty();
   if (request.check() && !is_idle) {
     return refuse({.kind = Refusal::Kind::kOldGeneration,
-                   .message = "a job runs or waits here, and a check would disturb it and measure "
-                              "it; check when pfcctl queue shows none"});
+                   .message = run_.check
+                                  ? "a check runs here, and two would measure each other; wait for "
+                                    "it, or end it with pfcctl stop"
+                                  : "a job runs or waits here, and a check would disturb it and "
+                                    "measure it; check when pfcctl queue shows none"});
   }
   proto::SubmitReply reply;
   std::string title;

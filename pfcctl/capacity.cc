@@ -21,15 +21,18 @@
 #include "common/clock.h"
 #include "common/counted.h"
 #include "common/error.h"
+#include "common/files/atomic_file.h"
 #include "common/files/regular_file.h"
 #include "common/machine/cores.h"
 #include "common/machine/thread_waiting.h"
+#include "common/one_line.h"
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/make_ops.h"
 #include "worker/check/data_check.h"
 #include "worker/check/output_findings.h"
 #include "worker/cost/measure_machine.h"
 #include "worker/cost/measured_run.h"
+#include "worker/data/job_data.h"
 #include "worker/schedule/step_plan.h"
 
 namespace pfc {
@@ -66,7 +69,6 @@ void wait_as_workers_do() {
 }
 
 MachineProfile measure_this(const PlannedJob& planned) {
-  wait_as_workers_do();
   const int cores = usable_cores();
   const auto ops = make_ops({.choice = planned.job.device,
                              .cpu_threads = cores,
@@ -93,10 +95,8 @@ bool is_gpu_name(const std::string& name) {
 
 /// Of one image of this job's data, on one core; 0 where they are not here.
 double decode_seconds(const PlannedJob& planned) {
-  if (planned.job.rec.empty() || !something_at(planned.job.rec)) return 0;
-  const auto dataset = open_dataset({.rec = planned.job.rec,
-                                     .num_classes = planned.job.num_classes,
-                                     .num_image = planned.job.num_image});
+  if (!has_data_here(planned.job)) return 0;
+  const auto dataset = open_job_data(planned.job);
   const DatasetInfo& info = dataset->info();
   const double pixels = static_cast<double>(info.height * info.width) / (112.0 * 112.0);
   return 1 / (decode_speed(*dataset) * pixels);
@@ -112,10 +112,11 @@ std::string hours(double seconds) {
 
 std::string place(const Capacity& c) {
   const MachineProfile& machine = c.cluster.machine;
-  std::string text = machine.gpu ? fmt::format("{} x {}", c.cluster.workers, machine.name)
-                                 : counted(c.cluster.workers, "worker");
+  std::string text = machine.gpu
+                         ? fmt::format("{} x {}", c.cluster.workers, one_line(machine.name, 60))
+                         : counted(c.cluster.workers, "worker");
   if (!machine.gpu || c.cluster.hosts() > 1) text += " on " + counted(c.cluster.hosts(), "host");
-  if (!machine.gpu) text += fmt::format(" like {}", machine.name);
+  if (!machine.gpu) text += fmt::format(" like {}", one_line(machine.name, 60));
   if (c.cluster.hosts() > 1) text += ", network " + c.network;
   return text;
 }
@@ -156,6 +157,8 @@ std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const Plann
   if (!flags.any()) return std::nullopt;
   std::optional<MachineProfile> machine;
   if (flags.machine == "this") {
+    wait_as_workers_do();
+    if (!flags.save.empty()) const AtomicFile can_be_written(flags.save);  // before the long part
     machine = measure_this(planned);
     if (!flags.save.empty()) write_profile(*machine, flags.save);
   } else if (!flags.save.empty()) {
@@ -166,6 +169,11 @@ std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const Plann
       throw InputError("--gpu " + flags.machine +
                        ": it has no bf16; give --set precision=fp16, or fp32");
     }
+  } else if (!something_at(flags.machine)) {
+    throw InputError(fmt::format(
+        "--gpu {}: no such file, and no GPU whose data sheet is known: expected {}, this, or a "
+        "FILE that --save wrote",
+        one_line(flags.machine, 200), fmt::join(gpu_names(), ", ")));
   } else {
     machine = read_profile(flags.machine);
   }

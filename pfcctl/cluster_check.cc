@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "common/config/config.h"
 #include "common/log.h"
 #include "common/one_line.h"
+#include "pfcctl/interrupt_guard.h"
 #include "pfcctl/jobs.h"
 #include "pfcctl/verbs.h"
 #include "proto/check_text.h"
@@ -42,6 +44,7 @@ proto::CheckReport wait_for_report(const CoordinatorCall& call, const std::strin
   for (std::string told;;) {
     const proto::CheckResultReply reply = call(&Stub::CheckResult, request);
     if (reply.over()) return reply.report();
+    InterruptGuard::expect_none();
     if (const std::string reason = one_line(reply.reason()); reason != told && !reason.empty()) {
       print_message("pfcctl", Severity::kNote, reason);
       told = reason;
@@ -50,15 +53,39 @@ proto::CheckReport wait_for_report(const CoordinatorCall& call, const std::strin
   }
 }
 
-}  // namespace
+/// Nobody waits for it any more, and the next job would.
+void end_check(const CoordinatorCall& call, const std::string& id) {
+  proto::StopRequest request;
+  request.set_job(id);
+  request.set_reason("pfcctl check, which was ended");
+  request.set_urgent(true);
+  try {
+    call(&Stub::Stop, request);
+    print_message("pfcctl", Severity::kNote, "the check is stopped");
+  } catch (const std::exception& error) {
+    print_message("pfcctl", Severity::kWarning,
+                  std::string("the check may go on: ") + error.what());
+  }
+}
 
-void run_cluster_check(const ClusterCheck& check) {
-  const CoordinatorCall call(check.target.endpoint());
+proto::CheckReport check_and_wait(const CoordinatorCall& call, const ClusterCheck& check) {
+  const InterruptGuard guard;
   const proto::SubmitReply submitted = call(&Stub::Submit, request_for(check));
   for (const std::string& warning : submitted.warnings()) {
     print_message("pfcctl", Severity::kWarning, one_line(warning));
   }
-  const proto::CheckReport report = wait_for_report(call, submitted.job_id());
+  try {
+    return wait_for_report(call, submitted.job_id());
+  } catch (const ExitStatus&) {
+    end_check(call, submitted.job_id());
+    throw;
+  }
+}
+
+}  // namespace
+
+void run_cluster_check(const ClusterCheck& check) {
+  const proto::CheckReport report = check_and_wait(CoordinatorCall(check.target.endpoint()), check);
   const std::string text = check.json ? check_json(report).dump(2) + "\n" : check_text(report);
   std::fputs(text.c_str(), stdout);
   if (!is_good(report)) throw ExitStatus{1};

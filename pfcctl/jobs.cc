@@ -155,8 +155,10 @@ void make_paths_absolute(nlohmann::json& job, const fs::path& folder) {
     if (given) value = (folder / value.get<std::string>()).lexically_normal().string();
   };
   if (!job.contains("output")) job["output"] = JobConfig{}.output.string();
-  for (const char* key : {"rec", "output", "init_from"}) {
-    if (job.contains(key)) absolute(job[key]);
+  for (const char* key : {"rec", "identities", "output", "init_from"}) {
+    if (!job.contains(key)) continue;
+    if (!job[key].is_array()) absolute(job[key]);
+    if (job[key].is_array()) std::ranges::for_each(job[key], absolute);
   }
   if (!job.contains("val_targets") || !job["val_targets"].is_array()) return;
   for (nlohmann::json& target : job["val_targets"]) {

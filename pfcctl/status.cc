@@ -129,7 +129,7 @@ void stop(const StopOptions& options) {
   std::cout
       << (options.now
               ? "the job ends now; workers that need more than 5 s for a checkpoint are killed"
-              : "the workers write a checkpoint and end; pfcctl status shows them")
+              : "the workers end, after a checkpoint where they train; pfcctl status shows them")
       << std::endl;
 }
 

@@ -179,15 +179,19 @@ int count_of(const CheckReport& report, proto::CheckVerdict verdict) {
 }
 
 bool is_good(const CheckReport& report) {
-  return std::ranges::none_of(report.findings(), [](const CheckFinding& each) {
-    return each.verdict() >= proto::CHECK_SLOWS;
-  });
+  return report.workers() > 0 &&
+         std::ranges::none_of(report.findings(), [](const CheckFinding& each) {
+           return each.verdict() >= proto::CHECK_SLOWS;
+         });
 }
 
 std::string check_sentence(const CheckReport& report) {
   const int stops = count_of(report, proto::CHECK_STOPS);
   const int slows = count_of(report, proto::CHECK_SLOWS);
   const std::string what = report.job_file().empty() ? "a job" : "this job";
+  if (stops == 0 && slows == 0 && report.workers() == 0) {
+    return "no worker took part to the end: nothing is known of " + what;
+  }
   if (stops == 0 && slows == 0) {
     return "the cluster would run " + what + ": " + counted(report.workers(), "worker") + " on " +
            counted(report.hosts(), "host");

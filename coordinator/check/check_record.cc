@@ -84,7 +84,14 @@ void CheckRecord::note(const ClusterState& state) {
   }
 }
 
-void CheckRecord::note_late(const WorkerState& worker, double seconds) {
+void CheckRecord::note_late(const WorkerState& worker, double seconds, bool agent_is_there) {
+  if (!agent_is_there) {
+    findings_.push_back(finding(
+        worker.host, worker.rank, "agent", "it has gone, and this worker with it or without a sign",
+        "an agent that stays to the end of the check",
+        "see its log for why it ended, start it again, and check again", proto::CHECK_STOPS));
+    return;
+  }
   const std::string& doing = worker.progress.phase();
   findings_.push_back(finding(worker.host, worker.rank, "worker",
                               "not at the end of its own tests after " +
@@ -105,6 +112,13 @@ void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgen
       return may_be(each.first, host.name) || each.first == host.peer;
     });
     if (found != refused.reasons().end()) explained.insert(found->first);
+    if (host.registered && host.leaving) {
+      findings.push_back(finding(host.name, -1, "agent", "it is leaving: " + host.leaving->reason,
+                                 "an agent that takes work",
+                                 "start the agent of this host again, or check without it",
+                                 proto::CHECK_STOPS));
+      continue;
+    }
     if (host.registered) {
       // Another agent has the host: two machines with one name, for example.
       if (found == refused.reasons().end()) continue;

@@ -41,8 +41,8 @@ class CheckRecord {
   /// end. Called again and again.
   void note(const ClusterState& state);
   /// The second generation begins without these workers of the first, which have not come to the
-  /// end of it in time.
-  void note_late(const WorkerState& worker, double seconds);
+  /// end of it in time. `agent_is_there`: that of its host is connected.
+  void note_late(const WorkerState& worker, double seconds, bool agent_is_there);
   void set_pairs(std::vector<proto::CheckPair> pairs) { pairs_ = std::move(pairs); }
 
   /// All of it, judged. `refused`: agents that may be those of hosts that are not here.

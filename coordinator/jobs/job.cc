@@ -27,7 +27,7 @@ Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers
 
 void become_check(Job& job, bool without_job) {
   const auto written = nlohmann::json::parse(job.json);
-  if (!without_job && written.value("rec", "").empty()) {
+  if (!without_job && written["rec"] == "") {
     throw InputError(job.file + ": rec: not given; a check reads the data of the job");
   }
   job.check = true;

@@ -132,10 +132,14 @@ std::string problems(const CollectedTrace& trace) {
 }  // namespace
 
 std::string to_text(const CollectedTrace& trace, const TraceAnalysis& analysis) {
-  std::string text = fmt::format(
-      "{} of {}, {}; the workers' clocks agree to within {:.2f} ms\n",
-      counted(analysis.steps, "step"), counted(static_cast<long long>(trace.ranks.size()), "rank"),
-      counted(static_cast<long long>(trace.spans()), "event"), 1e3 * analysis.clock_error_seconds);
+  std::string text = fmt::format("{} of {}, {}", counted(analysis.steps, "step"),
+                                 counted(static_cast<long long>(trace.ranks.size()), "rank"),
+                                 counted(static_cast<long long>(trace.spans()), "event"));
+  if (trace.spans() > 0) {
+    text += fmt::format("; the workers' clocks agree to within {:.2f} ms",
+                        1e3 * analysis.clock_error_seconds);
+  }
+  text += '\n';
   text += problems(trace);
   text += table_of_collectives(trace, analysis);
   text += sentences_on_waits(trace, analysis);

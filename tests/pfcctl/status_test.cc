@@ -54,7 +54,7 @@ class PfcctlStop : public ::testing::Test {
 
 TEST_F(PfcctlStop, EndsTheJob) {
   expect_tells(pfcctl("stop --coordinator " + coordinator.address()),
-               {"write a checkpoint and end"});
+               {"the workers end, after a checkpoint where they train"});
   const Verdict verdict = coordinator.verdict();
   EXPECT_EQ(verdict.kind, Verdict::Kind::kStopped);
   EXPECT_EQ(verdict.message, "job stopped by pfcctl stop before training began");

@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "common/files/regular_file.h"
+#include "common/one_line.h"
 
 namespace pfc {
 namespace {
@@ -43,9 +44,13 @@ const nlohmann::json& at(const nlohmann::json& json, const std::string& key) {
 }
 
 template <typename T>
-T value(const nlohmann::json& json, const std::string& key, bool right, const char* expected) {
-  if (!right) throw InputError(key + ": found " + at(json, key).dump() + ", expected " + expected);
-  return at(json, key).get<T>();
+T value(const nlohmann::json& profile, const std::string& key, bool right, const char* expected) {
+  if (!right) {
+    using nlohmann::json;
+    const std::string found = at(profile, key).dump(-1, ' ', false, json::error_handler_t::replace);
+    throw InputError(key + ": found " + one_line(found, 60) + ", expected " + expected);
+  }
+  return at(profile, key).get<T>();
 }
 
 std::string text(const nlohmann::json& json, const std::string& key) {
@@ -107,7 +112,7 @@ MachineProfile read_profile(const std::filesystem::path& file) {
   try {
     return from_json(nlohmann::json::parse(content));
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(file.string() + ": no JSON: " + error.what());
+    throw InputError(file.string() + ": no JSON: " + one_line(error.what(), 200));
   } catch (const InputError& error) {
     throw InputError(file.string() + ": no machine that pfcctl plan has measured: " + error.what());
   }

@@ -1,5 +1,7 @@
 #include "worker/cost/measured_run.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -9,12 +11,15 @@
 
 #include "common/config/config.h"
 #include "common/error.h"
+#include "common/files/regular_file.h"
+#include "common/one_line.h"
 
 namespace pfc {
 namespace {
 
 constexpr std::int64_t kWarmUp = 3;  // steps that make memory, plans and connections
 constexpr std::size_t kFewest = 5;   // steps behind them
+constexpr double kLongest = 1e6;     // seconds of a phase
 
 struct Run {
   nlohmann::json start;
@@ -22,8 +27,8 @@ struct Run {
 };
 
 Run read_run(const std::filesystem::path& file) {
+  { const RegularFile regular(file); }  // a FIFO would be waited for
   std::ifstream in(file);
-  if (!in) throw InputError("--measured: " + file.string() + " cannot be read");
   Run run;
   std::string line;
   while (std::getline(in, line)) {
@@ -49,6 +54,10 @@ StepCost median_step(const Run& run) {
   std::map<std::string, std::vector<double>> seconds;
   for (const nlohmann::json& step : run.steps) {
     for (const auto& [phase, value] : step.at("phases").get<std::map<std::string, double>>()) {
+      if (!(value >= 0 && value < kLongest)) {
+        throw InputError(fmt::format("a step whose phase '{}' took {} s, expected 0 to {:.0f} s",
+                                     one_line(phase, 40), value, kLongest));
+      }
       seconds[phase].push_back(value);
     }
   }
@@ -58,6 +67,7 @@ StepCost median_step(const Run& run) {
     std::ranges::nth_element(values, middle);
     cost.phases.push_back({phase, *middle});
   }
+  if (cost.seconds() <= 0) throw InputError("steps that took no time: they correct nothing");
   return cost;
 }
 

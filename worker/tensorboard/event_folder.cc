@@ -59,7 +59,14 @@ std::vector<Written> files_in(const fs::path& folder) {
   std::vector<Written> files;
   if (!fs::is_directory(folder)) return files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (!fs::is_regular_file(entry.symlink_status())) continue;
+    if (!fs::is_regular_file(entry.symlink_status())) {
+      if (!written_of(entry.path())) continue;
+      spdlog::warn(
+          "{}: a link or no file, so that it is not cut where the job resumes: steps may be "
+          "in TensorBoard twice; put the file itself there",
+          entry.path().string());
+      continue;
+    }
     if (auto file = written_of(entry.path())) files.push_back(std::move(*file));
   }
   std::ranges::sort(files, {}, &Written::seconds);

@@ -104,5 +104,11 @@ TEST(CheckText, IsJsonForPrograms) {
   EXPECT_EQ(json["findings"][0]["remedy"], "do something");
 }
 
+TEST(CheckOfNobody, IsNotGood) {
+  const proto::CheckReport nothing;
+  EXPECT_FALSE(is_good(nothing));
+  EXPECT_EQ(check_sentence(nothing), "no worker took part to the end: nothing is known of a job");
+}
+
 }  // namespace
 }  // namespace pfc

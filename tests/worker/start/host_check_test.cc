@@ -11,6 +11,7 @@
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_comm.h"
+#include "worker/data/open_dataset.h"
 
 namespace pfc {
 namespace {
