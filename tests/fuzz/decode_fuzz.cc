@@ -2,10 +2,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "tests/fuzz/fuzz_target.h"
+#include "tests/support/encoded_images.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
+
+namespace pfc::fuzz {
+
+std::vector<std::string> seeds() {
+  const auto drawn = testing::draw_waves(16, 16, 1);
+  std::vector<std::string> all;
+  for (const auto& bytes : {testing::encode_jpeg(drawn, 16, 16), testing::encode_png(drawn, 16, 16),
+                            testing::encode_webp(drawn, 16, 16)}) {
+    all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return all;
+}
+
+}  // namespace pfc::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto encoded = std::as_bytes(std::span(data, size));
@@ -15,6 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (found.height > 64 || found.width > 64) return 0;  // fast, so that more is tried
     std::vector<std::uint8_t> rgb(static_cast<std::size_t>(found.height * found.width * 3));
     decoder.decode(encoded, found, rgb);
+    std::vector<std::uint8_t> other(7 * 9 * 3);
+    decoder.decode(encoded, {7, 9}, other);
   } catch (const pfc::DamagedImage&) {
   }
   return 0;

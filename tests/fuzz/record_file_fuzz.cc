@@ -6,7 +6,7 @@
 #include "common/error.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/dataset.h"
+#include "worker/data/open_dataset.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const pfc::TemporaryFolder folder;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "worker/data/augment.h"
 #include "worker/data/damaged_image.h"
 
 namespace pfc {
@@ -28,10 +27,8 @@ std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
       if (static_cast<std::int64_t>(damaged.size()) > source_.allowed_damage) return damaged;
       show_stand_in(place, *damage);
     }
-    if (source_.augment && flips(source_.seed, place.epoch, place.position)) {
-      const TraceTrack::Scope scope(track_, "augment", index);
-      flip_horizontally(place.rgb, info.width);
-    }
+    const TraceTrack::Scope scope(track_, "augment", index);
+    augmenter_.augment(place.epoch, place.position, {place.rgb, {info.height, info.width}});
   }
   return damaged;
 }

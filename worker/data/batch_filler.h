@@ -1,4 +1,4 @@
-// Fills batches: finds, reads, decodes and flips their images.
+// Fills batches: finds, reads, decodes and augments their images.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "common/config/config.h"
 #include "common/ids.h"
+#include "worker/data/augment/augmenter.h"
 #include "worker/data/batch.h"
 #include "worker/data/dataset.h"
 #include "worker/data/global_order.h"
@@ -43,7 +45,7 @@ struct BatchSource {
   BatchPlan plan;
   GlobalOrder order;
   std::uint64_t seed = 0;
-  bool augment = true;
+  Augmentation augmentation = {};
   std::int64_t allowed_damage = 0;  ///< damaged images a worker may meet in one epoch
 };
 
@@ -52,7 +54,7 @@ class BatchFiller {
  public:
   /// What it does is recorded on the row `track` of a trace.
   explicit BatchFiller(const BatchSource& source, const TraceTrack& track = {})
-      : source_(source), track_(track) {}
+      : source_(source), track_(track), augmenter_(source.augmentation, source.seed) {}
 
   /// Fills size, images, labels, index and epoch of batch number `index`: a pure function of the
   /// source and the index. The next undamaged image of the epoch's order takes the place of a
@@ -78,6 +80,7 @@ class BatchFiller {
   const BatchSource& source_;
   const TraceTrack track_;
   ImageDecoder decoder_;
+  Augmenter augmenter_;
   std::vector<std::byte> storage_;
 };
 

@@ -5,21 +5,8 @@
 #include "common/error.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
-#include "worker/data/layouts/layout.h"
-#include "worker/data/records/record_dataset.h"
 
 namespace pfc {
-
-std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
-  const Location found = find_layout(options.rec);
-  DatasetOptions there = options;
-  there.rec = found.path;
-  switch (found.layout) {
-    case Layout::kRecordIO:
-      return open_record_dataset(there);
-  }
-  throw std::logic_error("open_dataset: no such layout");
-}
 
 ImageSize first_image_size(const Dataset& dataset) {
   std::vector<std::byte> storage;

@@ -17,6 +17,8 @@ struct DatasetInfo {
   std::string layout;  ///< for people: "RecordIO with InsightFace's record 0"
   std::int64_t images = 0;
   std::int64_t classes = 0;
+  /// Of several data sets as one (combined_dataset.h): how many classes each has added.
+  std::vector<std::int64_t> part_classes = {};
   std::int64_t height = 112;  ///< of an image in training: those of another size are resized
   std::int64_t width = 112;
   std::size_t index_bytes = 0;  ///< memory of the open data set: where each image is
@@ -47,6 +49,10 @@ class Dataset {
   /// be used again. Throws DamagedImage for a record that cannot be read, and InputError for a
   /// label that is no integer of 0 .. classes - 1. Both name file, key and offset.
   virtual Sample read(std::int64_t image, std::vector<std::byte>& storage) const = 0;
+  /// The label alone, which most layouts know without reading the image. Throws as read() does.
+  virtual std::int64_t label(std::int64_t image, std::vector<std::byte>& storage) const {
+    return read(image, storage).label;
+  }
   /// For messages, where the image is: "FILE: record KEY (offset N)".
   [[nodiscard]] virtual std::string name(std::int64_t image) const = 0;
   /// The name of the person or thing with this label, as the data give it; empty where they give
@@ -64,11 +70,6 @@ struct DatasetOptions {
   std::int64_t image_size = 0;   ///< rows and columns of an image in training; 0: from the data
   Doing doing = {};              ///< told while it reads through a file
 };
-
-/// Opens what lies at options.rec in any layout (layouts/layout.h). The size of images in training
-/// is image_size, otherwise what the data say, otherwise the size of the first image. Throws
-/// InputError.
-std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
 /// The size in the header of image 0, for data that do not say it. Throws InputError that names
 /// the image where it cannot be read.

@@ -48,7 +48,7 @@ BatchSource make_source(const Dataset& dataset, const PrefetcherOptions& o) {
           .plan = plan,
           .order = GlobalOrder(plan.images, o.seed, o.shuffle),
           .seed = o.seed,
-          .augment = o.augment,
+          .augmentation = o.augmentation,
           .allowed_damage = allowed_damage(plan, o.max_damaged)};
 }
 

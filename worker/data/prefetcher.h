@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/config/config.h"
 #include "common/ids.h"
 #include "worker/data/batch.h"
 #include "worker/data/dataset.h"
@@ -28,7 +29,7 @@ struct PrefetcherOptions {
   int world_size = 1;
   std::uint64_t seed = 0;
   bool shuffle = true;
-  bool augment = true;
+  Augmentation augmentation = {};
   std::int64_t first_batch = 0;  ///< micro-batch to start with: resumes in the middle of an epoch
   std::int64_t last_batch = -1;  ///< one past the last; -1: without end
   int threads = 2;

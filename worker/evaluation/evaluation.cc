@@ -11,7 +11,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "worker/comm/shard.h"
-#include "worker/data/augment.h"
+#include "worker/data/augment/flip.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
 

@@ -14,7 +14,7 @@
 #include "common/files/mapped_file.h"
 #include "common/files/regular_file.h"
 #include "worker/data/records/buffered_file.h"
-#include "worker/evaluation/pickle.h"
+#include "worker/data/pickle/pickle.h"
 
 namespace pfc {
 
@@ -127,11 +127,12 @@ VerificationSet parse_verification_bin(const fs::path& path, std::span<const std
   return SetBuilder(path, file).build();
 }
 
-fs::path find_verification_bin(const std::string& target, const fs::path& rec) {
+fs::path find_verification_bin(const std::string& target, std::span<const fs::path> rec) {
   std::error_code ignored;
-  const fs::path folder = fs::is_regular_file(rec, ignored) ? rec.parent_path() : rec;
   std::vector<fs::path> places;
-  if (!fs::path(target).has_parent_path()) {
+  for (const fs::path& each : rec) {
+    if (fs::path(target).has_parent_path()) break;
+    const fs::path folder = fs::is_regular_file(each, ignored) ? each.parent_path() : each;
     if (fs::path(target).extension() != ".bin") places.push_back(folder / (target + ".bin"));
     places.push_back(folder / target);
   }

@@ -33,11 +33,11 @@ void write_verification_bin(const std::filesystem::path& path,
                             std::span<const std::vector<std::byte>> images,
                             const std::vector<bool>& same);
 
-/// The path of the set `target`: target.bin or target in the data folder (`rec`, or the folder of
-/// that .rec file), or `target` itself, whichever is a regular file. Throws InputError with the
-/// places that were tried; where something else is at one of them, read_verification_bin() says
-/// what.
+/// The path of the set `target`: target.bin or target in a data folder (one of `rec`, or the folder
+/// of that .rec file), or `target` itself, whichever is a regular file first. Throws InputError
+/// with the places that were tried; where something else is at one of them, read_verification_bin()
+/// says what.
 std::filesystem::path find_verification_bin(const std::string& target,
-                                            const std::filesystem::path& rec);
+                                            std::span<const std::filesystem::path> rec);
 
 }  // namespace pfc

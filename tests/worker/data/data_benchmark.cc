@@ -7,9 +7,9 @@
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
-#include "worker/data/dataset.h"
 #include "worker/data/global_order.h"
 #include "worker/data/images/decode.h"
+#include "worker/data/open_dataset.h"
 #include "worker/data/prefetcher.h"
 
 namespace pfc {

@@ -1,5 +1,3 @@
-#include "worker/data/dataset.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,6 +9,7 @@
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/data/damaged_image.h"
+#include "worker/data/open_dataset.h"
 
 namespace pfc {
 namespace {

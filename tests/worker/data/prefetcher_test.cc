@@ -13,10 +13,11 @@
 #include "tests/support/error_message.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/augment.h"
+#include "worker/data/augment/flip.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/global_order.h"
 #include "worker/data/images/decode.h"
+#include "worker/data/open_dataset.h"
 
 namespace pfc {
 namespace {
@@ -198,7 +199,8 @@ TEST(Prefetcher, GoesOnInTheMiddleOfAnEpoch) {
 
 TEST(Prefetcher, ShufflesAndFlipsOnlyWhenAskedTo) {
   const FakeDataset dataset(20);
-  const Seen plain = run(dataset, {.batch_size = 10, .shuffle = false, .augment = false}, 2);
+  const Seen plain =
+      run(dataset, {.batch_size = 10, .shuffle = false, .augmentation = {.flip = false}}, 2);
   ImageDecoder decoder;
   std::vector<std::byte> storage;
   for (std::int64_t image = 0; image < 20; ++image) {

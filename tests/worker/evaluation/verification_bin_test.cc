@@ -32,6 +32,10 @@ std::string as_text(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+std::filesystem::path find(const std::string& target, const std::filesystem::path& rec) {
+  return find_verification_bin(target, std::span(&rec, 1));
+}
+
 class VerificationBin : public ::testing::Test {
  protected:
   VerificationSet read(std::string_view bytes) {
@@ -166,12 +170,11 @@ TEST_F(VerificationBin, RandomDamageOnlyThrows) {
 TEST_F(VerificationBin, IsFoundByNameAndByPath) {
   write_file(path_, "x");
   write_file(folder_ / "train.rec", "x");
-  EXPECT_EQ(find_verification_bin("faces", folder_.path()), path_);
-  EXPECT_EQ(find_verification_bin("faces.bin", folder_.path()), path_);
-  EXPECT_EQ(find_verification_bin("faces", folder_ / "train.rec"), path_);
-  EXPECT_EQ(find_verification_bin(path_.string(), "elsewhere"), path_);
-  const std::string message =
-      message_of<InputError>([&] { find_verification_bin("lfw", folder_.path()); });
+  EXPECT_EQ(find("faces", folder_.path()), path_);
+  EXPECT_EQ(find("faces.bin", folder_.path()), path_);
+  EXPECT_EQ(find("faces", folder_ / "train.rec"), path_);
+  EXPECT_EQ(find(path_.string(), "elsewhere"), path_);
+  const std::string message = message_of<InputError>([&] { find("lfw", folder_.path()); });
   EXPECT_THAT(message, HasSubstr("val_targets: 'lfw' not found; tried "));
   EXPECT_THAT(message, HasSubstr((folder_ / "lfw.bin").string()));
 }
@@ -183,14 +186,14 @@ TEST_F(VerificationBin, SaysThatTheFileIsMissing) {
 
 TEST_F(VerificationBin, DoesNotWaitForTheWriterOfAFifo) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_EQ(find_verification_bin("faces", folder_.path()), path_);
+  EXPECT_EQ(find("faces", folder_.path()), path_);
   EXPECT_THAT(message_of<InputError>([&] { read_verification_bin(path_); }),
               HasSubstr("faces.bin: not a regular file but a FIFO"));
 }
 
 TEST_F(VerificationBin, IsNotAFolderOfThatName) {
   std::filesystem::create_directory(folder_ / "lfw");
-  EXPECT_THAT(message_of<InputError>([&] { find_verification_bin("lfw", folder_.path()); }),
+  EXPECT_THAT(message_of<InputError>([&] { find("lfw", folder_.path()); }),
               HasSubstr("val_targets: 'lfw' not found; tried "));
 }
 

@@ -3,7 +3,10 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -17,7 +20,50 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kExpected =
-    "expected a folder with train.rec, train.idx and property, or a .rec file";
+    "expected a folder with train.rec, train.lst, train.tsv, data.mdb, *.tar, or one folder of "
+    "images for each person; or a .rec, .lst, .tsv, .tar, .mdb or .lmdb file";
+
+std::string ending_of(const fs::path& path) {
+  std::string ending = path.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) {
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  });
+  return ending;
+}
+
+Location file_location(const fs::path& file) {
+  const std::string ending = ending_of(file);
+  if (ending == ".lst") return {Layout::kList, {file}};
+  if (ending == ".tsv") return {Layout::kTsv, {file}};
+  if (ending == ".tar") return {Layout::kTar, {file}};
+  if (ending == ".mdb" || ending == ".lmdb") return {Layout::kLmdb, {file}};
+  return {Layout::kRecordIO, {file}};  // its reader says what is wrong with any other
+}
+
+struct Contents {
+  std::vector<fs::path> tars;
+  std::vector<std::string> names;  ///< a few, for errors
+  bool has_folders = false;
+};
+
+Contents look_into(const fs::path& folder) {
+  constexpr std::size_t kNamed = 5;
+  Contents found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) found.has_folders = true;
+    if (ending_of(entry->path()) == ".tar") found.tars.push_back(entry->path());
+    if (found.names.size() < kNamed) found.names.push_back(entry->path().filename().string());
+  }
+  if (error) {
+    throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+  }
+  std::ranges::sort(found.tars);
+  std::ranges::sort(found.names);
+  return found;
+}
 
 }  // namespace
 
@@ -25,20 +71,55 @@ Location find_layout(const fs::path& rec) {
   if (rec.empty()) throw InputError("rec: not given; expected a folder with train.rec");
   std::error_code ignored;
   if (!fs::is_directory(rec, ignored)) {
-    if (something_at(rec)) return {Layout::kRecordIO, rec};  // its reader says what is wrong
+    if (something_at(rec)) return file_location(rec);
+    if (rec.string().find('{') != std::string::npos) return {Layout::kTar, expand_braces(rec)};
     throw InputError(fmt::format("{}: not found; {}", rec.string(), kExpected));
   }
-  fs::path train = rec / "train.rec";
-  if (something_at(train)) return {Layout::kRecordIO, train};
-  std::vector<std::string> others;
-  for (const auto& entry : fs::directory_iterator(rec, ignored)) {
-    if (entry.path().extension() == ".rec") others.push_back(entry.path().filename().string());
+  for (const auto& [name, layout] : {std::pair{"train.rec", Layout::kRecordIO},
+                                     {"train.lst", Layout::kList},
+                                     {"train.tsv", Layout::kTsv},
+                                     {"data.mdb", Layout::kLmdb}}) {
+    if (something_at(rec / name)) return {layout, {rec / name}};
   }
-  std::sort(others.begin(), others.end());
-  if (others.size() > 5) others.resize(5);
+  Contents found = look_into(rec);
+  if (!found.tars.empty()) return {Layout::kTar, std::move(found.tars)};
+  if (found.has_folders) return {Layout::kFolder, {rec}};
   throw InputError(fmt::format(
-      "{}: not found; {}{}", train.string(), kExpected,
-      others.empty() ? "" : fmt::format(" (found there: {})", fmt::join(others, ", "))));
+      "{}: not found; {}{}", (rec / "train.rec").string(), kExpected,
+      found.names.empty() ? " (the folder is empty)"
+                          : fmt::format(" (found there: {})", fmt::join(found.names, ", "))));
+}
+
+std::vector<fs::path> expand_braces(const fs::path& pattern) {
+  constexpr std::int64_t kMost = 1'000'000;
+  const std::string text = pattern.string();
+  const std::size_t open = text.find('{');
+  if (open == std::string::npos) return {pattern};
+  const std::size_t dots = text.find("..", open), close = text.find('}', open);
+  const auto fail = [&] [[noreturn]] {
+    throw InputError(fmt::format(
+        "{}: expected a range of numbers in braces, as in shard-{{000..041}}.tar", text));
+  };
+  if (dots == std::string::npos || close == std::string::npos || dots > close) fail();
+  const auto number = [&](std::size_t begin, std::size_t end) {
+    std::int64_t value = -1;
+    const auto parsed = std::from_chars(text.data() + begin, text.data() + end, value);
+    if (parsed.ec != std::errc{} || parsed.ptr != text.data() + end || value < 0) fail();
+    return value;
+  };
+  const std::int64_t first = number(open + 1, dots), last = number(dots + 2, close);
+  if (last < first || last - first >= kMost) fail();
+  std::vector<fs::path> files;
+  for (std::int64_t i = first; i <= last; ++i) {
+    files.emplace_back(fmt::format("{}{:0{}}{}", text.substr(0, open), i, dots - open - 1,
+                                   text.substr(close + 1)));
+  }
+  return files;
+}
+
+bool is_image_name(const fs::path& name) {
+  constexpr std::array<std::string_view, 4> kEndings{".jpg", ".jpeg", ".png", ".webp"};
+  return std::ranges::find(kEndings, ending_of(name)) != kEndings.end();
 }
 
 }  // namespace pfc

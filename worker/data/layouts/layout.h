@@ -1,19 +1,38 @@
 // Which layout a data set has, by what lies at a path.
+//
+//   X.rec, or a folder with train.rec    RecordIO (records/record_dataset.h)
+//   X.lst, or a folder with train.lst    a list: index, tab, label, tab, path of an image
+//   X.tsv, or a folder with train.tsv    a list: path of an image, tab, label
+//   X.tar, a folder with *.tar,          WebDataset shards (tar_dataset.h)
+//   or shard-{000..041}.tar
+//   X.mdb, X.lmdb, a folder with data.mdb  LMDB (lmdb_dataset.h)
+//   a folder of folders with images      one folder for each person (file_dataset.h)
+//
+// The first that fits counts: a train.tsv beside a train.rec is not read.
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 namespace pfc {
 
-enum class Layout { kRecordIO };
+enum class Layout { kRecordIO, kList, kTsv, kTar, kLmdb, kFolder };
 
 struct Location {
   Layout layout = Layout::kRecordIO;
-  std::filesystem::path path;  ///< what the reader of that layout opens
+  /// What the reader of that layout opens: one file or folder, or all shards in their order.
+  std::vector<std::filesystem::path> paths;
 };
 
-/// A folder with train.rec, and a file of any other name, are RecordIO. Throws InputError that says
-/// what is there where that is no data set.
+/// Throws InputError that says what is there where that is no data set.
 Location find_layout(const std::filesystem::path& rec);
+
+/// The files that a name with {000..041} stands for, in rising order: the numbers have as many
+/// digits as the first one. A name without braces stands for itself. Throws InputError for braces
+/// that are no such range, and for more than a million files.
+std::vector<std::filesystem::path> expand_braces(const std::filesystem::path& pattern);
+
+/// Whether a file's name ends like an image that is read: .jpg, .jpeg, .png, .webp, in any case.
+bool is_image_name(const std::filesystem::path& name);
 
 }  // namespace pfc

@@ -23,8 +23,6 @@ class RecordWriter {
   void close();
 
  private:
-  void write_part(std::uint32_t word, std::span<const std::byte> payload);
-
   BufferedFile rec_;
   BufferedFile idx_;
 };

@@ -8,7 +8,7 @@
 
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
-#include "worker/data/augment.h"
+#include "worker/data/augment/flip.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/resize.h"
 

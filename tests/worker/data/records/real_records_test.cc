@@ -5,8 +5,8 @@
 
 #include "common/error.h"
 #include "tests/support/test_data.h"
-#include "worker/data/dataset.h"
 #include "worker/data/images/decode.h"
+#include "worker/data/open_dataset.h"
 #include "worker/data/prefetcher.h"
 #include "worker/data/records/record_index.h"
 #include "worker/data/records/record_reader.h"

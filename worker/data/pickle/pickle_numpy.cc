@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "worker/evaluation/pickle_machine.h"
+#include "worker/data/pickle/pickle_machine.h"
 
 namespace pfc {
 

@@ -1,4 +1,4 @@
-#include "worker/evaluation/pickle_machine.h"
+#include "worker/data/pickle/pickle_machine.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "worker/evaluation/pickle.h"
+#include "worker/data/pickle/pickle.h"
 
 namespace pfc {
 

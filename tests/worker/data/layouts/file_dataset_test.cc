@@ -1,0 +1,184 @@
+// Training sets whose images are files.
+#include "worker/data/layouts/file_dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/encoded_images.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/layouts/labels.h"
+#include "worker/data/open_dataset.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::Contains;
+using testing::draw_waves;
+using ::testing::ElementsAre;
+using testing::encode_png;
+using testing::encode_webp;
+using ::testing::HasSubstr;
+using testing::make_jpeg;
+using testing::message_of;
+
+TEST(Labels, AreIntegersAlsoWithADecimalPoint) {
+  EXPECT_EQ(parse_label("0"), 0);
+  EXPECT_EQ(parse_label("17.000000"), 17);
+  EXPECT_EQ(parse_label("16777217"), 16777217) << "beyond what float32 tells apart";
+  for (const char* wrong : {"", "-1", "1.5", "x", "1 ", "1e3", "nan", "1099511627776", "0x1"}) {
+    EXPECT_EQ(parse_label(wrong), -1) << wrong;
+  }
+}
+
+class ImageFiles : public ::testing::Test {
+ protected:
+  void write(const std::string& path, std::span<const std::byte> bytes) const {
+    const std::filesystem::path file = folder_ / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+  void write(const std::string& path, const std::string& text) const {
+    write(path, std::as_bytes(std::span(text)));
+  }
+  [[nodiscard]] std::vector<std::string> images_of(const Dataset& dataset) const {
+    std::vector<std::string> all;
+    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
+      all.push_back(std::filesystem::path(dataset.name(i)).lexically_relative(folder_.path()));
+    }
+    return all;
+  }
+  static std::vector<std::int64_t> labels_of(const Dataset& dataset) {
+    std::vector<std::int64_t> all;
+    std::vector<std::byte> storage;
+    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
+      all.push_back(dataset.read(i, storage).label);
+    }
+    return all;
+  }
+  std::string error(const DatasetOptions& options) const {
+    return message_of<InputError>([&] { open_dataset(options); });
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ImageFiles, AFolderForEachPersonInTheOrderOfNames) {
+  write("grace/2.png", encode_png(draw_waves(16, 24, 2), 16, 24));
+  write("ada/b/deep.JPG", make_jpeg(16, 24, 1));
+  write("ada/a.webp", encode_webp(draw_waves(16, 24, 3), 16, 24));
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("ada/a.webp", "ada/b/deep.JPG", "grace/2.png"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 0, 1));
+  EXPECT_EQ(dataset->info().classes, 2);
+  EXPECT_EQ(dataset->info().height, 16);
+  EXPECT_EQ(dataset->info().width, 24);
+  EXPECT_EQ(dataset->identity(1), "grace");
+  std::vector<std::byte> storage;
+  const Sample sample = dataset->read(1, storage);
+  EXPECT_EQ(std::vector(sample.encoded.begin(), sample.encoded.end()), make_jpeg(16, 24, 1));
+}
+
+TEST_F(ImageFiles, WhatIsNoImageIsLeftOutAndCounted) {
+  write("ada/1.jpg", make_jpeg(16, 16, 1));
+  write("ada/notes.txt", "x");
+  write("ada/.hidden.jpg", "x");
+  write("list.txt", "x");
+  std::filesystem::create_directories(folder_ / "empty");
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  EXPECT_EQ(dataset->info().images, 1);
+  EXPECT_EQ(dataset->info().classes, 1);
+  EXPECT_THAT(dataset->info().warnings,
+              ElementsAre(HasSubstr("left out 3 files that are no images by their names")));
+  EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("and 1 folder without images")));
+}
+
+TEST_F(ImageFiles, ALinkInACircleEnds) {
+  write("ada/1.jpg", make_jpeg(16, 16, 1));
+  std::filesystem::create_directory_symlink("..", folder_ / "ada" / "round");
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  EXPECT_GE(dataset->info().images, 1);
+}
+
+TEST_F(ImageFiles, AnImageThatIsNoFileOrGoneIsDamaged) {
+  for (const char* name : {"1", "2", "3"}) {
+    write(std::string("ada/") + name + ".jpg", make_jpeg(16, 16, 1));
+  }
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  std::filesystem::remove(folder_ / "ada" / "2.jpg");
+  std::filesystem::remove(folder_ / "ada" / "3.jpg");
+  ASSERT_EQ(mkfifo((folder_ / "ada" / "3.jpg").c_str(), 0600), 0);
+  std::vector<std::byte> storage;
+  EXPECT_NO_THROW(dataset->read(0, storage));
+  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }), HasSubstr("2.jpg"));
+  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(2, storage); }), HasSubstr("FIFO"));
+}
+
+TEST_F(ImageFiles, AListOfIm2rec) {
+  write("x/1.jpg", make_jpeg(16, 16, 1));
+  write("x/2.jpg", make_jpeg(16, 16, 2));
+  write("train.lst", "7\t3.000000\tx/2.jpg\r\n\n2\t0\t0.5\t1\tx/1.jpg");
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("x/2.jpg", "x/1.jpg"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(3, 0));
+  EXPECT_EQ(dataset->info().classes, 4);
+  EXPECT_THAT(dataset->info().warnings, Contains(HasSubstr("4 classes, but there are only 2")));
+}
+
+TEST_F(ImageFiles, ATsvWithAHeadingAndAFolderOfImages) {
+  write("images/1.jpg", make_jpeg(16, 16, 1));
+  write("list.tsv", "path\tlabel\n1.jpg\t16777217\n");
+  const auto dataset = open_dataset({.rec = folder_ / "list.tsv", .num_classes = 16777218});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("images/1.jpg"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(16777217));
+}
+
+TEST_F(ImageFiles, NameTheLineThatIsWrong) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  for (const char* line : {"1\t2", "1\tx\t1.jpg", "1\t-1\t1.jpg", "1\t1.5\t1.jpg", "1\t0\t"}) {
+    write("a.lst", std::string("0\t0\t1.jpg\n") + line + "\n");
+    EXPECT_THAT(error({.rec = folder_ / "a.lst"}), HasSubstr("a.lst: line 2: found '")) << line;
+  }
+  write("b.tsv", "1.jpg\t0\n1.jpg\tnone\n");
+  EXPECT_THAT(error({.rec = folder_ / "b.tsv"}), HasSubstr("b.tsv: line 2: found '"));
+  write("c.lst", "\n\n");
+  EXPECT_THAT(error({.rec = folder_ / "c.lst"}), HasSubstr("no images"));
+}
+
+TEST_F(ImageFiles, NumbersOfTheJobAreChecked) {
+  write("ada/1.jpg", make_jpeg(16, 16, 1));
+  write("bob/1.jpg", make_jpeg(16, 16, 2));
+  EXPECT_EQ(open_dataset({.rec = folder_.path(), .num_classes = 5})->info().classes, 5);
+  EXPECT_THAT(error({.rec = folder_.path(), .num_classes = 1}), HasSubstr("num_classes is 1"));
+  EXPECT_THAT(error({.rec = folder_.path(), .num_image = 3}), HasSubstr("num_image is 3"));
+}
+
+TEST_F(ImageFiles, AFolderWithoutAnythingSaysWhatIsExpected) {
+  EXPECT_THAT(error({.rec = folder_.path()}),
+              HasSubstr("train.rec: not found; expected a folder with train.rec"));
+  EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("the folder is empty"));
+  write("a.xyz", "x");
+  EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("found there: a.xyz"));
+  std::filesystem::create_directories(folder_ / "nobody");
+  EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("no images; expected at least one"));
+}
+
+TEST_F(ImageFiles, BriefsTellOtherLabelsApart) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  write("a.lst", "0\t0\t1.jpg\n");
+  const auto a = open_dataset({.rec = folder_ / "a.lst", .num_classes = 2})->briefs();
+  write("a.lst", "0\t1\t1.jpg\n");
+  const auto b = open_dataset({.rec = folder_ / "a.lst", .num_classes = 2})->briefs();
+  EXPECT_NE(a.front().holds, b.front().holds);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,189 @@
+// WebDataset shards, made by tar itself and by Python's tarfile.
+#include "worker/data/layouts/tar_dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/files/regular_file.h"
+#include "tests/support/encoded_images.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/layouts/layout.h"
+#include "worker/data/layouts/tar_reader.h"
+#include "worker/data/open_dataset.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::make_jpeg;
+using testing::message_of;
+using ::testing::SizeIs;
+
+class Shards : public ::testing::Test {
+ protected:
+  void write(const std::string& path, std::span<const std::byte> bytes) const {
+    const std::filesystem::path file = folder_ / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+  void write(const std::string& path, const std::string& text) const {
+    write(path, std::as_bytes(std::span(text)));
+  }
+  /// An image and its label.
+  void sample(const std::string& key, unsigned seed, const std::string& label) const {
+    write("in/" + key + ".jpg", make_jpeg(16, 16, seed));
+    write("in/" + key + ".cls", label);
+  }
+  void pack(const std::string& name, const std::string& format,
+            const std::string& what = ".") const {
+    const std::string command = "tar --sort=name --format=" + format + " -C " +
+                                (folder_ / "in").string() + " -cf " + (folder_ / name).string() +
+                                " " + what;
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;  // NOLINT(concurrency-mt-unsafe)
+  }
+  static std::vector<std::int64_t> labels_of(const Dataset& dataset) {
+    std::vector<std::int64_t> all;
+    std::vector<std::byte> storage;
+    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
+      all.push_back(dataset.read(i, storage).label);
+    }
+    return all;
+  }
+  std::string error(const std::filesystem::path& rec) const {
+    return message_of<InputError>([&] { open_dataset({.rec = rec}); });
+  }
+  [[nodiscard]] std::string bytes_of(const std::string& name) const {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Shards, OfEveryFormatOfTarGiveImagesAndLabels) {
+  const std::string deep = std::string(60, 'd') + "/" + std::string(60, 'e');
+  sample("a/0", 1, "5\n");
+  sample("a/1", 2, " 0 ");
+  sample(deep + "/" + std::string(20, 'n') + "/2", 3, "16777217");  // beyond float32
+  for (const char* format : {"ustar", "gnu", "pax"}) {
+    SCOPED_TRACE(format);
+    pack("x.tar", format);
+    const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
+    EXPECT_THAT(labels_of(*dataset), ElementsAre(5, 0, 16777217));
+    std::vector<std::byte> storage;
+    for (unsigned i = 0; i < 3; ++i) {
+      const Sample read = dataset->read(i, storage);
+      EXPECT_EQ(std::vector(read.encoded.begin(), read.encoded.end()), make_jpeg(16, 16, i + 1));
+    }
+  }
+}
+
+TEST_F(Shards, OfPythonsTarfileGiveLabelsOfJson) {
+  write("in/k.jpg", make_jpeg(16, 16, 1));
+  write("in/k.json", R"({"label": 3, "name": "Ada"})");
+  const std::string command = "/usr/bin/python3 -c \"import tarfile; t = tarfile.open('" +
+                              (folder_ / "x.tar").string() + "', 'w'); t.add('" +
+                              (folder_ / "in").string() + "', arcname='" + std::string(180, 'p') +
+                              "')\"";
+  ASSERT_EQ(std::system(command.c_str()), 0);  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "x.tar"})), ElementsAre(3));
+}
+
+TEST_F(Shards, ComeInTheOrderOfTheirNamesFromAFolderOrBraces) {
+  sample("0", 1, "4");
+  pack("s-000.tar", "pax");
+  sample("0", 1, "2");
+  pack("s-001.tar", "pax");
+  std::filesystem::remove_all(folder_ / "in");
+  EXPECT_THAT(labels_of(*open_dataset({.rec = folder_.path()})), ElementsAre(4, 2));
+  EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "s-{000..001}.tar"})), ElementsAre(4, 2));
+  EXPECT_THAT(error(folder_ / "s-{000..002}.tar"), HasSubstr("s-002.tar"));
+}
+
+TEST_F(Shards, SamplesThatAreNotWholeAreLeftOutAndCounted) {
+  sample("0", 1, "1");
+  write("in/1.jpg", make_jpeg(16, 16, 2));
+  write("in/2.cls", "7");
+  write("in/3.txt", "a caption");
+  pack("x.tar", "pax");
+  const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(1));
+  EXPECT_THAT(dataset->info().warnings, Contains(HasSubstr("left out 3 samples")));
+}
+
+TEST_F(Shards, NameTheMemberWhoseLabelIsNone) {
+  sample("0", 1, "cat");
+  pack("x.tar", "pax");
+  EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("0.cls: found 'cat', expected a label"));
+}
+
+TEST_F(Shards, ThatAreCutShortSayWhere) {
+  sample("0", 1, "1");
+  pack("x.tar", "pax");
+  const std::string whole = bytes_of("x.tar");
+  for (const std::size_t bytes : {std::size_t{100}, std::size_t{1600}, std::size_t{2100}}) {
+    write("cut.tar", whole.substr(0, bytes));
+    EXPECT_THAT(error(folder_ / "cut.tar"), HasSubstr("cut.tar: offset ")) << bytes;
+  }
+  write("text.tar", std::string(2000, 'x'));
+  EXPECT_THAT(error(folder_ / "text.tar"), HasSubstr("no tar archive"));
+}
+
+TEST_F(Shards, ThatBecomeShorterGiveDamagedImages) {
+  sample("0", 1, "1");
+  pack("x.tar", "pax");
+  const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
+  std::filesystem::resize_file(folder_ / "x.tar", 700);
+  std::vector<std::byte> storage;
+  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(0, storage); }),
+              HasSubstr("member at offset"));
+}
+
+TEST_F(Shards, RandomDamageOnlyThrows) {
+  sample("a/0", 1, "5");
+  sample(std::string(120, 'd') + "/1", 2, "0");
+  std::mt19937 random(7);
+  for (const char* format : {"gnu", "pax"}) {
+    pack("x.tar", format);
+    const std::string whole = bytes_of("x.tar");
+    for (int round = 0; round < 300; ++round) {
+      std::string bytes = whole;
+      for (unsigned k = 0; k <= random() % 3; ++k) {
+        // In the headers, whose checksum is then mostly wrong, and anywhere.
+        bytes[random() % 2 == 0 ? random() % bytes.size() : random() % 3 * 512 + random() % 512] =
+            static_cast<char>(random());
+      }
+      write("y.tar", bytes);
+      try {
+        const auto dataset = open_dataset({.rec = folder_ / "y.tar"});
+        labels_of(*dataset);
+      } catch (const InputError&) {
+      }
+    }
+  }
+}
+
+TEST(Braces, StandForNumbersWithAsManyDigits) {
+  EXPECT_THAT(expand_braces("s-{08..11}.tar"),
+              ElementsAre("s-08.tar", "s-09.tar", "s-10.tar", "s-11.tar"));
+  EXPECT_THAT(expand_braces("plain.tar"), ElementsAre("plain.tar"));
+  EXPECT_THAT(expand_braces("{0..999999}"), SizeIs(1'000'000));
+  for (const char* wrong : {"{", "{1}", "{1..}", "{..2}", "{2..1}", "{a..b}", "{0..99999999}"}) {
+    EXPECT_THROW(expand_braces(wrong), InputError) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,146 @@
+// RecordIO that is written over several starts.
+#include "worker/data/records/resumable_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+
+#include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
+#include "worker/data/records/record_format.h"
+#include "worker/data/records/record_index.h"
+#include "worker/data/records/record_reader.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::read_file;
+using testing::write_file;
+
+using Bytes = std::vector<std::byte>;
+
+/// Of another length for each number; with the magic word in it.
+Bytes payload(std::int64_t number) {
+  Bytes bytes(static_cast<std::size_t>(8 + number * 3), static_cast<std::byte>(number));
+  std::memcpy(bytes.data() + 4, &kRecordMagic, 4);
+  return bytes;
+}
+
+class ResumableRecords : public ::testing::Test {
+ protected:
+  std::int64_t start(std::int64_t until, const std::string& what = "this") {
+    ResumableWriter writer(rec_, idx_, what);
+    const std::int64_t had = writer.written();
+    for (std::int64_t i = had; i < until; ++i) writer.append(i, payload(i));
+    return had;
+  }
+  void finish(std::int64_t count, const std::string& what = "this") {
+    ResumableWriter writer(rec_, idx_, what);
+    for (std::int64_t i = writer.written(); i < count; ++i) writer.append(i, payload(i));
+    writer.close();
+  }
+  void expect_whole(std::int64_t count) {
+    const RecordReader reader(rec_);
+    const RecordIndex index = read_record_index(idx_, reader);
+    ASSERT_EQ(std::ssize(index.keys), count);
+    EXPECT_EQ(reader.scan(), index.offsets);
+    std::vector<std::byte> storage;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto read = reader.read(index.offsets[static_cast<std::size_t>(i)], storage);
+      EXPECT_EQ(Bytes(read.begin(), read.end()), payload(i));
+    }
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      names.push_back(entry.path().filename());
+    }
+    EXPECT_THAT(names, ::testing::UnorderedElementsAre("train.rec", "train.idx"));
+  }
+  [[nodiscard]] std::filesystem::path part(const std::filesystem::path& file) const {
+    return file.string() + ".part";
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path rec_ = folder_ / "train.rec", idx_ = folder_ / "train.idx";
+};
+
+TEST_F(ResumableRecords, GoOnWhereAStartEnded) {
+  EXPECT_EQ(start(3), 0);
+  EXPECT_FALSE(std::filesystem::exists(rec_));
+  EXPECT_EQ(start(7), 3);
+  finish(10);
+  expect_whole(10);
+}
+
+TEST_F(ResumableRecords, BeginAnewWhereSomethingElseIsWritten) {
+  start(5, "that");
+  EXPECT_EQ(start(2, "this"), 0);
+  finish(4);
+  expect_whole(4);
+}
+
+/// As a program leaves them that is killed at any moment.
+TEST_F(ResumableRecords, FindTheLastWholeRecordOfAnyCut) {
+  start(6);
+  const Bytes rec = read_file(part(rec_)), idx = read_file(part(idx_));
+  const Bytes begun = read_file(rec_.string() + ".begun.part");
+  for (std::size_t cut = 0; cut <= rec.size(); ++cut) {
+    write_file(rec_.string() + ".begun.part", begun);
+    write_file(part(rec_), std::span(rec).first(cut));
+    write_file(part(idx_), idx);
+    finish(8);
+    expect_whole(8);
+  }
+  for (std::size_t cut = 0; cut <= idx.size(); ++cut) {
+    write_file(rec_.string() + ".begun.part", begun);
+    write_file(part(rec_), rec);
+    write_file(part(idx_), std::span(idx).first(cut));
+    finish(8);
+    expect_whole(8);
+  }
+}
+
+TEST_F(ResumableRecords, BeginAnewWithoutAWholeDescription) {
+  start(6, "this and that");
+  const std::string begun = rec_.string() + ".begun.part";
+  const Bytes bytes = read_file(begun);
+  write_file(begun, std::span(bytes).first(bytes.size() - 1));
+  EXPECT_EQ(start(6, "this and that"), 0);
+}
+
+TEST_F(ResumableRecords, KeepNotes) {
+  {
+    ResumableWriter writer(rec_, idx_, "this");
+    EXPECT_THAT(writer.notes(), IsEmpty());
+    writer.note("1\tbad");
+    writer.append(0, payload(0));
+    writer.note("7\tworse");
+  }
+  {
+    ResumableWriter writer(rec_, idx_, "this");
+    EXPECT_THAT(writer.notes(), ElementsAre("1\tbad", "7\tworse"));
+    writer.note("9\tthe worst");
+  }
+  EXPECT_EQ(ResumableWriter(rec_, idx_, "this").notes().size(), 3u);
+  EXPECT_THAT(ResumableWriter(rec_, idx_, "other").notes(), IsEmpty());
+}
+
+TEST_F(ResumableRecords, ReplaceTheFirst) {
+  const Bytes other(20, std::byte{5});
+  {
+    ResumableWriter writer(rec_, idx_, "this");
+    writer.append(0, Bytes(20, std::byte{4}));
+    writer.append(1, payload(1));
+    writer.replace_first(other);
+    writer.close();
+  }
+  std::vector<std::byte> storage;
+  const auto read = RecordReader(rec_).read(0, storage);
+  EXPECT_EQ(Bytes(read.begin(), read.end()), other);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,120 @@
+#include "worker/data/staging.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+#include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::read_file;
+using testing::write_file;
+
+class Staging : public ::testing::Test {
+ protected:
+  Staging() {
+    fs::create_directories(data_);
+    fs::create_directories(fast_);
+    put("train.rec", 5'000'000);
+    put("train.idx", 100);
+    put("property", 20);
+    put("lfw.bin", 1000);
+  }
+  void put(const std::string& name, std::size_t bytes, int value = 7) {
+    write_file(data_ / name, std::vector<std::byte>(bytes, static_cast<std::byte>(value)));
+  }
+
+  TemporaryFolder folder_;
+  fs::path data_ = folder_ / "data", fast_ = folder_ / "fast";
+};
+
+TEST_F(Staging, CopiesWhatTheDataSetConsistsOf) {
+  std::vector<std::string> told;
+  const fs::path there =
+      stage_dataset(data_, fast_, [&](const std::string& what) { told.push_back(what); });
+  EXPECT_EQ(there, staged_folder(data_, fast_));
+  for (const char* name : {"train.rec", "train.idx", "property"}) {
+    EXPECT_EQ(read_file(there / name), read_file(data_ / name));
+  }
+  EXPECT_FALSE(fs::exists(there / "lfw.bin"));
+  EXPECT_THAT(told.front(), HasSubstr("train.rec: 83 %"));
+}
+
+TEST_F(Staging, CopiesOnce) {
+  const fs::path there = stage_dataset(data_, fast_);
+  const auto inode = [&] { return fs::hard_link_count(there / "train.rec"); };
+  ASSERT_EQ(inode(), 1u);
+  fs::create_hard_link(there / "train.rec", folder_ / "kept");  // seen to be the same file
+  stage_dataset(data_, fast_);
+  EXPECT_EQ(inode(), 2u);
+}
+
+TEST_F(Staging, CopiesAgainWhatHasChanged) {
+  const fs::path there = stage_dataset(data_, fast_);
+  put("train.rec", 5'000'000, 8);
+  fs::last_write_time(data_ / "train.rec",
+                      fs::last_write_time(data_ / "train.rec") + std::chrono::seconds(2));
+  stage_dataset(data_, fast_);
+  EXPECT_EQ(read_file(there / "train.rec"), read_file(data_ / "train.rec"));
+}
+
+TEST_F(Staging, OpensAFileWhereAFileWasNamed) {
+  put("other.rec", 10);
+  const fs::path there = stage_dataset(data_ / "other.rec", fast_);
+  EXPECT_EQ(there.filename(), "other.rec");
+  EXPECT_TRUE(fs::exists(there));
+}
+
+TEST_F(Staging, SeveralAtOnceMakeOneCopy) {
+  std::atomic<int> copying = 0, most = 0;
+  const auto stage = [&] {
+    bool copies = false;
+    stage_dataset(data_, fast_, [&](const std::string& what) {
+      if (!what.starts_with("staging") || copies) return;
+      copies = true;
+      ++copying;
+      most = std::max(most.load(), copying.load());
+    });
+  };
+  std::vector<std::jthread> crew;
+  for (int i = 0; i < 4; ++i) crew.emplace_back(stage);
+  crew.clear();
+  EXPECT_EQ(copying, 1);
+}
+
+TEST_F(Staging, SaysWhatDoesNotFit) {
+  fs::resize_file(data_ / "train.rec", std::uintmax_t{1} << 43);  // a hole
+  EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, fast_); }),
+              ::testing::AllOf(HasSubstr("stage: "), HasSubstr(", and the data need 8.00 TiB: "),
+                               HasSubstr("name another folder")));
+}
+
+TEST_F(Staging, RefusesWhatItCannotCopy) {
+  fs::create_directories(folder_ / "people/ada");
+  EXPECT_THAT(message_of<InputError>([&] { stage_dataset(folder_ / "people", fast_); }),
+              HasSubstr("make one file of these images first with pfcctl data pack"));
+  EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, folder_ / "none"); }),
+              HasSubstr("none: no such folder on this host"));
+}
+
+TEST_F(Staging, DoesNotUseAFolderOfSomebodyElse) {
+  const fs::path there = staged_folder(data_, fast_);
+  fs::create_directories(folder_ / "elsewhere");
+  fs::create_directory_symlink(folder_ / "elsewhere", there);
+  EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, fast_); }),
+              HasSubstr("is no folder of this user"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "elsewhere"));
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,86 @@
+#include "worker/data/job_data.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "worker/data/combined_dataset.h"
+#include "worker/data/layouts/layout.h"
+#include "worker/data/open_dataset.h"
+#include "worker/data/staging.h"
+
+namespace pfc {
+
+namespace {
+
+void expect(const char* key, std::int64_t given, std::int64_t found, const char* of_what,
+            const JobConfig& job) {
+  if (given == 0 || given == found) return;
+  throw InputError(fmt::format("{}: found {} {}, but {} is {}: correct it or leave it out",
+                               text_of(job.rec), found, of_what, key, given));
+}
+
+std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) {
+  std::vector<PartDataset> parts;
+  for (std::size_t i = 0; i < job.rec.size(); ++i) {
+    DatasetOptions options{.rec = job.rec[i], .image_size = job.image_size, .doing = doing};
+    if (i < job.head_classes.size()) options.num_classes = job.head_classes[i];
+    PartDataset part{.dataset = open_dataset(options), .names = {}};
+    if (i < job.identities.size() && !job.identities[i].empty()) {
+      part.names = read_identity_names(job.identities[i], part.dataset->info().classes);
+      if (part.names.size() == 0) {
+        throw InputError("identities: " + job.identities[i].string() + ": not found");
+      }
+    }
+    parts.push_back(std::move(part));
+  }
+  auto dataset = combine_datasets(
+      std::move(parts), job.share_identities ? SharedIdentities::kByName : SharedIdentities::kNone);
+  expect("num_classes", job.num_classes, dataset->info().classes, "classes", job);
+  expect("num_image", job.num_image, dataset->info().images, "images", job);
+  return dataset;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing) {
+  const bool named = std::ranges::any_of(job.identities, [](const auto& p) { return !p.empty(); });
+  if (job.rec.size() > 1 || named) return open_several(job, doing);
+  return open_dataset({.rec = job.rec.empty() ? std::filesystem::path() : job.rec.front(),
+                       .num_classes = job.num_classes,
+                       .num_image = job.num_image,
+                       .image_size = job.image_size,
+                       .doing = doing});
+}
+
+std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing& doing) {
+  auto dataset = open_job_data(job, doing);
+  const DatasetInfo& info = dataset->info();
+  job.num_classes = info.classes;
+  job.num_image = info.images;
+  if (job.heads == Heads::kSeparate) {
+    job.head_classes = info.part_classes.empty() ? std::vector{info.classes} : info.part_classes;
+  }
+  return dataset;
+}
+
+std::unique_ptr<Dataset> open_staged_job_data(JobConfig& job, const Doing& doing) {
+  if (job.stage.empty()) return open_job_data_and_complete(job, doing);
+  JobConfig staged = job;
+  for (std::filesystem::path& rec : staged.rec) rec = stage_dataset(rec, job.stage, doing);
+  auto dataset = open_job_data_and_complete(staged, doing);
+  staged.rec = job.rec;
+  job = std::move(staged);
+  return dataset;
+}
+
+bool has_data_here(const JobConfig& job) {
+  return !job.rec.empty() && std::ranges::all_of(job.rec, [](const std::filesystem::path& rec) {
+    return something_at(rec) || something_at(expand_braces(rec).front());
+  });
+}
+
+}  // namespace pfc

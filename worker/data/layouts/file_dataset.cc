@@ -1,0 +1,307 @@
+#include "worker/data/layouts/file_dataset.h"
+
+#include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/counted.h"
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "common/files/sha256.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/identity_names.h"
+#include "worker/data/layouts/labels.h"
+#include "worker/data/layouts/layout.h"
+#include "worker/data/text_lines.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kMaxImageBytes = std::uintmax_t{1} << 29;
+
+/// Files and labels, found by one of the readers below.
+struct ImageFiles {
+  fs::path root;                     ///< paths are relative to it
+  fs::path origin;                   ///< what they come from: the folder or the list
+  IdentityNames paths;               ///< one for each image, in one piece of memory
+  std::vector<std::int64_t> labels;  ///< [images]
+  IdentityNames names;               ///< by label; none: nameless
+  std::string layout;
+  std::vector<std::string> warnings;
+};
+
+class FileDataset final : public Dataset {
+ public:
+  FileDataset(ImageFiles files, const DatasetOptions& options) : files_(std::move(files)) {
+    info_.layout = files_.layout;
+    info_.images = static_cast<std::int64_t>(files_.labels.size());
+    info_.classes = count_classes(files_.labels, options, files_.origin.string());
+    info_.warnings = std::move(files_.warnings);
+    info_.index_bytes = files_.paths.bytes() + files_.names.bytes() +
+                        files_.labels.capacity() * sizeof(std::int64_t);
+    warn_of_classes(info_, files_.origin.string());
+    const ImageSize size = options.image_size != 0
+                               ? ImageSize{options.image_size, options.image_size}
+                               : first_image_size(*this);
+    info_.height = size.height;
+    info_.width = size.width;
+  }
+
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  std::int64_t label(std::int64_t image, std::vector<std::byte>&) const override {
+    return files_.labels.at(static_cast<std::size_t>(image));
+  }
+  [[nodiscard]] std::string name(std::int64_t image) const override {
+    return path_of(image).string();
+  }
+  [[nodiscard]] std::string identity(std::int64_t label) const override {
+    return files_.names.at(label);
+  }
+
+  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+    check(image >= 0 && image < info_.images, "Dataset: no such image");
+    const fs::path path = path_of(image);
+    try {
+      RegularFile file(path);
+      if (file.bytes() > kMaxImageBytes) {
+        throw DamagedImage(fmt::format("{}: {} bytes, more than the {} of an image", path.string(),
+                                       file.bytes(), kMaxImageBytes));
+      }
+      if (storage.size() < file.bytes()) storage.resize(file.bytes());
+      const std::size_t got = file.read(std::span(storage).first(file.bytes()));
+      return {.encoded = std::span(storage).first(got),
+              .label = files_.labels[static_cast<std::size_t>(image)]};
+    } catch (const DamagedImage&) {
+      throw;
+    } catch (const InputError& e) {
+      throw DamagedImage(e.what());
+    }
+  }
+
+  [[nodiscard]] std::vector<FileBrief> briefs() const override;
+
+ private:
+  [[nodiscard]] fs::path path_of(std::int64_t image) const {
+    return files_.root / files_.paths.at(image);
+  }
+
+  ImageFiles files_;
+  DatasetInfo info_;
+};
+
+/// Names and labels of all, and the sizes of a few.
+std::vector<FileBrief> FileDataset::briefs() const {
+  constexpr std::int64_t kSizes = 64;
+  Sha256 sum;
+  for (std::int64_t i = 0; i < info_.images; ++i) {
+    const std::string path = files_.paths.at(i);
+    sum.update(std::as_bytes(std::span(path)));
+    sum.update(std::as_bytes(std::span(&files_.labels[static_cast<std::size_t>(i)], 1)));
+  }
+  const std::int64_t distance = std::max<std::int64_t>(info_.images / kSizes, 1);
+  for (std::int64_t i = 0; i < info_.images; i += distance) {
+    std::error_code missing;
+    const std::uintmax_t bytes = fs::file_size(path_of(i), missing);
+    const std::uint64_t size = missing ? 0 : bytes;
+    sum.update(std::as_bytes(std::span(&size, 1)));
+  }
+  return {{files_.origin,
+           fmt::format("{} images of {} classes, {} x {} pixels, sha256 of their names, labels and "
+                       "some sizes {}",
+                       info_.images, info_.classes, info_.height, info_.width,
+                       sum.finish().substr(0, 16))}};
+}
+
+// A folder for each person.
+
+struct LeftOut {
+  std::int64_t files = 0, folders = 0;
+};
+
+using FileId = std::pair<dev_t, ino_t>;
+
+/// The images below `folder`, relative to `root`. `above`: the folders that it lies in, so that a
+/// link cannot lead round in a circle.
+void find_images_in(const fs::path& folder, const fs::path& root, std::set<FileId>& above,
+                    std::vector<std::string>& found, LeftOut& left_out) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) {
+    ++left_out.folders;
+    return;
+  }
+  const FileId id{status.st_dev, status.st_ino};
+  if (!above.insert(id).second) return;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    const fs::path& path = entry->path();
+    if (path.filename().string().starts_with('.')) {
+      ++left_out.files;
+    } else if (entry->is_directory(ignored)) {
+      find_images_in(path, root, above, found, left_out);
+    } else if (is_image_name(path)) {
+      found.push_back(path.lexically_relative(root).string());
+    } else {
+      ++left_out.files;
+    }
+  }
+  if (error) {
+    throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+  }
+  above.erase(id);
+}
+
+std::vector<std::string> folders_in(const fs::path& root, LeftOut& left_out) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(root, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    const std::string name = entry->path().filename().string();
+    if (entry->is_directory(ignored) && !name.starts_with('.')) {
+      names.push_back(name);
+    } else {
+      ++left_out.files;
+    }
+  }
+  if (error) {
+    throw InputError(fmt::format("{}: cannot be listed: {}", root.string(), error.message()));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+ImageFiles find_people(const DatasetOptions& options) {
+  ImageFiles files{.root = options.rec,
+                   .origin = options.rec,
+                   .paths = {},
+                   .labels = {},
+                   .names = {},
+                   .layout = "a folder for each person",
+                   .warnings = {}};
+  LeftOut left_out;
+  const std::vector<std::string> people = folders_in(options.rec, left_out);
+  for (std::size_t i = 0; i < people.size(); ++i) {
+    if (options.doing && i % 64 == 0) {
+      options.doing(
+          fmt::format("listing {}: {} of {} folders", options.rec.string(), i, people.size()));
+    }
+    std::vector<std::string> images;
+    std::set<FileId> above;
+    find_images_in(options.rec / people[i], options.rec, above, images, left_out);
+    if (images.empty()) {
+      ++left_out.folders;
+      continue;
+    }
+    std::ranges::sort(images);
+    for (const std::string& image : images) {
+      files.paths.append(image);
+      files.labels.push_back(files.names.size());
+    }
+    files.names.append(people[i]);
+  }
+  if (left_out.files > 0 || left_out.folders > 0) {
+    files.warnings.push_back(fmt::format(
+        "{}: left out {} that are no images by their names (.jpg, .jpeg, .png, .webp) and {} "
+        "without images",
+        options.rec.string(), counted(left_out.files, "file"),
+        counted(left_out.folders, "folder")));
+  }
+  return files;
+}
+
+// Lists.
+
+std::vector<std::string_view> split(std::string_view line) {
+  std::vector<std::string_view> fields;
+  while (true) {
+    const std::size_t tab = line.find('\t');
+    fields.push_back(line.substr(0, tab));
+    if (tab == std::string_view::npos) return fields;
+    line.remove_prefix(tab + 1);
+  }
+}
+
+struct ListLine {
+  std::string_view path;
+  std::int64_t label = -1;  ///< -1: the line is no image
+};
+
+ListLine parse_lst(std::string_view line) {
+  const auto fields = split(line);
+  if (fields.size() < 3) return {};
+  return {fields.back(), parse_label(fields[1])};
+}
+
+ListLine parse_tsv(std::string_view line) {
+  const auto fields = split(line);
+  if (fields.size() != 2) return {};
+  return {fields[0], parse_label(fields[1])};
+}
+
+template <typename Parse>
+ImageFiles read_list(const DatasetOptions& options, const char* layout, const char* expected,
+                     bool may_have_heading, const Parse& parse) {
+  std::error_code ignored;
+  const fs::path folder = options.rec.parent_path();
+  const fs::path images = folder / "images";
+  ImageFiles files{.root = fs::is_directory(images, ignored) ? images : folder,
+                   .origin = options.rec,
+                   .paths = {},
+                   .labels = {},
+                   .names = {},
+                   .layout = layout,
+                   .warnings = {}};
+  read_lines(options.rec, options.doing, [&](std::string_view line, std::int64_t number) {
+    if (line.empty()) return;
+    const ListLine parsed = parse(line);
+    const bool usable = parsed.label >= 0 && !parsed.path.empty() &&
+                        parsed.path.find('\0') == std::string_view::npos;
+    if (usable) {
+      files.paths.append(parsed.path);
+      files.labels.push_back(parsed.label);
+      return;
+    }
+    if (number == 1 && may_have_heading) return;
+    throw InputError(fmt::format("{}: line {}: found '{}', expected {}", options.rec.string(),
+                                 number, line.substr(0, 80), expected));
+  });
+  files.names = read_identity_names(folder / "identities.txt",
+                                    count_classes(files.labels, options, options.rec.string()));
+  return files;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_folder_dataset(const DatasetOptions& options) {
+  return std::make_unique<FileDataset>(find_people(options), options);
+}
+
+std::unique_ptr<Dataset> open_list_dataset(const DatasetOptions& options) {
+  return std::make_unique<FileDataset>(
+      read_list(options, "a list of images (.lst)",
+                "index, tab, label (an integer from 0), tab, path of an image", false, parse_lst),
+      options);
+}
+
+std::unique_ptr<Dataset> open_tsv_dataset(const DatasetOptions& options) {
+  return std::make_unique<FileDataset>(
+      read_list(options, "a list of images (.tsv)",
+                "path of an image, tab, label (an integer from 0)", true, parse_tsv),
+      options);
+}
+
+}  // namespace pfc

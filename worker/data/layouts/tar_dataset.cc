@@ -1,0 +1,248 @@
+#include "worker/data/layouts/tar_dataset.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <list>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/counted.h"
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "common/files/sha256.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/layouts/labels.h"
+#include "worker/data/layouts/layout.h"
+#include "worker/data/layouts/tar_reader.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxImageBytes = std::uint64_t{1} << 29;
+
+/// Open files, the least recently used of which are closed where there are many shards.
+/// Thread-safe.
+class OpenShards {
+ public:
+  explicit OpenShards(const std::vector<fs::path>& paths) : paths_(paths) {}
+
+  std::shared_ptr<const RegularFile> get(std::size_t shard) const {
+    const std::lock_guard lock(mutex_);
+    const auto there = std::ranges::find(open_, shard, &Open::shard);
+    if (there != open_.end()) {
+      open_.splice(open_.begin(), open_, there);
+      return open_.front().file;
+    }
+    if (open_.size() == kMost) open_.pop_back();  // a reader that still uses it keeps it open
+    open_.push_front({shard, std::make_shared<const RegularFile>(paths_[shard])});
+    return open_.front().file;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  struct Open {
+    std::size_t shard;
+    std::shared_ptr<const RegularFile> file;
+  };
+  const std::vector<fs::path>& paths_;
+  mutable std::mutex mutex_;
+  mutable std::list<Open> open_;
+};
+
+struct TarImage {
+  std::uint64_t offset = 0;
+  std::uint32_t bytes = 0;
+  std::uint32_t shard = 0;
+};
+
+/// A sample while its members are read.
+struct Pending {
+  std::string key;
+  std::optional<TarImage> image;
+  std::int64_t label = -1;
+};
+
+std::string_view trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+}
+
+/// -1: the object has no label.
+std::int64_t label_in_json(const std::string& text) {
+  const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return -1;
+  for (const char* key : {"label", "cls", "class"}) {
+    const auto found = object.find(key);
+    if (found == object.end()) continue;
+    if (found->is_number_integer()) return parse_label(found->dump());
+    if (found->is_string()) return parse_label(trimmed(found->get<std::string>()));
+  }
+  return -1;
+}
+
+class TarDataset final : public Dataset {
+ public:
+  TarDataset(const std::vector<fs::path>& shards, const DatasetOptions& options)
+      : paths_(shards), shards_(paths_), origin_(options.rec) {
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      if (options.doing) {
+        options.doing(fmt::format("reading the headers of {}: shard {} of {}", paths_[i].string(),
+                                  i + 1, paths_.size()));
+      }
+      read_headers(i);
+    }
+    images_.shrink_to_fit();
+    labels_.shrink_to_fit();
+    if (incomplete_ > 0) {
+      info_.warnings.push_back(fmt::format("{}: left out {} without an image or without a label",
+                                           origin_.string(), counted(incomplete_, "sample")));
+    }
+    info_.layout = counted(static_cast<long long>(paths_.size()), "WebDataset shard");
+    info_.images = static_cast<std::int64_t>(images_.size());
+    info_.classes = count_classes(labels_, options, origin_.string());
+    info_.index_bytes =
+        images_.capacity() * sizeof(TarImage) + labels_.capacity() * sizeof(std::int64_t);
+    warn_of_classes(info_, origin_.string());
+    const ImageSize size = options.image_size != 0
+                               ? ImageSize{options.image_size, options.image_size}
+                               : first_image_size(*this);
+    info_.height = size.height;
+    info_.width = size.width;
+  }
+
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  std::int64_t label(std::int64_t image, std::vector<std::byte>&) const override {
+    return labels_.at(static_cast<std::size_t>(image));
+  }
+  [[nodiscard]] std::string identity(std::int64_t) const override { return {}; }
+  [[nodiscard]] std::string name(std::int64_t image) const override {
+    const TarImage& at = images_.at(static_cast<std::size_t>(image));
+    return fmt::format("{}: member at offset {}", paths_[at.shard].string(), at.offset);
+  }
+
+  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+    const auto i = static_cast<std::size_t>(image);
+    const TarImage& at = images_.at(i);
+    if (storage.size() < at.bytes) storage.resize(at.bytes);
+    const auto file = open(image, at.shard);
+    for (std::size_t done = 0; done < at.bytes;) {
+      const ssize_t n = ::pread(file->fd(), storage.data() + done, at.bytes - done,
+                                static_cast<off_t>(at.offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) throw DamagedImage(name(image) + ": cannot be read: the archive is cut short");
+      done += static_cast<std::size_t>(n);
+    }
+    return {.encoded = std::span(storage).first(at.bytes), .label = labels_[i]};
+  }
+
+  [[nodiscard]] std::vector<FileBrief> briefs() const override {
+    Sha256 sum;
+    sum.update(std::as_bytes(std::span(images_)));
+    sum.update(std::as_bytes(std::span(labels_)));
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < paths_.size(); ++i) bytes += shards_.get(i)->bytes();
+    return {
+        {paths_.size() == 1 ? paths_.front() : origin_,
+         fmt::format("{} images of {} classes, {} x {} pixels, {} bytes in {} shards, sha256 of "
+                     "their places and labels {}",
+                     info_.images, info_.classes, info_.height, info_.width, bytes, paths_.size(),
+                     sum.finish().substr(0, 16))}};
+  }
+
+ private:
+  [[nodiscard]] std::shared_ptr<const RegularFile> open(std::int64_t image,
+                                                        std::size_t shard) const {
+    try {
+      return shards_.get(shard);
+    } catch (const InputError& e) {
+      throw DamagedImage(name(image) + ": " + e.what());
+    }
+  }
+  void read_headers(std::size_t shard);
+  void take(const TarReader& reader, const TarMember& member, std::size_t shard, Pending& sample);
+  void finish(const Pending& sample);
+
+  const std::vector<fs::path> paths_;
+  const OpenShards shards_;
+  const fs::path origin_;
+  std::vector<TarImage> images_;
+  std::vector<std::int64_t> labels_;
+  std::int64_t incomplete_ = 0;
+  DatasetInfo info_;
+};
+
+void TarDataset::read_headers(std::size_t shard) {
+  const RegularFile file(paths_[shard]);
+  TarReader reader(file);
+  Pending sample;
+  while (const auto member = reader.next()) {
+    if (!member->file) continue;
+    const std::size_t folder = member->name.rfind('/') + 1;  // 0: in none
+    if (member->name.compare(folder, 1, ".") == 0) continue;
+    const std::string key = member->name.substr(0, member->name.find('.', folder));
+    if (key != sample.key) {
+      finish(sample);
+      sample = {.key = key, .image = {}, .label = -1};
+    }
+    take(reader, *member, shard, sample);
+  }
+  finish(sample);
+}
+
+void TarDataset::take(const TarReader& reader, const TarMember& member, std::size_t shard,
+                      Pending& sample) {
+  constexpr std::size_t kLongestNumber = 64, kLongestJson = 1 << 20;
+  const std::string ending = member.name.substr(std::min(sample.key.size(), member.name.size()));
+  if (is_image_name(member.name)) {
+    if (sample.image) return;  // the first one is the sample's image
+    if (member.bytes > kMaxImageBytes) {
+      throw InputError(fmt::format("{}: {}: an image of {} bytes, more than {}",
+                                   paths_[shard].string(), member.name, member.bytes,
+                                   kMaxImageBytes));
+    }
+    sample.image = TarImage{member.offset, static_cast<std::uint32_t>(member.bytes),
+                            static_cast<std::uint32_t>(shard)};
+    return;
+  }
+  const bool json = ending == ".json";
+  if (!json && ending != ".cls" && ending != ".index") return;
+  const std::string text = reader.text(member, json ? kLongestJson : kLongestNumber);
+  const std::int64_t label = json ? label_in_json(text) : parse_label(trimmed(text));
+  if (label >= 0) {
+    sample.label = label;
+  } else if (!json) {
+    throw InputError(fmt::format("{}: {}: found '{}', expected a label, an integer from 0",
+                                 paths_[shard].string(), member.name, trimmed(text).substr(0, 40)));
+  }
+}
+
+void TarDataset::finish(const Pending& sample) {
+  if (sample.key.empty()) return;
+  if (!sample.image || sample.label < 0) {
+    ++incomplete_;
+    return;
+  }
+  images_.push_back(*sample.image);
+  labels_.push_back(sample.label);
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_tar_dataset(const std::vector<fs::path>& shards,
+                                          const DatasetOptions& options) {
+  return std::make_unique<TarDataset>(shards, options);
+}
+
+}  // namespace pfc

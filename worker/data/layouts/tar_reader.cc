@@ -1,0 +1,168 @@
+#include "worker/data/layouts/tar_reader.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+
+#include "common/error.h"
+
+namespace pfc {
+
+namespace {
+
+// Places in a header block (POSIX.1-1988, ustar).
+constexpr std::size_t kName = 0, kNameSize = 100;
+constexpr std::size_t kSize = 124, kSizeSize = 12;
+constexpr std::size_t kSum = 148, kSumSize = 8;
+constexpr std::size_t kType = 156;
+constexpr std::size_t kMagic = 257;
+constexpr std::size_t kPrefix = 345, kPrefixSize = 155;
+
+constexpr std::uint64_t kLongestHeader = 1 << 16;
+constexpr std::size_t kLongestName = 4096;
+
+std::uint64_t padded(std::uint64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+/// Up to a NUL or the field's end.
+template <std::size_t n>
+std::string_view field(const std::array<char, n>& header, std::size_t at, std::size_t size) {
+  const std::string_view whole(header.data() + at, size);
+  return whole.substr(0, whole.find('\0'));
+}
+
+}  // namespace
+
+void TarReader::fail(const std::string& what) const {
+  throw InputError(fmt::format("{}: offset {}: {}", archive_.path().string(), offset_, what));
+}
+
+void TarReader::read(std::uint64_t offset, std::span<char> to) const {
+  for (std::size_t done = 0; done < to.size();) {
+    const ssize_t n = ::pread(archive_.fd(), to.data() + done, to.size() - done,
+                              static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("the archive cannot be read on: it is cut short");
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+std::uint64_t TarReader::number(const Header& header, std::size_t at, std::size_t size) const {
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(header.data() + at);
+  std::uint64_t value = 0;
+  if ((bytes[0] & 0x80) != 0) {  // GNU: base 256
+    for (std::size_t i = 1; i < size; ++i) {
+      if (value >> 55 != 0) fail("a number in the header is too large");
+      value = value << 8 | bytes[i];
+    }
+    return value;
+  }
+  std::string_view text = field(header, at, size);
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value, 8);
+  if (!text.empty() && (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size())) {
+    fail("a header whose numbers are not octal: this is no tar archive, or it is damaged");
+  }
+  return value;
+}
+
+void TarReader::check_sum(const Header& header) const {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    const bool of_sum = i >= kSum && i < kSum + kSumSize;
+    sum += of_sum ? ' ' : static_cast<unsigned char>(header[i]);
+  }
+  const std::uint64_t said = number(header, kSum, kSumSize);
+  if (said == sum) return;
+  fail(
+      fmt::format("a header whose checksum is {}, but says {}: this is no tar archive, or it is "
+                  "damaged",
+                  sum, said));
+}
+
+void TarReader::take_pax(const std::string& records) {
+  std::string_view rest = records;
+  while (!rest.empty() && rest.front() != '\0') {  // "LENGTH KEY=VALUE\n"
+    std::size_t length = 0;
+    const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), length);
+    const auto digits = static_cast<std::size_t>(parsed.ptr - rest.data());
+    if (parsed.ec != std::errc{} || length > rest.size() || length < digits + 3) {
+      fail("an extended header that is damaged");
+    }
+    std::string_view record = rest.substr(digits + 1, length - digits - 2);
+    rest.remove_prefix(length);
+    const std::size_t equals = record.find('=');
+    if (equals == std::string_view::npos) fail("an extended header that is damaged");
+    const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
+    if (key == "path") long_name_ = value;
+    if (key == "size") {
+      std::uint64_t size = 0;
+      const auto number = std::from_chars(value.data(), value.data() + value.size(), size);
+      if (number.ec != std::errc{}) fail("an extended header whose size is no number");
+      long_size_ = size;
+    }
+    if (key.starts_with("GNU.sparse")) fail("a sparse member; make the archive without --sparse");
+  }
+}
+
+std::optional<TarMember> TarReader::next() {
+  while (true) {
+    if (offset_ == archive_.bytes()) return std::nullopt;
+    if (archive_.bytes() - offset_ < kBlock) fail("a block is not whole: the archive is cut short");
+    Header header{};
+    read(offset_, header);
+    if (std::ranges::all_of(header, [](char c) { return c == '\0'; })) return std::nullopt;
+    check_sum(header);
+    const std::uint64_t content = offset_ + kBlock;
+    const char type = header[kType];
+    const bool extended = type == 'x' || type == 'g' || type == 'L' || type == 'K';
+    const std::uint64_t bytes =
+        !extended && long_size_ ? *long_size_ : number(header, kSize, kSizeSize);
+    if (bytes > archive_.bytes() - content) {
+      fail(fmt::format("a member of {} bytes, but the archive ends after {}: it is cut short",
+                       bytes, archive_.bytes() - content));
+    }
+    const std::uint64_t behind = std::min(content + padded(bytes), archive_.bytes());
+    if (extended) {
+      if (bytes > kLongestHeader) fail(fmt::format("an extended header of {} bytes", bytes));
+      std::string records(bytes, '\0');
+      read(content, records);
+      if (type == 'x') take_pax(records);
+      if (type == 'L') long_name_ = records.substr(0, records.find('\0'));
+      offset_ = behind;
+      continue;
+    }
+    TarMember member{.name = {},
+                     .offset = content,
+                     .bytes = bytes,
+                     .file = type == '0' || type == '\0' || type == '7'};
+    if (type == 'S') fail("a sparse member; make the archive without --sparse");
+    if (long_name_) {
+      member.name = *long_name_;
+    } else {
+      const bool ustar = field(header, kMagic, 5) == "ustar";
+      const std::string_view prefix = ustar && header[kMagic + 5] == '\0'
+                                          ? field(header, kPrefix, kPrefixSize)
+                                          : std::string_view{};
+      member.name = prefix.empty() ? std::string() : std::string(prefix) + '/';
+      member.name += field(header, kName, kNameSize);
+    }
+    if (member.name.size() > kLongestName) fail("a member whose name is longer than 4096 bytes");
+    long_name_.reset();
+    long_size_.reset();
+    offset_ = behind;
+    return member;
+  }
+}
+
+std::string TarReader::text(const TarMember& member, std::size_t most) const {
+  std::string content(std::min<std::uint64_t>(member.bytes, most), '\0');
+  read(member.offset, content);
+  return content;
+}
+
+}  // namespace pfc

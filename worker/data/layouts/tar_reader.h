@@ -1,0 +1,53 @@
+// The members of a tar archive, by their headers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "common/files/regular_file.h"
+
+namespace pfc {
+
+struct TarMember {
+  std::string name;
+  std::uint64_t offset = 0;  ///< of its content in the archive
+  std::uint64_t bytes = 0;
+  bool file = false;  ///< a regular file; false: a folder, a link, ...
+};
+
+/// Walks through an archive: POSIX ustar with pax headers, GNU's long names and large numbers. The
+/// content of a member is read where the caller wants it. Bounded: names of at most 4096 bytes.
+/// Belongs to one thread. Throws InputError that names file and offset, what was found and what was
+/// expected.
+class TarReader {
+ public:
+  explicit TarReader(const RegularFile& archive) : archive_(archive) {}
+
+  /// The next member; nullopt at the end of the archive: two blocks of zeros, or the file's end.
+  std::optional<TarMember> next();
+  /// A small member's content, for labels. At most `most` bytes are read.
+  [[nodiscard]] std::string text(const TarMember& member, std::size_t most) const;
+  [[nodiscard]] std::uint64_t offset() const { return offset_; }  ///< of the next header
+
+ private:
+  static constexpr std::size_t kBlock = 512;
+  using Header = std::array<char, kBlock>;
+
+  void read(std::uint64_t offset, std::span<char> to) const;
+  [[nodiscard]] std::uint64_t number(const Header& header, std::size_t at, std::size_t size) const;
+  void check_sum(const Header& header) const;
+  void take_pax(const std::string& records);
+  [[noreturn]] void fail(const std::string& what) const;
+
+  const RegularFile& archive_;
+  std::uint64_t offset_ = 0;
+  // What an extended header has said of the member after it.
+  std::optional<std::string> long_name_;
+  std::optional<std::uint64_t> long_size_;
+};
+
+}  // namespace pfc

@@ -1,0 +1,34 @@
+#include "worker/data/open_dataset.h"
+
+#include <stdexcept>
+
+#include "worker/data/layouts/file_dataset.h"
+#include "worker/data/layouts/layout.h"
+#include "worker/data/layouts/lmdb_dataset.h"
+#include "worker/data/layouts/tar_dataset.h"
+#include "worker/data/records/record_dataset.h"
+
+namespace pfc {
+
+std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
+  const Location found = find_layout(options.rec);
+  DatasetOptions there = options;
+  there.rec = found.paths.front();
+  switch (found.layout) {
+    case Layout::kRecordIO:
+      return open_record_dataset(there);
+    case Layout::kList:
+      return open_list_dataset(there);
+    case Layout::kTsv:
+      return open_tsv_dataset(there);
+    case Layout::kTar:
+      return open_tar_dataset(found.paths, options);
+    case Layout::kLmdb:
+      return open_lmdb_dataset(there);
+    case Layout::kFolder:
+      return open_folder_dataset(there);
+  }
+  throw std::logic_error("open_dataset: no such layout");
+}
+
+}  // namespace pfc

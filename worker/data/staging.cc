@@ -1,0 +1,194 @@
+#include "worker/data/staging.h"
+
+#include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <span>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "common/byte_size.h"
+#include "common/error.h"
+#include "common/files/file_error.h"
+#include "common/files/regular_file.h"
+#include "common/files/sha256.h"
+#include "worker/data/layouts/layout.h"
+#include "worker/data/records/part_file.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kSpare = std::uint64_t{64} << 20;  // that is left free
+constexpr std::chrono::milliseconds kPause{200};
+constexpr long kMemoryFileSystem = 0x01021994;  // TMPFS_MAGIC of linux/magic.h
+
+struct Source {
+  fs::path from, to;
+  struct stat status {};
+};
+
+[[noreturn]] void fail(const fs::path& path, const char* doing) {
+  const int error = errno;
+  throw StorageError(path.string() + ": cannot " + doing + ": " + file_error_text(error));
+}
+
+/// Made where it is missing. Others may write into /dev/shm: what they have made is not used.
+void make_own_folder(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail(folder, "make this folder");
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0) fail(folder, "look at");
+  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
+    throw InputError(folder.string() +
+                     ": is no folder of this user; move it away, or stage somewhere else");
+  }
+}
+
+/// Held by the process that copies.
+class Lock {
+ public:
+  Lock(const fs::path& file, const Doing& doing) : fd_(open_to_write(file, O_RDWR | O_CREAT)) {
+    if (fd_ < 0) fail(file, "open");
+    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) fail(file, "lock");
+      if (doing) doing("waiting for another worker that stages the data");
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  ~Lock() { ::close(fd_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  const int fd_;
+};
+
+bool is_copied(const Source& source) {
+  struct stat there {};
+  return ::lstat(source.to.c_str(), &there) == 0 && S_ISREG(there.st_mode) &&
+         there.st_size == source.status.st_size &&
+         there.st_mtim.tv_sec == source.status.st_mtim.tv_sec &&
+         there.st_mtim.tv_nsec == source.status.st_mtim.tv_nsec;
+}
+
+std::uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string word; file >> word;) {
+    std::uint64_t kibibytes = 0;
+    if (word == "MemAvailable:" && file >> kibibytes) return kibibytes << 10;
+  }
+  return UINT64_MAX;
+}
+
+void check_room(const fs::path& where, std::uint64_t needed) {
+  struct statvfs room {};
+  struct statfs kind {};
+  if (::statvfs(where.c_str(), &room) != 0 || ::statfs(where.c_str(), &kind) != 0) {
+    fail(where, "look at");
+  }
+  std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
+  const char* what = "free";
+  if (static_cast<long>(kind.f_type) == kMemoryFileSystem && available_memory() < free) {
+    free = available_memory();
+    what = "of memory available";
+  }
+  if (needed + kSpare <= free) return;
+  throw InputError(
+      fmt::format("stage: {} has {} {}, and the data need {}: name another folder, or "
+                  "leave stage out and read them where they are",
+                  where.string(), byte_size_text(free), what, byte_size_text(needed + kSpare)));
+}
+
+void copy(const Source& source, const Doing& doing) {
+  RegularFile from(source.from);
+  PartFile to(source.to);
+  to.keep(0);
+  std::vector<std::byte> piece(std::size_t{4} << 20);
+  std::uint64_t done = 0;
+  while (const std::size_t bytes = from.read(piece)) {
+    to.write(std::span(piece).first(bytes));
+    done += bytes;
+    if (doing) {
+      doing(fmt::format("staging {}: {} %", source.from.string(),
+                        100 * done / std::max<std::uint64_t>(from.bytes(), 1)));
+    }
+  }
+  to.commit();
+  const std::array<timespec, 2> times{source.status.st_mtim, source.status.st_mtim};
+  if (::utimensat(AT_FDCWD, source.to.c_str(), times.data(), 0) != 0) {
+    fail(source.to, "set the time of");
+  }
+}
+
+std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
+  std::vector<Source> sources;
+  for (const fs::path& file : files_to_stage(rec)) {
+    Source source{.from = file, .to = folder / file.filename()};
+    if (::stat(file.c_str(), &source.status) != 0) fail(file, "look at");
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+}  // namespace
+
+fs::path staged_folder(const fs::path& rec, const fs::path& where) {
+  const std::string path = fs::absolute(rec).lexically_normal().string();
+  return where / fmt::format("pfc-staged-{}-{}", ::geteuid(),
+                             sha256_hex(std::as_bytes(std::span(path))).substr(0, 16));
+}
+
+std::vector<fs::path> files_to_stage(const fs::path& rec) {
+  Location found = find_layout(rec);
+  if (found.layout == Layout::kTar) return std::move(found.paths);
+  if (found.layout != Layout::kRecordIO) {
+    throw InputError(rec.string() +
+                     ": stage: only RecordIO and tar shards are copied; make one file of these "
+                     "images first with pfcctl data pack");
+  }
+  const fs::path file = found.paths.front(), folder = file.parent_path();
+  std::vector<fs::path> files{file};
+  for (const fs::path& beside :
+       {fs::path(file).replace_extension(".idx"), folder / "property", folder / "identities.txt"}) {
+    if (something_at(beside)) files.push_back(beside);
+  }
+  return files;
+}
+
+fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& doing) {
+  std::error_code ignored;
+  if (!fs::is_directory(where, ignored)) {
+    throw InputError("stage: " + where.string() + ": no such folder on this host");
+  }
+  const fs::path folder = staged_folder(rec, where);
+  make_own_folder(folder);
+  const Lock lock(folder / "lock", doing);
+  std::vector<Source> sources = sources_of(rec, folder);
+  const fs::path opened =
+      fs::is_directory(rec, ignored) || sources.front().from != rec ? folder : sources.front().to;
+  std::erase_if(sources, is_copied);
+  std::uint64_t needed = 0;
+  for (const Source& source : sources) {
+    fs::remove(source.to, ignored);  // of other data: both would not have to fit
+    needed += static_cast<std::uint64_t>(source.status.st_size);
+  }
+  if (needed > 0) check_room(folder, needed);
+  for (const Source& source : sources) copy(source, doing);
+  return opened;
+}
+
+}  // namespace pfc

@@ -1,0 +1,28 @@
+// Copies a data set to where it is read faster, such as /dev/shm or a local disk.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "worker/data/doing.h"
+
+namespace pfc {
+
+/// The folder in `where` that holds the copy of the data set `rec`, whether it is there or not: its
+/// name depends on this user and on `rec` alone, so that all hosts of a job have the same.
+std::filesystem::path staged_folder(const std::filesystem::path& rec,
+                                    const std::filesystem::path& where);
+
+/// The files that are copied: those of RecordIO and of tar shards. Throws InputError for any other
+/// layout, and says how to pack it.
+std::vector<std::filesystem::path> files_to_stage(const std::filesystem::path& rec);
+
+/// Copies the data set, unless there is a copy of files of the same sizes and times, and returns
+/// what to open there. One process of a host copies, and others wait for it. Throws InputError that
+/// says what is needed and what there is where it does not fit: on a file system in memory it must
+/// fit into the memory that is available too. Throws StorageError.
+std::filesystem::path stage_dataset(const std::filesystem::path& rec,
+                                    const std::filesystem::path& where, const Doing& doing = {});
+
+}  // namespace pfc
