@@ -66,6 +66,9 @@ void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
   check_classes(kOp, batch.classes);
   check(batch.positives.size() <= static_cast<std::size_t>(n),
         "margin_softmax.forward: more positives than samples");
+  check(batch.ranges.empty() ||
+            (options_.ranges && batch.ranges.size() == static_cast<std::size_t>(n)),
+        "margin_softmax.forward: ranges need the option, and one for each sample");
   batch_samples_ = n;
   batch_classes_ = batch.classes.size();
   run_forward(batch, statistics);

@@ -35,6 +35,7 @@ struct MarginSoftmaxOptions {
   bool bf16_products = false;     ///< matrix products read bfloat16; their sums are float32
   std::int64_t logits_bytes = 0;  ///< memory for products that backward() need not compute again
   std::uint64_t seed = 0;         ///< of stochastic rounding
+  bool ranges = false;            ///< softmaxes over a part of the classes: Batch::ranges
 };
 
 /// One worker's class centres: views of device memory. Row i is class first_class + i. Weight,
@@ -65,6 +66,13 @@ struct Positive {
   std::int64_t sample = 0;  ///< 0 .. N - 1
 };
 
+/// A stretch of the active classes, by index.
+struct ActiveRange {
+  std::int32_t begin = 0, end = 0;
+
+  friend bool operator==(const ActiveRange&, const ActiveRange&) = default;
+};
+
 /// The public calls check shapes and types, with the same words on every device
 /// (margin_softmax.cc), and then make the device's private call, which may rely on them.
 /// Errors: wrong shapes or types throw std::logic_error, a failing device throws DeviceError.
@@ -79,6 +87,9 @@ class MarginSoftmax {
     Tensor embeddings;                      ///< [N, D], not normalised; lengths 1e-20 to 1e+20
     std::span<const std::int64_t> classes;  ///< [S], active classes: global, sorted; S may be 0
     std::span<const Positive> positives;    ///< sorted by index; each sample at most once
+    /// [N]: the active classes that each sample's softmax goes over; its positive is one of them.
+    /// Empty: all. REQUIRES: MarginSoftmaxOptions::ranges where it is not empty.
+    std::span<const ActiveRange> ranges = {};
   };
   /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
   /// (kUInt8). REQUIRES: what `batch` refers to stays valid until backward() has returned.

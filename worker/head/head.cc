@@ -15,6 +15,7 @@
 #include "worker/head/accumulated_gradients.h"
 #include "worker/head/class_centres.h"
 #include "worker/head/class_sampler.h"
+#include "worker/head/separate_heads.h"
 
 namespace pfc {
 namespace {
@@ -38,7 +39,8 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .weight_decay = o.weight_decay,
           .bf16_products = o.bf16_products,
           .logits_bytes = static_cast<std::int64_t>(std::min(kMost, o.logits_memory * tables)),
-          .seed = o.seed};
+          .seed = o.seed,
+          .ranges = o.head_classes.size() > 1};
 }
 
 /// Bytes of what a head exchanges with its peers and gives back, for N samples.
@@ -63,7 +65,8 @@ class ShardedHead : public Head {
         options_(options),
         centres_(ops, shard_of(options.classes, comm.rank(), comm.size()), centre_options(options)),
         softmax_(make_margin_softmax(ops, softmax_options(options, centres_.shard().size()),
-                                     centres_.table())) {
+                                     centres_.table())),
+        heads_(options.head_classes) {
     if (options.gradient_acc > 1) accumulated_.emplace(ops, options.embedding_size);
     ShardedHead::state_changed();
   }
@@ -106,6 +109,7 @@ class ShardedHead : public Head {
   const HeadOptions options_;
   ClassCentres centres_;
   std::unique_ptr<MarginSoftmax> softmax_;
+  SeparateHeads heads_;
   std::optional<AccumulatedGradients> accumulated_;  // for more than one micro-batch an update
   std::vector<Positive> positives_;                  // of the last run
   std::int64_t samples_ = 0;                         // N of the buffers below
@@ -127,9 +131,11 @@ HeadResult ShardedHead::run(const Step& step) {
   const Tensor all_statistics(all_statistics_->data(), DType::kUInt8, {comm_.size(), n, row});
 
   positives_ = find_positives(shard(), step.active.classes, step.all_labels);
-  softmax_->forward(
-      {.embeddings = step.all_embeddings, .classes = step.active.classes, .positives = positives_},
-      statistics);
+  softmax_->forward({.embeddings = step.all_embeddings,
+                     .classes = step.active.classes,
+                     .positives = positives_,
+                     .ranges = heads_.ranges(step.active.classes, step.all_labels)},
+                    statistics);
   comm_.all_gather(statistics, all_statistics);  // the one collective: max, sum and target
   HeadResult result;
   result.loss = softmax_->combine(all_statistics, comm_.size());
@@ -191,6 +197,13 @@ void check_options(const HeadOptions& o, int world_size) {
                      " workers that would share them: start fewer workers");
   }
   check(o.embedding_size > 0 && o.gradient_acc > 0, "head: embedding_size and gradient_acc");
+  const std::int64_t of_heads =
+      std::accumulate(o.head_classes.begin(), o.head_classes.end(), std::int64_t{0});
+  if (!o.head_classes.empty() && of_heads != o.classes) {
+    throw InputError("head_classes: the heads have " + std::to_string(of_heads) +
+                     " classes together, expected num_classes, which is " +
+                     std::to_string(o.classes));
+  }
 }
 
 }  // namespace
@@ -213,7 +226,9 @@ HeadOptions head_options(const JobConfig& job) {
           .centre_precision = job.centre_precision,
           // Of fp16 too: bf16 holds the smallest gradients as they are, without a scale.
           .bf16_products = job.precision != Precision::kFp32,
-          .logits_memory = job.logits_memory};
+          .logits_memory = job.logits_memory,
+          .head_classes =
+              job.heads == Heads::kSeparate ? job.head_classes : std::vector<std::int64_t>{}};
 }
 
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options) {

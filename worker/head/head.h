@@ -36,9 +36,12 @@ struct HeadOptions {
   /// Memory for products that are kept for the backward pass, as a part of the memory of centres
   /// and momentum.
   double logits_memory = 0.1;
+  /// Of several heads that share the backbone (separate_heads.h): the classes of each, one behind
+  /// the other. Fewer than two: one softmax over all classes.
+  std::vector<std::int64_t> head_classes = {};
 };
 
-/// What the job says about the head; classes = job.num_classes.
+/// What the job says about the head; classes = job.num_classes, head_classes = job.head_classes.
 HeadOptions head_options(const JobConfig& job);
 
 /// Sorted global class indices of this worker that take part in a step.

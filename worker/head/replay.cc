@@ -59,12 +59,27 @@ class ReplayWorker {
   [[nodiscard]] Ops& ops() { return *ops_; }
 
  private:
+  /// How many of the rows belong to each head.
+  static std::vector<std::int64_t> rows_of_heads(const HeadStepInput& input,
+                                                 std::vector<std::int64_t> heads) {
+    if (input.classes.empty()) return heads;
+    std::int64_t end = 0;     // of the head, in classes
+    std::int64_t before = 0;  // rows of the heads before
+    for (std::int64_t& head : heads) {
+      end += head;
+      const auto rows = std::ranges::lower_bound(input.classes, end) - input.classes.begin();
+      head = rows - before;
+      before = rows;
+    }
+    return heads;
+  }
   static HeadOptions head_options_of(const HeadStepInput& input, const JobConfig& job) {
     HeadOptions options = head_options(job);
     options.classes = input.rows;
     options.embedding_size = input.dimension;
     options.gradient_acc = input.micro_batches;
     if (!input.classes.empty()) options.sample_rate = 1;  // these rows were the sample
+    options.head_classes = rows_of_heads(input, options.head_classes);
     return options;
   }
 

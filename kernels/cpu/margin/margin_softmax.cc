@@ -348,10 +348,11 @@ CpuMarginBytes cpu_margin_bytes(const MarginSoftmaxOptions& options, const CpuMa
       n, static_cast<std::size_t>(s.dimension), n,
       [&](const auto& array, std::size_t elements) { arrays += elements * sizeof(array[0]); });
   const DType rows = options.bf16_products ? DType::kBFloat16 : DType::kFloat32;
-  return {.kept = tiles.kept() * tiles.bytes_each,
-          .working = static_cast<std::int64_t>(arrays) +
-                     tile_products_bytes(options.bf16_products, s.samples, s.dimension, s.threads) +
-                     s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows)};
+  return {
+      .kept = tiles.kept() * tiles.bytes_each,
+      .working = static_cast<std::int64_t>(arrays) +
+                 tile_products_bytes(options.bf16_products, s.samples, s.dimension, s.threads) +
+                 s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows, options.ranges)};
 }
 
 }  // namespace pfc

@@ -10,14 +10,14 @@ namespace pfc {
 /// so they cannot differ.
 template <typename F>
 void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
-                                  const F& f) {
+                                  bool ranges, const F& f) {
   constexpr std::size_t kTile = kTileClasses;
   CentreRows::each_array(scratch_, row_type, kTile, dimension, f);
   f(products_, kTile * samples);
   f(gradients_, kTile * dimension);
   f(inverse_norms_, kTile);
   f(along_, kTile);
-  f(targets_, samples);
+  f(left_out_, ranges ? kTile * samples : samples);
   for (auto* row : {&max_, &tile_max_, &tile_sum_}) f(*row, samples);
   f(sum_, samples);
   f(d_unit_, samples * dimension);
@@ -26,14 +26,16 @@ void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DT
 void MarginTileWorker::allocate(const MarginStep& step) {
   dimension_ = static_cast<std::size_t>(step.rows.dimension());
   each_array(static_cast<std::size_t>(step.samples), dimension_, step.products.row_type(),
+             step.options.ranges,
              [](auto& array, std::size_t elements) { array.resize(elements); });
 }
 
-std::int64_t MarginTileWorker::bytes(std::int64_t samples, std::int64_t dimension, DType row_type) {
+std::int64_t MarginTileWorker::bytes(std::int64_t samples, std::int64_t dimension, DType row_type,
+                                     bool ranges) {
   std::size_t sum = 0;
   MarginTileWorker(best_vector_kernels(), 0)
       .each_array(static_cast<std::size_t>(samples), static_cast<std::size_t>(dimension), row_type,
-                  [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
+                  ranges, [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
   return static_cast<std::int64_t>(sum);
 }
 
@@ -46,10 +48,11 @@ void MarginTileWorker::begin_forward() {
 void MarginTileWorker::begin_backward() { std::fill(d_unit_.begin(), d_unit_.end(), 0.f); }
 
 MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& tile) {
-  targets_.clear();
+  left_out_.clear();
   for (const Positive& p : tile.positives) {
-    targets_.push_back((p.index - tile.begin) * step.samples + p.sample);
+    left_out_.push_back((p.index - tile.begin) * step.samples + p.sample);
   }
+  if (!step.batch.ranges.empty()) leave_out_other_heads(step, tile);
   const double threshold = step.options.interclass_filtering_threshold;
   return {.classes = tile.size(),
           .samples = step.samples,
@@ -57,8 +60,23 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
           .scale = static_cast<float>(step.options.scale),
           .threshold = threshold > 0 ? static_cast<float>(threshold)
                                      : std::numeric_limits<float>::infinity(),
-          .target = targets_.data(),
-          .targets = static_cast<std::int64_t>(targets_.size())};
+          .left_out = left_out_.data(),
+          .left_out_count = static_cast<std::int64_t>(left_out_.size())};
+}
+
+/// The tile's classes that are outside a sample's range.
+void MarginTileWorker::leave_out_other_heads(const MarginStep& step, const ClassTile& tile) {
+  for (std::int64_t sample = 0; sample < step.samples; ++sample) {
+    const ActiveRange range = step.batch.ranges[static_cast<std::size_t>(sample)];
+    const std::int64_t begin = std::clamp<std::int64_t>(range.begin, tile.begin, tile.end);
+    const std::int64_t end = std::clamp<std::int64_t>(range.end, begin, tile.end);
+    for (std::int64_t c = tile.begin; c < begin; ++c) {
+      left_out_.push_back((c - tile.begin) * step.samples + sample);
+    }
+    for (std::int64_t c = end; c < tile.end; ++c) {
+      left_out_.push_back((c - tile.begin) * step.samples + sample);
+    }
+  }
 }
 
 void MarginTileWorker::gather(const MarginStep& step, const ClassTile& tile) {

@@ -53,7 +53,7 @@ class MarginTileWorker {
   void allocate(const MarginStep& step);
   /// Bytes that allocate() takes for N samples and product operands of `row_type`.
   [[nodiscard]] static std::int64_t bytes(std::int64_t samples, std::int64_t dimension,
-                                          DType row_type);
+                                          DType row_type, bool ranges);
 
   void begin_forward();
   void forward(const MarginStep& step, const ClassTile& tile);
@@ -74,7 +74,9 @@ class MarginTileWorker {
 
  private:
   template <typename F>
-  void each_array(std::size_t samples, std::size_t dimension, DType row_type, const F& f);
+  void each_array(std::size_t samples, std::size_t dimension, DType row_type, bool ranges,
+                  const F& f);
+  void leave_out_other_heads(const MarginStep& step, const ClassTile& tile);
   void gather(const MarginStep& step, const ClassTile& tile);
   void add_target_gradients(const MarginStep& step, const ClassTile& tile, TileGradients wanted);
   /// The centre of a positive's class in float32, also where the products read bfloat16.
@@ -85,10 +87,10 @@ class MarginTileWorker {
   const int part_;
   std::size_t dimension_ = 0;
   CentreRows::Scratch scratch_;
-  std::vector<float> products_;               // [tile, N]
-  std::vector<float> gradients_;              // [tile, D]
-  std::vector<float> inverse_norms_, along_;  // [tile]
-  std::vector<std::int64_t> targets_;
+  std::vector<float> products_;                   // [tile, N]
+  std::vector<float> gradients_;                  // [tile, D]
+  std::vector<float> inverse_norms_, along_;      // [tile]
+  std::vector<std::int64_t> left_out_;            // products of targets and of other heads
   const void* rows_ = nullptr;                    // [tile, D]: the table's or scratch_'s
   std::vector<float> max_, tile_max_, tile_sum_;  // [N]
   std::vector<double> sum_;                       // [N]

@@ -25,7 +25,7 @@ void margin_logits(const MarginTile& t, const float* products, float* logits, fl
       store<V>(out + i, filtered_cosine(t, load<V>(row + i), inverse) * t.scale);
     });
   }
-  for (std::int64_t k = 0; k < t.targets; ++k) logits[t.target[k]] = -__builtin_inff();
+  for (std::int64_t k = 0; k < t.left_out_count; ++k) logits[t.left_out[k]] = -__builtin_inff();
   for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
     V largest = V{} - __builtin_inff();
     for (std::int64_t j = 0; j < t.classes; ++j) {
@@ -51,7 +51,7 @@ void margin_gradients(const MarginTile& t, float* products, const float* max, co
                       float* gradients, float* along) {
   // The target's gradient is computed elsewhere (margin_tile.h), so it is left out of `along` and
   // of the factors.
-  for (std::int64_t k = 0; k < t.targets; ++k) products[t.target[k]] = 0.f;
+  for (std::int64_t k = 0; k < t.left_out_count; ++k) products[t.left_out[k]] = 0.f;
   for (std::int64_t j = 0; j < t.classes; ++j) {
     const float* row = products + j * t.samples;
     float* out = gradients + j * t.samples;
@@ -75,7 +75,7 @@ void margin_gradients(const MarginTile& t, float* products, const float* max, co
     for (std::int64_t lane = 0; lane < kWidth; ++lane) sum += lanes[lane];
     along[j] = sum * inverse;
   }
-  for (std::int64_t k = 0; k < t.targets; ++k) gradients[t.target[k]] = 0.f;
+  for (std::int64_t k = 0; k < t.left_out_count; ++k) gradients[t.left_out[k]] = 0.f;
 }
 
 }  // namespace pfc::PFC_ISA

@@ -55,9 +55,10 @@ struct MarginTile {
   std::int64_t classes, samples;
   const float* inverse_norm;  ///< [classes]
   float scale;
-  float threshold;             ///< a cosine above it counts as 0; infinity: no filter
-  const std::int64_t* target;  ///< [targets], indices of the products that belong to targets
-  std::int64_t targets;
+  float threshold;               ///< a cosine above it counts as 0; infinity: no filter
+  const std::int64_t* left_out;  ///< [left_out_count], indices of products that are no part of it:
+                                 ///< those of targets and of classes outside a sample's softmax
+  std::int64_t left_out_count;
 };
 
 /// A class centre to be updated. Its numbers are stored as CentrePrecision says.
@@ -163,7 +164,7 @@ struct VectorKernels {
   void (*margin_logits)(const MarginTile& t, const float* products, float* logits, float* max);
   /// sums [samples] = the sum over the tile's classes of exp(logit - max). REQUIRES: logit <= max.
   void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
-  /// gradients = factor * exp(logit - max) * inverse_norm, and 0 for targets and filtered classes.
+  /// gradients = factor * exp(logit - max) * inverse_norm, and 0 for what is left out and filtered.
   /// The sum over samples of gradients * embedding is a centre's gradient, and along [classes] the
   /// length of its part along the centre. Overwrites the products; gradients may be their memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,

@@ -18,6 +18,7 @@ struct MarginSamples {
   const float* embeddings = nullptr;      ///< [N, D], not normalised
   double* inverse_length = nullptr;       ///< [N]
   const std::int32_t* targets = nullptr;  ///< [N], index of an active class; -1: on another worker
+  const ActiveRange* ranges = nullptr;    ///< [padded N]; null: each softmax is over all classes
   Angle* angles = nullptr;                ///< [N], of samples whose target is here
   RowSoftmax* softmax = nullptr;          ///< [N]
   float* max = nullptr;                   ///< [padded N], largest logit over all workers

@@ -153,13 +153,18 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
 void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   const auto positives = static_cast<std::int64_t>(batch.positives.size());
   row_updates_.plan(batch.classes);
+  const std::int64_t ranged = batch.ranges.empty() ? 0 : plan_.padded_samples;
   batch_lists_.begin(CudaLists::rounded(plan_.padded_samples * 4) +
+                     CudaLists::rounded(ranged * static_cast<std::int64_t>(sizeof(ActiveRange))) +
                      2 * CudaLists::rounded(positives * 4) +
                      row_updates_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
   const auto targets = batch_lists_.add<std::int32_t>(plan_.padded_samples);
+  const auto ranges = batch_lists_.add<ActiveRange>(ranged);
   const auto classes = batch_lists_.add<std::int32_t>(positives);
   const auto samples = batch_lists_.add<std::int32_t>(positives);
   std::fill_n(targets.host, plan_.padded_samples, -1);
+  std::fill_n(ranges.host, ranged, ActiveRange{});
+  std::ranges::copy(batch.ranges, ranges.host);
   for (std::size_t k = 0; k < batch.positives.size(); ++k) {
     const Positive& p = batch.positives[k];
     targets.host[p.sample] = classes.host[k] = static_cast<std::int32_t>(p.index);
@@ -168,6 +173,7 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   active_ = row_updates_.add_lists(batch_lists_, batch.classes);
   batch_lists_.send();
   samples_.targets = targets.device;
+  samples_.ranges = batch.ranges.empty() ? nullptr : ranges.device;
   positives_ = {.stride = plan_.padded_dimension,
                 .target_gradients = samples_.target_gradients,
                 .positive_rows = classes.device,
@@ -236,6 +242,7 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .products = products_of(tile),
           .inverse_norms = rows.inverse_norms,
           .targets = samples_.targets,
+          .ranges = samples_.ranges,
           .scale = static_cast<float>(options_.scale),
           .threshold = threshold > 0 ? static_cast<float>(threshold)
                                      : std::numeric_limits<float>::infinity()};

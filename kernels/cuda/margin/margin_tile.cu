@@ -1,4 +1,5 @@
 #include <cfloat>
+#include <cstdint>
 
 #include "kernels/cuda/margin/margin_tile.h"
 #include "kernels/cuda/primitives/numbers.h"
@@ -24,6 +25,14 @@ __device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, st
   return t.targets[sample] - static_cast<std::int32_t>(t.begin);
 }
 
+/// The rows of the tile that a sample's softmax goes over.
+__device__ __forceinline__ ActiveRange rows_of_sample(const ProductTile& t, std::int64_t sample) {
+  if (t.ranges == nullptr) return {0, INT32_MAX};
+  const ActiveRange range = t.ranges[sample];
+  const auto begin = static_cast<std::int32_t>(t.begin);
+  return {range.begin - begin, range.end - begin};
+}
+
 // A lane computes four samples, a warp 128. The warps of a block and the slots divide the classes,
 // of which a warp processes four at a time.
 constexpr int kLaneSamples = 4;
@@ -40,6 +49,7 @@ struct LaneStatistics {
 __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row,
                                           std::int64_t column,
                                           const std::int32_t (&target)[kLaneSamples],
+                                          const ActiveRange (&range)[kLaneSamples],
                                           LaneStatistics& s) {
   float logits[kRowsAtOnce][kLaneSamples];
 #pragma unroll
@@ -53,7 +63,8 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
     const float each[] = {products.x, products.y, products.z, products.w};
 #pragma unroll
     for (int k = 0; k < kLaneSamples; ++k) {
-      const bool counts = there && target[k] != row + r;
+      const bool counts =
+          there && target[k] != row + r && row + r >= range[k].begin && row + r < range[k].end;
       logits[r][k] = counts ? filtered_cosine(t, each[k], inverse) * t.scale : -INFINITY;
     }
   }
@@ -79,12 +90,16 @@ __global__ void __launch_bounds__(kThreads)
   LaneStatistics s;
   if (column < t.samples) {
     std::int32_t target[kLaneSamples];
+    ActiveRange range[kLaneSamples];
 #pragma unroll
-    for (int k = 0; k < kLaneSamples; ++k) target[k] = place_of_target(t, column + k);
+    for (int k = 0; k < kLaneSamples; ++k) {
+      target[k] = place_of_target(t, column + k);
+      range[k] = rows_of_sample(t, column + k);
+    }
     const std::int64_t stride = std::int64_t{gridDim.y} * kWarps * kRowsAtOnce;
     for (std::int64_t row = (std::int64_t{blockIdx.y} * kWarps + warp) * kRowsAtOnce;
          row < t.classes; row += stride) {
-      fold_rows(t, row, column, target, s);
+      fold_rows(t, row, column, target, range, s);
     }
   }
 #pragma unroll
@@ -118,8 +133,12 @@ __global__ void __launch_bounds__(kThreads)
   const Pack<float> largest = load_pack(max + column);
   const Pack<float> weight = load_pack(factor + column);
   std::int32_t target[kPack];
+  ActiveRange range[kPack];
 #pragma unroll
-  for (int k = 0; k < kPack; ++k) target[k] = place_of_target(t, column + k);
+  for (int k = 0; k < kPack; ++k) {
+    target[k] = place_of_target(t, column + k);
+    range[k] = rows_of_sample(t, column + k);
+  }
   for (std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / kWarp;
        row < padded_classes; row += std::int64_t{gridDim.y} * kWarps) {
     Pack<Factor> factors{};
@@ -132,7 +151,8 @@ __global__ void __launch_bounds__(kThreads)
         const float gradient = __expf(logit - largest.x[k]) * weight.x[k] * inverse;
         // The logit of a filtered class is a constant: part of the sum, but without a gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
-        factors.x[k] = from_float<Factor>(constant ? 0.f : gradient);
+        const bool outside = row < range[k].begin || row >= range[k].end;
+        factors.x[k] = from_float<Factor>(constant || outside ? 0.f : gradient);
       }
     }
     store_pack(out + row * t.samples + column, factors);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/runtime/device.h"
+#include "kernels/margin/margin_softmax.h"
 #include "kernels/tensor.h"
 
 namespace pfc {
@@ -18,6 +19,8 @@ struct ProductTile {
   const float* products = nullptr;
   const float* inverse_norms = nullptr;   ///< [classes]
   const std::int32_t* targets = nullptr;  ///< [samples], index of an active class; -1: none here
+  /// [samples]: the active classes that each sample's softmax goes over; null: all.
+  const ActiveRange* ranges = nullptr;
   float scale = 1.f;
   float threshold = 0.f;  ///< a cosine above it counts as 0; infinity: no filter
 };
@@ -34,7 +37,8 @@ void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitSta
                bool first);
 
 /// Writes the factors of both gradients,
-///   factor * exp(logit - max) / |centre|, and 0 for targets and filtered classes,
+///   factor * exp(logit - max) / |centre|, and 0 for targets, filtered classes and those outside a
+///   sample's range,
 /// to `out` [at least the tile's classes, samples], float32 or bf16; the rows after the tile's
 /// classes become zeros. A float32 `out` may be the memory of the products. max and factor are
 /// [samples]. The sum over samples of factors * embedding is a centre's gradient (its part along

@@ -2,6 +2,7 @@
 // memory.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numbers>
 
@@ -80,9 +81,28 @@ class Reference {
     }
   }
 
+  // Those of the head that the label belongs to.
+  [[nodiscard]] std::vector<std::int64_t> of_same_head(const std::vector<std::int64_t>& active,
+                                                       std::int64_t label) const {
+    std::int64_t begin = 0, end = o_.classes;
+    std::int64_t first = 0;
+    for (const std::int64_t classes : o_.head_classes) {
+      if (label >= first && label < first + classes) {
+        begin = first;
+        end = first + classes;
+      }
+      first += classes;
+    }
+    std::vector<std::int64_t> same;
+    std::ranges::copy_if(active, std::back_inserter(same),
+                         [&](std::int64_t c) { return c >= begin && c < end; });
+    return same;
+  }
+
   // Adds one sample's gradients; returns its loss.
-  double sample(const double* x, std::int64_t label, const std::vector<std::int64_t>& active,
+  double sample(const double* x, std::int64_t label, const std::vector<std::int64_t>& all_active,
                 double* dx, std::int64_t n) {
+    const std::vector<std::int64_t> active = of_same_head(all_active, label);
     const double x_length = length(x, d_);
     std::vector<double> cos;
     std::vector<Logit> logits;

@@ -1,0 +1,30 @@
+// Several heads in one table of class centres: each has the classes of one data set, one behind the
+// other, and a softmax of its own over them. They share the backbone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/margin/margin_softmax.h"
+
+namespace pfc {
+
+class SeparateHeads {
+ public:
+  /// classes: of each head; fewer than two heads are none.
+  explicit SeparateHeads(std::span<const std::int64_t> classes);
+
+  /// For each label [N] the part of `active` (sorted global classes) that belongs to its head.
+  /// Empty where there are no separate heads. A view, valid until the next call. REQUIRES: the
+  /// labels are classes of the heads.
+  std::span<const ActiveRange> ranges(std::span<const std::int64_t> active,
+                                      std::span<const std::int64_t> labels);
+
+ private:
+  std::vector<std::int64_t> ends_;       ///< [heads]: one past the last class of each
+  std::vector<ActiveRange> of_heads_;    ///< [heads]
+  std::vector<ActiveRange> of_samples_;  ///< [N]
+};
+
+}  // namespace pfc
