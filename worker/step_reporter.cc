@@ -1,5 +1,7 @@
 #include "worker/step_reporter.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -53,6 +55,8 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
       remaining_({.last_step = session.plan.last_step,
                   .verbose = session.job.verbose,
                   .save_every_steps = session.job.save_every_steps}),
+      input_watch_({.loader_threads = static_cast<int>(session.job.num_workers),
+                    .cores = session.planned().threads}),
       window_start_(start_) {
   if (coordinator != nullptr) {
     Progress first = so_far_;
@@ -207,6 +211,11 @@ void StepReporter::add(const StepStats& stats, double seconds,
   all.loader_seconds += stats.loader_seconds;
   all.own_seconds += own_seconds(stats, seconds, phases);
   all.skipped_images = skipped_images(stats);
+  const double images = static_cast<double>(stats.samples) / s_.membership.world_size;
+  if (const auto line =
+          input_watch_.step(seconds, stats.own_data_wait_seconds, stats.loader_seconds, images)) {
+    spdlog::warn("{}", *line);
+  }
   remaining_.add_step(seconds);
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "worker/input/input_watch.h"
 #include "worker/report/coordinator_client.h"
 #include "worker/report/progress_reporter.h"
 #include "worker/report/training_log.h"
@@ -106,6 +107,7 @@ class StepReporter {
   std::uint64_t skipped_in_epoch_ = 0;  // in this epoch
   std::uint64_t gpu_memory_bytes_ = 0;
   RemainingTime remaining_;
+  InputWatch input_watch_;
 
   // Of the steps since the last log line.
   TimePoint window_start_;

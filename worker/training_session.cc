@@ -15,6 +15,7 @@
 #include "worker/comm/gather_texts.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/rank_zero.h"
+#include "worker/data/job_data.h"
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/head/row_copy.h"
 #include "worker/memory/memory_advice.h"
@@ -161,11 +162,8 @@ void TrainingSession::link_output(const SessionOptions& options) {
 }
 
 void TrainingSession::open_data(const Doing& doing) {
-  if (doing) doing("opening " + job.rec.string());
-  dataset = open_dataset(
-      {.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image, .doing = doing});
-  job.num_classes = dataset->info().classes;
-  job.num_image = dataset->info().images;
+  if (doing) doing("opening " + text_of(job.rec));
+  dataset = open_staged_job_data(job, doing);
   job_json = to_json(job);
   for (const std::string& target : job.val_targets) {
     if (doing) doing("reading verification set " + target);
@@ -320,7 +318,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                           .world_size = membership.world_size,
                                           .seed = job.seed,
                                           .shuffle = job.shuffle,
-                                          .augment = job.augment,
+                                          .augmentation = job.augment,
                                           .first_batch = (first_step - 1) * job.gradient_acc,
                                           .last_batch = plan.last_step * job.gradient_acc,
                                           .threads = static_cast<int>(job.num_workers),

@@ -55,6 +55,8 @@ constexpr Range kDimension{
 constexpr Range kTableSize{
     .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
 constexpr Range kMilestone{.low = 1, .high = 1e6};
+constexpr Range kImageSize{
+    .low = 0, .high = 4096, .high_open = false, .text = "an integer from 0 to 4096"};
 constexpr Range kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
@@ -77,8 +79,25 @@ constexpr Names<OptimizerKind, 2> kOptimizers{
     {{"sgd", OptimizerKind::kSgd}, {"adamw", OptimizerKind::kAdamW}}};
 constexpr Names<ScheduleKind, 2> kSchedules{
     {{"polynomial", ScheduleKind::kPolynomial}, {"multistep", ScheduleKind::kMultistep}}};
+constexpr Names<Heads, 2> kHeads{{{"one", Heads::kOne}, {"separate", Heads::kSeparate}}};
 constexpr Names<DeviceChoice, 3> kDevices{
     {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}}};
+
+/// Every key of an augmentation once, likewise.
+template <class Augment, class Visitor>
+void visit_augmentation(Augment& augment, Visitor&& v) {
+  v.flag("flip", augment.flip);
+  v.number("crop", augment.crop, kFraction);
+  v.number("low_resolution", augment.low_resolution, kFraction);
+  v.number("blur", augment.blur, kFraction);
+  v.number("colour", augment.colour, kFraction);
+  v.number("grey", augment.grey, kFraction);
+  v.number("cut_out", augment.cut_out, kFraction);
+}
+
+/// What arcface_torch's dali_aug does.
+constexpr Augmentation kDaliAugmentation{
+    .flip = true, .low_resolution = 0.1, .blur = 0.2, .colour = 0.2, .grey = 0.1};
 
 /// Every key once: the parser, to_json and the list of keys all walk it, so they cannot differ.
 template <class Job, class Visitor>
@@ -106,9 +125,14 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("num_epoch", job.num_epoch, kPositive);
   v.number("max_steps", job.max_steps, kStepsOrZero);
   v.number("warmup_epoch", job.warmup_epoch, kNotNegative);
-  v.path("rec", job.rec);
+  v.paths("rec", job.rec);
+  v.paths("identities", job.identities);
+  v.flag("share_identities", job.share_identities);
+  v.choice("heads", job.heads, kHeads);
+  v.number("image_size", job.image_size, kImageSize);
   v.flag("shuffle", job.shuffle);
-  v.flag("augment", job.augment);
+  v.augmentation("augment", job.augment);
+  v.path("stage", job.stage);
   v.texts("val_targets", job.val_targets);
   v.path("output", job.output);
   v.number("frequent", job.frequent, kSteps);
@@ -129,6 +153,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("device", job.device, kDevices);
   v.number("num_classes", job.num_classes, kTableSize);
   v.number("num_image", job.num_image, kTableSize);
+  v.numbers("head_classes", job.head_classes, kTableSize);
   v.text("notes", job.notes);
 }
 
@@ -175,7 +200,28 @@ class JobReader : public JsonReader {
     }
   }
 
+  void augmentation(const std::string& key, Augmentation& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    if (value->is_boolean()) {
+      out = {.flip = value->get<bool>()};
+      return;
+    }
+    if (!value->is_object()) {
+      fail(
+          key, *value,
+          R"(true, false, or {"flip": true, "blur": 0.2, ...} with the part of the images of each)");
+    }
+    out = {};
+    const JobReader inner(*value, job_origin_, key + ".");
+    std::vector<std::string> known;
+    for (const auto& item : augmentation_json(out).items()) known.push_back(item.key());
+    inner.check_keys(known);
+    visit_augmentation(out, inner);
+  }
+
  private:
+  static json augmentation_json(const Augmentation& augment);
   void milestones(const std::string& key, std::vector<std::int64_t>& out) const {
     const std::string_view expected = "epochs in rising order, for example [10, 18]";
     const json* value = find(key);
@@ -212,6 +258,15 @@ struct Writer {
   void text(const char* key, const std::string& value) { object[key] = value; }
   void path(const char* key, const std::filesystem::path& value) { object[key] = value.string(); }
   void texts(const char* key, const std::vector<std::string>& value) { object[key] = value; }
+  /// One path as a string, as most people write it.
+  void paths(const char* key, const std::vector<std::filesystem::path>& value) {
+    if (value.size() < 2) return path(key, value.empty() ? std::filesystem::path() : value[0]);
+    object[key] = json::array();
+    for (const std::filesystem::path& each : value) object[key].push_back(each.string());
+  }
+  void numbers(const char* key, const std::vector<std::int64_t>& value, const Range&) {
+    object[key] = value;
+  }
   void margin(const char* key, const Margin& m) { object[key] = {m.m1, m.m2, m.m3}; }
 
   template <class Value, class Named, std::size_t n>
@@ -219,6 +274,11 @@ struct Writer {
     for (const auto& [name, meaning] : names) {
       if (value == meaning) object[key] = name;
     }
+  }
+
+  void augmentation(const char* key, const Augmentation& augment) {
+    object[key] = json::object();
+    visit_augmentation(augment, Writer{object[key]});
   }
 
   void schedule(const char* key, const LrSchedule& s) {
@@ -230,6 +290,12 @@ struct Writer {
   }
 };
 
+json JobReader::augmentation_json(const Augmentation& augment) {
+  json object = json::object();
+  visit_augmentation(augment, Writer{object});
+  return object;
+}
+
 /// A job of one worker that learns nothing; with sync_bn the number of workers is not known here.
 void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
   if (job.sync_bn) return;
@@ -237,6 +303,30 @@ void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
     check_batch_norm_samples(job, 1);
   } catch (const InputError& e) {
     throw InputError(origin.of("batch_size") + ": " + e.what());
+  }
+}
+
+/// What several data sets need, and what only they can have.
+void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
+  const auto fail = [&](const char* key, const std::string& what) {
+    throw InputError(origin.of(key) + ": " + key + ": " + what);
+  };
+  const std::size_t sets = job.rec.size();
+  if (!job.identities.empty() && job.identities.size() != sets) {
+    fail("identities", "found " + std::to_string(job.identities.size()) +
+                           " files, expected one for each of the " + std::to_string(sets) +
+                           " data sets of rec, \"\" where the data themselves have names");
+  }
+  if (job.heads == Heads::kOne) return;
+  if (job.share_identities) {
+    fail("heads",
+         "\"separate\" and share_identities exclude each other: a person who is in two "
+         "sets has a class in each head");
+  }
+  if (!job.head_classes.empty() && job.head_classes.size() != sets) {
+    fail("head_classes", "found " + std::to_string(job.head_classes.size()) +
+                             " numbers, expected one for each of the " + std::to_string(sets) +
+                             " data sets of rec");
   }
 }
 
@@ -254,10 +344,23 @@ void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
   precision = Precision::kFp16;
 }
 
+/// arcface_torch's `"dali_aug": true`. Its set and another one at once would be a contradiction.
+void read_dali_aug(const json& job, const JobOrigin& origin, Augmentation& augment) {
+  if (!job.contains("dali_aug")) return;
+  bool dali_aug = false;
+  const JobReader reader(job, origin);
+  reader.flag("dali_aug", dali_aug);
+  if (!dali_aug) return;
+  if (!job.value("augment", json()).is_null() && augment != kDaliAugmentation) {
+    reader.fail("augment", job["augment"], "none, since \"dali_aug\" is true; keep one of them");
+  }
+  augment = kDaliAugmentation;
+}
+
 }  // namespace
 
 std::vector<std::string> job_keys() {
-  std::vector<std::string> keys{"fp16"};
+  std::vector<std::string> keys{"fp16", "dali_aug"};
   const json all = to_json(JobConfig{});
   for (const auto& item : all.items()) keys.push_back(item.key());
   return keys;
@@ -272,10 +375,10 @@ JobConfig parse_job(const json& job, const JobOrigin& origin) {
   for (const ArcfaceTorchKey& each : arcface_torch_keys()) known.emplace_back(each.key);
   const JobReader reader(job, origin);
   reader.check_keys(known);
-  check_arcface_torch_keys(job, origin);
   JobConfig config;
   visit_keys(config, reader);
   read_fp16(job, origin, config.precision);
+  read_dali_aug(job, origin, config.augment);
   if (config.output.empty()) reader.fail("output", json(""), "the path of a folder");
   if (config.warmup_epoch > config.num_epoch) {
     const char* longer = origin.of("num_epoch") == origin.file ? "warmup_epoch" : "num_epoch";
@@ -283,8 +386,17 @@ JobConfig parse_job(const json& job, const JobOrigin& origin) {
                      ": warmup_epoch: expected no more than num_epoch, which is " +
                      json(config.num_epoch).dump() + ", found " + shown(json(config.warmup_epoch)));
   }
+  check_data_sets(config, origin);
   check_batch_size(config, origin);
   return config;
+}
+
+std::string text_of(std::span<const std::filesystem::path> paths) {
+  std::string text;
+  for (const std::filesystem::path& path : paths) {
+    text += (text.empty() ? "" : ", ") + path.string();
+  }
+  return text;
 }
 
 std::int64_t batch_norm_samples(const JobConfig& job, int workers) {

@@ -20,6 +20,8 @@ enum class OptimizerKind { kSgd, kAdamW };
 enum class ScheduleKind { kPolynomial, kMultistep };
 enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
+/// Of several data sets: one softmax over all classes, or one for each set over its own classes.
+enum class Heads { kOne, kSeparate };
 
 /// target logit = s * (cos(m1 * theta + m2) - m3).
 struct Margin {
@@ -33,6 +35,15 @@ struct LrSchedule {
   double power = 1.0;                ///< polynomial
   std::vector<std::int64_t> epochs;  ///< multistep: epochs after which the rate is multiplied
   double gamma = 0.1;                ///< multistep
+};
+
+/// How training images are changed at random (worker/data/augment/augmenter.h): for each change the
+/// part of the images that it is made to.
+struct Augmentation {
+  bool flip = true;  ///< horizontally, half of the images
+  double crop = 0, low_resolution = 0, blur = 0, colour = 0, grey = 0, cut_out = 0;
+
+  friend bool operator==(const Augmentation&, const Augmentation&) = default;
 };
 
 /// The value of every key of a job file. Does not change once it is parsed.
@@ -60,9 +71,14 @@ struct JobConfig {
   double num_epoch = 20;
   std::int64_t max_steps = 0;  ///< 0: num_epoch decides
   double warmup_epoch = 0;
-  std::filesystem::path rec;  ///< folder with train.rec, train.idx, property; or a .rec file
+  std::vector<std::filesystem::path> rec;         ///< data sets (worker/data/layouts/layout.h)
+  std::vector<std::filesystem::path> identities;  ///< of each set: names by label; "": the data's
+  bool share_identities = false;  ///< classes of several sets with the same name are one
+  Heads heads = Heads::kOne;      ///< of several data sets
+  std::int64_t image_size = 0;    ///< rows and columns of an image; 0: as the data say
   bool shuffle = true;
-  bool augment = true;                   ///< random horizontal flip
+  Augmentation augment;                  ///< of training images
+  std::filesystem::path stage;           ///< a folder to copy the data to first; empty: none
   std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths
   std::filesystem::path output = "work_dirs/job";
   std::int64_t frequent = 10;                  ///< steps between log lines
@@ -81,9 +97,10 @@ struct JobConfig {
   std::int64_t gradient_acc = 1;
   bool sync_bn = false;
   DeviceChoice device = DeviceChoice::kAuto;
-  std::int64_t num_classes = 0;  ///< 0: read from the data; given, it is checked
-  std::int64_t num_image = 0;    ///< likewise
-  std::string notes;             ///< free text about the job, kept in its checkpoints
+  std::int64_t num_classes = 0;            ///< 0: read from the data; given, it is checked
+  std::int64_t num_image = 0;              ///< likewise
+  std::vector<std::int64_t> head_classes;  ///< of each separate head; likewise
+  std::string notes;                       ///< free text about the job, kept in its checkpoints
 };
 
 /// Parses a job, which may also have arcface_torch's keys that have no counterpart
@@ -91,6 +108,9 @@ struct JobConfig {
 /// nearest known key for an unknown one, and says what was found and what was expected for a wrong
 /// type and for a value out of range. Throws InputError.
 JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);
+
+/// The data sets, for messages: "/data/a, /data/b".
+std::string text_of(std::span<const std::filesystem::path> paths);
 
 /// How many samples a batch norm of the network sees at least in a training step: the last one sees
 /// as many as there are images in a micro-batch, of this worker or, with sync_bn, of all.
@@ -101,7 +121,8 @@ std::int64_t batch_norm_samples(const JobConfig& job, int workers);
 /// of workers.
 void check_batch_norm_samples(const JobConfig& job, int workers);
 
-/// Every key of JobConfig, and "fp16", the older way to write "precision": "fp16". In no order.
+/// Every key of JobConfig, "fp16", the older way to write "precision": "fp16", and "dali_aug",
+/// arcface_torch's way to ask for its set of augmentations. In no order.
 std::vector<std::string> job_keys();
 
 /// Applies each `--set key=value` to a job, in order. A value is JSON, or else a plain string. A

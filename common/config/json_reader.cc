@@ -86,6 +86,35 @@ void JsonReader::texts(const std::string& key, std::vector<std::string>& out) co
   }
 }
 
+void JsonReader::paths(const std::string& key, std::vector<std::filesystem::path>& out) const {
+  const json* value = find(key);
+  if (value == nullptr) return;
+  out.clear();
+  if (is_text(*value)) {
+    if (!value->get_ref<const std::string&>().empty()) out.emplace_back(value->get<std::string>());
+    return;
+  }
+  const std::string_view expected = "a path (string without NUL), or an array of them";
+  if (!value->is_array()) fail(key, *value, expected);
+  for (const json& item : *value) {
+    if (!is_text(item)) fail(key, item, expected);
+    out.emplace_back(item.get<std::string>());
+  }
+}
+
+void JsonReader::numbers(const std::string& key, std::vector<std::int64_t>& out,
+                         const Range& range) const {
+  const json* value = find(key);
+  if (value == nullptr) return;
+  if (!value->is_array()) fail(key, *value, "an array of integers, for example [85742, 10572]");
+  out.clear();
+  for (const json& item : *value) {
+    const bool fits = item.is_number_integer() && range.has(item.get<double>());
+    if (!fits) fail(key, item, range.text);
+    out.push_back(item.get<std::int64_t>());
+  }
+}
+
 void JsonReader::check_keys(std::span<const std::string> known) const {
   for (const auto& item : object_.items()) {
     check_known_key(item.key(), known, origin_of(item.key()));

@@ -80,6 +80,10 @@ class JsonReader {
   void text(const std::string& key, std::string& out) const;
   void path(const std::string& key, std::filesystem::path& out) const;
   void texts(const std::string& key, std::vector<std::string>& out) const;
+  /// One path, or an array of them; an empty string is none.
+  void paths(const std::string& key, std::vector<std::filesystem::path>& out) const;
+  /// An array of integers.
+  void numbers(const std::string& key, std::vector<std::int64_t>& out, const Range& range) const;
 
   /// Throws InputError for a key that is not one of `known`, with the nearest of them.
   void check_keys(std::span<const std::string> known) const;

@@ -34,7 +34,7 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
   job.num_workers = 1;
   job.max_steps = kSteps;
   job.seed = 2;  // no activation is within rounding of the kink of its PReLU
-  job.rec = data;
+  job.rec = {data};
   job.output = output;
   job.device = device;
   return job;

@@ -61,7 +61,7 @@ class Overflow : public ::testing::TestWithParam<Case> {
     job.lr = 0.001;
     job.gradient_acc = GetParam().gradient_acc;
     job.num_workers = 1;
-    job.rec = data_.path();
+    job.rec = {data_.path()};
     job.output = output_.path();
     job.device = GetParam().device;
     if (job.device == DeviceChoice::kCuda) job.precision = Precision::kFp16;

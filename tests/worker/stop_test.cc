@@ -32,7 +32,7 @@ class StopInAStep : public ::testing::Test {
     job_.lr = 0.001;
     job_.sample_rate = 0.5;
     job_.num_workers = 1;
-    job_.rec = data_.path();
+    job_.rec = {data_.path()};
     job_.device = DeviceChoice::kCpu;
   }
 

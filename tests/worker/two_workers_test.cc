@@ -41,7 +41,7 @@ class TwoWorkers : public ::testing::Test {
     job.num_workers = 1;
     job.save_every_steps = 2;
     job.keep_checkpoints = 2;
-    job.rec = data_.path();
+    job.rec = {data_.path()};
     job.output = output;
     job.device = DeviceChoice::kCpu;
     return job;

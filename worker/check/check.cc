@@ -25,6 +25,7 @@
 #include "worker/check/step_speed.h"
 #include "worker/comm/gather_texts.h"
 #include "worker/comm/make_comm.h"
+#include "worker/data/job_data.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
@@ -59,14 +60,8 @@ struct OpenedData {
 std::optional<OpenedData> open_data(JobConfig& job, const SessionOptions& options,
                                     const TellFindings& tell) {
   try {
-    doing(options, "opening " + job.rec.string());
-    OpenedData data{.dataset = open_dataset({.rec = job.rec,
-                                             .num_classes = job.num_classes,
-                                             .num_image = job.num_image,
-                                             .doing = options.doing}),
-                    .sets = {}};
-    job.num_classes = data.dataset->info().classes;
-    job.num_image = data.dataset->info().images;
+    doing(options, "opening " + text_of(job.rec));
+    OpenedData data{.dataset = open_job_data_and_complete(job, options.doing), .sets = {}};
     for (const std::string& target : job.val_targets) {
       doing(options, "reading verification set " + target);
       data.sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
@@ -188,9 +183,7 @@ bool all_have(Comm& comm, bool mine) {
 void read_data(PlannedJob& planned) {
   JobConfig& job = planned.job;
   try {
-    const auto dataset =
-        open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
-    job.num_classes = dataset->info().classes;
+    const auto dataset = open_job_data_and_complete(job);
     planned.data = planned_data(*dataset, {});
   } catch (const InputError&) {
     job.num_classes = 0;
@@ -308,8 +301,8 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
   if (!data) return;
   if (first) {
     tell(facts_findings(*data->dataset, data->sets));
-    doing(options, "reading and decoding images of " + job.rec.string());
-    tell(data_speed(*data->dataset, job.rec));
+    doing(options, "reading and decoding images of " + text_of(job.rec));
+    tell(data_speed(*data->dataset));
   }
   if (!ops) return;
   const PlannedJob planned = planned_job(job, options, *data, !ops->on_host());

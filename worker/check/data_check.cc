@@ -69,9 +69,18 @@ double read_speed(const std::filesystem::path& rec) {
   return *middle;
 }
 
-/// The record file of a folder, or the file itself.
-std::filesystem::path record_file(const std::filesystem::path& rec) {
-  return std::filesystem::is_directory(rec) ? rec / "train.rec" : rec;
+/// The largest of the data set's files; empty where all its briefs are of folders.
+std::filesystem::path largest_file(const Dataset& dataset) {
+  std::filesystem::path largest;
+  std::uintmax_t most = 0;
+  for (const FileBrief& brief : dataset.briefs()) {
+    std::error_code no_file;
+    const std::uintmax_t bytes = std::filesystem::file_size(brief.file, no_file);
+    if (no_file || bytes <= most) continue;
+    most = bytes;
+    largest = brief.file;
+  }
+  return largest;
 }
 
 }  // namespace
@@ -123,9 +132,9 @@ double decode_speed(const Dataset& dataset) {
   return best;
 }
 
-std::vector<CheckFinding> data_speed(const Dataset& dataset, const std::filesystem::path& rec) {
+std::vector<CheckFinding> data_speed(const Dataset& dataset) {
   std::vector<CheckFinding> findings;
-  if (const double bytes = read_speed(record_file(rec)); bytes > 0) {
+  if (const double bytes = read_speed(largest_file(dataset)); bytes > 0) {
     findings.push_back(
         {.what = "data read speed",
          .found = fmt::format("{:.0f} MB/s", bytes / 1e6),

@@ -1,7 +1,6 @@
 // The data of a job as one host has them: whether they can be read, and how fast.
 #pragma once
 
-#include <filesystem>
 #include <span>
 #include <vector>
 
@@ -21,9 +20,9 @@ std::vector<CheckFinding> facts_findings(const Dataset& dataset,
 /// half a second. So what else runs on the host does not count. Throws DamagedImage.
 double decode_speed(const Dataset& dataset);
 
-/// Reads blocks of the .rec at random places, which the page cache does not have, and reads and
-/// decodes images with one thread; each for at most half a second. An image that cannot be read or
-/// decoded is a finding.
-std::vector<CheckFinding> data_speed(const Dataset& dataset, const std::filesystem::path& rec);
+/// Reads blocks of the largest file at random places, which the page cache does not have, and reads
+/// and decodes images with one thread; each for at most half a second. An image that cannot be read
+/// or decoded is a finding.
+std::vector<CheckFinding> data_speed(const Dataset& dataset);
 
 }  // namespace pfc

@@ -48,10 +48,16 @@ TEST(ArcfaceTorchKeys, GiveNoWarningForWhatIsOff) {
   EXPECT_THAT(ignored_key_warnings(json::parse(R"({"dali": false, "wandb_key": ""})")), IsEmpty());
 }
 
-TEST(ArcfaceTorchKeys, RefuseWhatWouldChangeTheModelAndSayWhatToDo) {
-  const std::string error = testing::message_of<InputError>(
-      [] { parse_job(json::parse(R"({"dali_aug": true})"), "job.json"); });
-  EXPECT_THAT(error, StartsWith("job.json: dali_aug: its augmentations do not exist here; remove"));
+TEST(ArcfaceTorchKeys, AskForItsAugmentationsByDaliAug) {
+  const JobConfig job = parse_job(json::parse(R"({"dali_aug": true})"), "job.json");
+  EXPECT_EQ(
+      job.augment,
+      (Augmentation{.flip = true, .low_resolution = 0.1, .blur = 0.2, .colour = 0.2, .grey = 0.1}));
+  EXPECT_EQ(parse_job(to_json(job), "job.json").augment, job.augment);
+  const std::string error = testing::message_of<InputError>([] {
+    parse_job(json::parse(R"({"dali_aug": true, "augment": {"blur": 0.5}})"), "job.json");
+  });
+  EXPECT_THAT(error, HasSubstr("augment: expected none, since \"dali_aug\" is true; keep one"));
 }
 
 TEST(ArcfaceTorchKeys, NeverAreAnUnknownKeyInAnOverride) {

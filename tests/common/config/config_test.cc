@@ -47,7 +47,7 @@ TEST(ParseJob, TakesAWholeJob) {
   EXPECT_EQ(job.precision, Precision::kBf16);
   EXPECT_EQ(job.optimizer, OptimizerKind::kAdamW);
   EXPECT_EQ(job.num_epoch, 2.5);
-  EXPECT_EQ(job.rec, "/data/x");
+  EXPECT_THAT(job.rec, ::testing::ElementsAre("/data/x"));
   EXPECT_THAT(job.val_targets, ::testing::ElementsAre("lfw", "a/b.bin"));
   EXPECT_TRUE(job.resume);
   EXPECT_EQ(job.device, DeviceChoice::kCpu);
@@ -192,9 +192,9 @@ TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
 }
 
 TEST(ParseJob, RefusesPathsThatTheSystemWouldCutShort) {
-  EXPECT_EQ(
-      refusal(R"({"rec": "data\u0000set"})"),
-      R"(job.json: rec: expected a path (string without NUL), found "data\u0000set" (string))");
+  EXPECT_EQ(refusal(R"({"rec": "data\u0000set"})"),
+            R"(job.json: rec: expected a path (string without NUL), or an array of them, found )"
+            R"("data\u0000set" (string))");
   EXPECT_THAT(refusal(R"({"val_targets": ["lfw\u0000"]})"), HasSubstr("val_targets: expected"));
 }
 
@@ -217,6 +217,20 @@ TEST(ParseJob, NamesTheOverrideThatHasSetAWrongValue) {
             "3.0 (number)");
 }
 
+TEST(ParseJob, TakesOneDataSetOrSeveral) {
+  EXPECT_THAT(parse_job(json::parse(R"({"rec": "/a"})"), "job.json").rec, ::testing::SizeIs(1));
+  EXPECT_THAT(parse_job(json::parse(R"({"rec": ["/a", "/b"]})"), "job.json").rec,
+              ::testing::ElementsAre("/a", "/b"));
+  EXPECT_THAT(refusal(R"({"rec": 3})"), HasSubstr("or an array of them, found 3"));
+  EXPECT_THAT(refusal(R"({"rec": ["/a", 3]})"), HasSubstr("or an array of them, found 3"));
+  EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "identities": ["x"]})"),
+              HasSubstr("identities: found 1 files, expected one for each of the 2 data sets"));
+  EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "heads": "separate", "share_identities": true})"),
+              HasSubstr("exclude each other"));
+  EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "heads": "separate", "head_classes": [3]})"),
+              HasSubstr("head_classes: found 1 numbers, expected one for each of the 2"));
+}
+
 TEST(ToJson, RoundTripsEveryKey) {
   json changed = to_json(JobConfig{});
   for (auto& [key, value] : changed.items()) {
@@ -227,11 +241,16 @@ TEST(ToJson, RoundTripsEveryKey) {
   changed.update(json::parse(R"({"network": "r100", "margin_list": [1.0, 0.25, 0.125],
       "margin_gradient": "exact", "precision": "fp16",
       "centre_precision": "bf16", "optimizer": "adamw",
-      "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5}, "rec": "d",
+      "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5}, "rec": ["d", "e"],
+      "identities": ["", "x.txt"], "heads": "separate", "head_classes": [3, 4],
       "val_targets": ["v"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda"})"));
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, value] : changed.items()) EXPECT_NE(value, defaults[key]) << key;
-  EXPECT_EQ(to_json(parse_job(changed, "job.json")), changed);
+  json shared = changed, separate = changed;  // the two exclude each other
+  shared["heads"] = "one";
+  separate["share_identities"] = false;
+  EXPECT_EQ(to_json(parse_job(shared, "job.json")), shared);
+  EXPECT_EQ(to_json(parse_job(separate, "job.json")), separate);
   EXPECT_EQ(to_json(parse_job(defaults, "job.json")), defaults);
 }
 

@@ -77,7 +77,7 @@ TEST_F(MemoryPlanTest, GrowsWithWhatItDependsOn) {
               plan().part(part).bytes);
   }
   grows("communication", [](PlannedJob& p) { p.world_size = 2; });
-  grows("input batches", [](PlannedJob& p) { p.data.images = 1'000'000; });
+  grows("input batches", [](PlannedJob& p) { p.data.index_bytes += 16 * 1000; });
   grows("head buffers", [](PlannedJob& p) { p.threads = 2; });
 }
 

@@ -47,7 +47,7 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
     job_.num_workers = 1;
     job_.replicate = true;
     job_.snapshot_seconds = 1e-9;
-    job_.rec = data_.path();
+    job_.rec = {data_.path()};
     job_.device = DeviceChoice::kCpu;
     start_processes(2);
   }

@@ -41,8 +41,8 @@ class SampledStep : public ::testing::Test {
     job_.gradient_acc = kMicroBatches;
     job_.num_workers = 1;
     job_.shuffle = false;
-    job_.augment = false;
-    job_.rec = data_.path();
+    job_.augment.flip = false;
+    job_.rec = {data_.path()};
     job_.output = output_.path();
     job_.device = DeviceChoice::kCpu;
     job_.histograms_every_steps = 5;

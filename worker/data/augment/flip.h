@@ -1,4 +1,4 @@
-// Augmentation of training images: a random horizontal flip.
+// The most common augmentation of training images: a random horizontal flip.
 #pragma once
 
 #include <array>
