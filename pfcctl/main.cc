@@ -11,7 +11,8 @@ namespace {
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Checks machines, plans memory, draws data sets, replays steps; submits, shows and stops "
+      "Checks machines, plans memory, looks at data and packs it, replays steps; submits, shows "
+      "and stops "
       "jobs",
       "pfcctl");
   app.require_subcommand(1);

@@ -19,6 +19,7 @@
 #include "common/machine/cores.h"
 #include "common/machine/gpu/gpus.h"
 #include "pfcctl/verbs.h"
+#include "worker/data/job_data.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/start/job_check.h"
 #include "worker/start/output_check.h"
@@ -65,17 +66,15 @@ std::string refusal_of(const PlannedJob& planned) {
 /// What the data set and verification sets say, and job.num_classes filled in from it. Without a
 /// data set here the job must name the classes, and what else is not known counts nothing.
 PlannedData read_data(JobConfig& job) {
-  if (!job.rec.empty() && something_at(job.rec)) {
-    const auto dataset =
-        open_dataset({.rec = job.rec, .num_classes = job.num_classes, .num_image = job.num_image});
-    job.num_classes = dataset->info().classes;
+  if (has_data_here(job)) {
+    const auto dataset = open_job_data_and_complete(job);
     for (const std::string& warning : dataset->info().warnings) spdlog::warn("{}", warning);
     return planned_data(*dataset, read_verification_sets(job, dataset->info()));
   }
   if (job.num_classes == 0) {
     throw InputError(
         (job.rec.empty() ? std::string("rec is not given")
-                         : "rec: " + job.rec.string() + " is not on this machine") +
+                         : "rec: " + text_of(job.rec) + " is not on this machine") +
         ": the plan needs the number of classes; give it with --set num_classes=1000000");
   }
   return {.images = job.num_image};

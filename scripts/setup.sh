@@ -23,9 +23,10 @@ build=(
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libwebp-dev libcli11-dev libspdlog-dev libssl-dev
   libhwloc-dev
 )
-# faketime and nftables: faults that tests/e2e/check_test.py plants.
+# faketime and nftables: faults that tests/e2e/check_test.py plants. LMDB and dmlc-core write
+# what our readers read.
 test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch faketime nftables
-  protobuf-compiler python3-protobuf python3-pil)
+  protobuf-compiler python3-protobuf python3-pil liblmdb-dev python3-lmdb libdmlc-dev)
 bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
   libopenblas0-pthread libopenblas0-openmp libjemalloc2 libtcmalloc-minimal4)
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.

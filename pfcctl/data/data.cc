@@ -7,6 +7,16 @@ namespace pfc {
 void add_data_verb(CLI::App& pfcctl) {
   CLI::App* data = pfcctl.add_subcommand("data", "Looks at data sets, makes and changes them");
   data->require_subcommand(1);
+  add_data_info(*data);
+  add_data_validate(*data);
+  add_data_pack(*data);
+  add_data_align(*data);
+  add_data_unpack(*data);
+  add_data_shuffle(*data);
+  add_data_merge(*data);
+  add_data_split(*data);
+  add_data_pack_pairs(*data);
+  add_data_stage(*data);
   add_data_synth(*data);
 }
 

@@ -3,24 +3,12 @@
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <utility>
 
-#include "pfcctl/verbs.h"
-
 namespace pfc {
-
 namespace {
-
-volatile std::sig_atomic_t signal_seen = 0;
-
-constexpr std::array<int, 2> kSignals{SIGINT, SIGTERM};
-std::array<struct sigaction, kSignals.size()> before;
-
-void note_signal(int number) { signal_seen = number; }
 
 std::string duration(double seconds) {
   if (seconds < 100) return fmt::format("{:.0f} s", seconds);
@@ -34,20 +22,14 @@ Progress::Progress(std::string doing, std::string units)
     : doing_(std::move(doing)),
       units_(std::move(units)),
       terminal_(isatty(STDERR_FILENO) == 1),
-      printed_(Clock::now()) {
-  signal_seen = 0;
-  struct sigaction action {};
-  action.sa_handler = note_signal;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
-}
+      printed_(Clock::now()) {}
 
 Progress::~Progress() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
   if (terminal_ && shown_) std::fputs("\n", stderr);
 }
 
 void Progress::show(std::int64_t done, std::int64_t all) {
-  if (signal_seen != 0) throw ExitStatus{128 + signal_seen};
+  InterruptGuard::expect_none();
   if (first_ < 0) first_ = done;
   const bool last = all > 0 && done >= all;
   const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000);

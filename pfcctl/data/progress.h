@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/clock.h"
+#include "pfcctl/interrupt_guard.h"
 
 namespace pfc {
 
@@ -27,6 +28,7 @@ class Progress {
  private:
   void print(std::int64_t done, std::int64_t all, bool last);
 
+  const InterruptGuard guard_;
   const std::string doing_;
   const std::string units_;
   const bool terminal_;

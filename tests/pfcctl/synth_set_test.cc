@@ -7,8 +7,8 @@
 #include "common/error.h"
 #include "pfcctl/synth/synth.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/dataset.h"
 #include "worker/data/images/decode.h"
+#include "worker/data/open_dataset.h"
 
 namespace pfc::synth {
 namespace {

@@ -1,0 +1,229 @@
+#include "pfcctl/data/align.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "common/files/file_error.h"
+#include "common/files/regular_file.h"
+#include "pfcctl/data/pack.h"
+#include "pfcctl/data/progress.h"
+#include "pfcctl/data/verbs.h"
+#include "pfcctl/synth/ordered_work.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/images/align.h"
+#include "worker/data/images/decode.h"
+#include "worker/data/images/jpeg_encoder.h"
+#include "worker/data/text_lines.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kTold = 64;
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 29;
+
+struct Face {
+  fs::path image;  ///< relative
+  fs::path out;    ///< likewise
+  Landmarks landmarks;
+};
+
+std::vector<std::string_view> fields_of(std::string_view line) {
+  const char* const separators = line.find('\t') != std::string_view::npos ? "\t" : " ,";
+  std::vector<std::string_view> fields;
+  while (true) {
+    const std::size_t begin = line.find_first_not_of(separators);
+    if (begin == std::string_view::npos) return fields;
+    line.remove_prefix(begin);
+    const std::size_t end = std::min(line.find_first_of(separators), line.size());
+    fields.push_back(line.substr(0, end));
+    line.remove_prefix(end);
+  }
+}
+
+std::optional<double> number_in(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(number)) return {};
+  return number;
+}
+
+std::optional<Landmarks> landmarks_in(std::span<const std::string_view> fields) {
+  Landmarks points;
+  if (fields.size() != 2 * points.size()) return {};
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto x = number_in(fields[2 * i]), y = number_in(fields[2 * i + 1]);
+    if (!x || !y) return {};
+    points[i] = {*x, *y};
+  }
+  return points;
+}
+
+bool is_one_point(const Landmarks& points) {
+  return std::ranges::all_of(points, [&](const Point& p) {
+    return p.x == points.front().x && p.y == points.front().y;
+  });
+}
+
+/// Whether it stays below what it is relative to.
+bool stays_inside(const fs::path& path) {
+  return path.is_relative() && !path.empty() &&
+         std::ranges::none_of(path, [](const fs::path& part) { return part == ".."; });
+}
+
+std::vector<Face> read_faces(const fs::path& file) {
+  std::vector<Face> faces;
+  std::map<std::string, int> of_image;
+  read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
+    const std::vector<std::string_view> fields = fields_of(line);
+    if (fields.empty()) return;
+    const auto points = landmarks_in(std::span(fields).subspan(1));
+    const fs::path image = fs::path(fields.front()).lexically_normal();
+    if (!points && number == 1) return;  // a heading
+    if (!points || is_one_point(*points) || !stays_inside(image)) {
+      throw InputError(fmt::format(
+          "{}: line {}: found '{}', expected the path of an image, without .., and x and y of five "
+          "landmarks",
+          file.string(), number, line.substr(0, 80)));
+    }
+    const int count = ++of_image[image.string()];
+    fs::path out = image;
+    out.replace_extension();
+    out += (count == 1 ? "" : "-" + std::to_string(count)) + ".jpg";
+    faces.push_back({image, std::move(out), *points});
+  });
+  if (faces.empty()) throw InputError(file.string() + ": no line with landmarks");
+  return faces;
+}
+
+std::vector<std::byte> read_image(const fs::path& path) {
+  try {
+    RegularFile file(path);
+    if (file.bytes() > kMaxFileBytes) throw DamagedImage(path.string() + ": too large");
+    std::vector<std::byte> bytes(static_cast<std::size_t>(file.bytes()));
+    bytes.resize(file.read(bytes));
+    return bytes;
+  } catch (const DamagedImage&) {
+    throw;
+  } catch (const InputError& error) {
+    throw DamagedImage(error.what());
+  }
+}
+
+struct Result {
+  std::optional<std::string> damage;
+  bool existed = false;
+};
+
+Result align_one(const Face& face, const fs::path& images, const AlignOptions& options) {
+  thread_local ImageDecoder decoder;
+  thread_local std::vector<std::uint8_t> rgb, out;
+  const fs::path target = options.out / face.out;
+  if (something_at(target)) return {.damage = {}, .existed = true};
+  const fs::path source = images / face.image;
+  try {
+    const ImageSize size = decoder.decode_whole(read_image(source), rgb);
+    const ImageSize wanted{options.size, options.size};
+    out.resize(static_cast<std::size_t>(wanted.height * wanted.width * 3));
+    warp(rgb, size, estimate_similarity(face.landmarks, template_landmarks(options.size)), wanted,
+         out);
+  } catch (const DamagedImage& e) {
+    const std::string what = e.what();
+    return {.damage = what.starts_with(source.string()) ? what : source.string() + ": " + what};
+  }
+  const auto side = static_cast<int>(options.size);
+  const std::vector<std::byte> jpeg = encode_jpeg(out, side, side, options.quality);
+  as_storage_error([&] { fs::create_directories(target.parent_path()); });
+  write_file_atomically(target, {reinterpret_cast<const char*>(jpeg.data()), jpeg.size()});
+  return {};
+}
+
+}  // namespace
+
+Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
+  const std::vector<Face> faces = read_faces(options.landmarks);
+  const fs::path images =
+      options.images.empty() ? options.landmarks.parent_path() : options.images;
+  std::error_code error;
+  if (fs::weakly_canonical(images, error) == fs::weakly_canonical(options.out, error)) {
+    throw InputError(options.out.string() + ": --out is the folder of the images; name another");
+  }
+  const auto count = std::ssize(faces);
+  const auto allowed = static_cast<std::int64_t>(options.max_damaged * static_cast<double>(count));
+  Aligned aligned;
+  synth::ordered_work<Result>(
+      count, options.threads,
+      [&](std::int64_t i) { return align_one(faces[static_cast<std::size_t>(i)], images, options); },
+      [&](std::int64_t i, const Result& result) {
+        if (result.damage) {
+          aligned.damaged.push_back(*result.damage);
+          if (std::ssize(aligned.damaged) > allowed) {
+            throw InputError(fmt::format(
+                "{} of {} images are damaged, more than the {} of --max-damaged. The first one: {}",
+                aligned.damaged.size(), count, allowed, aligned.damaged.front()));
+          }
+        } else {
+          ++aligned.images;
+          aligned.existing += result.existed ? 1 : 0;
+        }
+        if (progress) progress(i + 1, count);
+      });
+  return aligned;
+}
+
+void add_data_align(CLI::App& data) {
+  const auto o = std::make_shared<AlignOptions>();  // owned by the verb's callback
+  CLI::App* verb = data.add_subcommand("align", "Photographs and five landmarks to aligned faces");
+  verb->add_option("landmarks", o->landmarks,
+                   "Text: a line for each face with the path of its image and x y of left eye, "
+                   "right eye, nose, left and right corner of the mouth")
+      ->required();
+  verb->add_option("--images", o->images,
+                   "What the paths are relative to; without it the landmarks' folder");
+  verb->add_option("--out", o->out, "Folder for the faces, under the same paths")->required();
+  verb->add_option("--size", o->size, "Rows and columns of a face")
+      ->check(CLI::Range(16, 1024))
+      ->capture_default_str();
+  verb->add_option("--quality", o->quality, "Of the JPEG")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  verb->add_option("--threads", o->threads, "0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb->add_option("--max-damaged", o->max_damaged, "Part of the images that may be damaged")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->footer(
+      "Landmarks come from any face detector. Faces that are in --out are not made again. Example:\n"
+      "  pfcctl data align landmarks.txt --images photographs --out faces");
+  verb->callback([o] {
+    Aligned aligned;
+    {
+      Progress progress("aligning", "faces");
+      aligned = align_faces(*o, [&](std::int64_t done, std::int64_t all) {
+        if (done % kTold == 0 || done == all) progress.show(done, all);
+      });
+    }
+    tell_damaged(aligned.damaged);
+    std::printf("%s: %lld faces, %lld of which were there, %zu damaged ones left out\n",
+                o->out.c_str(), static_cast<long long>(aligned.images),
+                static_cast<long long>(aligned.existing), aligned.damaged.size());
+  });
+}
+
+}  // namespace pfc

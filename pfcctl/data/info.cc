@@ -1,0 +1,224 @@
+// pfcctl data info: what a data set holds.
+#include "pfcctl/data/info.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "pfcctl/data/progress.h"
+#include "pfcctl/data/verbs.h"
+#include "worker/check/data_check.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/images/decode.h"
+#include "worker/data/open_dataset.h"
+
+namespace pfc {
+
+namespace {
+
+constexpr std::int64_t kLooked = 1000;  // images whose headers are looked at
+constexpr std::int64_t kTold = 4096;
+
+/// Formats, sizes and bytes of some images, spread over the data set.
+void look_at_images(const Dataset& dataset, DataSummary& summary) {
+  const std::int64_t images = dataset.info().images;
+  const std::int64_t count = std::min(kLooked, images);
+  ImageDecoder decoder;
+  std::vector<std::byte> storage;
+  double bytes = 0;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t image = k * images / count;
+    try {
+      const Sample sample = dataset.read(image, storage);
+      const ImageSize size = decoder.size(sample.encoded);
+      ++summary.formats[decoder.format(sample.encoded)];
+      ++summary.sizes[fmt::format("{} x {}", size.height, size.width)];
+      bytes += static_cast<double>(sample.encoded.size());
+      ++summary.looked_at;
+    } catch (const DamagedImage&) {
+      ++summary.damaged;
+    }
+  }
+  if (summary.looked_at > 0)
+    summary.bytes_an_image = bytes / static_cast<double>(summary.looked_at);
+}
+
+/// The number of images of each class that has some, in rising order. Takes memory by images, as a
+/// mistaken label may make many classes.
+std::vector<std::int64_t> images_of_classes(std::vector<std::int64_t> labels) {
+  std::ranges::sort(labels);
+  std::vector<std::int64_t> counts;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (i == 0 || labels[i] != labels[i - 1]) counts.push_back(0);
+    ++counts.back();
+  }
+  std::ranges::sort(counts);
+  return counts;
+}
+
+void count_labels(const Dataset& dataset, const ShowProgress& progress, DataSummary& summary) {
+  const DatasetInfo& info = dataset.info();
+  std::vector<std::int64_t> labels;
+  std::vector<std::byte> storage;
+  for (std::int64_t i = 0; i < info.images; ++i) {
+    if (progress && i % kTold == 0) progress(i, info.images);
+    try {
+      labels.push_back(dataset.label(i, storage));
+    } catch (const InputError&) {
+      ++summary.without_label;
+    }
+  }
+  if (labels.empty()) return;
+  const auto labelled = static_cast<double>(labels.size());
+  const std::vector<std::int64_t> counts = images_of_classes(std::move(labels));
+  summary.empty_classes = info.classes - static_cast<std::int64_t>(counts.size());
+  const std::int64_t middle = info.classes / 2 - summary.empty_classes;
+  summary.least = summary.empty_classes > 0 ? 0 : counts.front();
+  summary.median = middle < 0 ? 0 : counts[static_cast<std::size_t>(middle)];
+  summary.most = counts.back();
+  summary.mean = labelled / static_cast<double>(info.classes);
+  for (const std::int64_t count : counts) {
+    const auto bin = static_cast<std::size_t>(std::log2(static_cast<double>(count)));
+    if (summary.histogram.size() <= bin) summary.histogram.resize(bin + 1);
+    ++summary.histogram[bin];
+  }
+}
+
+std::string most_of(const std::map<std::string, std::int64_t>& counted, std::int64_t all) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::pair<std::string, std::int64_t>> sorted(counted.begin(), counted.end());
+  std::ranges::stable_sort(sorted, std::greater{}, &std::pair<std::string, std::int64_t>::second);
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, sorted.size()); ++i) {
+    text += fmt::format("{}{} {:.0f} %", i == 0 ? "" : ", ", sorted[i].first,
+                        100.0 * static_cast<double>(sorted[i].second) / static_cast<double>(all));
+  }
+  if (sorted.size() > kShown) text += fmt::format(" and {} more", sorted.size() - kShown);
+  return text;
+}
+
+std::string picture(const std::vector<std::int64_t>& histogram) {
+  constexpr double kColumns = 48;
+  const std::int64_t most = *std::ranges::max_element(histogram);
+  std::string text;
+  for (std::size_t bin = 0; bin < histogram.size(); ++bin) {
+    const std::int64_t from = std::int64_t{1} << bin, to = (from << 1) - 1;
+    const auto bar = static_cast<std::size_t>(
+        std::ceil(kColumns * static_cast<double>(histogram[bin]) / static_cast<double>(most)));
+    text += fmt::format("  {:>13}  {:<48} {}\n",
+                        from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to),
+                        std::string(bar, '#'), histogram[bin]);
+  }
+  return text;
+}
+
+}  // namespace
+
+DataSummary summarise(const Dataset& dataset, bool labels, const ShowProgress& progress) {
+  DataSummary summary;
+  look_at_images(dataset, summary);
+  if (labels) count_labels(dataset, progress, summary);
+  try {
+    summary.decoded_a_second = decode_speed(dataset);
+  } catch (const DamagedImage&) {
+    summary.decoded_a_second = 0;
+  }
+  return summary;
+}
+
+std::string summary_text(const Dataset& dataset, const DataSummary& s) {
+  const DatasetInfo& info = dataset.info();
+  std::string text;
+  const auto line = [&](const char* what, const std::string& value) {
+    text += fmt::format("{:<22}{}\n", what, value);
+  };
+  line("layout", info.layout);
+  for (const FileBrief& brief : dataset.briefs()) line("", brief.file.string());
+  line("images", fmt::format("{}", info.images));
+  line("classes", fmt::format("{}", info.classes));
+  line("size in training", fmt::format("{} x {} (height x width)", info.height, info.width));
+  if (s.looked_at > 0) {
+    line("formats", most_of(s.formats, s.looked_at));
+    line("sizes",
+         most_of(s.sizes, s.looked_at) +
+             (s.looked_at < info.images ? fmt::format(" (of {} images)", s.looked_at) : ""));
+    line("bytes an image", fmt::format("{:.0f}", s.bytes_an_image));
+  }
+  if (s.damaged > 0) line("damaged", fmt::format("{} of those looked at", s.damaged));
+  line("memory of the index",
+       fmt::format("{:.1f} MiB", static_cast<double>(info.index_bytes) / 1048576.0));
+  line("decoding, one core", fmt::format("{:.0f} images/s", s.decoded_a_second));
+  if (!s.histogram.empty()) {
+    line("images a class", fmt::format("least {}, median {}, mean {:.1f}, most {}", s.least,
+                                       s.median, s.mean, s.most));
+    if (s.empty_classes > 0) line("classes without any", fmt::format("{}", s.empty_classes));
+    if (s.without_label > 0) line("without a label", fmt::format("{} images", s.without_label));
+    text += "classes by number of images:\n" + picture(s.histogram);
+  }
+  for (const std::string& warning : info.warnings) text += "warning: " + warning + "\n";
+  return text;
+}
+
+std::string summary_json(const Dataset& dataset, const DataSummary& s) {
+  const DatasetInfo& info = dataset.info();
+  nlohmann::json object{{"layout", info.layout},
+                        {"images", info.images},
+                        {"classes", info.classes},
+                        {"height", info.height},
+                        {"width", info.width},
+                        {"index_bytes", info.index_bytes},
+                        {"formats", s.formats},
+                        {"sizes", s.sizes},
+                        {"looked_at", s.looked_at},
+                        {"damaged", s.damaged},
+                        {"bytes_an_image", s.bytes_an_image},
+                        {"decoded_a_second", s.decoded_a_second},
+                        {"warnings", info.warnings}};
+  if (!s.histogram.empty()) {
+    object["images_a_class"] = {{"least", s.least},
+                                {"median", s.median},
+                                {"mean", s.mean},
+                                {"most", s.most},
+                                {"by_power_of_2", s.histogram}};
+    object["empty_classes"] = s.empty_classes;
+    object["without_label"] = s.without_label;
+  }
+  return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void add_data_info(CLI::App& data) {
+  struct Flags {
+    std::filesystem::path data;
+    bool json = false, quick = false;
+  };
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* verb = data.add_subcommand("info", "What a data set holds");
+  verb->add_option("data", flags->data, "Folder of people, .lst, .tsv, .tar shards, or .rec")
+      ->required();
+  verb->add_flag("--json", flags->json, "For programs");
+  verb->add_flag("--quick", flags->quick, "Without reading all labels: no images a class");
+  verb->footer("Example:\n  pfcctl data info /data/faces");
+  verb->callback([flags] {
+    const auto dataset = open_dataset({.rec = flags->data});
+    DataSummary summary;
+    {
+      Progress progress("reading labels", "images");
+      summary = summarise(*dataset, !flags->quick,
+                          [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+    }
+    const std::string text =
+        flags->json ? summary_json(*dataset, summary) : summary_text(*dataset, summary);
+    std::fputs(text.c_str(), stdout);
+  });
+}
+
+}  // namespace pfc

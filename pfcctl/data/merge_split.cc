@@ -1,0 +1,189 @@
+#include "pfcctl/data/merge_split.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "pfcctl/data/progress.h"
+#include "pfcctl/data/verbs.h"
+#include "worker/data/chosen_dataset.h"
+#include "worker/data/combined_dataset.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/global_order.h"
+#include "worker/data/open_dataset.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unique_ptr<Dataset> open_all(const MergeOptions& options) {
+  if (!options.identities.empty() && options.identities.size() != options.in.size()) {
+    throw InputError(fmt::format("--identities: found {} files, expected one for each of {} sets",
+                                 options.identities.size(), options.in.size()));
+  }
+  std::vector<PartDataset> parts;
+  for (std::size_t i = 0; i < options.in.size(); ++i) {
+    parts.push_back({.dataset = open_dataset({.rec = options.in[i]}), .names = {}});
+    if (options.identities.empty()) continue;
+    PartDataset& part = parts.back();
+    part.names = read_identity_names(options.identities[i], part.dataset->info().classes);
+    if (part.names.size() == 0) {
+      throw InputError(options.identities[i].string() + ": cannot be read as names of people");
+    }
+  }
+  return combine_datasets(std::move(parts), options.share_identities ? SharedIdentities::kByName
+                                                                     : SharedIdentities::kNone);
+}
+
+/// The classes that are held out, in rising order.
+std::vector<std::int64_t> draw_classes(const SplitOptions& options, std::int64_t classes) {
+  const std::int64_t count = std::llround(options.held_out * static_cast<double>(classes));
+  if (count < 1 || count >= classes) {
+    throw InputError(fmt::format(
+        "--held-out {}: {} of {} people would be held out, expected at least 1 in both parts",
+        options.held_out, count, classes));
+  }
+  const GlobalOrder order(classes, options.seed, /*shuffle=*/true);
+  std::vector<std::int64_t> drawn;
+  for (std::int64_t i = 0; i < count; ++i) drawn.push_back(order.at(0, i));
+  std::ranges::sort(drawn);
+  return drawn;
+}
+
+/// Images by whether their class is held out: those that are not, and those that are. A damaged one
+/// whose label is not known goes to the first, where it is told of.
+std::pair<Choice, Choice> choices(const Dataset& whole, std::vector<std::int64_t> held) {
+  Choice train, held_out;
+  std::vector<std::byte> storage;
+  for (std::int64_t i = 0; i < whole.info().images; ++i) {
+    bool is_held = false;
+    try {
+      is_held = std::ranges::binary_search(held, whole.label(i, storage));
+    } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch)
+    }
+    (is_held ? held_out : train).images.push_back(i);
+  }
+  for (std::int64_t c = 0; c < whole.info().classes; ++c) {
+    if (!std::ranges::binary_search(held, c)) train.classes.push_back(c);
+  }
+  held_out.classes = std::move(held);
+  return {std::move(train), std::move(held_out)};
+}
+
+void add_pack_options(CLI::App& verb, PackOptions& o) {
+  verb.add_option("--out", o.out, "Folder for what is written")->required();
+  verb.add_option("--threads", o.threads, "0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb.add_option("--max-damaged", o.max_damaged, "Part of the images that may be damaged")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb.add_flag("--force", o.replace, "Replaces a data set that is in --out");
+}
+
+void tell(const fs::path& folder, const Packed& packed) {
+  tell_damaged(packed.damaged);
+  std::printf("%s: %lld images of %lld identities, %zu damaged ones left out\n",
+              (folder / "train.rec").c_str(), static_cast<long long>(packed.images),
+              static_cast<long long>(packed.classes), packed.damaged.size());
+}
+
+}  // namespace
+
+Packed merge_datasets(const MergeOptions& options, const ShowProgress& progress) {
+  const auto all = open_all(options);
+  for (const fs::path& in : options.in) {
+    prepare_folder(in, options.pack.out, options.pack.replace);
+  }
+  for (const std::string& warning : all->info().warnings) {
+    std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  }
+  PackOptions pack = options.pack;
+  pack.in = options.in.front();
+  return pack_dataset(*all, pack, progress);
+}
+
+Split split_dataset(const SplitOptions& options, const ShowProgress& progress) {
+  const auto whole = open_dataset({.rec = options.pack.in});
+  auto [train, held_out] = choices(*whole, draw_classes(options, whole->info().classes));
+  const std::int64_t first = std::ssize(train.images), all = whole->info().images;
+  const auto write = [&](const char* name, Choice choice, std::int64_t before) {
+    PackOptions pack = options.pack;
+    pack.out = options.pack.out / name;
+    return write_set(*choose(*whole, std::move(choice)), pack,
+                     [&](std::int64_t done, std::int64_t) {
+                       if (progress) progress(before + done, all);
+                     });
+  };
+  // Before anything is written.
+  for (const char* name : {"train", "held-out"}) {
+    prepare_folder(options.pack.in, options.pack.out / name, options.pack.replace);
+  }
+  UnfinishedSet first_set = write("train", std::move(train), 0);
+  UnfinishedSet second_set = write("held-out", std::move(held_out), first);
+  first_set.writer->close();
+  second_set.writer->close();
+  return {.train = std::move(first_set.packed), .held_out = std::move(second_set.packed)};
+}
+
+void add_data_merge(CLI::App& data) {
+  const auto o = std::make_shared<MergeOptions>();  // owned by the verb's callback
+  CLI::App* verb = data.add_subcommand("merge", "Several data sets to one");
+  verb->add_option("data", o->in, "Data sets of any layouts")->required()->expected(2, 1000);
+  add_pack_options(*verb, o->pack);
+  verb->add_flag("--share-identities", o->share_identities,
+                 "People of the same name are one, instead of the sets' people one behind another");
+  verb->add_option("--identities", o->identities,
+                   "For each set a file with the names of its people, line by line; without it "
+                   "those that are with the data")
+      ->delimiter(',');
+  verb->footer(
+      "Labels are those of a job with these sets as its \"rec\". Example:\n"
+      "  pfcctl data merge /data/faces /data/more-faces --out /data/all");
+  verb->callback([o] {
+    Packed packed;
+    {
+      Progress progress("merging", "images");
+      packed = merge_datasets(
+          *o, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+    }
+    tell(o->pack.out, packed);
+  });
+}
+
+void add_data_split(CLI::App& data) {
+  const auto o = std::make_shared<SplitOptions>();  // owned by the verb's callback
+  CLI::App* verb =
+      data.add_subcommand("split", "One data set to two, none of whose people is in both");
+  verb->add_option("data", o->pack.in, "Folder of people, .lst, .tsv, .tar shards, or .rec")
+      ->required();
+  add_pack_options(*verb, o->pack);
+  verb->add_option("--held-out", o->held_out, "Part of the people for the second set")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->add_option("--seed", o->seed, "Another one draws other people")->capture_default_str();
+  verb->footer(
+      "Writes the folders train and held-out. Example:\n"
+      "  pfcctl data split /data/faces --held-out 0.05 --out /data/split");
+  verb->callback([o] {
+    Split split;
+    {
+      Progress progress("splitting", "images");
+      split =
+          split_dataset(*o, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+    }
+    tell(o->pack.out / "train", split.train);
+    tell(o->pack.out / "held-out", split.held_out);
+  });
+}
+
+}  // namespace pfc

@@ -1,0 +1,278 @@
+#include "pfcctl/data/pack.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "pfcctl/data/progress.h"
+#include "pfcctl/data/verbs.h"
+#include "pfcctl/synth/ordered_work.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/images/decode.h"
+#include "worker/data/images/jpeg_encoder.h"
+#include "worker/data/open_dataset.h"
+#include "worker/data/records/image_record.h"
+#include "worker/data/records/resumable_writer.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kQuality = 95;  // where images are resized and none is given
+constexpr std::int64_t kTold = 256;
+
+/// An image for the new set, or what is wrong with it.
+struct Prepared {
+  std::vector<std::byte> bytes;
+  std::optional<std::string> damage;
+};
+
+/// Makes images as they will be stored. Thread-safe: each call has its own decoder.
+class Preparer {
+ public:
+  Preparer(const Dataset& dataset, const PackOptions& options)
+      : dataset_(dataset), options_(options) {}
+
+  [[nodiscard]] Prepared prepare(std::int64_t image) const {
+    thread_local ImageDecoder decoder;
+    thread_local std::vector<std::byte> storage;
+    try {
+      const Sample sample = dataset_.read(image, storage);
+      return {.bytes = encode(decoder, sample.encoded), .damage = {}};
+    } catch (const DamagedImage& e) {
+      const std::string name = dataset_.name(image), what = e.what();
+      return {.bytes = {}, .damage = what.starts_with(name) ? what : name + ": " + what};
+    }
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::byte> encode(ImageDecoder& decoder,
+                                              std::span<const std::byte> encoded) const {
+    if (options_.size == 0 && options_.quality == 0) {
+      (void)decoder.size(encoded);
+      return {encoded.begin(), encoded.end()};
+    }
+    std::vector<std::uint8_t> rgb;
+    ImageSize size{options_.size, options_.size};
+    if (options_.size == 0) {
+      size = decoder.decode_whole(encoded, rgb);
+    } else {
+      rgb.resize(static_cast<std::size_t>(size.height * size.width * 3));
+      decoder.decode(encoded, size, rgb);
+    }
+    return encode_jpeg(rgb, static_cast<int>(size.height), static_cast<int>(size.width),
+                       options_.quality == 0 ? kQuality : options_.quality);
+  }
+
+  const Dataset& dataset_;
+  const PackOptions& options_;
+};
+
+/// The images in the order of their labels, and how many each label has.
+struct Order {
+  std::vector<std::int64_t> images;
+  std::vector<std::int64_t> of_class;
+};
+
+Order by_label(const Dataset& dataset) {
+  const DatasetInfo& info = dataset.info();
+  Order order;
+  order.of_class.resize(static_cast<std::size_t>(info.classes));
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(info.images));
+  std::vector<std::byte> storage;
+  for (std::int64_t i = 0; i < info.images; ++i) {
+    std::int64_t label = 0;  // of a damaged image, which is told of when its turn comes
+    try {
+      label = dataset.label(i, storage);
+    } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch)
+    }
+    labels[static_cast<std::size_t>(i)] = label;
+    ++order.of_class[static_cast<std::size_t>(label)];
+  }
+  order.images.resize(labels.size());
+  std::iota(order.images.begin(), order.images.end(), std::int64_t{0});
+  std::ranges::stable_sort(order.images, {}, [&](std::int64_t image) {
+    return labels[static_cast<std::size_t>(image)];
+  });
+  return order;
+}
+
+/// Writes a set in order. An image that is damaged is noted with its place in the order.
+class SetWriter {
+ public:
+  SetWriter(const Dataset& dataset, const PackOptions& options)
+      : options_(options),
+        preparer_(dataset, options),
+        order_(by_label(dataset)),
+        allowed_(static_cast<std::int64_t>(options.max_damaged *
+                                           static_cast<double>(order_.images.size()))),
+        writer_(std::make_unique<ResumableWriter>(
+            options.out / "train.rec", options.out / "train.idx",
+            description("pack", dataset, {{"size", options.size}, {"quality", options.quality}}))),
+        damaged_(numbered_notes(writer_->notes())) {}
+
+  UnfinishedSet write(const ShowProgress& progress) {
+    write_images(progress);
+    write_identities();
+    return {.packed = {.images = kept(),
+                       .classes = std::ssize(order_.of_class),
+                       .damaged = values(damaged_)},
+            .writer = std::move(writer_)};
+  }
+
+ private:
+  [[nodiscard]] std::int64_t images() const { return std::ssize(order_.images); }
+  [[nodiscard]] std::int64_t kept() const { return images() - std::ssize(damaged_); }
+
+  void write_images(const ShowProgress& progress) {
+    if (writer_->written() == 0) {
+      writer_->append(0, encode_record_zero(images(), std::ssize(order_.of_class)));
+    }
+    const std::int64_t first =
+        std::min(first_open_place(writer_->written() - 1, damaged_), images());
+    std::int64_t key = writer_->written(), label = 0, end_of_label = order_.of_class.front();
+    synth::ordered_work<Prepared>(
+        images() - first, options_.threads,
+        [&](std::int64_t i) {
+          return preparer_.prepare(order_.images[static_cast<std::size_t>(first + i)]);
+        },
+        [&](std::int64_t i, const Prepared& image) {
+          const std::int64_t place = first + i;
+          while (place >= end_of_label) {
+            end_of_label += order_.of_class[static_cast<std::size_t>(++label)];
+          }
+          if (image.damage) {
+            leave_out(place, *image.damage);
+          } else {
+            writer_->append(
+                key, encode_image_record(label, static_cast<std::uint64_t>(key), image.bytes));
+            ++key;
+          }
+          if (progress) progress(place + 1, images());
+        });
+  }
+
+  void leave_out(std::int64_t place, const std::string& what) {
+    if (damaged_.emplace(place, what).second) writer_->note(note_text(place, what));
+    if (std::ssize(damaged_) <= allowed_) return;
+    throw InputError(fmt::format(
+        "{} of {} images are damaged, more than the {} of --max-damaged. The first one: {}",
+        damaged_.size(), images(), allowed_, damaged_.begin()->second));
+  }
+
+  void write_identities() {
+    const std::int64_t classes = std::ssize(order_.of_class);
+    std::int64_t begin = 0, first = 1;  // a place, and the key of the image that has it
+    auto damaged = damaged_.begin();
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const std::int64_t count = order_.of_class[static_cast<std::size_t>(c)];
+      std::int64_t end = first + count;
+      for (; damaged != damaged_.end() && damaged->first < begin + count; ++damaged) --end;
+      const std::int64_t key = kept() + 1 + c;
+      // Another start may have written it.
+      if (key >= writer_->written()) writer_->append(key, encode_identity_record(key, first, end));
+      begin += count;
+      first = end;
+    }
+    // It comes first, when nobody knows yet how many images are whole.
+    if (!damaged_.empty()) writer_->replace_first(encode_record_zero(kept(), classes));
+  }
+
+  const PackOptions& options_;
+  const Preparer preparer_;
+  const Order order_;
+  const std::int64_t allowed_;
+  std::unique_ptr<ResumableWriter> writer_;
+  NumberedNotes damaged_;
+};
+
+void check_counts(const DatasetInfo& info, const PackOptions& options) {
+  const std::int64_t most = std::max(info.classes, info.images + info.classes + 1);
+  if (most <= kMaxFloatLabel) return;
+  throw InputError(fmt::format(
+      "{}: {} images of {} classes; RecordIO's float32 numbers tell {} apart, so train on the data "
+      "as they are",
+      options.in.string(), info.images, info.classes, kMaxFloatLabel));
+}
+
+}  // namespace
+
+Packed pack_dataset(const PackOptions& options, const ShowProgress& progress) {
+  return pack_dataset(*open_dataset({.rec = options.in, .image_size = options.size}), options,
+                      progress);
+}
+
+Packed pack_dataset(const Dataset& dataset, const PackOptions& options,
+                    const ShowProgress& progress) {
+  UnfinishedSet set = write_set(dataset, options, progress);
+  set.writer->close();
+  return std::move(set.packed);
+}
+
+UnfinishedSet write_set(const Dataset& dataset, const PackOptions& options,
+                        const ShowProgress& progress) {
+  check_counts(dataset.info(), options);
+  prepare_folder(options.in, options.out, options.replace);
+  UnfinishedSet set = SetWriter(dataset, options).write(progress);
+  write_companions(dataset, options.out);
+  return set;
+}
+
+void tell_damaged(const std::vector<std::string>& damaged) {
+  constexpr std::size_t kNamed = 5;
+  for (std::size_t i = 0; i < std::min(kNamed, damaged.size()); ++i) {
+    std::fprintf(stderr, "left out: %s\n", damaged[i].c_str());
+  }
+}
+
+void add_data_pack(CLI::App& data) {
+  const auto o = std::make_shared<PackOptions>();  // owned by the verb's callback
+  CLI::App* verb = data.add_subcommand("pack", "Any data set to RecordIO: train.rec and train.idx");
+  verb->add_option("data", o->in, "Folder of people, .lst, .tsv, .tar shards, or .rec")->required();
+  verb->add_option("--out", o->out, "Folder for train.rec, train.idx and property")->required();
+  verb->add_option("--size", o->size, "Resizes images to so many rows and columns; 0: as they are")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  verb->add_option(
+          "--quality", o->quality,
+          "Encodes images again as JPEG of this quality; 0: the same bytes, or 95 with --size")
+      ->check(CLI::Range(0, 100))
+      ->capture_default_str();
+  verb->add_option("--threads", o->threads, "0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb->add_option("--max-damaged", o->max_damaged, "Part of the images that may be damaged")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->add_flag("--force", o->replace, "Replaces a data set that is in --out");
+  verb->footer(
+      "The files appear when they are whole. After Ctrl-C the same command goes on. Example:\n"
+      "  pfcctl data pack photographs --size 112 --out /data/faces");
+  verb->callback([o] {
+    const TimePoint start = Clock::now();
+    Packed packed;
+    {
+      Progress progress("packing", "images");
+      packed = pack_dataset(*o, [&](std::int64_t done, std::int64_t all) {
+        if (done % kTold == 0 || done == all) progress.show(done, all);
+      });
+    }
+    tell_damaged(packed.damaged);
+    std::printf("%s: %lld images of %lld identities, %zu damaged ones left out (%.1f s)\n",
+                (o->out / "train.rec").c_str(), static_cast<long long>(packed.images),
+                static_cast<long long>(packed.classes), packed.damaged.size(),
+                seconds_since(start));
+  });
+}
+
+}  // namespace pfc

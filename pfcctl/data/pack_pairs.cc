@@ -1,0 +1,171 @@
+#include "pfcctl/data/pack_pairs.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "pfcctl/data/progress.h"
+#include "pfcctl/data/verbs.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/images/decode.h"
+#include "worker/data/text_lines.h"
+#include "worker/evaluation/verification_bin.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 29;
+constexpr std::int64_t kTold = 64;
+
+struct Pair {
+  fs::path first, second;
+  bool same = false;
+  std::int64_t line = 0;
+};
+
+std::vector<std::string_view> fields_of(std::string_view line) {
+  const char separator = line.find('\t') != std::string_view::npos ? '\t' : ' ';
+  std::vector<std::string_view> fields;
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find(separator), line.size());
+    if (end > 0) fields.push_back(line.substr(0, end));
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return fields;
+}
+
+std::optional<int> number_in(std::string_view text) {
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end || number < 0) return {};
+  return number;
+}
+
+fs::path lfw_path(std::string_view name, int number) {
+  return fs::path(name) / fmt::format("{}_{:04}.jpg", name, number);
+}
+
+std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields) {
+  if (fields.size() == 3) {
+    const auto first = number_in(fields[1]), last = number_in(fields[2]);
+    if (first && last) {
+      return Pair{lfw_path(fields[0], *first), lfw_path(fields[0], *last), true};
+    }
+    if (last && *last <= 1) return Pair{fs::path(fields[0]), fs::path(fields[1]), *last == 1};
+  }
+  if (fields.size() == 4) {
+    const auto first = number_in(fields[1]), last = number_in(fields[3]);
+    if (first && last) {
+      return Pair{lfw_path(fields[0], *first), lfw_path(fields[2], *last), false};
+    }
+  }
+  return {};
+}
+
+std::vector<Pair> read_pairs(const fs::path& file) {
+  std::vector<Pair> pairs;
+  read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
+    const std::vector<std::string_view> fields = fields_of(line);
+    if (fields.empty()) return;
+    auto pair = parse_pair(fields);
+    if (!pair && number == 1 && fields.size() <= 2) return;  // LFW's counts, or a heading
+    if (!pair) {
+      throw InputError(fmt::format(
+          "{}: line {}: found '{}', expected NAME I J, NAME I OTHER J, or PATH PATH and 1 (the "
+          "same person) or 0",
+          file.string(), number, line.substr(0, 80)));
+    }
+    pair->line = number;
+    pairs.push_back(std::move(*pair));
+  });
+  if (pairs.empty()) throw InputError(file.string() + ": no pairs");
+  return pairs;
+}
+
+/// Of an image that can be decoded.
+std::vector<std::byte> image_bytes(const fs::path& path, ImageDecoder& decoder,
+                                   std::vector<std::uint8_t>& rgb) {
+  RegularFile file(path);
+  if (file.bytes() > kMaxFileBytes) throw InputError(path.string() + ": too large for an image");
+  std::vector<std::byte> bytes(static_cast<std::size_t>(file.bytes()));
+  bytes.resize(file.read(bytes));
+  try {
+    decoder.decode_whole(bytes, rgb);
+  } catch (const DamagedImage& e) {
+    throw InputError(path.string() + ": " + e.what());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+PackedPairs pack_pairs(const PackPairsOptions& options, const ShowProgress& progress) {
+  if (!options.replace && something_at(options.out)) {
+    throw InputError(options.out.string() +
+                     ": is there already; name another file, or replace it with --force");
+  }
+  const std::vector<Pair> pairs = read_pairs(options.pairs);
+  std::vector<std::vector<std::byte>> images;
+  std::vector<bool> same;
+  ImageDecoder decoder;
+  std::vector<std::uint8_t> rgb;
+  PackedPairs packed{.pairs = std::ssize(pairs), .same = 0};
+  for (const Pair& pair : pairs) {
+    if (progress) progress(std::ssize(same), packed.pairs);
+    try {
+      images.push_back(image_bytes(options.images / pair.first, decoder, rgb));
+      images.push_back(image_bytes(options.images / pair.second, decoder, rgb));
+    } catch (const InputError& error) {
+      throw InputError(
+          fmt::format("{}: line {}: {}", options.pairs.string(), pair.line, error.what()));
+    }
+    same.push_back(pair.same);
+    packed.same += pair.same ? 1 : 0;
+  }
+  write_verification_bin(options.out, images, same);
+  if (progress) progress(packed.pairs, packed.pairs);
+  return packed;
+}
+
+void add_data_pack_pairs(CLI::App& data) {
+  const auto o = std::make_shared<PackPairsOptions>();  // owned by the verb's callback
+  CLI::App* verb =
+      data.add_subcommand("pack-pairs", "A list of pairs and their images to a verification set");
+  verb->add_option("pairs", o->pairs, "LFW's pairs.txt, or lines PATH PATH 1 and PATH PATH 0")
+      ->required();
+  verb->add_option("--images", o->images, "Folder of the images, of the size of training")
+      ->required();
+  verb->add_option("--out", o->out, "NAME.bin, for \"val_targets\": [\"NAME\"]")->required();
+  verb->add_flag("--force", o->replace, "Replaces a file that is there");
+  verb->footer(
+      "Example:\n"
+      "  pfcctl data pack-pairs pairs.txt --images faces --out data/mine.bin");
+  verb->callback([o] {
+    PackedPairs packed;
+    {
+      Progress progress("packing", "pairs");
+      packed = pack_pairs(*o, [&](std::int64_t done, std::int64_t all) {
+        if (done % kTold == 0 || done == all) progress.show(done, all);
+      });
+    }
+    std::printf("%s: %lld pairs, %lld of one person\n", o->out.c_str(),
+                static_cast<long long>(packed.pairs), static_cast<long long>(packed.same));
+  });
+}
+
+}  // namespace pfc

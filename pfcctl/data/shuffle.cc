@@ -1,0 +1,251 @@
+#include "pfcctl/data/shuffle.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "common/byte_size.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "kernels/math/philox.h"
+#include "pfcctl/data/pack.h"
+#include "pfcctl/data/progress.h"
+#include "pfcctl/data/verbs.h"
+#include "pfcctl/synth/ordered_work.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/open_dataset.h"
+#include "worker/data/records/image_record.h"
+#include "worker/data/records/resumable_writer.h"
+
+namespace pfc {
+
+namespace {
+
+// Of small images: what a disk reads at once without much more time than for one of them.
+constexpr std::int64_t kBlock = 32;
+constexpr std::int64_t kMeasured = 256;   // images, for the mean of their bytes
+constexpr std::uint64_t kOverhead = 256;  // bytes of memory of an image in the pool
+
+/// A record that is written later, or what is wrong with its image.
+struct Loaded {
+  std::vector<std::byte> payload;
+  std::optional<std::string> damage;
+};
+
+Loaded load(const Dataset& dataset, std::int64_t image) {
+  thread_local std::vector<std::byte> storage;
+  try {
+    const Sample sample = dataset.read(image, storage);
+    if (!sample.record.empty()) {
+      return {.payload = {sample.record.begin(), sample.record.end()}, .damage = {}};
+    }
+    return {.payload = encode_image_record(sample.label, static_cast<std::uint64_t>(image),
+                                           sample.encoded),
+            .damage = {}};
+  } catch (const DamagedImage& e) {
+    return {.payload = {}, .damage = e.what()};
+  }
+}
+
+std::int64_t images_in(std::uint64_t memory, const Dataset& dataset) {
+  const std::int64_t images = dataset.info().images;
+  const std::int64_t count = std::min(kMeasured, images);
+  std::uint64_t bytes = 0;
+  for (std::int64_t k = 0; k < count; ++k) {
+    bytes += kOverhead + load(dataset, k * images / count).payload.size();
+  }
+  const std::uint64_t mean = bytes / static_cast<std::uint64_t>(count);
+  return std::clamp(static_cast<std::int64_t>(memory / mean), kBlock, std::max(images, kBlock));
+}
+
+/// The images of one set on their way from one file to the other.
+class Shuffler {
+ public:
+  Shuffler(const Dataset& dataset, const ShuffleOptions& options)
+      : dataset_(dataset),
+        options_(options),
+        pool_(images_in(options.memory, dataset)),
+        order_(images(), kBlock, pool_, options.seed),
+        allowed_(static_cast<std::int64_t>(options.max_damaged * static_cast<double>(images()))),
+        writer_(options.out / "train.rec", options.out / "train.idx",
+                description("shuffle", dataset, {{"seed", options.seed}, {"pool", pool_}})),
+        damaged_(numbered_notes(writer_.notes())),
+        first_(first_open_place(writer_.written(), damaged_)) {}
+
+  Shuffled write(const ShowProgress& progress) {
+    using Block = std::vector<Loaded>;
+    synth::ordered_work<Block>(
+        order_.blocks(), options_.threads,
+        [&](std::int64_t i) {
+          Block block;
+          if (is_behind(i)) return block;
+          const auto [begin, end] = order_.block(i);
+          for (std::int64_t image = begin; image < end; ++image) {
+            block.push_back(load(dataset_, image));
+          }
+          return block;
+        },
+        [&](std::int64_t i, Block block) {
+          for (std::size_t k = 0; k < block.size(); ++k) {
+            held_.emplace(order_.block(i).begin + static_cast<std::int64_t>(k),
+                          std::move(block[k]));
+          }
+          for (const std::int64_t image : order_.take_block()) emit(image);
+          if (progress) progress(place_, images());
+        });
+    return {.images = writer_.written(),
+            .classes = dataset_.info().classes,
+            .damaged = values(damaged_)};
+  }
+  void close() { writer_.close(); }
+
+ private:
+  [[nodiscard]] std::int64_t images() const { return dataset_.info().images; }
+  /// An earlier start has written what left with it; what stayed is read when it leaves.
+  [[nodiscard]] bool is_behind(std::int64_t block) const {
+    return first_ > 0 && order_.left_after(block) <= first_;
+  }
+
+  void emit(std::int64_t image) {
+    auto held = held_.extract(image);
+    const std::int64_t place = place_++;
+    if (place < first_) return;
+    const Loaded loaded = held ? std::move(held.mapped()) : load(dataset_, image);
+    if (!loaded.damage) {
+      writer_.append(writer_.written(), loaded.payload);
+      return;
+    }
+    if (damaged_.emplace(place, *loaded.damage).second) {
+      writer_.note(note_text(place, *loaded.damage));
+    }
+    if (std::ssize(damaged_) <= allowed_) return;
+    throw InputError(fmt::format(
+        "{} of {} images are damaged, more than the {} of --max-damaged. The first one: {}",
+        damaged_.size(), images(), allowed_, damaged_.begin()->second));
+  }
+
+  const Dataset& dataset_;
+  const ShuffleOptions& options_;
+  const std::int64_t pool_;
+  ShuffleOrder order_;
+  const std::int64_t allowed_;
+  ResumableWriter writer_;
+  NumberedNotes damaged_;
+  const std::int64_t first_;  ///< place in the new order with which this start begins
+  std::int64_t place_ = 0;
+  std::unordered_map<std::int64_t, Loaded> held_;
+};
+
+}  // namespace
+
+ShuffleOrder::ShuffleOrder(std::int64_t images, std::int64_t block, std::int64_t pool,
+                           std::uint64_t seed)
+    : images_(images),
+      block_(block),
+      room_(pool - block),
+      blocks_((images + block - 1) / block),
+      seed_(seed),
+      order_(blocks_, seed, /*shuffle=*/true) {
+  check(images > 0 && block > 0 && block <= pool, "ShuffleOrder: no images, or no room for them");
+}
+
+ShuffleOrder::Range ShuffleOrder::block(std::int64_t i) const {
+  const std::int64_t begin = order_.at(0, i) * block_;
+  return {begin, std::min(begin + block_, images_)};
+}
+
+/// The last block of the data may have fewer images than the others, and come at any time.
+std::int64_t ShuffleOrder::left_after(std::int64_t i) const {
+  if (i + 1 == blocks_) return images_;
+  return std::max<std::int64_t>(0, (i + 1) * block_ - (blocks_ * block_ - images_) - room_);
+}
+
+std::vector<std::int64_t> ShuffleOrder::take_block() {
+  const Range range = block(taken_);
+  for (std::int64_t image = range.begin; image < range.end; ++image) pool_.push_back(image);
+  ++taken_;
+  std::vector<std::int64_t> leave;
+  while (!pool_.empty() && (std::ssize(pool_) > room_ || taken_ == blocks_)) {
+    leave.push_back(draw());
+  }
+  return leave;
+}
+
+std::int64_t ShuffleOrder::draw() {
+  const Philox4 random =
+      random_words(seed_, Stream::kShuffle, 1, static_cast<std::uint64_t>(left_++));
+  const std::uint64_t wide = std::uint64_t{random.x[0]} << 32 | random.x[1];
+  const auto chosen = static_cast<std::size_t>(wide % pool_.size());
+  std::swap(pool_[chosen], pool_.back());
+  const std::int64_t image = pool_.back();
+  pool_.pop_back();
+  return image;
+}
+
+Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& progress) {
+  const auto dataset = open_dataset({.rec = options.in});
+  if (dataset->info().classes > kMaxFloatLabel) {
+    throw InputError(
+        fmt::format("{}: {} classes; RecordIO's float32 labels tell {} apart, so train on the data "
+                    "as they are",
+                    options.in.string(), dataset->info().classes, kMaxFloatLabel));
+  }
+  prepare_folder(options.in, options.out, options.replace);
+  Shuffler shuffler(*dataset, options);
+  Shuffled shuffled = shuffler.write(progress);
+  write_companions(*dataset, options.out);
+  shuffler.close();
+  return shuffled;
+}
+
+void add_data_shuffle(CLI::App& data) {
+  struct Flags {
+    ShuffleOptions options;
+    std::string memory = "2GiB";
+  };
+  const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
+  ShuffleOptions& o = flags->options;
+  CLI::App* verb = data.add_subcommand("shuffle", "Any data set to RecordIO in random order");
+  verb->add_option("data", o.in, "Folder of people, .lst, .tsv, .tar shards, or .rec")->required();
+  verb->add_option("--out", o.out, "Folder for train.rec, train.idx and property")->required();
+  verb->add_option("--memory", flags->memory, "For images that wait for their place (2GiB, 500MB)")
+      ->capture_default_str();
+  verb->add_option("--seed", o.seed, "Another one gives another order")->capture_default_str();
+  verb->add_option("--threads", o.threads, "That read; 0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb->add_option("--max-damaged", o.max_damaged, "Part of the images that may be unreadable")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->add_flag("--force", o.replace, "Replaces a data set that is in --out");
+  verb->footer(
+      "The data are read once and written once, whatever their size. Records keep their bytes. "
+      "After Ctrl-C the same command goes on. Example:\n"
+      "  pfcctl data shuffle /data/faces --out /data/faces-shuffled");
+  verb->callback([flags] {
+    ShuffleOptions& options = flags->options;
+    options.memory = parse_byte_size(flags->memory, "--memory");
+    const TimePoint start = Clock::now();
+    Shuffled shuffled;
+    {
+      Progress progress("shuffling", "images");
+      shuffled = shuffle_dataset(
+          options, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+    }
+    tell_damaged(shuffled.damaged);
+    std::printf("%s: %lld images of %lld identities, %zu damaged ones left out (%.1f s)\n",
+                (options.out / "train.rec").c_str(), static_cast<long long>(shuffled.images),
+                static_cast<long long>(shuffled.classes), shuffled.damaged.size(),
+                seconds_since(start));
+  });
+}
+
+}  // namespace pfc

@@ -1,0 +1,49 @@
+// pfcctl data stage: copies a data set to where it is read faster.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "common/error.h"
+#include "pfcctl/data/verbs.h"
+#include "worker/data/staging.h"
+
+namespace pfc {
+
+namespace fs = std::filesystem;
+
+void add_data_stage(CLI::App& data) {
+  struct Flags {
+    fs::path data, where = "/dev/shm";
+    bool remove = false;
+  };
+  const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
+  CLI::App* verb =
+      data.add_subcommand("stage", "Copies a data set into memory or to a local disk, if it fits");
+  verb->add_option("data", flags->data, "RecordIO, or .tar shards")->required();
+  verb->add_option("--in", flags->where, "A folder on the faster disk")->capture_default_str();
+  verb->add_flag("--remove", flags->remove, "Removes the copy instead");
+  verb->footer(
+      "Prints where the copy is. A job whose \"stage\" is the same folder finds it there, or makes "
+      "it. Example:\n"
+      "  pfcctl data stage /mnt/slow/faces --in /dev/shm");
+  verb->callback([flags] {
+    if (flags->remove) {
+      const fs::path folder = staged_folder(flags->data, flags->where);
+      std::error_code error;
+      const auto removed = fs::remove_all(folder, error);
+      if (error) throw StorageError(folder.string() + ": cannot remove: " + error.message());
+      std::printf("%s: %s\n", folder.c_str(), removed > 0 ? "removed" : "was not there");
+      return;
+    }
+    std::string told;
+    const fs::path there = stage_dataset(flags->data, flags->where, [&](const std::string& what) {
+      if (what == told) return;
+      std::fprintf(stderr, "%s\n", what.c_str());
+      told = what;
+    });
+    std::printf("%s\n", there.c_str());
+  });
+}
+
+}  // namespace pfc

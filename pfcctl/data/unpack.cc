@@ -1,0 +1,200 @@
+#include "pfcctl/data/unpack.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "common/files/file_error.h"
+#include "common/files/regular_file.h"
+#include "pfcctl/data/pack.h"
+#include "pfcctl/data/progress.h"
+#include "pfcctl/data/verbs.h"
+#include "pfcctl/synth/ordered_work.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/images/decode.h"
+#include "worker/data/open_dataset.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLongestName = 200;  // bytes; file systems take 255
+constexpr std::int64_t kTold = 256;
+
+std::string with_digits(std::int64_t number, std::int64_t greatest) {
+  return fmt::format("{:0{}}", number, std::to_string(greatest).size());
+}
+
+/// Empty where nothing is left of it.
+std::string file_name(const std::string& name) {
+  std::string made;
+  for (const char c : name.substr(0, kLongestName)) {
+    const auto byte = static_cast<unsigned char>(c);
+    made += c == '/' || c == '\\' || byte < 0x20 || byte == 0x7f ? '_' : c;
+  }
+  return made.starts_with('.') ? "_" + made : made;
+}
+
+/// The folder of each label.
+std::vector<std::string> folders_of(const Dataset& dataset) {
+  const std::int64_t classes = dataset.info().classes;
+  std::vector<std::string> folders;
+  std::set<std::string> used;
+  for (std::int64_t c = 0; c < classes; ++c) {
+    std::string folder = file_name(dataset.identity(c));
+    // "images" would be taken for the folder of the whole list.
+    if (folder.empty() || folder == "images" || used.contains(folder)) {
+      folder = with_digits(c, classes - 1);
+    }
+    while (!used.insert(folder).second) folder += "_";
+    folders.push_back(std::move(folder));
+  }
+  return folders;
+}
+
+const char* ending_of(const std::string& format) {
+  if (format == "PNG") return ".png";
+  return format == "WebP" ? ".webp" : ".jpg";
+}
+
+/// Where an image was written, or what is wrong with it.
+struct WrittenImage {
+  std::string path;
+  std::int64_t label = 0;
+  std::optional<std::string> damage;
+};
+
+/// Thread-safe.
+class ImageFiles {
+ public:
+  ImageFiles(const Dataset& dataset, fs::path out)
+      : dataset_(dataset), out_(std::move(out)), folders_(folders_of(dataset)) {}
+
+  void make_folders() const {
+    as_storage_error([&] {
+      for (const std::string& folder : folders_) fs::create_directories(out_ / folder);
+    });
+  }
+
+  [[nodiscard]] WrittenImage write(std::int64_t image) const {
+    thread_local ImageDecoder decoder;
+    thread_local std::vector<std::byte> storage;
+    try {
+      const Sample sample = dataset_.read(image, storage);
+      (void)decoder.size(sample.encoded);
+      const std::string path = folders_[static_cast<std::size_t>(sample.label)] + "/" +
+                               with_digits(image + 1, dataset_.info().images) +
+                               ending_of(decoder.format(sample.encoded));
+      put(out_ / path, sample.encoded);
+      return {.path = path, .label = sample.label, .damage = {}};
+    } catch (const DamagedImage& e) {
+      const std::string name = dataset_.name(image), what = e.what();
+      return {.path = {}, .label = 0, .damage = what.starts_with(name) ? what : name + ": " + what};
+    }
+  }
+
+ private:
+  static void put(const fs::path& path, std::span<const std::byte> bytes) {
+    struct stat there {};
+    if (::lstat(path.c_str(), &there) == 0 && S_ISREG(there.st_mode) &&
+        there.st_size == static_cast<off_t>(bytes.size())) {
+      return;  // of an earlier start: files appear when they are whole
+    }
+    const fs::path part = path.string() + ".part";
+    {
+      std::ofstream file(part, std::ios::binary);
+      file.write(reinterpret_cast<const char*>(bytes.data()),
+                 static_cast<std::streamsize>(bytes.size()));
+      if (!file.flush()) {
+        throw StorageError(part.string() + ": cannot write: " + file_error_text(errno));
+      }
+    }
+    as_storage_error([&] { fs::rename(part, path); });
+  }
+
+  const Dataset& dataset_;
+  const fs::path out_;
+  const std::vector<std::string> folders_;
+};
+
+}  // namespace
+
+Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progress) {
+  const auto dataset = open_dataset({.rec = options.in});
+  const std::int64_t images = dataset->info().images;
+  const fs::path list = options.out / "train.lst";
+  prepare_folder(options.in, options.out, /*replace=*/true);
+  if (something_at(list)) {
+    throw InputError(list.string() + ": is there already; name another folder");
+  }
+  const auto allowed = static_cast<std::int64_t>(options.max_damaged * static_cast<double>(images));
+  const ImageFiles files(*dataset, options.out);
+  files.make_folders();
+  Unpacked result{.images = 0, .classes = dataset->info().classes, .damaged = {}};
+  std::string lines;
+  std::int64_t greatest = -1;  // the list's reader knows of no label above it
+  synth::ordered_work<WrittenImage>(
+      images, options.threads, [&](std::int64_t i) { return files.write(i); },
+      [&](std::int64_t i, const WrittenImage& image) {
+        if (image.damage) {
+          result.damaged.push_back(*image.damage);
+          if (std::ssize(result.damaged) > allowed) {
+            throw InputError(fmt::format(
+                "{} of {} images are damaged, more than the {} of --max-damaged. The first one: {}",
+                result.damaged.size(), images, allowed, result.damaged.front()));
+          }
+        } else {
+          greatest = std::max(greatest, image.label);
+          lines += fmt::format("{}\t{}\t{}\n", result.images++, image.label, image.path);
+        }
+        if (progress) progress(i + 1, images);
+      });
+  write_names(*dataset, greatest, options.out / "identities.txt");
+  write_file_atomically(list, lines);
+  return result;
+}
+
+void add_data_unpack(CLI::App& data) {
+  const auto o = std::make_shared<UnpackOptions>();  // owned by the verb's callback
+  CLI::App* verb = data.add_subcommand("unpack", "Any data set to a folder of image files");
+  verb->add_option("data", o->in, "Folder of people, .lst, .tsv, .tar shards, or .rec")->required();
+  verb->add_option("--out", o->out, "Folder for one folder a person, and train.lst")->required();
+  verb->add_option("--threads", o->threads, "0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb->add_option("--max-damaged", o->max_damaged, "Part of the images that may be damaged")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->footer(
+      "Images keep their bytes. After Ctrl-C the same command goes on. Example:\n"
+      "  pfcctl data unpack /data/faces --out photographs");
+  verb->callback([o] {
+    Unpacked unpacked;
+    {
+      Progress progress("unpacking", "images");
+      unpacked = unpack_dataset(*o, [&](std::int64_t done, std::int64_t all) {
+        if (done % kTold == 0 || done == all) progress.show(done, all);
+      });
+    }
+    tell_damaged(unpacked.damaged);
+    std::printf("%s: %lld images of %lld identities, %zu damaged ones left out\n", o->out.c_str(),
+                static_cast<long long>(unpacked.images), static_cast<long long>(unpacked.classes),
+                unpacked.damaged.size());
+  });
+}
+
+}  // namespace pfc

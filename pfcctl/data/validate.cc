@@ -1,0 +1,239 @@
+#include "pfcctl/data/validate.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "common/counted.h"
+#include "common/error.h"
+#include "common/files/sha256.h"
+#include "pfcctl/data/pack.h"
+#include "pfcctl/data/progress.h"
+#include "pfcctl/data/verbs.h"
+#include "pfcctl/synth/ordered_work.h"
+#include "pfcctl/verbs.h"
+#include "worker/data/chosen_dataset.h"
+#include "worker/data/damaged_image.h"
+#include "worker/data/images/decode.h"
+#include "worker/data/open_dataset.h"
+
+namespace pfc {
+
+namespace {
+
+constexpr std::int64_t kTold = 256;
+constexpr std::int64_t kExamples = 5;  // of each kind
+
+/// What is known of an image after it was read.
+struct Looked {
+  std::array<std::uint64_t, 2> sum{};  ///< of its bytes
+  std::int64_t label = 0;
+  std::string damage;
+  std::string wrong_label;
+};
+
+struct Whole {
+  std::array<std::uint64_t, 2> sum;
+  std::int64_t label, image;
+};
+
+std::array<std::uint64_t, 2> sum_of(std::span<const std::byte> bytes) {
+  const std::string hex = sha256_hex(bytes);
+  std::array<std::uint64_t, 2> sum{};
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    std::from_chars(hex.data() + 16 * i, hex.data() + 16 * (i + 1), sum[i], 16);
+  }
+  return sum;
+}
+
+Looked look_at(const Dataset& dataset, std::int64_t image) {
+  thread_local ImageDecoder decoder;
+  thread_local std::vector<std::byte> storage;
+  thread_local std::vector<std::uint8_t> rgb;
+  Looked looked;
+  try {
+    const Sample sample = dataset.read(image, storage);
+    looked.label = sample.label;
+    looked.sum = sum_of(sample.encoded);
+    decoder.decode_whole(sample.encoded, rgb);
+  } catch (const DamagedImage& e) {  // before InputError, which it is too
+    const std::string name = dataset.name(image), what = e.what();
+    looked.damage = what.starts_with(name) ? what : name + ": " + what;
+  } catch (const InputError& e) {
+    looked.wrong_label = e.what();
+  }
+  return looked;
+}
+
+/// Counts what is wrong with images that are whole by themselves.
+class Comparison {
+ public:
+  Comparison(const Dataset& dataset, Validation& result) : dataset_(dataset), result_(result) {}
+
+  void compare(std::vector<Whole> whole) {
+    std::ranges::sort(whole, [](const Whole& a, const Whole& b) {
+      return std::tie(a.sum, a.image) < std::tie(b.sum, b.image);
+    });
+    for (auto begin = whole.begin(); begin != whole.end();) {
+      const auto end = std::find_if(begin, whole.end(),
+                                    [&](const Whole& each) { return each.sum != begin->sum; });
+      judge({begin, end});
+      begin = end;
+    }
+    std::ranges::sort(result_.good);
+    std::ranges::sort(odd_);
+    std::int64_t told_repeated = 0, told_contradicted = 0;
+    for (const auto& [image, other, contradicts] : odd_) {
+      std::int64_t& told = contradicts ? told_contradicted : told_repeated;
+      if (told++ >= kExamples) continue;
+      result_.examples.push_back(fmt::format("{}: has the bytes of {}{}", dataset_.name(image),
+                                             dataset_.name(other),
+                                             contradicts ? ", which has another label" : ""));
+    }
+  }
+
+ private:
+  struct Odd {
+    std::int64_t image, other;
+    bool contradicts;
+    auto operator<=>(const Odd&) const = default;
+  };
+
+  /// All images with the same bytes.
+  void judge(std::span<const Whole> same) {
+    const bool agree = std::ranges::all_of(
+        same, [&](const Whole& each) { return each.label == same.front().label; });
+    if (agree) result_.good.push_back(same.front().image);
+    if (same.size() == 1) return;
+    (agree ? result_.repeated : result_.contradicted) += std::ssize(same) - (agree ? 1 : 0);
+    for (const Whole& each : same.subspan(1)) {
+      odd_.push_back({each.image, same.front().image, !agree});
+    }
+  }
+
+  const Dataset& dataset_;
+  Validation& result_;
+  std::vector<Odd> odd_;
+};
+
+std::int64_t count_empty(const std::vector<bool>& seen) { return std::ranges::count(seen, false); }
+
+}  // namespace
+
+Validation validate(const Dataset& dataset, int threads, const ShowProgress& progress) {
+  const DatasetInfo& info = dataset.info();
+  Validation result{.images = info.images, .classes = info.classes, .warnings = info.warnings};
+  std::vector<bool> seen(static_cast<std::size_t>(info.classes));
+  std::vector<Whole> whole;
+  synth::ordered_work<Looked>(
+      info.images, threads, [&](std::int64_t i) { return look_at(dataset, i); },
+      [&](std::int64_t i, const Looked& looked) {
+        if (progress) progress(i + 1, info.images);
+        if (!looked.damage.empty()) {
+          if (result.damaged++ < kExamples) result.examples.push_back(looked.damage);
+        } else if (!looked.wrong_label.empty()) {
+          if (result.mislabelled++ < kExamples) result.examples.push_back(looked.wrong_label);
+        } else {
+          seen[static_cast<std::size_t>(looked.label)] = true;
+          whole.push_back({looked.sum, looked.label, i});
+        }
+      });
+  result.empty_classes = count_empty(seen);
+  Comparison(dataset, result).compare(std::move(whole));
+  return result;
+}
+
+std::string validation_text(const Validation& v) {
+  std::string text;
+  for (const std::string& example : v.examples) text += example + "\n";
+  for (const std::string& warning : v.warnings) text += "warning: " + warning + "\n";
+  text += fmt::format("{:<34}{}\n", "images", v.images);
+  const auto line = [&](const char* what, std::int64_t count) {
+    if (count > 0) text += fmt::format("{:<34}{}\n", what, count);
+  };
+  line("damaged", v.damaged);
+  line("with a wrong label", v.mislabelled);
+  line("repeated, with the same label", v.repeated);
+  line("repeated, with different labels", v.contradicted);
+  line("classes without an image", v.empty_classes);
+  return text + (v.is_good() ? "all images are good\n"
+                             : fmt::format("{} of {} images are not good; --fix OUT writes a copy "
+                                           "without them\n",
+                                           v.images - std::ssize(v.good), v.images));
+}
+
+std::string validation_json(const Validation& v) {
+  return nlohmann::ordered_json{{"good", v.is_good()},
+                                {"images", v.images},
+                                {"classes", v.classes},
+                                {"damaged", v.damaged},
+                                {"mislabelled", v.mislabelled},
+                                {"repeated", v.repeated},
+                                {"contradicted", v.contradicted},
+                                {"empty_classes", v.empty_classes},
+                                {"examples", v.examples},
+                                {"warnings", v.warnings}}
+             .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+         "\n";
+}
+
+void add_data_validate(CLI::App& data) {
+  struct Flags {
+    std::filesystem::path data;
+    PackOptions fix;
+    bool json = false;
+  };
+  const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
+  CLI::App* verb = data.add_subcommand(
+      "validate", "Reads all of a data set; fails where an image or a label is not good");
+  verb->add_option("data", flags->data, "Folder of people, .lst, .tsv, .tar shards, or .rec")
+      ->required();
+  verb->add_option("--fix", flags->fix.out,
+                   "Folder for a copy without what is not good, as pfcctl data pack writes it");
+  verb->add_flag("--force", flags->fix.replace, "Replaces a data set that is in --fix");
+  verb->add_option("--threads", flags->fix.threads, "0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb->add_flag("--json", flags->json, "For programs");
+  verb->footer(
+      "Every image is decoded, every label looked at, and images with the same bytes are found. "
+      "Example:\n"
+      "  pfcctl data validate /data/faces --fix /data/faces-clean");
+  verb->callback([flags] {
+    PackOptions& fix = flags->fix;
+    fix.in = flags->data;
+    if (!fix.out.empty()) prepare_folder(fix.in, fix.out, fix.replace);
+    const auto dataset = open_dataset({.rec = flags->data});
+    Validation result;
+    {
+      Progress progress("validating", "images");
+      result = validate(*dataset, fix.threads, [&](std::int64_t done, std::int64_t all) {
+        if (done % kTold == 0 || done == all) progress.show(done, all);
+      });
+    }
+    std::fputs((flags->json ? validation_json(result) : validation_text(result)).c_str(), stdout);
+    if (!fix.out.empty()) {
+      if (result.good.empty()) throw InputError("--fix: no image is good");
+      Progress progress("writing", "images");
+      const Packed packed = pack_dataset(*choose(*dataset, {.images = result.good, .classes = {}}),
+                                         fix, [&](std::int64_t done, std::int64_t all) {
+                                           if (done % kTold == 0 || done == all)
+                                             progress.show(done, all);
+                                         });
+      std::fprintf(stderr, "%s: %lld images\n", (fix.out / "train.rec").c_str(),
+                   static_cast<long long>(packed.images));
+    }
+    if (!result.is_good()) throw ExitStatus{1};
+  });
+}
+
+}  // namespace pfc

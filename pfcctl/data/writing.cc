@@ -1,0 +1,85 @@
+#include "pfcctl/data/writing.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "common/files/regular_file.h"
+#include "common/one_line.h"
+#include "common/version.h"
+#include "worker/data/records/property_file.h"
+
+namespace pfc {
+
+namespace fs = std::filesystem;
+
+std::string description(const char* verb, const Dataset& dataset, const nlohmann::json& options) {
+  nlohmann::json source = nlohmann::json::array();
+  for (const FileBrief& brief : dataset.briefs()) source.push_back({brief.file, brief.holds});
+  return nlohmann::json{
+      {"verb", verb}, {"version", version()}, {"source", source}, {"options", options}}
+      .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+std::string note_text(std::int64_t place, const std::string& what) {
+  return std::to_string(place) + '\t' + one_line(what);
+}
+
+NumberedNotes numbered_notes(const std::vector<std::string>& notes) {
+  NumberedNotes numbered;
+  for (const std::string& note : notes) {
+    const std::size_t tab = note.find('\t');
+    std::int64_t place = -1;
+    const auto parsed = std::from_chars(note.data(), note.data() + note.size(), place);
+    if (tab == std::string::npos || parsed.ec != std::errc() || place < 0) continue;
+    numbered[place] = note.substr(tab + 1);
+  }
+  return numbered;
+}
+
+std::vector<std::string> values(const NumberedNotes& notes) {
+  std::vector<std::string> all;
+  for (const auto& [place, what] : notes) all.push_back(what);
+  return all;
+}
+
+std::int64_t first_open_place(std::int64_t kept, NumberedNotes& notes) {
+  std::int64_t place = kept;
+  auto note = notes.begin();
+  for (; note != notes.end() && note->first <= place; ++note) ++place;
+  notes.erase(note, notes.end());
+  return place;
+}
+
+void write_names(const Dataset& dataset, std::int64_t greatest, const fs::path& file) {
+  std::string names;
+  for (std::int64_t label = 0; label <= greatest; ++label) {
+    const std::string name = dataset.identity(label);
+    if (name.empty()) return;
+    names += name + '\n';
+  }
+  write_file_atomically(file, names);
+}
+
+void write_companions(const Dataset& dataset, const fs::path& folder) {
+  const DatasetInfo& info = dataset.info();
+  write_property(folder / "property", {info.classes, info.height, info.width});
+  write_names(dataset, info.classes - 1, folder / "identities.txt");
+}
+
+void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
+  std::error_code error;
+  if (fs::weakly_canonical(in, error) == fs::weakly_canonical(out, error)) {
+    throw InputError(out.string() + ": --out is the data set itself; name another folder");
+  }
+  fs::create_directories(out, error);
+  if (error) throw StorageError(out.string() + ": cannot make this folder: " + error.message());
+  if (!replace && something_at(out / "train.rec")) {
+    throw InputError((out / "train.rec").string() +
+                     ": is there already; name another folder, or replace it with --force");
+  }
+}
+
+}  // namespace pfc

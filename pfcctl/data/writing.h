@@ -1,0 +1,42 @@
+// What the verbs that write data sets have in common.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "worker/data/dataset.h"
+
+namespace pfc {
+
+/// Called with what is done and all that is to be done; what it throws ends the work.
+using ShowProgress = std::function<void(std::int64_t done, std::int64_t all)>;
+
+/// One line that is another one where another data set is written, or with other options: with it a
+/// second start knows whether it may go on.
+std::string description(const char* verb, const Dataset& dataset, const nlohmann::json& options);
+
+/// What is wrong with the images at some places of an order.
+using NumberedNotes = std::map<std::int64_t, std::string>;
+std::string note_text(std::int64_t place, const std::string& what);
+NumberedNotes numbered_notes(const std::vector<std::string>& notes);
+std::vector<std::string> values(const NumberedNotes& notes);
+/// The first place of the order that nothing was done with: `kept` images before it were written,
+/// and those that notes tell of were left out. Forgets notes of later places.
+std::int64_t first_open_place(std::int64_t kept, NumberedNotes& notes);
+
+/// The names of labels 0 .. greatest, a line for each; no file where one of them has no name.
+void write_names(const Dataset& dataset, std::int64_t greatest, const std::filesystem::path& file);
+/// property, and identities.txt where the data name their people.
+void write_companions(const Dataset& dataset, const std::filesystem::path& folder);
+
+/// Makes the folder `out` where it is missing. Throws InputError where it is `in` itself, or has a
+/// train.rec and may not `replace` it.
+void prepare_folder(const std::filesystem::path& in, const std::filesystem::path& out,
+                    bool replace);
+
+}  // namespace pfc

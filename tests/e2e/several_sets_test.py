@@ -1,0 +1,91 @@
+"""Several data sets in one job, and data that are no RecordIO."""
+
+import struct
+import unittest
+
+from support import BIN, JobTest, run
+
+
+def records_of(rec):
+    """(label, image bytes) of each image of a .rec in InsightFace's layout, whose records are whole."""
+    data = rec.read_bytes()
+    at = 0
+    while at < len(data):
+        length = struct.unpack_from("<I", data, at + 4)[0] & ((1 << 29) - 1)
+        flag, label = struct.unpack_from("<If", data, at + 8)
+        if flag == 0:
+            yield int(label), data[at + 8 + 24:at + 8 + length]
+        at += 8 + (length + 3) // 4 * 4
+
+
+class SeveralSets(JobTest):
+    def write_lists(self):
+        """The images of the data set as files, and lists: a and b have half of the people each, with
+        labels from 0 and names; `merged` is both behind each other by hand, `shared` has the class of
+        the one person who is in a and in b."""
+        people = self.IDENTITIES // 2
+        lists = {"a": [], "b": [], "merged": [], "shared": []}
+        for i, (label, image) in enumerate(records_of(self.data / "train.rec")):
+            (self.folder / f"{i}.jpg").write_bytes(image)
+            own, mine = ("a", label) if label < people else ("b", label - people)
+            lists[own].append((i, mine))
+            lists["merged"].append((i, label))
+            # b's person 0 has the name of a's person 1.
+            lists["shared"].append((i, 1 if label == people else label - (label > people)))
+        for name, images in lists.items():
+            (self.folder / name).mkdir()
+            (self.folder / name / "train.lst").write_text(
+                "".join(f"{i}\t{label}.000000\t../{i}.jpg\n" for i, label in images))
+        names = {"a": [f"person {k}" for k in range(people)],
+                 "b": ["person 1"] + [f"other {k}" for k in range(1, people)]}
+        for name, of in names.items():
+            (self.folder / name / "identities.txt").write_text("".join(n + "\n" for n in of))
+        return [str(self.folder / "a"), str(self.folder / "b")]
+
+    def losses(self, name, workers=1, **keys):
+        job = self.job(name + ".json", output=str(self.folder / f"out-{name}"), max_steps=6, **keys)
+        done = self.train(workers, job)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return [m["loss"] for m in self.metrics(self.folder / f"out-{name}") if m["kind"] == "step"]
+
+    def test_two_sets_train_like_the_set_merged_by_hand(self):
+        sets = self.write_lists()
+        both = self.losses("both", rec=sets)
+        self.assertEqual(both, self.losses("by-hand", rec=str(self.folder / "merged")))
+        shared = self.losses("shared", rec=sets, share_identities=True)
+        self.assertEqual(shared, self.losses("shared-by-hand", rec=str(self.folder / "shared")))
+        self.assertNotEqual(both, shared)
+
+    def test_separate_heads_train_on_any_number_of_workers_and_resume(self):
+        sets = self.write_lists()
+        one = self.losses("separate", rec=sets, heads="separate", batch_size=4)
+        two = self.losses("two-workers", 2, rec=sets, heads="separate", batch_size=2, sync_bn=True)
+        # With four images a batch, rounding grows by a hundred or more a step.
+        self.assertAlmostEqual(two[0] / one[0], 1, delta=1e-5)
+        self.assertAlmostEqual(two[1] / one[1], 1, delta=1e-2)
+        self.assertNotEqual(one, self.losses("one-head", rec=sets, batch_size=4))
+        out = self.folder / "out-separate"
+        done = self.train(1, self.job("separate.json", output=str(out), rec=sets, heads="separate",
+                                      max_steps=8, resume=True))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        steps = [m["step"] for m in self.metrics(out) if m["kind"] == "step"]
+        self.assertEqual(steps, list(range(1, 9)))
+
+    def test_a_folder_of_people_and_what_is_packed_of_it_train_alike(self):
+        people = self.folder / "people"
+        for i, (label, image) in enumerate(records_of(self.data / "train.rec")):
+            (people / f"{label:04d}").mkdir(parents=True, exist_ok=True)
+            (people / f"{label:04d}" / f"{i:04d}.jpg").write_bytes(image)
+        packed = run(BIN / "pfcctl", "data", "pack", people, "--out", self.folder / "packed")
+        self.assertEqual(packed.returncode, 0, packed.stderr)
+        self.assertIn(f"{self.IDENTITIES * self.IMAGES} images of {self.IDENTITIES} identities",
+                      packed.stdout)
+        told = run(BIN / "pfcctl", "data", "info", self.folder / "packed")
+        self.assertIn("RecordIO with InsightFace's record 0", told.stdout)
+        expected = self.losses("rec", rec=str(self.data))
+        self.assertEqual(self.losses("people", rec=str(people)), expected)
+        self.assertEqual(self.losses("packed", rec=str(self.folder / "packed")), expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,170 @@
+#include "pfcctl/data/merge_split.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/error.h"
+#include "pfcctl/data/unpack.h"
+#include "pfcctl/verbs.h"
+#include "tests/pfcctl/data/people.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
+#include "worker/data/open_dataset.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::contents;
+using ::testing::HasSubstr;
+using testing::Labelled;
+using testing::message_of;
+using testing::read_file;
+using testing::write_people;
+
+class Sets : public ::testing::Test {
+ protected:
+  Sets() { write_people(folder_ / "people", 20, 3); }
+  [[nodiscard]] static std::set<std::string> names_of(const Dataset& dataset) {
+    std::set<std::string> names;
+    for (std::int64_t c = 0; c < dataset.info().classes; ++c) names.insert(dataset.identity(c));
+    return names;
+  }
+
+  TemporaryFolder folder_;
+  PackOptions pack_{.in = folder_ / "people", .out = folder_ / "out", .threads = 2};
+};
+
+TEST_F(Sets, SplitByPersonAndMergeAgain) {
+  const Split split = split_dataset({.held_out = 0.25, .seed = 1, .pack = pack_}, {});
+  EXPECT_EQ(split.train.classes, 15);
+  EXPECT_EQ(split.held_out.classes, 5);
+  EXPECT_EQ(split.train.images + split.held_out.images, 60);
+  const auto train = open_dataset({.rec = pack_.out / "train"});
+  const auto held = open_dataset({.rec = pack_.out / "held-out"});
+  std::set<std::string> all = names_of(*train);
+  all.merge(names_of(*held));
+  EXPECT_EQ(all.size(), 20u) << "nobody is in both";
+
+  const MergeOptions merge{.in = {pack_.out / "train", pack_.out / "held-out"},
+                           .identities = {},
+                           .share_identities = false,
+                           .pack = {.out = folder_ / "merged"}};
+  EXPECT_EQ(merge_datasets(merge, {}).images, 60);
+  const auto merged = open_dataset({.rec = merge.pack.out});
+  const auto before = open_dataset({.rec = pack_.in});
+  // The same bytes of the same people, whose numbers are others.
+  const auto by_name = [](const Dataset& dataset) {
+    std::vector<std::pair<std::string, std::vector<std::byte>>> named;
+    for (Labelled& each : contents(dataset)) {
+      named.emplace_back(dataset.identity(each.label), std::move(each.bytes));
+    }
+    std::ranges::sort(named);
+    return named;
+  };
+  EXPECT_EQ(by_name(*merged), by_name(*before));
+}
+
+TEST_F(Sets, AnotherSeedHoldsOutOthers) {
+  split_dataset({.held_out = 0.5, .seed = 1, .pack = pack_}, {});
+  const auto first = names_of(*open_dataset({.rec = pack_.out / "held-out"}));
+  pack_.out = folder_ / "other";
+  split_dataset({.held_out = 0.5, .seed = 2, .pack = pack_}, {});
+  EXPECT_NE(names_of(*open_dataset({.rec = pack_.out / "held-out"})), first);
+}
+
+TEST_F(Sets, ASplitGoesOnWhereItEnded) {
+  split_dataset({.held_out = 0.25, .seed = 1, .pack = pack_}, {});
+  const auto whole = read_file(pack_.out / "held-out/train.rec");
+  for (const std::int64_t end : {10, 50}) {  // in the first and in the second part
+    pack_.out = folder_ / ("cut-" + std::to_string(end));
+    const auto stop = [&](std::int64_t done, std::int64_t) {
+      if (done >= end) throw ExitStatus{130};
+    };
+    EXPECT_THROW(split_dataset({.held_out = 0.25, .seed = 1, .pack = pack_}, stop), ExitStatus);
+    EXPECT_FALSE(fs::exists(pack_.out / "train/train.rec"));
+    std::int64_t first = -1;
+    split_dataset({.held_out = 0.25, .seed = 1, .pack = pack_},
+                  [&](std::int64_t done, std::int64_t) {
+                    if (first < 0) first = done;
+                  });
+    EXPECT_GT(first, 1);
+    EXPECT_EQ(read_file(pack_.out / "held-out/train.rec"), whole);
+  }
+}
+
+TEST_F(Sets, ASplitNeedsPeopleInBothParts) {
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { split_dataset({.held_out = 0.01, .seed = 1, .pack = pack_}, {}); }),
+              HasSubstr("0 of 20 people would be held out, expected at least 1 in both parts"));
+}
+
+TEST_F(Sets, MergeOfSharedPeopleHasThemOnce) {
+  write_people(folder_ / "more", 5, 7);
+  MergeOptions merge{.in = {folder_ / "people", folder_ / "more"},
+                     .identities = {},
+                     .share_identities = true,
+                     .pack = {.out = folder_ / "merged"}};
+  const Packed packed = merge_datasets(merge, {});
+  EXPECT_EQ(packed.classes, 20);
+  EXPECT_EQ(packed.images, 60 + 35);
+  merge.share_identities = false;
+  merge.pack.out = folder_ / "apart";
+  EXPECT_EQ(merge_datasets(merge, {}).classes, 25);
+  merge.identities = {folder_ / "one.txt"};
+  EXPECT_THAT(message_of<InputError>([&] { merge_datasets(merge, {}); }),
+              HasSubstr("--identities: found 1 files, expected one for each of 2 sets"));
+}
+
+TEST_F(Sets, UnpackIsReadAsTheSameDataSet) {
+  pack_dataset(pack_, {});
+  const UnpackOptions unpack{.in = pack_.out, .out = folder_ / "unpacked", .threads = 2};
+  EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
+  const auto before = open_dataset({.rec = pack_.out});
+  const auto after = open_dataset({.rec = unpack.out});
+  EXPECT_EQ(contents(*after), contents(*before));
+  EXPECT_EQ(after->identity(3), "p03");
+  EXPECT_TRUE(fs::exists(unpack.out / "p00/01.jpg"));
+  PackOptions again{.in = unpack.out, .out = folder_ / "again"};
+  pack_dataset(again, {});
+  EXPECT_EQ(read_file(again.out / "train.rec"), read_file(pack_.out / "train.rec"));
+  EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
+              HasSubstr("train.lst: is there already"));
+}
+
+TEST_F(Sets, UnpackGoesOnWhereItEnded) {
+  const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
+  const auto stop = [](std::int64_t done, std::int64_t) {
+    if (done >= 30) throw ExitStatus{130};
+  };
+  EXPECT_THROW(unpack_dataset(unpack, stop), ExitStatus);
+  EXPECT_FALSE(fs::exists(unpack.out / "train.lst"));
+  EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
+  EXPECT_EQ(contents(*open_dataset({.rec = unpack.out})),
+            contents(*open_dataset({.rec = pack_.in})));
+}
+
+/// Names may come from anywhere.
+TEST_F(Sets, UnpackStaysInItsFolder) {
+  pack_dataset(pack_, {});
+  std::string names = "../../up\n/etc/passwd\n..\n.hidden\nimages\nsame\nsame\n\x01\n";
+  for (int i = 8; i < 20; ++i) names += std::to_string(i) + "\n";
+  testing::write_file(pack_.out / "identities.txt", names);
+  const UnpackOptions unpack{.in = pack_.out, .out = folder_ / "a/unpacked"};
+  unpack_dataset(unpack, {});
+  EXPECT_FALSE(fs::exists(folder_ / "up"));
+  std::set<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(unpack.out)) {
+    if (entry.is_directory()) folders.insert(entry.path().filename());
+  }
+  EXPECT_EQ(folders.size(), 20u);
+  EXPECT_TRUE(folders.contains("_.._.._up") || folders.contains("_.._up")) << *folders.begin();
+  EXPECT_EQ(contents(*open_dataset({.rec = unpack.out})),
+            contents(*open_dataset({.rec = pack_.out})));
+}
+
+}  // namespace
+}  // namespace pfc
