@@ -37,8 +37,9 @@ TEST(InputWatch, SaysWhatHoldsTrainingBackAndWhatToDo) {
 TEST(InputWatch, SpeaksEveryTenMinutesAtMost) {
   InputWatch watch({.loader_threads = 2, .cores = 8});
   const auto said = train(watch, 1300, 0.5);
-  ASSERT_EQ(said.size(), 2u);
+  ASSERT_EQ(said.size(), 3u);
   EXPECT_EQ(said[1].first, 660);
+  EXPECT_EQ(said[2].first, 1260);
 }
 
 TEST(InputWatch, IsSilentWhereTrainingHardlyWaits) {
