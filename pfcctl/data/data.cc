@@ -16,6 +16,7 @@ void add_data_verb(CLI::App& pfcctl) {
   add_data_merge(*data);
   add_data_split(*data);
   add_data_pack_pairs(*data);
+  add_data_draw_pairs(*data);
   add_data_stage(*data);
   add_data_synth(*data);
 }

@@ -1,0 +1,158 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/error.h"
+#include "pfcctl/data/draw_pairs.h"
+#include "pfcctl/data/pack_pairs.h"
+#include "tests/pfcctl/data/people.h"
+#include "tests/support/temporary_folder.h"
+#include "worker/data/open_dataset.h"
+#include "worker/evaluation/verification_bin.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::write_file;
+
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Five people with 1, 2, 3, 4 and 5 images.
+const std::vector<std::int64_t> kLabels{0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4};
+
+TEST(DrawPairs, AreOfOnePersonAndOfTwoInTurn) {
+  const auto pairs = draw_pairs(kLabels, 30, 1);
+  ASSERT_EQ(pairs.size(), 30u);
+  for (std::size_t k = 0; k < pairs.size(); ++k) {
+    EXPECT_EQ(pairs[k].same, k % 2 == 0);
+    EXPECT_NE(pairs[k].first, pairs[k].second);
+    EXPECT_EQ(kLabels.at(static_cast<std::size_t>(pairs[k].first)) ==
+                  kLabels.at(static_cast<std::size_t>(pairs[k].second)),
+              pairs[k].same);
+  }
+}
+
+TEST(DrawPairs, ComeOnce) {
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  // There are 0 + 1 + 3 + 6 + 10 pairs of one person: all of them are found.
+  for (const DrawnPair& pair : draw_pairs(kLabels, 40, 1)) {
+    EXPECT_TRUE(seen.insert(std::minmax(pair.first, pair.second)).second);
+  }
+  EXPECT_THAT(error_of([] { (void)draw_pairs(kLabels, 60, 1); }),
+              HasSubstr("only 40 different pairs were found, expected 60"));
+}
+
+TEST(DrawPairs, DependOnTheSeedAlone) {
+  const auto firsts = [](std::uint64_t seed) {
+    std::vector<std::int64_t> images;
+    for (const DrawnPair& pair : draw_pairs(kLabels, 20, seed)) images.push_back(pair.first);
+    return images;
+  };
+  EXPECT_EQ(firsts(3), firsts(3));
+  EXPECT_NE(firsts(3), firsts(4));
+}
+
+TEST(DrawPairs, NeedTwoPeopleAndTwoImagesOfOne) {
+  EXPECT_THAT(error_of([] { (void)draw_pairs({0, 0, 0}, 2, 1); }), HasSubstr("found 1 people"));
+  EXPECT_THAT(error_of([] {
+                (void)draw_pairs({0, 1, 2}, 2, 1);
+              }),
+              HasSubstr("found 3 people, 0 of them with two images or more"));
+}
+
+class Pairs : public ::testing::Test {
+ protected:
+  Pairs() { testing::write_people(people_, 4, 3); }
+  [[nodiscard]] fs::path list(const std::string& text) const {
+    write_file(folder_ / "pairs.txt", text);
+    return folder_ / "pairs.txt";
+  }
+  [[nodiscard]] std::string error_of_list(const std::string& text) const {
+    return error_of([&] {
+      pack_pairs({.pairs = list(text), .images = people_, .out = folder_ / "mine.bin"}, {});
+    });
+  }
+
+  TemporaryFolder folder_;
+  fs::path people_ = folder_ / "people";
+};
+
+TEST_F(Pairs, DrawnOnesKeepTheBytesOfTheImages) {
+  const DrawnPairs drawn =
+      pack_drawn_pairs({.in = people_, .out = folder_ / "mine.bin", .pairs = 10}, {});
+  EXPECT_EQ(drawn.pairs, 10);
+  EXPECT_EQ(drawn.people, 4);
+  const VerificationSet set = read_verification_bin(folder_ / "mine.bin");
+  EXPECT_EQ(set.same.size(), 10u);
+  const auto all = testing::contents(*open_dataset({.rec = people_}));
+  for (std::size_t k = 0; k < set.images.size(); ++k) {
+    EXPECT_TRUE(std::ranges::any_of(all, [&](const auto& a) { return a.bytes == set.images[k]; }));
+  }
+}
+
+TEST_F(Pairs, DrawnOnesNameADamagedImage) {
+  for (int i = 0; i < 3; ++i) write_file(people_ / "p00" / (std::to_string(i) + ".jpg"), "text");
+  EXPECT_THAT(error_of([&] {
+                pack_drawn_pairs({.in = people_, .out = folder_ / "mine.bin", .pairs = 20}, {});
+              }),
+              HasSubstr("p00/"));
+  EXPECT_FALSE(fs::exists(folder_ / "mine.bin"));
+}
+
+TEST_F(Pairs, OfAListOfPathsKeepTheirOrder) {
+  const auto packed =
+      pack_pairs({.pairs = list("p00/0.jpg\tp00/1.jpg\t1\np01/0.jpg\tp02/2.jpg\t0\r\n"),
+                  .images = people_,
+                  .out = folder_ / "mine.bin"},
+                 {});
+  EXPECT_EQ(packed.pairs, 2);
+  EXPECT_EQ(packed.same, 1);
+  const VerificationSet set = read_verification_bin(folder_ / "mine.bin");
+  EXPECT_THAT(set.same, ElementsAre(true, false));
+  ASSERT_EQ(set.images.size(), 4u);
+  EXPECT_EQ(set.images[3], testing::read_file(people_ / "p02/2.jpg"));
+}
+
+TEST_F(Pairs, OfLfwsListAreFoundByNumbers) {
+  fs::create_directories(people_ / "Ann_B");
+  fs::create_directories(people_ / "Cy");
+  for (const char* name : {"Ann_B/Ann_B_0001.jpg", "Ann_B/Ann_B_0012.jpg", "Cy/Cy_0003.jpg"}) {
+    fs::copy_file(people_ / "p00/0.jpg", people_ / name);
+  }
+  const auto packed = pack_pairs({.pairs = list("10\t300\nAnn_B\t1\t12\nAnn_B\t12\tCy\t3\n"),
+                                  .images = people_,
+                                  .out = folder_ / "lfw.bin"},
+                                 {});
+  EXPECT_EQ(packed.pairs, 2);
+  EXPECT_EQ(packed.same, 1);
+}
+
+TEST_F(Pairs, OfAListNameTheLineThatIsWrong) {
+  EXPECT_THAT(error_of_list("p00/0.jpg p00/1.jpg 1\np00/0.jpg p00/9.jpg 1\n"),
+              AllOf(HasSubstr("pairs.txt: line 2: "), HasSubstr("p00/9.jpg")));
+  EXPECT_THAT(error_of_list("p00/0.jpg p00/1.jpg 2\n"), HasSubstr("line 1: found 'p00/0.jpg"));
+  EXPECT_THAT(error_of_list(""), HasSubstr("no pairs"));
+}
+
+TEST_F(Pairs, LeaveAFileThatIsThere) {
+  write_file(folder_ / "mine.bin", "mine");
+  EXPECT_THAT(error_of_list("p00/0.jpg p00/1.jpg 1\n"), HasSubstr("is there already"));
+  EXPECT_THAT(error_of([&] { pack_drawn_pairs({.in = people_, .out = folder_ / "mine.bin"}, {}); }),
+              HasSubstr("is there already"));
+}
+
+}  // namespace
+}  // namespace pfc
