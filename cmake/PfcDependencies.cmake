@@ -14,6 +14,7 @@ find_package(prometheus-cpp CONFIG REQUIRED)
 pkg_check_modules(JPEG_TURBO REQUIRED IMPORTED_TARGET libturbojpeg)
 find_package(PNG REQUIRED)
 pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
+pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 
 # Gloo ships no CMake package in Debian.

@@ -21,7 +21,7 @@ build=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libboost-context-dev nlohmann-json3-dev prometheus-cpp-dev
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libwebp-dev libcli11-dev libspdlog-dev libssl-dev
-  libhwloc-dev
+  libhwloc-dev liburing-dev
 )
 # faketime and nftables: faults that tests/e2e/check_test.py plants. LMDB and dmlc-core write
 # what our readers read.

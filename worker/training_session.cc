@@ -175,6 +175,9 @@ void TrainingSession::open_data(const Doing& doing) {
 void TrainingSession::warn() const {
   if (membership.rank != 0) return;
   for (const std::string& warning : dataset->info().warnings) spdlog::warn("{}", warning);
+  if (job.read == ReadKind::kSequential) {
+    if (const auto warning = sequential_warning(*dataset)) spdlog::warn("{}", *warning);
+  }
   for (const std::string& warning : job_warnings(planned())) spdlog::warn("{}", warning);
 }
 
@@ -318,6 +321,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                           .world_size = membership.world_size,
                                           .seed = job.seed,
                                           .shuffle = job.shuffle,
+                                          .read = read_options(job),
                                           .augmentation = job.augment,
                                           .first_batch = (first_step - 1) * job.gradient_acc,
                                           .last_batch = plan.last_step * job.gradient_acc,

@@ -80,6 +80,8 @@ constexpr Names<OptimizerKind, 2> kOptimizers{
 constexpr Names<ScheduleKind, 2> kSchedules{
     {{"polynomial", ScheduleKind::kPolynomial}, {"multistep", ScheduleKind::kMultistep}}};
 constexpr Names<Heads, 2> kHeads{{{"one", Heads::kOne}, {"separate", Heads::kSeparate}}};
+constexpr Names<ReadKind, 2> kReads{
+    {{"random", ReadKind::kRandom}, {"sequential", ReadKind::kSequential}}};
 constexpr Names<DeviceChoice, 3> kDevices{
     {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}}};
 
@@ -131,6 +133,8 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("heads", job.heads, kHeads);
   v.number("image_size", job.image_size, kImageSize);
   v.flag("shuffle", job.shuffle);
+  v.choice("read", job.read, kReads);
+  v.number("read_buffer_mib", job.read_buffer_mib, kBatch);
   v.augmentation("augment", job.augment);
   v.path("stage", job.stage);
   v.texts("val_targets", job.val_targets);

@@ -22,6 +22,8 @@ enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 /// Of several data sets: one softmax over all classes, or one for each set over its own classes.
 enum class Heads { kOne, kSeparate };
+/// In which order training reads images (worker/data/reading/read_options.h).
+enum class ReadKind { kRandom, kSequential };
 
 /// target logit = s * (cos(m1 * theta + m2) - m3).
 struct Margin {
@@ -77,6 +79,8 @@ struct JobConfig {
   Heads heads = Heads::kOne;      ///< of several data sets
   std::int64_t image_size = 0;    ///< rows and columns of an image; 0: as the data say
   bool shuffle = true;
+  ReadKind read = ReadKind::kRandom;
+  std::int64_t read_buffer_mib = 1024;   ///< sequential: memory of all workers for images as stored
   Augmentation augment;                  ///< of training images
   std::filesystem::path stage;           ///< a folder to copy the data to first; empty: none
   std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths

@@ -8,6 +8,7 @@ void add_data_verb(CLI::App& pfcctl) {
   CLI::App* data = pfcctl.add_subcommand("data", "Looks at data sets, makes and changes them");
   data->require_subcommand(1);
   add_data_info(*data);
+  add_data_bench(*data);
   add_data_validate(*data);
   add_data_pack(*data);
   add_data_align(*data);

@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "worker/data/damaged_image.h"
 
@@ -10,16 +11,30 @@ namespace pfc {
 
 std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
   const DatasetInfo& info = source_.dataset.info();
-  const BatchPlan& plan = source_.plan;
-  const auto image_bytes = static_cast<std::size_t>(info.height * info.width * 3);
   batch.index = index;
-  batch.epoch = plan.epoch_of(index);
-  batch.resize(plan.batch_size, image_bytes);
+  batch.epoch = source_.plan.epoch_of(index);
+  batch.resize(source_.plan.batch_size, static_cast<std::size_t>(info.height * info.width * 3));
+  if (source_.reads == nullptr) return fill_places(batch);
+  {
+    const TraceTrack::Scope scope(track_, "wait_for_read", index);
+    unit_ = source_.reads->take(index);
+  }
+  const auto give_back = [&](ReadAhead* reads) {
+    unit_ = nullptr;
+    reads->give_back(index);
+  };
+  const std::unique_ptr<ReadAhead, decltype(give_back)> held(source_.reads, give_back);
+  return fill_places(batch);
+}
 
+std::vector<std::string> BatchFiller::fill_places(Batch& batch) {
+  const DatasetInfo& info = source_.dataset.info();
+  const auto image_bytes = static_cast<std::size_t>(info.height * info.width * 3);
+  const std::int64_t index = batch.index;
   std::vector<std::string> damaged;
   for (std::int64_t i = 0; i < batch.size; ++i) {
     const auto slot = static_cast<std::size_t>(i);
-    const Place place{batch.epoch, plan.first_position(index) + i,
+    const Place place{batch.epoch, source_.plan.first_position(index) + i,
                       std::span(batch.images).subspan(slot * image_bytes, image_bytes),
                       batch.labels[slot], index};
     if (const auto damage = show(place, place.position)) {
@@ -47,13 +62,21 @@ void BatchFiller::show_stand_in(const Place& place, const std::string& damage) {
                   tries, place.epoch));
 }
 
+Sample BatchFiller::read(std::int64_t image) {
+  if (unit_ != nullptr) {
+    const std::span<const std::byte> stored = unit_->find(image);
+    if (!stored.empty()) return source_.dataset.read_stored(image, stored, storage_);
+  }
+  return source_.dataset.read(image, storage_);
+}
+
 std::optional<std::string> BatchFiller::show(const Place& place, std::int64_t position) {
   const DatasetInfo& info = source_.dataset.info();
   const std::int64_t image = source_.order.at(place.epoch, position);
   Sample sample;
   try {
     const TraceTrack::Scope scope(track_, "read", place.batch);
-    sample = source_.dataset.read(image, storage_);
+    sample = read(image);
   } catch (const DamagedImage& e) {
     return e.what();  // names the record
   }

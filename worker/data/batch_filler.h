@@ -2,51 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/config/config.h"
-#include "common/ids.h"
 #include "worker/data/augment/augmenter.h"
 #include "worker/data/batch.h"
+#include "worker/data/batch_plan.h"
 #include "worker/data/dataset.h"
-#include "worker/data/global_order.h"
 #include "worker/data/images/decode.h"
+#include "worker/data/order/image_order.h"
+#include "worker/data/reading/read_ahead.h"
 #include "worker/trace/recorder.h"
 
 namespace pfc {
-
-/// Which positions of the global order make up which batch: micro-batch i of worker r holds
-/// positions (i * W + r) * B + 0 .. B - 1.
-struct BatchPlan {
-  std::int64_t images = 0;
-  std::int64_t batch_size = 0;
-  Rank rank = 0;
-  int world_size = 1;
-
-  [[nodiscard]] std::int64_t global_batch() const { return batch_size * world_size; }
-  /// Positions of an epoch. The images that do not fill a global batch are left out.
-  [[nodiscard]] std::int64_t epoch_positions() const { return images - images % global_batch(); }
-  [[nodiscard]] std::int64_t batches_per_epoch() const { return images / global_batch(); }
-  [[nodiscard]] std::int64_t epoch_of(std::int64_t batch) const {
-    return batch / batches_per_epoch();
-  }
-  /// The position in its epoch of this worker's first image of a batch.
-  [[nodiscard]] std::int64_t first_position(std::int64_t batch) const {
-    return batch % batches_per_epoch() * global_batch() + rank * batch_size;
-  }
-};
 
 /// Everything that batches are made from. Constant after construction; all threads share it.
 struct BatchSource {
   const Dataset& dataset;
   BatchPlan plan;
-  GlobalOrder order;
+  const ImageOrder& order;
   std::uint64_t seed = 0;
   Augmentation augmentation = {};
   std::int64_t allowed_damage = 0;  ///< damaged images a worker may meet in one epoch
+  ReadAhead* reads = nullptr;       ///< borrowed; null: each image is read when its turn comes
 };
 
 /// Belongs to one thread. Owns its decoder and buffers; the source is borrowed.
@@ -76,12 +58,15 @@ class BatchFiller {
   /// it is damaged.
   std::optional<std::string> show(const Place& place, std::int64_t position);
   void show_stand_in(const Place& place, const std::string& damage);
+  std::vector<std::string> fill_places(Batch& batch);
+  Sample read(std::int64_t image);
 
   const BatchSource& source_;
   const TraceTrack track_;
   ImageDecoder decoder_;
   Augmenter augmenter_;
   std::vector<std::byte> storage_;
+  const ReadAhead::Unit* unit_ = nullptr;  ///< of the batch that is filled; null: not read ahead
 };
 
 }  // namespace pfc

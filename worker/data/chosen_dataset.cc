@@ -20,7 +20,7 @@ class ChosenDataset final : public Dataset {
     info_.layout = "a part of " + info_.layout;
     info_.images = std::ssize(choice_.images);
     if (!choice_.classes.empty()) info_.classes = std::ssize(choice_.classes);
-    info_.part_classes = {};
+    info_.part_classes = info_.part_images = {};
     info_.index_bytes += (choice_.images.size() + choice_.classes.size()) * sizeof(std::int64_t);
   }
 

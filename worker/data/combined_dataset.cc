@@ -27,12 +27,32 @@ std::int64_t class_of(const Part& part, std::int64_t label) {
                               : part.classes[static_cast<std::size_t>(label)];
 }
 
+Sample relabelled(const Part& part, Sample sample) {
+  sample.label = class_of(part, sample.label);
+  sample.record = {};  // holds the label of its own data set
+  return sample;
+}
+
 class CombinedDataset final : public Dataset {
  public:
   CombinedDataset(std::vector<PartDataset> parts, SharedIdentities shared);
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override;
+  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+    const Part& part = part_of(image);
+    return relabelled(part, part.given.dataset->read(image - part.first_image, storage));
+  }
+  [[nodiscard]] std::optional<FileStretch> stretch(const ImageRange& images) const override {
+    const Part& part = part_of(images.first);
+    return part.given.dataset->stretch(
+        {images.first - part.first_image, images.end - part.first_image});
+  }
+  Sample read_stored(std::int64_t image, std::span<const std::byte> stored,
+                     std::vector<std::byte>& storage) const override {
+    const Part& part = part_of(image);
+    return relabelled(part,
+                      part.given.dataset->read_stored(image - part.first_image, stored, storage));
+  }
   std::int64_t label(std::int64_t image, std::vector<std::byte>& storage) const override {
     const Part& part = part_of(image);
     return class_of(part, part.given.dataset->label(image - part.first_image, storage));
@@ -78,6 +98,7 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
     info_.images += info.images;
     info_.index_bytes +=
         info.index_bytes + part.given.names.bytes() + part.classes.size() * sizeof(std::int64_t);
+    info_.part_images.push_back(info.images);
     info_.part_classes.push_back(info_.classes - part.first_class);
     info_.warnings.insert(info_.warnings.end(), info.warnings.begin(), info.warnings.end());
     parts_.push_back(std::move(part));
@@ -134,14 +155,6 @@ const Part& CombinedDataset::part_of(std::int64_t image) const {
   check(image >= 0 && image < info_.images, "Dataset: no such image");
   const auto behind = std::ranges::upper_bound(parts_, image, {}, &Part::first_image);
   return *std::prev(behind);
-}
-
-Sample CombinedDataset::read(std::int64_t image, std::vector<std::byte>& storage) const {
-  const Part& part = part_of(image);
-  Sample sample = part.given.dataset->read(image - part.first_image, storage);
-  sample.label = class_of(part, sample.label);
-  sample.record = {};  // holds the label of its own data set
-  return sample;
 }
 
 std::vector<FileBrief> CombinedDataset::briefs() const {

@@ -25,7 +25,8 @@ struct PartDataset {
 /// The images of all parts, one part behind the other. The classes of a part keep their order.
 /// kByName: the classes of the first part come first, then those of the second that the first does
 /// not have, and so on. The images have the size of the first part's, and those of other parts are
-/// resized. DatasetInfo::part_classes says how many classes each part has added.
+/// resized. DatasetInfo::part_classes says how many classes each part has added, part_images how
+/// many images.
 ///
 /// Throws InputError where parts are named wrongly: kByName with a class that has no name, or with
 /// two of one part that have the same one. REQUIRES: parts is not empty.

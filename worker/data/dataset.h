@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "worker/data/doing.h"
 #include "worker/data/images/image_size.h"
+#include "worker/data/order/interleaving.h"
 
 namespace pfc {
 
@@ -19,6 +21,7 @@ struct DatasetInfo {
   std::int64_t classes = 0;
   /// Of several data sets as one (combined_dataset.h): how many classes each has added.
   std::vector<std::int64_t> part_classes = {};
+  std::vector<std::int64_t> part_images = {};  ///< likewise: how many images each has
   std::int64_t height = 112;  ///< of an image in training: those of another size are resized
   std::int64_t width = 112;
   std::size_t index_bytes = 0;  ///< memory of the open data set: where each image is
@@ -40,6 +43,12 @@ struct FileBrief {
   std::string holds;
 };
 
+/// Bytes of a file that is open as long as its data set.
+struct FileStretch {
+  int fd = -1;
+  std::uint64_t offset = 0, bytes = 0;
+};
+
 /// Thread-safe for reading.
 class Dataset {
  public:
@@ -52,6 +61,18 @@ class Dataset {
   /// The label alone, which most layouts know without reading the image. Throws as read() does.
   virtual std::int64_t label(std::int64_t image, std::vector<std::byte>& storage) const {
     return read(image, storage).label;
+  }
+  /// The bytes that hold these images one behind the other, for those who read them themselves; an
+  /// image's own begin at stretch() of it alone. None where images do not lie so: only RecordIO
+  /// has them in a file's order. REQUIRES: the range is not empty, and of one of several sets.
+  [[nodiscard]] virtual std::optional<FileStretch> stretch(const ImageRange& /*images*/) const {
+    return std::nullopt;
+  }
+  /// As read(), from the bytes that begin at stretch() of the image; those of other images may be
+  /// behind them. The sample is a view of `stored` or of `storage`. REQUIRES: it has a stretch().
+  virtual Sample read_stored(std::int64_t image, std::span<const std::byte> /*stored*/,
+                             std::vector<std::byte>& storage) const {
+    return read(image, storage);
   }
   /// For messages, where the image is: "FILE: record KEY (offset N)".
   [[nodiscard]] virtual std::string name(std::int64_t image) const = 0;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "worker/data/order/image_order.h"
+
 namespace pfc {
 
 /// A pseudo-random permutation of 0 .. images - 1 for each epoch. It is a pure function of (seed,
@@ -13,13 +15,12 @@ namespace pfc {
 /// 0 .. 4^k - 1, the smallest such range that holds all images. A result outside 0 .. images - 1 is
 /// permuted again until it is inside (Black and Rogaway, "Ciphers with arbitrary finite domains",
 /// CT-RSA 2002, section 4).
-class GlobalOrder {
+class GlobalOrder final : public ImageOrder {
  public:
   /// REQUIRES: images > 0. Without `shuffle` the order is 0, 1, 2 ...
   GlobalOrder(std::int64_t images, std::uint64_t seed, bool shuffle);
 
-  /// The image at a position 0 .. images - 1 of an epoch.
-  [[nodiscard]] std::int64_t at(std::int64_t epoch, std::int64_t position) const;
+  [[nodiscard]] std::int64_t at(std::int64_t epoch, std::int64_t position) const override;
 
  private:
   [[nodiscard]] std::uint64_t permute(std::uint32_t epoch, std::uint64_t x) const;

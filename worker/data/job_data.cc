@@ -10,6 +10,7 @@
 #include "worker/data/combined_dataset.h"
 #include "worker/data/layouts/layout.h"
 #include "worker/data/open_dataset.h"
+#include "worker/data/reading/read_options.h"
 #include "worker/data/staging.h"
 
 namespace pfc {
@@ -44,9 +45,7 @@ std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) 
   return dataset;
 }
 
-}  // namespace
-
-std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing) {
+std::unique_ptr<Dataset> open_any(const JobConfig& job, const Doing& doing) {
   const bool named = std::ranges::any_of(job.identities, [](const auto& p) { return !p.empty(); });
   if (job.rec.size() > 1 || named) return open_several(job, doing);
   return open_dataset({.rec = job.rec.empty() ? std::filesystem::path() : job.rec.front(),
@@ -54,6 +53,14 @@ std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing)
                        .num_image = job.num_image,
                        .image_size = job.image_size,
                        .doing = doing});
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing) {
+  auto dataset = open_any(job, doing);
+  if (job.read == ReadKind::kSequential) check_sequential(*dataset);
+  return dataset;
 }
 
 std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing& doing) {

@@ -19,6 +19,9 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "worker/data/batch_filler.h"
+#include "worker/data/global_order.h"
+#include "worker/data/reading/read_ahead.h"
+#include "worker/data/reading/read_plan.h"
 #include "worker/trace/profiler_range.h"
 
 namespace pfc {
@@ -27,29 +30,87 @@ namespace {
 
 constexpr std::int64_t kDamageLogged = 5;  // of each epoch, per worker
 
+// Of random reading: batches whose images are read while others are decoded, the memory of all, and
+// the reads at a time, which let a disk choose the order and a remote store answer many at once.
+constexpr int kBatchesAhead = 2;
+constexpr std::size_t kRandomReadBytes = std::size_t{64} << 20;
+constexpr int kRandomReads = 64;
+// Of sequential reading: a few large ones keep a disk, or a connection, busy.
+constexpr int kSequentialReads = 8;
+constexpr std::size_t kPiece = std::size_t{4} << 20;
+
 std::int64_t allowed_damage(const BatchPlan& plan, double part) {
   const double epoch = part * static_cast<double>(plan.epoch_positions());
   return static_cast<std::int64_t>(
       std::floor(std::max(epoch / plan.world_size, std::min(epoch, 1.0))));
 }
 
-BatchSource make_source(const Dataset& dataset, const PrefetcherOptions& o) {
+BatchPlan make_plan(const Dataset& dataset, const PrefetcherOptions& o) {
   check(o.batch_size > 0 && o.world_size > 0 && o.rank >= 0 && o.rank < o.world_size &&
             o.threads > 0 && o.depth >= 0 && o.first_batch >= 0,
         "Prefetcher: bad options");
   const BatchPlan plan{dataset.info().images, o.batch_size, o.rank, o.world_size};
-  if (plan.batches_per_epoch() == 0) {
-    throw InputError("rec: the data has " + counted(plan.images, "image") +
-                     ", fewer than one batch of " + std::to_string(plan.global_batch()) + " (" +
-                     counted(o.world_size, "worker") + " x batch_size " +
-                     std::to_string(o.batch_size) + "): lower batch_size");
+  if (plan.batches_per_epoch() > 0) return plan;
+  throw InputError("rec: the data has " + counted(plan.images, "image") +
+                   ", fewer than one batch of " + std::to_string(plan.global_batch()) + " (" +
+                   counted(o.world_size, "worker") + " x batch_size " +
+                   std::to_string(o.batch_size) + "): lower batch_size");
+}
+
+/// In which order images are shown, and what is read together; the latter only where it can be read
+/// ahead.
+struct Reading {
+  std::unique_ptr<const ImageOrder> order;
+  std::unique_ptr<const ReadPlan> plan;
+};
+
+Reading make_reading(const Dataset& dataset, const BatchPlan& plan, const PrefetcherOptions& o) {
+  if (o.read.kind == ReadKind::kSequential) {
+    auto order = make_sequential_order(dataset, o.read, plan.global_batch(), o.seed, o.shuffle);
+    auto reads = plan_sequential_reads(*order, plan);
+    return {.order = std::move(order), .plan = std::move(reads)};
   }
-  return {.dataset = dataset,
-          .plan = plan,
-          .order = GlobalOrder(plan.images, o.seed, o.shuffle),
-          .seed = o.seed,
-          .augmentation = o.augmentation,
-          .allowed_damage = allowed_damage(plan, o.max_damaged)};
+  auto order = std::make_unique<GlobalOrder>(plan.images, o.seed, o.shuffle);
+  std::unique_ptr<ReadPlan> reads;
+  if (stored_bytes_of_image(dataset)) reads = plan_random_reads(*order, plan);
+  return {.order = std::move(order), .plan = std::move(reads)};
+}
+
+/// How many units of images as stored are in memory, and how many bytes one has at most.
+struct Room {
+  int units = 0;
+  std::size_t unit_bytes = 0;
+  int depth = 0;  ///< reads at a time
+};
+
+Room room_of(const ReadOptions& read, int world_size, int threads) {
+  if (read.kind == ReadKind::kSequential) {
+    const auto workers = static_cast<std::uint64_t>(world_size);
+    return {.units = 2,
+            .unit_bytes = std::max<std::size_t>(read.buffer_bytes / workers / 2, 1),
+            .depth = kSequentialReads};
+  }
+  const int units = std::min(threads, kMaxPrefetchDepth) + kBatchesAhead;
+  return {.units = units,
+          .unit_bytes = kRandomReadBytes / static_cast<std::size_t>(units),
+          .depth = kRandomReads};
+}
+
+std::unique_ptr<ReadAhead> make_reads(const Dataset& dataset, const Reading& reading,
+                                      const PrefetcherOptions& o) {
+  if (reading.plan == nullptr) return nullptr;
+  const Room room = room_of(o.read, o.world_size, o.threads);
+  return std::make_unique<ReadAhead>(
+      dataset, *reading.plan,
+      ReadAheadOptions{
+          .first_batch = o.first_batch,
+          .end_batch = o.last_batch < 0 ? std::numeric_limits<std::int64_t>::max() : o.last_batch,
+          .units = room.units,
+          .unit_bytes = room.unit_bytes,
+          .piece_bytes = kPiece,
+          .make_reader = o.make_reader ? o.make_reader : [depth = room.depth] {
+            return make_async_reader(depth);
+          }});
 }
 
 /// Threads take batch numbers in order and put what they filled into a ring of `depth` slots; a
@@ -57,7 +118,16 @@ BatchSource make_source(const Dataset& dataset, const PrefetcherOptions& o) {
 class ThreadedPrefetcher final : public Prefetcher {
  public:
   ThreadedPrefetcher(const Dataset& dataset, const PrefetcherOptions& options)
-      : source_(make_source(dataset, options)),
+      : plan_(make_plan(dataset, options)),
+        reading_(make_reading(dataset, plan_, options)),
+        reads_(make_reads(dataset, reading_, options)),
+        source_{.dataset = dataset,
+                .plan = plan_,
+                .order = *reading_.order,
+                .seed = options.seed,
+                .augmentation = options.augmentation,
+                .allowed_damage = allowed_damage(plan_, options.max_damaged),
+                .reads = reads_.get()},
         max_damaged_(options.max_damaged),
         end_(options.last_batch < 0 ? std::numeric_limits<std::int64_t>::max()
                                     : options.last_batch),
@@ -108,6 +178,7 @@ class ThreadedPrefetcher final : public Prefetcher {
       stopping_ = true;
     }
     slot_free_.notify_all();
+    if (reads_ != nullptr) reads_->stop();
     for (std::thread& thread : threads_) thread.join();
   }
   void fill_batches(const TraceTrack& track);
@@ -116,6 +187,9 @@ class ThreadedPrefetcher final : public Prefetcher {
   void count_damage(std::int64_t epoch, const std::vector<std::string>& damaged);
 
   // Constant after construction.
+  const BatchPlan plan_;
+  const Reading reading_;
+  const std::unique_ptr<ReadAhead> reads_;
   const BatchSource source_;
   const double max_damaged_;
   const std::int64_t end_;
@@ -231,6 +305,16 @@ ThreadedPrefetcher::Slot ThreadedPrefetcher::fill(BatchFiller& filler, std::int6
 }
 
 }  // namespace
+
+std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
+                             std::int64_t batch_size, int world_size, int threads) {
+  const Room room = room_of(options, world_size, threads);
+  const double images = options.kind == ReadKind::kRandom
+                            ? static_cast<double>(batch_size)
+                            : static_cast<double>(stored.images) / world_size;
+  const double unit = std::min(static_cast<double>(room.unit_bytes), images * stored.mean_bytes);
+  return static_cast<std::size_t>(room.units * unit);
+}
 
 std::unique_ptr<Prefetcher> make_prefetcher(const Dataset& dataset,
                                             const PrefetcherOptions& options) {

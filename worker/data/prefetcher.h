@@ -2,13 +2,17 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "common/config/config.h"
 #include "common/ids.h"
 #include "worker/data/batch.h"
 #include "worker/data/dataset.h"
+#include "worker/data/reading/async_reader.h"
+#include "worker/data/reading/read_options.h"
 #include "worker/trace/recorder.h"
 
 namespace pfc {
@@ -29,6 +33,7 @@ struct PrefetcherOptions {
   int world_size = 1;
   std::uint64_t seed = 0;
   bool shuffle = true;
+  ReadOptions read = {};
   Augmentation augmentation = {};
   std::int64_t first_batch = 0;  ///< micro-batch to start with: resumes in the middle of an epoch
   std::int64_t last_batch = -1;  ///< one past the last; -1: without end
@@ -39,15 +44,19 @@ struct PrefetcherOptions {
   /// where one is within this part of the whole epoch. Were too many damaged in all, some worker's
   /// share would hold too many.
   double max_damaged = 0.001;
+  /// Makes the reads; empty: make_async_reader(). For tests that count them.
+  std::function<std::unique_ptr<AsyncReader>()> make_reader = {};
   TraceRecorder* trace = nullptr;  ///< borrowed; records what the threads do. Null: nobody does
 };
 
 /// Micro-batch i of worker r holds the global positions (i * W + r) * B + 0 .. B-1; position p is
 /// in epoch p / E, where E = images - images mod (W * B) (the last part of an epoch that does not
 /// fill a global batch is dropped, as arcface_torch's sampler does), and shows image order(epoch, p
-/// mod E). order() is a pure function of (seed, epoch): see global_order.h. A damaged image's place
-/// is taken by the next whole one of the epoch's order; the first few are logged with file and
-/// record. Batches are the same for any number of threads.
+/// mod E). order() is a pure function of (seed, epoch): see global_order.h, and
+/// order/sequential_order.h for sequential reading. Where the data set has stretches
+/// (Dataset::stretch()), a thread of its own reads what the next batches need. A damaged image's
+/// place is taken by the next whole one of the epoch's order; the first few are logged with file
+/// and record. Batches are the same for any number of threads.
 ///
 /// next() belongs to one thread, recycle() to any.
 class Prefetcher {
@@ -66,7 +75,16 @@ constexpr std::size_t prefetcher_bytes(int depth, int held, std::size_t batch_by
   return static_cast<std::size_t>(depth + held) * batch_bytes;
 }
 
-/// `dataset` is borrowed. Throws InputError when the images do not fill one global batch.
+struct StoredImages {
+  std::int64_t images = 0;
+  double mean_bytes = 0;  ///< stored_bytes_of_image(); 0: they are not read ahead
+};
+/// Bytes of images as stored that a worker keeps in memory, at most.
+std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
+                             std::int64_t batch_size, int world_size, int threads);
+
+/// `dataset` is borrowed. Throws InputError when the images do not fill one global batch,
+/// and when data or buffer do not suit sequential reading.
 std::unique_ptr<Prefetcher> make_prefetcher(const Dataset& dataset,
                                             const PrefetcherOptions& options);
 

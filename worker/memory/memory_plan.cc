@@ -151,11 +151,14 @@ void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& li
   const int ahead = prefetch_depth(static_cast<int>(p.job.num_workers));
   const std::size_t batch =
       Batch::bytes(p.job.batch_size, static_cast<std::size_t>(p.data.height * p.data.width * 3));
-  list.add("input batches",
-           prefetcher_bytes(ahead, kStepInputs, batch) + evaluated_images(p) +
-               step_label_bytes(samples(p), p.world_size) + p.data.index_bytes,
-           fmt::format("{} batches, an index of {}", ahead + kStepInputs,
-                       counted(p.data.images, "image")));
+  list.add(
+      "input batches",
+      prefetcher_bytes(ahead, kStepInputs, batch) + evaluated_images(p) +
+          read_ahead_bytes(read_options(p.job), {p.data.images, p.data.stored_bytes},
+                           p.job.batch_size, p.world_size, static_cast<int>(p.job.num_workers)) +
+          step_label_bytes(samples(p), p.world_size) + p.data.index_bytes,
+      fmt::format("{} batches, an index of {}", ahead + kStepInputs,
+                  counted(p.data.images, "image")));
   list.add("verification sets", p.data.verification_bytes, "encoded images");
   // One file is in memory at a time, in PyTorch's layout; evaluation has ended before it is made.
   const std::uint64_t file = std::max<std::uint64_t>(b.weights + b.state, optimizer_bytes(p, b));
@@ -176,7 +179,8 @@ PlannedData planned_data(const Dataset& dataset, std::span<const VerificationSet
   PlannedData data{.images = info.images,
                    .height = info.height,
                    .width = info.width,
-                   .index_bytes = info.index_bytes};
+                   .index_bytes = info.index_bytes,
+                   .stored_bytes = stored_bytes_of_image(dataset).value_or(0)};
   for (const VerificationSet& set : sets) {
     data.verification_bytes += set.bytes();
     data.verification_images =

@@ -18,7 +18,8 @@ namespace pfc {
 struct PlannedData {
   std::int64_t images = 0;
   std::int64_t height = 112, width = 112;
-  std::uint64_t index_bytes = 0;         ///< DatasetInfo::index_bytes
+  std::uint64_t index_bytes = 0;  ///< DatasetInfo::index_bytes
+  double stored_bytes = 0;        ///< of an image (stored_bytes_of_image()); 0: not read ahead
   std::uint64_t verification_bytes = 0;  ///< VerificationSet::bytes() of all sets
   std::int64_t verification_images = 0;  ///< images of the largest set
 };

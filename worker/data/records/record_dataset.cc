@@ -43,7 +43,14 @@ class RecordDataset final : public Dataset {
   explicit RecordDataset(const DatasetOptions& options);
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override;
+  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+    return sample(image, {}, storage);
+  }
+  [[nodiscard]] std::optional<FileStretch> stretch(const ImageRange& images) const override;
+  Sample read_stored(std::int64_t image, std::span<const std::byte> stored,
+                     std::vector<std::byte>& storage) const override {
+    return sample(image, stored, storage);
+  }
   [[nodiscard]] std::string name(std::int64_t image) const override;
   [[nodiscard]] std::string identity(std::int64_t label) const override;
   [[nodiscard]] std::vector<FileBrief> briefs() const override;
@@ -54,18 +61,24 @@ class RecordDataset final : public Dataset {
     std::span<const std::byte> payload;
     ImageRecord record;
   };
-  [[nodiscard]] Read record(std::int64_t image, std::vector<std::byte>& storage) const;
+  /// `stored`: its bytes, where they are in memory; otherwise empty.
+  [[nodiscard]] Read record(std::int64_t image, std::span<const std::byte> stored,
+                            std::vector<std::byte>& storage) const;
+  Sample sample(std::int64_t image, std::span<const std::byte> stored,
+                std::vector<std::byte>& storage) const;
   void find_records(const Doing& doing);
   [[nodiscard]] Classes classes(const DatasetOptions& options,
                                 const std::optional<Property>& property) const;
   [[nodiscard]] Classes classes_of_labels(const Doing& doing) const;
   void find_size(std::int64_t wanted, const std::optional<Property>& property);
   void warn_of_another_size(const std::string& source);
-  void check_last_record() const;
+  void check_last_record();
   [[nodiscard]] std::string checksum_of_some_records() const;
 
   RecordReader rec_;
   RecordLayout layout_;
+  bool in_order_ = false;  ///< whether images lie in the .rec as they are numbered
+  std::uint64_t end_ = 0;  ///< of the record behind all others that are images
   DatasetInfo info_;
   std::string classes_source_;
   IdentityNames names_;
@@ -162,9 +175,10 @@ Classes RecordDataset::classes(const DatasetOptions& options,
 /// A .rec that lost its end still has all its keys in the .idx; a record cut in two is only seen at
 /// the place of the greatest offset. An .idx that was cut in the middle of a number has another
 /// one in its last line.
-void RecordDataset::check_last_record() const {
+void RecordDataset::check_last_record() {
   const auto last = std::max_element(layout_.offsets.begin(), layout_.offsets.end());
-  (void)rec_.record_end(*last);
+  end_ = rec_.record_end(*last);
+  in_order_ = std::ranges::is_sorted(layout_.offsets);
   (void)rec_.record_end(layout_.offsets.back());
 }
 
@@ -179,7 +193,7 @@ Classes RecordDataset::classes_of_labels(const Doing& doing) const {
                         info_.images));
     }
     try {
-      const float label = record(i, storage).record.label;
+      const float label = record(i, {}, storage).record.label;
       // RecordIO's float32 labels tell no more classes apart.
       if (!is_label(label, kMaxFloatLabel)) {
         throw InputError(fmt::format("{}: found label {}, expected an integer of 0 .. {}", name(i),
@@ -200,13 +214,13 @@ Classes RecordDataset::classes_of_labels(const Doing& doing) const {
   return {greatest + 1, fmt::format("the greatest label ({})", name(where))};
 }
 
-RecordDataset::Read RecordDataset::record(std::int64_t image,
+RecordDataset::Read RecordDataset::record(std::int64_t image, std::span<const std::byte> stored,
                                           std::vector<std::byte>& storage) const {
   check(image >= 0 && image < static_cast<std::int64_t>(layout_.offsets.size()),
         "Dataset: no such image");
   const std::uint64_t offset = layout_.offsets[static_cast<std::size_t>(image)];
   try {
-    const auto payload = rec_.read(offset, storage);
+    const auto payload = rec_.read_stored(offset, stored, storage);
     const auto parsed = parse_image_record(payload);
     if (parsed) return {payload, *parsed};
     throw DamagedImage(
@@ -219,8 +233,21 @@ RecordDataset::Read RecordDataset::record(std::int64_t image,
   }
 }
 
-Sample RecordDataset::read(std::int64_t image, std::vector<std::byte>& storage) const {
-  const auto [payload, r] = record(image, storage);
+std::optional<FileStretch> RecordDataset::stretch(const ImageRange& images) const {
+  check(images.first >= 0 && images.first < images.end && images.end <= info_.images,
+        "Dataset: no such images");
+  if (!in_order_) return std::nullopt;
+  const std::uint64_t begin = layout_.offsets[static_cast<std::size_t>(images.first)];
+  // Several lines of an index may name the same record.
+  const auto last = layout_.offsets.begin() + (images.end - 1);
+  const auto behind = std::upper_bound(last, layout_.offsets.end(), *last);
+  const std::uint64_t end = behind == layout_.offsets.end() ? end_ : *behind;
+  return FileStretch{.fd = rec_.fd(), .offset = begin, .bytes = end - begin};
+}
+
+Sample RecordDataset::sample(std::int64_t image, std::span<const std::byte> stored,
+                             std::vector<std::byte>& storage) const {
+  const auto [payload, r] = record(image, stored, storage);
   if (!is_label(r.label, info_.classes)) {
     throw InputError(fmt::format("{}: found label {}, expected 0 .. {} ({} says {} classes)",
                                  name(image), r.label, info_.classes - 1, classes_source_,
@@ -248,7 +275,7 @@ std::string RecordDataset::checksum_of_some_records() const {
   const std::int64_t distance = std::max<std::int64_t>(info_.images / kRecords, 1);
   for (std::int64_t i = 0; i < info_.images; i += distance) {
     try {
-      const ImageRecord r = record(i, storage).record;
+      const ImageRecord r = record(i, {}, storage).record;
       sum.update(std::as_bytes(std::span(&r.label, 1)));
       sum.update(r.image);
     } catch (const DamagedImage&) {

@@ -94,6 +94,19 @@ std::span<const std::byte> RecordReader::read(std::uint64_t offset,
   return std::span(storage).subspan(kPartHeaderBytes, part.bytes);
 }
 
+std::span<const std::byte> RecordReader::read_stored(std::uint64_t offset,
+                                                     std::span<const std::byte> stored,
+                                                     std::vector<std::byte>& storage) const {
+  std::array<std::uint32_t, 2> words{};
+  if (stored.size() >= kPartHeaderBytes) std::memcpy(words.data(), stored.data(), kPartHeaderBytes);
+  const bool here = words[0] == kRecordMagic &&
+                    part_flag(words[1]) == static_cast<std::uint32_t>(PartKind::kWhole) &&
+                    kPartHeaderBytes + part_bytes(words[1]) <= stored.size();
+  // What is damaged, in several parts or cut off is rare, and read() knows what to say of it.
+  if (!here) return read(offset, storage);
+  return stored.subspan(kPartHeaderBytes, part_bytes(words[1]));
+}
+
 std::span<const std::byte> RecordReader::join(std::uint64_t offset,
                                               std::vector<std::byte>& storage) const {
   const std::uint64_t begin = offset;

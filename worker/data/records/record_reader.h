@@ -25,6 +25,7 @@ class RecordReader {
   /// Throws InputError where the file does not exist or is not a regular file.
   explicit RecordReader(std::filesystem::path path) : file_(std::move(path)) {}
 
+  [[nodiscard]] int fd() const { return file_.fd(); }
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
   /// Of the file when it was opened.
   [[nodiscard]] std::uint64_t bytes() const { return file_.bytes(); }
@@ -33,6 +34,11 @@ class RecordReader {
   /// them that had been left out. A view of `storage`, which grows as needed and is meant to be
   /// used again. Throws DamagedImage.
   std::span<const std::byte> read(std::uint64_t offset, std::vector<std::byte>& storage) const;
+
+  /// The same where `stored` are the file's bytes from `offset` on: a view of them where they hold
+  /// the record in one part, otherwise it is read.
+  std::span<const std::byte> read_stored(std::uint64_t offset, std::span<const std::byte> stored,
+                                         std::vector<std::byte>& storage) const;
 
   /// The offset at which the record that begins at `offset` ends, with its padding. Reads only the
   /// headers of its parts. Throws InputError where there is no record or it is not complete.

@@ -1,0 +1,100 @@
+#include "worker/data/reading/read_options.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "common/byte_size.h"
+#include "common/counted.h"
+#include "common/error.h"
+
+namespace pfc {
+
+namespace {
+
+// Images differ in size, so that some windows take more than the mean.
+constexpr double kFill = 7.0 / 8;
+
+std::vector<std::int64_t> images_of_sets(const DatasetInfo& info) {
+  return info.part_images.empty() ? std::vector{info.images} : info.part_images;
+}
+
+std::string first_file(const Dataset& dataset) { return dataset.briefs().back().file.string(); }
+
+/// The part of some images whose neighbour, `distance` further on, has the same label.
+double same_label(const Dataset& dataset, std::int64_t distance) {
+  constexpr std::int64_t kPairs = 128;
+  const std::int64_t images = dataset.info().images;
+  std::vector<std::byte> storage;
+  std::int64_t same = 0, pairs = 0;
+  for (std::int64_t i = 0; i < kPairs; ++i) {
+    const std::int64_t image = i * images / kPairs;
+    try {
+      same += dataset.label(image, storage) == dataset.label((image + distance) % images, storage);
+      ++pairs;
+    } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): told in training
+    }
+  }
+  return pairs == 0 ? 0 : static_cast<double>(same) / static_cast<double>(pairs);
+}
+
+}  // namespace
+
+std::optional<double> stored_bytes_of_image(const Dataset& dataset) {
+  std::uint64_t bytes = 0;
+  std::int64_t first = 0;
+  for (const std::int64_t count : images_of_sets(dataset.info())) {
+    const auto stretch = dataset.stretch({first, first + count});
+    if (!stretch) return std::nullopt;
+    bytes += stretch->bytes;
+    first += count;
+  }
+  return static_cast<double>(bytes) / static_cast<double>(dataset.info().images);
+}
+
+void check_sequential(const Dataset& dataset) {
+  if (stored_bytes_of_image(dataset)) return;
+  throw InputError(
+      fmt::format("read: \"sequential\" is for RecordIO whose .idx is in the order of its .rec, "
+                  "but {} is or has "
+                  "{}: write it with pfcctl data shuffle, or take \"random\"",
+                  first_file(dataset), dataset.info().layout));
+}
+
+std::unique_ptr<SequentialOrder> make_sequential_order(const Dataset& dataset,
+                                                       const ReadOptions& options,
+                                                       std::int64_t global_batch,
+                                                       std::uint64_t seed, bool shuffle) {
+  check_sequential(dataset);
+  const double image_bytes = *stored_bytes_of_image(dataset);
+  const auto images = static_cast<std::int64_t>(static_cast<double>(options.buffer_bytes / 2) *
+                                                kFill / image_bytes);
+  // A data set of one batch is as random as it can be.
+  const std::int64_t least = std::min(2 * global_batch, dataset.info().images);
+  if (images < least) {
+    throw InputError(fmt::format(
+        "read_buffer_mib: {} hold windows of {}, but a global batch has {}, and a window needs at "
+        "least two: raise it to {} or more",
+        byte_size_text(options.buffer_bytes), counted(images, "image"), global_batch,
+        static_cast<std::int64_t>(2 * static_cast<double>(least) * image_bytes / kFill) / 1048576 +
+            1));
+  }
+  return std::make_unique<SequentialOrder>(
+      images_of_sets(dataset.info()),
+      SequentialOptions{
+          .global_batch = global_batch, .window_images = images, .seed = seed, .shuffle = shuffle});
+}
+
+std::optional<std::string> sequential_warning(const Dataset& dataset) {
+  const std::int64_t images = dataset.info().images;
+  const double near = same_label(dataset, 1), far = same_label(dataset, images / 2);
+  if (near < far + 0.25) return std::nullopt;
+  return fmt::format(
+      "read: \"sequential\" mixes the images of its buffer only, and {} is sorted by class: of "
+      "{:.0f} "
+      "% of its images the next one is of the same class. Shuffle it once: pfcctl data shuffle",
+      first_file(dataset), 100 * near);
+}
+
+}  // namespace pfc

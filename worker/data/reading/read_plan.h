@@ -1,0 +1,36 @@
+// Which images are read together, and for which batches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "worker/data/batch_plan.h"
+#include "worker/data/order/image_order.h"
+#include "worker/data/order/interleaving.h"
+#include "worker/data/order/sequential_order.h"
+
+namespace pfc {
+
+/// Images that are in memory together, while a worker fills the batches first_batch ..
+/// end_batch - 1.
+struct ReadUnit {
+  std::int64_t first_batch = 0, end_batch = 0;
+  std::vector<ImageRange> images;  ///< in rising order
+};
+
+/// What a worker reads for its batches. A pure function; thread-safe.
+class ReadPlan {
+ public:
+  virtual ~ReadPlan() = default;
+  [[nodiscard]] virtual ReadUnit unit_with(std::int64_t batch) const = 0;
+};
+
+/// Each batch's images by themselves. Both are borrowed.
+std::unique_ptr<ReadPlan> plan_random_reads(const ImageOrder& order, const BatchPlan& batches);
+/// The worker's share of a window. Both are borrowed. REQUIRES: the order is for the global batch
+/// of `batches`.
+std::unique_ptr<ReadPlan> plan_sequential_reads(const SequentialOrder& order,
+                                                const BatchPlan& batches);
+
+}  // namespace pfc
