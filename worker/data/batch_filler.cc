@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "worker/data/damaged_image.h"
 
@@ -11,7 +12,7 @@ namespace pfc {
 std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
   const DatasetInfo& info = source_.dataset.info();
   const BatchPlan& plan = source_.plan;
-  const auto image_bytes = static_cast<std::size_t>(info.height * info.width * 3);
+  const std::size_t image_bytes = info.sample_bytes();
   batch.index = index;
   batch.epoch = plan.epoch_of(index);
   batch.resize(plan.batch_size, image_bytes);
@@ -27,6 +28,7 @@ std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
       if (static_cast<std::int64_t>(damaged.size()) > source_.allowed_damage) return damaged;
       show_stand_in(place, *damage);
     }
+    if (info.embedding_size > 0) continue;
     const TraceTrack::Scope scope(track_, "augment", index);
     augmenter_.augment(place.epoch, place.position, {place.rgb, {info.height, info.width}});
   }
@@ -57,13 +59,17 @@ std::optional<std::string> BatchFiller::show(const Place& place, std::int64_t po
   } catch (const DamagedImage& e) {
     return e.what();  // names the record
   }
+  place.label = sample.label;
+  if (info.embedding_size > 0) {
+    std::memcpy(place.rgb.data(), sample.encoded.data(), place.rgb.size());
+    return std::nullopt;
+  }
   try {
     const TraceTrack::Scope scope(track_, "decode", place.batch);
     decoder_.decode(sample.encoded, {info.height, info.width}, place.rgb);
   } catch (const DamagedImage& e) {
     return source_.dataset.name(image) + ": " + e.what();
   }
-  place.label = sample.label;
   return std::nullopt;
 }
 

@@ -55,6 +55,20 @@ class CombinedDataset final : public Dataset {
   DatasetInfo info_;
 };
 
+std::string content_of(const DatasetInfo& info) {
+  return info.embedding_size == 0 ? "images"
+                                  : fmt::format("embeddings of {} numbers", info.embedding_size);
+}
+
+/// Images are resized, embeddings are not.
+void expect_alike(const Part& first, const Part& other) {
+  const Dataset &one = *first.given.dataset, &two = *other.given.dataset;
+  if (one.info().embedding_size == two.info().embedding_size) return;
+  throw InputError(fmt::format("{} has {}, but {} has {}: one job cannot train on both",
+                               one.briefs().front().file.string(), content_of(one.info()),
+                               two.briefs().front().file.string(), content_of(two.info())));
+}
+
 std::string name_of(const PartDataset& part, std::int64_t label) {
   return part.names.size() > 0 ? part.names.at(label) : part.dataset->identity(label);
 }
@@ -63,6 +77,7 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
   check(!parts.empty(), "combine_datasets: no data sets");
   info_.height = parts.front().dataset->info().height;
   info_.width = parts.front().dataset->info().width;
+  info_.embedding_size = parts.front().dataset->info().embedding_size;
   info_.layout = counted(static_cast<long long>(parts.size()), "data set");
   for (PartDataset& given : parts) {
     Part part{.given = std::move(given),
@@ -70,6 +85,7 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
               .first_class = info_.classes,
               .classes = {}};
     const DatasetInfo& info = part.given.dataset->info();
+    expect_alike(parts_.empty() ? part : parts_.front(), part);
     if (shared == SharedIdentities::kByName) {
       share(part);
     } else {

@@ -1,4 +1,5 @@
 // A training set on disk: images and labels by index, the same for every layout (layouts/layout.h).
+// In place of images there may be embeddings that some network has made before.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,21 @@ struct DatasetInfo {
   std::vector<std::int64_t> part_classes = {};
   std::int64_t height = 112;  ///< of an image in training: those of another size are resized
   std::int64_t width = 112;
+  /// Numbers of an embedding, where the data are embeddings; 0: they are images.
+  std::int64_t embedding_size = 0;
   std::size_t index_bytes = 0;  ///< memory of the open data set: where each image is
   /// What a person should know about the data, one line each: records that the index leaves out.
   std::vector<std::string> warnings = {};
+
+  /// Of an image as RGB, or of an embedding as float32: what a batch holds of each.
+  [[nodiscard]] std::size_t sample_bytes() const {
+    return static_cast<std::size_t>(embedding_size > 0 ? embedding_size * 4 : height * width * 3);
+  }
 };
 
 /// One image as stored. The spans are views of the caller's buffer.
 struct Sample {
-  std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP
+  std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP; or an embedding's float32 numbers
   std::int64_t label = 0;
   /// The whole record that holds them (records/image_record.h); empty where it is no RecordIO.
   std::span<const std::byte> record = {};
