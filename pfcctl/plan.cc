@@ -77,6 +77,11 @@ PlannedData read_data(JobConfig& job) {
                          : "rec: " + text_of(job.rec) + " is not on this machine") +
         ": the plan needs the number of classes; give it with --set num_classes=1000000");
   }
+  if (job.embedding_size == 0) {
+    throw InputError(
+        "embedding_size: with network \"none\" the data say it, and they are not on this machine; "
+        "give it with --set embedding_size=512");
+  }
   return {.images = job.num_image};
 }
 

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "common/clock.h"
+#include "common/config/no_network.h"
 #include "common/error.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/step_reporter.h"
@@ -22,7 +23,7 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
   s.phase("evaluate", [&] { s.step_comm->broadcast(s.backbone->state.flat(), 0); });
   const EmbedBatch embed = [&](std::span<const std::uint8_t> images, std::span<float> out) {
     s.ops->copy_to_device(s.evaluated_images, images.data());
-    s.ops->normalise_images(s.evaluated_images, s.backbone->input());
+    s.backbone->read(s.evaluated_images);
     s.ops->copy_to_host(out.data(),
                         s.backbone->forward(s.backbone->input(), /*training=*/false, step));
   };
@@ -53,8 +54,11 @@ void save_checkpoint(TrainingSession& s, std::int64_t done, StepReporter& report
   reporter.checkpoint(s.phase("checkpoint", [&] { return s.checkpoints->finish(done); }));
 }
 
+/// Where there is no network, what was trained is the centres in the checkpoints.
+bool has_model(const TrainingSession& s) { return s.job.network != kNoNetwork; }
+
 void save_model(TrainingSession& s) {
-  if (s.membership.rank == 0) s.phase("write_model", [&] { write_model(s); });
+  if (s.membership.rank == 0 && has_model(s)) s.phase("write_model", [&] { write_model(s); });
 }
 
 /// For messages: "; the state after step 7 is in out/step-000000007". Empty where it is not. A
@@ -125,9 +129,12 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
   reporter.check_output();
   s.trace.begin_step(done + 1);  // the last one, and what is done after it, are over
   reporter.end(done, "completed");
-  const std::string model = (s.job.output / kModel).string();
+  const std::string model =
+      has_model(s) ? (s.job.output / kModel).string()
+                   : "the class centres, in " +
+                         (s.job.output / checkpoint_format::folder_name(done)).string();
   reporter.message(trained ? "training is complete: " + model
-                           : "nothing was left to train; the model is in " + model);
+                           : "nothing was left to train; what was trained is " + model);
   if (!reporter.failure().empty()) throw StorageError(reporter.failure() + where_saved(s, done));
   return TrainingEnd::kCompleted;
 }

@@ -104,9 +104,7 @@ StepStats train_step(Trainer& t) {
     const bool last = micro + 1 == t.gradient_acc;
     if (in.signals.stop && !last) return give_up(t, in);
     labels.insert(labels.end(), in.all_labels.begin(), in.all_labels.end());
-    t.phase("images", [&] {
-      t.ops.normalise_images(in.images, t.backbone.input());                  // [B, H, W, 3]
-    });
+    t.phase("images", [&] { t.backbone.read(in.images); });                   // [B, H, W, 3]
 
     const Tensor emb = t.phase("forward", [&] {
       return t.backbone.forward(t.backbone.input(), /*training=*/true,

@@ -228,7 +228,7 @@ void TrainingSession::make_model() {
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
 
   if (!verification_sets.empty()) {
-    evaluated_images = OwnedTensor(*ops, image_shape(), DType::kUInt8);
+    evaluated_images = OwnedTensor(*ops, batch().shape, DType::kUInt8);
   }
   const StepShapes shapes(job, membership.world_size);
   all_embeddings = OwnedTensor(*ops, shapes.all_embeddings);
@@ -334,7 +334,8 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
     return mine;
   };
   inputs = make_step_inputs(*ops, *prefetcher, *input_comm, *head,
-                            {.images = image_shape(),
+                            {.images = batch().shape,
+                             .type = batch().dtype,
                              .gradient_acc = job.gradient_acc,
                              .signals = signals,
                              .track = thread_row("inputs")});
@@ -344,8 +345,8 @@ TraceTrack TrainingSession::thread_row(const char* name) {
   return trace.track(TraceRow::kThread, name);
 }
 
-Shape TrainingSession::image_shape() const {
-  return {job.batch_size, dataset->info().height, dataset->info().width, 3};
+Tensor TrainingSession::batch() const {
+  return batch_of(backbone_options(job, dataset->info().height, dataset->info().width));
 }
 
 Communicated TrainingSession::communicated() const {

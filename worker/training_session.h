@@ -129,7 +129,7 @@ struct TrainingSession {
   void make_inputs(const std::function<bool()>& stop_requested);
   void make_snapshots(SnapshotStore* store);
   [[nodiscard]] TraceTrack thread_row(const char* name);
-  [[nodiscard]] Shape image_shape() const;  ///< of a batch, [B, H, W, 3]
+  [[nodiscard]] Tensor batch() const;  ///< type and shape of what the backbone reads
 };
 
 }  // namespace pfc

@@ -12,6 +12,7 @@
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/json_reader.h"
 #include "common/config/nearest.h"
+#include "common/config/no_network.h"
 #include "common/error.h"
 
 namespace pfc {
@@ -51,7 +52,7 @@ constexpr Range kSeed{.low = 0, .text = "an integer from 0 to 184467440737095516
 constexpr Range kBatch{
     .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
 constexpr Range kDimension{
-    .low = 1, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
+    .low = 0, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
 constexpr Range kTableSize{
     .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
 constexpr Range kMilestone{.low = 1, .high = 1e6};
@@ -60,13 +61,14 @@ constexpr Range kImageSize{
 constexpr Range kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
-constexpr Names<std::string_view, 7> kNetworks{{{"r18", "r18"},
+constexpr Names<std::string_view, 8> kNetworks{{{"r18", "r18"},
                                                 {"r34", "r34"},
                                                 {"r50", "r50"},
                                                 {"r100", "r100"},
                                                 {"r200", "r200"},
                                                 {"mbf", "mbf"},
-                                                {"mbf_large", "mbf_large"}}};
+                                                {"mbf_large", "mbf_large"},
+                                                {kNoNetwork, kNoNetwork}}};
 constexpr Names<Precision, 3> kPrecisions{
     {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}}};
 constexpr Names<CentrePrecision, 3> kCentrePrecisions{
@@ -335,6 +337,36 @@ void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
+/// What the job says about images where the data are embeddings, and the other way round.
+void check_network(const JobConfig& job, const JobOrigin& origin) {
+  const auto fail = [&](const char* key, const std::string& what) {
+    throw InputError(origin.of(key) + ": " + key + ": " + what);
+  };
+  if (job.network != kNoNetwork) {
+    if (job.embedding_size == 0) {
+      fail("embedding_size",
+           "found 0, expected an integer from 1 to 65536; only with network \"none\" the data say "
+           "it");
+    }
+    return;
+  }
+  const std::string without = "but network \"none\" trains on embeddings, ";
+  if (!job.val_targets.empty()) {
+    fail("val_targets", "found images to embed, " + without + "and embeds none: leave it out");
+  }
+  if (job.image_size != 0) {
+    fail("image_size", "found " + std::to_string(job.image_size) + ", " + without +
+                           "which are not resized: leave it out");
+  }
+  if (job.augment != Augmentation{} && job.augment != Augmentation{.flip = false}) {
+    fail("augment", "found changes of images, " + without + "which stay as they are: leave it out");
+  }
+  if (job.dropout != 0)
+    fail("dropout", "found dropout, " + without + "which have none: set it to 0");
+  if (job.sync_bn)
+    fail("sync_bn", "found true, " + without + "and has no batch norm: leave it out");
+}
+
 /// The older `"fp16": true`. Both ways at once must agree.
 void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
   if (!job.contains("fp16")) return;
@@ -384,6 +416,9 @@ JobConfig parse_job(const json& job, const JobOrigin& origin) {
   visit_keys(config, reader);
   read_fp16(job, origin, config.precision);
   read_dali_aug(job, origin, config.augment);
+  if (config.network == kNoNetwork && job.value("embedding_size", json()).is_null()) {
+    config.embedding_size = 0;  // the data say it
+  }
   if (config.output.empty()) reader.fail("output", json(""), "the path of a folder");
   if (config.warmup_epoch > config.num_epoch) {
     const char* longer = origin.of("num_epoch") == origin.file ? "warmup_epoch" : "num_epoch";
@@ -392,6 +427,7 @@ JobConfig parse_job(const json& job, const JobOrigin& origin) {
                      json(config.num_epoch).dump() + ", found " + shown(json(config.warmup_epoch)));
   }
   check_data_sets(config, origin);
+  check_network(config, origin);
   check_batch_size(config, origin);
   return config;
 }
@@ -405,6 +441,7 @@ std::string text_of(std::span<const std::filesystem::path> paths) {
 }
 
 std::int64_t batch_norm_samples(const JobConfig& job, int workers) {
+  if (job.network == kNoNetwork) return std::numeric_limits<std::int64_t>::max();
   return job.batch_size * (job.sync_bn ? workers : 1);
 }
 

@@ -50,9 +50,9 @@ struct Augmentation {
 
 /// The value of every key of a job file. Does not change once it is parsed.
 struct JobConfig {
-  std::string network = "r50";  ///< r18 r34 r50 r100 r200 mbf mbf_large
-  std::int64_t embedding_size = 512;
-  double dropout = 0.0;  ///< before the last linear layer of iresnet
+  std::string network = "r50";        ///< r18 r34 r50 r100 r200 mbf mbf_large, or kNoNetwork
+  std::int64_t embedding_size = 512;  ///< with kNoNetwork 0: as the data say
+  double dropout = 0.0;               ///< before the last linear layer of iresnet
   Margin margin;
   double margin_scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
@@ -117,7 +117,7 @@ JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);
 std::string text_of(std::span<const std::filesystem::path> paths);
 
 /// How many samples a batch norm of the network sees at least in a training step: the last one sees
-/// as many as there are images in a micro-batch, of this worker or, with sync_bn, of all.
+/// as many as there are images in a micro-batch, of this worker or all; kNoNetwork has no limit.
 std::int64_t batch_norm_samples(const JobConfig& job, int workers);
 
 /// Throws InputError where that is one sample, from whose statistics nothing can be learnt:

@@ -148,13 +148,14 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 // --- Reading
 
 struct SafetensorsFile::Impl {
-  explicit Impl(const std::filesystem::path& p) : path(p), file(p) {}
+  Impl(const std::filesystem::path& p, Unaligned u) : path(p), unaligned(u), file(p) {}
 
   [[noreturn]] void fail(const std::string& what) const {
     throw InputError(path.string() + ": " + what);
   }
 
   std::filesystem::path path;
+  Unaligned unaligned;
   MappedFile file;
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::string> metadata;
@@ -240,8 +241,10 @@ std::pair<SafetensorsFile::Tensor, std::uint64_t> SafetensorsFile::Impl::read_te
   if (!object.is_object()) fail_tensor("its header entry is not an object");
   if (!object.contains("dtype") || !object["dtype"].is_string()) fail_tensor("has no dtype");
 
-  Tensor tensor{
-      .dtype = object["dtype"].get<std::string>(), .shape = whole_numbers("shape"), .bytes = {}};
+  Tensor tensor{.dtype = object["dtype"].get<std::string>(),
+                .shape = whole_numbers("shape"),
+                .bytes = {},
+                .offset = 0};
   const std::size_t element = dtype_size(tensor.dtype);
   if (element == 0) fail_tensor("unknown dtype " + quoted(tensor.dtype));
   const auto offsets = whole_numbers("data_offsets");
@@ -258,6 +261,7 @@ std::pair<SafetensorsFile::Tensor, std::uint64_t> SafetensorsFile::Impl::read_te
                 to_string(tensor.shape));
   }
   tensor.bytes = data.subspan(begin, size);
+  tensor.offset = file.bytes().size() - data.size() + begin;
   return {std::move(tensor), begin};
 }
 
@@ -278,7 +282,6 @@ void SafetensorsFile::Impl::check_coverage(
   }
 }
 
-// Other writers may leave tensors at odd addresses; a span of float must not begin there.
 void SafetensorsFile::Impl::align(Tensor& tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
   const std::size_t element = dtype_size(tensor.dtype);
@@ -308,11 +311,12 @@ void SafetensorsFile::Impl::read() {
   begins.reserve(order.size());
   for (auto& [begin, size, name] : order) begins.emplace_back(begin, std::move(name));
   check_coverage(begins, data.size());
+  if (unaligned == Unaligned::kKeep) return;
   for (auto& [name, tensor] : tensors) align(tensor);
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : impl_(std::make_unique<Impl>(path)) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, Unaligned unaligned)
+    : impl_(std::make_unique<Impl>(path, unaligned)) {
   impl_->read();
 }
 SafetensorsFile::~SafetensorsFile() = default;

@@ -46,9 +46,14 @@ class SafetensorsFile {
     std::string dtype;
     std::vector<std::int64_t> shape;
     std::span<const std::byte> bytes;  ///< valid as long as the file object
+    std::uint64_t offset = 0;          ///< in the file
   };
+  /// Other writers may leave tensors at odd addresses. kCopy: those are copied into memory, so that
+  /// a span of numbers may begin there. kKeep: nothing is read but the header.
+  enum class Unaligned { kCopy, kKeep };
 
-  explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(const std::filesystem::path& path,
+                           Unaligned unaligned = Unaligned::kCopy);
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;

@@ -28,7 +28,8 @@ namespace {
 constexpr std::int64_t kLooked = 1000;  // images whose headers are looked at
 constexpr std::int64_t kTold = 4096;
 
-/// Formats, sizes and bytes of some images, spread over the data set.
+/// Formats, sizes and bytes of some images, spread over the data set; of embeddings, how many are
+/// damaged.
 void look_at_images(const Dataset& dataset, DataSummary& summary) {
   const std::int64_t images = dataset.info().images;
   const std::int64_t count = std::min(kLooked, images);
@@ -39,9 +40,11 @@ void look_at_images(const Dataset& dataset, DataSummary& summary) {
     const std::int64_t image = k * images / count;
     try {
       const Sample sample = dataset.read(image, storage);
-      const ImageSize size = decoder.size(sample.encoded);
-      ++summary.formats[decoder.format(sample.encoded)];
-      ++summary.sizes[fmt::format("{} x {}", size.height, size.width)];
+      if (dataset.info().embedding_size == 0) {
+        const ImageSize size = decoder.size(sample.encoded);
+        ++summary.formats[decoder.format(sample.encoded)];
+        ++summary.sizes[fmt::format("{} x {}", size.height, size.width)];
+      }
       bytes += static_cast<double>(sample.encoded.size());
       ++summary.looked_at;
     } catch (const DamagedImage&) {
@@ -127,6 +130,7 @@ DataSummary summarise(const Dataset& dataset, bool labels, const ShowProgress& p
   DataSummary summary;
   look_at_images(dataset, summary);
   if (labels) count_labels(dataset, progress, summary);
+  if (dataset.info().embedding_size > 0) return summary;  // nothing is decoded
   try {
     summary.decoded_a_second = decode_speed(dataset);
   } catch (const DamagedImage&) {
@@ -137,16 +141,18 @@ DataSummary summarise(const Dataset& dataset, bool labels, const ShowProgress& p
 
 std::string summary_text(const Dataset& dataset, const DataSummary& s) {
   const DatasetInfo& info = dataset.info();
+  const bool images = info.embedding_size == 0;
   std::string text;
   const auto line = [&](const char* what, const std::string& value) {
     text += fmt::format("{:<22}{}\n", what, value);
   };
   line("layout", info.layout);
   for (const FileBrief& brief : dataset.briefs()) line("", brief.file.string());
-  line("images", fmt::format("{}", info.images));
+  line(images ? "images" : "embeddings", fmt::format("{}", info.images));
   line("classes", fmt::format("{}", info.classes));
-  line("size in training", fmt::format("{} x {} (height x width)", info.height, info.width));
-  if (s.looked_at > 0) {
+  line("size in training", images ? fmt::format("{} x {} (height x width)", info.height, info.width)
+                                  : fmt::format("{} numbers", info.embedding_size));
+  if (s.looked_at > 0 && images) {
     line("formats", most_of(s.formats, s.looked_at));
     line("sizes",
          most_of(s.sizes, s.looked_at) +
@@ -156,7 +162,7 @@ std::string summary_text(const Dataset& dataset, const DataSummary& s) {
   if (s.damaged > 0) line("damaged", fmt::format("{} of those looked at", s.damaged));
   line("memory of the index",
        fmt::format("{:.1f} MiB", static_cast<double>(info.index_bytes) / 1048576.0));
-  line("decoding, one core", fmt::format("{:.0f} images/s", s.decoded_a_second));
+  if (images) line("decoding, one core", fmt::format("{:.0f} images/s", s.decoded_a_second));
   if (!s.histogram.empty()) {
     line("images a class", fmt::format("least {}, median {}, mean {:.1f}, most {}", s.least,
                                        s.median, s.mean, s.most));
@@ -175,6 +181,7 @@ std::string summary_json(const Dataset& dataset, const DataSummary& s) {
                         {"classes", info.classes},
                         {"height", info.height},
                         {"width", info.width},
+                        {"embedding_size", info.embedding_size},
                         {"index_bytes", info.index_bytes},
                         {"formats", s.formats},
                         {"sizes", s.sizes},

@@ -101,6 +101,7 @@ void tell(const fs::path& folder, const Packed& packed) {
 
 Packed merge_datasets(const MergeOptions& options, const ShowProgress& progress) {
   const auto all = open_all(options);
+  expect_images(*all, "merge");
   for (const fs::path& in : options.in) {
     prepare_folder(in, options.pack.out, options.pack.replace);
   }
@@ -114,6 +115,7 @@ Packed merge_datasets(const MergeOptions& options, const ShowProgress& progress)
 
 Split split_dataset(const SplitOptions& options, const ShowProgress& progress) {
   const auto whole = open_dataset({.rec = options.pack.in});
+  expect_images(*whole, "split");
   auto [train, held_out] = choices(*whole, draw_classes(options, whole->info().classes));
   const std::int64_t first = std::ssize(train.images), all = whole->info().images;
   const auto write = [&](const char* name, Choice choice, std::int64_t before) {

@@ -208,8 +208,9 @@ void check_counts(const DatasetInfo& info, const PackOptions& options) {
 }  // namespace
 
 Packed pack_dataset(const PackOptions& options, const ShowProgress& progress) {
-  return pack_dataset(*open_dataset({.rec = options.in, .image_size = options.size}), options,
-                      progress);
+  const auto dataset = open_dataset({.rec = options.in, .image_size = options.size});
+  expect_images(*dataset, "pack");
+  return pack_dataset(*dataset, options, progress);
 }
 
 Packed pack_dataset(const Dataset& dataset, const PackOptions& options,

@@ -192,6 +192,7 @@ std::int64_t ShuffleOrder::draw() {
 
 Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& progress) {
   const auto dataset = open_dataset({.rec = options.in});
+  expect_images(*dataset, "shuffle");
   if (dataset->info().classes > kMaxFloatLabel) {
     throw InputError(
         fmt::format("{}: {} classes; RecordIO's float32 labels tell {} apart, so train on the data "

@@ -135,6 +135,7 @@ class ImageFiles {
 
 Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progress) {
   const auto dataset = open_dataset({.rec = options.in});
+  expect_images(*dataset, "unpack");
   const std::int64_t images = dataset->info().images;
   const fs::path list = options.out / "train.lst";
   prepare_folder(options.in, options.out, /*replace=*/true);

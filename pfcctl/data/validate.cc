@@ -64,7 +64,7 @@ Looked look_at(const Dataset& dataset, std::int64_t image) {
     const Sample sample = dataset.read(image, storage);
     looked.label = sample.label;
     looked.sum = sum_of(sample.encoded);
-    decoder.decode_whole(sample.encoded, rgb);
+    if (dataset.info().embedding_size == 0) decoder.decode_whole(sample.encoded, rgb);
   } catch (const DamagedImage& e) {  // before InputError, which it is too
     const std::string name = dataset.name(image), what = e.what();
     looked.damage = what.starts_with(name) ? what : name + ": " + what;
@@ -213,6 +213,7 @@ void add_data_validate(CLI::App& data) {
     fix.in = flags->data;
     if (!fix.out.empty()) prepare_folder(fix.in, fix.out, fix.replace);
     const auto dataset = open_dataset({.rec = flags->data});
+    if (!fix.out.empty()) expect_images(*dataset, "validate --fix");
     Validation result;
     {
       Progress progress("validating", "images");

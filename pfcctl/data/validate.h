@@ -28,7 +28,8 @@ struct Validation {
 
 /// Decodes every image on `threads` threads (0: all cores) and compares all by the SHA-256 of their
 /// bytes: 32 bytes of memory an image. Of images with the same bytes and label the first one is
-/// good; of those with the same bytes and different labels none is.
+/// good; of those with the same bytes and different labels none is. Of embeddings every row is
+/// read.
 Validation validate(const Dataset& dataset, int threads, const ShowProgress& progress);
 
 std::string validation_text(const Validation& validation);

@@ -1,5 +1,7 @@
 #include "pfcctl/data/writing.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -67,6 +69,14 @@ void write_companions(const Dataset& dataset, const fs::path& folder) {
   const DatasetInfo& info = dataset.info();
   write_property(folder / "property", {info.classes, info.height, info.width});
   write_names(dataset, info.classes - 1, folder / "identities.txt");
+}
+
+void expect_images(const Dataset& dataset, const std::string& verb) {
+  if (dataset.info().embedding_size == 0) return;
+  throw InputError(fmt::format(
+      "{}: found embeddings, but pfcctl data {} writes images; a job reads embeddings in random "
+      "order as they are, and several sets of them together",
+      dataset.briefs().front().file.string(), verb));
 }
 
 void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {

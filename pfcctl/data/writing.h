@@ -34,6 +34,10 @@ void write_names(const Dataset& dataset, std::int64_t greatest, const std::files
 /// property, and identities.txt where the data name their people.
 void write_companions(const Dataset& dataset, const std::filesystem::path& folder);
 
+/// Throws InputError where the data are embeddings, which RecordIO cannot hold. `verb`: of pfcctl
+/// data.
+void expect_images(const Dataset& dataset, const std::string& verb);
+
 /// Makes the folder `out` where it is missing. Throws InputError where it is `in` itself, or has a
 /// train.rec and may not `replace` it.
 void prepare_folder(const std::filesystem::path& in, const std::filesystem::path& out,

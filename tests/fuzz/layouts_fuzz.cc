@@ -6,12 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "common/error.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/read_all.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/open_dataset.h"
 
 namespace {
 
@@ -53,17 +52,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   const char* const name = data[0] == 't' ? "x.tar" : data[0] == 'l' ? "x.lst" : "x.tsv";
   pfc::testing::write_file(folder / name, input);
-  try {
-    const auto dataset = pfc::open_dataset({.rec = folder / name, .image_size = 8});
-    std::vector<std::byte> storage;
-    for (std::int64_t i = 0; i < dataset->info().images; ++i) {
-      try {
-        static_cast<void>(dataset->read(i, storage));
-      } catch (const pfc::InputError&) {
-      }
-    }
-    static_cast<void>(dataset->briefs());
-  } catch (const pfc::InputError&) {
-  }
+  pfc::fuzz::read_all(folder / name);
   return 0;
 }

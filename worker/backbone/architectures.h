@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "worker/backbone/network_builder.h"
 
@@ -17,5 +18,10 @@ Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 /// (backbones/mobilefacenet.py), with `scale` times the paper's channels. REQUIRES: square images.
 /// Returns the embeddings.
 Variable* mobilefacenet(NetworkBuilder& net, const std::array<int, 4>& blocks, std::int64_t scale);
+
+/// The network of a job that trains on embeddings: it gives them as it has read them. It has no
+/// parameters, so that gradients, optimizer state and what is kept of them are empty.
+std::unique_ptr<Backbone> make_identity(Ops& ops, const BackboneOptions& options);
+BackboneMemory identity_memory(const BackboneOptions& options);
 
 }  // namespace pfc

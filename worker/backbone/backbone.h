@@ -43,7 +43,7 @@ struct Arena {
 };
 
 struct BackboneOptions {
-  std::string network = "r50";
+  std::string network = "r50";  ///< kNoNetwork: embeddings are passed on (identity.cc)
   std::int64_t batch = 128;
   std::int64_t embedding_size = 512;
   std::int64_t height = 112, width = 112;
@@ -58,13 +58,22 @@ struct BackboneOptions {
 /// What the job says about the backbone, for images of this size. The caller adds sync_bn and rank.
 BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std::int64_t width);
 
+/// A batch as read() takes it, without memory: images uint8 [B, H, W, 3], or for kNoNetwork
+/// embeddings float32 [B, D].
+Tensor batch_of(const BackboneOptions& options);
+
 class Backbone {
  public:
   virtual ~Backbone() = default;
 
   /// The memory where forward() reads the images: [B, H, W, 3] of the Ops' activation type. Writing
   /// them here saves a copy. REQUIRES: nothing that the last forward() has made is still needed.
+  /// Where there is no network: embeddings, float32 [B, D].
   [[nodiscard]] virtual Tensor input() const = 0;
+
+  /// Writes a batch, of which batch_of() says type and shape, to input(): pixels as x / 127.5 - 1,
+  /// embeddings as they are.
+  virtual void read(const Tensor& batch) = 0;
 
   /// images [B, H, W, 3] of the Ops' activation type, or input() itself -> embeddings float32
   /// [B, D], valid until the next forward(). With `training`, batch norms use the statistics of the

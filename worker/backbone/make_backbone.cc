@@ -1,4 +1,7 @@
 // The one place that knows the networks by name.
+#include <utility>
+
+#include "common/config/no_network.h"
 #include "worker/backbone/architectures.h"
 #include "worker/backbone/backbone.h"
 
@@ -23,9 +26,10 @@ const Named& network_named(const std::string& name) {
   std::string known;
   for (const Named& n : kNetworks) {
     if (n.name == name) return n;
-    known += std::string(known.empty() ? "" : ", ") + n.name;
+    known += std::string(n.name) + ", ";
   }
-  throw InputError("network: found \"" + name + "\", expected one of " + known);
+  throw InputError("network: found \"" + name + "\", expected one of " + known +
+                   std::string(kNoNetwork));
 }
 
 // Four halvings of the image, each of an even size.
@@ -58,6 +62,8 @@ Variable* write_down(NetworkBuilder& net) {
              : mobilefacenet(net, named.blocks, named.mobilefacenet_scale);
 }
 
+bool is_identity(const BackboneOptions& options) { return options.network == kNoNetwork; }
+
 }  // namespace
 
 BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std::int64_t width) {
@@ -70,18 +76,26 @@ BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std:
           .seed = job.seed};
 }
 
+Tensor batch_of(const BackboneOptions& o) {
+  if (is_identity(o)) return {nullptr, DType::kFloat32, {o.batch, o.embedding_size}};
+  return {nullptr, DType::kUInt8, {o.batch, o.height, o.width, 3}};
+}
+
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options) {
+  if (is_identity(options)) return make_identity(ops, options);
   NetworkBuilder net(ops, options);
   return net.build(write_down(net));
 }
 
 BackboneParameters backbone_parameters(Ops& ops, const BackboneOptions& options) {
+  if (is_identity(options)) return {};
   NetworkBuilder net(ops, options);
   write_down(net);
   return net.parameters();
 }
 
 BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options) {
+  if (is_identity(options)) return identity_memory(options);
   NetworkBuilder net(ops, options);
   return net.measure(write_down(net));
 }

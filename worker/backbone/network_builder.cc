@@ -20,6 +20,8 @@ class NetworkBuilder::Network : public Backbone {
 
   [[nodiscard]] Tensor input() const override { return images_->data; }
 
+  void read(const Tensor& images) override { ops_.normalise_images(images, images_->data); }
+
   Tensor forward(const Tensor& images, bool training, std::int64_t step) override {
     check(images.shape == images_->data.shape, "backbone: images of another shape than planned");
     check(trainable_ || !training, "backbone: built without training");

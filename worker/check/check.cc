@@ -221,6 +221,7 @@ void check_collectives(const JobConfig& job, const SessionOptions& options, Comm
   PlannedJob planned{.job = job, .world_size = options.membership.world_size};
   planned.gpu = !ops->on_host();
   if (has_data(job)) read_data(planned);
+  if (planned.job.embedding_size == 0) planned.job.embedding_size = JobConfig{}.embedding_size;
   const bool classes_known = all_have(comm, planned.job.num_classes >= planned.world_size);
   planned.job.num_classes = std::max<std::int64_t>(planned.job.num_classes, planned.world_size);
   const std::size_t gradients = plan_backbone(planned).memory.gradients;

@@ -124,15 +124,19 @@ TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
       all_reduce(ops, *comms.gradients, host_comm,
                  std::min(gradient_bytes, kMostGradients) / sizeof(float) * sizeof(float));
   const auto summed = static_cast<double>(reduced.bytes);
-  return {.findings = {finding("all-reduce of gradients", reduced.bytes, reduced.seconds,
-                               2 * summed * others / (others + 1)),
-                       finding("all-gather of embeddings", embeddings * workers, gather, moved),
-                       finding("all-gather of softmax statistics", statistics * workers, rows,
-                               static_cast<double>(statistics) * others),
-                       finding("reduce-scatter of embedding gradients", embeddings * workers,
-                               scatter, moved)},
-          .seconds = {.gradients = reduced.seconds * static_cast<double>(gradient_bytes) / summed,
-                      .embeddings = gather + scatter}};
+  TimedCollectives timed{
+      .findings = {finding("all-gather of embeddings", embeddings * workers, gather, moved),
+                   finding("all-gather of softmax statistics", statistics * workers, rows,
+                           static_cast<double>(statistics) * others),
+                   finding("reduce-scatter of embedding gradients", embeddings * workers, scatter,
+                           moved)},
+      .seconds = {.gradients = 0, .embeddings = gather + scatter}};
+  if (gradient_bytes == 0) return timed;  // there is no network
+  timed.seconds.gradients = reduced.seconds * static_cast<double>(gradient_bytes) / summed;
+  timed.findings.insert(timed.findings.begin(),
+                        finding("all-reduce of gradients", reduced.bytes, reduced.seconds,
+                                2 * summed * others / (others + 1)));
+  return timed;
 }
 
 }  // namespace pfc

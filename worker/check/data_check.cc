@@ -146,6 +146,7 @@ std::vector<CheckFinding> data_speed(const Dataset& dataset) {
          .otherwise = kSlows,
          .enough = kFastDisk / 1e6});
   }
+  if (dataset.info().embedding_size > 0) return findings;  // nothing is decoded
   try {
     const double images = decode_speed(dataset);
     findings.push_back({.what = "decode speed",

@@ -48,9 +48,10 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
   options.sync_bn = p.job.sync_bn && p.world_size > 1 ? &workers : nullptr;
   const std::unique_ptr<Backbone> backbone = make_backbone(ops, options);
   ops.take();
-  const Shape pixels{options.batch, options.height, options.width, 3};
-  const std::unique_ptr<Buffer> images = ops.allocate(static_cast<std::size_t>(pixels.elements()));
-  ops.normalise_images({images->data(), DType::kUInt8, pixels}, backbone->input());
+  Tensor batch = batch_of(options);
+  const std::unique_ptr<Buffer> images = ops.allocate(batch.bytes());
+  batch.data = images->data();
+  backbone->read(batch);
   work.images = ops.take();
   backbone->forward(backbone->input(), /*training=*/true, 0);
   work.forward = ops.take();

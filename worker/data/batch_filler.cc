@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "worker/data/damaged_image.h"
@@ -10,10 +11,9 @@
 namespace pfc {
 
 std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
-  const DatasetInfo& info = source_.dataset.info();
   batch.index = index;
   batch.epoch = source_.plan.epoch_of(index);
-  batch.resize(source_.plan.batch_size, static_cast<std::size_t>(info.height * info.width * 3));
+  batch.resize(source_.plan.batch_size, source_.dataset.info().sample_bytes());
   if (source_.reads == nullptr) return fill_places(batch);
   {
     const TraceTrack::Scope scope(track_, "wait_for_read", index);
@@ -29,7 +29,7 @@ std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
 
 std::vector<std::string> BatchFiller::fill_places(Batch& batch) {
   const DatasetInfo& info = source_.dataset.info();
-  const auto image_bytes = static_cast<std::size_t>(info.height * info.width * 3);
+  const std::size_t image_bytes = info.sample_bytes();
   const std::int64_t index = batch.index;
   std::vector<std::string> damaged;
   for (std::int64_t i = 0; i < batch.size; ++i) {
@@ -42,6 +42,7 @@ std::vector<std::string> BatchFiller::fill_places(Batch& batch) {
       if (static_cast<std::int64_t>(damaged.size()) > source_.allowed_damage) return damaged;
       show_stand_in(place, *damage);
     }
+    if (info.embedding_size > 0) continue;
     const TraceTrack::Scope scope(track_, "augment", index);
     augmenter_.augment(place.epoch, place.position, {place.rgb, {info.height, info.width}});
   }
@@ -80,13 +81,17 @@ std::optional<std::string> BatchFiller::show(const Place& place, std::int64_t po
   } catch (const DamagedImage& e) {
     return e.what();  // names the record
   }
+  place.label = sample.label;
+  if (info.embedding_size > 0) {
+    std::memcpy(place.rgb.data(), sample.encoded.data(), place.rgb.size());
+    return std::nullopt;
+  }
   try {
     const TraceTrack::Scope scope(track_, "decode", place.batch);
     decoder_.decode(sample.encoded, {info.height, info.width}, place.rgb);
   } catch (const DamagedImage& e) {
     return source_.dataset.name(image) + ": " + e.what();
   }
-  place.label = sample.label;
   return std::nullopt;
 }
 

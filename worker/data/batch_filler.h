@@ -46,7 +46,7 @@ class BatchFiller {
   std::vector<std::string> fill(std::int64_t index, Batch& batch);
 
  private:
-  /// The place of one image in the batch.
+  /// The place of one image or embedding in the batch.
   struct Place {
     std::int64_t epoch = 0;
     std::int64_t position = 0;  ///< of the epoch

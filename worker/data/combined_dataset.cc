@@ -75,6 +75,20 @@ class CombinedDataset final : public Dataset {
   DatasetInfo info_;
 };
 
+std::string content_of(const DatasetInfo& info) {
+  return info.embedding_size == 0 ? "images"
+                                  : fmt::format("embeddings of {} numbers", info.embedding_size);
+}
+
+/// Images are resized, embeddings are not.
+void expect_alike(const Part& first, const Part& other) {
+  const Dataset &one = *first.given.dataset, &two = *other.given.dataset;
+  if (one.info().embedding_size == two.info().embedding_size) return;
+  throw InputError(fmt::format("{} has {}, but {} has {}: one job cannot train on both",
+                               one.briefs().front().file.string(), content_of(one.info()),
+                               two.briefs().front().file.string(), content_of(two.info())));
+}
+
 std::string name_of(const PartDataset& part, std::int64_t label) {
   return part.names.size() > 0 ? part.names.at(label) : part.dataset->identity(label);
 }
@@ -83,6 +97,7 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
   check(!parts.empty(), "combine_datasets: no data sets");
   info_.height = parts.front().dataset->info().height;
   info_.width = parts.front().dataset->info().width;
+  info_.embedding_size = parts.front().dataset->info().embedding_size;
   info_.layout = counted(static_cast<long long>(parts.size()), "data set");
   for (PartDataset& given : parts) {
     Part part{.given = std::move(given),
@@ -90,6 +105,7 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
               .first_class = info_.classes,
               .classes = {}};
     const DatasetInfo& info = part.given.dataset->info();
+    expect_alike(parts_.empty() ? part : parts_.front(), part);
     if (shared == SharedIdentities::kByName) {
       share(part);
     } else {
@@ -98,7 +114,9 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
     info_.images += info.images;
     info_.index_bytes +=
         info.index_bytes + part.given.names.bytes() + part.classes.size() * sizeof(std::int64_t);
-    info_.part_images.push_back(info.images);
+    const std::vector<std::int64_t> files =
+        info.part_images.empty() ? std::vector{info.images} : info.part_images;
+    info_.part_images.insert(info_.part_images.end(), files.begin(), files.end());
     info_.part_classes.push_back(info_.classes - part.first_class);
     info_.warnings.insert(info_.warnings.end(), info.warnings.begin(), info.warnings.end());
     parts_.push_back(std::move(part));

@@ -1,4 +1,5 @@
 // A training set on disk: images and labels by index, the same for every layout (layouts/layout.h).
+// In place of images there may be embeddings that some network has made before.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +22,26 @@ struct DatasetInfo {
   std::int64_t classes = 0;
   /// Of several data sets as one (combined_dataset.h): how many classes each has added.
   std::vector<std::int64_t> part_classes = {};
-  std::vector<std::int64_t> part_images = {};  ///< likewise: how many images each has
+  /// Of several data sets, or of several files of one: how many images each has, in the order of
+  /// the images' numbers.
+  std::vector<std::int64_t> part_images = {};
   std::int64_t height = 112;  ///< of an image in training: those of another size are resized
   std::int64_t width = 112;
+  /// Numbers of an embedding, where the data are embeddings; 0: they are images.
+  std::int64_t embedding_size = 0;
   std::size_t index_bytes = 0;  ///< memory of the open data set: where each image is
   /// What a person should know about the data, one line each: records that the index leaves out.
   std::vector<std::string> warnings = {};
+
+  /// Of an image as RGB, or of an embedding as float32: what a batch holds of each.
+  [[nodiscard]] std::size_t sample_bytes() const {
+    return static_cast<std::size_t>(embedding_size > 0 ? embedding_size * 4 : height * width * 3);
+  }
 };
 
 /// One image as stored. The spans are views of the caller's buffer.
 struct Sample {
-  std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP
+  std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP; or an embedding's float32 numbers
   std::int64_t label = 0;
   /// The whole record that holds them (records/image_record.h); empty where it is no RecordIO.
   std::span<const std::byte> record = {};
@@ -64,7 +74,7 @@ class Dataset {
   }
   /// The bytes that hold these images one behind the other, for those who read them themselves; an
   /// image's own begin at stretch() of it alone. None where images do not lie so: only RecordIO
-  /// has them in a file's order. REQUIRES: the range is not empty, and of one of several sets.
+  /// has them in a file's order. REQUIRES: the range is not empty, and within one of part_images.
   [[nodiscard]] virtual std::optional<FileStretch> stretch(const ImageRange& /*images*/) const {
     return std::nullopt;
   }

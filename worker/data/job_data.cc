@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/config/no_network.h"
 #include "common/error.h"
 #include "common/files/regular_file.h"
 #include "worker/data/combined_dataset.h"
@@ -45,6 +46,26 @@ std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) 
   return dataset;
 }
 
+/// Images need a network, embeddings take none.
+void check_samples(const JobConfig& job, const DatasetInfo& info) {
+  const bool without = job.network == kNoNetwork;
+  if (without && info.embedding_size == 0) {
+    throw InputError(fmt::format(
+        "network: found \"none\", which trains on embeddings, but {} has images ({}): name a "
+        "network",
+        text_of(job.rec), info.layout));
+  }
+  if (!without && info.embedding_size > 0) {
+    throw InputError(fmt::format(
+        "network: found \"{}\", which embeds images, but {} has {}: set network to \"none\", or "
+        "name the images",
+        job.network, text_of(job.rec), info.layout));
+  }
+  if (without)
+    expect("embedding_size", job.embedding_size, info.embedding_size, "numbers in each embedding",
+           job);
+}
+
 std::unique_ptr<Dataset> open_any(const JobConfig& job, const Doing& doing) {
   const bool named = std::ranges::any_of(job.identities, [](const auto& p) { return !p.empty(); });
   if (job.rec.size() > 1 || named) return open_several(job, doing);
@@ -66,6 +87,8 @@ std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing)
 std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing& doing) {
   auto dataset = open_job_data(job, doing);
   const DatasetInfo& info = dataset->info();
+  check_samples(job, info);
+  if (info.embedding_size > 0) job.embedding_size = info.embedding_size;
   job.num_classes = info.classes;
   job.num_image = info.images;
   if (job.heads == Heads::kSeparate) {

@@ -12,8 +12,9 @@ namespace pfc {
 /// num_classes, num_image and head_classes are checked against them together. Throws InputError.
 std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing = {});
 
-/// Opens them and writes into the job what only they say: num_classes, num_image, and head_classes
-/// for separate heads.
+/// Opens them and writes into the job what only they say: num_classes, num_image, head_classes for
+/// separate heads, and embedding_size of embeddings. Throws InputError for embeddings where the job
+/// has a network, and for images where it has none.
 std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing& doing = {});
 
 /// The same for training: copies them into job.stage first (staging.h), where that is given. The

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "worker/data/layouts/embedding_dataset.h"
 #include "worker/data/layouts/file_dataset.h"
 #include "worker/data/layouts/layout.h"
 #include "worker/data/layouts/lmdb_dataset.h"
@@ -16,7 +17,7 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
   there.rec = found.paths.front();
   switch (found.layout) {
     case Layout::kRecordIO:
-      return open_record_dataset(there);
+      return open_record_dataset(found.paths, options);
     case Layout::kList:
       return open_list_dataset(there);
     case Layout::kTsv:
@@ -25,6 +26,10 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
       return open_tar_dataset(found.paths, options);
     case Layout::kLmdb:
       return open_lmdb_dataset(there);
+    case Layout::kSafetensors:
+      return open_safetensors_embeddings(there);
+    case Layout::kNpy:
+      return open_npy_embeddings(there);
     case Layout::kFolder:
       return open_folder_dataset(there);
   }

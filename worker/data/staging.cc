@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <span>
 #include <string>
 #include <system_error>
@@ -139,6 +140,12 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
   for (const fs::path& file : files_to_stage(rec)) {
     Source source{.from = file, .to = folder / file.filename()};
     if (::stat(file.c_str(), &source.status) != 0) fail(file, "look at");
+    if (std::ranges::find(sources, source.to, &Source::to) != sources.end()) {
+      throw InputError(
+          fmt::format("{}: stage: two of its files are called {}; put them into one "
+                      "folder, under names of their own",
+                      rec.string(), file.filename().string()));
+    }
     sources.push_back(std::move(source));
   }
   return sources;
@@ -152,20 +159,37 @@ fs::path staged_folder(const fs::path& rec, const fs::path& where) {
                              sha256_hex(std::as_bytes(std::span(path))).substr(0, 16));
 }
 
+namespace {
+
+std::vector<fs::path> embeddings_and_companions(const fs::path& file) {
+  const fs::path folder = file.parent_path();
+  std::vector<fs::path> files{file};
+  if (file.extension() == ".npy") files.push_back(folder / "labels.npy");
+  if (something_at(folder / "identities.txt")) files.push_back(folder / "identities.txt");
+  return files;
+}
+
+}  // namespace
+
 std::vector<fs::path> files_to_stage(const fs::path& rec) {
   Location found = find_layout(rec);
   if (found.layout == Layout::kTar) return std::move(found.paths);
+  if (found.layout == Layout::kSafetensors || found.layout == Layout::kNpy) {
+    return embeddings_and_companions(found.paths.front());
+  }
   if (found.layout != Layout::kRecordIO) {
-    throw InputError(rec.string() +
-                     ": stage: only RecordIO and tar shards are copied; make one file of these "
-                     "images first with pfcctl data pack");
+    throw InputError(
+        rec.string() +
+        ": stage: only RecordIO, tar shards and embeddings are copied; make one file of these "
+        "images first with pfcctl data pack");
   }
-  const fs::path file = found.paths.front(), folder = file.parent_path();
-  std::vector<fs::path> files{file};
-  for (const fs::path& beside :
-       {fs::path(file).replace_extension(".idx"), folder / "property", folder / "identities.txt"}) {
-    if (something_at(beside)) files.push_back(beside);
+  const fs::path folder = found.paths.front().parent_path();
+  std::vector<fs::path> beside{folder / "property", folder / "identities.txt"};
+  for (const fs::path& rec_file : found.paths) {
+    beside.push_back(fs::path(rec_file).replace_extension(".idx"));
   }
+  std::vector<fs::path> files = std::move(found.paths);
+  std::ranges::copy_if(beside, std::back_inserter(files), something_at);
   return files;
 }
 
@@ -178,8 +202,8 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   make_own_folder(folder);
   const Lock lock(folder / "lock", doing);
   std::vector<Source> sources = sources_of(rec, folder);
-  const fs::path opened =
-      fs::is_directory(rec, ignored) || sources.front().from != rec ? folder : sources.front().to;
+  // A file keeps its name there, and so do those of a pattern.
+  const fs::path opened = fs::is_directory(rec, ignored) ? folder : folder / rec.filename();
   std::erase_if(sources, is_copied);
   std::uint64_t needed = 0;
   for (const Source& source : sources) {

@@ -19,7 +19,7 @@ class NoReducer : public GradReducer {
 
 std::unique_ptr<GradReducer> make_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                const GradReducerOptions& options) {
-  if (comm.size() == 1) return std::make_unique<NoReducer>();
+  if (comm.size() == 1 || gradients.elements() == 0) return std::make_unique<NoReducer>();
   if (!ops.on_host()) return make_cuda_grad_reducer(ops, comm, gradients, options);
   return make_cpu_grad_reducer(ops, comm, gradients, options);
 }

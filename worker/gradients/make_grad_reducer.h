@@ -9,8 +9,8 @@
 
 namespace pfc {
 
-/// For one worker, a reducer that does nothing. Everything is borrowed.
-/// REQUIRES: `comm` is not used by anything else.
+/// For one worker, and where there are no gradients, a reducer that does nothing. Everything is
+/// borrowed. REQUIRES: `comm` is not used by anything else.
 std::unique_ptr<GradReducer> make_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                const GradReducerOptions& options = {});
 

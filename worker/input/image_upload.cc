@@ -4,9 +4,9 @@
 
 namespace pfc {
 
-ImageUpload::ImageUpload(Ops& ops, const Shape& shape)
-    : ops_(ops), shape_(shape), copies_(ops.copy_queue()) {
-  const std::size_t slot_bytes = bytes(shape) / kSlots;
+ImageUpload::ImageUpload(Ops& ops, const Shape& shape, DType type)
+    : ops_(ops), shape_(shape), type_(type), copies_(ops.copy_queue()) {
+  const std::size_t slot_bytes = bytes(shape, type) / kSlots;
   for (Slot& slot : slots_) {
     slot.pinned = copies_->allocate_pinned(slot_bytes);
     slot.device = ops.allocate(slot_bytes);
@@ -15,8 +15,7 @@ ImageUpload::ImageUpload(Ops& ops, const Shape& shape)
 }
 
 void ImageUpload::put(std::span<const std::uint8_t> images) {
-  check(images.size() == static_cast<std::size_t>(shape_.elements()),
-        "ImageUpload: images of another shape");
+  check(images.size() == bytes(shape_, type_) / kSlots, "ImageUpload: images of another shape");
   Slot& slot = slots_[next_put_];
   {
     std::unique_lock lock(mutex_);
@@ -28,7 +27,7 @@ void ImageUpload::put(std::span<const std::uint8_t> images) {
   if (slot.copied) slot.copied->wait();  // the last copy out of the pinned memory; long done
   std::memcpy(slot.pinned->data(), images.data(), images.size());
   if (slot.read) copies_->wait_for(*slot.read);
-  copies_->copy_to_device({slot.device->data(), DType::kUInt8, shape_}, slot.pinned->data());
+  copies_->copy_to_device({slot.device->data(), type_, shape_}, slot.pinned->data());
   slot.copied = copies_->record();
 }
 
@@ -38,7 +37,7 @@ Tensor ImageUpload::take() {
   Slot& slot = slots_[next_take_];
   check(slot.copied != nullptr, "ImageUpload: take() before put()");
   ops_.wait_for(*slot.copied);
-  return {slot.device->data(), DType::kUInt8, shape_};
+  return {slot.device->data(), type_, shape_};
 }
 
 void ImageUpload::release() {

@@ -1,4 +1,5 @@
-// Copies the images of the next batches to a GPU while the training step before them runs.
+// Copies the images, or embeddings, of the next batches to a GPU while the training step before
+// them runs.
 #pragma once
 
 #include <array>
@@ -20,18 +21,19 @@ namespace pfc {
 /// close() may be called from any thread.
 class ImageUpload {
  public:
-  /// shape: [B, H, W, 3]. ops is borrowed. REQUIRES: ops computes on a GPU.
-  ImageUpload(Ops& ops, const Shape& shape);
+  /// shape: [B, H, W, 3], or of embeddings [B, D]. ops is borrowed. REQUIRES: ops computes on a
+  /// GPU.
+  ImageUpload(Ops& ops, const Shape& shape, DType type = DType::kUInt8);
   /// Bytes of GPU memory; the slots take as much pinned host memory.
-  [[nodiscard]] static std::size_t bytes(const Shape& shape) {
-    return kSlots * static_cast<std::size_t>(shape.elements());
+  [[nodiscard]] static std::size_t bytes(const Shape& shape, DType type = DType::kUInt8) {
+    return kSlots * static_cast<std::size_t>(shape.elements()) * size_of(type);
   }
 
   /// Starts the copy of a batch's images, which may change as soon as put() has returned. Blocks
   /// while both slots are in use. After close() it returns without copying.
   void put(std::span<const std::uint8_t> images);
 
-  /// The oldest batch that was put and not taken, uint8 of `shape`, on the device. The compute
+  /// The oldest batch that was put and not taken, of `shape`, on the device. The compute
   /// stream waits for the copy; the host does not. Valid until release().
   /// REQUIRES: put() has returned for this batch, and the batch before it was released.
   [[nodiscard]] Tensor take();
@@ -52,6 +54,7 @@ class ImageUpload {
 
   Ops& ops_;
   const Shape shape_;
+  const DType type_;
   std::unique_ptr<CopyQueue> copies_;
   std::array<Slot, kSlots> slots_;
   std::size_t next_put_ = 0;   // belongs to the thread that puts

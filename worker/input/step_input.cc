@@ -40,7 +40,7 @@ class ThreadedStepInputs final : public StepInputs {
   ThreadedStepInputs(Ops& ops, Prefetcher& prefetcher, Comm& comm, const Head& head,
                      const StepInputsOptions& options)
       : prefetcher_(prefetcher), comm_(comm), head_(head), options_(options) {
-    if (!ops.on_host()) upload_.emplace(ops, options.images);
+    if (!ops.on_host()) upload_.emplace(ops, options.images, options.type);
     thread_ = std::thread([this] { run(); });
   }
 
@@ -83,9 +83,9 @@ class ThreadedStepInputs final : public StepInputs {
   // On a CPU the images are used where the prefetcher has put them.
   Tensor images_of(Batch& batch) {
     if (upload_) return upload_->take();
-    check(batch.images.size() == static_cast<std::size_t>(options_.images.elements()),
-          "StepInputs: images of another shape");
-    return {batch.images.data(), DType::kUInt8, options_.images};
+    const Tensor images(batch.images.data(), options_.type, options_.images);
+    check(batch.images.size() == images.bytes(), "StepInputs: images of another shape");
+    return images;
   }
 
   void run() {

@@ -53,7 +53,8 @@ WorkerSignals combine(std::span<const WorkerSignals> workers);
 struct StepInput {
   std::unique_ptr<Batch> batch;          ///< null after the last one, and after recycle()
   std::int64_t step = 0;                 ///< the optimizer step it belongs to, from 1
-  Tensor images;                         ///< [B, H, W, 3] uint8 on the device, until recycle()
+  Tensor images;                         ///< [B, H, W, 3] uint8 on the device, until recycle(); of
+                                         ///< embeddings [B, D] float32
   std::vector<std::int64_t> all_labels;  ///< [N], by rank
   ActiveCentres active;
   WorkerSignals signals;    ///< of all workers, combined
@@ -81,7 +82,8 @@ inline constexpr int kStepInputs = 3;
 std::size_t step_label_bytes(std::int64_t samples, int workers);
 
 struct StepInputsOptions {
-  Shape images;                   ///< [B, H, W, 3]
+  Shape images;                   ///< [B, H, W, 3], or of embeddings [B, D]
+  DType type = DType::kUInt8;     ///< of embeddings kFloat32
   std::int64_t gradient_acc = 1;  ///< micro-batches of a step
   /// The thread asks it once for each micro-batch. REQUIRES: it is thread-safe.
   std::function<WorkerSignals()> signals;

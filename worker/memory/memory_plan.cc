@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/config/no_network.h"
 #include "common/counted.h"
 #include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/scratch.h"
@@ -68,6 +69,11 @@ class WorldSize : public Comm {
 
 std::int64_t samples(const PlannedJob& p) { return p.job.batch_size * p.world_size; }
 
+/// Type and shape of a batch.
+Tensor batch_of(const PlannedJob& p) {
+  return batch_of(backbone_options(p.job, p.data.height, p.data.width));
+}
+
 /// A batch of images as bytes: where an evaluation's images lie on the device.
 std::size_t evaluated_images(const PlannedJob& p) {
   if (p.data.verification_images == 0) return 0;
@@ -124,9 +130,10 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
   list.add("backbone gradients", b.memory.gradients, "");
   list.add("backbone optimizer", optimizer_bytes(p, b.memory),
            p.job.optimizer == OptimizerKind::kAdamW ? "AdamW: two moments" : "SGD: momentum");
-  list.add(
-      "activations", b.memory.activations,
-      fmt::format("batch_size {}, {} x {} pixels", p.job.batch_size, p.data.height, p.data.width));
+  const std::string pixels = fmt::format(", {} x {} pixels", p.data.height, p.data.width);
+  list.add("activations", b.memory.activations,
+           fmt::format("batch_size {}{}", p.job.batch_size,
+                       p.job.network == kNoNetwork ? std::string() : pixels));
   list.add(kScratchName, b.scratch,
            p.gpu ? "at most, for convolutions" : counted(p.threads, "thread"));
 }
@@ -134,10 +141,11 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
 /// What a GPU holds beside head and backbone. Decoded batches, verification sets and files that are
 /// being written are in host memory.
 void add_gpu_buffers(const PlannedJob& p, PartList& list) {
-  const Shape images{p.job.batch_size, p.data.height, p.data.width, 3};
+  const Tensor images = batch_of(p);
   list.add("communication", StepShapes(p.job, p.world_size).bytes(),
            counted(p.world_size, "worker"));
-  list.add("images", evaluated_images(p) + ImageUpload::bytes(images), "as bytes");
+  list.add("images", evaluated_images(p) + ImageUpload::bytes(images.shape, images.dtype),
+           "as they come from the data");
   list.add(kProcessName, kGpuProcess + (p.world_size > 1 ? kNcclBuffers : 0),
            p.world_size > 1 ? "CUDA's context, libraries, NCCL's buffers, a guess"
                             : "CUDA's context and libraries, a guess");
@@ -149,8 +157,8 @@ void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& li
            2 * host_comm_bytes(p.world_size) + StepShapes(p.job, p.world_size).bytes(),
            counted(p.world_size, "worker"));
   const int ahead = prefetch_depth(static_cast<int>(p.job.num_workers));
-  const std::size_t batch =
-      Batch::bytes(p.job.batch_size, static_cast<std::size_t>(p.data.height * p.data.width * 3));
+  const std::size_t batch = Batch::bytes(
+      p.job.batch_size, batch_of(p).bytes() / static_cast<std::size_t>(p.job.batch_size));
   list.add(
       "input batches",
       prefetcher_bytes(ahead, kStepInputs, batch) + evaluated_images(p) +

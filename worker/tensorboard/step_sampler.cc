@@ -36,6 +36,7 @@ std::vector<float> lengths_of(Ops& ops, const Tensor& rows) {
 void StepSampler::keep_images(const StepInput& in) {
   if (!keeps_ || !wants(in.step)) return;
   const Shape& shape = in.images.shape;  // [B, H, W, 3]
+  if (shape.rank() != 4) return;         // embeddings
   next_.images_shape = {std::min(shape[0], kMostImages), shape[1], shape[2], shape[3]};
   const auto bytes = next_.images_shape.elements();
   next_.images.assign(in.batch->images.begin(), in.batch->images.begin() + bytes);

@@ -35,7 +35,8 @@ class StepSampler {
   [[nodiscard]] bool wants(std::int64_t step) const {
     return every_ > 0 && (step == 1 || step % every_ == 0);
   }
-  /// Keeps some images of the step's last micro-batch, where the step is wanted. REQUIRES: `in` has
+  /// Keeps some images of the step's last micro-batch, where the step is wanted; of embeddings
+  /// nothing. REQUIRES: `in` has
   /// its batch.
   void keep_images(const StepInput& in);
 

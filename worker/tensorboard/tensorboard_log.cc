@@ -28,6 +28,7 @@ void add_distribution(tensorboard::Summary& summary, const std::string& name,
 }
 
 void add_sampled_images(tensorboard::Summary& summary, const StepSample& sample) {
+  if (sample.images.empty()) return;
   const Shape& shape = sample.images_shape;
   const auto height = static_cast<int>(shape[1]), width = static_cast<int>(shape[2]);
   const std::size_t bytes = sample.images.size() / static_cast<std::size_t>(shape[0]);

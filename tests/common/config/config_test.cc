@@ -108,8 +108,8 @@ TEST(ParseJob, SaysWhatWasFoundAndExpectedForAWrongType) {
   EXPECT_EQ(refusal(R"({"resume": "yes"})"),
             R"(job.json: resume: expected true or false, found "yes" (string))");
   EXPECT_EQ(refusal(R"({"network": "r51"})"),
-            R"(job.json: network: expected "r18", "r34", "r50", "r100", "r200", "mbf" or )"
-            R"("mbf_large", found "r51" (string))");
+            R"(job.json: network: expected "r18", "r34", "r50", "r100", "r200", "mbf", )"
+            R"("mbf_large" or "none", found "r51" (string))");
   EXPECT_EQ(refusal(R"({"val_targets": "lfw"})"),
             R"(job.json: val_targets: expected an array of strings, for example ["val"], )"
             R"(found "lfw" (string))");
@@ -180,6 +180,33 @@ TEST(ParseJob, RefusesABatchOfOneImageUnlessWorkersShareTheirStatistics) {
               HasSubstr("also with sync_bn"));
   EXPECT_EQ(batch_norm_samples({.batch_size = 8, .sync_bn = true}, 3), 24);
   EXPECT_EQ(batch_norm_samples({.batch_size = 8}, 3), 8);
+}
+
+TEST(ParseJob, TakesTheSizeOfEmbeddingsFromTheDataWhereThereIsNoNetwork) {
+  EXPECT_EQ(parse(R"({"network": "none"})").embedding_size, 0);
+  EXPECT_EQ(parse(R"({"network": "none", "embedding_size": null})").embedding_size, 0);
+  EXPECT_EQ(parse(R"({"network": "none", "embedding_size": 128})").embedding_size, 128);
+  EXPECT_THAT(refusal(R"({"embedding_size": 0})"),
+              HasSubstr("job.json: embedding_size: found 0, expected an integer from 1 to 65536"));
+}
+
+TEST(ParseJob, ReadsBackAJobWithoutANetwork) {
+  const JobConfig job = parse(R"({"network": "none", "batch_size": 1})");
+  EXPECT_EQ(to_json(parse_job(to_json(job), "job.json")), to_json(job));
+}
+
+TEST(ParseJob, RefusesKeysOfImagesWhereThereIsNoNetwork) {
+  EXPECT_THAT(refusal(R"({"network": "none", "val_targets": ["lfw"]})"),
+              HasSubstr("job.json: val_targets: found images to embed, but network \"none\""));
+  for (const char* key : {R"("image_size": 112)", R"("augment": {"blur": 0.1})",
+                          R"("dali_aug": true)", R"("dropout": 0.4)", R"("sync_bn": true)"}) {
+    const std::string text = std::string(R"({"network": "none", )") + key + "}";
+    EXPECT_THAT(refusal(text.c_str()), HasSubstr("but network \"none\" trains on embeddings"));
+  }
+  for (const char* augment : {"true", "false"}) {
+    const std::string text = std::string(R"({"network": "none", "augment": )") + augment + "}";
+    EXPECT_EQ(parse(text.c_str()).network, "none");
+  }
 }
 
 TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {

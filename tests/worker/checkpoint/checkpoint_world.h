@@ -35,6 +35,7 @@ class SmallBackbone : public Backbone {
     state.buffer = ops.allocate(16 * sizeof(float));
   }
   [[nodiscard]] Tensor input() const override { return {}; }
+  void read(const Tensor&) override {}
   Tensor forward(const Tensor&, bool, std::int64_t) override { return {}; }
   void backward(const Tensor&, const BackwardOptions&, const GradientsReady&) override {}
 };

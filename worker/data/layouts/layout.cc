@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -21,7 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kExpected =
     "expected a folder with train.rec, train.lst, train.tsv, data.mdb, *.tar, or one folder of "
-    "images for each person; or a .rec, .lst, .tsv, .tar, .mdb or .lmdb file";
+    "images for each person; or a .rec, .lst, .tsv, .tar, .mdb or .lmdb file; or embeddings in a "
+    ".safetensors or .npy file";
 
 std::string ending_of(const fs::path& path) {
   std::string ending = path.extension().string();
@@ -37,10 +39,45 @@ Location file_location(const fs::path& file) {
   if (ending == ".tsv") return {Layout::kTsv, {file}};
   if (ending == ".tar") return {Layout::kTar, {file}};
   if (ending == ".mdb" || ending == ".lmdb") return {Layout::kLmdb, {file}};
+  if (ending == ".safetensors") return {Layout::kSafetensors, {file}};
+  if (ending == ".npy") return {Layout::kNpy, {file}};
   return {Layout::kRecordIO, {file}};  // its reader says what is wrong with any other
 }
 
+/// N of train-N.rec or train_N.rec; -1 of any other name.
+std::int64_t number_of_rec(const std::string& name) {
+  constexpr std::string_view kBegin = "train", kEnd = ".rec";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return -1;
+  const std::string_view middle =
+      std::string_view(name).substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size());
+  if (middle.size() < 2 || (middle[0] != '-' && middle[0] != '_')) return -1;
+  std::int64_t number = -1;
+  const auto parsed = std::from_chars(middle.data() + 1, middle.data() + middle.size(), number);
+  const bool whole = parsed.ec == std::errc{} && parsed.ptr == middle.data() + middle.size();
+  return whole && number >= 0 ? number : -1;
+}
+
+using NumberedFiles = std::map<std::int64_t, fs::path>;
+
+/// Where one is missing, the others would be trained on without a word.
+Location numbered_recs(const NumberedFiles& recs, const fs::path& folder) {
+  Location found{Layout::kRecordIO, {}};
+  std::int64_t next = recs.begin()->first;
+  for (const auto& [number, path] : recs) {
+    if (number != next) {
+      throw InputError(fmt::format(
+          "{}: found train-{}.rec and train-{}.rec, but none between them: name the files as in "
+          "part-{{000..041}}.rec, or complete them",
+          folder.string(), next - 1, number));
+    }
+    ++next;
+    found.paths.push_back(path);
+  }
+  return found;
+}
+
 struct Contents {
+  NumberedFiles recs;
   std::vector<fs::path> tars;
   std::vector<std::string> names;  ///< a few, for errors
   bool has_folders = false;
@@ -54,6 +91,12 @@ Contents look_into(const fs::path& folder) {
        entry.increment(error)) {
     std::error_code ignored;
     if (entry->is_directory(ignored)) found.has_folders = true;
+    const std::int64_t number = number_of_rec(entry->path().filename().string());
+    if (number >= 0 && !found.recs.emplace(number, entry->path()).second) {
+      throw InputError(fmt::format("{}: found {} and {}, which have the same number",
+                                   folder.string(), found.recs[number].filename().string(),
+                                   entry->path().filename().string()));
+    }
     if (ending_of(entry->path()) == ".tar") found.tars.push_back(entry->path());
     if (found.names.size() < kNamed) found.names.push_back(entry->path().filename().string());
   }
@@ -72,16 +115,21 @@ Location find_layout(const fs::path& rec) {
   std::error_code ignored;
   if (!fs::is_directory(rec, ignored)) {
     if (something_at(rec)) return file_location(rec);
-    if (rec.string().find('{') != std::string::npos) return {Layout::kTar, expand_braces(rec)};
+    if (rec.string().find('{') != std::string::npos) {
+      return {ending_of(rec) == ".rec" ? Layout::kRecordIO : Layout::kTar, expand_braces(rec)};
+    }
     throw InputError(fmt::format("{}: not found; {}", rec.string(), kExpected));
   }
   for (const auto& [name, layout] : {std::pair{"train.rec", Layout::kRecordIO},
                                      {"train.lst", Layout::kList},
                                      {"train.tsv", Layout::kTsv},
-                                     {"data.mdb", Layout::kLmdb}}) {
+                                     {"data.mdb", Layout::kLmdb},
+                                     {"embeddings.safetensors", Layout::kSafetensors},
+                                     {"embeddings.npy", Layout::kNpy}}) {
     if (something_at(rec / name)) return {layout, {rec / name}};
   }
   Contents found = look_into(rec);
+  if (!found.recs.empty()) return numbered_recs(found.recs, rec);
   if (!found.tars.empty()) return {Layout::kTar, std::move(found.tars)};
   if (found.has_folders) return {Layout::kFolder, {rec}};
   throw InputError(fmt::format(

@@ -1,11 +1,15 @@
 // Which layout a data set has, by what lies at a path.
 //
 //   X.rec, or a folder with train.rec    RecordIO (records/record_dataset.h)
+//   a folder with train-00000.rec, ...,  several files of it as one data set
+//   or part-{000..041}.rec
 //   X.lst, or a folder with train.lst    a list: index, tab, label, tab, path of an image
 //   X.tsv, or a folder with train.tsv    a list: path of an image, tab, label
 //   X.tar, a folder with *.tar,          WebDataset shards (tar_dataset.h)
 //   or shard-{000..041}.tar
 //   X.mdb, X.lmdb, a folder with data.mdb  LMDB (lmdb_dataset.h)
+//   X.safetensors, X.npy, a folder with    embeddings (embedding_dataset.h)
+//   embeddings.safetensors or embeddings.npy
 //   a folder of folders with images      one folder for each person (file_dataset.h)
 //
 // The first that fits counts: a train.tsv beside a train.rec is not read.
@@ -16,7 +20,7 @@
 
 namespace pfc {
 
-enum class Layout { kRecordIO, kList, kTsv, kTar, kLmdb, kFolder };
+enum class Layout { kRecordIO, kList, kTsv, kTar, kLmdb, kSafetensors, kNpy, kFolder };
 
 struct Location {
   Layout layout = Layout::kRecordIO;
@@ -24,6 +28,7 @@ struct Location {
   std::vector<std::filesystem::path> paths;
 };
 
+/// Of train-0.rec, train-1.rec ... or train_0.rec ... none may be missing between two others.
 /// Throws InputError that says what is there where that is no data set.
 Location find_layout(const std::filesystem::path& rec);
 

@@ -126,6 +126,10 @@ LmdbDataset::LmdbDataset(const DatasetOptions& options) : file_(options.rec) {
                     : property               ? property->classes
                                              : classes_of_values(options.doing);
   }
+  if (info_.classes > kMaxClasses) {
+    throw InputError(fmt::format("{}: found {} classes, expected at most {}",
+                                 (folder / "property").string(), info_.classes, kMaxClasses));
+  }
   names_ = read_identity_names(folder / "identities.txt", info_.classes);
   info_.layout = std::string("LMDB, ") + text_of(kind_);
   info_.index_bytes = places_.capacity() * sizeof(Place) +

@@ -137,7 +137,8 @@ LmdbValue LmdbReader::value(std::span<const std::byte> page, std::uint64_t numbe
     const auto first = number_at<std::uint64_t>(page, place);
     const std::vector<std::byte> header = this->page(first);
     const auto count = number_at<std::uint32_t>(header, 12);
-    if ((number_at<std::uint16_t>(header, 10) & kOverflow) == 0 || count > pages_ - first) {
+    const bool overflow = (number_at<std::uint16_t>(header, 10) & kOverflow) != 0;
+    if (!overflow || count == 0 || count > pages_ - first) {
       fail(first, "expected the data of one value");
     }
     offset = first * page_bytes_ + kPageHeader;

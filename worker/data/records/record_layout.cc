@@ -72,10 +72,10 @@ bool is_image(const RecordReader& rec, std::uint64_t offset) {
 }
 
 /// Above 2^24 record 0's float32 counts are rounded: the exact ones are where images give way to
-/// identity records, and where the keys end.
+/// identity records, and where the keys end. 2^24 itself may be 2^24 + 1, rounded.
 RecordZero undo_rounding(const RecordReader& rec, const std::vector<std::uint64_t>& offsets,
                          RecordZero zero) {
-  if (zero.images + zero.identities + 1 <= kMaxFloatLabel) return zero;
+  if (zero.images + zero.identities + 1 < kMaxFloatLabel) return zero;
   const auto keys = static_cast<std::int64_t>(offsets.size());
   const auto image_at = [&](std::int64_t key) {
     const std::uint64_t offset = offsets[static_cast<std::size_t>(key)];

@@ -45,6 +45,27 @@ TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsTellApart) {
   }
 }
 
+TEST(RecordLayout, CountsTheIdentitiesWhereTheKeysEndOneBehindWhatFloatsTellApart) {
+  // The end, 2^24 + 1, is rounded to 2^24, which looks like an exact number.
+  LargeSet set((1 << 24) - 7, 7);
+  const RecordReader reader(set.folder / "train.rec");
+  ASSERT_EQ(static_cast<std::int64_t>(static_cast<float>((1 << 24) + 1)), 1 << 24);
+  const RecordLayout layout = find_images(reader, std::move(set.index), "train.idx");
+  EXPECT_EQ(static_cast<std::int64_t>(layout.offsets.size()), (1 << 24) - 7);
+  EXPECT_EQ(layout.identities, 7);
+}
+
+TEST(RecordLayout, CountsTheIdentitiesWhereTheirRangesAreRoundedAsWell) {
+  // Both numbers of record 0 are multiples of 4 there, and so are those of identity records, which
+  // nothing is taken from.
+  constexpr std::int64_t kImages = (1 << 25) + 5;
+  LargeSet set(kImages, 5);
+  const RecordReader reader(set.folder / "train.rec");
+  const RecordLayout layout = find_images(reader, std::move(set.index), "train.idx");
+  EXPECT_EQ(static_cast<std::int64_t>(layout.offsets.size()), kImages);
+  EXPECT_EQ(layout.identities, 5);
+}
+
 TEST(RecordLayout, TakesTheCountsOfRecordZeroInSmallerSets) {
   LargeSet set(1000, 7);
   const RecordReader reader(set.folder / "train.rec");

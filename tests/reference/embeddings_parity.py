@@ -1,0 +1,131 @@
+"""Trains the classification layer alone, on embeddings, and compares it with PyTorch in float64.
+
+    embeddings_parity.py --bin build/cpu/bin
+
+Every case is a job with network "none" over 24 steps, from the same centres in both programs: losses
+and learning rates of all steps are compared, and how far the centres have come at the end. The files
+are those of numpy.save() and safetensors_io.py, in float32 and in float16.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import torch
+
+import head_reference
+import safetensors_io
+import step_parity
+import step_reference
+
+IMAGES, CLASSES, DIMENSION, STEPS = 480, 60, 48, 24
+
+JOB = {"network": "none", "batch_size": 32, "num_epoch": 3, "max_steps": STEPS, "warmup_epoch": 0.5,
+       "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "optimizer": "sgd",
+       "margin_list": [1.0, 0.5, 0.0], "margin_scale": 32, "margin_gradient": "straight_through",
+       "interclass_filtering_threshold": 0, "sample_rate": 1, "seed": 7, "num_workers": 2,
+       "device": "cpu", "shuffle": False, "verbose": 0}
+ADAMW = {"optimizer": "adamw", "lr": 1e-3, "weight_decay": 0.1}
+LIMITS = {"loss": 1e-5, "lr": 1e-12, "centres": 1e-4}
+
+# (name, keys of the job, workers, file)
+CASES = [
+    ("npy", {}, 1, "embeddings.npy"),
+    ("npy, float16", {}, 1, "half.npy"),
+    ("safetensors, sampled", {"sample_rate": 0.3}, 1, "x.safetensors"),
+    ("safetensors, float16, adamw", {**ADAMW, "sample_rate": 0.3}, 1, "half.safetensors"),
+    ("npy, two workers", {"batch_size": 16}, 2, "embeddings.npy"),
+    ("npy, two workers, sampled", {"batch_size": 16, "sample_rate": 0.3}, 2, "embeddings.npy"),
+]
+
+
+def draw(seed=3):
+    rng = np.random.default_rng(seed)
+    directions = rng.normal(size=(CLASSES, DIMENSION))
+    labels = rng.integers(0, CLASSES, IMAGES)
+    labels[:2] = 0, CLASSES - 1
+    rows = directions[labels] + 0.5 * rng.normal(size=(IMAGES, DIMENSION))
+    return rows.astype(np.float32), labels, rng.normal(scale=0.01, size=(CLASSES, DIMENSION))
+
+
+def write(folder, name):
+    """The data of a case and the job's initial centres; the embeddings as the file has them."""
+    rows, labels, centres = draw()
+    if name.startswith("half"):
+        rows = rows.astype(np.float16)
+    if name.endswith(".npy"):
+        np.save(folder / name, rows)
+        np.save(folder / "labels.npy", labels.astype(np.int32) if "half" in name else labels)
+    else:
+        safetensors_io.save(folder / name, {"embeddings": rows, "labels": labels})
+    centres = centres.astype(np.float32)
+    safetensors_io.save(folder / "init.safetensors", {"centres": centres})
+    return rows.astype(np.float64), labels, centres.astype(np.float64)
+
+
+def with_torch(job, workers, rows, labels, centres):
+    """The steps of the job, and the centres after them."""
+    batch = job["batch_size"] * workers
+    per_epoch = len(rows) // batch
+    total, warm = int(per_epoch * job["num_epoch"]), int(per_epoch * job["warmup_epoch"])
+    parameter = torch.nn.Parameter(torch.from_numpy(centres.copy()))
+    if job["optimizer"] == "sgd":
+        optimizer = torch.optim.SGD([parameter], job["lr"], momentum=job["momentum"],
+                                    weight_decay=job["weight_decay"])
+    else:
+        optimizer = torch.optim.AdamW([parameter], job["lr"], betas=(0.9, 0.999), eps=1e-8,
+                                      weight_decay=job["weight_decay"])
+    steps = []
+    for step in range(1, STEPS + 1):
+        first = (step - 1) % per_epoch * batch
+        x = torch.from_numpy(rows[first:first + batch])
+        label = labels[first:first + batch]
+        active = head_reference.active_classes(CLASSES, label, job["sample_rate"], job["seed"], step)
+        places = torch.from_numpy(np.searchsorted(active, label))
+        optimizer.zero_grad(set_to_none=False)
+        loss = head_reference.loss_of(x, parameter[active], places, job)
+        loss.backward()
+        rate = step_reference.learning_rate(job["lr"], step, total, warm)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        steps.append({"step": step, "loss": loss.item(), "lr": rate})
+    return steps, parameter.detach().numpy()
+
+
+def compare(folder, programs, keys, workers, name):
+    job = {**JOB, **keys, "rec": str(folder / name), "output": str(folder / "out"),
+           "init_from": str(folder / "init.safetensors")}
+    rows, labels, start = write(folder, name)
+    (folder / "job.json").write_text(json.dumps(job))
+    got = step_parity.pfc(programs, folder, folder / "job.json", workers)
+    want, centres = with_torch(job, workers, rows, labels, start)
+    last = max((folder / "out").glob("step-*"))
+    mine = np.concatenate([safetensors_io.load(path)["weight"]
+                           for path in sorted(last.glob("centres-*"))])
+    if (folder / "out" / "backbone.safetensors").exists():
+        sys.exit("a backbone was written, though there is none")
+    return {**step_parity.compare_steps(got, want),
+            "centres": step_parity.relative(mine - start, centres - start)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
+    arguments = parser.parse_args()
+    torch.set_num_threads(2)
+    failed = 0
+    for name, keys, workers, file in CASES:
+        with tempfile.TemporaryDirectory(prefix="pfc-embeddings-parity-") as folder:
+            errors = compare(pathlib.Path(folder), arguments.bin, keys, workers, file)
+        bad = [key for key, error in errors.items() if not error <= LIMITS[key]]
+        failed += bool(bad)
+        print(f"{'FAILED' if bad else 'ok':7}{name:36}",
+              "  ".join(f"{key} {error:.1e}" for key, error in errors.items()), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
