@@ -225,7 +225,9 @@ const MemoryPart& MemoryPlan::part(const std::string& name) const {
 }
 
 std::uint64_t reserved_bytes(const MemoryPlan& plan) {
-  return plan.total() - plan.part(kProcessName).bytes - plan.part(kScratchName).bytes;
+  const auto scratch = std::ranges::find(plan.parts, kScratchName, &MemoryPart::name);
+  return plan.total() - plan.part(kProcessName).bytes -
+         (scratch == plan.parts.end() ? 0 : scratch->bytes);  // without a network there is none
 }
 
 MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
