@@ -214,8 +214,9 @@ class JobReader : public JsonReader {
     }
     out = {};
     const JobReader inner(*value, job_origin_, key + ".");
+    const json all = augmentation_json(out);  // items() only borrows it
     std::vector<std::string> known;
-    for (const auto& item : augmentation_json(out).items()) known.push_back(item.key());
+    for (const auto& item : all.items()) known.push_back(item.key());
     inner.check_keys(known);
     visit_augmentation(out, inner);
   }
