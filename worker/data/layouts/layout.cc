@@ -53,8 +53,11 @@ Contents look_into(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     std::error_code ignored;
-    if (entry->is_directory(ignored)) found.has_folders = true;
-    if (ending_of(entry->path()) == ".tar") found.tars.push_back(entry->path());
+    if (entry->is_directory(ignored)) {
+      found.has_folders = true;
+    } else if (ending_of(entry->path()) == ".tar") {
+      found.tars.push_back(entry->path());
+    }
     if (found.names.size() < kNamed) found.names.push_back(entry->path().filename().string());
   }
   if (error) {
