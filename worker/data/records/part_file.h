@@ -11,8 +11,8 @@
 namespace pfc {
 
 /// Writes PATH.part, which stays where the program ends before commit(), so that another start goes
-/// on. Only one process and object has it at a time. Belongs to one thread. Throws StorageError that
-/// names the file, also where another one writes it.
+/// on. Only one process and object has it at a time. Belongs to one thread. Throws StorageError
+/// that names the file, also where another one writes it.
 class PartFile {
  public:
   /// Opens what an earlier start has left, or a new file.
