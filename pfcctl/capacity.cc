@@ -211,6 +211,10 @@ Capacity plan_capacity(const CapacityFlags& flags, const PlannedJob& planned, in
     corrected = corrections_of_run(flags.measured, planned, c.cluster);
   }
   c.step = predict_step(count_step(planned), planned.job.batch_size, pixels, c.cluster, corrected);
+  if (!(c.step.seconds() > 0 && std::isfinite(c.step.seconds()))) {
+    throw InputError("--gpu " + one_line(flags.machine, 200) +
+                     ": a step takes no time there: no machine that pfcctl plan has measured");
+  }
   if (planned.data.images >= c.samples) {
     c.steps = plan_steps(planned.job, planned.world_size, planned.data.images).last_step;
     c.epochs = static_cast<double>(c.steps * c.samples) / static_cast<double>(planned.data.images);
@@ -220,7 +224,8 @@ Capacity plan_capacity(const CapacityFlags& flags, const PlannedJob& planned, in
 
 std::string capacity_text(const Capacity& c) {
   const double all = c.step.seconds();
-  std::string text = fmt::format("\nA step on {} ({})\n", place(c), c.cluster.machine.source);
+  std::string text =
+      fmt::format("\nA step on {} ({})\n", place(c), one_line(c.cluster.machine.source, 200));
   if (!c.measured.empty()) text += "corrected by the run in " + c.measured + "\n";
   for (const PhaseCost& phase : c.step.phases) {
     text += fmt::format("  {:<30} {:>12} {:>5.1f} %\n", phase.phase, ms(phase.seconds),

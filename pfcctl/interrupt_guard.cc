@@ -26,6 +26,7 @@ InterruptGuard::InterruptGuard() {
 
 InterruptGuard::~InterruptGuard() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  signal_seen = 0;
 }
 
 void InterruptGuard::expect_none() {

@@ -12,7 +12,8 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  /// Throws ExitStatus (pfcctl/verbs.h) of 128 + its number after a signal. Cheap.
+  /// Throws ExitStatus (pfcctl/verbs.h) of 128 + its number after a signal. Cheap. Without a guard
+  /// there is none.
   static void expect_none();
 };
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -35,6 +36,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kTold = 64;
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 29;
+constexpr double kSmallest = 1e-6;  // scale, of landmarks that have nothing of a face
 
 struct Face {
   fs::path image;  ///< relative
@@ -74,10 +76,17 @@ std::optional<Landmarks> landmarks_in(std::span<const std::string_view> fields) 
   return points;
 }
 
-bool is_one_point(const Landmarks& points) {
-  return std::ranges::all_of(points, [&](const Point& p) {
-    return p.x == points.front().x && p.y == points.front().y;
-  });
+/// Whether they may be those of a face: pixels of an image, and not all of them in one.
+bool are_of_a_face(const Landmarks& points) {
+  constexpr double kFarthest = 100'000, kNearest = 1;
+  const auto extent = [&](double Point::*side) {
+    const auto [least, most] = std::ranges::minmax(points, {}, side);
+    return most.*side - least.*side;
+  };
+  return std::max(extent(&Point::x), extent(&Point::y)) >= kNearest &&
+         std::ranges::all_of(points, [](const Point& p) {
+           return std::abs(p.x) <= kFarthest && std::abs(p.y) <= kFarthest;
+         });
 }
 
 /// Whether it stays below what it is relative to.
@@ -86,26 +95,46 @@ bool stays_inside(const fs::path& path) {
          std::ranges::none_of(path, [](const fs::path& part) { return part == ".."; });
 }
 
+/// The files of the faces. Images whose names differ by their endings alone share one numbering.
+class FaceFiles {
+ public:
+  fs::path next(fs::path image) {
+    const std::string stem = image.replace_extension().string();
+    int& count = of_stem_[stem];
+    std::string file;
+    do {
+      ++count;
+      file = stem + (count == 1 ? "" : "-" + std::to_string(count)) + ".jpg";
+    } while (!used_.insert(file).second);
+    return file;
+  }
+
+ private:
+  std::map<std::string, int> of_stem_;
+  std::set<std::string>
+      used_;  ///< a-2.jpg may be the second face of a.jpg, or the first of a-2.jpg
+};
+
 std::vector<Face> read_faces(const fs::path& file) {
   std::vector<Face> faces;
-  std::map<std::string, int> of_image;
+  FaceFiles outs;
   read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
     const std::vector<std::string_view> fields = fields_of(line);
     if (fields.empty()) return;
     const auto points = landmarks_in(std::span(fields).subspan(1));
     const fs::path image = fs::path(fields.front()).lexically_normal();
-    if (!points && number == 1) return;  // a heading
-    if (!points || is_one_point(*points) || !stays_inside(image)) {
+    const bool heading = number == 1 && std::ranges::none_of(fields.begin() + 1, fields.end(),
+                                                             [](std::string_view field) {
+                                                               return number_in(field).has_value();
+                                                             });
+    if (heading) return;
+    if (!points || !are_of_a_face(*points) || !stays_inside(image)) {
       throw InputError(fmt::format(
           "{}: line {}: found '{}', expected the path of an image, without .., and x and y of five "
-          "landmarks",
+          "landmarks, in pixels",
           file.string(), number, line.substr(0, 80)));
     }
-    const int count = ++of_image[image.string()];
-    fs::path out = image;
-    out.replace_extension();
-    out += (count == 1 ? "" : "-" + std::to_string(count)) + ".jpg";
-    faces.push_back({image, std::move(out), *points});
+    faces.push_back({image, outs.next(image), *points});
   });
   if (faces.empty()) throw InputError(file.string() + ": no line with landmarks");
   return faces;
@@ -139,9 +168,12 @@ Result align_one(const Face& face, const fs::path& images, const AlignOptions& o
   try {
     const ImageSize size = decoder.decode_whole(read_image(source), rgb);
     const ImageSize wanted{options.size, options.size};
+    const Similarity placed = estimate_similarity(face.landmarks, template_landmarks(options.size));
+    if (std::hypot(placed.a, placed.b) < kSmallest) {
+      throw DamagedImage("its landmarks are not those of a face");
+    }
     out.resize(static_cast<std::size_t>(wanted.height * wanted.width * 3));
-    warp(rgb, size, estimate_similarity(face.landmarks, template_landmarks(options.size)), wanted,
-         out);
+    warp(rgb, size, placed, wanted, out);
   } catch (const DamagedImage& e) {
     const std::string what = e.what();
     return {.damage = what.starts_with(source.string()) ? what : source.string() + ": " + what};
@@ -157,8 +189,7 @@ Result align_one(const Face& face, const fs::path& images, const AlignOptions& o
 
 Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
   const std::vector<Face> faces = read_faces(options.landmarks);
-  const fs::path images =
-      options.images.empty() ? options.landmarks.parent_path() : options.images;
+  const fs::path images = options.images.empty() ? options.landmarks.parent_path() : options.images;
   std::error_code error;
   if (fs::weakly_canonical(images, error) == fs::weakly_canonical(options.out, error)) {
     throw InputError(options.out.string() + ": --out is the folder of the images; name another");
@@ -168,7 +199,9 @@ Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
   Aligned aligned;
   synth::ordered_work<Result>(
       count, options.threads,
-      [&](std::int64_t i) { return align_one(faces[static_cast<std::size_t>(i)], images, options); },
+      [&](std::int64_t i) {
+        return align_one(faces[static_cast<std::size_t>(i)], images, options);
+      },
       [&](std::int64_t i, const Result& result) {
         if (result.damage) {
           aligned.damaged.push_back(*result.damage);
@@ -209,7 +242,8 @@ void add_data_align(CLI::App& data) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   verb->footer(
-      "Landmarks come from any face detector. Faces that are in --out are not made again. Example:\n"
+      "Landmarks come from any face detector. Faces that are in --out are not made again. "
+      "Example:\n"
       "  pfcctl data align landmarks.txt --images photographs --out faces");
   verb->callback([o] {
     Aligned aligned;

@@ -12,11 +12,11 @@ namespace pfc {
 
 struct AlignOptions {
   std::filesystem::path landmarks;  ///< lines: path of an image, then x and y of five landmarks
-  std::filesystem::path images;     ///< what the paths are relative to; empty: the landmarks' folder
-  std::filesystem::path out;        ///< a folder, made where it is missing
-  std::int64_t size = 112;          ///< rows and columns of a face
-  int quality = 95;                 ///< of the JPEG
-  int threads = 0;                  ///< 0: all cores
+  std::filesystem::path images;  ///< what the paths are relative to; empty: the landmarks' folder
+  std::filesystem::path out;     ///< a folder, made where it is missing
+  std::int64_t size = 112;       ///< rows and columns of a face
+  int quality = 95;              ///< of the JPEG
+  int threads = 0;               ///< 0: all cores
   double max_damaged = 0.001;
 };
 
@@ -26,11 +26,12 @@ struct Aligned {
 };
 
 /// Writes OUT/PATH, with the ending .jpg, for each line: the face turned, scaled and moved so that
-/// its landmarks come nearest to InsightFace's (worker/data/images/align.h). Fields are separated by
-/// tabs, or by spaces or commas where there is no tab; a first line without numbers is a heading. An
-/// image with several lines has several faces: the second one is PATH-2.jpg. Faces that are there
-/// are not written again. Throws InputError that names file and line, also for a path that leads out
-/// of `images`, and for too many damaged images; StorageError.
+/// its landmarks come nearest to InsightFace's (worker/data/images/align.h). Fields are separated
+/// by tabs, or by spaces or commas where there is no tab; a first line without numbers is a
+/// heading. An image with several lines has several faces: the second one is PATH-2.jpg, and so is
+/// that of a second image whose name differs by its ending alone. Faces that are there are not
+/// written again. Throws InputError that names file and line, also for a path that leads out of
+/// `images` and for landmarks that are no pixels, and for too many damaged images; StorageError.
 Aligned align_faces(const AlignOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

@@ -128,7 +128,8 @@ DrawnPairs pack_drawn_pairs(const DrawPairsOptions& options, const ShowProgress&
     throw InputError(options.out.string() +
                      ": is there already; name another file, or replace it with --force");
   }
-  const auto dataset = open_dataset({.rec = options.in});
+  const auto dataset = open_dataset({.rec = options.in, .doing = end_at_interrupt});
+  expect_images(*dataset, "draw-pairs");
   std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset->info().images));
   std::vector<std::byte> storage;
   for (std::size_t i = 0; i < labels.size(); ++i) {

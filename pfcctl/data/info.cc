@@ -49,6 +49,8 @@ void look_at_images(const Dataset& dataset, DataSummary& summary) {
       ++summary.looked_at;
     } catch (const DamagedImage&) {
       ++summary.damaged;
+    } catch (const InputError&) {  // its label is none, so that its image is not given
+      ++summary.mislabelled;
     }
   }
   if (summary.looked_at > 0)
@@ -133,7 +135,7 @@ DataSummary summarise(const Dataset& dataset, bool labels, const ShowProgress& p
   if (dataset.info().embedding_size > 0) return summary;  // nothing is decoded
   try {
     summary.decoded_a_second = decode_speed(dataset);
-  } catch (const DamagedImage&) {
+  } catch (const InputError&) {  // also DamagedImage
     summary.decoded_a_second = 0;
   }
   return summary;
@@ -160,6 +162,7 @@ std::string summary_text(const Dataset& dataset, const DataSummary& s) {
     line("bytes an image", fmt::format("{:.0f}", s.bytes_an_image));
   }
   if (s.damaged > 0) line("damaged", fmt::format("{} of those looked at", s.damaged));
+  if (s.mislabelled > 0) line("wrong labels", fmt::format("{} of those looked at", s.mislabelled));
   line("memory of the index",
        fmt::format("{:.1f} MiB", static_cast<double>(info.index_bytes) / 1048576.0));
   if (images) line("decoding, one core", fmt::format("{:.0f} images/s", s.decoded_a_second));
@@ -187,6 +190,7 @@ std::string summary_json(const Dataset& dataset, const DataSummary& s) {
                         {"sizes", s.sizes},
                         {"looked_at", s.looked_at},
                         {"damaged", s.damaged},
+                        {"mislabelled", s.mislabelled},
                         {"bytes_an_image", s.bytes_an_image},
                         {"decoded_a_second", s.decoded_a_second},
                         {"warnings", info.warnings}};

@@ -13,7 +13,7 @@ namespace pfc {
 
 struct DataSummary {
   // Of some images, spread over the data set.
-  std::int64_t looked_at = 0, damaged = 0;
+  std::int64_t looked_at = 0, damaged = 0, mislabelled = 0;
   std::map<std::string, std::int64_t> formats;  ///< "JPEG"
   std::map<std::string, std::int64_t> sizes;    ///< "112 x 112", height x width
   double bytes_an_image = 0;

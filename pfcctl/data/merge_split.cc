@@ -25,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kTold = 256;
+
 std::unique_ptr<Dataset> open_all(const MergeOptions& options) {
   if (!options.identities.empty() && options.identities.size() != options.in.size()) {
     throw InputError(fmt::format("--identities: found {} files, expected one for each of {} sets",
@@ -32,8 +34,9 @@ std::unique_ptr<Dataset> open_all(const MergeOptions& options) {
   }
   std::vector<PartDataset> parts;
   for (std::size_t i = 0; i < options.in.size(); ++i) {
-    parts.push_back({.dataset = open_dataset({.rec = options.in[i]}), .names = {}});
-    if (options.identities.empty()) continue;
+    parts.push_back(
+        {.dataset = open_dataset({.rec = options.in[i], .doing = end_at_interrupt}), .names = {}});
+    if (options.identities.empty() || options.identities[i].empty()) continue;
     PartDataset& part = parts.back();
     part.names = read_identity_names(options.identities[i], part.dataset->info().classes);
     if (part.names.size() == 0) {
@@ -66,6 +69,7 @@ std::pair<Choice, Choice> choices(const Dataset& whole, std::vector<std::int64_t
   std::vector<std::byte> storage;
   for (std::int64_t i = 0; i < whole.info().images; ++i) {
     bool is_held = false;
+    if (i % kTold == 0) InterruptGuard::expect_none();
     try {
       is_held = std::ranges::binary_search(held, whole.label(i, storage));
     } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch)
@@ -114,27 +118,29 @@ Packed merge_datasets(const MergeOptions& options, const ShowProgress& progress)
 }
 
 Split split_dataset(const SplitOptions& options, const ShowProgress& progress) {
-  const auto whole = open_dataset({.rec = options.pack.in});
+  const auto whole = open_dataset({.rec = options.pack.in, .doing = end_at_interrupt});
   expect_images(*whole, "split");
+  check_classes(whole->info(), options.pack.in);
   auto [train, held_out] = choices(*whole, draw_classes(options, whole->info().classes));
   const std::int64_t first = std::ssize(train.images), all = whole->info().images;
-  const auto write = [&](const char* name, Choice choice, std::int64_t before) {
-    PackOptions pack = options.pack;
-    pack.out = options.pack.out / name;
-    return write_set(*choose(*whole, std::move(choice)), pack,
-                     [&](std::int64_t done, std::int64_t) {
-                       if (progress) progress(before + done, all);
-                     });
+  const auto train_set = choose(*whole, std::move(train));
+  const auto held_out_set = choose(*whole, std::move(held_out));
+  PackOptions train_pack = options.pack, held_out_pack = options.pack;
+  train_pack.out /= "train";
+  held_out_pack.out /= "held-out";
+  const auto from = [&](std::int64_t before) {
+    return [&progress, before, all](std::int64_t done, std::int64_t) {
+      if (progress) progress(before + done, all);
+    };
   };
   // Before anything is written.
-  for (const char* name : {"train", "held-out"}) {
-    prepare_folder(options.pack.in, options.pack.out / name, options.pack.replace);
+  for (const PackOptions& pack : {train_pack, held_out_pack}) {
+    prepare_folder(pack.in, pack.out, pack.replace);
   }
-  UnfinishedSet first_set = write("train", std::move(train), 0);
-  UnfinishedSet second_set = write("held-out", std::move(held_out), first);
-  first_set.writer->close();
-  second_set.writer->close();
-  return {.train = std::move(first_set.packed), .held_out = std::move(second_set.packed)};
+  UnfinishedSet first_set = write_set(*train_set, train_pack, from(0));
+  UnfinishedSet second_set = write_set(*held_out_set, held_out_pack, from(first));
+  return {.train = finish_set(*train_set, train_pack, std::move(first_set)),
+          .held_out = finish_set(*held_out_set, held_out_pack, std::move(second_set))};
 }
 
 void add_data_merge(CLI::App& data) {

@@ -91,6 +91,7 @@ Order by_label(const Dataset& dataset) {
   std::vector<std::int64_t> labels(static_cast<std::size_t>(info.images));
   std::vector<std::byte> storage;
   for (std::int64_t i = 0; i < info.images; ++i) {
+    if (i % kTold == 0) InterruptGuard::expect_none();
     std::int64_t label = 0;  // of a damaged image, which is told of when its turn comes
     try {
       label = dataset.label(i, storage);
@@ -197,6 +198,7 @@ class SetWriter {
 };
 
 void check_counts(const DatasetInfo& info, const PackOptions& options) {
+  check_image_size(info, options.in);
   const std::int64_t most = std::max(info.classes, info.images + info.classes + 1);
   if (most <= kMaxFloatLabel) return;
   throw InputError(fmt::format(
@@ -208,25 +210,28 @@ void check_counts(const DatasetInfo& info, const PackOptions& options) {
 }  // namespace
 
 Packed pack_dataset(const PackOptions& options, const ShowProgress& progress) {
-  const auto dataset = open_dataset({.rec = options.in, .image_size = options.size});
+  const auto dataset =
+      open_dataset({.rec = options.in, .image_size = options.size, .doing = end_at_interrupt});
   expect_images(*dataset, "pack");
   return pack_dataset(*dataset, options, progress);
 }
 
 Packed pack_dataset(const Dataset& dataset, const PackOptions& options,
                     const ShowProgress& progress) {
-  UnfinishedSet set = write_set(dataset, options, progress);
-  set.writer->close();
-  return std::move(set.packed);
+  return finish_set(dataset, options, write_set(dataset, options, progress));
 }
 
 UnfinishedSet write_set(const Dataset& dataset, const PackOptions& options,
                         const ShowProgress& progress) {
   check_counts(dataset.info(), options);
   prepare_folder(options.in, options.out, options.replace);
-  UnfinishedSet set = SetWriter(dataset, options).write(progress);
+  return SetWriter(dataset, options).write(progress);
+}
+
+Packed finish_set(const Dataset& dataset, const PackOptions& options, UnfinishedSet set) {
   write_companions(dataset, options.out);
-  return set;
+  set.writer->close();
+  return std::move(set.packed);
 }
 
 void tell_damaged(const std::vector<std::string>& damaged) {

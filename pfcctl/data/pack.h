@@ -43,14 +43,15 @@ Packed pack_dataset(const PackOptions& options, const ShowProgress& progress);
 Packed pack_dataset(const Dataset& dataset, const PackOptions& options,
                     const ShowProgress& progress);
 
-/// A set whose files appear when writer->close() is called.
+/// A set whose files have not their names yet.
 struct UnfinishedSet {
   Packed packed;
   std::unique_ptr<ResumableWriter> writer;
 };
-/// pack_dataset() up to there.
+/// pack_dataset() in two parts. A data set that is replaced is there until the second one.
 UnfinishedSet write_set(const Dataset& dataset, const PackOptions& options,
                         const ShowProgress& progress);
+Packed finish_set(const Dataset& dataset, const PackOptions& options, UnfinishedSet set);
 
 /// A few lines on stderr.
 void tell_damaged(const std::vector<std::string>& damaged);

@@ -28,6 +28,8 @@ Progress::~Progress() {
   if (terminal_ && shown_) std::fputs("\n", stderr);
 }
 
+void end_at_interrupt(const std::string& /*what*/) { InterruptGuard::expect_none(); }
+
 void Progress::show(std::int64_t done, std::int64_t all) {
   InterruptGuard::expect_none();
   if (first_ < 0) first_ = done;

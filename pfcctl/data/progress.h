@@ -38,4 +38,7 @@ class Progress {
   bool shown_ = false;
 };
 
+/// For opening a data set while Progress lives (worker/data/doing.h): throws as show() does.
+void end_at_interrupt(const std::string& what);
+
 }  // namespace pfc

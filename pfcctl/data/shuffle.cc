@@ -191,8 +191,9 @@ std::int64_t ShuffleOrder::draw() {
 }
 
 Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& progress) {
-  const auto dataset = open_dataset({.rec = options.in});
+  const auto dataset = open_dataset({.rec = options.in, .doing = end_at_interrupt});
   expect_images(*dataset, "shuffle");
+  check_image_size(dataset->info(), options.in);
   if (dataset->info().classes > kMaxFloatLabel) {
     throw InputError(
         fmt::format("{}: {} classes; RecordIO's float32 labels tell {} apart, so train on the data "

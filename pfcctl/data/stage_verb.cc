@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <system_error>
+#include <string>
 
-#include "common/error.h"
 #include "pfcctl/data/verbs.h"
+#include "pfcctl/interrupt_guard.h"
 #include "worker/data/staging.h"
 
 namespace pfc {
@@ -28,21 +28,21 @@ void add_data_stage(CLI::App& data) {
       "it. Example:\n"
       "  pfcctl data stage /mnt/slow/faces --in /dev/shm");
   verb->callback([flags] {
-    if (flags->remove) {
-      const fs::path folder = staged_folder(flags->data, flags->where);
-      std::error_code error;
-      const auto removed = fs::remove_all(folder, error);
-      if (error) throw StorageError(folder.string() + ": cannot remove: " + error.message());
-      std::printf("%s: %s\n", folder.c_str(), removed > 0 ? "removed" : "was not there");
-      return;
-    }
+    const InterruptGuard guard;  // so that no half of a file stays in memory
     std::string told;
-    const fs::path there = stage_dataset(flags->data, flags->where, [&](const std::string& what) {
+    const auto tell = [&](const std::string& what) {
+      InterruptGuard::expect_none();
       if (what == told) return;
       std::fprintf(stderr, "%s\n", what.c_str());
       told = what;
-    });
-    std::printf("%s\n", there.c_str());
+    };
+    if (flags->remove) {
+      const bool removed = remove_staged(flags->data, flags->where, tell);
+      std::printf("%s: %s\n", staged_folder(flags->data, flags->where).c_str(),
+                  removed ? "removed" : "was not there");
+      return;
+    }
+    std::printf("%s\n", stage_dataset(flags->data, flags->where, tell).c_str());
   });
 }
 

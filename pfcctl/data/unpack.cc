@@ -24,7 +24,9 @@
 #include "pfcctl/synth/ordered_work.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
+#include "worker/data/layouts/layout.h"
 #include "worker/data/open_dataset.h"
+#include "worker/data/records/part_file.h"
 
 namespace pfc {
 
@@ -49,6 +51,13 @@ std::string file_name(const std::string& name) {
   return made.starts_with('.') ? "_" + made : made;
 }
 
+/// Whether the folder would be taken for something else than a person's: for the images of the
+/// whole list, or for a data set (worker/data/layouts/layout.h).
+bool is_reserved(const std::string& folder) {
+  return folder == "images" || folder == "identities.txt" || folder == "property" ||
+         folder == "data.mdb" || folder.starts_with("train.") || folder.ends_with(".tar");
+}
+
 /// The folder of each label.
 std::vector<std::string> folders_of(const Dataset& dataset) {
   const std::int64_t classes = dataset.info().classes;
@@ -56,8 +65,7 @@ std::vector<std::string> folders_of(const Dataset& dataset) {
   std::set<std::string> used;
   for (std::int64_t c = 0; c < classes; ++c) {
     std::string folder = file_name(dataset.identity(c));
-    // "images" would be taken for the folder of the whole list.
-    if (folder.empty() || folder == "images" || used.contains(folder)) {
+    if (folder.empty() || is_reserved(folder) || used.contains(folder)) {
       folder = with_digits(c, classes - 1);
     }
     while (!used.insert(folder).second) folder += "_";
@@ -108,12 +116,19 @@ class ImageFiles {
   }
 
  private:
-  static void put(const fs::path& path, std::span<const std::byte> bytes) {
+  /// The bytes are compared too: the earlier start may have been one with other data.
+  static bool has(const fs::path& path, std::span<const std::byte> bytes) {
     struct stat there {};
-    if (::lstat(path.c_str(), &there) == 0 && S_ISREG(there.st_mode) &&
-        there.st_size == static_cast<off_t>(bytes.size())) {
-      return;  // of an earlier start: files appear when they are whole
+    if (::lstat(path.c_str(), &there) != 0 || !S_ISREG(there.st_mode) ||
+        there.st_size != static_cast<off_t>(bytes.size())) {
+      return false;
     }
+    thread_local std::vector<std::byte> found;
+    found.resize(bytes.size());
+    return RegularFile(path).read(found) == bytes.size() && std::ranges::equal(found, bytes);
+  }
+  static void put(const fs::path& path, std::span<const std::byte> bytes) {
+    if (has(path, bytes)) return;  // of an earlier start
     const fs::path part = path.string() + ".part";
     {
       std::ofstream file(part, std::ios::binary);
@@ -131,22 +146,34 @@ class ImageFiles {
   const std::vector<std::string> folders_;
 };
 
+/// In a folder of people the new folder would be one of them.
+void check_outside(const fs::path& in, const fs::path& out) {
+  std::error_code error;
+  const fs::path way =
+      fs::weakly_canonical(out, error).lexically_relative(fs::weakly_canonical(in, error));
+  if (way.empty() || *way.begin() == ".." || way == ".") return;
+  throw InputError(out.string() + ": --out is inside of the data set; name another folder");
+}
+
 }  // namespace
 
 Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progress) {
-  const auto dataset = open_dataset({.rec = options.in});
+  const auto dataset = open_dataset({.rec = options.in, .doing = end_at_interrupt});
   expect_images(*dataset, "unpack");
   const std::int64_t images = dataset->info().images;
-  const fs::path list = options.out / "train.lst";
+  const fs::path list_file = options.out / "train.lst";
+  check_classes(dataset->info(), options.in);
+  if (find_layout(options.in).layout == Layout::kFolder) check_outside(options.in, options.out);
   prepare_folder(options.in, options.out, /*replace=*/true);
-  if (something_at(list)) {
-    throw InputError(list.string() + ": is there already; name another folder");
+  if (something_at(list_file)) {
+    throw InputError(list_file.string() + ": is there already; name another folder");
   }
+  PartFile list(list_file);
+  list.keep(0);
   const auto allowed = static_cast<std::int64_t>(options.max_damaged * static_cast<double>(images));
   const ImageFiles files(*dataset, options.out);
   files.make_folders();
   Unpacked result{.images = 0, .classes = dataset->info().classes, .damaged = {}};
-  std::string lines;
   std::int64_t greatest = -1;  // the list's reader knows of no label above it
   synth::ordered_work<WrittenImage>(
       images, options.threads, [&](std::int64_t i) { return files.write(i); },
@@ -160,12 +187,13 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
           }
         } else {
           greatest = std::max(greatest, image.label);
-          lines += fmt::format("{}\t{}\t{}\n", result.images++, image.label, image.path);
+          list.write(fmt::format("{}\t{}\t{}\n", result.images++, image.label, image.path));
         }
         if (progress) progress(i + 1, images);
       });
   write_names(*dataset, greatest, options.out / "identities.txt");
-  write_file_atomically(list, lines);
+  list.commit();
+  sync_folder(options.out);
   return result;
 }
 

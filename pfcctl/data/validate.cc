@@ -125,14 +125,19 @@ class Comparison {
   std::vector<Odd> odd_;
 };
 
-std::int64_t count_empty(const std::vector<bool>& seen) { return std::ranges::count(seen, false); }
+/// Takes memory by images, as a mistaken label may make many classes.
+std::int64_t count_classes(const std::vector<Whole>& whole) {
+  std::vector<std::int64_t> labels;
+  for (const Whole& each : whole) labels.push_back(each.label);
+  std::ranges::sort(labels);
+  return std::unique(labels.begin(), labels.end()) - labels.begin();
+}
 
 }  // namespace
 
 Validation validate(const Dataset& dataset, int threads, const ShowProgress& progress) {
   const DatasetInfo& info = dataset.info();
   Validation result{.images = info.images, .classes = info.classes, .warnings = info.warnings};
-  std::vector<bool> seen(static_cast<std::size_t>(info.classes));
   std::vector<Whole> whole;
   synth::ordered_work<Looked>(
       info.images, threads, [&](std::int64_t i) { return look_at(dataset, i); },
@@ -143,11 +148,10 @@ Validation validate(const Dataset& dataset, int threads, const ShowProgress& pro
         } else if (!looked.wrong_label.empty()) {
           if (result.mislabelled++ < kExamples) result.examples.push_back(looked.wrong_label);
         } else {
-          seen[static_cast<std::size_t>(looked.label)] = true;
           whole.push_back({looked.sum, looked.label, i});
         }
       });
-  result.empty_classes = count_empty(seen);
+  result.empty_classes = info.classes - count_classes(whole);
   Comparison(dataset, result).compare(std::move(whole));
   return result;
 }

@@ -2,12 +2,14 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/file_error.h"
 #include "common/files/regular_file.h"
 #include "common/one_line.h"
 #include "common/version.h"
@@ -58,8 +60,14 @@ std::int64_t first_open_place(std::int64_t kept, NumberedNotes& notes) {
 void write_names(const Dataset& dataset, std::int64_t greatest, const fs::path& file) {
   std::string names;
   for (std::int64_t label = 0; label <= greatest; ++label) {
-    const std::string name = dataset.identity(label);
-    if (name.empty()) return;
+    std::string name = dataset.identity(label);
+    // A folder's name may have ends of lines in it.
+    std::ranges::replace_if(
+        name, [](char c) { return c == '\n' || c == '\r'; }, '_');
+    if (name.empty()) {
+      as_storage_error([&] { fs::remove(file); });
+      return;
+    }
     names += name + '\n';
   }
   write_file_atomically(file, names);
@@ -67,6 +75,7 @@ void write_names(const Dataset& dataset, std::int64_t greatest, const fs::path& 
 
 void write_companions(const Dataset& dataset, const fs::path& folder) {
   const DatasetInfo& info = dataset.info();
+  as_storage_error([&] { fs::remove(folder / "train.rec"); });
   write_property(folder / "property", {info.classes, info.height, info.width});
   write_names(dataset, info.classes - 1, folder / "identities.txt");
 }
@@ -79,9 +88,26 @@ void expect_images(const Dataset& dataset, const std::string& verb) {
       dataset.briefs().front().file.string(), verb));
 }
 
+void check_classes(const DatasetInfo& info, const fs::path& in) {
+  constexpr std::int64_t kMostEmpty = 1'000'000;
+  if (info.classes <= std::max(info.images, kMostEmpty)) return;
+  throw InputError(fmt::format("{}: found {} classes, but only {} images: is a label mistaken?",
+                               in.string(), info.classes, info.images));
+}
+
+void check_image_size(const DatasetInfo& info, const fs::path& in) {
+  if (std::max(info.height, info.width) <= kMaxImageSide) return;
+  throw InputError(fmt::format(
+      "{}: the images are {} x {} (height x width), and a data set's may have {}: pfcctl data pack "
+      "--size makes them smaller",
+      in.string(), info.height, info.width, kMaxImageSide));
+}
+
 void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   std::error_code error;
-  if (fs::weakly_canonical(in, error) == fs::weakly_canonical(out, error)) {
+  const fs::path itself = fs::weakly_canonical(in, error),
+                 target = fs::weakly_canonical(out, error);
+  if (itself == target || (fs::is_regular_file(itself, error) && itself.parent_path() == target)) {
     throw InputError(out.string() + ": --out is the data set itself; name another folder");
   }
   fs::create_directories(out, error);

@@ -29,17 +29,25 @@ std::vector<std::string> values(const NumberedNotes& notes);
 /// and those that notes tell of were left out. Forgets notes of later places.
 std::int64_t first_open_place(std::int64_t kept, NumberedNotes& notes);
 
-/// The names of labels 0 .. greatest, a line for each; no file where one of them has no name.
+/// The names of labels 0 .. greatest, a line for each; no file where one of them has no name, also
+/// none of an earlier data set.
 void write_names(const Dataset& dataset, std::int64_t greatest, const std::filesystem::path& file);
-/// property, and identities.txt where the data name their people.
+/// property, and identities.txt where the data name their people, for a train.rec that comes next:
+/// one of an earlier data set is removed.
 void write_companions(const Dataset& dataset, const std::filesystem::path& folder);
 
 /// Throws InputError where the data are embeddings, which RecordIO cannot hold. `verb`: of pfcctl
 /// data.
 void expect_images(const Dataset& dataset, const std::string& verb);
 
-/// Makes the folder `out` where it is missing. Throws InputError where it is `in` itself, or has a
-/// train.rec and may not `replace` it.
+/// Throws InputError where a mistaken label makes more classes than could be counted one by one.
+void check_classes(const DatasetInfo& info, const std::filesystem::path& in);
+
+/// Throws InputError where the images are larger than `property` can say.
+void check_image_size(const DatasetInfo& info, const std::filesystem::path& in);
+
+/// Makes the folder `out` where it is missing. Throws InputError where it is `in` itself or the
+/// folder of the file `in`, or has a train.rec and may not `replace` it.
 void prepare_folder(const std::filesystem::path& in, const std::filesystem::path& out,
                     bool replace);
 

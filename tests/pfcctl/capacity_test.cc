@@ -71,6 +71,19 @@ TEST(CapacityPlan, SaysNothingOfTheNetworkOfOneHost) {
   EXPECT_THAT(capacity_text(plan({.machine = "v100"}, 8, 8)), Not(HasSubstr("network")));
 }
 
+/// A file that somebody has written by hand.
+TEST(CapacityPlan, RefusesAMachineOnWhichAStepTakesNoTime) {
+  const PlannedJob planned = job(1);
+  MachineProfile machine{.name = "quick", .source = "a\x1b[2Jhand", .gpu = true, .cores = 1};
+  const auto capacity = [&] {
+    return plan_capacity({.machine = "quick.json"}, planned, 1,
+                         plan_memory(planned, plan_backbone(planned), 1), machine);
+  };
+  EXPECT_THAT(message_of<InputError>(capacity), HasSubstr("quick.json: a step takes no time"));
+  machine.step_seconds = 1e-3;
+  EXPECT_THAT(capacity_text(capacity()), HasSubstr("(a [2Jhand)"));
+}
+
 TEST(CapacityPlan, AsksForWhatItNeeds) {
   EXPECT_THAT(message_of<InputError>([] { plan({.machine = "v100"}, 16, 8); }),
               AllOf(HasSubstr("16 workers, 8 a host"), HasSubstr("--network")));

@@ -21,6 +21,17 @@ TEST(PathsOfAJob, AreThoseOfTheFolderInWhichItIsSubmitted) {
             Json({{"rec", "/home/data"}, {"output", "/home/me/out/1"}, {"init_from", "/a/b"}}));
 }
 
+TEST(PathsOfAJob, AreAllOfThem) {
+  EXPECT_EQ(absolute({{"rec", {"a", "/b"}},
+                      {"identities", {"", "n.txt"}},
+                      {"stage", "fast"},
+                      {"output", "o"}}),
+            Json({{"rec", {"/home/me/a", "/b"}},
+                  {"identities", {"", "/home/me/n.txt"}},
+                  {"stage", "/home/me/fast"},
+                  {"output", "/home/me/o"}}));
+}
+
 TEST(PathsOfAJob, HaveTheDefaultOutputThereToo) {
   EXPECT_EQ(absolute(Json::object())["output"], "/home/me/work_dirs/job");
 }

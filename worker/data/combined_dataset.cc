@@ -138,7 +138,6 @@ void CombinedDataset::warn_of_strangers() {
 void CombinedDataset::share(Part& part) {
   const PartDataset& given = part.given;
   const std::int64_t classes = given.dataset->info().classes;
-  part.classes.resize(static_cast<std::size_t>(classes));
   for (std::int64_t label = 0; label < classes; ++label) {
     const std::string name = name_of(given, label);
     if (name.empty()) {
@@ -152,7 +151,7 @@ void CombinedDataset::share(Part& part) {
       names_.append(name);
       ++info_.classes;
     }
-    part.classes[static_cast<std::size_t>(label)] = there->second;
+    part.classes.push_back(there->second);
   }
   std::vector<std::int64_t> sorted = part.classes;
   std::ranges::sort(sorted);

@@ -2,6 +2,9 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <string>
+
 #include "common/error.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
@@ -9,14 +12,23 @@
 namespace pfc {
 
 ImageSize first_image_size(const Dataset& dataset) {
+  constexpr std::int64_t kMost = 1000;
   std::vector<std::byte> storage;
-  try {
-    return ImageDecoder().size(dataset.read(0, storage).encoded);
-  } catch (const DamagedImage& e) {
-    throw InputError(fmt::format(
-        "{}: {}; without a property file and image_size the first image gives the size of all",
-        dataset.name(0), e.what()));
+  ImageDecoder decoder;
+  std::string why;  // of the first one
+  for (std::int64_t i = 0; i < std::min(kMost, dataset.info().images); ++i) {
+    try {
+      return decoder.size(dataset.read(i, storage).encoded);
+    } catch (const InputError& e) {  // also DamagedImage
+      if (i == 0) why = e.what();
+    }
   }
+  const std::string name = dataset.name(0);
+  throw InputError(
+      fmt::format("{}{}; without a property file and image_size the first image gives the size of "
+                  "all, and none "
+                  "of the first ones can be read",
+                  why.starts_with(name) ? "" : name + ": ", why));
 }
 
 }  // namespace pfc

@@ -102,8 +102,8 @@ struct DatasetOptions {
   Doing doing = {};              ///< told while it reads through a file
 };
 
-/// The size in the header of image 0, for data that do not say it. Throws InputError that names
-/// the image where it cannot be read.
+/// The size in the header of the first image that can be read, for data that do not say it. Throws
+/// InputError that names image 0 where none of the first 1,000 can.
 ImageSize first_image_size(const Dataset& dataset);
 
 }  // namespace pfc

@@ -36,6 +36,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kSpare = std::uint64_t{64} << 20;  // that is left free
 constexpr std::chrono::milliseconds kPause{200};
+constexpr const char* kLock = "lock";           // the name of a file in the folder
 constexpr long kMemoryFileSystem = 0x01021994;  // TMPFS_MAGIC of linux/magic.h
 
 struct Source {
@@ -59,15 +60,21 @@ void make_own_folder(const fs::path& folder) {
   }
 }
 
-/// Held by the process that copies.
+/// Held by the process that changes the folder, which is made where it is missing.
 class Lock {
  public:
-  Lock(const fs::path& file, const Doing& doing) : fd_(open_to_write(file, O_RDWR | O_CREAT)) {
-    if (fd_ < 0) fail(file, "open");
-    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) fail(file, "lock");
-      if (doing) doing("waiting for another worker that stages the data");
-      std::this_thread::sleep_for(kPause);
+  Lock(const fs::path& folder, const Doing& doing) : file_(folder / kLock) {
+    try {
+      do {
+        if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+        make_own_folder(folder);
+        fd_ = open_to_write(file_, O_RDWR | O_CREAT);
+        if (fd_ < 0 && errno != ENOENT) fail(file_, "open");
+        if (fd_ >= 0) wait(doing);
+      } while (fd_ < 0 || !is_there());  // the folder may have been removed meanwhile
+    } catch (...) {
+      if (fd_ >= 0) ::close(fd_);
+      throw;
     }
   }
   ~Lock() { ::close(fd_); }
@@ -75,15 +82,33 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 
  private:
-  const int fd_;
+  void wait(const Doing& doing) const {
+    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) fail(file_, "lock");
+      if (doing) doing("waiting for another worker that stages the data");
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  [[nodiscard]] bool is_there() const {
+    struct stat there {
+    }, open{};
+    return ::fstat(fd_, &open) == 0 && ::lstat(file_.c_str(), &there) == 0 &&
+           there.st_dev == open.st_dev && there.st_ino == open.st_ino;
+  }
+
+  const fs::path file_;
+  int fd_ = -1;
 };
+
+bool same_size_and_time(const struct stat& a, const struct stat& b) {
+  return a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
+         a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
 
 bool is_copied(const Source& source) {
   struct stat there {};
   return ::lstat(source.to.c_str(), &there) == 0 && S_ISREG(there.st_mode) &&
-         there.st_size == source.status.st_size &&
-         there.st_mtim.tv_sec == source.status.st_mtim.tv_sec &&
-         there.st_mtim.tv_nsec == source.status.st_mtim.tv_nsec;
+         same_size_and_time(there, source.status);
 }
 
 std::uint64_t available_memory() {
@@ -114,10 +139,8 @@ void check_room(const fs::path& where, std::uint64_t needed) {
                   where.string(), byte_size_text(free), what, byte_size_text(needed + kSpare)));
 }
 
-void copy(const Source& source, const Doing& doing) {
+void copy_bytes(const Source& source, PartFile& to, const Doing& doing) {
   RegularFile from(source.from);
-  PartFile to(source.to);
-  to.keep(0);
   std::vector<std::byte> piece(std::size_t{4} << 20);
   std::uint64_t done = 0;
   while (const std::size_t bytes = from.read(piece)) {
@@ -128,17 +151,36 @@ void copy(const Source& source, const Doing& doing) {
                         100 * done / std::max<std::uint64_t>(from.bytes(), 1)));
     }
   }
-  to.commit();
+  struct stat after {};
+  if (::stat(source.from.c_str(), &after) != 0) fail(source.from, "look at");
+  if (same_size_and_time(after, source.status)) return;
+  throw StorageError(source.from.string() + ": has changed while it was staged; stage it again");
+}
+
+void copy(const Source& source, const Doing& doing) {
+  PartFile to(source.to);
+  to.keep(0);
+  try {
+    copy_bytes(source, to, doing);
+    to.commit();
+  } catch (...) {  // half a file would only take the room of a whole one
+    ::unlink(to.part().c_str());
+    throw;
+  }
   const std::array<timespec, 2> times{source.status.st_mtim, source.status.st_mtim};
   if (::utimensat(AT_FDCWD, source.to.c_str(), times.data(), 0) != 0) {
     fail(source.to, "set the time of");
   }
 }
 
+/// Shards are read in their order and may come from several folders, so there the names begin with
+/// a number.
 std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
+  const bool numbered = find_layout(rec).layout == Layout::kTar;
   std::vector<Source> sources;
   for (const fs::path& file : files_to_stage(rec)) {
-    Source source{.from = file, .to = folder / file.filename()};
+    const std::string number = numbered ? fmt::format("{:06}-", sources.size()) : "";
+    Source source{.from = file, .to = folder / (number + file.filename().string())};
     if (::stat(file.c_str(), &source.status) != 0) fail(file, "look at");
     if (std::ranges::find(sources, source.to, &Source::to) != sources.end()) {
       throw InputError(
@@ -151,10 +193,25 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
   return sources;
 }
 
+/// A shard or an .idx that the data do not have any more would be read as a part of them.
+void remove_others(const fs::path& folder, const std::vector<Source>& sources) {
+  as_storage_error([&] {
+    std::vector<fs::path> others;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const bool wanted = entry.path().filename() == kLock ||
+                          std::ranges::find(sources, entry.path(), &Source::to) != sources.end();
+      if (!wanted) others.push_back(entry.path());
+    }
+    for (const fs::path& other : others) fs::remove_all(other);
+  });
+}
+
 }  // namespace
 
 fs::path staged_folder(const fs::path& rec, const fs::path& where) {
-  const std::string path = fs::absolute(rec).lexically_normal().string();
+  fs::path normal = fs::absolute(rec).lexically_normal();
+  if (!normal.has_filename()) normal = normal.parent_path();  // "faces/" is "faces"
+  const std::string path = normal.string();
   return where / fmt::format("pfc-staged-{}-{}", ::geteuid(),
                              sha256_hex(std::as_bytes(std::span(path))).substr(0, 16));
 }
@@ -199,11 +256,16 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
     throw InputError("stage: " + where.string() + ": no such folder on this host");
   }
   const fs::path folder = staged_folder(rec, where);
-  make_own_folder(folder);
-  const Lock lock(folder / "lock", doing);
+  const Lock lock(folder, doing);
   std::vector<Source> sources = sources_of(rec, folder);
-  // A file keeps its name there, and so do those of a pattern.
-  const fs::path opened = fs::is_directory(rec, ignored) ? folder : folder / rec.filename();
+  // Shards have other names there; all other files keep theirs, and so do those of a pattern.
+  const bool renamed = find_layout(rec).layout == Layout::kTar;
+  const bool one_file = sources.front().from == rec;
+  fs::path opened = folder;
+  if (!fs::is_directory(rec, ignored)) {
+    opened = renamed ? (one_file ? sources.front().to : folder) : folder / rec.filename();
+  }
+  remove_others(folder, sources);
   std::erase_if(sources, is_copied);
   std::uint64_t needed = 0;
   for (const Source& source : sources) {
@@ -213,6 +275,14 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   if (needed > 0) check_room(folder, needed);
   for (const Source& source : sources) copy(source, doing);
   return opened;
+}
+
+bool remove_staged(const fs::path& rec, const fs::path& where, const Doing& doing) {
+  const fs::path folder = staged_folder(rec, where);
+  if (!something_at(folder)) return false;
+  const Lock lock(folder, doing);
+  as_storage_error([&] { fs::remove_all(folder); });
+  return true;
 }
 
 }  // namespace pfc

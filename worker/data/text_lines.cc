@@ -13,6 +13,7 @@ namespace pfc {
 void read_lines(const std::filesystem::path& path, const Doing& doing,
                 const std::function<void(std::string_view line, std::int64_t number)>& take) {
   constexpr std::size_t kPiece = 1 << 20;
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin a file with it
   RegularFile file(path);
   std::int64_t number = 0;
   const auto give = [&](std::string_view line) {
@@ -21,6 +22,7 @@ void read_lines(const std::filesystem::path& path, const Doing& doing,
       throw InputError(fmt::format("{}: line {}: longer than {} bytes: is this a text file?",
                                    path.string(), number, kLongestLine));
     }
+    if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     take(line, number);
   };

@@ -57,6 +57,18 @@ TEST(ParseJob, TakesAWholeJob) {
   EXPECT_EQ(job.lr_schedule.gamma, 0.1);
 }
 
+TEST(ParseJob, TakesAugmentationsAsAnObject) {
+  const JobConfig job = parse(R"({"augment": {"blur": 0.25, "cut_out": 1}})");
+  EXPECT_EQ(job.augment, (Augmentation{.flip = true, .blur = 0.25, .cut_out = 1}));
+  EXPECT_EQ(parse_job(to_json(job), "job.json").augment, job.augment) << "as a worker gets it";
+  EXPECT_EQ(parse(R"({"augment": false})").augment, Augmentation{.flip = false});
+  EXPECT_THAT(refusal(R"({"augment": {"blurr": 0.1}})"),
+              HasSubstr("augment: unknown key \"blurr\""));
+  EXPECT_THAT(refusal(R"({"augment": {"blur": 1.5}})"), HasSubstr("augment: blur: expected"));
+  EXPECT_THAT(refusal(R"({"augment": {"flip": 0.5}})"), HasSubstr("augment: flip: expected"));
+  EXPECT_THAT(refusal(R"({"augment": 0.5})"), HasSubstr("augment"));
+}
+
 TEST(ParseJob, TakesTheScheduleAsANameOrAnObject) {
   EXPECT_EQ(parse(R"({"lr_schedule": "polynomial"})").lr_schedule.power, 1.0);
   EXPECT_EQ(parse(R"({"lr_schedule": {"name": "polynomial", "power": 2}})").lr_schedule.power, 2.0);

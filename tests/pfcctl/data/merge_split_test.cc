@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "pfcctl/data/unpack.h"
+#include "pfcctl/data/validate.h"
 #include "pfcctl/verbs.h"
 #include "tests/pfcctl/data/people.h"
 #include "tests/support/error_message.h"
@@ -147,11 +148,70 @@ TEST_F(Sets, UnpackGoesOnWhereItEnded) {
             contents(*open_dataset({.rec = pack_.in})));
 }
 
+TEST_F(Sets, UnpackTakesNothingOfOtherDataForItsOwn) {
+  const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
+  const auto stop = [](std::int64_t done, std::int64_t) {
+    if (done >= 30) throw ExitStatus{130};
+  };
+  EXPECT_THROW(unpack_dataset(unpack, stop), ExitStatus);
+  // As many bytes, but others.
+  auto bytes = read_file(pack_.in / "p00/0.jpg");
+  bytes[bytes.size() / 2] ^= std::byte{1};
+  testing::write_file(pack_.in / "p00/0.jpg", bytes);
+  unpack_dataset(unpack, {});
+  EXPECT_EQ(read_file(unpack.out / "p00/01.jpg"), bytes);
+}
+
+TEST_F(Sets, UnpackHasAFolderOfItsOwn) {
+  UnpackOptions unpack{.in = pack_.in, .out = pack_.in / "unpacked"};
+  EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
+              HasSubstr("unpacked: --out is inside of the data set"));
+  unpack.out = folder_ / "unpacked";
+  const auto again = [&](std::int64_t, std::int64_t) {
+    EXPECT_THAT(message_of<StorageError>([&] { unpack_dataset(unpack, {}); }),
+                HasSubstr("train.lst.part: another process writes this file"));
+    throw ExitStatus{130};
+  };
+  EXPECT_THROW(unpack_dataset(unpack, again), ExitStatus);
+}
+
+TEST_F(Sets, AMistakenLabelTakesNoMemory) {
+  testing::write_file(folder_ / "wrong.tsv",
+                      "people/p00/0.jpg\t0\npeople/p01/0.jpg\t1099511627775\n");
+  pack_.in = folder_ / "wrong.tsv";
+  const std::string expected =
+      "found 1099511627776 classes, but only 2 images: is a label mistaken?";
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { split_dataset({.held_out = 0.5, .seed = 1, .pack = pack_}, {}); }),
+              HasSubstr(expected));
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { unpack_dataset({.in = pack_.in, .out = folder_ / "unpacked"}, {}); }),
+              HasSubstr(expected));
+  EXPECT_EQ(validate(*open_dataset({.rec = pack_.in}), 1, {}).empty_classes, 1099511627774);
+  const MergeOptions merge{.in = {pack_.in, pack_.in},
+                           .identities = {},
+                           .share_identities = true,
+                           .pack = {.out = folder_ / "merged"}};
+  EXPECT_THAT(message_of<InputError>([&] { merge_datasets(merge, {}); }), HasSubstr("has no name"));
+}
+
+TEST_F(Sets, MergeTakesTheDataSetsOwnNamesForAnEmptyFile) {
+  std::string names;
+  for (int i = 0; i < 20; ++i) names += "p" + std::to_string(i) + "\n";
+  testing::write_file(folder_ / "names.txt", names);
+  const MergeOptions merge{.in = {folder_ / "people", folder_ / "people"},
+                           .identities = {"", folder_ / "names.txt"},
+                           .share_identities = true,
+                           .pack = {.out = folder_ / "merged"}};
+  EXPECT_EQ(merge_datasets(merge, {}).classes, 30) << "p10 .. p19 are in both";
+}
+
 /// Names may come from anywhere.
 TEST_F(Sets, UnpackStaysInItsFolder) {
   pack_dataset(pack_, {});
-  std::string names = "../../up\n/etc/passwd\n..\n.hidden\nimages\nsame\nsame\n\x01\n";
-  for (int i = 8; i < 20; ++i) names += std::to_string(i) + "\n";
+  std::string names = "../../up\n/etc/passwd\n..\n.hidden\nimages\nsame\nsame\n\x01\ntrain.lst\n";
+  names += "train.rec\nproperty\na.tar\n";
+  for (int i = 12; i < 20; ++i) names += std::to_string(i) + "\n";
   testing::write_file(pack_.out / "identities.txt", names);
   const UnpackOptions unpack{.in = pack_.out, .out = folder_ / "a/unpacked"};
   unpack_dataset(unpack, {});

@@ -11,6 +11,7 @@
 
 #include "pfcctl/data/info.h"
 #include "pfcctl/data/progress.h"
+#include "pfcctl/interrupt_guard.h"
 #include "pfcctl/verbs.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
@@ -21,6 +22,7 @@
 #include "worker/data/open_dataset.h"
 #include "worker/data/records/image_record.h"
 #include "worker/data/records/record_reader.h"
+#include "worker/data/records/record_writer.h"
 
 namespace pfc {
 namespace {
@@ -145,6 +147,56 @@ TEST_F(Pack, RefusesToReplaceWhatIsThere) {
               HasSubstr("is the data set itself"));
 }
 
+/// Of the set that is replaced nothing may stay that the new one would be read with.
+TEST_F(Pack, ReplacesNamesToo) {
+  write_people();
+  pack_dataset(options_, {});
+  EXPECT_TRUE(std::filesystem::exists(options_.out / "identities.txt"));
+  const std::string list = "0\t0\t1.jpg\n1\t1\t1.jpg\n";
+  write("a/1.jpg", make_jpeg(20, 20, 1));
+  write("a/train.lst", std::as_bytes(std::span(list)));
+  options_.in = folder_ / "a";
+  options_.replace = true;
+  pack_dataset(options_, {});
+  EXPECT_FALSE(std::filesystem::exists(options_.out / "identities.txt"));
+  EXPECT_EQ(open_dataset({.rec = options_.out})->info().classes, 2);
+}
+
+TEST_F(Pack, ANameIsOneLine) {
+  write("people/a\nb/1.jpg", make_jpeg(20, 20, 1));
+  write("people/c/1.jpg", make_jpeg(20, 20, 2));
+  pack_dataset(options_, {});
+  EXPECT_EQ(open_dataset({.rec = options_.out})->identity(0), "a_b");
+}
+
+TEST_F(Pack, RefusesTheFolderOfTheFileThatItReads) {
+  write_people();
+  pack_dataset(options_, {});
+  options_.in = options_.out / "train.rec";
+  options_.replace = true;
+  EXPECT_THAT(message_of<InputError>([&] { pack_dataset(options_, {}); }),
+              HasSubstr("is the data set itself"));
+}
+
+/// The property file would not be read again.
+TEST_F(Pack, RefusesImagesThatNoDataSetMayHave) {
+  write("people/a/1.jpg", make_jpeg(5000, 16, 1));
+  EXPECT_THAT(
+      message_of<InputError>([&] { pack_dataset(options_, {}); }),
+      HasSubstr("the images are 5000 x 16 (height x width), and a data set's may have 4096"));
+  options_.size = 64;
+  pack_dataset(options_, {});
+  EXPECT_EQ(open_dataset({.rec = options_.out})->info().height, 64);
+}
+
+TEST_F(Pack, EndsAtAnInterruptWhileItReadsTheLabels) {
+  write_people();
+  const InterruptGuard guard;
+  std::raise(SIGINT);
+  EXPECT_THROW(pack_dataset(options_, {}), ExitStatus);
+  EXPECT_FALSE(std::filesystem::exists(options_.out / "train.rec.part"));
+}
+
 TEST_F(Pack, GoesOnAfterAnInterrupt) {
   write_people();
   pack_dataset(options_, {});
@@ -205,6 +257,21 @@ TEST_F(Pack, RealFacesKeepTheirBytes) {
     ASSERT_EQ(bytes_of(*after, i), bytes_of(*before, i));
   }
   EXPECT_EQ(after->identity(17), before->identity(17));
+}
+
+TEST_F(Pack, InfoCountsWrongLabels) {
+  write_people();
+  pack_dataset(options_, {});
+  RecordWriter writer(folder_ / "out/train.rec", folder_ / "out/train.idx");
+  writer.append(0, encode_image_record(0, 0, make_jpeg(20, 20, 1)));
+  writer.append(1, encode_image_record(9, 1, make_jpeg(20, 20, 2)));
+  writer.close();
+  const auto dataset = open_dataset({.rec = options_.out});
+  const DataSummary s = summarise(*dataset, true);
+  EXPECT_EQ(s.looked_at, 1);
+  EXPECT_EQ(s.mislabelled, 1);
+  EXPECT_EQ(s.without_label, 1);
+  EXPECT_THAT(summary_text(*dataset, s), HasSubstr("wrong labels          1 of those looked at"));
 }
 
 TEST_F(Pack, InfoTellsWhatIsThere) {

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "common/error.h"
@@ -66,6 +68,83 @@ TEST_F(Staging, CopiesAgainWhatHasChanged) {
                       fs::last_write_time(data_ / "train.rec") + std::chrono::seconds(2));
   stage_dataset(data_, fast_);
   EXPECT_EQ(read_file(there / "train.rec"), read_file(data_ / "train.rec"));
+}
+
+TEST_F(Staging, KeepsNothingThatTheDataDoNotHave) {
+  const fs::path there = stage_dataset(data_, fast_);
+  put("identities.txt", 10);
+  stage_dataset(data_, fast_);
+  EXPECT_TRUE(fs::exists(there / "identities.txt"));
+  fs::remove(data_ / "identities.txt");
+  fs::remove(data_ / "train.idx");
+  put("property", 21);
+  stage_dataset(data_, fast_);
+  EXPECT_FALSE(fs::exists(there / "identities.txt"));
+  EXPECT_FALSE(fs::exists(there / "train.idx"));
+  EXPECT_EQ(read_file(there / "property").size(), 21u);
+}
+
+/// Half of a copy that was killed takes room that the whole one needs.
+TEST_F(Staging, RemovesWhatAnEarlierStartHasLeft) {
+  const fs::path there = stage_dataset(data_, fast_);
+  write_file(there / "train.rec.part", "half");
+  fs::resize_file(data_ / "train.rec", std::uintmax_t{1} << 43);
+  EXPECT_THROW(stage_dataset(data_, fast_), InputError);
+  EXPECT_FALSE(fs::exists(there / "train.rec.part"));
+}
+
+TEST_F(Staging, LeavesNoHalfFileWhereItIsInterrupted) {
+  struct Interrupt {};
+  EXPECT_THROW(stage_dataset(data_, fast_, [](const std::string&) { throw Interrupt(); }),
+               Interrupt);
+  const fs::path there = staged_folder(data_, fast_);
+  EXPECT_FALSE(fs::exists(there / "train.rec"));
+  EXPECT_FALSE(fs::exists(there / "train.rec.part"));
+  EXPECT_EQ(read_file(stage_dataset(data_, fast_) / "train.rec"), read_file(data_ / "train.rec"));
+}
+
+TEST_F(Staging, RefusesDataThatChangeMeanwhile) {
+  const auto change = [&](const std::string& what) {
+    if (what.ends_with("83 %")) put("train.rec", 6'000'000, 9);
+  };
+  EXPECT_THAT(message_of<StorageError>([&] { stage_dataset(data_, fast_, change); }),
+              HasSubstr("data/train.rec: has changed while it was staged"));
+  EXPECT_FALSE(fs::exists(staged_folder(data_, fast_) / "train.rec"));
+}
+
+TEST_F(Staging, KeepsShardsOfOneNameInTheirOrder) {
+  for (int i = 9; i < 11; ++i) {
+    fs::create_directories(folder_ / ("part" + std::to_string(i)));
+    write_file(folder_ / ("part" + std::to_string(i)) / "s.tar",
+               std::string(static_cast<std::size_t>(i), 'x'));
+  }
+  const fs::path there = stage_dataset(folder_ / "part{9..10}" / "s.tar", fast_);
+  std::vector<fs::path> shards;
+  for (const auto& entry : fs::directory_iterator(there)) {
+    if (entry.path().extension() == ".tar") shards.push_back(entry.path());
+  }
+  std::ranges::sort(shards);
+  ASSERT_EQ(shards.size(), 2u);
+  EXPECT_EQ(fs::file_size(shards[0]), 9u);
+  EXPECT_EQ(fs::file_size(shards[1]), 10u);
+}
+
+TEST_F(Staging, IsTheSameForAFolderWithASlash) {
+  EXPECT_EQ(staged_folder(data_ / "", fast_), staged_folder(data_, fast_));
+}
+
+TEST_F(Staging, RemovesACopyWhenNobodyMakesIt) {
+  EXPECT_FALSE(remove_staged(data_, fast_));
+  const fs::path there = stage_dataset(data_, fast_);
+  std::optional<std::jthread> remover;
+  put("property", 21);
+  const auto remove_meanwhile = [&](const std::string& what) {
+    if (what.starts_with("waiting") || remover) return;
+    remover.emplace([&] { EXPECT_TRUE(remove_staged(data_, fast_)); });
+  };
+  stage_dataset(data_, fast_, remove_meanwhile);
+  remover.reset();  // joins
+  EXPECT_FALSE(fs::exists(there));
 }
 
 TEST_F(Staging, OpensAFileWhereAFileWasNamed) {

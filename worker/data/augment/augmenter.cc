@@ -87,8 +87,12 @@ void Augmenter::augment(std::int64_t epoch, std::int64_t position, ImagePixels i
     const double factor = draw.uniform(0, 0.5, 0.8);
     lower_resolution(image, {scaled(size.height, factor), scaled(size.width, factor)}, scratch_);
   });
-  when(a.blur, Change::kBlur,
-       [&](const Draw& draw) { blur(image, static_cast<int>(1 + draw.integer(0, 1)), scratch_); });
+  when(a.blur, Change::kBlur, [&](const Draw& draw) {
+    // A window must not reach beyond the mirrored image.
+    const std::int64_t most = std::min(size.height, size.width) - 1;
+    const auto radius = static_cast<int>(std::min(1 + draw.integer(0, 1), most));
+    if (radius > 0) blur(image, radius, scratch_);
+  });
   when(a.colour, Change::kColour, [&](const Draw& draw) {
     transform_colours(image, hue_and_saturation(draw.uniform(0, 0, 20), draw.uniform(1, 1, 1.2)));
   });

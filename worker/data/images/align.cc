@@ -52,6 +52,21 @@ void sample(std::span<const std::uint8_t> rgb, ImageSize size, Point at, std::ui
   }
 }
 
+/// As warp(), with the image as it is.
+void warp_whole(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& placed,
+                ImageSize to, std::span<std::uint8_t> out) {
+  // The other way round: where a pixel comes from.
+  const double square = placed.a * placed.a + placed.b * placed.b;
+  const double a = placed.a / square, b = -placed.b / square;
+  for (std::int64_t y = 0; y < to.height; ++y) {
+    for (std::int64_t x = 0; x < to.width; ++x) {
+      const double u = static_cast<double>(x) - placed.dx, v = static_cast<double>(y) - placed.dy;
+      sample(rgb, from, {a * u - b * v, b * u + a * v},
+             out.data() + static_cast<std::size_t>((y * to.width + x) * 3));
+    }
+  }
+}
+
 }  // namespace
 
 Landmarks template_landmarks(std::int64_t size) {
@@ -77,35 +92,25 @@ Similarity estimate_similarity(const Landmarks& from, const Landmarks& to) {
   return {.a = a, .b = b, .dx = n.x - (a * m.x - b * m.y), .dy = n.y - (b * m.x + a * m.y)};
 }
 
-void warp(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& placed,
-          ImageSize to, std::span<std::uint8_t> out) {
+void warp(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& placed, ImageSize to,
+          std::span<std::uint8_t> out) {
   const double scale = std::hypot(placed.a, placed.b);
   check(scale > 0, "warp: nothing is left of the image");
-  if (scale < 0.5) {
-    // So that what remains to be done makes it no smaller, and at most a pixel larger.
-    const auto smaller = [&](std::int64_t side) {
-      return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) * scale));
-    };
-    const ImageSize size{smaller(from.height), smaller(from.width)};
-    std::vector<std::uint8_t> shrunk(static_cast<std::size_t>(size.height * size.width * 3));
-    resize_rgb(rgb, from, size, shrunk);
-    // A pixel (x, y) of the small image is where ((x + 0.5) / s - 0.5, ...) was. The sides' scales
-    // differ by the rounding of one pixel, which the similarity takes as one.
-    const double s = static_cast<double>(size.width) / static_cast<double>(from.width);
-    const Point origin = placed.of({0.5 / s - 0.5, 0.5 / s - 0.5});
-    return warp(shrunk, size,
-                {.a = placed.a / s, .b = placed.b / s, .dx = origin.x, .dy = origin.y}, to, out);
-  }
-  // The other way round: where a pixel comes from.
-  const double square = scale * scale;
-  const double a = placed.a / square, b = -placed.b / square;
-  for (std::int64_t y = 0; y < to.height; ++y) {
-    for (std::int64_t x = 0; x < to.width; ++x) {
-      const double u = static_cast<double>(x) - placed.dx, v = static_cast<double>(y) - placed.dy;
-      sample(rgb, from, {a * u - b * v, b * u + a * v},
-             out.data() + static_cast<std::size_t>((y * to.width + x) * 3));
-    }
-  }
+  if (scale >= 0.5) return warp_whole(rgb, from, placed, to, out);
+  // So that what remains to be done makes it no smaller, and at most a pixel larger.
+  const auto smaller = [&](std::int64_t side) {
+    return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) * scale));
+  };
+  const ImageSize size{smaller(from.height), smaller(from.width)};
+  std::vector<std::uint8_t> shrunk(static_cast<std::size_t>(size.height * size.width * 3));
+  resize_rgb(rgb, from, size, shrunk);
+  // A pixel (x, y) of the small image is where ((x + 0.5) / s - 0.5, ...) was. The sides' scales
+  // differ by the rounding of one pixel, which the similarity takes as that of the longer side.
+  const double s = static_cast<double>(std::max(size.width, size.height)) /
+                   static_cast<double>(std::max(from.width, from.height));
+  const Point origin = placed.of({0.5 / s - 0.5, 0.5 / s - 0.5});
+  warp_whole(shrunk, size, {.a = placed.a / s, .b = placed.b / s, .dx = origin.x, .dy = origin.y},
+             to, out);
 }
 
 }  // namespace pfc

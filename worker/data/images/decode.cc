@@ -27,6 +27,7 @@ bool has(std::span<const std::byte> bytes, std::size_t at, std::string_view sign
   for (const std::byte b : encoded.first(std::min<std::size_t>(encoded.size(), 4))) {
     found += fmt::format("{:02x} ", static_cast<unsigned>(b));
   }
+  if (encoded.empty()) throw DamagedImage("0 bytes, expected an image");
   throw DamagedImage(fmt::format(
       "{} bytes that begin with {}are neither a JPEG (ff d8) nor a PNG (89 50 4e 47) nor a WebP "
       "(52 49 46 46)",

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <set>
 #include <span>
 #include <string>
@@ -237,8 +238,15 @@ std::vector<std::string_view> split(std::string_view line) {
 
 struct ListLine {
   std::string_view path;
-  std::int64_t label = -1;  ///< -1: the line is no image
+  std::int64_t label = -1;     ///< -1: the line is no image
+  bool may_be_heading = true;  ///< it has no number in the place of the label
 };
+
+bool is_number(std::string_view text) {
+  double number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  return parsed.ec != std::errc::invalid_argument && parsed.ptr == text.data() + text.size();
+}
 
 ListLine parse_lst(std::string_view line) {
   const auto fields = split(line);
@@ -249,7 +257,7 @@ ListLine parse_lst(std::string_view line) {
 ListLine parse_tsv(std::string_view line) {
   const auto fields = split(line);
   if (fields.size() != 2) return {};
-  return {fields[0], parse_label(fields[1])};
+  return {fields[0], parse_label(fields[1]), !is_number(fields[1])};
 }
 
 template <typename Parse>
@@ -275,7 +283,7 @@ ImageFiles read_list(const DatasetOptions& options, const char* layout, const ch
       files.labels.push_back(parsed.label);
       return;
     }
-    if (number == 1 && may_have_heading) return;
+    if (number == 1 && may_have_heading && parsed.may_be_heading) return;
     throw InputError(fmt::format("{}: line {}: found '{}', expected {}", options.rec.string(),
                                  number, line.substr(0, 80), expected));
   });

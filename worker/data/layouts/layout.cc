@@ -90,14 +90,17 @@ Contents look_into(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     std::error_code ignored;
-    if (entry->is_directory(ignored)) found.has_folders = true;
+    if (entry->is_directory(ignored)) {
+      found.has_folders = true;
+    } else if (ending_of(entry->path()) == ".tar") {
+      found.tars.push_back(entry->path());
+    }
     const std::int64_t number = number_of_rec(entry->path().filename().string());
     if (number >= 0 && !found.recs.emplace(number, entry->path()).second) {
       throw InputError(fmt::format("{}: found {} and {}, which have the same number",
                                    folder.string(), found.recs[number].filename().string(),
                                    entry->path().filename().string()));
     }
-    if (ending_of(entry->path()) == ".tar") found.tars.push_back(entry->path());
     if (found.names.size() < kNamed) found.names.push_back(entry->path().filename().string());
   }
   if (error) {

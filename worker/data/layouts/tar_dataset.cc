@@ -105,6 +105,16 @@ class TarDataset final : public Dataset {
     }
     images_.shrink_to_fit();
     labels_.shrink_to_fit();
+    if (further_ > 0) {
+      info_.warnings.push_back(fmt::format("{}: left out {} of samples that have one already",
+                                           origin_.string(), counted(further_, "image")));
+    }
+    if (incomplete_ > 0 && images_.empty()) {
+      throw InputError(fmt::format(
+          "{}: none of {} has an image and a label: expected both in members that follow each "
+          "other, with the same name up to the first dot",
+          origin_.string(), counted(incomplete_, "sample")));
+    }
     if (incomplete_ > 0) {
       info_.warnings.push_back(fmt::format("{}: left out {} without an image or without a label",
                                            origin_.string(), counted(incomplete_, "sample")));
@@ -179,7 +189,8 @@ class TarDataset final : public Dataset {
   const fs::path origin_;
   std::vector<TarImage> images_;
   std::vector<std::int64_t> labels_;
-  std::int64_t incomplete_ = 0;
+  std::int64_t incomplete_ = 0;  ///< samples
+  std::int64_t further_ = 0;     ///< images
   DatasetInfo info_;
 };
 
@@ -206,7 +217,10 @@ void TarDataset::take(const TarReader& reader, const TarMember& member, std::siz
   constexpr std::size_t kLongestNumber = 64, kLongestJson = 1 << 20;
   const std::string ending = member.name.substr(std::min(sample.key.size(), member.name.size()));
   if (is_image_name(member.name)) {
-    if (sample.image) return;  // the first one is the sample's image
+    if (sample.image) {  // the first one is the sample's
+      ++further_;
+      return;
+    }
     if (member.bytes > kMaxImageBytes) {
       throw InputError(fmt::format("{}: {}: an image of {} bytes, more than {}",
                                    paths_[shard].string(), member.name, member.bytes,

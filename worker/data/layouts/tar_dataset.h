@@ -13,7 +13,7 @@ namespace pfc {
 /// A sample needs an image (.jpg, .jpeg, .png, .webp) and a label: the text of .cls or .index, an
 /// integer from 0, or "label", "cls" or "class" of the object in .json. Its members follow each
 /// other. The shards' images come in the order of the shards and of the members. Further members
-/// are left out; samples without an image or label are counted in a warning.
+/// are left out; samples without an image or label, and second images, are counted in a warning.
 ///
 /// Opening reads the headers of all members (ustar, with pax and GNU long names) and the labels,
 /// not the images; reading seeks. Throws InputError that names shard, offset and member where an

@@ -1,6 +1,7 @@
 #include "worker/data/records/part_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,16 +25,44 @@ constexpr std::size_t kPiece = 1 << 20;
   throw StorageError(file.string() + ": cannot " + doing + ": " + file_error_text(error));
 }
 
+/// Whether the open file still has this name.
+bool is_at(const std::filesystem::path& path, const struct stat& open) {
+  struct stat there {};
+  return ::stat(path.c_str(), &there) == 0 && there.st_dev == open.st_dev &&
+         there.st_ino == open.st_ino;
+}
+
 }  // namespace
 
 PartFile::PartFile(std::filesystem::path path)
     : path_(std::move(path)), part_(path_.string() + ".part") {
   expect_regular_or_nothing(path_);
-  fd_ = open_to_write(part_, O_RDWR | O_CREAT);
-  struct stat status {};
-  if (fd_ < 0 || ::fstat(fd_, &status) != 0) fail(part_, "create");
-  offset_ = static_cast<std::uint64_t>(status.st_size);
   buffer_.reserve(kPiece);
+  try {
+    open();
+  } catch (...) {
+    if (fd_ >= 0) ::close(fd_);
+    throw;
+  }
+}
+
+/// Locked: two that write the same file would each spoil what the other one has written.
+void PartFile::open() {
+  while (true) {
+    fd_ = open_to_write(part_, O_RDWR | O_CREAT);
+    if (fd_ < 0) fail(part_, "create");
+    // Some network file systems have no locks; that is no reason not to write there.
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw StorageError(part_.string() +
+                         ": another process writes this file; wait for its end, or name another "
+                         "folder");
+    }
+    struct stat status {};
+    if (::fstat(fd_, &status) != 0) fail(part_, "look at");
+    offset_ = static_cast<std::uint64_t>(status.st_size);
+    if (is_at(part_, status)) return;
+    ::close(std::exchange(fd_, -1));  // its writer has given it the final name meanwhile
+  }
 }
 
 PartFile::~PartFile() {

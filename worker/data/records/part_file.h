@@ -11,7 +11,8 @@
 namespace pfc {
 
 /// Writes PATH.part, which stays where the program ends before commit(), so that another start goes
-/// on. Belongs to one thread. Throws StorageError that names the file.
+/// on. Only one process and object has it at a time. Belongs to one thread. Throws StorageError
+/// that names the file, also where another one writes it.
 class PartFile {
  public:
   /// Opens what an earlier start has left, or a new file.
@@ -20,6 +21,7 @@ class PartFile {
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const std::filesystem::path& part() const { return part_; }
   /// Where the next write() goes: at first the end of what was left.
   [[nodiscard]] std::uint64_t offset() const { return offset_; }
@@ -35,6 +37,7 @@ class PartFile {
   void commit();
 
  private:
+  void open();
   void put(std::uint64_t offset, std::span<const std::byte> bytes);
 
   const std::filesystem::path path_, part_;

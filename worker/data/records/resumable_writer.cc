@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/file_error.h"
 #include "worker/data/records/record_framing.h"
 #include "worker/data/records/record_reader.h"
 
@@ -122,10 +123,13 @@ void ResumableWriter::replace_first(std::span<const std::byte> payload) {
   rec_.write_at(kPartHeaderBytes, payload);
 }
 
+/// The .rec is the data set, so it comes last, and one that is replaced goes first: at no moment
+/// two files are there that do not belong together.
 void ResumableWriter::close() {
   secure();
-  rec_.commit();
+  as_storage_error([&] { fs::remove(rec_.path()); });
   idx_.commit();
+  rec_.commit();
   const fs::path folder = rec_.part().parent_path();
   std::error_code ignored;
   fs::remove(begun_.part(), ignored);

@@ -12,10 +12,10 @@
 
 namespace pfc {
 
-/// A .rec file and its .idx. Both appear, complete, at close(). Without close() they stay behind as
-/// X.rec.part and X.idx.part, with X.rec.begun.part, which says what is written: a start that
-/// writes the same goes on behind the last whole record, any other begins anew. Belongs to one
-/// thread. Throws StorageError that names the file.
+/// A .rec file and its .idx. Both appear, complete, at close(), the .rec last. Without close() they
+/// stay behind as X.rec.part and X.idx.part, with X.rec.begun.part, which says what is written: a
+/// start that writes the same goes on behind the last whole record, any other begins anew. Belongs
+/// to one thread. Throws StorageError that names the file.
 class ResumableWriter {
  public:
   /// `what`: one line that is another one where the records would be others.

@@ -37,6 +37,18 @@ std::map<std::string, Augmentation> each_alone(double part) {
           {"cut_out", {.flip = false, .cut_out = part}}};
 }
 
+/// A window of five pixels does not fit into them.
+TEST(Augmenter, BlursSmallImages) {
+  for (const ImageSize size :
+       {ImageSize{1, 1}, ImageSize{2, 2}, ImageSize{2, 9}, ImageSize{9, 1}}) {
+    for (std::int64_t position = 0; position < 20; ++position) {
+      Rgb rgb(static_cast<std::size_t>(size.height * size.width * 3), 200);
+      Augmenter({.flip = false, .blur = 1}, kSeed).augment(0, position, {rgb, size});
+      EXPECT_EQ(rgb, Rgb(rgb.size(), 200)) << "of one colour it stays";
+    }
+  }
+}
+
 TEST(Augmenter, ChangesThePartOfTheImagesThatIsAskedFor) {
   constexpr int kImages = 4000;
   for (const auto& [name, how] : each_alone(0.2)) {

@@ -19,6 +19,7 @@
 namespace pfc {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using testing::draw_waves;
 using ::testing::ElementsAre;
@@ -131,6 +132,44 @@ TEST_F(ImageFiles, AListOfIm2rec) {
   EXPECT_THAT(labels_of(*dataset), ElementsAre(3, 0));
   EXPECT_EQ(dataset->info().classes, 4);
   EXPECT_THAT(dataset->info().warnings, Contains(HasSubstr("4 classes, but there are only 2")));
+}
+
+/// A heading has no number; an image whose label is none must not be taken for one.
+TEST_F(ImageFiles, TheFirstLineOfATsvWithAWrongLabelIsNoHeading) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  for (const char* label : {"-1", "1.5", "nan", "1e40", "1099511627776"}) {
+    write("list.tsv", std::string("1.jpg\t") + label + "\n1.jpg\t0\n");
+    EXPECT_THAT(error({.rec = folder_ / "list.tsv"}), HasSubstr("list.tsv: line 1: found '"))
+        << label;
+  }
+}
+
+TEST_F(ImageFiles, AListMayBeginWithAByteOrderMark) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  write("list.tsv",
+        "\xef\xbb\xbf"
+        "1.jpg\t0\r\n");
+  write("identities.txt",
+        "\xef\xbb\xbf"
+        "ada\r\n");
+  const auto dataset = open_dataset({.rec = folder_ / "list.tsv"});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("1.jpg"));
+  EXPECT_EQ(dataset->identity(0), "ada");
+}
+
+TEST_F(ImageFiles, TheFirstImageThatCanBeReadGivesTheSize) {
+  write("people/ada/1.jpg", std::string("no image"));
+  write("people/ada/2.jpg", make_jpeg(24, 16, 1));
+  EXPECT_EQ(open_dataset({.rec = folder_ / "people"})->info().height, 24);
+  write("people/ada/2.jpg", std::string(""));
+  EXPECT_THAT(error({.rec = folder_ / "people"}),
+              AllOf(HasSubstr("ada/1.jpg: 8 bytes that begin with"),
+                    HasSubstr("none of the first ones can be read")));
+}
+
+TEST_F(ImageFiles, AFolderIsNoShard) {
+  write("people/ada.tar/1.jpg", make_jpeg(16, 16, 1));
+  EXPECT_EQ(open_dataset({.rec = folder_ / "people"})->identity(0), "ada.tar");
 }
 
 TEST_F(ImageFiles, ATsvWithAHeadingAndAFolderOfImages) {

@@ -90,6 +90,19 @@ TEST_F(Shards, OfEveryFormatOfTarGiveImagesAndLabels) {
   }
 }
 
+TEST_F(Shards, TellOfImagesThatAreLeftOut) {
+  sample("0", 1, "5");
+  write("in/0.left.jpg", make_jpeg(16, 16, 2));
+  pack("x.tar", "pax");
+  const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
+  EXPECT_EQ(dataset->info().images, 1);
+  EXPECT_THAT(dataset->info().warnings,
+              Contains(HasSubstr("left out 1 image of samples that have one already")));
+  std::filesystem::remove(folder_ / "in/0.cls");
+  pack("y.tar", "pax");
+  EXPECT_THAT(error(folder_ / "y.tar"), HasSubstr("none of 1 sample has an image and a label"));
+}
+
 TEST_F(Shards, OfPythonsTarfileGiveLabelsOfJson) {
   write("in/k.jpg", make_jpeg(16, 16, 1));
   write("in/k.json", R"({"label": 3, "name": "Ada"})");

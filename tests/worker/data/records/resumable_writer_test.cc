@@ -7,6 +7,8 @@
 #include <cstring>
 #include <optional>
 
+#include "common/error.h"
+#include "tests/support/error_message.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/data/records/record_format.h"
@@ -80,6 +82,32 @@ TEST_F(ResumableRecords, BeginAnewWhereSomethingElseIsWritten) {
   EXPECT_EQ(start(2, "this"), 0);
   finish(4);
   expect_whole(4);
+}
+
+TEST_F(ResumableRecords, HaveOneWriterAtATime) {
+  ResumableWriter writer(rec_, idx_, "this");
+  writer.append(0, payload(0));
+  EXPECT_THAT(testing::message_of<StorageError>([&] { ResumableWriter(rec_, idx_, "that"); }),
+              ::testing::HasSubstr("train.rec.begun.part: another process writes this file"));
+  writer.close();
+  expect_whole(1);
+}
+
+/// Where it is, a data set is: so nothing of it may be missing then.
+TEST_F(ResumableRecords, TheRecComesLast) {
+  ResumableWriter writer(rec_, idx_, "this");
+  writer.append(0, payload(0));
+  std::filesystem::create_directories(idx_ / "in the way");
+  EXPECT_THROW(writer.close(), StorageError);
+  EXPECT_FALSE(std::filesystem::exists(rec_));
+}
+
+/// Killed at the end, when one file has its name already.
+TEST_F(ResumableRecords, BeginAnewWhereOnlyTheIdxHasItsName) {
+  start(5);
+  std::filesystem::rename(part(idx_), idx_);
+  finish(5);
+  expect_whole(5);
 }
 
 /// As a program leaves them that is killed at any moment.
