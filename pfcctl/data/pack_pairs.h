@@ -19,11 +19,11 @@ struct PackedPairs {
   std::int64_t pairs = 0, same = 0;
 };
 
-/// Writes the .bin that `val_targets` name (worker/evaluation/verification_bin.h). The list is LFW's
-/// pairs.txt, whose lines are "NAME I J" for two images of one person and "NAME I OTHER J" for two
-/// people, and whose images are NAME/NAME_0001.jpg; or has lines "PATH PATH 1" and "PATH PATH 0".
-/// Fields are separated by tabs, or by spaces where there is no tab. Images keep their bytes, and
-/// each is decoded once to see that it can be. Throws InputError that names the line.
+/// Writes the .bin that `val_targets` name (worker/evaluation/verification_bin.h). The list is
+/// LFW's pairs.txt, whose lines are "NAME I J" for two images of one person and "NAME I OTHER J"
+/// for two people, and whose images are NAME/NAME_0001.jpg; or has lines "PATH PATH 1" and "PATH
+/// PATH 0". Fields are separated by tabs, or by spaces where there is no tab. Images keep their
+/// bytes, and each is decoded once to see that it can be. Throws InputError that names the line.
 PackedPairs pack_pairs(const PackPairsOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

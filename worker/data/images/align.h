@@ -28,15 +28,15 @@ struct Similarity {
 Landmarks template_landmarks(std::int64_t size);
 
 /// The similarity, without a reflection, with the least sum of squared distances between what
-/// becomes of `from` and `to` (Umeyama, TPAMI 1991; in the plane it has a closed form). REQUIRES: not
-/// all of `from` are one point.
+/// becomes of `from` and `to` (Umeyama, TPAMI 1991; in the plane it has a closed form). REQUIRES:
+/// not all of `from` are one point.
 Similarity estimate_similarity(const Landmarks& from, const Landmarks& to);
 
 /// out [to.height, to.width, 3]: each pixel is the one of rgb [from.height, from.width, 3] that
-/// `placed` leads to it, interpolated bilinearly; outside of the image there is black. Where `placed`
-/// makes the image smaller than half, the image is first resized (resize.h), so that it does not
-/// alias. As OpenCV's warpAffine with INTER_LINEAR but for the exact rounding.
-void warp(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& placed,
-          ImageSize to, std::span<std::uint8_t> out);
+/// `placed` leads to it, interpolated bilinearly; outside of the image there is black. Where
+/// `placed` makes the image smaller than half, the image is first resized (resize.h), so that it
+/// does not alias. As OpenCV's warpAffine with INTER_LINEAR but for the exact rounding.
+void warp(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& placed, ImageSize to,
+          std::span<std::uint8_t> out);
 
 }  // namespace pfc
