@@ -67,8 +67,10 @@ constexpr Names<std::string_view, 7> kNetworks{{{"r18", "r18"},
                                                 {"r200", "r200"},
                                                 {"mbf", "mbf"},
                                                 {"mbf_large", "mbf_large"}}};
-constexpr Names<Precision, 3> kPrecisions{
-    {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}}};
+constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::kFp32},
+                                           {"bf16", Precision::kBf16},
+                                           {"fp16", Precision::kFp16},
+                                           {"auto", Precision::kAuto}}};
 constexpr Names<CentrePrecision, 3> kCentrePrecisions{
     {{"fp32", CentrePrecision::kFp32},
      {"bf16_momentum", CentrePrecision::kBf16Momentum},
