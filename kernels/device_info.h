@@ -9,6 +9,7 @@ struct DeviceInfo {
   std::string kind;        ///< "CPU", "cuda:0", "NCCL"
   bool available = false;  ///< whether a job can run on it
   std::string detail;      ///< model, cores, instruction set and memory; or why it is not available
+  int compute_capability = 0;  ///< of a GPU: 80 is sm_80
 };
 
 struct LibraryInfo {

@@ -147,7 +147,7 @@ void Ops::gemm(const Gemm& g) {
   const Shape a = g.transpose_a ? Shape{g.k, g.m} : Shape{g.m, g.k};
   const Shape b = g.transpose_b ? Shape{g.n, g.k} : Shape{g.k, g.n};
   if (on_host()) {
-    expect({"gemm", "a", g.a}, kFloat, a);
+    expect({"gemm", "a", g.a}, {kFloat, activation_type()}, a);
   } else {
     expect({"gemm", "a", g.a}, {kFloat, DType::kBFloat16, DType::kFloat16}, a);
   }
@@ -211,20 +211,26 @@ double Ops::sum_of_squares(const Tensor& x) {
 }
 
 void Ops::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-              const Tensor& weight, const Tensor& velocity) {
+              const Tensor& weight, const Tensor& velocity, const Tensor& operand) {
   expect_float({"sgd", "weight", weight});
   expect_like({"sgd", "gradient", gradient}, weight);
   expect_like({"sgd", "velocity", velocity}, weight);
-  if (weight.elements() > 0) run_sgd(o, gradient_scale, gradient, weight, velocity);
+  if (operand) expect({"sgd", "operand", operand}, activation_type(), weight.shape);
+  if (weight.elements() == 0) return;
+  if (operand) return run_rounded_sgd(o, gradient_scale, gradient, weight, velocity, operand);
+  run_sgd(o, gradient_scale, gradient, weight, velocity);
 }
 
 void Ops::adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                const Tensor& weight, const Tensor& m, const Tensor& v) {
+                const Tensor& weight, const Tensor& m, const Tensor& v, const Tensor& operand) {
   expect_float({"adamw", "weight", weight});
   expect_like({"adamw", "gradient", gradient}, weight);
   expect_like({"adamw", "m", m}, weight);
   expect_like({"adamw", "v", v}, weight);
-  if (weight.elements() > 0) run_adamw(o, gradient_scale, gradient, weight, m, v);
+  if (operand) expect({"adamw", "operand", operand}, activation_type(), weight.shape);
+  if (weight.elements() == 0) return;
+  if (operand) return run_rounded_adamw(o, gradient_scale, gradient, weight, m, v, operand);
+  run_adamw(o, gradient_scale, gradient, weight, m, v);
 }
 
 }  // namespace pfc

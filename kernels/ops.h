@@ -185,7 +185,8 @@ class BatchNorm {
 };
 
 /// c [m, n] = alpha * op(a) op(b) + beta * c; row-major; op(a) is [m, k], op(b) is [k, n]. a and b
-/// have one type: float32, on a GPU also bfloat16 or float16. c has the same type or float32.
+/// have one type: float32 or activation_type(), on a GPU any of the three. c has the same type or
+/// float32.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;  ///< a is stored [k, m]
@@ -213,7 +214,7 @@ class Ops {
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual bool on_host() const = 0;  ///< can host code read and write the memory?
   /// The type of activations, and of the copies of weights that convolutions and linear layers
-  /// read: float32, or on a GPU bfloat16 or float16. Everything else is float32.
+  /// read: float32, bfloat16, or on a GPU float16. Everything else is float32.
   [[nodiscard]] virtual DType activation_type() const = 0;
 
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
@@ -283,11 +284,12 @@ class Ops {
   /// element is. Blocks until it is known.
   double sum_of_squares(const Tensor& x);
   /// One optimizer step over flat tensors; the gradient is multiplied by gradient_scale first,
-  /// which clips it.
+  /// which clips it. operand: null, or of the weights' size and activation_type(): receives the new
+  /// weights, as convert() would round them.
   void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient, const Tensor& weight,
-           const Tensor& velocity);
+           const Tensor& velocity, const Tensor& operand = {});
   void adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-             const Tensor& weight, const Tensor& m, const Tensor& v);
+             const Tensor& weight, const Tensor& m, const Tensor& v, const Tensor& operand = {});
 
  private:
   virtual void run_copy(const Tensor& from, const Tensor& to) = 0;
@@ -309,6 +311,19 @@ class Ops {
                        const Tensor& weight, const Tensor& velocity) = 0;
   virtual void run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
                          const Tensor& weight, const Tensor& m, const Tensor& v) = 0;
+  // A device may do both in one pass.
+  virtual void run_rounded_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+                               const Tensor& weight, const Tensor& velocity,
+                               const Tensor& operand) {
+    run_sgd(o, gradient_scale, gradient, weight, velocity);
+    run_convert(weight, operand);
+  }
+  virtual void run_rounded_adamw(const AdamWOptions& o, float gradient_scale,
+                                 const Tensor& gradient, const Tensor& weight, const Tensor& m,
+                                 const Tensor& v, const Tensor& operand) {
+    run_adamw(o, gradient_scale, gradient, weight, m, v);
+    run_convert(weight, operand);
+  }
 };
 
 }  // namespace pfc

@@ -71,6 +71,15 @@ StepInput next_input(Trainer& t) {
   }
 }
 
+/// The weights and their copy that products read.
+Optimizer::Result update_backbone(Trainer& t, Optimizer::Update update) {
+  update.operands = t.backbone.operands();
+  const Optimizer::Result result =
+      t.optimizer.step(t.backbone.gradients(), t.backbone.weights.flat(), update);
+  if (result.finite) t.backbone.operands_are_current = true;
+  return result;
+}
+
 /// Ends training by throwing. All workers have the same loss and the same reduced gradients, so all
 /// stop at the same place. labels: of the micro-batches so far.
 void stop(Trainer& t, const StepInput& in, std::span<const std::int64_t> labels,
@@ -140,9 +149,8 @@ StepStats train_step(Trainer& t) {
 
   t.phase("gradient_wait", [&] { t.reducer.wait(); });
   const Optimizer::Result update = t.phase("optimizer", [&] {
-    return t.optimizer.step(
-        t.backbone.gradients(), t.backbone.weights.flat(),
-        {.lr = t.lr.at(in.step), .number = update_number(t, in), .loss_scale = t.loss_scale.value()});
+    return update_backbone(t, {.lr = t.lr.at(in.step), .number = update_number(t, in),
+                               .loss_scale = t.loss_scale.value()});
   });
   t.comm.throw_if_failed();  // so is the norm; on a GPU this covers the gradients' Comm too
   if (!update.finite && !t.loss_scale.can_shrink()) {

@@ -24,6 +24,7 @@
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
 #include "worker/start/output_check.h"
+#include "worker/start/precision.h"
 #include "worker/start/resume.h"
 
 namespace pfc {
@@ -67,6 +68,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   const MemoryThere there =
       memory_of_this_host(membership.local_world_size, kept_memory(config, options));
   open_data(options.doing);
+  decide_precision(options);
   ops = make_ops({.choice = job.device,
                   .index = membership.local_rank,
                   .precision = job.precision,
@@ -95,6 +97,19 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   sampler = {job.tensorboard ? job.histograms_every_steps : 0, membership.rank == 0};
   // Last, because its thread waits for other workers, and what is thrown before ends no such wait.
   make_inputs(options.stop_requested);
+}
+
+// Before anything is planned or made of it, and before the workers connect.
+void TrainingSession::decide_precision(const SessionOptions& options) {
+  if (job.precision == Precision::kAuto) {
+    const WorkerPrecisions mine{.host = host_of(options),
+                                .all = precisions_of(job.device, membership.local_rank)};
+    const ChosenPrecision chosen =
+        agree_on_precision(options.store, membership, mine, options.connect_timeout);
+    job.precision = chosen.precision;
+    if (membership.rank == 0) spdlog::info("{}", chosen.message);
+  }
+  job_json = to_json(job);
 }
 
 void TrainingSession::connect(const SessionOptions& options) {
@@ -164,7 +179,6 @@ void TrainingSession::link_output(const SessionOptions& options) {
 void TrainingSession::open_data(const Doing& doing) {
   if (doing) doing("opening " + text_of(job.rec));
   dataset = open_staged_job_data(job, doing);
-  job_json = to_json(job);
   for (const std::string& target : job.val_targets) {
     if (doing) doing("reading verification set " + target);
     verification_sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));

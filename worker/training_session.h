@@ -58,7 +58,7 @@ struct TrainingSession {
   TrainingSession(const JobConfig& job, const SessionOptions& options);
 
   TraceRecorder trace;  ///< of what all the others do
-  JobConfig job;        ///< with num_classes and num_image of the data
+  JobConfig job;        ///< with num_classes and num_image of the data, and without auto precision
   nlohmann::json job_json;
   Membership membership;
   /// The same on all workers, another one for each start of a job: in the names of its temporary
@@ -114,6 +114,7 @@ struct TrainingSession {
   [[nodiscard]] PlannedJob planned() const;
 
  private:
+  void decide_precision(const SessionOptions& options);
   void connect(const SessionOptions& options);
   void take_output(const SessionOptions& options);
   void compare_hosts_of_job(const SessionOptions& options);

@@ -69,8 +69,10 @@ constexpr Names<std::string_view, 8> kNetworks{{{"r18", "r18"},
                                                 {"mbf", "mbf"},
                                                 {"mbf_large", "mbf_large"},
                                                 {kNoNetwork, kNoNetwork}}};
-constexpr Names<Precision, 3> kPrecisions{
-    {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}}};
+constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::kFp32},
+                                           {"bf16", Precision::kBf16},
+                                           {"fp16", Precision::kFp16},
+                                           {"auto", Precision::kAuto}}};
 constexpr Names<CentrePrecision, 3> kCentrePrecisions{
     {{"fp32", CentrePrecision::kFp32},
      {"bf16_momentum", CentrePrecision::kBf16Momentum},

@@ -14,7 +14,8 @@
 
 namespace pfc {
 
-enum class Precision { kFp32, kBf16, kFp16 };
+/// kAuto: the fastest that the devices of all workers have (worker/start/precision.h).
+enum class Precision { kFp32, kBf16, kFp16, kAuto };
 enum class MarginGradient { kExact, kStraightThrough };
 enum class OptimizerKind { kSgd, kAdamW };
 enum class ScheduleKind { kPolynomial, kMultistep };

@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "kernels/cpu/cpu_info.h"
+#include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cuda/cuda_device.h"
 #include "tests/support/error_message.h"
 
@@ -31,6 +32,37 @@ TEST(MakeOps, ChoosesAnAvailableDevice) {
   if (has_gpu) return;
   EXPECT_THAT(testing::message_of<InputError>([] { make_ops({.choice = DeviceChoice::kCuda}); }),
               ::testing::StartsWith("device: found \"cuda\", but "));
+}
+
+TEST(MakeOps, GivesACpuBf16WhereItHasInstructionsForIt) {
+  const DeviceOptions bf16{.choice = DeviceChoice::kCpu, .precision = Precision::kBf16};
+  if (cpu_has_bfloat16()) {
+    EXPECT_EQ(make_ops(bf16)->activation_type(), DType::kBFloat16);
+  } else {
+    EXPECT_THAT(testing::message_of<InputError>([&] { make_ops(bf16); }),
+                ::testing::StartsWith("precision: found bf16, but this CPU has no instructions"));
+  }
+}
+
+TEST(Precisions, OfADeviceAreThoseItHasInstructionsFor) {
+  using enum Precision;
+  using All = std::vector<Precision>;
+  EXPECT_EQ(precisions_of_cpu(true), (All{kBf16, kFp32}));
+  EXPECT_EQ(precisions_of_cpu(false), (All{kFp32}));
+  EXPECT_EQ(precisions_of_gpu(90), (All{kBf16, kFp16, kFp32}));
+  EXPECT_EQ(precisions_of_gpu(75), (All{kFp16, kFp32}));
+  EXPECT_EQ(precisions_of_gpu(61), (All{kFp32}));
+  EXPECT_EQ(precisions_of(DeviceChoice::kCpu, 0), precisions_of_cpu(cpu_has_bfloat16()));
+}
+
+TEST(Precisions, FastestOfAllIsOneThatEveryDeviceHas) {
+  using All = std::vector<std::vector<Precision>>;
+  EXPECT_EQ(fastest_of_all(All{precisions_of_cpu(true), precisions_of_cpu(true)}),
+            Precision::kBf16);
+  EXPECT_EQ(fastest_of_all(All{precisions_of_cpu(true), precisions_of_cpu(false)}),
+            Precision::kFp32);
+  EXPECT_EQ(fastest_of_all(All{precisions_of_gpu(90), precisions_of_gpu(70)}), Precision::kFp16);
+  EXPECT_EQ(fastest_of_all(All{}), Precision::kFp32);
 }
 
 TEST(MakeOps, NamesTheLibrariesOfTheKernels) {

@@ -18,7 +18,8 @@
 namespace pfc {
 
 /// In kernels_test: the CPU with each instruction set that it can run, each with one thread and
-/// with three, because results must not depend on the number of cores; and the emulated GPU. In
+/// with three, because results must not depend on the number of cores, and with activations of
+/// float32 and of bfloat16, where it has instructions for them; and the emulated GPU. In
 /// kernels_gpu_test: this machine's GPU.
 std::vector<TestDevice> test_devices();
 

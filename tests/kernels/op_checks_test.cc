@@ -95,7 +95,7 @@ TEST_P(OpChecks, OfMatrixProducts) {
   const auto words = [&](const Tensor& left, const Tensor& right, const Tensor& to) {
     return refusal([&] { ops_->gemm({.m = 2, .n = 4, .k = 3, .a = left, .b = right, .c = to}); });
   };
-  const std::string types = ops_->on_host() ? "fp32" : "fp32 or bf16 or fp16";
+  const std::string types = ops_->on_host() ? number() : "fp32 or bf16 or fp16";
   EXPECT_EQ(words(b, b, c), "gemm: a is fp32 [3, 4], expected " + types + " [2, 3]");
   EXPECT_EQ(words(a, a, c), "gemm: b is fp32 [2, 3], expected fp32 [3, 4]");
   EXPECT_EQ(words(a, b, a), "gemm: c is fp32 [2, 3], expected fp32 [2, 4]");

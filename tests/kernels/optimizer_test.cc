@@ -54,6 +54,24 @@ TEST_P(Updates, OfAdamWAgreeWithTorch) {
   }
 }
 
+// As the conversion rounds them, so that it does not matter who has made the copy.
+TEST_P(Updates, RoundNewWeightsIntoTheOperands) {
+  for (const std::int64_t n : {1, 33, 20011}) {
+    const OwnedTensor g = tensor({n}, random(n)), v = tensor({n}), second = tensor({n});
+    const OwnedTensor w = tensor({n}, random(n)), alone = tensor({n}, values(w));
+    const OwnedTensor operand = activations({n}, random(n)), expected = activations({n});
+    ops_->sgd({.lr = 0.1f}, 0.5f, g, w, v, operand);
+    ops_->convert(w, expected);
+    EXPECT_EQ(values(operand), values(expected));
+    ops_->sgd({.lr = 0.1f}, 0.5f, g, alone, tensor({n}));
+    EXPECT_EQ(values(w), values(alone));
+
+    ops_->adamw({.lr = 1e-2f}, 2.f, g, w, v, second, operand);
+    ops_->convert(w, expected);
+    EXPECT_EQ(values(operand), values(expected));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, Updates, testing::ValuesIn(test_devices()), device_name);
 
 }  // namespace

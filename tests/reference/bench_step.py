@@ -1,15 +1,16 @@
-"""Measures a whole training step of pfc-worker and of the PyTorch reference, alternating in one run
-on the same cores.
+"""Measures a whole training step of pfc-worker, in fp32 and in bf16, and of the PyTorch reference,
+alternating in one run on the same cores.
 
     bench_step.py --bin build/cpu/bin [--networks r18 r50 mbf] [--batch 32] [--rounds 3] [--steps 6]
-                  [--json FILE] [--markdown FILE...]
+                  [--precisions fp32 bf16] [--json FILE] [--markdown FILE...]
 
 PyTorch runs under the fastest settings that are found by trying (bench_peer.py): BLAS build and core
-type once; memory layout, oneDNN's convolutions or PyTorch's own, and the allocator for each network.
-Then each round starts both programs anew, one after the other. The first steps of a run are left out:
-memory is touched and plans are made in them. The tables hold medians of samples a second over all
-steps of all rounds, in brackets the smallest and the largest, the median of the rounds' ratios, and
-peak resident memory. On two AVX-512 cores that are otherwise idle it takes ten minutes.
+type once; memory layout, oneDNN's convolutions or PyTorch's own, fp32 or autocast to bf16, and the
+allocator for each network. Then each round starts all programs anew, one after the other. The first
+steps of a run are left out: memory is touched and plans are made in them. The tables hold medians of
+samples a second over all steps of all rounds, in brackets the smallest and the largest, the median of
+the rounds' ratios, and peak resident memory. On two AVX-512 cores that are otherwise idle it takes a
+quarter of an hour. bf16 is left out where the processor has no avx512_bf16.
 """
 
 import argparse
@@ -34,6 +35,12 @@ LAYOUTS = [
     bench_peer.setting("NCHW, PyTorch's own convolutions",
                        arguments=["--layout", "nchw", "--no-mkldnn"]),
 ]
+BF16 = bench_peer.setting("channels-last, oneDNN, autocast to bf16",
+                          arguments=["--layout", "channels_last", "--precision", "bf16"])
+
+
+def has_bf16():
+    return "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
 
 
 @dataclasses.dataclass
@@ -46,9 +53,10 @@ class Case:
     blas: bench_peer.Settings
     bin: pathlib.Path
 
-    def pfc(self, number):
+    def pfc(self, number, precision):
         out = self.folder / f"out-{number}"
-        command = [self.bin / "pfc-worker", "--config", self.path, "--set", f"output={out}"]
+        command = [self.bin / "pfc-worker", "--config", self.path, "--set", f"output={out}",
+                   "--set", f"precision={precision}"]
 
         def result(_):
             found = measured(out / "metrics.jsonl", WARM_UP_STEPS)
@@ -81,8 +89,9 @@ class Case:
         """PyTorch's, the fastest layout first and then the fastest allocator with it."""
         say(f"{self.network}: PyTorch's settings, in seconds by a sample:")
         first, *others = bench_peer.allocators()
-        layout, layouts = bench_peer.fastest([first + each for each in LAYOUTS], self.trial)
-        chosen = next(each for each in LAYOUTS if layout.settings == first + each)
+        candidates = LAYOUTS + ([BF16] if has_bf16() else [])
+        layout, layouts = bench_peer.fastest([first + each for each in candidates], self.trial)
+        chosen = next(each for each in candidates if layout.settings == first + each)
         best, allocators = bench_peer.fastest([each + chosen for each in others], self.trial, layout)
         return best.settings, layouts + allocators
 
@@ -102,40 +111,55 @@ def measure(network, arguments, runner, blas, folder):
     settings, tried = case.settings()
     rounds = []
     for number in range(arguments.rounds):
-        rounds.append((case.pfc(number), case.torch(blas + settings)))
-        ours, theirs = (statistics.median(result[0]) for result in rounds[-1])
-        say(f"  round {number + 1}: {ours:.1f} and {theirs:.1f} samples/s")
+        found = {each: case.pfc(number, each) for each in arguments.precisions}
+        found["torch"] = case.torch(blas + settings)
+        rounds.append(found)
+        say(f"  round {number + 1}, samples/s: " + ", ".join(
+            f"{name} {statistics.median(result[0]):.1f}" for name, result in found.items()))
     return {"network": network, "settings": settings.name, "tried": tried,
-            "pfc": [{"samples_per_second": r[0][0], "memory_bytes": r[0][1]} for r in rounds],
-            "torch": [{"samples_per_second": r[1][0], "memory_bytes": r[1][1]} for r in rounds]}
+            "runs": {name: [{"samples_per_second": found[name][0], "memory_bytes": found[name][1]}
+                            for found in rounds] for name in rounds[0]}}
 
 
 def speeds(rounds):
     return [speed for entry in rounds for speed in entry["samples_per_second"]]
 
 
-def ratio(result):
-    """The median of the rounds' ratios."""
-    return statistics.median(
-        statistics.median(ours["samples_per_second"]) / statistics.median(theirs["samples_per_second"])
-        for ours, theirs in zip(result["pfc"], result["torch"]))
+def ratio(result, ours, theirs):
+    """The median of the rounds' ratios; a dash for the ratio to itself."""
+    if ours == theirs or theirs not in result["runs"]:
+        return "-"
+    found = statistics.median(
+        statistics.median(a["samples_per_second"]) / statistics.median(b["samples_per_second"])
+        for a, b in zip(result["runs"][ours], result["runs"][theirs]))
+    return f"{found:.2f}"
 
 
 def peak(rounds, unit):
     return max(entry["memory_bytes"] for entry in rounds) / unit
 
 
-def row(result):
-    return (f"| {result['network']} | {bench_report.spread(speeds(result['pfc']), 1)} | "
-            f"{bench_report.spread(speeds(result['torch']), 1)} | {ratio(result):.2f} | "
-            f"{peak(result['pfc'], 2**20):.0f} | {peak(result['torch'], 2**20):.0f} | "
-            f"{result['settings']} |")
+def precisions_of(result):
+    return [name for name in result["runs"] if name != "torch"]
 
 
-def short_row(result):
-    ours, theirs = (statistics.median(speeds(result[program])) for program in ("pfc", "torch"))
-    return (f"| {result['network']} | {ours:.1f} | {theirs:.1f} | {ratio(result):.2f} | "
-            f"{peak(result['pfc'], 2**30):.1f} / {peak(result['torch'], 2**30):.1f} GiB |")
+def rows(result):
+    """One for each precision of pfc."""
+    theirs = result["runs"]["torch"]
+    for name in precisions_of(result):
+        ours = result["runs"][name]
+        yield (f"| {result['network']} | {name} | {bench_report.spread(speeds(ours), 1)} | "
+               f"{bench_report.spread(speeds(theirs), 1)} | {ratio(result, name, 'torch')} | "
+               f"{ratio(result, name, 'fp32')} | {peak(ours, 2**20):.0f} | {peak(theirs, 2**20):.0f} | "
+               f"{result['settings']} |")
+
+
+def short_rows(result):
+    for name in precisions_of(result):
+        ours, theirs = result["runs"][name], result["runs"]["torch"]
+        yield (f"| {result['network']} | {name} | {statistics.median(speeds(ours)):.1f} | "
+               f"{statistics.median(speeds(theirs)):.1f} | {ratio(result, name, 'torch')} | "
+               f"{peak(ours, 2**30):.1f} / {peak(theirs, 2**30):.1f} GiB |")
 
 
 def sections(data):
@@ -143,12 +167,12 @@ def sections(data):
              f"{bench_report.blas_tried(data['blas_tried'])}\n"
              f"Batch {data['batch']}, {data['rounds']} alternating rounds of {data['steps']} steps. "
              f"{bench_report.others(data['others'])}")
-    full = ["| network | pfc, samples/s | PyTorch, samples/s | ratio | pfc, MiB | PyTorch, MiB | "
-            "PyTorch's settings |", "|---|---|---|---|---|---|---|"]
-    short = ["| network | pfc, samples/s | PyTorch, samples/s | ratio | peak memory, pfc / PyTorch |",
-             "|---|---|---|---|---|"]
-    full += [row(result) for result in data["results"]]
-    short += [short_row(result) for result in data["results"]]
+    full = ["| network | precision | pfc, samples/s | PyTorch, samples/s | ratio | to pfc's fp32 | "
+            "pfc, MiB | PyTorch, MiB | PyTorch's settings |", "|---|---|---|---|---|---|---|---|---|"]
+    short = ["| network | precision | pfc, samples/s | PyTorch, samples/s | ratio | "
+             "peak memory, pfc / PyTorch |", "|---|---|---|---|---|---|"]
+    full += [row for result in data["results"] for row in rows(result)]
+    short += [row for result in data["results"] for row in short_rows(result)]
     return {"step": f"{about}\n\n" + "\n".join(full), "step-short": "\n".join(short)}
 
 
@@ -156,6 +180,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--networks", nargs="+", default=["r18", "r50", "mbf"])
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"] if has_bf16() else ["fp32"])
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help="measured steps of a run")

@@ -116,13 +116,17 @@ class Reports(Quiet):
     def test_a_steps_table_has_as_many_cells_in_each_row(self):
         def program(speed):
             return [{"samples_per_second": [speed, speed], "memory_bytes": 2**30}] * 2
-        result = {"network": "r18", "settings": "s", "pfc": program(30.0), "torch": program(20.0)}
+        result = {"network": "r18", "settings": "s",
+                  "runs": {"fp32": program(30.0), "bf16": program(60.0), "torch": program(20.0)}}
         data = {"machine": bench_report.machine(2), "blas_described": "", "blas_tried": [],
                 "batch": 32, "rounds": 2, "steps": 2, "others": [0.0], "results": [result]}
         for section in bench_step.sections(data).values():
             table = [line for line in section.splitlines() if line.startswith("|")]
             self.assertEqual(len({line.count("|") for line in table}), 1)
-            self.assertIn("1.50", table[-1])
+            self.assertIn("1.50", table[-2])  # fp32 to PyTorch
+            self.assertIn("3.00", table[-1])  # bf16 to PyTorch
+        self.assertIn("| 2.00 |", table_row := bench_step.sections(data)["step"].splitlines()[-1])
+        self.assertTrue(table_row.startswith("| r18 | bf16 |"))
 
     def test_a_heads_table_has_both_of_pytorchs_variants_and_as_many_cells_in_each_row(self):
         options = argparse.Namespace(classes=1000, dimension=4, variants=[("fp32", "fp32")])

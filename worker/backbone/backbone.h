@@ -93,6 +93,14 @@ class Backbone {
   virtual void backward(const Tensor& d_embeddings, const BackwardOptions& options,
                         const GradientsReady& ready) = 0;
 
+  /// The copy of the weights that convolutions and linear layers read, [weights.count] in the Ops'
+  /// activation type; null where that is float32, and they read the weights themselves.
+  [[nodiscard]] virtual Tensor operands() const = 0;
+  /// Whether operands() holds the weights as they are now; where not, forward() makes them anew.
+  /// Whoever writes both (Optimizer::step) may set it. REQUIRES: whoever writes weights alone after
+  /// that clears it.
+  bool operands_are_current = false;
+
   Arena weights;  ///< trainable; weight decay applies to every one
   std::unique_ptr<Buffer> gradient_buffer;
   [[nodiscard]] Tensor gradients() const;  ///< [weights.count]

@@ -22,10 +22,15 @@ class NetworkBuilder::Network : public Backbone {
 
   void read(const Tensor& images) override { ops_.normalise_images(images, images_->data); }
 
+  [[nodiscard]] Tensor operands() const override {
+    if (!operands_) return {};
+    return {operands_->data(), ops_.activation_type(), {weights.count}};
+  }
+
   Tensor forward(const Tensor& images, bool training, std::int64_t step) override {
     check(images.shape == images_->data.shape, "backbone: images of another shape than planned");
     check(trainable_ || !training, "backbone: built without training");
-    if (operands_) ops_.convert(weights.flat(), operands());
+    if (operands_ && !operands_are_current) ops_.convert(weights.flat(), operands());
     if (images.data != images_->data.data) ops_.copy(images, images_->data);
     const ForwardPass pass{.training = training, .step = step};
     for (Stretch& s : stretches_) {
@@ -91,11 +96,6 @@ class NetworkBuilder::Network : public Backbone {
     for (const Segment& segment : segments_of(traits, weights.count, weights_each)) {
       stretches_.push_back({.segment = segment});
     }
-  }
-
-  /// The weights in the activations' type, as they lie in the arena.
-  [[nodiscard]] Tensor operands() const {
-    return {operands_->data(), ops_.activation_type(), {weights.count}};
   }
 
   Ops& ops_;

@@ -151,6 +151,7 @@ void check_state_dict(const BackboneParameters& parameters, const SafetensorsFil
 void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
                        const std::vector<std::string>& ignored) {
   check_state_dict({backbone.weights.parameters, backbone.state.parameters}, file, ignored);
+  backbone.operands_are_current = false;
   import_flat(ops, backbone.weights, backbone.weights.flat(), file, "");
   import_flat(ops, backbone.state, backbone.state.flat(), file, "");
   // PyTorch counts for each batch norm, and they are all equal unless layers were swapped by hand;

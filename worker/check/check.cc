@@ -128,6 +128,15 @@ std::vector<std::string> pci_addresses(const std::vector<Gpu>& gpus) {
   return addresses;
 }
 
+/// With "auto" precision, what this worker's device computes in fastest: a job takes what all have.
+JobConfig decided(const JobConfig& config, const SessionOptions& options) {
+  JobConfig job = config;
+  if (job.precision == Precision::kAuto) {
+    job.precision = precisions_of(job.device, options.membership.local_rank).front();
+  }
+  return job;
+}
+
 /// Of the whole host, without its data.
 void check_host(const JobConfig& job, const SessionOptions& options, const TellFindings& tell) {
   const GpuSearch search = job.device == DeviceChoice::kCpu ? GpuSearch{} : usable_gpus();
@@ -290,7 +299,7 @@ CheckFinding finding_of_clock(double ahead, double precision) {
 }
 
 void check_alone(const JobConfig& config, const SessionOptions& options, const TellFindings& tell) {
-  JobConfig job = config;
+  JobConfig job = decided(config, options);
   const bool first = options.membership.local_rank == 0;
   const MemoryThere memory = memory_of_this_host(options.membership.local_world_size);
   doing(options, "looking at limits and devices");
@@ -311,7 +320,9 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
   check_memory(planned, *ops, options, memory, tell);
 }
 
-void check_together(const JobConfig& job, const SessionOptions& options, const TellFindings& tell) {
+void check_together(const JobConfig& config, const SessionOptions& options,
+                    const TellFindings& tell) {
+  const JobConfig job = decided(config, options);
   try {
     doing(options, "connecting to the other workers");
     const auto comm = make_host_comm(comm_options(options, "check"), options.store);

@@ -172,6 +172,7 @@ struct Told {
 
 /// Rank 0's, which must have loaded them, on all workers.
 void share_backbone(const TrainingState& state, Comm& device) {
+  state.backbone.operands_are_current = false;
   device.broadcast(state.backbone.weights.flat(), 0);
   device.broadcast(state.backbone.state.flat(), 0);
   device.broadcast(state.optimizer.momentum(), 0);

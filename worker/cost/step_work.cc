@@ -53,6 +53,7 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
   batch.data = images->data();
   backbone->read(batch);
   work.images = ops.take();
+  backbone->operands_are_current = true;  // as the optimizer leaves them
   backbone->forward(backbone->input(), /*training=*/true, 0);
   work.forward = ops.take();
   const Shape embeddings{options.batch, options.embedding_size};
@@ -68,7 +69,8 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
                        .clip_norm = p.job.clip_norm},
                       backbone->weights.count);
   ops.take();
-  optimizer.step(backbone->gradients(), backbone->weights.flat(), {});
+  optimizer.step(backbone->gradients(), backbone->weights.flat(),
+                 {.operands = backbone->operands()});
   work.optimizer = ops.take();
   work.gradients = static_cast<double>(backbone->weights.bytes());
   work.synced_norms = workers.calls();
@@ -101,7 +103,7 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
 
 StepWork count_step(const PlannedJob& p) {
   StepWork work{.micro_batches = p.job.gradient_acc};
-  RecordingOps ops(p.gpu ? activation_type(p.job.precision) : DType::kFloat32);
+  RecordingOps ops(activation_type(p.job.precision));
   count_backbone(p, ops, work);
   const std::int64_t samples = p.job.batch_size * p.world_size;
   work.head =

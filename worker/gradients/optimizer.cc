@@ -34,11 +34,11 @@ Optimizer::Result Optimizer::step(const Tensor& gradients, const Tensor& weights
     ops_.sgd({.lr = static_cast<float>(update.lr),
               .momentum = static_cast<float>(options_.momentum),
               .weight_decay = static_cast<float>(options_.weight_decay)},
-             static_cast<float>(scale), gradients, weights, momentum());
+             static_cast<float>(scale), gradients, weights, momentum(), update.operands);
     return result;
   }
   ops_.adamw(adamw_options(update.lr, options_.weight_decay, update.number),
-             static_cast<float>(scale), gradients, weights, momentum(), second());
+             static_cast<float>(scale), gradients, weights, momentum(), second(), update.operands);
   return result;
 }
 

@@ -33,6 +33,8 @@ class Optimizer {
     double lr = 0.1;
     std::int64_t number = 1;  ///< of the update, from 1; for AdamW's bias correction
     double loss_scale = 1;    ///< that the gradients were multiplied by
+    /// Null, or receives the new weights in the activations' type (Backbone::operands()).
+    Tensor operands = {};
   };
   /// gradients, weights [count]. REQUIRES: gradients are summed over all workers and micro-batches.
   Result step(const Tensor& gradients, const Tensor& weights, const Update& update);

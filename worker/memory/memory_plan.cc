@@ -6,6 +6,7 @@
 
 #include "common/config/no_network.h"
 #include "common/counted.h"
+#include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/make_ops.h"
@@ -36,15 +37,24 @@ constexpr const char* kProcessName = "process";
 constexpr const char* kScratchName = "kernels' scratch";
 constexpr const char* kSnapshotsName = "snapshots";
 
-/// Builds a network on the CPU to measure what it takes on a GPU, whose activations have this type.
+/// Builds a network on the CPU to measure what it takes on another device, whose activations have
+/// this type.
 class SizingOps : public CpuOps {
  public:
-  explicit SizingOps(DType activations) : CpuOps(1), activations_(activations) {}
+  SizingOps(int threads, DType activations) : CpuOps(threads), activations_(activations) {}
   [[nodiscard]] DType activation_type() const override { return activations_; }
 
  private:
   const DType activations_;
 };
+
+/// For a job on CPUs. In bf16, which this one may lack: then the area for intermediate results is
+/// that of fp32.
+std::unique_ptr<CpuOps> cpu_to_plan_with(const PlannedJob& p) {
+  if (p.job.precision != Precision::kBf16) return std::make_unique<CpuOps>(p.threads);
+  if (!cpu_has_bfloat16()) return std::make_unique<SizingOps>(p.threads, DType::kBFloat16);
+  return std::make_unique<CpuOps>(p.threads, best_vector_kernels(), DType::kBFloat16);
+}
 
 /// Stands for the workers of a job where nothing is communicated: measuring a network asks only how
 /// many there are.
@@ -202,11 +212,11 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
   BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
   options.sync_bn = p.job.sync_bn ? &world : nullptr;
   if (p.gpu) {
-    SizingOps sizes(activation_type(p.job.precision));
+    SizingOps sizes(1, activation_type(p.job.precision));
     return {.memory = backbone_memory(sizes, options),
             .scratch = kMostScratch};  // the fastest convolutions take it all
   }
-  const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = p.threads});
+  const auto ops = cpu_to_plan_with(p);
   PlannedBackbone planned{.memory = backbone_memory(*ops, options)};
   planned.scratch = ops->scratch_bytes();
   return planned;

@@ -107,6 +107,7 @@ void copy_state(const TrainingState& state, const SnapshotId& id, Rank rank, Ran
 }
 
 void restore_shared(const SharedState& shared, const TrainingState& state) {
+  state.backbone.operands_are_current = false;
   const auto tensors = shared_tensors(state);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     check(shared.tensors[i].size() == (tensors[i] ? tensors[i].bytes() : 0),

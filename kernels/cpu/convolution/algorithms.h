@@ -1,6 +1,7 @@
 // The algorithms for a convolution's passes on a CPU; conv2d.cc chooses among them. Activations are
-// NHWC, weights OHWI (kernels/ops.h). Every constructor borrows the device and reserves the scratch
-// memory that its algorithm needs.
+// NHWC, weights OHWI (kernels/ops.h). Activations, and the weights that are read, are float32 or
+// bfloat16; gradients of weights are float32. Every constructor borrows the device and reserves the
+// scratch memory that its algorithm needs.
 #pragma once
 
 #include <optional>
@@ -15,11 +16,11 @@ namespace pfc {
 class DnnlWeightedPass {
  public:
   /// Overwrites output.
-  void execute(const float* input, const float* weights, float* output);
+  void execute(const void* input, const void* weights, void* output);
 
  private:
-  friend DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape);
-  friend DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape);
+  friend DnnlWeightedPass dnnl_forward(CpuDevice&, const Conv2dShape&, DType);
+  friend DnnlWeightedPass dnnl_backward_data(CpuDevice&, const Conv2dShape&, DType);
   struct Call {
     dnnl::primitive primitive;
     dnnl::memory::desc blocked, scratchpad;
@@ -27,30 +28,31 @@ class DnnlWeightedPass {
   };
   DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape, const dnnl::memory::desc& weights,
                    bool turned, const Call& call);
-  void turn(const float* weights, float* turned) const;
+  void turn(const std::byte* weights, std::byte* turned) const;
 
   CpuDevice& device_;
   Conv2dShape shape_;
   int input_, output_;
+  std::size_t pixel_bytes_;  // of the weights for one pixel of the kernel, all input channels
   // Scratch: rotated weights, then weights in oneDNN's layout, then oneDNN's own scratch.
   std::size_t turned_bytes_, blocked_bytes_;
   DnnlCall call_;
   std::optional<DnnlCall> reorder_;
 };
 
-DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape);
+DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape, DType type);
 
 /// For stride 1 and one group, this is computed as a forward convolution of dy, with the kernel
 /// rotated by 180 degrees and its channels exchanged: oneDNN's forward code is up to a third faster
 /// than its backward code.
-DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape);
+DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape, DType type);
 
 /// The gradient of the weights by oneDNN: computed in oneDNN's layout in scratch, then reordered to
 /// OHWI and stored in dw or added to it. oneDNN sums in float32 over all images that it is given.
 class DnnlBackwardWeights {
  public:
-  DnnlBackwardWeights(CpuDevice& device, const Conv2dShape& shape);
-  void execute(const float* x, const float* dy, float* dw, bool accumulate);
+  DnnlBackwardWeights(CpuDevice& device, const Conv2dShape& shape, DType type);
+  void execute(const void* x, const void* dy, float* dw, bool accumulate);
 
  private:
   DnnlCall reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate);
@@ -64,30 +66,34 @@ class DnnlBackwardWeights {
 /// errors would show.
 class DnnlBackwardWeightsInParts {
  public:
-  DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape);
-  void execute(const float* x, const float* dy, float* dw, bool accumulate);
+  DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape, DType type);
+  void execute(const void* x, const void* dy, float* dw, bool accumulate);
 
  private:
   Conv2dShape part_shape_, rest_shape_;
   std::int64_t parts_;
+  std::size_t number_bytes_;
   DnnlBackwardWeights part_;
   std::optional<DnnlBackwardWeights> rest_;  // of the images that the parts leave over
 };
 
+/// Whether GroupedConvolution computes this shape: as many input as output channels, one or two of
+/// each in a group. Depthwise convolutions are among them; whether oneDNN is faster for such a
+/// shape, the caller decides.
+bool few_channels_in_group(const Conv2dShape& shape);
+
 /// Convolutions with one or two channels in each group, for which oneDNN is slow or has only its
-/// reference code.
+/// reference code. T: float or BFloat16.
+template <typename T>
 class GroupedConvolution {
  public:
-  /// True for as many input as output channels, one or two of each in a group. Depthwise
-  /// convolutions are among them; whether oneDNN is faster for such a shape, the caller decides.
-  static bool supports(const Conv2dShape& shape);
-
+  /// REQUIRES: few_channels_in_group(shape).
   GroupedConvolution(CpuDevice& device, const Conv2dShape& shape);
-  void forward(const float* x, const float* w, float* y) const;
+  void forward(const T* x, const T* w, T* y) const;
   /// REQUIRES: stride 1.
-  void backward_data(const float* dy, const float* w, float* dx) const;
+  void backward_data(const T* dy, const T* w, T* dx) const;
   /// REQUIRES: a kernel of 3 or 7.
-  void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) const;
+  void backward_weights(const T* x, const T* dy, float* dw, bool accumulate) const;
 
  private:
   // Scratch: the gradients in float64, then weights or sums of gradients in float32, both in the
@@ -95,7 +101,7 @@ class GroupedConvolution {
   [[nodiscard]] std::size_t gradient_bytes() const;
   [[nodiscard]] double* gradient_scratch() const;
   [[nodiscard]] float* weight_scratch() const;
-  void run(const GroupedConv& g) const;
+  void run(const GroupedConv<T>& g) const;
 
   CpuDevice& device_;
   Conv2dShape shape_;
@@ -115,6 +121,36 @@ class DenseWeightGradient {
  private:
   CpuDevice& device_;
   Conv2dShape shape_;
+};
+
+/// The same gradient from bfloat16 activations, two pixels at a time: the processor's instruction
+/// for bfloat16 adds two products at once. Each thread packs pairs of pixels of a block of rows in
+/// scratch, and computes some output channels alone, so the result does not depend on the number of
+/// threads.
+class PairedWeightGradient {
+ public:
+  /// True for one group, and a kernel of 2 x 2 to 8 x 8 that no stride jumps over.
+  static bool supports(const Conv2dShape& shape);
+
+  PairedWeightGradient(CpuDevice& device, const Conv2dShape& shape);
+  void execute(const BFloat16* x, const BFloat16* dy, float* dw, bool accumulate) const;
+
+ private:
+  struct Block;
+  [[nodiscard]] Range outputs_of(int part) const;
+  [[nodiscard]] Block block_at(std::int64_t begin, int part) const;
+  void pack(const Block& block, const BFloat16* x, const BFloat16* dy) const;
+  void multiply(const Block& block, float* dw) const;
+  void multiply_panels(const Block& block, int kh, int kw, std::int64_t x_panel, float* dw) const;
+
+  CpuDevice& device_;
+  Conv2dShape shape_;
+  std::int64_t pairs_;       // of output pixels in a row
+  std::int64_t row_pairs_;   // of x in a row: one begins at every pixel
+  std::int64_t block_rows_;  // output rows
+  std::int64_t slots_ = 0;   // rows of x that a block packs, at most
+  std::int64_t x_panels_, x_panel_size_ = 0;
+  std::int64_t dy_panels_, dy_panel_size_;  // of the thread with most output channels
 };
 
 /// The same gradient where x has too few channels to fill a vector, as images have. Vectors run

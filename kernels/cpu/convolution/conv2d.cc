@@ -8,98 +8,122 @@
 namespace pfc {
 namespace {
 
-using WeightedPass = std::function<void(const float* input, const float* weights, float* output)>;
-using GradientPass =
-    std::function<void(const float* x, const float* dy, float* dw, bool accumulate)>;
+// T: the type of activations and of the weights that are read.
+template <typename T>
+using WeightedPass = std::function<void(const T* input, const T* weights, T* output)>;
+template <typename T>
+using GradientPass = std::function<void(const T* x, const T* dy, float* dw, bool accumulate)>;
 
 // These functions choose the fastest algorithm for each pass of a shape, as measured with
-// tests/kernels/conv2d_benchmark.cc.
+// tests/kernels/conv2d_benchmark.cc (docs/benchmarks/cpu.md).
 
 // Whether to prefer GroupedConvolution. With two channels in a group, oneDNN is six times slower.
 // With one channel, our code is faster where the rows of an image do not stay in the cache, since
 // it prefetches them; otherwise oneDNN is faster.
 bool own_grouped(const Conv2dShape& s) {
   constexpr std::int64_t kWide = 20;
-  if (!GroupedConvolution::supports(s) || s.kernel != 3 || s.pad >= s.kernel) return false;
+  if (!few_channels_in_group(s) || s.kernel != 3 || s.pad >= s.kernel) return false;
   return s.in_c / s.groups == 2 || (s.stride == 1 && s.in_w >= kWide);
 }
 
-WeightedPass choose_forward(CpuDevice& device, const Conv2dShape& s) {
+template <typename T>
+WeightedPass<T> choose_forward(CpuDevice& device, const Conv2dShape& s) {
   if (own_grouped(s)) {
-    return [plan = GroupedConvolution(device, s)](const float* x, const float* w, float* y) {
+    return [plan = GroupedConvolution<T>(device, s)](const T* x, const T* w, T* y) {
       plan.forward(x, w, y);
     };
   }
-  return [plan = std::make_shared<DnnlWeightedPass>(dnnl_forward(device, s))](
-             const float* x, const float* w, float* y) { plan->execute(x, w, y); };
+  return [plan = std::make_shared<DnnlWeightedPass>(dnnl_forward(device, s, dtype_of<T>()))](
+             const T* x, const T* w, T* y) { plan->execute(x, w, y); };
 }
 
-WeightedPass choose_backward_data(CpuDevice& device, const Conv2dShape& s) {
+template <typename T>
+WeightedPass<T> choose_backward_data(CpuDevice& device, const Conv2dShape& s) {
   if (own_grouped(s) && s.stride == 1) {
-    return [plan = GroupedConvolution(device, s)](const float* dy, const float* w, float* dx) {
+    return [plan = GroupedConvolution<T>(device, s)](const T* dy, const T* w, T* dx) {
       plan.backward_data(dy, w, dx);
     };
   }
-  return [plan = std::make_shared<DnnlWeightedPass>(dnnl_backward_data(device, s))](
-             const float* dy, const float* w, float* dx) { plan->execute(dy, w, dx); };
+  return [plan = std::make_shared<DnnlWeightedPass>(dnnl_backward_data(device, s, dtype_of<T>()))](
+             const T* dy, const T* w, T* dx) { plan->execute(dy, w, dx); };
 }
 
-template <typename Plan>
-GradientPass gradient_pass(std::shared_ptr<Plan> plan) {
-  return [plan = std::move(plan)](const float* x, const float* dy, float* dw, bool accumulate) {
+template <typename T, typename Plan>
+GradientPass<T> gradient_pass(std::shared_ptr<Plan> plan) {
+  return [plan = std::move(plan)](const T* x, const T* dy, float* dw, bool accumulate) {
     plan->execute(x, dy, dw, accumulate);
   };
 }
 
-GradientPass choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
-  constexpr std::int64_t kFewChannels = 16;  // less than the widest vector
+// Convolutions of one group, whose gradients are divided by output channels among the threads. With
+// fewer than four channels for a thread, most of the time would go into loads.
+bool own_dense_gradient(const CpuDevice& device, const Conv2dShape& s) {
+  return s.groups == 1 && s.out_c >= 4L * device.threads.count();
+}
+
+constexpr std::int64_t kFewChannels = 16;  // less than the widest vector
+
+// Null: none of our own is fastest.
+GradientPass<float> choose_dense_gradient(CpuDevice& device, const Conv2dShape& s, float) {
   if (s.groups == 1 && s.in_c < kFewChannels) {
-    return gradient_pass(std::make_shared<StemWeightGradient>(device, s));
+    return gradient_pass<float>(std::make_shared<StemWeightGradient>(device, s));
   }
-  // This divides the output channels among the threads. With fewer than four channels for a thread,
-  // most of the time would go into loads.
-  if (s.groups == 1 && s.out_c >= 4L * device.threads.count()) {
-    return gradient_pass(std::make_shared<DenseWeightGradient>(device, s));
-  }
+  if (!own_dense_gradient(device, s)) return nullptr;
+  return gradient_pass<float>(std::make_shared<DenseWeightGradient>(device, s));
+}
+
+GradientPass<BFloat16> choose_dense_gradient(CpuDevice& device, const Conv2dShape& s, BFloat16) {
+  // Of images, oneDNN's is as fast. Of single pixels its is faster, because packing pairs of pixels
+  // takes as long as a good part of the products.
+  if (s.in_c < kFewChannels || !own_dense_gradient(device, s)) return nullptr;
+  if (!PairedWeightGradient::supports(s)) return nullptr;
+  return gradient_pass<BFloat16>(std::make_shared<PairedWeightGradient>(device, s));
+}
+
+template <typename T>
+GradientPass<T> choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
+  if (GradientPass<T> dense = choose_dense_gradient(device, s, T{})) return dense;
   // Also for depthwise convolutions whose kernel covers the image, where oneDNN is thirty times
   // slower.
-  if (own_grouped(s) || (GroupedConvolution::supports(s) && s.kernel == 7)) {
-    return [plan = GroupedConvolution(device, s)](const float* x, const float* dy, float* dw,
-                                                  bool accumulate) {
+  if (own_grouped(s) || (few_channels_in_group(s) && s.kernel == 7)) {
+    return [plan = GroupedConvolution<T>(device, s)](const T* x, const T* dy, float* dw,
+                                                     bool accumulate) {
       plan.backward_weights(x, dy, dw, accumulate);
     };
   }
-  return gradient_pass(std::make_shared<DnnlBackwardWeightsInParts>(device, s));
+  return gradient_pass<T>(std::make_shared<DnnlBackwardWeightsInParts>(device, s, dtype_of<T>()));
 }
 
+template <typename T>
 class CpuConv2d : public Conv2d {
  public:
   CpuConv2d(CpuDevice& device, const Conv2dShape& shape)
-      : Conv2d(shape, DType::kFloat32),
-        forward_(choose_forward(device, shape)),
-        backward_data_(choose_backward_data(device, shape)),
-        backward_weights_(choose_backward_weights(device, shape)) {}
+      : Conv2d(shape, dtype_of<T>()),
+        forward_(choose_forward<T>(device, shape)),
+        backward_data_(choose_backward_data<T>(device, shape)),
+        backward_weights_(choose_backward_weights<T>(device, shape)) {}
 
  private:
   void run_forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
-    forward_(x.f32(), w.f32(), y.f32());
+    forward_(numbers<T>(x), numbers<T>(w), numbers<T>(y));
   }
   void run_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
-    backward_data_(dy.f32(), w.f32(), dx.f32());
+    backward_data_(numbers<T>(dy), numbers<T>(w), numbers<T>(dx));
   }
   void run_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
                             bool accumulate) override {
-    backward_weights_(x.f32(), dy.f32(), dw.f32(), accumulate);
+    backward_weights_(numbers<T>(x), numbers<T>(dy), dw.f32(), accumulate);
   }
 
-  WeightedPass forward_, backward_data_;
-  GradientPass backward_weights_;
+  WeightedPass<T> forward_, backward_data_;
+  GradientPass<T> backward_weights_;
 };
 
 }  // namespace
 
 std::unique_ptr<Conv2d> CpuOps::conv2d(const Conv2dShape& shape) {
-  return std::make_unique<CpuConv2d>(device_, shape);
+  if (activations_ == DType::kFloat32) return std::make_unique<CpuConv2d<float>>(device_, shape);
+  return std::make_unique<CpuConv2d<BFloat16>>(device_, shape);
 }
 
 }  // namespace pfc

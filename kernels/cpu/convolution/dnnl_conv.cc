@@ -9,6 +9,10 @@ namespace {
 using Dims = dnnl::memory::dims;
 using Layout = dnnl::memory::desc;
 constexpr auto kFloat = dnnl::memory::data_type::f32;
+
+dnnl::memory::data_type dnnl_type(DType type) {
+  return type == DType::kFloat32 ? kFloat : dnnl::memory::data_type::bf16;
+}
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 dnnl::primitive_attr user_scratchpad() {
@@ -19,9 +23,10 @@ dnnl::primitive_attr user_scratchpad() {
 
 // A convolution as oneDNN describes it.
 struct Description {
-  explicit Description(const Conv2dShape& s)
-      : x({s.batch, s.in_c, s.in_h, s.in_w}, kFloat, dnnl::memory::format_tag::nhwc),
-        y({s.batch, s.out_c, s.out_h(), s.out_w()}, kFloat, dnnl::memory::format_tag::nhwc),
+  Description(const Conv2dShape& s, DType type)
+      : x({s.batch, s.in_c, s.in_h, s.in_w}, dnnl_type(type), dnnl::memory::format_tag::nhwc),
+        y({s.batch, s.out_c, s.out_h(), s.out_w()}, dnnl_type(type),
+          dnnl::memory::format_tag::nhwc),
         strides{s.stride, s.stride},
         padding{s.pad, s.pad},
         // Less than `padding` where the stride skips the last rows and columns.
@@ -36,11 +41,13 @@ struct Description {
       dims.insert(dims.begin(), s.groups);
       ohwi_strides.insert(ohwi_strides.begin(), out * k * k * in);
     }
-    ohwi = Layout(dims, kFloat, ohwi_strides);
-    any = Layout(dims, kFloat, dnnl::memory::format_tag::any);
+    ohwi = Layout(dims, dnnl_type(type), ohwi_strides);
+    any = Layout(dims, dnnl_type(type), dnnl::memory::format_tag::any);
+    gradient_ohwi = Layout(dims, kFloat, ohwi_strides);
+    gradient_any = Layout(dims, kFloat, dnnl::memory::format_tag::any);
   }
 
-  Layout x, y, ohwi, any;
+  Layout x, y, ohwi, any, gradient_ohwi, gradient_any;
   Dims strides, padding, padding_end;
 };
 
@@ -88,6 +95,8 @@ DnnlWeightedPass::DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape,
       shape_(shape),
       input_(call.input.name),
       output_(call.output.name),
+      pixel_bytes_(weights.get_size() /
+                   static_cast<std::size_t>(shape.out_c * shape.kernel * shape.kernel)),
       turned_bytes_(turned ? align_up(weights.get_size()) : 0),
       blocked_bytes_(align_up(call.blocked.get_size())),
       call_(device.dnnl, call.primitive,
@@ -108,25 +117,25 @@ DnnlWeightedPass::DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape,
   device.scratch.reserve(turned_bytes_ + blocked_bytes_ + own);
 }
 
-void DnnlWeightedPass::turn(const float* weights, float* turned) const {
+void DnnlWeightedPass::turn(const std::byte* weights, std::byte* turned) const {
   const std::int64_t taps = std::int64_t{shape_.kernel} * shape_.kernel;
   const std::int64_t rows = shape_.out_c * taps;
   device_.threads.each_range(rows, taps, rows * shape_.in_c, [&](const Range& r) {
     for (std::int64_t row = r.begin; row < r.end; ++row) {
       const std::int64_t from = row - row % taps + (taps - 1 - row % taps);
-      std::memcpy(turned + row * shape_.in_c, weights + from * shape_.in_c,
-                  static_cast<std::size_t>(shape_.in_c) * sizeof(float));
+      std::memcpy(turned + static_cast<std::size_t>(row) * pixel_bytes_,
+                  weights + static_cast<std::size_t>(from) * pixel_bytes_, pixel_bytes_);
     }
   });
 }
 
-void DnnlWeightedPass::execute(const float* input, const float* weights, float* output) {
+void DnnlWeightedPass::execute(const void* input, const void* weights, void* output) {
   device_.threads.apply();
   std::byte* const scratch = device_.scratch.data();
   std::byte* const own = scratch + turned_bytes_ + blocked_bytes_;
-  void* ready = const_cast<float*>(weights);  // oneDNN only reads it, but its API takes no const
+  void* ready = const_cast<void*>(weights);  // oneDNN only reads it, but its API takes no const
   if (turned_bytes_ > 0) {
-    turn(weights, reinterpret_cast<float*>(scratch));
+    turn(static_cast<const std::byte*>(weights), scratch);
     ready = scratch;
   }
   if (reorder_) {
@@ -134,15 +143,15 @@ void DnnlWeightedPass::execute(const float* input, const float* weights, float* 
     reorder_->execute({{DNNL_ARG_FROM, ready}, {DNNL_ARG_TO, blocked}, {DNNL_ARG_SCRATCHPAD, own}});
     ready = blocked;
   }
-  call_.execute({{input_, const_cast<float*>(input)},
+  call_.execute({{input_, const_cast<void*>(input)},
                  {DNNL_ARG_WEIGHTS, ready},
                  {output_, output},
                  {DNNL_ARG_SCRATCHPAD, own}});
 }
 
-DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape) {
+DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape, DType type) {
   device.threads.apply();  // oneDNN fixes the division of the work when it creates a primitive
-  const Description d(shape);
+  const Description d(shape, type);
   const auto desc = describe_forward(device, d);
   return {device,
           shape,
@@ -155,15 +164,15 @@ DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape) {
            .output = {DNNL_ARG_DST, d.y}}};
 }
 
-DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape) {
+DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape, DType type) {
   device.threads.apply();
-  const Description d(shape);
+  const Description d(shape, type);
   if (shape.stride == 1 && shape.groups == 1 && shape.pad < shape.kernel) {
-    const Description turned(turned_shape(shape));
+    const Description turned(turned_shape(shape), type);
     const auto desc = describe_forward(device, turned);
     const std::int64_t k = shape.kernel;
     // Our weights, read with input and output channels exchanged.
-    const Layout exchanged({shape.in_c, shape.out_c, k, k}, kFloat,
+    const Layout exchanged({shape.in_c, shape.out_c, k, k}, dnnl_type(type),
                            Dims{1, k * k * shape.in_c, k * shape.in_c, shape.in_c});
     return {device,
             shape,
@@ -189,12 +198,12 @@ DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape)
            .output = {DNNL_ARG_DIFF_SRC, d.x}}};
 }
 
-DnnlBackwardWeights::DnnlBackwardWeights(CpuDevice& device, const Conv2dShape& shape)
+DnnlBackwardWeights::DnnlBackwardWeights(CpuDevice& device, const Conv2dShape& shape, DType type)
     : device_(device) {
   device.threads.apply();
-  const Description d(shape);
+  const Description d(shape, type);
   const dnnl::convolution_backward_weights::primitive_desc desc(
-      {kDirect, d.x, d.any, d.y, d.strides, d.padding, d.padding_end}, user_scratchpad(),
+      {kDirect, d.x, d.gradient_any, d.y, d.strides, d.padding, d.padding_end}, user_scratchpad(),
       device.dnnl.engine, describe_forward(device, d));
   const Layout blocked = desc.diff_weights_desc();
   gradient_bytes_ = align_up(blocked.get_size());
@@ -203,8 +212,8 @@ DnnlBackwardWeights::DnnlBackwardWeights(CpuDevice& device, const Conv2dShape& s
                                           {DNNL_ARG_DIFF_DST, d.y},
                                           {DNNL_ARG_DIFF_WEIGHTS, blocked},
                                           {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}});
-  store_.emplace(reorder(blocked, d.ohwi, false));
-  add_.emplace(reorder(blocked, d.ohwi, true));
+  store_.emplace(reorder(blocked, d.gradient_ohwi, false));
+  add_.emplace(reorder(blocked, d.gradient_ohwi, true));
   device.scratch.reserve(gradient_bytes_ +
                          std::max(desc.scratchpad_desc().get_size(), reorder_bytes_));
 }
@@ -225,34 +234,38 @@ DnnlCall DnnlBackwardWeights::reorder(const Layout& from, const Layout& to, bool
       {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}}};
 }
 
-void DnnlBackwardWeights::execute(const float* x, const float* dy, float* dw, bool accumulate) {
+void DnnlBackwardWeights::execute(const void* x, const void* dy, float* dw, bool accumulate) {
   device_.threads.apply();
   void* const gradient = device_.scratch.data();
   void* const own = device_.scratch.data() + gradient_bytes_;
-  call_->execute({{DNNL_ARG_SRC, const_cast<float*>(x)},
-                  {DNNL_ARG_DIFF_DST, const_cast<float*>(dy)},
+  call_->execute({{DNNL_ARG_SRC, const_cast<void*>(x)},
+                  {DNNL_ARG_DIFF_DST, const_cast<void*>(dy)},
                   {DNNL_ARG_DIFF_WEIGHTS, gradient},
                   {DNNL_ARG_SCRATCHPAD, own}});
   DnnlCall& out = accumulate ? *add_ : *store_;
   out.execute({{DNNL_ARG_FROM, gradient}, {DNNL_ARG_TO, dw}, {DNNL_ARG_SCRATCHPAD, own}});
 }
 
-DnnlBackwardWeightsInParts::DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape)
+DnnlBackwardWeightsInParts::DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape,
+                                                       DType type)
     : part_shape_(with_batch(shape, images_of_part(device, shape))),
       rest_shape_(with_batch(shape, shape.batch % part_shape_.batch)),
       parts_(shape.batch / part_shape_.batch),
-      part_(device, part_shape_) {
-  if (rest_shape_.batch > 0) rest_.emplace(device, rest_shape_);
+      number_bytes_(size_of(type)),
+      part_(device, part_shape_, type) {
+  if (rest_shape_.batch > 0) rest_.emplace(device, rest_shape_, type);
 }
 
-void DnnlBackwardWeightsInParts::execute(const float* x, const float* dy, float* dw,
+void DnnlBackwardWeightsInParts::execute(const void* x, const void* dy, float* dw,
                                          bool accumulate) {
+  const auto* next_x = static_cast<const std::byte*>(x);
+  const auto* next_dy = static_cast<const std::byte*>(dy);
   for (std::int64_t part = 0; part < parts_; ++part) {
-    part_.execute(x, dy, dw, accumulate || part > 0);
-    x += part_shape_.x_shape().elements();
-    dy += part_shape_.y_shape().elements();
+    part_.execute(next_x, next_dy, dw, accumulate || part > 0);
+    next_x += static_cast<std::size_t>(part_shape_.x_shape().elements()) * number_bytes_;
+    next_dy += static_cast<std::size_t>(part_shape_.y_shape().elements()) * number_bytes_;
   }
-  if (rest_) rest_->execute(x, dy, dw, true);
+  if (rest_) rest_->execute(next_x, next_dy, dw, true);
 }
 
 }  // namespace pfc

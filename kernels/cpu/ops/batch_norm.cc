@@ -36,25 +36,45 @@ constexpr int kArraysPerThread = 6;  // sums of a block of rows, and of all of t
 
 class CpuBatchNorm : public BatchNorm {
  public:
-  CpuBatchNorm(CpuDevice& device, const BatchNormShape& shape)
-      : BatchNorm(shape, DType::kFloat32), device_(device) {
+  CpuBatchNorm(CpuDevice& device, const BatchNormShape& shape, DType activations)
+      : BatchNorm(shape, activations), device_(device) {
     device.scratch.reserve(ChannelScratch::bytes(
         shape.channels, kSharedArrays + kArraysPerThread * device.threads.count()));
   }
 
  private:
   void run_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance) override {
-    const float* const values = x.f32();
+    with_numbers_of(x, [&]<typename T>() { statistics_of<T>(x, mean, variance); });
+  }
+  void run_forward(const Forward& f) override {
+    with_numbers_of(f.x, [&]<typename T>() { forward_of<T>(f); });
+  }
+  void run_backward_reduce(const Backward& b) override {
+    with_numbers_of(b.x, [&]<typename T>() { backward_reduce_of<T>(b); });
+  }
+  void run_backward_apply(const Backward& b) override {
+    with_numbers_of(b.x, [&]<typename T>() { backward_apply_of<T>(b); });
+  }
+
+  template <typename T>
+  [[nodiscard]] const ActivationKernels<T>& kernels() const {
+    return device_.vector.template of<T>();
+  }
+
+  template <typename T>
+  void statistics_of(const Tensor& x, const Tensor& mean, const Tensor& variance) {
+    const T* const values = numbers<T>(x);
     device_.threads.each_part([&](int part) {
       const Range range = rows_of(part);
       if (range.size() == 0) return;
-      device_.vector.moments(values + range.begin * shape_.channels, range.size(), shape_.channels,
-                             moments_of(part));
+      kernels<T>().moments(values + range.begin * shape_.channels, range.size(), shape_.channels,
+                           moments_of(part));
     });
     merge_moments(mean, variance);
   }
 
-  void run_forward(const Forward& f) override {
+  template <typename T>
+  void forward_of(const Forward& f) {
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
     float* const scale = shared.floats();
     const float* const variance = f.variance.f32();
@@ -62,26 +82,27 @@ class CpuBatchNorm : public BatchNorm {
     for (std::int64_t c = 0; c < shape_.channels; ++c) {
       scale[c] = gamma[c] / std::sqrt(variance[c] + shape_.eps);
     }
-    const NormForward whole{.rows = shape_.rows,
-                            .channels = shape_.channels,
-                            .x = f.x.f32(),
-                            .mean = f.mean.f32(),
-                            .scale = scale,
-                            .beta = f.beta.f32(),
-                            .slope = f.slope ? f.slope.f32() : nullptr,
-                            .residual = f.residual ? f.residual.f32() : nullptr,
-                            .y = f.y.f32(),
-                            .moments = nullptr};
+    const NormForward<T> whole{.rows = shape_.rows,
+                               .channels = shape_.channels,
+                               .x = numbers<T>(f.x),
+                               .mean = f.mean.f32(),
+                               .scale = scale,
+                               .beta = f.beta.f32(),
+                               .slope = f.slope ? f.slope.f32() : nullptr,
+                               .residual = numbers<T>(f.residual),
+                               .y = numbers<T>(f.y),
+                               .moments = nullptr};
     const bool with_moments = static_cast<bool>(f.y_mean);
     device_.threads.each_part([&](int part) { forward_part(whole, part, with_moments); });
     if (with_moments) merge_moments(f.y_mean, f.y_variance);
   }
 
-  void run_backward_reduce(const Backward& b) override {
-    const NormBackward whole = backward_of(b);
+  template <typename T>
+  void backward_reduce_of(const Backward& b) {
+    const NormBackward<T> whole = backward_of<T>(b);
     device_.threads.each_part([&](int part) {
       const Range range = rows_of(part);
-      if (range.size() > 0) device_.vector.norm_backward_reduce(slice(whole, range, part));
+      if (range.size() > 0) kernels<T>().norm_backward_reduce(slice(whole, range, part));
     });
     float* const sum_dz = b.sum_dz.f32();
     float* const sum_dz_xhat = b.sum_dz_xhat.f32();
@@ -91,7 +112,7 @@ class CpuBatchNorm : public BatchNorm {
       for (int part = 0; part < device_.threads.count(); ++part) {
         const Range range = rows_of(part);
         if (range.size() == 0) continue;
-        const NormBackward sums = slice(whole, range, part);
+        const NormBackward<T> sums = slice(whole, range, part);
         dz += sums.sum_dz[c];
         dz_xhat += sums.sum_dz_xhat[c];
         slope += sums.sum_dslope[c];
@@ -102,8 +123,9 @@ class CpuBatchNorm : public BatchNorm {
     }
   }
 
-  void run_backward_apply(const Backward& b) override {
-    NormBackward whole = backward_of(b);
+  template <typename T>
+  void backward_apply_of(const Backward& b) {
+    NormBackward<T> whole = backward_of<T>(b);
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
     shared.floats();  // scale, filled by backward_of()
     shared.floats();  // inverse, likewise
@@ -118,11 +140,11 @@ class CpuBatchNorm : public BatchNorm {
     }
     whole.mean_dz = mean_dz;
     whole.mean_dz_xhat = mean_dz_xhat;
-    whole.add = b.add ? b.add.f32() : nullptr;
-    whole.dx = b.dx.f32();
+    whole.add = numbers<T>(b.add);
+    whole.dx = numbers<T>(b.dx);
     device_.threads.each_part([&](int part) {
       const Range range = rows_of(part);
-      if (range.size() > 0) device_.vector.norm_backward_apply(slice(whole, range, part));
+      if (range.size() > 0) kernels<T>().norm_backward_apply(slice(whole, range, part));
     });
   }
 
@@ -143,10 +165,11 @@ class CpuBatchNorm : public BatchNorm {
             .sum2 = own.doubles()};
   }
 
-  void forward_part(const NormForward& whole, int part, bool with_moments) {
+  template <typename T>
+  void forward_part(const NormForward<T>& whole, int part, bool with_moments) {
     const Range range = rows_of(part);
     if (range.size() == 0) return;
-    NormForward f = whole;
+    NormForward<T> f = whole;
     const std::int64_t offset = range.begin * shape_.channels;
     f.rows = range.size();
     f.x += offset;
@@ -154,7 +177,7 @@ class CpuBatchNorm : public BatchNorm {
     if (f.residual != nullptr) f.residual += offset;
     const Moments moments = moments_of(part);
     if (with_moments) f.moments = &moments;
-    device_.vector.norm_forward(f);
+    kernels<T>().norm_forward(f);
   }
 
   // Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
@@ -182,7 +205,8 @@ class CpuBatchNorm : public BatchNorm {
   }
 
   // What both backward passes read. The coefficients are stored in the shared scratch.
-  NormBackward backward_of(const Backward& b) {
+  template <typename T>
+  NormBackward<T> backward_of(const Backward& b) {
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
     float* const scale = shared.floats();
     float* const inverse = shared.floats();
@@ -192,11 +216,11 @@ class CpuBatchNorm : public BatchNorm {
       inverse[c] = 1.f / std::sqrt(variance[c] + shape_.eps);
       scale[c] = gamma[c] / std::sqrt(variance[c] + shape_.eps);
     }
-    NormBackward whole{};
+    NormBackward<T> whole{};
     whole.rows = shape_.rows;
     whole.channels = shape_.channels;
-    whole.dy = b.dy.f32();
-    whole.x = b.x.f32();
+    whole.dy = numbers<T>(b.dy);
+    whole.x = numbers<T>(b.x);
     whole.mean = b.mean.f32();
     whole.inverse = inverse;
     whole.scale = scale;
@@ -206,7 +230,8 @@ class CpuBatchNorm : public BatchNorm {
   }
 
   // The rows of one thread, with its own sums.
-  [[nodiscard]] NormBackward slice(NormBackward b, const Range& range, int part) const {
+  template <typename T>
+  [[nodiscard]] NormBackward<T> slice(NormBackward<T> b, const Range& range, int part) const {
     const std::int64_t offset = range.begin * shape_.channels;
     b.rows = range.size();
     b.dy += offset;
@@ -229,7 +254,7 @@ class CpuBatchNorm : public BatchNorm {
 }  // namespace
 
 std::unique_ptr<BatchNorm> CpuOps::batch_norm(const BatchNormShape& shape) {
-  return std::make_unique<CpuBatchNorm>(device_, shape);
+  return std::make_unique<CpuBatchNorm>(device_, shape, activations_);
 }
 
 }  // namespace pfc

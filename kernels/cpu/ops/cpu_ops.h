@@ -1,6 +1,7 @@
 // Ops on a CPU. Each group of members is defined in the file that is named above it.
 #pragma once
 
+#include "kernels/cpu/ops/bf16_products.h"
 #include "kernels/cpu/runtime/cpu_device.h"
 #include "kernels/ops.h"
 
@@ -8,17 +9,18 @@ namespace pfc {
 
 class CpuOps : public Ops {
  public:
-  /// cpu_threads: 0 means all cores that this process may use. Tests pass other kernels than the
-  /// best ones of this machine.
-  explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels())
-      : device_(cpu_threads, kernels) {}
+  /// cpu_threads: 0 means all cores that this process may use. activations: float32, or bfloat16
+  /// where cpu_has_bf16(). Tests pass other kernels than the best ones of this machine.
+  explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels(),
+                  DType activations = DType::kFloat32)
+      : device_(cpu_threads, kernels), activations_(activations) {}
 
   [[nodiscard]] const Threads& threads() const { return device_.threads; }
 
   // cpu_ops.cc
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] bool on_host() const override { return true; }
-  [[nodiscard]] DType activation_type() const override { return DType::kFloat32; }
+  [[nodiscard]] DType activation_type() const override { return activations_; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
   void reserve(std::size_t /*bytes*/) override {}
   [[nodiscard]] DeviceMemory memory() const override { return {}; }
@@ -39,9 +41,9 @@ class CpuOps : public Ops {
   // cpu_ops.cc
   void run_copy(const Tensor& from, const Tensor& to) override;
   void run_fill(const Tensor& t, float value) override;
-  void run_convert(const Tensor& from, const Tensor& to) override { run_copy(from, to); }
 
   // elementwise.cc
+  void run_convert(const Tensor& from, const Tensor& to) override;
   void run_normalise_images(const Tensor& images, const Tensor& y) override;
   void run_add(const Tensor& a, const Tensor& b, const Tensor& y) override;
   void run_scale(const Tensor& x, float factor, const Tensor& y) override;
@@ -61,11 +63,23 @@ class CpuOps : public Ops {
   // optimizer.cc
   double run_sum_of_squares(const Tensor& x) override;
   void run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-               const Tensor& weight, const Tensor& velocity) override;
+               const Tensor& weight, const Tensor& velocity) override {
+    run_rounded_sgd(o, gradient_scale, gradient, weight, velocity, {});
+  }
   void run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                 const Tensor& weight, const Tensor& m, const Tensor& v) override;
+                 const Tensor& weight, const Tensor& m, const Tensor& v) override {
+    run_rounded_adamw(o, gradient_scale, gradient, weight, m, v, {});
+  }
+  void run_rounded_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+                       const Tensor& weight, const Tensor& velocity,
+                       const Tensor& operand) override;
+  void run_rounded_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                         const Tensor& weight, const Tensor& m, const Tensor& v,
+                         const Tensor& operand) override;
 
   CpuDevice device_;
+  const DType activations_;
+  Bf16Products products_{device_};
 };
 
 }  // namespace pfc

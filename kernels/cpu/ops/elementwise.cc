@@ -13,19 +13,35 @@ constexpr std::int64_t kLine = 16;  // floats in a cache line; no two threads wr
 void CpuOps::run_normalise_images(const Tensor& images, const Tensor& y) {
   const std::int64_t n = images.elements();
   const auto* const from = static_cast<const std::uint8_t*>(images.data);
-  float* const to = y.f32();
+  with_numbers_of(y, [&]<typename T>() {
+    T* const to = numbers<T>(y);
+    device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+      device_.vector.template of<T>().normalise_images(from + r.begin, to + r.begin, r.size());
+    });
+  });
+}
+
+void CpuOps::run_convert(const Tensor& from, const Tensor& to) {
+  if (from.dtype == to.dtype) return run_copy(from, to);
+  const std::int64_t n = from.elements();
   device_.threads.each_range(n, kLine, n, [&](const Range& r) {
-    device_.vector.normalise_images(from + r.begin, to + r.begin, r.size());
+    if (to.dtype == DType::kFloat32) {
+      device_.vector.to_float(numbers<BFloat16>(from) + r.begin, to.f32() + r.begin, r.size());
+    } else {
+      device_.vector.to_bfloat16(from.f32() + r.begin, numbers<BFloat16>(to) + r.begin, r.size());
+    }
   });
 }
 
 void CpuOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
   const std::int64_t n = a.elements();
-  const float* const left = a.f32();
-  const float* const right = b.f32();
-  float* const sum = y.f32();
-  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
-    device_.vector.add(left + r.begin, right + r.begin, sum + r.begin, r.size());
+  with_numbers_of(y, [&]<typename T>() {
+    const T* const left = numbers<T>(a);
+    const T* const right = numbers<T>(b);
+    T* const sum = numbers<T>(y);
+    device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+      device_.vector.template of<T>().add(left + r.begin, right + r.begin, sum + r.begin, r.size());
+    });
   });
 }
 

@@ -3,6 +3,7 @@
 namespace pfc {
 
 void CpuOps::run_gemm(const Gemm& g) {
+  if (g.a.dtype == DType::kBFloat16) return products_.multiply(g);
   const float* const a = g.a.f32();
   const float* const b = g.b.f32();
   float* const c = g.c.f32();

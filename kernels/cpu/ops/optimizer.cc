@@ -31,27 +31,32 @@ double CpuOps::run_sum_of_squares(const Tensor& x) {
   return sum;
 }
 
-void CpuOps::run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-                     const Tensor& weight, const Tensor& velocity) {
+void CpuOps::run_rounded_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+                             const Tensor& weight, const Tensor& velocity, const Tensor& operand) {
   const std::int64_t n = weight.elements();
   float* const w = weight.f32();
   const float* const g = gradient.f32();
   float* const v = velocity.f32();
+  BFloat16* const rounded = numbers<BFloat16>(operand);
   device_.threads.each_range(n, kLine, n, [&](const Range& r) {
-    device_.vector.sgd(o, gradient_scale, g + r.begin, w + r.begin, v + r.begin, r.size());
+    device_.vector.sgd(o, gradient_scale, g + r.begin, w + r.begin, v + r.begin,
+                       rounded == nullptr ? nullptr : rounded + r.begin, r.size());
   });
 }
 
-void CpuOps::run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                       const Tensor& weight, const Tensor& m, const Tensor& v) {
+void CpuOps::run_rounded_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                               const Tensor& weight, const Tensor& m, const Tensor& v,
+                               const Tensor& operand) {
   const std::int64_t n = weight.elements();
   float* const w = weight.f32();
   const float* const g = gradient.f32();
   float* const first = m.f32();
   float* const second = v.f32();
+  BFloat16* const rounded = numbers<BFloat16>(operand);
   device_.threads.each_range(n, kLine, n, [&](const Range& r) {
     device_.vector.adamw(o, gradient_scale, g + r.begin, w + r.begin, first + r.begin,
-                         second + r.begin, r.size());
+                         second + r.begin, rounded == nullptr ? nullptr : rounded + r.begin,
+                         r.size());
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/runtime/aligned_memory.h"
 #include "kernels/cpu/runtime/dnnl_call.h"
+#include "kernels/cpu/runtime/numbers.h"
 #include "kernels/cpu/runtime/threads.h"
 #include "kernels/cpu/vector/vector_kernels.h"
 

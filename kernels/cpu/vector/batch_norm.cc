@@ -1,6 +1,7 @@
 // Batch norm, four rows at a time: the sums, which are in the first-level cache, are loaded and
 // stored once for four vectors of activations, and memory is read in four sequential streams.
 
+#include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/vector.h"
 
@@ -61,8 +62,8 @@ template <typename F, typename Flush>
   }
 }
 
-template <typename V, bool kSlope, bool kResidual>
-[[gnu::always_inline]] inline V normed(const NormForward& f, std::int64_t row, std::int64_t c) {
+template <typename V, bool kSlope, bool kResidual, typename T>
+[[gnu::always_inline]] inline V normed(const NormForward<T>& f, std::int64_t row, std::int64_t c) {
   const std::int64_t i = row * f.channels + c;
   V y = (stream<V>(f.x + i) - load<V>(f.mean + c)) * load<V>(f.scale + c) + load<V>(f.beta + c);
   if constexpr (kSlope) y = prelu(y, load<V>(f.slope + c));
@@ -72,19 +73,21 @@ template <typename V, bool kSlope, bool kResidual>
 
 // Sets the shift to the mean of y's first rows. Runs before y is written, as y may be x or
 // residual.
-template <bool kSlope, bool kResidual>
-void start_output_moments(const NormForward& f) {
+template <bool kSlope, bool kResidual, typename T>
+void start_output_moments(const NormForward<T>& f) {
   clear_moments(*f.moments, f.channels);
   const std::int64_t rows = f.rows < kShiftRows ? f.rows : kShiftRows;
   for_each_vector(f.channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
     V sum{};
-    for (std::int64_t row = 0; row < rows; ++row) sum += normed<V, kSlope, kResidual>(f, row, c);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      sum += as_stored<T>(normed<V, kSlope, kResidual>(f, row, c));
+    }
     store<V>(f.moments->shift + c, sum / static_cast<float>(rows));
   });
 }
 
-template <bool kSlope, bool kResidual, bool kMoments>
-void norm_forward_rows(const NormForward f) {
+template <bool kSlope, bool kResidual, bool kMoments, typename T>
+void norm_forward_rows(const NormForward<T> f) {
   if constexpr (kMoments) start_output_moments<kSlope, kResidual>(f);
   for_each_rows(
       f.rows,
@@ -92,7 +95,9 @@ void norm_forward_rows(const NormForward f) {
         for_each_vector(f.channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
           V y[kRows];
           for (int r = 0; r < kRows; ++r) y[r] = normed<V, kSlope, kResidual>(f, row + r, c);
-          for (int r = 0; r < kRows; ++r) store(f.y + (row + r) * f.channels + c, y[r]);
+          for (int r = 0; r < kRows; ++r) {
+            y[r] = store_activation<V>(f.y + (row + r) * f.channels + c, y[r]);
+          }
           if constexpr (kMoments) add_moments<V, kRows>(*f.moments, c, y);
         });
       },
@@ -110,8 +115,8 @@ struct Gradient {
   V dz, xhat, dslope;
 };
 
-template <typename V, bool kSlope>
-[[gnu::always_inline]] inline Gradient<V> gradient_at(const NormBackward& b, std::int64_t row,
+template <typename V, bool kSlope, typename T>
+[[gnu::always_inline]] inline Gradient<V> gradient_at(const NormBackward<T>& b, std::int64_t row,
                                                       std::int64_t c) {
   const std::int64_t i = row * b.channels + c;
   const V dy = stream<V>(b.dy + i);
@@ -126,8 +131,8 @@ template <typename V, bool kSlope>
   return g;
 }
 
-template <bool kSlope>
-void reduce_rows(const NormBackward b) {
+template <bool kSlope, typename T>
+void reduce_rows(const NormBackward<T> b) {
   const auto flush_block = [&]() PFC_INLINE_LAMBDA {
     flush(b.block_dz, b.sum_dz, b.channels);
     flush(b.block_dz_xhat, b.sum_dz_xhat, b.channels);
@@ -152,8 +157,8 @@ void reduce_rows(const NormBackward b) {
   for_each_rows(b.rows, add_rows_of, flush_block);
 }
 
-template <bool kSlope, bool kAdd>
-void apply_rows(const NormBackward b) {
+template <bool kSlope, bool kAdd, typename T>
+void apply_rows(const NormBackward<T> b) {
   const auto apply = [&]<int kRows>(std::int64_t row) PFC_INLINE_LAMBDA {
     for_each_vector(b.channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
       for (int r = 0; r < kRows; ++r) {
@@ -162,7 +167,7 @@ void apply_rows(const NormBackward b) {
         V dx = (g.dz - load<V>(b.mean_dz + c) - g.xhat * load<V>(b.mean_dz_xhat + c)) *
                load<V>(b.scale + c);
         if constexpr (kAdd) dx += stream<V>(b.add + i);
-        store(b.dx + i, dx);
+        store_activation<V>(b.dx + i, dx);
       }
     });
   };
@@ -171,12 +176,13 @@ void apply_rows(const NormBackward b) {
 
 }  // namespace
 
-void moments(const float* x, std::int64_t rows, std::int64_t channels, const Moments& m) {
+template <typename T>
+void moments(const T* x, std::int64_t rows, std::int64_t channels, const Moments& m) {
   clear_moments(m, channels);
   const std::int64_t first = rows < kShiftRows ? rows : kShiftRows;
   for_each_vector(channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
     V sum{};
-    for (std::int64_t row = 0; row < first; ++row) sum += load<V>(x + row * channels + c);
+    for (std::int64_t row = 0; row < first; ++row) sum += load_number<V>(x + row * channels + c);
     store<V>(m.shift + c, sum / static_cast<float>(first));
   });
   const auto add_rows_of = [&]<int kRows>(std::int64_t row) PFC_INLINE_LAMBDA {
@@ -192,7 +198,8 @@ void moments(const float* x, std::int64_t rows, std::int64_t channels, const Mom
   });
 }
 
-void norm_forward(const NormForward& f) {
+template <typename T>
+void norm_forward(const NormForward<T>& f) {
   const bool slope = f.slope != nullptr;
   const bool residual = f.residual != nullptr;
   if (f.moments != nullptr) {
@@ -203,7 +210,8 @@ void norm_forward(const NormForward& f) {
   return residual ? norm_forward_rows<0, 1, 0>(f) : norm_forward_rows<0, 0, 0>(f);
 }
 
-void norm_backward_reduce(const NormBackward& b) {
+template <typename T>
+void norm_backward_reduce(const NormBackward<T>& b) {
   clear(b.block_dz, b.channels);
   clear(b.block_dz_xhat, b.channels);
   clear(b.block_dslope, b.channels);
@@ -213,11 +221,21 @@ void norm_backward_reduce(const NormBackward& b) {
   return b.slope != nullptr ? reduce_rows<true>(b) : reduce_rows<false>(b);
 }
 
-void norm_backward_apply(const NormBackward& b) {
+template <typename T>
+void norm_backward_apply(const NormBackward<T>& b) {
   if (b.slope != nullptr) {
     return b.add != nullptr ? apply_rows<true, true>(b) : apply_rows<true, false>(b);
   }
   return b.add != nullptr ? apply_rows<false, true>(b) : apply_rows<false, false>(b);
 }
+
+template void moments(const float*, std::int64_t, std::int64_t, const Moments&);
+template void moments(const BFloat16*, std::int64_t, std::int64_t, const Moments&);
+template void norm_forward(const NormForward<float>&);
+template void norm_forward(const NormForward<BFloat16>&);
+template void norm_backward_reduce(const NormBackward<float>&);
+template void norm_backward_reduce(const NormBackward<BFloat16>&);
+template void norm_backward_apply(const NormBackward<float>&);
+template void norm_backward_apply(const NormBackward<BFloat16>&);
 
 }  // namespace pfc::PFC_ISA

@@ -1,6 +1,10 @@
 // Loads and stores float32 and bfloat16 numbers (kernels/math/bfloat16.h) as vectors of float32.
 #pragma once
 
+#ifdef __AVX512BW__
+#include <immintrin.h>
+#endif
+
 #include "kernels/cpu/vector/exp.h"
 #include "kernels/cpu/vector/vector.h"
 #include "kernels/math/bfloat16.h"
@@ -26,6 +30,16 @@ template <typename V>
   }
 }
 
+/// As load_number(), and prefetches what the same loop will load soon. For loops that read several
+/// streams of memory at once, which hardware prefetchers do not follow well. A prefetch after the
+/// end of the memory does nothing.
+template <typename V, typename T>
+[[gnu::always_inline]] inline V stream(const T* p) {
+  constexpr std::int64_t kAhead = 4096 / sizeof(T);  // covers the latency of memory at 10 GB/s
+  __builtin_prefetch(p + kAhead);
+  return load_number<V>(p);
+}
+
 /// Rounds to nearest, ties to even.
 template <typename V>
 [[gnu::always_inline]] inline void store_nearest(BFloat16* p, V value) {
@@ -40,6 +54,35 @@ template <typename V>
     const Halves halves = __builtin_convertvector(kept >> 16, Halves);
     __builtin_memcpy(p, &halves, sizeof(halves));
   }
+}
+
+/// Stores an activation and returns what was stored. A bfloat16 is rounded to nearest, ties to
+/// even.
+template <typename V>
+[[gnu::always_inline]] inline V store_activation(float* p, V value) {
+  store<V>(p, value);
+  return value;
+}
+
+template <typename V>
+[[gnu::always_inline]] inline V store_activation(BFloat16* p, V value) {
+#ifdef __AVX512BF16__
+  // The instruction stores numbers below the smallest normal one, 1e-38, as zeros.
+  if constexpr (sizeof(V) == sizeof(__m512)) {
+    const __m256bh halves = _mm512_cvtneps_pbh(reinterpret_cast<__m512>(value));
+    __builtin_memcpy(p, &halves, sizeof(halves));
+    return load_number<V>(p);
+  }
+#endif
+  store_nearest<V>(p, value);
+  return load_number<V>(p);
+}
+
+/// What store_activation() of an activation of type T would return.
+template <typename T, typename V>
+[[gnu::always_inline]] inline V as_stored(V value) {
+  T memory[sizeof(V) / sizeof(float)];
+  return store_activation<V>(memory, value);
 }
 
 /// The random bits for the elements of a V that starts at element i.

@@ -1,17 +1,44 @@
 // Loops over flat memory, which the compiler vectorises for the instruction set.
 
+#include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/vector.h"
 
 namespace pfc::PFC_ISA {
+namespace {
 
-void normalise_images(const std::uint8_t* x, float* y, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i]) / 127.5f - 1.f;
+// Calls update(i) for each element, and stores the weights that it leaves, rounded to nearest, in
+// `operand` where that is not null: block by block, while they are in the first-level cache.
+template <typename Update>
+[[gnu::always_inline]] inline void for_each_block(std::int64_t n, const float* weight,
+                                                  BFloat16* operand, const Update& update) {
+  constexpr std::int64_t kBlock = 1024;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t end = begin + kBlock < n ? begin + kBlock : n;
+    for (std::int64_t i = begin; i < end; ++i) update(i);
+    if (operand != nullptr) to_bfloat16(weight + begin, operand + begin, end - begin);
+  }
 }
 
-void add(const float* a, const float* b, float* y, std::int64_t n) {
-  for_each_vector(n, [&]<typename V>(std::int64_t i)
-                         PFC_INLINE_LAMBDA { store(y + i, load<V>(a + i) + load<V>(b + i)); });
+}  // namespace
+
+template <typename T>
+void normalise_images(const std::uint8_t* x, T* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float value = static_cast<float>(x[i]) / 127.5f - 1.f;
+    if constexpr (sizeof(T) == sizeof(float)) {
+      y[i] = value;
+    } else {
+      y[i] = nearest_bfloat16(value);
+    }
+  }
+}
+
+template <typename T>
+void add(const T* a, const T* b, T* y, std::int64_t n) {
+  for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    store_activation<V>(y + i, load_number<V>(a + i) + load_number<V>(b + i));
+  });
 }
 
 void add_bias(float* y, const float* bias, std::int64_t rows, std::int64_t n) {
@@ -28,17 +55,24 @@ void add_columns(const float* __restrict x, std::int64_t rows, std::int64_t stri
 }
 
 void sgd(const SgdOptions& o, float gradient_scale, const float* __restrict gradient,
-         float* __restrict weight, float* __restrict velocity, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
+         float* __restrict weight, float* __restrict velocity, BFloat16* __restrict operand,
+         std::int64_t n) {
+  for_each_block(n, weight, operand, [&](std::int64_t i) PFC_INLINE_LAMBDA {
     sgd_update(o, gradient[i] * gradient_scale, weight[i], velocity[i]);
-  }
+  });
 }
 
 void adamw(const AdamWOptions& o, float gradient_scale, const float* __restrict gradient,
-           float* __restrict weight, float* __restrict m, float* __restrict v, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
+           float* __restrict weight, float* __restrict m, float* __restrict v,
+           BFloat16* __restrict operand, std::int64_t n) {
+  for_each_block(n, weight, operand, [&](std::int64_t i) PFC_INLINE_LAMBDA {
     adamw_update(o, gradient[i] * gradient_scale, weight[i], m[i], v[i]);
-  }
+  });
 }
+
+template void normalise_images(const std::uint8_t*, float*, std::int64_t);
+template void normalise_images(const std::uint8_t*, BFloat16*, std::int64_t);
+template void add(const float*, const float*, float*, std::int64_t);
+template void add(const BFloat16*, const BFloat16*, BFloat16*, std::int64_t);
 
 }  // namespace pfc::PFC_ISA

@@ -2,15 +2,16 @@
 // along the channels, which are contiguous. With two channels in a group, y = x * own + exchanged(x
 // * other), where exchanged() swaps the two channels of each pair inside the vector.
 
+#include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/vector.h"
 
 namespace pfc::PFC_ISA {
 namespace {
 
-// How many floats ahead the loops prefetch. They jump between rows, which hardware prefetchers do
+// How many bytes ahead the loops prefetch. They jump between rows, which hardware prefetchers do
 // not follow.
-constexpr std::int64_t kAhead = 1024;
+constexpr std::int64_t kAheadBytes = 4096;
 constexpr std::int64_t kAheadPixels = 16;
 constexpr std::int64_t kBlockPixels = 14;  // so many pixels fit the first-level cache, all channels
 // A block's pixels are summed in registers, so many blocks in float32, and the rest in float64:
@@ -28,12 +29,12 @@ using Lanes [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
 
 // The elements at p + c with the channels of each pair exchanged. REQUIRES: p is at an even
 // channel.
-template <typename V>
-[[gnu::always_inline]] inline V load_exchanged(const float* p, std::int64_t c) {
+template <typename V, typename T>
+[[gnu::always_inline]] inline V load_exchanged(const T* p, std::int64_t c) {
   if constexpr (sizeof(V) == sizeof(float)) {
-    return p[c ^ 1];
+    return load_number<V>(p + (c ^ 1));
   } else {
-    return exchanged(load<V>(p + c));
+    return exchanged(load_number<V>(p + c));
   }
 }
 
@@ -50,8 +51,8 @@ Taps taps_inside(std::int64_t start, std::int64_t size, std::int64_t kernel) {
 
 // Computes kPixels neighbouring outputs, the first of which has its window at column iw of the
 // image.
-template <typename V, int kPixels, bool kPairs>
-[[gnu::always_inline]] inline void outputs(const GroupedConv& g, const float* image, float* y,
+template <typename V, int kPixels, bool kPairs, typename T>
+[[gnu::always_inline]] inline void outputs(const GroupedConv<T>& g, const T* image, T* y,
                                            std::int64_t ih, std::int64_t iw, Taps kh, Taps kw,
                                            std::int64_t c) {
   // The products for the other channel of a pair are summed at the input's channel, and exchanged
@@ -61,41 +62,42 @@ template <typename V, int kPixels, bool kPairs>
   V sums[kPixels] = {};
   V others[kPixels] = {};
   for (std::int64_t h = kh.begin; h < kh.end; ++h) {
-    const float* next = image + ((ih + h) * g.in_w + iw + kw.begin) * g.channels + c + kAhead;
+    const T* next = image + ((ih + h) * g.in_w + iw + kw.begin) * g.channels + c;
+    next += kAheadBytes / static_cast<std::int64_t>(sizeof(T));
     for (int p = 0; p < kPixels; ++p, next += g.stride * g.channels) __builtin_prefetch(next);
     for (std::int64_t w = kw.begin; w < kw.end; ++w) {
       const float* const weights = g.weights + (h * g.kernel + w) * (kPairs ? 2 : 1) * g.channels;
       const V own = load<V>(weights + c);
       const V other = kPairs ? load<V>(weights + g.channels + other_c) : V{};
-      const float* x = image + ((ih + h) * g.in_w + iw + w) * g.channels;
+      const T* x = image + ((ih + h) * g.in_w + iw + w) * g.channels;
       for (int p = 0; p < kPixels; ++p, x += g.stride * g.channels) {
-        const V value = load<V>(x + c);
+        const V value = load_number<V>(x + c);
         sums[p] += value * own;
-        if constexpr (kPairs) others[p] += (kSingle ? load<V>(x + other_c) : value) * other;
+        if constexpr (kPairs) others[p] += (kSingle ? load_number<V>(x + other_c) : value) * other;
       }
     }
   }
   for (int p = 0; p < kPixels; ++p) {
     if constexpr (kPairs && kSingle) sums[p] += others[p];
     if constexpr (kPairs && !kSingle) sums[p] += exchanged(others[p]);
-    store(y + p * g.channels + c, sums[p]);
+    store_activation<V>(y + p * g.channels + c, sums[p]);
   }
 }
 
-template <int kPixels, bool kPairs>
-void outputs_of_all_channels(const GroupedConv& g, const float* image, float* y, std::int64_t ih,
+template <int kPixels, bool kPairs, typename T>
+void outputs_of_all_channels(const GroupedConv<T>& g, const T* image, T* y, std::int64_t ih,
                              std::int64_t iw, Taps kh, Taps kw) {
   for_each_vector(g.channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
     outputs<V, kPixels, kPairs>(g, image, y, ih, iw, kh, kw, c);
   });
 }
 
-template <bool kPairs>
-void forward_rows(const GroupedConv& g, std::int64_t begin, std::int64_t end) {
+template <bool kPairs, typename T>
+void forward_rows(const GroupedConv<T>& g, std::int64_t begin, std::int64_t end) {
   constexpr int kPixels = 4;  // for so many pixels, the weights are loaded once
   for (std::int64_t row = begin; row < end; ++row) {
-    const float* const image = g.x + row / g.out_h * g.in_h * g.in_w * g.channels;
-    float* const y = g.y + row * g.out_w * g.channels;
+    const T* const image = g.x + row / g.out_h * g.in_h * g.in_w * g.channels;
+    T* const y = g.y + row * g.out_w * g.channels;
     const std::int64_t ih = row % g.out_h * g.stride - g.pad;
     const Taps kh = taps_inside(ih, g.in_h, g.kernel);
     for (std::int64_t ow = 0; ow < g.out_w;) {
@@ -116,8 +118,8 @@ void forward_rows(const GroupedConv& g, std::int64_t begin, std::int64_t end) {
 
 // Adds the contributions of a block of outputs of a row to the sums for one row of taps, for one
 // vector of channels.
-template <typename V, int kKernel, bool kPairs>
-[[gnu::always_inline]] inline void add_pixels(const GroupedConv& g, const float* x, const float* dy,
+template <typename V, int kKernel, bool kPairs, typename T>
+[[gnu::always_inline]] inline void add_pixels(const GroupedConv<T>& g, const T* x, const T* dy,
                                               float* tap_sums, Taps pixels, std::int64_t c) {
   constexpr int kKinds = kPairs ? 2 : 1;
   V sums[kKernel][kKinds];
@@ -125,14 +127,14 @@ template <typename V, int kKernel, bool kPairs>
     for (int k = 0; k < kKinds; ++k) sums[w][k] = V{};
   }
   const auto add_pixel = [&](std::int64_t ow, Taps taps) PFC_INLINE_LAMBDA {
-    const V own = load<V>(dy + ow * g.channels + c);
+    const V own = load_number<V>(dy + ow * g.channels + c);
     const V other = kPairs ? load_exchanged<V>(dy + ow * g.channels, c) : V{};
-    const float* const window = x + (ow * g.stride - g.pad) * g.channels + c;
+    const T* const window = x + (ow * g.stride - g.pad) * g.channels + c;
     __builtin_prefetch(dy + (ow + kAheadPixels) * g.channels + c);
     __builtin_prefetch(window + kAheadPixels * g.stride * g.channels);
     for (int w = 0; w < kKernel; ++w) {
       if (w < taps.begin || w >= taps.end) continue;
-      const V value = load<V>(window + w * g.channels);
+      const V value = load_number<V>(window + w * g.channels);
       sums[w][0] += own * value;
       if constexpr (kPairs) sums[w][1] += other * value;
     }
@@ -157,7 +159,8 @@ template <typename V, int kKernel, bool kPairs>
 }
 
 // Moves the sums over some blocks, of channels [first, first + channels), to those over all blocks.
-void move_sums(const GroupedConv& g, std::int64_t planes, std::int64_t first,
+template <typename T>
+void move_sums(const GroupedConv<T>& g, std::int64_t planes, std::int64_t first,
                std::int64_t channels) {
   for (std::int64_t plane = 0; plane < planes; ++plane) {
     float* __restrict const from = g.sums + plane * g.channels + first;
@@ -169,21 +172,21 @@ void move_sums(const GroupedConv& g, std::int64_t planes, std::int64_t first,
   }
 }
 
-template <int kKernel, bool kPairs>
-void weight_gradient_of(const GroupedConv& g, std::int64_t rows, std::int64_t first,
+template <int kKernel, bool kPairs, typename T>
+void weight_gradient_of(const GroupedConv<T>& g, std::int64_t rows, std::int64_t first,
                         std::int64_t channels) {
   constexpr int kKinds = kPairs ? 2 : 1;
   const std::int64_t blocks = (g.out_w + kBlockPixels - 1) / kBlockPixels;  // of a row
   const std::int64_t summed_rows = larger(1, kSummedBlocks / blocks);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float* const image = g.x + row / g.out_h * g.in_h * g.in_w * g.channels;
-    const float* const dy = g.y + row * g.out_w * g.channels + first;
+    const T* const image = g.x + row / g.out_h * g.in_h * g.in_w * g.channels;
+    const T* const dy = g.y + row * g.out_w * g.channels + first;
     const std::int64_t ih = row % g.out_h * g.stride - g.pad;
     const Taps kh = taps_inside(ih, g.in_h, kKernel);
     for (std::int64_t ow = 0; ow < g.out_w; ow += kBlockPixels) {
       const Taps pixels{ow, smaller(g.out_w, ow + kBlockPixels)};
       for (std::int64_t h = kh.begin; h < kh.end; ++h) {
-        const float* const x = image + (ih + h) * g.in_w * g.channels + first;
+        const T* const x = image + (ih + h) * g.in_w * g.channels + first;
         float* const sums = g.sums + h * kKernel * kKinds * g.channels + first;
         for_each_vector(channels, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
           add_pixels<V, kKernel, kPairs>(g, x, dy, sums, pixels, c);
@@ -198,11 +201,13 @@ void weight_gradient_of(const GroupedConv& g, std::int64_t rows, std::int64_t fi
 
 }  // namespace
 
-void grouped_forward(const GroupedConv& g, std::int64_t begin, std::int64_t end) {
+template <typename T>
+void grouped_forward(const GroupedConv<T>& g, std::int64_t begin, std::int64_t end) {
   return g.pairs ? forward_rows<true>(g, begin, end) : forward_rows<false>(g, begin, end);
 }
 
-void grouped_weight_gradient(const GroupedConv& g, std::int64_t rows, std::int64_t first,
+template <typename T>
+void grouped_weight_gradient(const GroupedConv<T>& g, std::int64_t rows, std::int64_t first,
                              std::int64_t channels) {
   if (g.kernel == 3) {
     return g.pairs ? weight_gradient_of<3, true>(g, rows, first, channels)
@@ -211,5 +216,12 @@ void grouped_weight_gradient(const GroupedConv& g, std::int64_t rows, std::int64
   return g.pairs ? weight_gradient_of<7, true>(g, rows, first, channels)
                  : weight_gradient_of<7, false>(g, rows, first, channels);
 }
+
+template void grouped_forward(const GroupedConv<float>&, std::int64_t, std::int64_t);
+template void grouped_forward(const GroupedConv<BFloat16>&, std::int64_t, std::int64_t);
+template void grouped_weight_gradient(const GroupedConv<float>&, std::int64_t, std::int64_t,
+                                      std::int64_t);
+template void grouped_weight_gradient(const GroupedConv<BFloat16>&, std::int64_t, std::int64_t,
+                                      std::int64_t);
 
 }  // namespace pfc::PFC_ISA

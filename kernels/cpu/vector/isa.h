@@ -6,19 +6,29 @@
 
 namespace pfc::PFC_ISA {
 
-void moments(const float* x, std::int64_t rows, std::int64_t channels, const Moments& m);
-void norm_forward(const NormForward& f);
-void norm_backward_reduce(const NormBackward& b);
-void norm_backward_apply(const NormBackward& b);
+// Of float and BFloat16.
+template <typename T>
+void moments(const T* x, std::int64_t rows, std::int64_t channels, const Moments& m);
+template <typename T>
+void norm_forward(const NormForward<T>& f);
+template <typename T>
+void norm_backward_reduce(const NormBackward<T>& b);
+template <typename T>
+void norm_backward_apply(const NormBackward<T>& b);
+template <typename T>
+void grouped_forward(const GroupedConv<T>& g, std::int64_t begin, std::int64_t end);
+template <typename T>
+void grouped_weight_gradient(const GroupedConv<T>& g, std::int64_t rows, std::int64_t first,
+                             std::int64_t channels);
+template <typename T>
+void normalise_images(const std::uint8_t* x, T* y, std::int64_t n);
+template <typename T>
+void add(const T* a, const T* b, T* y, std::int64_t n);
 
 void outer_product(const OuterProduct& p);
+void pack_pairs(const PackedPairs& p);
+void pair_product(const PairProduct& p);
 
-void grouped_forward(const GroupedConv& g, std::int64_t begin, std::int64_t end);
-void grouped_weight_gradient(const GroupedConv& g, std::int64_t rows, std::int64_t first,
-                             std::int64_t channels);
-
-void normalise_images(const std::uint8_t* x, float* y, std::int64_t n);
-void add(const float* a, const float* b, float* y, std::int64_t n);
 void add_bias(float* y, const float* bias, std::int64_t rows, std::int64_t n);
 void add_columns(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
                  double* sums);
@@ -30,9 +40,9 @@ void normalise_rows_backward(const float* dy, const float* y, const float* inver
 
 double sum_of_squares(const float* x, std::int64_t n);
 void sgd(const SgdOptions& o, float gradient_scale, const float* gradient, float* weight,
-         float* velocity, std::int64_t n);
+         float* velocity, BFloat16* operand, std::int64_t n);
 void adamw(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
-           float* m, float* v, std::int64_t n);
+           float* m, float* v, BFloat16* operand, std::int64_t n);
 
 void margin_logits(const MarginTile& t, const float* products, float* logits, float* max);
 void margin_exp_sums(const MarginTile& t, const float* logits, const float* max, float* sums);

@@ -2,18 +2,30 @@
 
 namespace pfc::PFC_ISA {
 
+namespace {
+
+template <typename T>
+constexpr ActivationKernels<T> kActivations = {
+    .moments = moments<T>,
+    .norm_forward = norm_forward<T>,
+    .norm_backward_reduce = norm_backward_reduce<T>,
+    .norm_backward_apply = norm_backward_apply<T>,
+    .grouped_forward = grouped_forward<T>,
+    .grouped_weight_gradient = grouped_weight_gradient<T>,
+    .normalise_images = normalise_images<T>,
+    .add = add<T>,
+};
+
+}  // namespace
+
 extern const VectorKernels kTable;
 const VectorKernels kTable = {
     .name = PFC_ISA_NAME,
-    .moments = moments,
-    .norm_forward = norm_forward,
-    .norm_backward_reduce = norm_backward_reduce,
-    .norm_backward_apply = norm_backward_apply,
+    .floats = kActivations<float>,
+    .halves = kActivations<BFloat16>,
     .outer_product = outer_product,
-    .grouped_forward = grouped_forward,
-    .grouped_weight_gradient = grouped_weight_gradient,
-    .normalise_images = normalise_images,
-    .add = add,
+    .pack_pairs = pack_pairs,
+    .pair_product = pair_product,
     .add_bias = add_bias,
     .add_columns = add_columns,
     .normalise_rows = normalise_rows,

@@ -23,16 +23,6 @@ template <typename V>
   return v;
 }
 
-/// As load(), and prefetches what the same loop will load soon. For loops that read several streams
-/// of memory at once, which hardware prefetchers do not follow well. A prefetch after the end of
-/// the memory does nothing.
-template <typename V>
-[[gnu::always_inline]] inline V stream(const float* p) {
-  constexpr std::int64_t kAhead = 1024;  // floats: covers the latency of memory at 10 GB/s
-  __builtin_prefetch(p + kAhead);
-  return load<V>(p);
-}
-
 template <typename V>
 [[gnu::always_inline]] inline void store(float* p, V v) {
   __builtin_memcpy(p, &v, sizeof(V));

@@ -26,27 +26,32 @@ struct Moments {
 };
 
 /// Rows of a batch norm's forward pass: z = (x - mean) * scale + beta; y = prelu(z) + residual.
+/// T, here and below: the type of activations, float or BFloat16; the arithmetic is float32.
+template <typename T>
 struct NormForward {
   std::int64_t rows, channels;
-  const float *x, *mean, *scale, *beta;
-  const float* slope;     ///< null: no PReLU
-  const float* residual;  ///< null: none
-  float* y;
+  const T* x;
+  const float *mean, *scale, *beta;
+  const float* slope;  ///< null: no PReLU
+  const T* residual;   ///< null: none
+  T* y;
   const Moments* moments;  ///< null, or receives the moments of y
 };
 
 /// Rows of a batch norm's backward passes (ops.h). inverse: 1 / sqrt(variance + eps).
+template <typename T>
 struct NormBackward {
   std::int64_t rows, channels;
-  const float *dy, *x, *mean, *inverse, *scale, *beta;
+  const T *dy, *x;
+  const float *mean, *inverse, *scale, *beta;
   const float* slope;  ///< null: no PReLU
   // For the reduce pass: sums over a block of rows, and over all rows.
   float *block_dz, *block_dz_xhat, *block_dslope;
   double *sum_dz, *sum_dz_xhat, *sum_dslope;
   // For the apply pass: the sums divided by the number of rows.
   const float *mean_dz, *mean_dz_xhat;
-  const float* add;  ///< null: none
-  float* dx;
+  const T* add;  ///< null: none
+  T* dx;
 };
 
 /// A tile of the margin softmax (kernels/cpu/margin/margin_tile.h). Its products are [classes,
@@ -108,41 +113,93 @@ struct OuterProduct {
   std::int64_t c_stride;
 };
 
+/// Two bfloat16 numbers: the first in the lower half.
+using BFloat16Pair = std::uint32_t;
+
+/// Pairs of pixels of a row of an image [pixels, channels], channel by channel: pair i holds pixel
+/// first + i * step and the one that is `gap` pixels behind it. Pixels outside the row are zeros.
+/// Channels are stored in panels of `panel` channels, the last of which may have fewer:
+/// pairs[p * panel_stride + i * panel + c] is channel p * panel + c of pair i.
+struct PackedPairs {
+  const BFloat16* row;
+  std::int64_t pixels, pixel_stride;  ///< number in the row; elements from one to the next
+  std::int64_t channels;
+  std::int64_t first, step, gap, count;
+  std::int64_t panel, panel_stride;
+  BFloat16Pair* pairs;
+};
+
+/// c[b * c_stride + v] += the float32 sum over rows r and k < length of the two products of
+/// broadcast[b] with vector[v], for all b < broadcasts and v < vectors, where vector =
+/// vector_rows[r] + k * vector_step, and broadcast = broadcast_rows[r] + k * broadcast_step.
+struct PairProduct {
+  const BFloat16Pair* const* vector_rows;     ///< [rows] addresses
+  const BFloat16Pair* const* broadcast_rows;  ///< [rows] addresses
+  std::int64_t rows, length;
+  std::int64_t vector_step, broadcast_step;
+  std::int64_t vectors, broadcasts;
+  float* c;
+  std::int64_t c_stride;
+};
+/// The broadcasts that pair_product computes at once, and the vectors: the panels that it reads
+/// without waste.
+inline constexpr std::int64_t kPairBroadcasts = 6;
+inline constexpr std::int64_t kPairVectors = 64;
+
 /// A convolution with one channel in each group, or two with `pairs`. Weights and their gradients
 /// are [kernel, kernel, 1 or 2, channels], where channels are input channels: first the weights for
 /// the output channel with the same number, then, with `pairs`, those for the other channel of the
 /// pair.
+template <typename T>
 struct GroupedConv {
   std::int64_t in_h, in_w, out_h, out_w, channels, kernel, stride, pad;
   bool pairs;
-  const float* x;
+  const T* x;
   const float* weights;
-  float* y;  ///< in grouped_weight_gradient: dy, which is only read
+  T* y;  ///< in grouped_weight_gradient: dy, which is only read
   // For grouped_weight_gradient, in the layout of the weights: float32 sums over some pixels, which
   // are zero before and after, and those over all pixels, to which the gradient is added.
   float* sums;
   double* gradients;
 };
 
+/// The loops over activations of one type.
+template <typename T>
+struct ActivationKernels {
+  void (*moments)(const T* x, std::int64_t rows, std::int64_t channels, const Moments& m);
+  void (*norm_forward)(const NormForward<T>& f);
+  void (*norm_backward_reduce)(const NormBackward<T>& b);
+  void (*norm_backward_apply)(const NormBackward<T>& b);
+
+  /// Computes rows [begin, end) of the batch * out_h output rows.
+  void (*grouped_forward)(const GroupedConv<T>& g, std::int64_t begin, std::int64_t end);
+  /// Computes the gradient for channels [first, first + channels), over all `rows` = batch * out_h.
+  /// REQUIRES: first is even; the kernel is 3 or 7.
+  void (*grouped_weight_gradient)(const GroupedConv<T>& g, std::int64_t rows, std::int64_t first,
+                                  std::int64_t channels);
+
+  void (*normalise_images)(const std::uint8_t* x, T* y, std::int64_t n);
+  void (*add)(const T* a, const T* b, T* y, std::int64_t n);
+};
+
 struct VectorKernels {
   const char* name;  ///< "AVX-512"
 
-  void (*moments)(const float* x, std::int64_t rows, std::int64_t channels, const Moments& m);
-  void (*norm_forward)(const NormForward& f);
-  void (*norm_backward_reduce)(const NormBackward& b);
-  void (*norm_backward_apply)(const NormBackward& b);
+  ActivationKernels<float> floats;
+  ActivationKernels<BFloat16> halves;
+  template <typename T>
+  [[nodiscard]] const ActivationKernels<T>& of() const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return floats;
+    } else {
+      return halves;
+    }
+  }
 
   void (*outer_product)(const OuterProduct& p);
+  void (*pack_pairs)(const PackedPairs& p);
+  void (*pair_product)(const PairProduct& p);
 
-  /// Computes rows [begin, end) of the batch * out_h output rows.
-  void (*grouped_forward)(const GroupedConv& g, std::int64_t begin, std::int64_t end);
-  /// Computes the gradient for channels [first, first + channels), over all `rows` = batch * out_h.
-  /// REQUIRES: first is even; the kernel is 3 or 7.
-  void (*grouped_weight_gradient)(const GroupedConv& g, std::int64_t rows, std::int64_t first,
-                                  std::int64_t channels);
-
-  void (*normalise_images)(const std::uint8_t* x, float* y, std::int64_t n);
-  void (*add)(const float* a, const float* b, float* y, std::int64_t n);
   void (*add_bias)(float* y, const float* bias, std::int64_t rows, std::int64_t n);
   /// sums[i] += the sum over rows r of x[r * stride + i], for i < width.
   void (*add_columns)(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
@@ -154,10 +211,11 @@ struct VectorKernels {
                                   float* dx, std::int64_t rows, std::int64_t n);
 
   double (*sum_of_squares)(const float* x, std::int64_t n);
+  /// operand: null, or receives the new weights, rounded to nearest.
   void (*sgd)(const SgdOptions& o, float gradient_scale, const float* gradient, float* weight,
-              float* velocity, std::int64_t n);
+              float* velocity, BFloat16* operand, std::int64_t n);
   void (*adamw)(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
-                float* m, float* v, std::int64_t n);
+                float* m, float* v, BFloat16* operand, std::int64_t n);
 
   /// Computes the logits from the products, -infinity for targets, and the largest logit of each
   /// sample, max [samples]. logits may be the memory of products.

@@ -80,7 +80,8 @@ std::vector<DeviceInfo> cuda_devices() {
     devices.push_back({.kind = "CUDA",
                        .available = true,
                        .detail = "GPU " + std::to_string(i) + ": " + p.name + ", " +
-                                 std::to_string(p.totalGlobalMem >> 30) + " GiB"});
+                                 std::to_string(p.totalGlobalMem >> 30) + " GiB",
+                       .compute_capability = 10 * p.major + p.minor});
   }
   return devices;
 }

@@ -1,6 +1,7 @@
 // What backbone_memory says and what make_backbone does.
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/margin/tile_products.h"
 #include "tests/support/counting_ops.h"
 #include "tests/support/thread_comm.h"
 #include "worker/backbone/backbone.h"
@@ -14,8 +15,8 @@ std::size_t sum(const BackboneMemory& m) {
   return m.weights + m.operands + m.state + m.gradients + m.activations;
 }
 
-void expect_what_is_allocated(const BackboneOptions& options) {
-  CountingOps planned(1), made(1);
+void expect_what_is_allocated(const BackboneOptions& options, DType type = DType::kFloat32) {
+  CountingOps planned(1, best_vector_kernels(), type), made(1, best_vector_kernels(), type);
   const BackboneMemory memory = backbone_memory(planned, options);
   EXPECT_EQ(planned.allocated, 0u);
   make_backbone(made, options);
@@ -29,6 +30,17 @@ TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
     for (const bool training : {true, false}) {
       expect_what_is_allocated(
           {.network = network, .batch = 3, .height = 32, .width = 32, .training = training});
+    }
+  }
+}
+
+TEST(BackboneMemory, EqualsWhatTheBackboneAllocatesInBf16) {
+  if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no avx512_bf16";
+  for (const char* network : {"mbf", "r18"}) {
+    for (const bool training : {true, false}) {
+      expect_what_is_allocated(
+          {.network = network, .batch = 3, .height = 32, .width = 32, .training = training},
+          DType::kBFloat16);
     }
   }
 }

@@ -21,6 +21,7 @@ inline float place_value(int version, int tensor, std::int64_t row, std::int64_t
 /// Two parameters, of which one lies otherwise than in PyTorch, and one running statistic.
 class SmallBackbone : public Backbone {
  public:
+  [[nodiscard]] Tensor operands() const override { return {}; }
   explicit SmallBackbone(Ops& ops) {
     weights.parameters = {{.name = "conv1.weight",
                            .torch_shape = {4, 3, 2, 2},

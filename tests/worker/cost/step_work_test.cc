@@ -76,8 +76,7 @@ TEST(StepWork, TellsDepthwiseConvolutionsFromDenseOnes) {
 }
 
 TEST(StepWork, HalvesBytesOfActivationsInSixteenBits) {
-  PlannedJob half = job("r18", 2);
-  half.gpu = true;
+  PlannedJob half = job("r18", 2);  // on a CPU
   half.job.precision = Precision::kBf16;
   const auto bytes = [](const StepWork& work) {
     double sum = 0;

@@ -171,8 +171,11 @@ TEST_F(MemoryPlanTest, OfAGpuCopiesCheckpointsToTheHostWhereTheyFit) {
   EXPECT_TRUE(plan().checkpoints_in_place);
 }
 
-TEST(PlannedGpu, KeepsActivationsInTheJobsPrecision) {
-  PlannedJob planned{.job = {.network = "mbf", .batch_size = 4, .num_classes = 1000}, .gpu = true};
+class PlannedDevice : public ::testing::TestWithParam<bool> {};  // whether it is a GPU
+
+TEST_P(PlannedDevice, KeepsActivationsInTheJobsPrecision) {
+  PlannedJob planned{.job = {.network = "mbf", .batch_size = 4, .num_classes = 1000},
+                     .gpu = GetParam()};
   const BackboneMemory fp32 = plan_backbone(planned).memory;
   planned.job.precision = Precision::kBf16;
   const BackboneMemory bf16 = plan_backbone(planned).memory;
@@ -183,6 +186,8 @@ TEST(PlannedGpu, KeepsActivationsInTheJobsPrecision) {
   EXPECT_GT(ratio, 0.5);  // statistics and embeddings stay float32
   EXPECT_LT(ratio, 0.55);
 }
+
+INSTANTIATE_TEST_SUITE_P(CpuAndGpu, PlannedDevice, ::testing::Bool());
 
 TEST(PlannedGpu, WithEightyGigabytesHolds29MillionClasses) {
   const PlannedJob planned{.job = {.network = "r50",

@@ -14,8 +14,7 @@ namespace pfc {
 struct Variable {
   Tensor data;
   Tensor gradient;  ///< null for a parameter that is not trained
-  /// For a parameter, what matrix products read: data itself, or a copy in the activations' type
-  /// that is made before each forward pass.
+  /// For a parameter, what matrix products read: data itself, or its part of Backbone::operands().
   Tensor operand;
   bool needs_gradient = true;  ///< false for the images
 

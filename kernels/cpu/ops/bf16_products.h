@@ -1,0 +1,32 @@
+// Matrix products of bfloat16 numbers, by oneDNN.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "kernels/cpu/runtime/cpu_device.h"
+
+namespace pfc {
+
+/// Keeps a plan for each shape that it has multiplied, because making one takes longer than a small
+/// product: a network has few shapes. Borrows the device, and shares its scratch memory, which the
+/// convolutions of a network need far more of.
+class Bf16Products {
+ public:
+  explicit Bf16Products(CpuDevice& device);
+  ~Bf16Products();
+
+  /// REQUIRES: a and b are bfloat16, c is float32 or bfloat16. Throws DeviceError.
+  void multiply(const Gemm& g);
+
+ private:
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, float, float, DType>;
+  struct Plan;
+  Plan& plan_of(const Gemm& g);
+
+  CpuDevice& device_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace pfc
