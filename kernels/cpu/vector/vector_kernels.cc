@@ -4,6 +4,9 @@
 
 namespace pfc {
 
+namespace avx512_bf16 {
+extern const VectorKernels kTable;
+}
 namespace avx512 {
 extern const VectorKernels kTable;
 }
@@ -15,15 +18,16 @@ extern const VectorKernels kTable;
 }
 
 std::span<const VectorKernels* const> runnable_vector_kernels() {
-  static constexpr std::array<const VectorKernels*, 3> kTables{&avx512::kTable, &avx2::kTable,
-                                                               &baseline::kTable};
+  static constexpr std::array<const VectorKernels*, 4> kTables{
+      &avx512_bf16::kTable, &avx512::kTable, &avx2::kTable, &baseline::kTable};
   // The same features as in CMakeLists.txt. __builtin_cpu_supports() also checks that the operating
   // system saves the registers.
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
                           __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  return std::span(kTables).subspan(has_avx512 ? 0 : has_avx2 ? 1 : 2);
+  const bool has_bf16 = has_avx512 && __builtin_cpu_supports("avx512bf16");
+  return std::span(kTables).subspan(has_bf16 ? 0 : has_avx512 ? 1 : has_avx2 ? 2 : 3);
 }
 
 }  // namespace pfc
