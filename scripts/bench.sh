@@ -3,7 +3,8 @@
 # fastest BLAS, allocator and layout of those that are installed (docs/benchmarks/cpu.md).
 #   scripts/bench.sh [step] [ARGUMENT...]     a whole training step: r18, r50, mbf at batch 32
 #   scripts/bench.sh head [ARGUMENT...]       a step of the classification layer over a million classes
-#                                             (--check 3 7: more classes, and two workers)
+#                                             (--check 3 7: more classes, and two workers; --check 4:
+#                                             against what memory and matrix products allow)
 #   scripts/bench.sh kernels [ARGUMENT...]    single kernels (Google Benchmark's arguments)
 #   scripts/bench.sh snapshots [ARGUMENT...]  what copies of the state in memory cost while nothing fails
 #   scripts/bench.sh plan [ARGUMENT...]       how well a plan foretells the steps of 20 jobs
@@ -31,7 +32,7 @@ case $what in
     cmake --build --preset cpu --target programs
     exec /usr/bin/python3 -B "tests/reference/bench_$what.py" --bin build/cpu/bin "$@" ;;
   head)
-    cmake --build --preset cpu --target head_benchmark
+    cmake --build --preset cpu --target head_benchmark head_limits
     exec /usr/bin/python3 -B tests/reference/bench_head.py \
       --program build/cpu/benchmarks/head_benchmark "$@" ;;
   kernels)

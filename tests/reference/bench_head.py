@@ -1,7 +1,7 @@
 """Measures a step of the classification layer, alternating in one run with the PyTorch reference
 (head_torch.py) on the same cores.
 
-    bench_head.py --program build/cpu/benchmarks/head_benchmark [--check 1 2 3 7] [--rounds 2]
+    bench_head.py --program build/cpu/benchmarks/head_benchmark [--check 1 2 3 4 7] [--rounds 2]
                   [--json FILE] [--markdown FILE...]
 
 PyTorch runs under the fastest settings that are found by trying (bench_peer.py): BLAS build and core
@@ -14,9 +14,11 @@ memory. A time includes the drawing of classes. GB is 10^9 bytes. What the check
   1  time of a step with all classes and with a tenth of them, against PyTorch
   2  memory of the same runs, against centres and momentum; fp32 and bf16
   3  a fixed number of active classes out of more and more
+  4  what this machine's memory and matrix products allow (head_limits), and which part of it a step
+     reaches
   7  two workers over Gloo with one thread each, against one worker with one and with two
 
-1 and 2 take ten minutes on two AVX-512 cores and 17 GB of memory; 3 and 7 take ten more. Threads that
+1 and 2 take ten minutes on two AVX-512 cores and 17 GB of memory; 3 and 7 take ten more, 4 three. Threads that
 wait for each other suffer badly when something else runs, PyTorch's the most: a run during which
 other programs took more than a twentieth of the cores is repeated, and the text above the tables says
 what was left of it.
@@ -61,6 +63,13 @@ class Programs:
         whole = [sum(pair) for pair in zip(result["seconds"], result["sample_seconds"])]
         return {**result, "seconds": whole}
 
+    def limits(self):
+        """What head_limits measures; its figures are the best of several repeats."""
+        program = pathlib.Path(self.options.program).with_name("head_limits")
+        command = [program, "--samples", self.options.samples, "--dimension",
+                   self.options.dimension, "--threads", self.threads, "--rate", min(RATES)]
+        return self.runner.run(command, json.loads)
+
     def torch_command(self, classes, rate, variant, steps):
         return [*PYTHON, HERE / "head_torch.py", *self.shape(classes, rate), "--update", variant,
                 "--threads", self.threads, "--steps", steps]
@@ -87,10 +96,10 @@ class Programs:
         return tried
 
 
-def in_rounds(programs, cases):
+def in_rounds(programs, cases, rounds=None):
     """Runs every case once a round; cases: dict of name to function. Dict of name to results."""
     results = {name: [] for name in cases}
-    for number in range(programs.options.rounds):
+    for number in range(rounds or programs.options.rounds):
         for name, case in cases.items():
             results[name].append(case())
             seconds = statistics.median(results[name][-1]["seconds"])
@@ -216,6 +225,80 @@ def growing_classes(programs, options):
                             f"{table(header, rows)}"}, results
 
 
+def step_limits(options, rate, centres, precision, found):
+    """Seconds that a step's memory and its arithmetic take at the machine's best rates. Forward reads
+    the centres, and below rate 1 their momentum; backward reads and writes both. Products that fit
+    into a tenth of the table's memory are written and read once; others are made a second time."""
+    classes, width, samples = options.classes * rate, options.dimension, options.samples
+    weight = width * (2 if centres == "bf16" else 4)
+    momentum = width * (4 if centres == "fp32" else 2)
+    kept = min(1, 0.1 * options.classes * (weight + momentum) / (4 * samples * classes))
+    logits = 2 * kept * classes * 4 * samples
+    read = classes * (weight + (momentum if rate < 1 else 0))
+    updated = classes * 2 * (weight + momentum)
+    memory = found["stream"] if rate == 1 else found["gathered"][str(weight)]
+    flops = (4 - kept) * 2 * samples * width * classes
+    rates = [1 / statistics.mean(1 / value for value in by.values())
+             for by in found[precision].values()]
+    return {"bytes": read + updated + logits, "flops": flops,
+            "memory": (read / memory["read"] + updated / memory["update"]
+                       + logits / found["stream"]["update"]) / 1e9,
+            "arithmetic": flops / max(rates) / 1e9}
+
+
+def best_of(found):
+    """The best of every figure in a list of what head_limits has printed."""
+    if isinstance(found[0], dict):
+        return {key: best_of([each[key] for each in found]) for key in found[0]}
+    return max(found)
+
+
+def limits_table(found):
+    memory = {"copy": found["stream"]["copy"], "triad": found["stream"]["triad"],
+              "read": found["stream"]["read"], "updated in place": found["stream"]["update"]}
+    for row, rates in found["gathered"].items():
+        memory[f"gathered rows of {int(row):,} bytes, read"] = rates["read"]
+        memory[f"gathered rows of {int(row):,} bytes, updated"] = rates["update"]
+    rows = [f"| memory: {name}, GB/s | {rate:.1f} |" for name, rate in memory.items()]
+    for precision, programs in found.items():
+        if precision not in ("fp32", "bf16"):
+            continue
+        for program, products in programs.items():
+            each = " / ".join(f"{rate:.0f}" for rate in products.values())
+            rows.append(f"| {precision} products by {program}: {' / '.join(products)}, GFLOP/s | "
+                        f"{each} |")
+    return table("| what the machine does at best, all threads together | |", rows)
+
+
+def against_limits(programs, options):
+    """Check 4."""
+    cases = {}
+    for rate in RATES:
+        for centres, precision in options.variants:
+            cases[f"{rate:g} | {centres} | {precision}"] = functools.partial(
+                programs.pfc, options.classes, rate,
+                **{"centre-precision": centres, "precision": precision})
+    found, results = [], {name: [] for name in cases}
+    for _ in range(options.rounds):
+        found.append(programs.limits())
+        for name, each in in_rounds(programs, cases, rounds=1).items():
+            results[name] += each
+    found = best_of(found)
+    rows = []
+    for name, ours in results.items():
+        rate, centres, precision = name.split(" | ")
+        limit = step_limits(options, float(rate), centres, precision, found)
+        seconds = median(ours)
+        most, both = max(limit["memory"], limit["arithmetic"]), limit["memory"] + limit["arithmetic"]
+        rows.append(f"| {name} | {spread(ours)} | {limit['bytes'] / seconds / 1e9:.1f} | "
+                    f"{limit['flops'] / seconds / 1e9:.0f} | {limit['memory']:.3f} | "
+                    f"{limit['arithmetic']:.3f} | {most / seconds:.0%} | {both / seconds:.0%} |")
+    header = ("| sample rate | centres | products | step, s | GB/s | GFLOP/s | memory alone, s | "
+              "arithmetic alone, s | the longer of them is of the step | their sum is of the step |")
+    section = (f"{options.classes:,} classes.\n\n{limits_table(found)}\n\n{table(header, rows)}")
+    return {"head-limit": section}, {"limits": found, "steps": results}
+
+
 def two_workers(programs, options):
     """Check 7. Half of the classes are a worker's, and all of the embeddings: two workers should
     take half the time of one with as many threads, and as long as one with twice as many."""
@@ -248,7 +331,7 @@ def measure(programs, options):
         data["results"]["against_torch"] = against_torch(programs, options)
         sections.update(against_torch_sections(options, data["results"]["against_torch"],
                                                programs.settings))
-    for check, measured in ((3, growing_classes), (7, two_workers)):
+    for check, measured in ((3, growing_classes), (4, against_limits), (7, two_workers)):
         if check in options.check:
             more, data["results"][measured.__name__] = measured(programs, options)
             sections.update(more)
@@ -263,10 +346,10 @@ def measure(programs, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", type=pathlib.Path, required=True)
-    parser.add_argument("--check", type=int, nargs="+", choices=(1, 2, 3, 7), default=[1, 2])
+    parser.add_argument("--check", type=int, nargs="+", choices=(1, 2, 3, 4, 7), default=[1, 2])
     parser.add_argument("--samples", type=int, default=128)
     parser.add_argument("--dimension", type=int, default=512)
-    parser.add_argument("--classes", type=int, default=1_000_000, help="of checks 1, 2 and 7")
+    parser.add_argument("--classes", type=int, default=1_000_000, help="of checks 1, 2, 4 and 7")
     parser.add_argument("--trial-classes", type=int, default=200_000,
                         help="with which PyTorch's allocator is chosen")
     parser.add_argument("--active", type=int, default=100_000, help="of check 3")

@@ -21,5 +21,15 @@ void* operator new(std::size_t bytes) {
   if (void* const memory = operator new(bytes, std::nothrow)) return memory;
   throw std::bad_alloc();
 }
+void* operator new(std::size_t bytes, std::align_val_t line) {
+  counted += bytes;
+  const auto to = static_cast<std::size_t>(line);
+  if (void* const memory = std::aligned_alloc(to, (bytes + to) / to * to)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory, std::align_val_t /*line*/) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*bytes*/, std::align_val_t /*line*/) noexcept {
+  std::free(memory);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }

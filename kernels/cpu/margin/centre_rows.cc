@@ -38,36 +38,38 @@ std::byte* CentreRows::address(const Tensor& t, std::int64_t c) const {
   return static_cast<std::byte*>(t.data) + (c - first_) * row_bytes(t);
 }
 
-const void* CentreRows::gather(const ActiveRows& rows, DType type, std::int64_t padded,
+const void* CentreRows::gather(const ActiveRows& rows, const TileLayout& layout, bool prefetched,
                                Scratch& scratch, float* inverse_norms) const {
   const auto count = static_cast<std::int64_t>(rows.size());
   const std::span classes = rows.classes;
   const bool in_a_row = classes.back() - classes.front() == count - 1;
   const bool up_to_date = std::ranges::all_of(rows.index, [](std::uint32_t i) { return i == 0; });
-  if (in_a_row && up_to_date && type == table_.weight.dtype && padded <= count) {
+  if (in_a_row && up_to_date && layout.type == table_.weight.dtype && layout.stride == dimension_ &&
+      layout.padded <= count) {
     std::copy_n(inverse_norm_ + (classes.front() - first_), count, inverse_norms);
     return address(table_.weight, classes.front());
   }
 
   constexpr std::int64_t kAhead = 8;  // rows
-  const std::int64_t d = dimension_;
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kAhead < count && !(in_a_row && up_to_date)) {
+    if (i + kAhead < count && !prefetched && !(in_a_row && up_to_date)) {
       prefetch_row(rows[static_cast<std::size_t>(i + kAhead)]);
     }
     const ActiveRow row = rows[static_cast<std::size_t>(i)];
     if (row.missed == nullptr) {
-      copy_row(address(table_.weight, row.c), type, i, scratch);
+      copy_row(address(table_.weight, row.c), layout, i, scratch);
       inverse_norms[i] = inverse_norm_[row.c - first_];
     } else {
-      inverse_norms[i] = type == DType::kFloat32
-                             ? catch_up_row(row, scratch.floats.data() + i * d, nullptr)
-                             : catch_up_row(row, nullptr, scratch.halves.data() + i * d);
+      const std::int64_t place = i * layout.stride;
+      inverse_norms[i] = layout.type == DType::kFloat32
+                             ? catch_up_row(row, scratch.floats.data() + place, nullptr)
+                             : catch_up_row(row, nullptr, scratch.halves.data() + place);
     }
   }
-  if (type == DType::kFloat32) return scratch.floats.data();
-  if (padded > count) {
-    std::fill_n(scratch.halves.data() + count * dimension_, (padded - count) * dimension_, 0);
+  if (layout.type == DType::kFloat32) return scratch.floats.data();
+  if (layout.padded > count) {
+    std::fill_n(scratch.halves.data() + count * layout.stride,
+                (layout.padded - count) * layout.stride, BFloat16{0});
   }
   return scratch.halves.data();
 }
@@ -83,18 +85,29 @@ float CentreRows::catch_up_row(const ActiveRow& row, float* floats, BFloat16* ha
                                              .halves = halves}));
 }
 
-void CentreRows::copy_row(const std::byte* from, DType type, std::int64_t place,
+void CentreRows::add_stretches(const ActiveRow& row, bool state,
+                               std::vector<Stretch>& stretches) const {
+  const auto add = [&](const Tensor& t) {
+    stretches.push_back({.begin = address(t, row.c), .bytes = row_bytes(t)});
+  };
+  add(table_.weight);
+  if (!state && row.missed == nullptr) return;
+  add(table_.momentum);
+  if (table_.second) add(table_.second);
+}
+
+void CentreRows::copy_row(const std::byte* from, const TileLayout& layout, std::int64_t place,
                           Scratch& scratch) const {
   const std::int64_t d = dimension_;
   const bool kept_as_float = table_.weight.dtype == DType::kFloat32;
   const auto* floats = reinterpret_cast<const float*>(from);
   const auto* halves = reinterpret_cast<const BFloat16*>(from);
-  if (type == DType::kFloat32) {
-    float* const to = scratch.floats.data() + place * d;
+  if (layout.type == DType::kFloat32) {
+    float* const to = scratch.floats.data() + place * layout.stride;
     kept_as_float ? static_cast<void>(std::copy_n(floats, d, to))
                   : kernels_.to_float(halves, to, d);
   } else {
-    BFloat16* const to = scratch.halves.data() + place * d;
+    BFloat16* const to = scratch.halves.data() + place * layout.stride;
     kept_as_float ? kernels_.to_bfloat16(floats, to, d)
                   : static_cast<void>(std::copy_n(halves, d, to));
   }

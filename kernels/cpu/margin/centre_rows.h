@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/runtime/aligned_vector.h"
 #include "kernels/cpu/vector/vector_kernels.h"
 #include "kernels/margin/margin_softmax.h"
 
@@ -58,6 +59,14 @@ struct CentreGradient {
   float inverse_norm;     ///< 1 / length of the centre, after its missed updates
 };
 
+/// How a tile of centres lies in memory: rows of `type`, `stride` numbers apart, with zeros behind
+/// the dimension. Where there are fewer rows than `padded`, rows of zeros follow.
+struct TileLayout {
+  DType type;
+  std::int64_t stride;
+  std::int64_t padded;
+};
+
 /// Class numbers are global. Different threads may call it for different rows. Borrows the table.
 class CentreRows {
  public:
@@ -68,25 +77,27 @@ class CentreRows {
 
   /// Memory of one thread.
   struct Scratch {
-    std::vector<float> floats;     // [tile, D]
-    std::vector<BFloat16> halves;  // [tile, D]
-    std::vector<float> row;        // [D]
+    AlignedVector<float> floats;     // [tile, stride]
+    AlignedVector<BFloat16> halves;  // [tile, stride]
+    AlignedVector<float> row;        // [D]
   };
-  /// Calls f(array, elements) for each array of `scratch`, with what tiles of `classes` rows of
-  /// `type` need.
+  /// Calls f(array, elements) for each array of `scratch`, with what tiles of `padded` rows need.
   template <typename F>
-  static void each_array(Scratch& scratch, DType type, std::size_t classes, std::size_t dimension,
+  static void each_array(Scratch& scratch, const TileLayout& layout, std::size_t dimension,
                          const F& f) {
-    f(scratch.floats, type == DType::kFloat32 ? classes * dimension : 0);
-    f(scratch.halves, type == DType::kFloat32 ? 0 : classes * dimension);
+    const auto numbers = static_cast<std::size_t>(layout.padded * layout.stride);
+    f(scratch.floats, layout.type == DType::kFloat32 ? numbers : 0);
+    f(scratch.halves, layout.type == DType::kFloat32 ? 0 : numbers);
     f(scratch.row, dimension);
   }
 
-  /// Returns the rows as a contiguous matrix of `type`, [max(rows, padded), D], padded with zeros:
-  /// the table itself where its rows are contiguous, of this type and up to date, otherwise a copy
-  /// in scratch. Only bfloat16 copies are padded. Fills inverse_norms [rows].
-  const void* gather(const ActiveRows& rows, DType type, std::int64_t padded, Scratch& scratch,
-                     float* inverse_norms) const;
+  /// Returns the rows as a matrix of this layout: the table itself where that is one, with all rows
+  /// up to date, otherwise a copy in scratch. Only bfloat16 copies are padded with rows of zeros.
+  /// Fills inverse_norms [rows]. prefetched: the caller has asked for the rows' memory before.
+  const void* gather(const ActiveRows& rows, const TileLayout& layout, bool prefetched,
+                     Scratch& scratch, float* inverse_norms) const;
+  /// Adds the memory that gather() will read of a row; with `state`, also what move() will.
+  void add_stretches(const ActiveRow& row, bool state, std::vector<Stretch>& stretches) const;
   /// Returns one row as float32: the table's own memory, or a copy in scratch.row.
   const float* row(const ActiveRow& row, Scratch& scratch) const;
 
@@ -102,7 +113,8 @@ class CentreRows {
   void compute_inverse_norm(std::int64_t c) const;
 
  private:
-  void copy_row(const std::byte* from, DType type, std::int64_t place, Scratch& scratch) const;
+  void copy_row(const std::byte* from, const TileLayout& layout, std::int64_t place,
+                Scratch& scratch) const;
   float catch_up_row(const ActiveRow& row, float* floats, BFloat16* halves) const;
   [[nodiscard]] std::byte* address(const Tensor& t, std::int64_t c) const;
   [[nodiscard]] CentreRow describe(const ActiveRow& row, const CentreGradient& g) const;

@@ -64,7 +64,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
         threads_(ops.threads()),
         rows_(table, options.seed, kernels_),
         products_(options.bf16_products ? make_bfloat16_tile_products()
-                                        : make_float_tile_products()),
+                                        : make_float_tile_products(kernels_)),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
     for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
   }
@@ -169,7 +169,12 @@ void CpuMarginSoftmax::each_tile_of(int part, const F& f) {
                 .end = end,
                 .positives = {positive, last},
                 .first_positive = positive - positives.begin(),
-                .kept = number < kept_tiles_ ? kept + number * tile_size : nullptr});
+                .kept = number < kept_tiles_ ? kept + number * tile_size : nullptr,
+                .next_end = std::min(end + kTileClasses, range.end),
+                .next_kept = end < range.end && number + 1 < kept_tiles_
+                                 ? kept + (number + 1) * tile_size
+                                 : nullptr,
+                .first = number == 0});
     positive = last;
   }
 }
@@ -242,10 +247,7 @@ void CpuMarginSoftmax::backward_tiles(TileGradients wanted, const Sink& sink) {
   threads_.each_part([&](int part) {
     workers_[static_cast<std::size_t>(part)].begin_backward();
     each_tile_of(part, [&](MarginTileWorker& worker, const ClassTile& tile) {
-      worker.backward(step_, tile, wanted);
-      for (std::int64_t i = 0; wanted.centres && i < tile.size(); ++i) {
-        sink(tile.begin + i, worker.gradient(i));
-      }
+      worker.backward(step_, tile, wanted, sink);
     });
   });
   check_products();
@@ -283,10 +285,13 @@ void CpuMarginSoftmax::move(const Update& update) { move_centres({.embeddings = 
 
 void CpuMarginSoftmax::move_centres(TileGradients wanted, const Update& update) {
   const UpdateRule rule(options_, update, *table_.history);
+  const bool prefetched = products_->prefetch_steps(kTileClasses) > 0;
   backward_tiles(wanted, [&](std::int64_t i, const CentreGradient& gradient) {
     constexpr std::size_t kAhead = 4;
     const auto k = static_cast<std::size_t>(i);
-    if (k + kAhead < step_.active.size()) rows_.prefetch_state(step_.active[k + kAhead]);
+    if (!prefetched && k + kAhead < step_.active.size()) {
+      rows_.prefetch_state(step_.active[k + kAhead]);
+    }
     rows_.move(step_.active[k], gradient, rule);
   });
   table_.history->add(rule.past);

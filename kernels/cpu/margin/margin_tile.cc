@@ -5,6 +5,17 @@
 #include <limits>
 
 namespace pfc {
+namespace {
+
+TileLayout layout_of(DType type, std::int64_t dimension) {
+  return {.type = type, .stride = tile_row_stride(dimension), .padded = kTileClasses};
+}
+
+/// The weight, the momentum and AdamW's second moment of each row, and the kept products.
+constexpr std::size_t kMostStretches = 3 * kTileClasses + 1;
+constexpr std::int64_t kCacheLine = 64;
+
+}  // namespace
 
 /// Calls f(array, elements) for each array of a worker. Both allocate() and bytes() go through it,
 /// so they cannot differ.
@@ -12,12 +23,14 @@ template <typename F>
 void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
                                   bool ranges, const F& f) {
   constexpr std::size_t kTile = kTileClasses;
-  CentreRows::each_array(scratch_, row_type, kTile, dimension, f);
+  CentreRows::each_array(scratch_, layout_of(row_type, static_cast<std::int64_t>(dimension)),
+                         dimension, f);
   f(products_, kTile * samples);
-  f(gradients_, kTile * dimension);
+  f(gradients_, std::size_t{kGradientClasses} * dimension);
   f(inverse_norms_, kTile);
   f(along_, kTile);
   f(left_out_, ranges ? kTile * samples : samples);
+  f(stretches_, kMostStretches);
   for (auto* row : {&max_, &tile_max_, &tile_sum_}) f(*row, samples);
   f(sum_, samples);
   f(d_unit_, samples * dimension);
@@ -80,22 +93,47 @@ void MarginTileWorker::leave_out_other_heads(const MarginStep& step, const Class
 }
 
 void MarginTileWorker::gather(const MarginStep& step, const ClassTile& tile) {
-  rows_ = step.rows.gather(step.active.part(tile.begin, tile.size()), step.products.row_type(),
-                           kTileClasses, scratch_, inverse_norms_.data());
+  const bool prefetched = !tile.first && step.products.prefetch_steps(tile.size()) > 0;
+  rows_ = step.rows.gather(step.active.part(tile.begin, tile.size()),
+                           layout_of(step.products.row_type(), step.rows.dimension()), prefetched,
+                           scratch_, inverse_norms_.data());
+}
+
+void MarginTileWorker::list_next(const MarginStep& step, const ClassTile& tile, bool state,
+                                 int products) {
+  soon_ = {};
+  const std::int64_t steps = products * step.products.prefetch_steps(tile.size());
+  if (steps == 0) return;
+  stretches_.clear();
+  if (tile.next_kept != nullptr) {
+    const std::int64_t floats = (tile.next_end - tile.end) * step.samples;
+    stretches_.push_back(
+        {.begin = tile.next_kept, .bytes = floats * static_cast<std::int64_t>(sizeof(float))});
+  }
+  for (std::int64_t i = tile.end; i < tile.next_end; ++i) {
+    step.rows.add_stretches(step.active[static_cast<std::size_t>(i)], state, stretches_);
+  }
+  std::int64_t bytes = 0;
+  for (const Stretch& s : stretches_) bytes += s.bytes;
+  soon_ = {.next = stretches_.data(),
+           .end = stretches_.data() + stretches_.size(),
+           .step = std::clamp<std::int64_t>((bytes + steps - 1) / steps, 1, kCacheLine)};
 }
 
 const float* MarginTileWorker::float_row(const MarginStep& step, const ClassTile& tile,
                                          const Positive& p) {
   if (step.products.row_type() == DType::kFloat32) {
-    return static_cast<const float*>(rows_) + (p.index - tile.begin) * step.rows.dimension();
+    return static_cast<const float*>(rows_) +
+           (p.index - tile.begin) * tile_row_stride(step.rows.dimension());
   }
   return step.rows.row(step.active[static_cast<std::size_t>(p.index)], scratch_);
 }
 
 void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
   gather(step, tile);
+  list_next(step, tile, false, 1);
   float* const products = tile.kept != nullptr ? tile.kept : products_.data();
-  failed_ |= !step.products.forward(part_, rows_, tile.size(), products);
+  failed_ |= !step.products.forward(part_, rows_, tile.size(), products, soon_);
   for (std::size_t k = 0; k < tile.positives.size(); ++k) {
     const Positive& p = tile.positives[k];
     const std::int64_t d = step.rows.dimension();
@@ -124,42 +162,72 @@ RowStatistics MarginTileWorker::statistics(std::int64_t sample) const {
   return s;
 }
 
-void MarginTileWorker::backward(const MarginStep& step, const ClassTile& tile,
-                                TileGradients wanted) {
+void MarginTileWorker::begin_tile(const MarginStep& step, const ClassTile& tile,
+                                  TileGradients wanted) {
   gather(step, tile);
+  list_next(step, tile, wanted.centres,
+            int{tile.kept == nullptr} + int{wanted.embeddings} + int{wanted.centres});
   float* products = tile.kept;
   if (products == nullptr) {
     products = products_.data();
-    failed_ |= !step.products.forward(part_, rows_, tile.size(), products);
+    failed_ |= !step.products.forward(part_, rows_, tile.size(), products, soon_);
   }
   // Replaces the products by d loss / d cos, divided by the centre's length, which is the factor in
   // both of the following matrix products.
   kernels_.margin_gradients(describe(step, tile), products, step.max, step.factor, products_.data(),
                             along_.data());
-  failed_ |= !step.products.backward(part_, products_.data(), rows_, tile.size(),
-                                     wanted.centres ? gradients_.data() : nullptr,
-                                     wanted.embeddings ? d_unit_.data() : nullptr);
-  add_target_gradients(step, tile, wanted);
+  step.products.set_factors(part_, products_.data(), tile.size());
+  if (!wanted.embeddings) return;
+  failed_ |= !step.products.add_embedding_gradients(part_, rows_, d_unit_.data(), soon_);
+  add_to_embeddings(step, tile);
 }
 
-// Computed in float64 from the two vectors, as parts orthogonal to each other
-// (kernels/math/margin.h), because 1 / sin theta can be huge where the orthogonal part is tiny.
-void MarginTileWorker::add_target_gradients(const MarginStep& step, const ClassTile& tile,
-                                            TileGradients wanted) {
+void MarginTileWorker::compute_gradients(const MarginStep& step, const ClassTile& tile,
+                                         std::int64_t first, std::int64_t end) {
+  failed_ |= !step.products.centre_gradients(part_, first, end - first, gradients_.data(), soon_);
+  add_to_centres(step, tile, first, end);
+}
+
+/// d loss / d cos of a target.
+double MarginTileWorker::target_factor(const MarginStep& step, const ClassTile& tile,
+                                       std::size_t k) const {
+  const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
+  return step.target_factor[tile.positives[k].sample] *
+         margin_slope(step.options.margin, step.options.margin_gradient, angle);
+}
+
+// The targets' gradients are computed in float64 from the two vectors, as parts orthogonal to each
+// other (kernels/math/margin.h), because 1 / sin theta can be huge where the orthogonal part is
+// tiny.
+void MarginTileWorker::add_to_embeddings(const MarginStep& step, const ClassTile& tile) {
   const std::int64_t d = step.rows.dimension();
   for (std::size_t k = 0; k < tile.positives.size(); ++k) {
     const Positive& p = tile.positives[k];
     const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
-    const double factor = step.target_factor[p.sample] *
-                          margin_slope(step.options.margin, step.options.margin_gradient, angle);
+    const double factor = target_factor(step, tile, k);
     const float* x = step.batch.embeddings.f32() + p.sample * d;
     const float* w = float_row(step, tile, p);
     float* dx = d_unit_.data() + p.sample * d;
-    float* dw = gradients_.data() + (p.index - tile.begin) * d;
-    for (std::int64_t i = 0; wanted.embeddings && i < d; ++i) {
+    for (std::int64_t i = 0; i < d; ++i) {
       dx[i] += static_cast<float>(factor * across_a(angle, x[i], w[i]));
     }
-    for (std::int64_t i = 0; wanted.centres && i < d; ++i) {
+  }
+}
+
+/// To the gradients of the tile's classes [first, end).
+void MarginTileWorker::add_to_centres(const MarginStep& step, const ClassTile& tile,
+                                      std::int64_t first, std::int64_t end) {
+  const std::int64_t d = step.rows.dimension();
+  for (std::size_t k = 0; k < tile.positives.size(); ++k) {
+    const Positive& p = tile.positives[k];
+    const std::int64_t row = p.index - tile.begin;
+    if (row < first || row >= end) continue;
+    const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
+    const double factor = target_factor(step, tile, k);
+    const float* x = step.batch.embeddings.f32() + p.sample * d;
+    const float* w = float_row(step, tile, p);
+    float* dw = gradients_.data() + (row - first) * d;
+    for (std::int64_t i = 0; i < d; ++i) {
       dw[i] += static_cast<float>(factor * across_b(angle, x[i], w[i]) * angle.inverse_b);
     }
   }

@@ -1,6 +1,7 @@
 // The margin softmax of one tile of classes, computed by one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -35,6 +36,9 @@ struct ClassTile {
   std::int64_t first_positive = 0;  ///< index of positives[0] among the step's positives
   float* kept = nullptr;  ///< [kTileClasses, N]: keeps the products from forward() to backward();
                           ///< null: backward() computes them again
+  std::int64_t next_end = 0;   ///< the same thread's next tile is [end, next_end)
+  float* next_kept = nullptr;  ///< its `kept`
+  bool first = false;          ///< of this thread
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
@@ -61,12 +65,18 @@ class MarginTileWorker {
   [[nodiscard]] RowStatistics statistics(std::int64_t sample) const;
 
   void begin_backward();
-  /// Adds the tile's part to d_unit(), computes the gradients of the tile's centres, or both.
-  void backward(const MarginStep& step, const ClassTile& tile, TileGradients wanted);
-  /// The gradient of the tile's class i; valid until the next call of backward().
-  [[nodiscard]] CentreGradient gradient(std::int64_t i) const {
-    const auto k = static_cast<std::size_t>(i);
-    return {gradients_.data() + k * dimension_, along_[k], inverse_norms_[k]};
+  /// Adds the tile's part to d_unit(), or computes the gradients of the tile's centres, or both.
+  /// Calls sink(active index, CentreGradient) for one centre after the other, which may then change
+  /// it: a few gradients are computed at a time, so they are still in the cache.
+  template <typename Sink>
+  void backward(const MarginStep& step, const ClassTile& tile, TileGradients wanted,
+                const Sink& sink) {
+    begin_tile(step, tile, wanted);
+    for (std::int64_t first = 0; wanted.centres && first < tile.size(); first += kGradientClasses) {
+      const std::int64_t end = std::min(first + kGradientClasses, tile.size());
+      compute_gradients(step, tile, first, end);
+      for (std::int64_t i = first; i < end; ++i) sink(tile.begin + i, gradient(i - first, i));
+    }
   }
   /// [N, D]: gradients of the normalised embeddings.
   [[nodiscard]] const float* d_unit() const { return d_unit_.data(); }
@@ -78,7 +88,23 @@ class MarginTileWorker {
                   const F& f);
   void leave_out_other_heads(const MarginStep& step, const ClassTile& tile);
   void gather(const MarginStep& step, const ClassTile& tile);
-  void add_target_gradients(const MarginStep& step, const ClassTile& tile, TileGradients wanted);
+  /// Lists what the next tile will read, to be prefetched during so many products of this one.
+  void list_next(const MarginStep& step, const ClassTile& tile, bool state, int products);
+  /// What comes before the gradients of centres.
+  void begin_tile(const MarginStep& step, const ClassTile& tile, TileGradients wanted);
+  /// The gradients of the tile's classes [first, end).
+  void compute_gradients(const MarginStep& step, const ClassTile& tile, std::int64_t first,
+                         std::int64_t end);
+  [[nodiscard]] CentreGradient gradient(std::int64_t place, std::int64_t i) const {
+    const auto k = static_cast<std::size_t>(i);
+    return {gradients_.data() + place * static_cast<std::int64_t>(dimension_), along_[k],
+            inverse_norms_[k]};
+  }
+  void add_to_embeddings(const MarginStep& step, const ClassTile& tile);
+  void add_to_centres(const MarginStep& step, const ClassTile& tile, std::int64_t first,
+                      std::int64_t end);
+  [[nodiscard]] double target_factor(const MarginStep& step, const ClassTile& tile,
+                                     std::size_t k) const;
   /// The centre of a positive's class in float32, also where the products read bfloat16.
   const float* float_row(const MarginStep& step, const ClassTile& tile, const Positive& p);
   [[nodiscard]] MarginTile describe(const MarginStep& step, const ClassTile& tile);
@@ -87,14 +113,16 @@ class MarginTileWorker {
   const int part_;
   std::size_t dimension_ = 0;
   CentreRows::Scratch scratch_;
-  std::vector<float> products_;                   // [tile, N]
-  std::vector<float> gradients_;                  // [tile, D]
-  std::vector<float> inverse_norms_, along_;      // [tile]
-  std::vector<std::int64_t> left_out_;            // products of targets and of other heads
-  const void* rows_ = nullptr;                    // [tile, D]: the table's or scratch_'s
-  std::vector<float> max_, tile_max_, tile_sum_;  // [N]
-  std::vector<double> sum_;                       // [N]
-  std::vector<float> d_unit_;                     // [N, D]
+  AlignedVector<float> products_;                   // [tile, N]
+  AlignedVector<float> gradients_;                  // [kGradientClasses, D]
+  AlignedVector<float> inverse_norms_, along_;      // [tile]
+  std::vector<std::int64_t> left_out_;              // products of targets and of other heads
+  std::vector<Stretch> stretches_;                  // of the next tile
+  PrefetchList soon_;                               // what is left of them
+  const void* rows_ = nullptr;                      // [tile, stride]: the table's or scratch_'s
+  AlignedVector<float> max_, tile_max_, tile_sum_;  // [N]
+  AlignedVector<double> sum_;                       // [N]
+  AlignedVector<float> d_unit_;                     // [N, D]
   bool failed_ = false;
 };
 

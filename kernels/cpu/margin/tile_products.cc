@@ -1,221 +1,265 @@
 #include "kernels/cpu/margin/tile_products.h"
 
-#include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "common/error.h"
-#include "kernels/cpu/runtime/aligned_memory.h"
-#include "kernels/cpu/runtime/dnnl_call.h"
-#include "kernels/cpu/vector/vector_kernels.h"
+#include "kernels/cpu/runtime/aligned_vector.h"
 
 namespace pfc {
 namespace {
 
-class FloatTileProducts : public TileProducts {
- public:
-  [[nodiscard]] DType row_type() const override { return DType::kFloat32; }
+std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-  void set_embeddings(const float* unit, std::int64_t samples, std::int64_t dimension,
-                      int /*parts*/) override {
-    n_ = samples;
-    d_ = dimension;
-    unit_ = unit;
-    transposed_.resize(static_cast<std::size_t>(n_ * d_));
-    constexpr std::int64_t kBlock = 16;  // floats in a cache line
-    for (std::int64_t first = 0; first < d_; first += kBlock) {
-      const std::int64_t last = std::min(first + kBlock, d_);
-      for (std::int64_t i = 0; i < n_; ++i) {
-        for (std::int64_t k = first; k < last; ++k) transposed_[index(k, i)] = unit[i * d_ + k];
-      }
-    }
+/// A tile's factors as bfloat16 numbers: the samples of a class in pairs, and the classes of a
+/// sample in pairs; and one panel of the centres, with two classes in a pair.
+struct RoundedTile {
+  std::int64_t stride = 0;  // numbers from row to row, zeros behind N
+  AlignedVector<BFloat16> rows;
+  AlignedVector<std::uint32_t> pairs, panel;
+
+  /// Calls f(array, elements) for each array: what allocates and what counts cannot differ.
+  template <typename F>
+  void each_array(std::int64_t samples, std::int64_t panel_columns, const F& f) {
+    stride = tile_row_stride(samples);
+    f(rows, static_cast<std::size_t>(kTileClasses * stride));
+    f(pairs, static_cast<std::size_t>(kTileClasses / 2 * stride));
+    f(panel, static_cast<std::size_t>(kTileClasses / 2 * panel_columns));
   }
-
-  bool forward(int /*part*/, const void* rows, std::int64_t classes, float* products) override {
-    return multiply('N', classes, n_, d_, static_cast<const float*>(rows), transposed_.data(), 0.f,
-                    products);
-  }
-
-  bool backward(int /*part*/, float* g, const void* rows, std::int64_t classes, float* gradients,
-                float* d_unit) override {
-    return (d_unit == nullptr ||
-            multiply('T', n_, d_, classes, g, static_cast<const float*>(rows), 1.f, d_unit)) &&
-           (gradients == nullptr || multiply('N', classes, d_, n_, g, unit_, 0.f, gradients));
-  }
-
- private:
-  // c [m, n] = op(a) [m, k] * b [k, n] + beta * c. Within a team, oneDNN uses the calling thread
-  // only.
-  static bool multiply(char transpose_a, std::int64_t m, std::int64_t n, std::int64_t k,
-                       const float* a, const float* b, float beta, float* c) {
-    const std::int64_t lda = transpose_a == 'T' ? m : k;
-    return dnnl_sgemm(transpose_a, 'N', m, n, k, 1.f, a, lda, b, n, beta, c, n) == dnnl_success;
-  }
-
-  [[nodiscard]] std::size_t index(std::int64_t k, std::int64_t i) const {
-    return static_cast<std::size_t>(k * n_ + i);
-  }
-
-  std::int64_t n_ = 0, d_ = 0;
-  const float* unit_ = nullptr;    // [N, D]
-  std::vector<float> transposed_;  // [D, N]: sgemm is faster with it than with transpose 'T'
 };
 
-using Layout = dnnl::memory::format_tag;
-using Type = dnnl::memory::data_type;
-
-/// oneDNN creates a primitive for as many threads as OpenMP would use at that moment. These
-/// primitives run inside a team, so they are created for one thread.
-class PlanForOneThread {
+/// Multiplies with the vector kernels. What they call a word is a float, or a pair of bfloat16.
+class VectorTileProducts : public TileProducts {
  public:
-  PlanForOneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~PlanForOneThread() { omp_set_num_threads(before_); }
-  PlanForOneThread(const PlanForOneThread&) = delete;
-  PlanForOneThread& operator=(const PlanForOneThread&) = delete;
+  VectorTileProducts(const VectorKernels& kernels, bool bfloat16)
+      : kernels_(kernels), panel_(kernels.product_panel), half_(bfloat16) {}
 
- private:
-  int before_;
-};
-
-/// dst [m, n] (+)= src [m, k] * weights [k, n]. dst is float32; src and weights are bfloat16.
-dnnl::matmul::primitive_desc plan(const dnnl::engine& engine, std::int64_t m, std::int64_t k,
-                                  std::int64_t n, Layout src, Layout weights, bool accumulate) {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (accumulate) {
-    dnnl::post_ops sum;
-    sum.append_sum(1.f);
-    attributes.set_post_ops(sum);
+  [[nodiscard]] DType row_type() const override {
+    return half_ ? DType::kBFloat16 : DType::kFloat32;
   }
-  const dnnl::matmul::desc product({{m, k}, Type::bf16, src}, {{k, n}, Type::bf16, weights},
-                                   {{m, n}, Type::f32, Layout::ab});
-  return {product, attributes, engine};
-}
-
-DnnlCall call_of(DnnlContext& context, const dnnl::matmul::primitive_desc& p) {
-  return {context,
-          dnnl::matmul(p),
-          {{DNNL_ARG_SRC, p.src_desc()},
-           {DNNL_ARG_WEIGHTS, p.weights_desc()},
-           {DNNL_ARG_DST, p.dst_desc()},
-           {DNNL_ARG_SCRATCHPAD, p.scratchpad_desc()}}};
-}
-
-class BFloat16TileProducts : public TileProducts {
- public:
-  [[nodiscard]] DType row_type() const override { return DType::kBFloat16; }
-
+  [[nodiscard]] std::int64_t prefetch_steps(std::int64_t classes) const override {
+    return classes * n_ * words(d_) / (kernels_.product_rows * panel_);
+  }
   void set_embeddings(const float* unit, std::int64_t samples, std::int64_t dimension,
-                      int parts) override {
-    if (samples != n_ || dimension != d_ || parts != static_cast<int>(parts_.size())) {
-      make_plans(samples, dimension, parts);
-    }
-    vector_.to_bfloat16(unit, rounded_.data(), n_ * d_);
-    pack_right_->execute({{DNNL_ARG_FROM, rounded_.data()}, {DNNL_ARG_TO, right_.data()}});
-    pack_left_->execute({{DNNL_ARG_FROM, rounded_.data()}, {DNNL_ARG_TO, left_.data()}});
-  }
+                      int parts) override;
+  bool forward(int part, const void* rows, std::int64_t classes, float* products,
+               PrefetchList& soon) override;
+  void set_factors(int part, float* g, std::int64_t classes) override;
+  bool add_embedding_gradients(int part, const void* rows, float* d_unit,
+                               PrefetchList& soon) override;
+  bool centre_gradients(int part, std::int64_t first, std::int64_t count, float* gradients,
+                        PrefetchList& soon) override;
 
-  bool forward(int part, const void* rows, std::int64_t /*classes*/, float* products) override {
-    Part& p = parts_[static_cast<std::size_t>(part)];
-    return run(p, p.product, rows, right_.data(), products);
-  }
-
-  bool backward(int part, float* g, const void* rows, std::int64_t classes, float* gradients,
-                float* d_unit) override {
-    Part& p = parts_[static_cast<std::size_t>(part)];
-    std::fill(g + classes * n_, g + kTileClasses * n_, 0.f);
-    vector_.to_bfloat16(g, p.factors.data(), kTileClasses * n_);
-    return (d_unit == nullptr || run(p, p.embeddings, p.factors.data(), rows, d_unit)) &&
-           (gradients == nullptr || run(p, p.gradients, p.factors.data(), left_.data(), gradients));
-  }
+  [[nodiscard]] std::int64_t bytes(std::int64_t samples, std::int64_t dimension, int parts);
 
  private:
-  /// The calls of one thread. Each thread needs its own, since a call sets the addresses in
-  /// oneDNN's memory objects.
+  /// What belongs to one thread.
   struct Part {
-    DnnlCall product, gradients, embeddings;
-    std::vector<BFloat16> factors;  // [tile, N]
-    AlignedMemory scratch;
+    const float* g = nullptr;
+    std::int64_t classes = 0;
+    RoundedTile rounded;
   };
 
-  void make_plans(std::int64_t samples, std::int64_t dimension, int parts);
+  /// The words that n numbers beside each other take.
+  [[nodiscard]] std::int64_t words(std::int64_t n) const { return half_ ? (n + 1) / 2 : n; }
 
-  static bool run(Part& p, DnnlCall& call, const void* src, const void* weights, float* dst) {
-    try {
-      call.execute({{DNNL_ARG_SRC, const_cast<void*>(src)},  // only read; oneDNN takes no const
-                    {DNNL_ARG_WEIGHTS, const_cast<void*>(weights)},
-                    {DNNL_ARG_DST, dst},
-                    {DNNL_ARG_SCRATCHPAD, p.scratch.data()}});
-      return true;
-    } catch (const DeviceError&) {
-      return false;
-    }
+  void multiply(const TileProduct& p, PrefetchList& soon) const {
+    half_ ? kernels_.bfloat16_product(p, soon) : kernels_.float_product(p, soon);
   }
+  void add_panel(Part& part, const BFloat16* rows, std::int64_t first, float* d_unit,
+                 PrefetchList& soon) const;
+  template <typename F>
+  void each_array(std::int64_t samples, std::int64_t dimension, const F& f);
+  template <typename At>
+  void pack(AlignedVector<std::uint32_t>& panels, std::int64_t depth, std::int64_t columns,
+            const At& at) const;
 
-  const VectorKernels& vector_ = best_vector_kernels();
-  std::vector<std::unique_ptr<DnnlContext>> contexts_;  // by part: threads do not share a stream
+  const VectorKernels& kernels_;
+  const std::int64_t panel_;
+  const bool half_;
   std::int64_t n_ = 0, d_ = 0;
-  std::vector<BFloat16> rounded_;  // [N, D]
-  AlignedMemory right_, left_;     // transposed unit, and unit, in oneDNN's layout
-  std::unique_ptr<DnnlCall> pack_right_, pack_left_;
+  AlignedVector<BFloat16> rounded_;            // unit [N, D]
+  AlignedVector<std::uint32_t> right_, left_;  // panels of transposed unit, and of unit
   std::vector<Part> parts_;
 };
 
-void BFloat16TileProducts::make_plans(std::int64_t samples, std::int64_t dimension, int parts) {
-  n_ = samples;
-  d_ = dimension;
-  rounded_.resize(static_cast<std::size_t>(n_ * d_));
-  parts_.clear();
-  contexts_.clear();
-  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  for (int i = 0; i < parts; ++i) contexts_.push_back(std::make_unique<DnnlContext>(engine));
-  const PlanForOneThread one_thread;
-  const auto product = plan(engine, kTileClasses, d_, n_, Layout::ab, Layout::any, false);
-  const auto gradients = plan(engine, kTileClasses, n_, d_, Layout::ab, Layout::any, false);
-  const auto embeddings = plan(engine, n_, kTileClasses, d_, Layout::ba, Layout::ab, true);
-
-  const auto pack = [&](Layout layout, const dnnl::memory::dims& shape,
-                        const dnnl::memory::desc& to) {
-    const dnnl::memory::desc from(shape, Type::bf16, layout);
-    const dnnl::reorder::primitive_desc p(engine, from, engine, to);
-    return std::make_unique<DnnlCall>(
-        *contexts_[0], dnnl::reorder(p),
-        std::vector<DnnlArgument>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+template <typename F>
+void VectorTileProducts::each_array(std::int64_t samples, std::int64_t dimension, const F& f) {
+  const auto panels = [this](std::int64_t depth, std::int64_t columns) {
+    return static_cast<std::size_t>(words(depth) * round_up(columns, panel_));
   };
-  pack_right_ = pack(Layout::ba, {d_, n_}, product.weights_desc());
-  pack_left_ = pack(Layout::ab, {n_, d_}, gradients.weights_desc());
-  right_ = AlignedMemory(product.weights_desc().get_size());
-  left_ = AlignedMemory(gradients.weights_desc().get_size());
-
-  const std::size_t scratch =
-      std::max({product.scratchpad_desc().get_size(), gradients.scratchpad_desc().get_size(),
-                embeddings.scratchpad_desc().get_size()});
-  for (const auto& context : contexts_) {
-    parts_.push_back({.product = call_of(*context, product),
-                      .gradients = call_of(*context, gradients),
-                      .embeddings = call_of(*context, embeddings),
-                      .factors = std::vector<BFloat16>(static_cast<std::size_t>(kTileClasses * n_)),
-                      .scratch = AlignedMemory(scratch)});
+  f(rounded_, static_cast<std::size_t>(half_ ? samples * dimension : 0));
+  f(right_, panels(dimension, samples));
+  f(left_, panels(samples, dimension));
+  for (Part& part : parts_) {
+    if (half_) part.rounded.each_array(samples, panel_, f);
   }
+}
+
+std::int64_t VectorTileProducts::bytes(std::int64_t samples, std::int64_t dimension, int parts) {
+  parts_.resize(static_cast<std::size_t>(parts));
+  std::size_t sum = 0;
+  each_array(samples, dimension,
+             [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
+  return static_cast<std::int64_t>(sum);
+}
+
+/// panels: the matrix whose word in row k and column j is at(k, j), with zeros behind its columns.
+template <typename At>
+void VectorTileProducts::pack(AlignedVector<std::uint32_t>& panels, std::int64_t depth,
+                              std::int64_t columns, const At& at) const {
+  std::uint32_t* to = panels.data();
+  for (std::int64_t first = 0; first < columns; first += panel_) {
+    const std::int64_t end = std::min(panel_, columns - first);
+    for (std::int64_t k = 0; k < depth; ++k, to += panel_) {
+      for (std::int64_t j = 0; j < end; ++j) to[j] = at(k, first + j);
+      std::fill(to + end, to + panel_, 0u);
+    }
+  }
+}
+
+void VectorTileProducts::set_embeddings(const float* unit, std::int64_t samples,
+                                        std::int64_t dimension, int parts) {
+  const std::int64_t n = samples, d = dimension;
+  if (n != n_ || d != d_ || parts != static_cast<int>(parts_.size())) {
+    n_ = n;
+    d_ = d;
+    parts_.resize(static_cast<std::size_t>(parts));
+    each_array(n, d, [](auto& array, std::size_t elements) { array.assign(elements, 0); });
+  }
+  if (!half_) {
+    pack(right_, d, n, [&](std::int64_t k, std::int64_t j) { return bits_of(unit[j * d + k]); });
+    pack(left_, n, d, [&](std::int64_t k, std::int64_t j) { return bits_of(unit[k * d + j]); });
+    return;
+  }
+  kernels_.to_bfloat16(unit, rounded_.data(), n * d);
+  const auto number = [&](std::int64_t sample, std::int64_t i) -> std::uint32_t {
+    return sample < n && i < d ? rounded_[static_cast<std::size_t>(sample * d + i)] : 0u;
+  };
+  pack(right_, words(d), n, [&](std::int64_t k, std::int64_t j) {
+    return number(j, 2 * k) | number(j, 2 * k + 1) << 16;
+  });
+  pack(left_, words(n), d, [&](std::int64_t k, std::int64_t j) {
+    return number(2 * k, j) | number(2 * k + 1, j) << 16;
+  });
+}
+
+bool VectorTileProducts::forward(int /*part*/, const void* rows, std::int64_t classes,
+                                 float* products, PrefetchList& soon) {
+  multiply({.rows = classes,
+            .columns = n_,
+            .depth = words(d_),
+            .a = rows,
+            .a_row = words(tile_row_stride(d_)),
+            .a_step = 1,
+            .b = right_.data(),
+            .b_panel = words(d_) * panel_,
+            .b_step = panel_,
+            .c = products,
+            .c_row = n_,
+            .add = false},
+           soon);
+  return true;
+}
+
+void VectorTileProducts::set_factors(int part, float* g, std::int64_t classes) {
+  Part& p = parts_[static_cast<std::size_t>(part)];
+  p.g = g;
+  p.classes = classes;
+  if (!half_) return;
+  RoundedTile& r = p.rounded;
+  for (std::int64_t i = 0; i < classes; ++i) {
+    kernels_.to_bfloat16(g + i * n_, r.rows.data() + i * r.stride, n_);
+  }
+  kernels_.pair_rows(r.rows.data(), r.stride, classes, r.stride, r.pairs.data(), r.stride);
+}
+
+bool VectorTileProducts::add_embedding_gradients(int part, const void* rows, float* d_unit,
+                                                 PrefetchList& soon) {
+  Part& p = parts_[static_cast<std::size_t>(part)];
+  if (half_) {
+    for (std::int64_t first = 0; first < d_; first += panel_) {
+      add_panel(p, static_cast<const BFloat16*>(rows), first, d_unit, soon);
+    }
+    return true;
+  }
+  multiply({.rows = n_,
+            .columns = d_,
+            .depth = p.classes,
+            .a = p.g,
+            .a_row = 1,
+            .a_step = n_,
+            .b = rows,
+            .b_panel = panel_,
+            .b_step = tile_row_stride(d_),
+            .c = d_unit,
+            .c_row = d_,
+            .add = true},
+           soon);
+  return true;
+}
+
+void VectorTileProducts::add_panel(Part& part, const BFloat16* rows, std::int64_t first,
+                                   float* d_unit, PrefetchList& soon) const {
+  RoundedTile& r = part.rounded;
+  const std::int64_t stride = tile_row_stride(d_);
+  kernels_.pair_rows(rows + first, stride, part.classes, std::min(panel_, stride - first),
+                     r.panel.data(), panel_);
+  multiply({.rows = n_,
+            .columns = std::min(panel_, d_ - first),
+            .depth = words(part.classes),
+            .a = r.pairs.data(),
+            .a_row = 1,
+            .a_step = r.stride,
+            .b = r.panel.data(),
+            .b_panel = 0,
+            .b_step = panel_,
+            .c = d_unit + first,
+            .c_row = d_,
+            .add = true},
+           soon);
+}
+
+bool VectorTileProducts::centre_gradients(int part, std::int64_t first, std::int64_t count,
+                                          float* gradients, PrefetchList& soon) {
+  const Part& p = parts_[static_cast<std::size_t>(part)];
+  TileProduct product{.rows = count,
+                      .columns = d_,
+                      .depth = words(n_),
+                      .a = p.g + first * n_,
+                      .a_row = n_,
+                      .a_step = 1,
+                      .b = left_.data(),
+                      .b_panel = words(n_) * panel_,
+                      .b_step = panel_,
+                      .c = gradients,
+                      .c_row = d_,
+                      .add = false};
+  if (half_) {
+    product.a = p.rounded.rows.data() + first * p.rounded.stride;
+    product.a_row = words(p.rounded.stride);
+  }
+  multiply(product, soon);
+  return true;
 }
 
 }  // namespace
 
-std::unique_ptr<TileProducts> make_float_tile_products() {
-  return std::make_unique<FloatTileProducts>();
+std::unique_ptr<TileProducts> make_float_tile_products(const VectorKernels& kernels) {
+  return std::make_unique<VectorTileProducts>(kernels, false);
 }
 
-// The arrays of FloatTileProducts::set_embeddings() and BFloat16TileProducts::make_plans().
+std::unique_ptr<TileProducts> make_vector_bfloat16_tile_products(const VectorKernels& kernels) {
+  check(kernels.bfloat16_product != nullptr, "tile products: kernels without bfloat16 products");
+  return std::make_unique<VectorTileProducts>(kernels, true);
+}
+
 std::int64_t tile_products_bytes(bool bfloat16, std::int64_t samples, std::int64_t dimension,
                                  int parts) {
-  constexpr std::int64_t kHalf = sizeof(BFloat16);
-  if (!bfloat16) return samples * dimension * static_cast<std::int64_t>(sizeof(float));
-  return 3 * samples * dimension * kHalf + parts * kTileClasses * samples * kHalf;
+  return VectorTileProducts(best_vector_kernels(), bfloat16).bytes(samples, dimension, parts);
 }
 
-bool cpu_has_bfloat16() { return __builtin_cpu_supports("avx512bf16") != 0; }
+bool cpu_has_bfloat16() { return best_vector_kernels().bfloat16_product != nullptr; }
 
 std::unique_ptr<TileProducts> make_bfloat16_tile_products() {
   if (!cpu_has_bfloat16()) {
@@ -223,7 +267,9 @@ std::unique_ptr<TileProducts> make_bfloat16_tile_products() {
         "precision: found one whose products are of bf16 numbers, but this CPU has no instructions "
         "for them (avx512_bf16), so that they would be no faster: set \"precision\": \"fp32\"");
   }
-  return std::make_unique<BFloat16TileProducts>();
+  // AMX multiplies matrices several times as fast as the vector instructions do.
+  if (__builtin_cpu_supports("amx-bf16")) return make_dnnl_tile_products();
+  return make_vector_bfloat16_tile_products(best_vector_kernels());
 }
 
 }  // namespace pfc

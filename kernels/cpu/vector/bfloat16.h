@@ -48,6 +48,15 @@ template <typename V>
   } else {
     const auto bits = reinterpret_cast<Words>(value);
     const Words full = Words{} + 0x7f800000u;
+#ifdef __AVX512BF16__
+    // The instruction takes subnormal numbers for zeros.
+    if (_mm512_test_epi32_mask(reinterpret_cast<__m512i>(bits), reinterpret_cast<__m512i>(full)) ==
+        0xffffu) {
+      const __m256bh rounded_by_cpu = _mm512_cvtneps_pbh(value);
+      __builtin_memcpy(p, &rounded_by_cpu, sizeof(rounded_by_cpu));
+      return;
+    }
+#endif
     const Words rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
     const Words not_a_number = (bits & 0x007fffffu) != 0 ? bits | 0x00400000u : bits;
     const Words kept = (bits & full) == full ? not_a_number : rounded;

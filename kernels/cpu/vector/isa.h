@@ -49,6 +49,13 @@ void margin_exp_sums(const MarginTile& t, const float* logits, const float* max,
 void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
                       float* gradients, float* along);
 
+constexpr std::int64_t kProductPanel = PFC_VECTOR_BYTES == 64 ? 64 : PFC_VECTOR_BYTES / 2;
+constexpr std::int64_t kProductRows = 6;
+void float_product(const TileProduct& p, PrefetchList& soon);
+void bfloat16_product(const TileProduct& p, PrefetchList& soon);  // for avx512_bf16 only
+void pair_rows(const BFloat16* x, std::int64_t x_stride, std::int64_t rows, std::int64_t columns,
+               std::uint32_t* pairs, std::int64_t stride);
+
 double centre_sgd(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
 double centre_adamw(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row);
 double centre_squares(CentrePrecision precision, const void* weight, std::int64_t n);

@@ -36,6 +36,15 @@ const VectorKernels kTable = {
     .margin_logits = margin_logits,
     .margin_exp_sums = margin_exp_sums,
     .margin_gradients = margin_gradients,
+    .product_panel = kProductPanel,
+    .product_rows = kProductRows,
+    .float_product = float_product,
+#ifdef __AVX512BF16__
+    .bfloat16_product = bfloat16_product,
+#else
+    .bfloat16_product = nullptr,
+#endif
+    .pair_rows = pair_rows,
     .centre_sgd = centre_sgd,
     .centre_adamw = centre_adamw,
     .centre_squares = centre_squares,

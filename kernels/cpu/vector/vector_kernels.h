@@ -66,6 +66,37 @@ struct MarginTile {
   std::int64_t left_out_count;
 };
 
+/// Memory that will soon be read, or written.
+struct Stretch {
+  const void* begin;
+  std::int64_t bytes;
+};
+
+/// Stretches that a product prefetches while it computes: `step` bytes with each of its inner
+/// steps, so that the memory is read at an even rate beside the arithmetic. The next product goes
+/// on where one has ended.
+struct PrefetchList {
+  const Stretch* next = nullptr;
+  const Stretch* end = nullptr;
+  std::int64_t done = 0;  ///< bytes of *next
+  std::int64_t step = 64;
+};
+
+/// c [rows, columns] = a [rows, depth] * b [depth, columns], or c += it. a and b are made of words:
+/// floats, or pairs of bfloat16 numbers, lower half first, that lie beside each other in depth.
+/// Column j of b lies in panel j / product_panel. Every panel has whole vectors of words: what is
+/// behind the last column is read, and then left out.
+struct TileProduct {
+  std::int64_t rows, columns, depth;
+  const void* a;
+  std::int64_t a_row, a_step;  ///< words from row to row, and along the depth
+  const void* b;
+  std::int64_t b_panel, b_step;  ///< words from panel to panel, and along the depth
+  float* c;
+  std::int64_t c_row;  ///< floats from row to row
+  bool add;
+};
+
 /// A class centre to be updated. Its numbers are stored as CentrePrecision says.
 struct CentreRow {
   std::int64_t n;
@@ -227,6 +258,17 @@ struct VectorKernels {
   /// length of its part along the centre. Overwrites the products; gradients may be their memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
                            const float* factor, float* gradients, float* along);
+
+  std::int64_t product_panel;  ///< columns of a panel
+  std::int64_t product_rows;   ///< rows that an inner step of a product multiplies with one panel
+  void (*float_product)(const TileProduct& p, PrefetchList& soon);
+  /// Of pairs of bfloat16 numbers, with float32 sums. Null without instructions for it.
+  void (*bfloat16_product)(const TileProduct& p, PrefetchList& soon);
+  /// pairs [(rows + 1) / 2, columns], `stride` words from row to row: rows 2 i and 2 i + 1 of x,
+  /// beside each other; a last row without a neighbour is paired with zeros. REQUIRES: columns are
+  /// a multiple of 16.
+  void (*pair_rows)(const BFloat16* x, std::int64_t x_stride, std::int64_t rows,
+                    std::int64_t columns, std::uint32_t* pairs, std::int64_t stride);
 
   /// Update a centre; return its new squared length.
   double (*centre_sgd)(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
