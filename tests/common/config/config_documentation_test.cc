@@ -76,18 +76,22 @@ TEST(ConfigurationPage, ListsEveryKeyOfTheParserAndNoOther) {
 TEST(ConfigurationPage, GivesTheDefaultsOfJobConfig) {
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, row] : documented()) {
-    const json expected = key == "fp16" ? json(false) : defaults[key];
+    // Short ways to write other keys, and what the default is a short way to write of.
+    const bool is_short = key == "fp16" || key == "dali_aug";
+    const json expected = is_short ? json(false) : key == "augment" ? json(true) : defaults[key];
     EXPECT_EQ(json::parse(row.standard), expected) << key;
     EXPECT_FALSE(row.meaning.empty()) << key;
   }
+  EXPECT_EQ(Augmentation{.flip = true}, JobConfig{}.augment);
 }
 
 TEST(ConfigurationPage, GivesTheTypesThatTheParserTakes) {
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, row] : documented()) {
-    if (key == "fp16" || key == "lr_schedule") continue;
+    if (key == "fp16" || key == "dali_aug" || key == "lr_schedule") continue;
     const json& value = defaults[key];
     const std::string type = value.is_boolean()             ? "true or false"
+                             : value.is_object()            ? "true, false, or an object"
                              : value.is_number_integer()    ? "integer"
                              : value.is_number()            ? "number"
                              : value.is_array()             ? key == "margin_list"    ? "[m1"
