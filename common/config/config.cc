@@ -216,8 +216,8 @@ class JobReader : public JsonReader {
     }
     out = {};
     const JobReader inner(*value, job_origin_, key + ".");
+    const json all = augmentation_json(out);  // items() only borrows it
     std::vector<std::string> known;
-    const json all = augmentation_json(out);  // a loop does not keep what items() looks into
     for (const auto& item : all.items()) known.push_back(item.key());
     inner.check_keys(known);
     visit_augmentation(out, inner);
