@@ -123,8 +123,10 @@ class Embeddings(JobTest):
         self.assertNotIn("backbone", plan.stdout)
         staged = run(BIN / "pfcctl", "data", "stage", data, "--in", self.folder)
         self.assertEqual(run(BIN / "pfcctl", "data", "validate", staged.stdout.strip()).returncode, 0)
-        checked = run(BIN / "pfcctl", "check", "--hosts", "localhost:2", "--config", job,
-                      env=self.environment)
+
+    def test_the_check_before_a_job_times_what_a_step_of_embeddings_has(self):
+        self.write()
+        checked = self.train(2, self.embeddings_job("out"), "--check")
         self.assertNotIn("all-reduce of gradients", checked.stdout)
         self.assertIn("all-gather of embeddings", checked.stdout, checked.stdout + checked.stderr)
 

@@ -23,7 +23,7 @@ import step_reference
 
 IMAGES, CLASSES, DIMENSION, STEPS = 480, 60, 48, 24
 
-JOB = {"network": "none", "batch_size": 32, "num_epoch": 3, "max_steps": STEPS, "warmup_epoch": 0.5,
+JOB = {"network": "none", "batch_size": 32, "num_epoch": STEPS / 15, "max_steps": 0, "warmup_epoch": 0.5,
        "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "optimizer": "sgd",
        "margin_list": [1.0, 0.5, 0.0], "margin_scale": 32, "margin_gradient": "straight_through",
        "interclass_filtering_threshold": 0, "sample_rate": 1, "seed": 7, "num_workers": 2,
@@ -70,7 +70,7 @@ def with_torch(job, workers, rows, labels, centres):
     """The steps of the job, and the centres after them."""
     batch = job["batch_size"] * workers
     per_epoch = len(rows) // batch
-    total, warm = int(per_epoch * job["num_epoch"]), int(per_epoch * job["warmup_epoch"])
+    total, warm = round(per_epoch * job["num_epoch"]), int(per_epoch * job["warmup_epoch"])
     parameter = torch.nn.Parameter(torch.from_numpy(centres.copy()))
     if job["optimizer"] == "sgd":
         optimizer = torch.optim.SGD([parameter], job["lr"], momentum=job["momentum"],
