@@ -20,6 +20,7 @@ class Identity : public Backbone {
   }
 
   [[nodiscard]] Tensor input() const override { return embeddings_; }
+  [[nodiscard]] Tensor operands() const override { return {}; }
   void read(const Tensor& embeddings) override { ops_.copy(embeddings, embeddings_); }
 
   Tensor forward(const Tensor& embeddings, bool /*training*/, std::int64_t /*step*/) override {
