@@ -13,6 +13,11 @@ PReLU's derivative jumps at 0. A few activations in a million lie so near to 0 t
 their side, in either program, and one of them moves a gradient by more than the limit. So the biases
 in front of each PReLU are first moved a little, to where no activation is near 0 (--kinks leaves
 them): what the limit then finds is a mistake.
+
+With --precision bf16 pfc computes in bf16, and PyTorch's float32 makes way for its autocast to
+bfloat16. Both are off by rounding, each in its own way, so each is measured against float64: pfc may
+be off by as much as PyTorch is and half as much again, in the embeddings and in the whole gradient.
+The processor must have avx512_bf16; otherwise nothing is compared.
 """
 
 import argparse
@@ -29,6 +34,7 @@ from backbone_reference import make_backbone, normalised
 
 EMBEDDINGS_LIMIT = 1e-4
 GRADIENT_LIMIT = 1e-3
+ROUNDING_LIMIT = 1.5  # times PyTorch's own error, in bf16
 
 
 def randomise(model, generator):
@@ -99,29 +105,33 @@ def fit_running_statistics(model, x, generator):
             norm.running_var *= 1 + 0.3 * noise[1]
 
 
-def run_torch(model, images, d_embeddings, dtype):
+def run_torch(model, images, d_embeddings, dtype, autocast=False):
     model = model.to(dtype)
     x = normalised(images).to(dtype)
     results = {}
-    with torch.no_grad():
+    # Twice, because it keeps the weights that it has rounded, here without their gradients.
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
         results["eval.embeddings"] = model.eval()(x)
-    embeddings = model.train()(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        embeddings = model.train()(x)
     results["train.embeddings"] = embeddings.detach()
     model.zero_grad()
+    embeddings = embeddings.to(dtype)
     embeddings.backward(d_embeddings.to(dtype))
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             results["gradient." + name] = parameter.grad
     for name, tensor in model.state_dict().items():
         results["after." + name] = tensor
-    return {name: tensor.numpy().astype(np.float64) for name, tensor in results.items()}
+    return {name: tensor.double().numpy() for name, tensor in results.items()}
 
 
-def run_pfc(program, network, inputs):
+def run_pfc(program, network, inputs, precision):
     with tempfile.TemporaryDirectory() as folder:
         source, target = (str(pathlib.Path(folder) / name) for name in ("in", "out"))
         safetensors_io.save(source, inputs)
-        subprocess.run([program, network, source, target], check=True)
+        more = [] if precision == "fp32" else [precision]
+        subprocess.run([program, network, source, target, *more], check=True)
         return safetensors_io.load(target)
 
 
@@ -148,12 +158,14 @@ def compare(network, options):
 
     inputs = {name: tensor.numpy() for name, tensor in start.items()}
     pfc = run_pfc(options.program, network, {**inputs, "images": images.numpy(),
-                                     "d_embeddings": d_embeddings.numpy()})
-    single = run_torch(model, images, d_embeddings, torch.float32)
+                                     "d_embeddings": d_embeddings.numpy()}, options.precision)
+    single = run_torch(model, images, d_embeddings, torch.float32, options.precision == "bf16")
     model.load_state_dict(start)
     double = run_torch(model, images, d_embeddings, torch.float64)
     if set(pfc) != set(double):
         raise SystemExit(f"{network}: other tensors than PyTorch's: {set(pfc) ^ set(double)}")
+    if options.precision == "bf16":
+        return rounding_rows(pfc, single, double)
     gradient_length = np.sqrt(sum(norm(t) ** 2 for n, t in double.items() if "gradient." in n))
     rows = []
     for name, exact in double.items():
@@ -163,6 +175,30 @@ def compare(network, options):
         rows.append((name, norm(pfc[name] - exact) / scale, norm(single[name] - exact) / scale,
                      norm(pfc[name] - single[name]) / scale))
     return rows
+
+
+def rounding_rows(pfc, single, double):
+    """Of the embeddings and of the whole gradient."""
+    def whole(results, kind):
+        return np.concatenate([results[n].ravel() for n in sorted(double) if n.startswith(kind)])
+
+    rows = []
+    for kind in ("eval.embeddings", "train.embeddings", "gradient."):
+        ours, theirs, exact = (whole(results, kind) for results in (pfc, single, double))
+        rows.append((kind, *(norm(a - b) / norm(exact)
+                             for a, b in ((ours, exact), (theirs, exact), (ours, theirs)))))
+    return rows
+
+
+def report_rounding(network, rows):
+    """The number of failures."""
+    failures = 0
+    for kind, ours, theirs, between in rows:
+        limit = ROUNDING_LIMIT * theirs
+        failures += not ours < limit
+        print(f"{network:9} {kind:48} {ours:9.1e} {theirs:9.1e} {between:9.1e} {limit:9.0e}"
+              + ("" if ours < limit else "  FAILED"))
+    return failures
 
 
 def line(network, row, note=""):
@@ -195,14 +231,21 @@ def main():
     parser.add_argument("--kinks", action="store_true", help="leave activations near 0")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="every tensor")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     options = parser.parse_args()
+    if options.precision == "bf16" and "avx512_bf16" not in pathlib.Path("/proc/cpuinfo").read_text():
+        print("skipped: this processor has no avx512_bf16")
+        return 0
     torch.set_num_threads(2)
     print(f"{'network':9} {'worst of its kind':48} {'pfc-f64':>9} {'torch-f64':>9} "
           f"{'pfc-torch':>9} {'limit':>9}")
     failures = 0
     for network in options.networks:
         rows = compare(network, options)
-        failures += report(network, rows, options.verbose)
+        if options.precision == "bf16":
+            failures += report_rounding(network, rows)
+        else:
+            failures += report(network, rows, options.verbose)
     return 1 if failures else 0
 
 

@@ -1,12 +1,13 @@
 // One step of a backbone from a file, for comparison with another implementation.
 //
-//   backbone_parity NETWORK IN.safetensors OUT.safetensors
+//   backbone_parity NETWORK IN.safetensors OUT.safetensors [bf16]
 //
 // IN holds the network's state dict, `images` U8 [B, H, W, 3] and `d_embeddings` F32 [B, D]. OUT
 // gets `eval.embeddings` (running statistics), then of one training step `train.embeddings`,
 // `gradient.NAME` of every trained parameter, and the state dict after it as `after.NAME`.
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "kernels/make_ops.h"
 #include "kernels/owned_tensor.h"
@@ -47,7 +48,7 @@ std::vector<HostTensor> run(Ops& ops, const std::string& network, const Safetens
                                             .width = size[2]});
   import_state_dict(ops, *backbone, in, {kImages, kDEmbeddings});
 
-  const OwnedTensor x(ops, size);
+  const OwnedTensor x(ops, size, ops.activation_type());
   ops.normalise_images(images, x);
 
   std::vector<HostTensor> out;
@@ -68,12 +69,15 @@ std::vector<HostTensor> run(Ops& ops, const std::string& network, const Safetens
 }  // namespace pfc
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: backbone_parity NETWORK IN.safetensors OUT.safetensors\n");
+  const bool bf16 = argc == 5 && std::string_view(argv[4]) == "bf16";
+  if (argc != 4 && !bf16) {
+    std::fprintf(stderr, "usage: backbone_parity NETWORK IN.safetensors OUT.safetensors [bf16]\n");
     return 2;
   }
   try {
-    const auto ops = pfc::make_ops({.choice = pfc::DeviceChoice::kCpu});
+    const auto ops =
+        pfc::make_ops({.choice = pfc::DeviceChoice::kCpu,
+                       .precision = bf16 ? pfc::Precision::kBf16 : pfc::Precision::kFp32});
     const auto results = pfc::run(*ops, argv[1], pfc::SafetensorsFile(argv[2]));
     std::vector<pfc::SafetensorsEntry> entries;
     for (const pfc::HostTensor& t : results) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
