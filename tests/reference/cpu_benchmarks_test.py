@@ -143,6 +143,30 @@ class Reports(Quiet):
             self.assertEqual(len({line.count("|") for line in table}), 1)
             self.assertTrue(all("9.0" in row and "4.0" in row for row in table if "pfc, fp32" in row))
 
+    LIMITS = {"stream": {"copy": 30, "triad": 30, "read": 20, "update": 40},
+              "gathered": {"2048": {"read": 10, "update": 25}, "1024": {"read": 8, "update": 20}},
+              "fp32": {"oneDNN": {"products": 400, "embeddings": 400, "centres": 400},
+                       "pfc": {"products": 500, "embeddings": 250, "centres": 500}},
+              "bf16": {"oneDNN": {"products": 800, "embeddings": 800, "centres": 800}}}
+
+    def test_a_steps_limits_follow_from_the_machines_rates(self):
+        options = argparse.Namespace(classes=1_000_000, dimension=512, samples=128)
+        whole = bench_head.step_limits(options, 1.0, "fp32", "fp32", self.LIMITS)
+        # 2,048 bytes read of each centre; 8,192 in backward; 409.6 of its 512 of logits kept.
+        self.assertAlmostEqual(whole["bytes"] / 1e6, 2048 + 8192 + 2 * 409.6)
+        self.assertAlmostEqual(whole["memory"], 2.048 / 20 + (8.192 + 0.8192) / 40)
+        self.assertAlmostEqual(whole["arithmetic"], 3.2 * 2 * 128 * 512e6 / 400e9)
+        tenth = bench_head.step_limits(options, 0.1, "bf16", "bf16", self.LIMITS)
+        self.assertAlmostEqual(tenth["memory"], 0.2048 / 8 + 0.4096 / 20 + 0.1024 / 40)
+        self.assertAlmostEqual(tenth["arithmetic"], 3 * 2 * 128 * 51.2e6 / 800e9)
+
+    def test_the_best_of_all_rounds_is_the_machines(self):
+        again = {**self.LIMITS, "stream": {"copy": 31, "triad": 20, "read": 25, "update": 39}}
+        best = bench_head.best_of([self.LIMITS, again])["stream"]
+        self.assertEqual(best, {"copy": 31, "triad": 30, "read": 25, "update": 40})
+        table = bench_head.limits_table(self.LIMITS).splitlines()
+        self.assertEqual({line.count("|") for line in table}, {3})
+
     def test_programs_that_compute_something_else_are_an_error(self):
         with self.assertRaisesRegex(bench_runs.Failed, "do not compute the same thing"):
             bench_head.expect_same_loss("rate 1", [{"loss": 40.0}], [{"loss": 44.0}])
