@@ -19,7 +19,6 @@ enum class Stream : std::uint32_t {
   kDropout = 6,
   kStochasticRounding = 7,
   kSynth = 8,
-  kSequentialOrder = 9,
 };
 
 struct Philox4 {

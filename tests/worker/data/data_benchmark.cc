@@ -1,5 +1,6 @@
 // What one core gives: decoding, the epoch's order, whole batches from a .rec.
 #include <benchmark/benchmark.h>
+#include <turbojpeg.h>
 
 #include <chrono>
 #include <thread>
@@ -7,6 +8,7 @@
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
+#include "worker/data/augment/augmenter.h"
 #include "worker/data/global_order.h"
 #include "worker/data/images/decode.h"
 #include "worker/data/open_dataset.h"
@@ -50,6 +52,47 @@ void decode(benchmark::State& state) {
 }
 BENCHMARK(decode);
 
+/// libjpeg-turbo alone, of images in memory: what no loader can exceed.
+void decode_bare(benchmark::State& state) {
+  const Faces faces;
+  std::vector<std::vector<std::byte>> encoded;
+  std::vector<std::byte> storage;
+  for (std::int64_t image = 0; image < 2000; ++image) {
+    const auto bytes = faces.dataset().read(image, storage).encoded;
+    encoded.emplace_back(bytes.begin(), bytes.end());
+  }
+  const tjhandle handle = tjInitDecompress();
+  std::vector<std::uint8_t> rgb(112 * 112 * 3);
+  std::size_t image = 0;
+  for (auto _ : state) {
+    const auto& bytes = encoded[image++ % encoded.size()];
+    tjDecompress2(handle, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+                  rgb.data(), 112, 0, 112, TJPF_RGB, 0);
+  }
+  tjDestroy(handle);
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(decode_bare);
+
+/// Every image is changed, in one way.
+void augment(benchmark::State& state, const Augmentation& augmentation) {
+  const Faces faces;
+  std::vector<std::byte> storage;
+  std::vector<std::uint8_t> rgb(112 * 112 * 3);
+  ImageDecoder().decode(faces.dataset().read(0, storage).encoded, {112, 112}, rgb);
+  Augmenter augmenter(augmentation, 1);
+  std::int64_t position = 0;
+  for (auto _ : state) augmenter.augment(0, position++, {rgb, {112, 112}});
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK_CAPTURE(augment, flip, {.flip = true});
+BENCHMARK_CAPTURE(augment, crop, {.flip = false, .crop = 1});
+BENCHMARK_CAPTURE(augment, low_resolution, {.flip = false, .low_resolution = 1});
+BENCHMARK_CAPTURE(augment, blur, {.flip = false, .blur = 1});
+BENCHMARK_CAPTURE(augment, colour, {.flip = false, .colour = 1});
+BENCHMARK_CAPTURE(augment, grey, {.flip = false, .grey = 1});
+BENCHMARK_CAPTURE(augment, cut_out, {.flip = false, .cut_out = 1});
+
 void read_only(benchmark::State& state) {
   const Faces faces;
   std::vector<std::byte> storage;
@@ -69,14 +112,25 @@ void global_order(benchmark::State& state) {
 }
 BENCHMARK(global_order);
 
-void prefetch(benchmark::State& state) {
+void prefetch(benchmark::State& state, ReadKind kind) {
   const Faces faces;
-  const auto prefetcher = make_prefetcher(
-      faces.dataset(), {.batch_size = 128, .threads = static_cast<int>(state.range(0))});
+  const auto prefetcher =
+      make_prefetcher(faces.dataset(), {.batch_size = 128,
+                                        .read = {.kind = kind, .buffer_bytes = 32 << 20},
+                                        .threads = static_cast<int>(state.range(0))});
   for (auto _ : state) prefetcher->recycle(prefetcher->next());
   state.SetItemsProcessed(state.iterations() * 128);
 }
-BENCHMARK(prefetch)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(prefetch, random, ReadKind::kRandom)
+    ->RangeMultiplier(2)
+    ->Range(1, 8)
+    ->UseRealTime()
+    ->MeasureProcessCPUTime();
+BENCHMARK_CAPTURE(prefetch, sequential, ReadKind::kSequential)
+    ->RangeMultiplier(2)
+    ->Range(1, 8)
+    ->UseRealTime()
+    ->MeasureProcessCPUTime();
 
 /// A disk, or a remote store, that takes a millisecond for a record however many are asked for.
 class SlowDataset : public Dataset {

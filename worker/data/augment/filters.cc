@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "worker/data/images/resize.h"
+#include "worker/data/images/vector_clones.h"
 
 namespace pfc {
 
@@ -46,8 +47,9 @@ std::int64_t mirrored(std::int64_t y, std::int64_t size) {
 
 /// out[i] = sum over the window of weight * rows[..][i], in units of 1/2^kBlurBits. `rows` are
 /// those at -radius .. radius.
-void blur_columns(std::span<const std::uint8_t* const> rows,
-                  const std::array<std::uint32_t, 3>& weights, std::span<std::uint16_t> out) {
+PFC_VECTOR_CLONES void blur_columns(std::span<const std::uint8_t* const> rows,
+                                    const std::array<std::uint32_t, 3>& weights,
+                                    std::span<std::uint16_t> out) {
   const std::size_t radius = rows.size() / 2;
   const std::uint8_t* const middle = rows[radius];
   const auto w0 = static_cast<std::uint16_t>(weights[0]);
@@ -63,8 +65,9 @@ void blur_columns(std::span<const std::uint8_t* const> rows,
 }
 
 /// As above along a row: of `padded`, which has radius pixels more on both sides.
-void blur_row(std::span<const std::uint16_t> padded, int radius,
-              const std::array<std::uint32_t, 3>& weights, std::span<std::uint8_t> out) {
+PFC_VECTOR_CLONES void blur_row(std::span<const std::uint16_t> padded, int radius,
+                                const std::array<std::uint32_t, 3>& weights,
+                                std::span<std::uint8_t> out) {
   constexpr std::uint32_t kHalf = 1u << (2 * kBlurBits - 1);
   const std::uint16_t* const middle = padded.data() + 3 * radius;
   if (radius == 1) {
@@ -80,6 +83,29 @@ void blur_row(std::span<const std::uint16_t> padded, int radius,
     const std::uint32_t far = std::uint32_t{*(middle + i - 6)} + middle[i + 6];
     out[i] = static_cast<std::uint8_t>(
         (weights[0] * middle[i] + weights[1] * near + weights[2] * far + kHalf) >> (2 * kBlurBits));
+  }
+}
+
+PFC_VECTOR_CLONES void multiply_colours(std::uint8_t* rgb, std::size_t pixels,
+                                        const ColourMatrix& m) {
+  constexpr std::int32_t kHalf = 1 << (kColourBits - 1);
+  constexpr std::size_t kBlock = 64;  // pixels: their colours, each by itself, fit into the cache
+  std::array<std::array<std::int32_t, kBlock>, 3> in{};
+  std::array<std::uint8_t, kBlock> out{};
+  for (std::size_t begin = 0; begin < pixels; begin += kBlock) {
+    const std::size_t count = std::min(kBlock, pixels - begin);
+    std::uint8_t* const block = rgb + 3 * begin;
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t c = 0; c < 3; ++c) in[c][i] = block[3 * i + c];
+    }
+    for (std::size_t c = 0; c < 3; ++c) {
+      const std::int32_t r = m[3 * c], g = m[3 * c + 1], b = m[3 * c + 2];
+      for (std::size_t i = 0; i < kBlock; ++i) {
+        const std::int32_t sum = r * in[0][i] + g * in[1][i] + b * in[2][i] + kHalf;
+        out[i] = static_cast<std::uint8_t>(std::clamp(sum >> kColourBits, 0, 255));
+      }
+      for (std::size_t i = 0; i < count; ++i) block[3 * i + c] = out[i];
+    }
   }
 }
 
@@ -160,16 +186,7 @@ ColourMatrix hue_and_saturation(double hue, double saturation) {
 }
 
 void transform_colours(ImagePixels image, const ColourMatrix& m) {
-  constexpr std::int32_t kHalf = 1 << (kColourBits - 1);
-  std::uint8_t* const rgb = image.rgb.data();
-  const std::size_t bytes = image.rgb.size() / 3 * 3;
-  for (std::size_t i = 0; i < bytes; i += 3) {
-    const std::int32_t r = rgb[i], g = rgb[i + 1], b = rgb[i + 2];
-    for (std::size_t c = 0; c < 3; ++c) {
-      const std::int32_t sum = m[3 * c] * r + m[3 * c + 1] * g + m[3 * c + 2] * b + kHalf;
-      rgb[i + c] = static_cast<std::uint8_t>(std::clamp(sum >> kColourBits, 0, 255));
-    }
-  }
+  multiply_colours(image.rgb.data(), image.rgb.size() / 3, m);
 }
 
 void turn_grey(ImagePixels image) {

@@ -1,12 +1,14 @@
 #include "worker/data/images/resize.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "common/error.h"
+#include "worker/data/images/vector_clones.h"
 
 namespace pfc {
 
@@ -29,52 +31,65 @@ Taps triangle(std::int64_t from, std::int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double reach = std::max(scale, 1.0);
   Taps taps;
+  taps.runs.reserve(static_cast<std::size_t>(to));
+  taps.weights.reserve(static_cast<std::size_t>(to) * static_cast<std::size_t>(2 * reach + 2));
+  std::vector<double> weights(static_cast<std::size_t>(2 * reach + 2));
   for (std::int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto first = std::max<std::int64_t>(0, std::llround(std::floor(centre - reach + 0.5)));
-    const auto end = std::min<std::int64_t>(from, std::llround(std::floor(centre + reach + 0.5)));
+    const auto first =
+        std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(centre - reach + 0.5)));
+    const auto end =
+        std::min<std::int64_t>(from, static_cast<std::int64_t>(std::floor(centre + reach + 0.5)));
     const Taps::Run run{first, taps.weights.size(), static_cast<std::size_t>(end - first)};
     double sum = 0;
-    for (std::int64_t k = first; k < end; ++k) {
-      sum += std::max(0.0, 1 - std::abs(static_cast<double>(k) + 0.5 - centre) / reach);
+    for (std::size_t t = 0; t < run.count; ++t) {
+      const double distance =
+          std::abs(static_cast<double>(first) + static_cast<double>(t) + 0.5 - centre);
+      weights[t] = std::max(0.0, 1 - distance / reach);
+      sum += weights[t];
     }
-    for (std::int64_t k = first; k < end; ++k) {
-      const double weight =
-          std::max(0.0, 1 - std::abs(static_cast<double>(k) + 0.5 - centre) / reach);
-      taps.weights.push_back(static_cast<float>(weight / sum));
+    for (std::size_t t = 0; t < run.count; ++t) {
+      taps.weights.push_back(static_cast<float>(weights[t] / sum));
     }
     taps.runs.push_back(run);
   }
   return taps;
 }
 
-constexpr std::size_t kLanes = 4;  // three colours and a zero: whole vectors
+/// A pixel's three colours, and one value that does not count: a whole vector.
+using Pixel = float __attribute__((vector_size(4 * sizeof(float))));
 
-/// One output row from whole input rows: sum [width, 4].
-void blend_rows(const std::uint8_t* rgb, std::size_t width, const Taps& taps, const Taps::Run& run,
-                std::vector<float>& row, std::vector<float>& sum) {
+/// One output row from whole input rows: row [width * 3].
+PFC_VECTOR_CLONES void blend_rows(const std::uint8_t* rgb, std::size_t width, const Taps& taps,
+                                  const Taps::Run& run, std::vector<float>& row) {
   const std::size_t values = width * 3;
-  std::fill(row.begin(), row.end(), 0.f);
+  float* const out = row.data();
+  std::fill(out, out + values, 0.f);
   for (std::size_t t = 0; t < run.count; ++t) {
     const float weight = taps.weights[run.begin + t];
     const std::uint8_t* in = rgb + (static_cast<std::size_t>(run.first) + t) * values;
-    float* const out = row.data();
     for (std::size_t i = 0; i < values; ++i) out[i] += weight * static_cast<float>(in[i]);
-  }
-  for (std::size_t x = 0; x < width; ++x) {
-    for (std::size_t c = 0; c < 3; ++c) sum[x * kLanes + c] = row[3 * x + c];
   }
 }
 
-void blend_columns(const std::vector<float>& row, const Taps& taps, std::uint8_t* rgb) {
+/// `row` has one value more than its pixels. So has `rgb`, whose next value is overwritten.
+PFC_VECTOR_CLONES void blend_columns(const std::vector<float>& row, const Taps& taps,
+                                     std::uint8_t* rgb) {
+  using Integers = std::int32_t __attribute__((vector_size(sizeof(Pixel))));
+  using Bytes = std::uint8_t __attribute__((vector_size(sizeof(Pixel) / 4)));
+  const float* const weights = taps.weights.data();
   for (const Taps::Run& run : taps.runs) {
-    std::array<float, kLanes> pixel{};
-    const float* in = row.data() + static_cast<std::size_t>(run.first) * kLanes;
-    for (std::size_t t = 0; t < run.count; ++t, in += kLanes) {
-      const float weight = taps.weights[run.begin + t];
-      for (std::size_t c = 0; c < kLanes; ++c) pixel[c] += weight * in[c];
+    Pixel sum{};
+    const float* in = row.data() + static_cast<std::size_t>(run.first) * 3;
+    for (std::size_t t = 0; t < run.count; ++t, in += 3) {
+      Pixel pixel;
+      std::memcpy(&pixel, in, sizeof(pixel));
+      sum += weights[run.begin + t] * pixel;
     }
-    for (std::size_t c = 0; c < 3; ++c) *rgb++ = static_cast<std::uint8_t>(pixel[c] + 0.5f);
+    const auto rounded =
+        __builtin_convertvector(__builtin_convertvector(sum + 0.5f, Integers), Bytes);
+    std::memcpy(rgb, &rounded, sizeof(rounded));
+    rgb += 3;
   }
 }
 
@@ -89,13 +104,16 @@ void resize_rgb(std::span<const std::uint8_t> rgb, ImageSize from, ImageSize to,
   const Taps rows = triangle(from.height, to.height);
   const Taps columns = triangle(from.width, to.width);
   const auto width = static_cast<std::size_t>(from.width);
-  std::vector<float> row(width * 3);
-  std::vector<float> pixels(width * kLanes);
+  std::vector<float> row(width * 3 + 1);
+  const std::size_t row_bytes = static_cast<std::size_t>(to.width) * 3;
+  std::vector<std::uint8_t> last(row_bytes + 1);
   std::uint8_t* to_row = out.data();
   for (const Taps::Run& run : rows.runs) {
-    blend_rows(rgb.data(), width, rows, run, row, pixels);
-    blend_columns(pixels, columns, to_row);
-    to_row += static_cast<std::size_t>(to.width) * 3;
+    blend_rows(rgb.data(), width, rows, run, row);
+    const bool is_last = &run == &rows.runs.back();
+    blend_columns(row, columns, is_last ? last.data() : to_row);
+    if (is_last) std::memcpy(to_row, last.data(), row_bytes);
+    to_row += row_bytes;
   }
 }
 

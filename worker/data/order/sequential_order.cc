@@ -10,12 +10,13 @@ namespace pfc {
 
 namespace {
 
-// Of Stream::kSequentialOrder's counter; a lane's key has the numbers below.
+// Of the counter of Stream::kShuffle, whose numbers without the highest bit are GlobalOrder's.
+constexpr std::uint64_t kLanes = std::uint64_t{1} << 63;
 constexpr std::uint64_t kCut = ~std::uint64_t{0};
 
 std::uint64_t random_word(std::uint64_t seed, std::int64_t epoch, std::uint64_t what) {
   const Philox4 words =
-      random_words(seed, Stream::kSequentialOrder, static_cast<std::uint32_t>(epoch), what);
+      random_words(seed, Stream::kShuffle, static_cast<std::uint32_t>(epoch), what);
   return std::uint64_t{words.x[0]} << 32 | words.x[1];
 }
 
@@ -65,7 +66,7 @@ std::int64_t SequentialOrder::at(std::int64_t epoch, std::int64_t position) cons
     const Window w = window(epoch, window_of(row));
     const std::int64_t lane = position % batch_;
     const std::uint64_t key =
-        random_word(seed_, epoch, static_cast<std::uint64_t>(w.id * batch_ + lane));
+        random_word(seed_, epoch, kLanes | static_cast<std::uint64_t>(w.id * batch_ + lane));
     const auto neighbour = static_cast<std::int64_t>(permute_keyed(
         key, static_cast<std::uint64_t>(w.rows), static_cast<std::uint64_t>(row % cuts_.rows)));
     place = w.begin + lane * w.rows + neighbour;

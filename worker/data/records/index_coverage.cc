@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "common/counted.h"
 #include "common/error.h"
@@ -19,12 +20,17 @@ constexpr std::size_t kSample = 512;
 // No more records than that are counted before the first and behind the last record with a name.
 constexpr std::int64_t kMostCounted = 100'000;
 
-/// Offsets in rising order, each once.
-std::vector<std::uint64_t> distinct(std::span<const std::uint64_t> offsets) {
-  std::vector<std::uint64_t> sorted(offsets.begin(), offsets.end());
-  if (!std::is_sorted(sorted.begin(), sorted.end())) std::sort(sorted.begin(), sorted.end());
-  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-  return sorted;
+/// Offsets in rising order, each once: `offsets` themselves where they are so, since a copy of all
+/// of them takes as much memory as the index. `storage` is for the copy.
+std::span<const std::uint64_t> distinct(std::span<const std::uint64_t> offsets,
+                                        std::vector<std::uint64_t>& storage) {
+  const auto no_rise = std::ranges::adjacent_find(offsets, std::greater_equal<>());
+  if (no_rise == offsets.end()) return offsets;
+  storage.assign(offsets.begin(), offsets.end());
+  std::ranges::sort(storage);
+  const auto again = std::ranges::unique(storage);
+  storage.erase(again.begin(), again.end());
+  return storage;
 }
 
 /// How many records begin at `begin` or behind it and before `end`. Ends its count at damage.
@@ -50,7 +56,8 @@ std::int64_t records_behind(const RecordReader& rec, std::uint64_t offset, std::
 
 IndexCoverage index_coverage(const RecordReader& rec, std::span<const std::uint64_t> offsets) {
   check(!offsets.empty(), "index_coverage: no offsets");
-  const std::vector<std::uint64_t> named = distinct(offsets);
+  std::vector<std::uint64_t> storage;
+  const std::span<const std::uint64_t> named = distinct(offsets, storage);
   const std::size_t gaps = named.size() - 1;
   const std::size_t looked_at = gaps <= kMostExact ? gaps : kSample;
   std::int64_t inside = 0;

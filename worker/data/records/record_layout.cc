@@ -102,8 +102,14 @@ RecordLayout insightface_layout(const RecordReader& rec, const RecordIndex& inde
   }
   layout.offsets.resize(images + 1);
   layout.offsets.erase(layout.offsets.begin());
+  layout.offsets.shrink_to_fit();
   layout.identities = zero.identities;
   return layout;
+}
+
+bool counts_up(const std::vector<std::int64_t>& keys) {
+  return std::ranges::adjacent_find(
+             keys, [](std::int64_t a, std::int64_t b) { return b != a + 1; }) == keys.end();
 }
 
 }  // namespace
@@ -115,13 +121,23 @@ RecordLayout find_images(const RecordReader& rec, RecordIndex index, const std::
   if (const auto zero = read_record_zero(rec, index)) {
     return insightface_layout(rec, index, *zero, origin);
   }
+  index.offsets.shrink_to_fit();
+  if (counts_up(index.keys)) {
+    return {.offsets = std::move(index.offsets),
+            .keys = {},
+            .first_key = index.keys.front(),
+            .identities = 0};
+  }
   std::vector<std::int64_t> sorted = index.keys;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end()) {
     throw InputError(fmt::format("{}: key {} is there twice", origin, *twice));
   }
-  return {.offsets = std::move(index.offsets), .keys = std::move(index.keys), .identities = 0};
+  return {.offsets = std::move(index.offsets),
+          .keys = std::move(index.keys),
+          .first_key = 0,
+          .identities = 0};
 }
 
 }  // namespace pfc

@@ -14,16 +14,17 @@ namespace pfc {
 
 struct RecordLayout {
   std::vector<std::uint64_t> offsets;  ///< of each image
-  std::vector<std::int64_t> keys;      ///< of each image; empty: image i has key i + 1
-  std::int64_t identities = 0;         ///< as record 0 says; 0 where there is no record 0
+  std::vector<std::int64_t> keys;      ///< of each image; empty: image i has key first_key + i
+  std::int64_t first_key = 1;
+  std::int64_t identities = 0;  ///< as record 0 says; 0 where there is no record 0
 
-  /// Memory of the index; in InsightFace's layout it holds no keys.
+  /// Memory of the index; it holds no keys where they count up, as nearly everywhere.
   [[nodiscard]] std::size_t bytes() const {
     return offsets.capacity() * sizeof(std::uint64_t) + keys.capacity() * sizeof(std::int64_t);
   }
 
   [[nodiscard]] std::int64_t key(std::size_t image) const {
-    return keys.empty() ? static_cast<std::int64_t>(image) + 1 : keys[image];
+    return keys.empty() ? first_key + static_cast<std::int64_t>(image) : keys[image];
   }
 };
 
