@@ -16,8 +16,8 @@
 #include "worker/data/chosen_dataset.h"
 #include "worker/data/combined_dataset.h"
 #include "worker/data/damaged_image.h"
-#include "worker/data/global_order.h"
 #include "worker/data/open_dataset.h"
+#include "worker/data/order/global_order.h"
 
 namespace pfc {
 

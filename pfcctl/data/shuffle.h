@@ -8,7 +8,7 @@
 
 #include "pfcctl/data/writing.h"
 #include "worker/data/dataset.h"
-#include "worker/data/global_order.h"
+#include "worker/data/order/global_order.h"
 
 namespace pfc {
 

@@ -19,7 +19,7 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "worker/data/batch_filler.h"
-#include "worker/data/global_order.h"
+#include "worker/data/order/global_order.h"
 #include "worker/data/reading/read_ahead.h"
 #include "worker/data/reading/read_plan.h"
 #include "worker/trace/profiler_range.h"

@@ -11,7 +11,7 @@
 #include "common/ids.h"
 #include "worker/data/batch.h"
 #include "worker/data/dataset.h"
-#include "worker/data/reading/async_reader.h"
+#include "worker/data/reading/make_async_reader.h"
 #include "worker/data/reading/read_options.h"
 #include "worker/trace/recorder.h"
 

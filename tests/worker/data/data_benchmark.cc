@@ -9,9 +9,9 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
 #include "worker/data/augment/augmenter.h"
-#include "worker/data/global_order.h"
 #include "worker/data/images/decode.h"
 #include "worker/data/open_dataset.h"
+#include "worker/data/order/global_order.h"
 #include "worker/data/prefetcher.h"
 
 namespace pfc {

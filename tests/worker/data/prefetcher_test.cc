@@ -15,9 +15,9 @@
 #include "tests/support/temporary_folder.h"
 #include "worker/data/augment/flip.h"
 #include "worker/data/damaged_image.h"
-#include "worker/data/global_order.h"
 #include "worker/data/images/decode.h"
 #include "worker/data/open_dataset.h"
+#include "worker/data/order/global_order.h"
 
 namespace pfc {
 namespace {

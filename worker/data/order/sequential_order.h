@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/data/global_order.h"
+#include "worker/data/order/global_order.h"
 #include "worker/data/order/image_order.h"
 #include "worker/data/order/interleaving.h"
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 namespace pfc {
@@ -29,15 +28,5 @@ class AsyncReader {
   /// fails. REQUIRES: under_way() > 0.
   virtual FileRead& finish() = 0;
 };
-
-enum class ReadMethod {
-  kAuto,     ///< the ring where the kernel has it, otherwise threads
-  kRing,     ///< io_uring, which one thread feeds and which needs few system calls
-  kThreads,  ///< pread(2) on threads: one read for each
-};
-
-/// Containers often refuse io_uring, and kernels before 5.6 lack it: then kAuto takes threads, and
-/// kRing gives null. REQUIRES: depth > 0.
-std::unique_ptr<AsyncReader> make_async_reader(int depth, ReadMethod method = ReadMethod::kAuto);
 
 }  // namespace pfc

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "worker/data/dataset.h"
-#include "worker/data/reading/async_reader.h"
+#include "worker/data/reading/make_async_reader.h"
 #include "worker/data/reading/read_plan.h"
 
 namespace pfc {

@@ -1,5 +1,3 @@
-#include "worker/data/reading/async_reader.h"
-
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -8,6 +6,7 @@
 
 #include "common/files/regular_file.h"
 #include "tests/support/temporary_folder.h"
+#include "worker/data/reading/make_async_reader.h"
 
 namespace pfc {
 namespace {

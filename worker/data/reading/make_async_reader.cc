@@ -1,4 +1,4 @@
-#include "worker/data/reading/async_reader.h"
+#include "worker/data/reading/make_async_reader.h"
 
 #include "common/error.h"
 #include "worker/data/reading/ring_reader.h"

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "common/error.h"
-#include "pfcctl/data/draw_pairs.h"
-#include "pfcctl/data/pack_pairs.h"
+#include "pfcctl/data/pairs/draw_pairs.h"
+#include "pfcctl/data/pairs/pack_pairs.h"
 #include "tests/pfcctl/data/people.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/data/open_dataset.h"

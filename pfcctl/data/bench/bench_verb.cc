@@ -15,7 +15,7 @@
 #include "common/machine/cores.h"
 #include "common/one_line.h"
 #include "pfcctl/capacity.h"
-#include "pfcctl/data/bench.h"
+#include "pfcctl/data/bench/bench.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "worker/cost/step_cost.h"

@@ -1,4 +1,4 @@
-#include "pfcctl/data/pack_pairs.h"
+#include "pfcctl/data/pairs/pack_pairs.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -1,4 +1,4 @@
-#include "pfcctl/data/draw_pairs.h"
+#include "pfcctl/data/pairs/draw_pairs.h"
 
 #include <spdlog/fmt/fmt.h>
 

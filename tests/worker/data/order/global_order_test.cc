@@ -1,4 +1,4 @@
-#include "worker/data/global_order.h"
+#include "worker/data/order/global_order.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "pfcctl/data/bench.h"
+#include "pfcctl/data/bench/bench.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -16,8 +16,8 @@
 #include "common/error.h"
 #include "worker/data/augment/augmenter.h"
 #include "worker/data/damaged_image.h"
-#include "worker/data/global_order.h"
 #include "worker/data/images/decode.h"
+#include "worker/data/order/global_order.h"
 
 namespace pfc {
 
