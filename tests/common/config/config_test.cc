@@ -282,6 +282,9 @@ TEST(ToJson, RoundTripsEveryKey) {
       "centre_precision": "bf16", "optimizer": "adamw",
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5}, "rec": ["d", "e"],
       "identities": ["", "x.txt"], "heads": "separate", "head_classes": [3, 4],
+      "augment": {"flip": false, "crop": 0.5, "low_resolution": 0.125, "blur": 0.25,
+                  "colour": 0.75, "grey": 0.375, "cut_out": 1.0},
+      "read": "sequential", "stage": "/dev/shm",
       "val_targets": ["v"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda"})"));
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, value] : changed.items()) EXPECT_NE(value, defaults[key]) << key;
