@@ -35,7 +35,7 @@ def help_of(program, *verbs):
     """What --help prints, of the program or verb and of all verbs below it."""
     done = subprocess.run([BIN / program, *verbs, "--help"], capture_output=True, text=True)
     assert done.returncode == 0, (program, verbs, done.stderr)
-    below = re.findall(r"^  ([a-z]+) ", done.stdout.partition("Subcommands:")[2], re.MULTILINE)
+    below = re.findall(r"^  ([a-z-]+) ", done.stdout.partition("Subcommands:")[2], re.MULTILINE)
     return done.stdout + "".join(help_of(program, *verbs, verb) for verb in below)
 
 

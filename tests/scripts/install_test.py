@@ -70,7 +70,7 @@ class Install(unittest.TestCase):
         text = output(self.program(name), *verbs, "--help")
         found = options_of(text)
         lists = text.partition("Subcommands:\n")[2]
-        for verb in re.findall(r"^  (\w+) ", lists, re.MULTILINE):
+        for verb in re.findall(r"^  ([\w-]+) ", lists, re.MULTILINE):
             found |= self.options_with_verbs(name, *verbs, verb)
         return found
 

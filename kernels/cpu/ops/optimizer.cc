@@ -33,6 +33,10 @@ double CpuOps::run_sum_of_squares(const Tensor& x) {
 
 void CpuOps::run_rounded_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
                              const Tensor& weight, const Tensor& velocity, const Tensor& operand) {
+  if (operand && operand.dtype == DType::kFloat32) {  // nothing to round
+    run_sgd(o, gradient_scale, gradient, weight, velocity);
+    return run_copy(weight, operand);
+  }
   const std::int64_t n = weight.elements();
   float* const w = weight.f32();
   const float* const g = gradient.f32();
@@ -47,6 +51,10 @@ void CpuOps::run_rounded_sgd(const SgdOptions& o, float gradient_scale, const Te
 void CpuOps::run_rounded_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
                                const Tensor& weight, const Tensor& m, const Tensor& v,
                                const Tensor& operand) {
+  if (operand && operand.dtype == DType::kFloat32) {
+    run_adamw(o, gradient_scale, gradient, weight, m, v);
+    return run_copy(weight, operand);
+  }
   const std::int64_t n = weight.elements();
   float* const w = weight.f32();
   const float* const g = gradient.f32();

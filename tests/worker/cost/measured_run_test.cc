@@ -65,7 +65,7 @@ TEST_F(MeasuredRun, ComparesTheMedianOfItsLaterStepsWithItsOwnPlan) {
 }
 
 TEST_F(MeasuredRun, SaysWhatItCannotCompare) {
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("metrics.jsonl"), HasSubstr("cannot be read")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("metrics.jsonl"), HasSubstr("cannot open")));
   write({start(), step(1)});
   EXPECT_THAT(refusal(), HasSubstr("found 1 steps after the last start, expected at least 8"));
   std::vector<nlohmann::json> events{start()};
