@@ -133,10 +133,9 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
       has_model(s) ? (s.job.output / kModel).string()
                    : "the class centres, in " +
                          (s.job.output / checkpoint_format::folder_name(done)).string();
-  reporter.message(trained
-                       ? "training is complete: " + model
-                       : "nothing was left to train; " +
-                             (has_model(s) ? "the model is in " : "what was trained is ") + model);
+  const std::string nothing = std::string("nothing was left to train; ") +
+                              (has_model(s) ? "the model is in " : "what was trained is ");
+  reporter.message((trained ? "training is complete: " : nothing) + model);
   if (!reporter.failure().empty()) throw StorageError(reporter.failure() + where_saved(s, done));
   return TrainingEnd::kCompleted;
 }
