@@ -77,7 +77,8 @@ class Memory(JobTest):
         self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
 
     def test_snapshots_are_planned_and_taken(self):
-        keys = self.keys("mbf", 8, 200_000, 0.1, replicate=True, snapshot_seconds=0.001, max_steps=8)
+        # So many steps that a second snapshot is made while the first is kept.
+        keys = self.keys("mbf", 8, 200_000, 0.1, replicate=True, snapshot_seconds=0.001, max_steps=40)
         planned, peak = self.compare(2, keys)
         self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
 
