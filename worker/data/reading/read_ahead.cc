@@ -84,9 +84,15 @@ void ReadAhead::give_back(std::int64_t batch) {
   room_.notify_one();
 }
 
+bool ReadAhead::is_stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
 void ReadAhead::run() {
   try {
     while (true) {
+      if (is_stopping()) return;  // the reader waits for what is under way; the rest is not read
       while (begin_unit()) {
       }
       while (!to_start_.empty() && reader_->under_way() < reader_->depth()) {
@@ -102,7 +108,6 @@ void ReadAhead::run() {
         return next_batch_ < options_.end_batch && std::ssize(units_) < options_.units;
       };
       room_.wait(lock, [&] { return stopping_ || more(); });
-      if (stopping_) return;
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);
@@ -118,7 +123,7 @@ bool ReadAhead::begin_unit() {
   auto unit = std::make_unique<Unit>();
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_ || std::ssize(units_) >= options_.units) return false;
+    if (std::ssize(units_) >= options_.units) return false;
   }
   const ReadUnit planned = plan_.unit_with(next_batch_);
   lay_out(planned, *unit);

@@ -81,6 +81,7 @@ class ReadAhead {
 
  private:
   void run();
+  bool is_stopping();
   bool begin_unit();
   void finish_piece();
   void lay_out(const ReadUnit& planned, Unit& unit);

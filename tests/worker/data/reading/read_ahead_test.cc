@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <system_error>
+#include <utility>
 
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
@@ -40,6 +42,29 @@ class FailingReader final : public AsyncReader {
 
  private:
   int under_way_ = 0;
+};
+
+/// A slow disk: one read at a time, which ends when `may_end` says so.
+class SlowReader final : public AsyncReader {
+ public:
+  SlowReader(std::promise<void>& started, std::shared_future<void> may_end, int& reads)
+      : started_(started), may_end_(std::move(may_end)), reads_(reads) {}
+  [[nodiscard]] int depth() const override { return 1; }
+  [[nodiscard]] int under_way() const override { return under_way_ == nullptr ? 0 : 1; }
+  void start(FileRead& read) override {
+    under_way_ = &read;
+    if (++reads_ == 1) started_.set_value();
+  }
+  FileRead& finish() override {
+    may_end_.wait();
+    return *std::exchange(under_way_, nullptr);
+  }
+
+ private:
+  std::promise<void>& started_;
+  const std::shared_future<void> may_end_;
+  int& reads_;
+  FileRead* under_way_ = nullptr;
 };
 
 class ReadAheadOf : public ::testing::Test {
@@ -143,6 +168,21 @@ TEST_F(ReadAheadOf, EndsWaitsWhenItIsStopped) {
   ReadAhead reads(*dataset_, plan_, options());
   reads.stop();
   EXPECT_EQ(reads.take(10), nullptr);
+}
+
+TEST_F(ReadAheadOf, ReadsNoMoreOfAUnitOnceItIsStopped) {
+  std::promise<void> started, may_end;
+  const std::shared_future<void> gate = may_end.get_future().share();
+  int count = 0;
+  ReadAheadOptions slow = options();
+  slow.make_reader = [&] { return std::make_unique<SlowReader>(started, gate, count); };
+  {
+    ReadAhead reads(*dataset_, plan_, slow);
+    started.get_future().wait();
+    reads.stop();
+    may_end.set_value();
+  }
+  EXPECT_EQ(count, 1) << "a unit has many pieces, and a job that ends waits for one of them";
 }
 
 TEST_F(ReadAheadOf, TellsTheCallerThatTheKernelFails) {
