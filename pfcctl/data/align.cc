@@ -18,6 +18,7 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "pfcctl/data/options.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
@@ -34,7 +35,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kTold = 64;
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 29;
 constexpr double kSmallest = 1e-6;  // scale, of landmarks that have nothing of a face
 
@@ -195,7 +195,7 @@ Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
     throw InputError(options.out.string() + ": --out is the folder of the images; name another");
   }
   const auto count = std::ssize(faces);
-  const auto allowed = static_cast<std::int64_t>(options.max_damaged * static_cast<double>(count));
+  const auto allowed = allowed_of(count, options.max_damaged);
   Aligned aligned;
   synth::ordered_work<Result>(
       count, options.threads,
@@ -205,11 +205,7 @@ Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
       [&](std::int64_t i, const Result& result) {
         if (result.damage) {
           aligned.damaged.push_back(*result.damage);
-          if (std::ssize(aligned.damaged) > allowed) {
-            throw InputError(fmt::format(
-                "{} of {} images are damaged, more than the {} of --max-damaged. The first one: {}",
-                aligned.damaged.size(), count, allowed, aligned.damaged.front()));
-          }
+          expect_few_damaged(std::ssize(aligned.damaged), count, allowed, aligned.damaged.front());
         } else {
           ++aligned.images;
           aligned.existing += result.existed ? 1 : 0;
@@ -235,12 +231,8 @@ void add_data_align(CLI::App& data) {
   verb->add_option("--quality", o->quality, "Of the JPEG")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
-  verb->add_option("--threads", o->threads, "0: all cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  verb->add_option("--max-damaged", o->max_damaged, "Part of the images that may be damaged")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+  add_threads(*verb, o->threads);
+  add_max_damaged(*verb, o->max_damaged);
   verb->footer(
       "Landmarks come from any face detector. Faces that are in --out are not made again. "
       "Example:\n"
@@ -249,9 +241,7 @@ void add_data_align(CLI::App& data) {
     Aligned aligned;
     {
       Progress progress("aligning", "faces");
-      aligned = align_faces(*o, [&](std::int64_t done, std::int64_t all) {
-        if (done % kTold == 0 || done == all) progress.show(done, all);
-      });
+      aligned = align_faces(*o, progress.as_function());
     }
     tell_damaged(aligned.damaged);
     std::printf("%s: %lld faces, %lld of which were there, %zu damaged ones left out\n",

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "worker/check/data_check.h"
@@ -213,8 +214,7 @@ void add_data_info(CLI::App& data) {
   };
   const auto flags = std::make_shared<Flags>();
   CLI::App* verb = data.add_subcommand("info", "What a data set holds");
-  verb->add_option("data", flags->data, "Folder of people, .lst, .tsv, .tar shards, or .rec")
-      ->required();
+  add_data_set(*verb, flags->data);
   verb->add_flag("--json", flags->json, "For programs");
   verb->add_flag("--quick", flags->quick, "Without reading all labels: no images a class");
   verb->footer("Example:\n  pfcctl data info /data/faces");
@@ -223,8 +223,7 @@ void add_data_info(CLI::App& data) {
     DataSummary summary;
     {
       Progress progress("reading labels", "images");
-      summary = summarise(*dataset, !flags->quick,
-                          [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+      summary = summarise(*dataset, !flags->quick, progress.as_function());
     }
     const std::string text =
         flags->json ? summary_json(*dataset, summary) : summary_text(*dataset, summary);

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "worker/data/chosen_dataset.h"
@@ -85,20 +86,9 @@ std::pair<Choice, Choice> choices(const Dataset& whole, std::vector<std::int64_t
 
 void add_pack_options(CLI::App& verb, PackOptions& o) {
   verb.add_option("--out", o.out, "Folder for what is written")->required();
-  verb.add_option("--threads", o.threads, "0: all cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  verb.add_option("--max-damaged", o.max_damaged, "Part of the images that may be damaged")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  verb.add_flag("--force", o.replace, "Replaces a data set that is in --out");
-}
-
-void tell(const fs::path& folder, const Packed& packed) {
-  tell_damaged(packed.damaged);
-  std::printf("%s: %lld images of %lld identities, %zu damaged ones left out\n",
-              (folder / "train.rec").c_str(), static_cast<long long>(packed.images),
-              static_cast<long long>(packed.classes), packed.damaged.size());
+  add_threads(verb, o.threads);
+  add_max_damaged(verb, o.max_damaged);
+  add_force(verb, o.replace);
 }
 
 }  // namespace
@@ -158,13 +148,13 @@ void add_data_merge(CLI::App& data) {
       "Labels are those of a job with these sets as its \"rec\". Example:\n"
       "  pfcctl data merge /data/faces /data/more-faces --out /data/all");
   verb->callback([o] {
+    const TimePoint start = Clock::now();
     Packed packed;
     {
       Progress progress("merging", "images");
-      packed = merge_datasets(
-          *o, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+      packed = merge_datasets(*o, progress.as_function());
     }
-    tell(o->pack.out, packed);
+    tell_written(o->pack.out / "train.rec", packed.images, packed.classes, packed.damaged, start);
   });
 }
 
@@ -172,25 +162,26 @@ void add_data_split(CLI::App& data) {
   const auto o = std::make_shared<SplitOptions>();  // owned by the verb's callback
   CLI::App* verb =
       data.add_subcommand("split", "One data set to two, none of whose people is in both");
-  verb->add_option("data", o->pack.in, "Folder of people, .lst, .tsv, .tar shards, or .rec")
-      ->required();
+  add_data_set(*verb, o->pack.in);
   add_pack_options(*verb, o->pack);
   verb->add_option("--held-out", o->held_out, "Part of the people for the second set")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(part_of_one())
       ->capture_default_str();
   verb->add_option("--seed", o->seed, "Another one draws other people")->capture_default_str();
   verb->footer(
       "Writes the folders train and held-out. Example:\n"
       "  pfcctl data split /data/faces --held-out 0.05 --out /data/split");
   verb->callback([o] {
+    const TimePoint start = Clock::now();
     Split split;
     {
       Progress progress("splitting", "images");
-      split =
-          split_dataset(*o, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+      split = split_dataset(*o, progress.as_function());
     }
-    tell(o->pack.out / "train", split.train);
-    tell(o->pack.out / "held-out", split.held_out);
+    tell_written(o->pack.out / "train/train.rec", split.train.images, split.train.classes,
+                 split.train.damaged, start);
+    tell_written(o->pack.out / "held-out/train.rec", split.held_out.images, split.held_out.classes,
+                 split.held_out.damaged, start);
   });
 }
 

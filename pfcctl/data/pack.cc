@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "pfcctl/synth/ordered_work.h"
@@ -115,8 +116,7 @@ class SetWriter {
       : options_(options),
         preparer_(dataset, options),
         order_(by_label(dataset)),
-        allowed_(static_cast<std::int64_t>(options.max_damaged *
-                                           static_cast<double>(order_.images.size()))),
+        allowed_(allowed_of(order_.images.size(), options.max_damaged)),
         writer_(std::make_unique<ResumableWriter>(
             options.out / "train.rec", options.out / "train.idx",
             description("pack", dataset, {{"size", options.size}, {"quality", options.quality}}))),
@@ -165,10 +165,7 @@ class SetWriter {
 
   void leave_out(std::int64_t place, const std::string& what) {
     if (damaged_.emplace(place, what).second) writer_->note(note_text(place, what));
-    if (std::ssize(damaged_) <= allowed_) return;
-    throw InputError(fmt::format(
-        "{} of {} images are damaged, more than the {} of --max-damaged. The first one: {}",
-        damaged_.size(), images(), allowed_, damaged_.begin()->second));
+    expect_few_damaged(std::ssize(damaged_), images(), allowed_, damaged_.begin()->second);
   }
 
   void write_identities() {
@@ -234,17 +231,10 @@ Packed finish_set(const Dataset& dataset, const PackOptions& options, Unfinished
   return std::move(set.packed);
 }
 
-void tell_damaged(const std::vector<std::string>& damaged) {
-  constexpr std::size_t kNamed = 5;
-  for (std::size_t i = 0; i < std::min(kNamed, damaged.size()); ++i) {
-    std::fprintf(stderr, "left out: %s\n", damaged[i].c_str());
-  }
-}
-
 void add_data_pack(CLI::App& data) {
   const auto o = std::make_shared<PackOptions>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand("pack", "Any data set to RecordIO: train.rec and train.idx");
-  verb->add_option("data", o->in, "Folder of people, .lst, .tsv, .tar shards, or .rec")->required();
+  add_data_set(*verb, o->in);
   verb->add_option("--out", o->out, "Folder for train.rec, train.idx and property")->required();
   verb->add_option("--size", o->size, "Resizes images to so many rows and columns; 0: as they are")
       ->check(CLI::Range(0, 4096))
@@ -254,13 +244,9 @@ void add_data_pack(CLI::App& data) {
           "Encodes images again as JPEG of this quality; 0: the same bytes, or 95 with --size")
       ->check(CLI::Range(0, 100))
       ->capture_default_str();
-  verb->add_option("--threads", o->threads, "0: all cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  verb->add_option("--max-damaged", o->max_damaged, "Part of the images that may be damaged")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  verb->add_flag("--force", o->replace, "Replaces a data set that is in --out");
+  add_threads(*verb, o->threads);
+  add_max_damaged(*verb, o->max_damaged);
+  add_force(*verb, o->replace);
   verb->footer(
       "The files appear when they are whole. After Ctrl-C the same command goes on. Example:\n"
       "  pfcctl data pack photographs --size 112 --out /data/faces");
@@ -269,15 +255,9 @@ void add_data_pack(CLI::App& data) {
     Packed packed;
     {
       Progress progress("packing", "images");
-      packed = pack_dataset(*o, [&](std::int64_t done, std::int64_t all) {
-        if (done % kTold == 0 || done == all) progress.show(done, all);
-      });
+      packed = pack_dataset(*o, progress.as_function());
     }
-    tell_damaged(packed.damaged);
-    std::printf("%s: %lld images of %lld identities, %zu damaged ones left out (%.1f s)\n",
-                (o->out / "train.rec").c_str(), static_cast<long long>(packed.images),
-                static_cast<long long>(packed.classes), packed.damaged.size(),
-                seconds_since(start));
+    tell_written(o->out / "train.rec", packed.images, packed.classes, packed.damaged, start);
   });
 }
 

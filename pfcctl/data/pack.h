@@ -53,7 +53,4 @@ UnfinishedSet write_set(const Dataset& dataset, const PackOptions& options,
                         const ShowProgress& progress);
 Packed finish_set(const Dataset& dataset, const PackOptions& options, UnfinishedSet set);
 
-/// A few lines on stderr.
-void tell_damaged(const std::vector<std::string>& damaged);
-
 }  // namespace pfc

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "common/clock.h"
 #include "pfcctl/interrupt_guard.h"
 
 namespace pfc {
+
+/// Called with what is done and all that is to be done; what it throws ends the work.
+using ShowProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
 /// "packing: 41 %  41,000 of 100,000 images, 8,210 a second, 8 s left". On a terminal one line that
 /// is written again and again, elsewhere a line every ten seconds. While it lives, SIGINT and
@@ -24,6 +28,10 @@ class Progress {
   /// Cheap: may be called for each image. `all` is 0 where it is not known. Throws ExitStatus
   /// (pfcctl/verbs.h) of 128 + its number after a signal.
   void show(std::int64_t done, std::int64_t all);
+  /// show(), for work that is given a ShowProgress. Borrows this object.
+  [[nodiscard]] ShowProgress as_function() {
+    return [this](std::int64_t done, std::int64_t all) { show(done, all); };
+  }
 
  private:
   void print(std::int64_t done, std::int64_t all, bool last);

@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "kernels/math/philox.h"
+#include "pfcctl/data/options.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
@@ -74,7 +75,7 @@ class Shuffler {
         options_(options),
         pool_(images_in(options.memory, dataset)),
         order_(images(), kBlock, pool_, options.seed),
-        allowed_(static_cast<std::int64_t>(options.max_damaged * static_cast<double>(images()))),
+        allowed_(allowed_of(images(), options.max_damaged)),
         writer_(options.out / "train.rec", options.out / "train.idx",
                 description("shuffle", dataset, {{"seed", options.seed}, {"pool", pool_}})),
         damaged_(numbered_notes(writer_.notes())),
@@ -126,10 +127,7 @@ class Shuffler {
     if (damaged_.emplace(place, *loaded.damage).second) {
       writer_.note(note_text(place, *loaded.damage));
     }
-    if (std::ssize(damaged_) <= allowed_) return;
-    throw InputError(fmt::format(
-        "{} of {} images are damaged, more than the {} of --max-damaged. The first one: {}",
-        damaged_.size(), images(), allowed_, damaged_.begin()->second));
+    expect_few_damaged(std::ssize(damaged_), images(), allowed_, damaged_.begin()->second);
   }
 
   const Dataset& dataset_;
@@ -216,18 +214,14 @@ void add_data_shuffle(CLI::App& data) {
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   ShuffleOptions& o = flags->options;
   CLI::App* verb = data.add_subcommand("shuffle", "Any data set to RecordIO in random order");
-  verb->add_option("data", o.in, "Folder of people, .lst, .tsv, .tar shards, or .rec")->required();
+  add_data_set(*verb, o.in);
   verb->add_option("--out", o.out, "Folder for train.rec, train.idx and property")->required();
   verb->add_option("--memory", flags->memory, "For images that wait for their place (2GiB, 500MB)")
       ->capture_default_str();
   verb->add_option("--seed", o.seed, "Another one gives another order")->capture_default_str();
-  verb->add_option("--threads", o.threads, "That read; 0: all cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  verb->add_option("--max-damaged", o.max_damaged, "Part of the images that may be unreadable")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  verb->add_flag("--force", o.replace, "Replaces a data set that is in --out");
+  add_threads(*verb, o.threads);
+  add_max_damaged(*verb, o.max_damaged);
+  add_force(*verb, o.replace);
   verb->footer(
       "The data are read once and written once, whatever their size. Records keep their bytes. "
       "After Ctrl-C the same command goes on. Example:\n"
@@ -239,14 +233,10 @@ void add_data_shuffle(CLI::App& data) {
     Shuffled shuffled;
     {
       Progress progress("shuffling", "images");
-      shuffled = shuffle_dataset(
-          options, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+      shuffled = shuffle_dataset(options, progress.as_function());
     }
-    tell_damaged(shuffled.damaged);
-    std::printf("%s: %lld images of %lld identities, %zu damaged ones left out (%.1f s)\n",
-                (options.out / "train.rec").c_str(), static_cast<long long>(shuffled.images),
-                static_cast<long long>(shuffled.classes), shuffled.damaged.size(),
-                seconds_since(start));
+    tell_written(options.out / "train.rec", shuffled.images, shuffled.classes, shuffled.damaged,
+                 start);
   });
 }
 

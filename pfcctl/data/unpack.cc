@@ -18,6 +18,7 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "pfcctl/data/options.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
@@ -35,7 +36,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestName = 200;  // bytes; file systems take 255
-constexpr std::int64_t kTold = 256;
 
 std::string with_digits(std::int64_t number, std::int64_t greatest) {
   return fmt::format("{:0{}}", number, std::to_string(greatest).size());
@@ -170,7 +170,7 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   }
   PartFile list(list_file);
   list.keep(0);
-  const auto allowed = static_cast<std::int64_t>(options.max_damaged * static_cast<double>(images));
+  const auto allowed = allowed_of(images, options.max_damaged);
   const ImageFiles files(*dataset, options.out);
   files.make_folders();
   Unpacked result{.images = 0, .classes = dataset->info().classes, .damaged = {}};
@@ -180,11 +180,7 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
       [&](std::int64_t i, const WrittenImage& image) {
         if (image.damage) {
           result.damaged.push_back(*image.damage);
-          if (std::ssize(result.damaged) > allowed) {
-            throw InputError(fmt::format(
-                "{} of {} images are damaged, more than the {} of --max-damaged. The first one: {}",
-                result.damaged.size(), images, allowed, result.damaged.front()));
-          }
+          expect_few_damaged(std::ssize(result.damaged), images, allowed, result.damaged.front());
         } else {
           greatest = std::max(greatest, image.label);
           list.write(fmt::format("{}\t{}\t{}\n", result.images++, image.label, image.path));
@@ -200,29 +196,21 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
 void add_data_unpack(CLI::App& data) {
   const auto o = std::make_shared<UnpackOptions>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand("unpack", "Any data set to a folder of image files");
-  verb->add_option("data", o->in, "Folder of people, .lst, .tsv, .tar shards, or .rec")->required();
+  add_data_set(*verb, o->in);
   verb->add_option("--out", o->out, "Folder for one folder a person, and train.lst")->required();
-  verb->add_option("--threads", o->threads, "0: all cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  verb->add_option("--max-damaged", o->max_damaged, "Part of the images that may be damaged")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+  add_threads(*verb, o->threads);
+  add_max_damaged(*verb, o->max_damaged);
   verb->footer(
       "Images keep their bytes. After Ctrl-C the same command goes on. Example:\n"
       "  pfcctl data unpack /data/faces --out photographs");
   verb->callback([o] {
+    const TimePoint start = Clock::now();
     Unpacked unpacked;
     {
       Progress progress("unpacking", "images");
-      unpacked = unpack_dataset(*o, [&](std::int64_t done, std::int64_t all) {
-        if (done % kTold == 0 || done == all) progress.show(done, all);
-      });
+      unpacked = unpack_dataset(*o, progress.as_function());
     }
-    tell_damaged(unpacked.damaged);
-    std::printf("%s: %lld images of %lld identities, %zu damaged ones left out\n", o->out.c_str(),
-                static_cast<long long>(unpacked.images), static_cast<long long>(unpacked.classes),
-                unpacked.damaged.size());
+    tell_written(o->out, unpacked.images, unpacked.classes, unpacked.damaged, start);
   });
 }
 

@@ -16,6 +16,7 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/files/sha256.h"
+#include "pfcctl/data/options.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
@@ -30,7 +31,6 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kTold = 256;
 constexpr std::int64_t kExamples = 5;  // of each kind
 
 /// What is known of an image after it was read.
@@ -199,14 +199,11 @@ void add_data_validate(CLI::App& data) {
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand(
       "validate", "Reads all of a data set; fails where an image or a label is not good");
-  verb->add_option("data", flags->data, "Folder of people, .lst, .tsv, .tar shards, or .rec")
-      ->required();
+  add_data_set(*verb, flags->data);
   verb->add_option("--fix", flags->fix.out,
                    "Folder for a copy without what is not good, as pfcctl data pack writes it");
-  verb->add_flag("--force", flags->fix.replace, "Replaces a data set that is in --fix");
-  verb->add_option("--threads", flags->fix.threads, "0: all cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  add_force(*verb, flags->fix.replace, "--fix");
+  add_threads(*verb, flags->fix.threads);
   verb->add_flag("--json", flags->json, "For programs");
   verb->footer(
       "Every image is decoded, every label looked at, and images with the same bytes are found. "
@@ -221,19 +218,14 @@ void add_data_validate(CLI::App& data) {
     Validation result;
     {
       Progress progress("validating", "images");
-      result = validate(*dataset, fix.threads, [&](std::int64_t done, std::int64_t all) {
-        if (done % kTold == 0 || done == all) progress.show(done, all);
-      });
+      result = validate(*dataset, fix.threads, progress.as_function());
     }
     std::fputs((flags->json ? validation_json(result) : validation_text(result)).c_str(), stdout);
     if (!fix.out.empty()) {
       if (result.good.empty()) throw InputError("--fix: no image is good");
       Progress progress("writing", "images");
       const Packed packed = pack_dataset(*choose(*dataset, {.images = result.good, .classes = {}}),
-                                         fix, [&](std::int64_t done, std::int64_t all) {
-                                           if (done % kTold == 0 || done == all)
-                                             progress.show(done, all);
-                                         });
+                                         fix, progress.as_function());
       std::fprintf(stderr, "%s: %lld images\n", (fix.out / "train.rec").c_str(),
                    static_cast<long long>(packed.images));
     }

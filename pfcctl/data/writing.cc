@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -86,6 +87,33 @@ void expect_images(const Dataset& dataset, const std::string& verb) {
       "{}: found embeddings, but pfcctl data {} writes images; a job reads embeddings in random "
       "order as they are, and several sets of them together",
       dataset.briefs().front().file.string(), verb));
+}
+
+std::int64_t allowed_of(std::int64_t images, double part) {
+  return static_cast<std::int64_t>(part * static_cast<double>(images));
+}
+
+void expect_few_damaged(std::int64_t damaged, std::int64_t images, std::int64_t allowed,
+                        const std::string& first) {
+  if (damaged <= allowed) return;
+  throw InputError(fmt::format(
+      "{} of {} images are damaged, more than the {} of --max-damaged. The first one: {}", damaged,
+      images, allowed, first));
+}
+
+void tell_damaged(const std::vector<std::string>& damaged) {
+  constexpr std::size_t kNamed = 5;
+  for (std::size_t i = 0; i < std::min(kNamed, damaged.size()); ++i) {
+    std::fprintf(stderr, "left out: %s\n", damaged[i].c_str());
+  }
+}
+
+void tell_written(const fs::path& where, std::int64_t images, std::int64_t classes,
+                  const std::vector<std::string>& damaged, TimePoint start) {
+  tell_damaged(damaged);
+  std::printf("%s: %lld images of %lld identities, %zu damaged ones left out (%.1f s)\n",
+              where.c_str(), static_cast<long long>(images), static_cast<long long>(classes),
+              damaged.size(), seconds_since(start));
 }
 
 void check_classes(const DatasetInfo& info, const fs::path& in) {

@@ -3,18 +3,16 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "common/clock.h"
+#include "pfcctl/data/progress.h"
 #include "worker/data/dataset.h"
 
 namespace pfc {
-
-/// Called with what is done and all that is to be done; what it throws ends the work.
-using ShowProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
 /// One line that is another one where another data set is written, or with other options: with it a
 /// second start knows whether it may go on.
@@ -39,6 +37,20 @@ void write_companions(const Dataset& dataset, const std::filesystem::path& folde
 /// Throws InputError where the data are embeddings, which RecordIO cannot hold. `verb`: of pfcctl
 /// data.
 void expect_images(const Dataset& dataset, const std::string& verb);
+
+/// Throws InputError where more images are damaged than `allowed`. first: what is wrong with the
+/// first one.
+void expect_few_damaged(std::int64_t damaged, std::int64_t images, std::int64_t allowed,
+                        const std::string& first);
+/// For --max-damaged: so many of the images.
+std::int64_t allowed_of(std::int64_t images, double part);
+
+/// The last lines of a verb: the first damaged images on stderr, and on stdout what was written
+/// where, and how long it took.
+void tell_written(const std::filesystem::path& where, std::int64_t images, std::int64_t classes,
+                  const std::vector<std::string>& damaged, TimePoint start);
+/// The first damaged images, on stderr.
+void tell_damaged(const std::vector<std::string>& damaged);
 
 /// Throws InputError where a mistaken label makes more classes than could be counted one by one.
 void check_classes(const DatasetInfo& info, const std::filesystem::path& in);

@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "common/files/regular_file.h"
 #include "kernels/math/philox.h"
+#include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "worker/data/damaged_image.h"
@@ -26,7 +27,6 @@ namespace {
 
 // Draws in a row that give no new pair, after which there are hardly any left.
 constexpr int kPatience = 1000;
-constexpr std::int64_t kTold = 64;
 
 /// Uniform integers, one after the other.
 class Draws {
@@ -161,7 +161,7 @@ DrawnPairs pack_drawn_pairs(const DrawPairsOptions& options, const ShowProgress&
 void add_data_draw_pairs(CLI::App& data) {
   const auto o = std::make_shared<DrawPairsOptions>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand("draw-pairs", "Pairs of any data set to a verification set");
-  verb->add_option("data", o->in, "Folder of people, .lst, .tsv, .tar shards, or .rec")->required();
+  add_data_set(*verb, o->in);
   verb->add_option("--out", o->out, "NAME.bin, for \"val_targets\": [\"NAME\"]")->required();
   verb->add_option("--pairs", o->pairs, "Half of one person, half of two")
       ->check(CLI::Range(2, 1'000'000))
@@ -176,9 +176,7 @@ void add_data_draw_pairs(CLI::App& data) {
     DrawnPairs drawn;
     {
       Progress progress("packing", "pairs");
-      drawn = pack_drawn_pairs(*o, [&](std::int64_t done, std::int64_t all) {
-        if (done % kTold == 0 || done == all) progress.show(done, all);
-      });
+      drawn = pack_drawn_pairs(*o, progress.as_function());
     }
     std::printf("%s: %lld pairs of %lld people\n", o->out.c_str(),
                 static_cast<long long>(drawn.pairs), static_cast<long long>(drawn.people));

@@ -29,7 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 29;
-constexpr std::int64_t kTold = 64;
 
 struct Pair {
   fs::path first, second;
@@ -159,9 +158,7 @@ void add_data_pack_pairs(CLI::App& data) {
     PackedPairs packed;
     {
       Progress progress("packing", "pairs");
-      packed = pack_pairs(*o, [&](std::int64_t done, std::int64_t all) {
-        if (done % kTold == 0 || done == all) progress.show(done, all);
-      });
+      packed = pack_pairs(*o, progress.as_function());
     }
     std::printf("%s: %lld pairs, %lld of one person\n", o->out.c_str(),
                 static_cast<long long>(packed.pairs), static_cast<long long>(packed.same));
