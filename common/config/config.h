@@ -41,7 +41,7 @@ struct LrSchedule {
 };
 
 /// How training images are changed at random (worker/data/augment/augmenter.h): for each change the
-/// part of the images that it is made to.
+/// fraction of images, 0 to 1, that get it.
 struct Augmentation {
   bool flip = true;  ///< horizontally, half of the images
   double crop = 0, low_resolution = 0, blur = 0, colour = 0, grey = 0, cut_out = 0;

@@ -268,6 +268,8 @@ TEST(ParseJob, TakesOneDataSetOrSeveral) {
               HasSubstr("exclude each other"));
   EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "heads": "separate", "head_classes": [3]})"),
               HasSubstr("head_classes: found 1 numbers, expected one for each of the 2"));
+  EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "head_classes": [3]})"),
+              HasSubstr("head_classes: found 1 numbers, expected one for each of the 2"));
 }
 
 TEST(ToJson, RoundTripsEveryKey) {

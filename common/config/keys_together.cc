@@ -1,0 +1,95 @@
+#include "common/config/keys_together.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/config/json_reader.h"
+#include "common/config/no_network.h"
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+void check_warmup(const JobConfig& job, const JobOrigin& origin) {
+  if (job.warmup_epoch > job.num_epoch) {
+    const char* longer = origin.of("num_epoch") == origin.file ? "warmup_epoch" : "num_epoch";
+    throw InputError(origin.of(longer) +
+                     ": warmup_epoch: expected no more than num_epoch, which is " +
+                     nlohmann::json(job.num_epoch).dump() + ", found " +
+                     shown(nlohmann::json(job.warmup_epoch)));
+  }
+}
+
+/// A job of one worker that learns nothing; with sync_bn the number of workers is not known here.
+void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
+  if (job.sync_bn) return;
+  try {
+    check_batch_norm_samples(job, 1);
+  } catch (const InputError& e) {
+    throw InputError(origin.of("batch_size") + ": " + e.what());
+  }
+}
+
+/// What several data sets need, and what only they can have.
+void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
+  const auto fail = [&](const char* key, const std::string& what) {
+    throw InputError(origin.of(key) + ": " + key + ": " + what);
+  };
+  const std::size_t sets = job.rec.size();
+  if (!job.identities.empty() && job.identities.size() != sets) {
+    fail("identities", "found " + std::to_string(job.identities.size()) +
+                           " files, expected one for each of the " + std::to_string(sets) +
+                           " data sets of rec, \"\" where the data themselves have names");
+  }
+  if (!job.head_classes.empty() && job.head_classes.size() != sets) {
+    fail("head_classes", "found " + std::to_string(job.head_classes.size()) +
+                             " numbers, expected one for each of the " + std::to_string(sets) +
+                             " data sets of rec");
+  }
+  if (job.heads == Heads::kSeparate && job.share_identities) {
+    fail("heads",
+         "\"separate\" and share_identities exclude each other: a person who is in two "
+         "sets has a class in each head");
+  }
+}
+
+/// What the job says about images where the data are embeddings, and the other way round.
+void check_network(const JobConfig& job, const JobOrigin& origin) {
+  const auto fail = [&](const char* key, const std::string& what) {
+    throw InputError(origin.of(key) + ": " + key + ": " + what);
+  };
+  if (job.network != kNoNetwork) {
+    if (job.embedding_size == 0) {
+      fail("embedding_size",
+           "found 0, expected an integer from 1 to 65536; only with network \"none\" the data say "
+           "it");
+    }
+    return;
+  }
+  const std::string without = "but network \"none\" trains on embeddings, ";
+  if (!job.val_targets.empty()) {
+    fail("val_targets", "found images to embed, " + without + "and embeds none: leave it out");
+  }
+  if (job.image_size != 0) {
+    fail("image_size", "found " + std::to_string(job.image_size) + ", " + without +
+                           "which are not resized: leave it out");
+  }
+  if (job.augment != Augmentation{} && job.augment != Augmentation{.flip = false}) {
+    fail("augment", "found changes of images, " + without + "which stay as they are: leave it out");
+  }
+  if (job.dropout != 0)
+    fail("dropout", "found dropout, " + without + "which have none: set it to 0");
+  if (job.sync_bn)
+    fail("sync_bn", "found true, " + without + "and has no batch norm: leave it out");
+}
+
+}  // namespace
+
+void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
+  check_warmup(job, origin);
+  check_data_sets(job, origin);
+  check_network(job, origin);
+  check_batch_size(job, origin);
+}
+
+}  // namespace pfc
