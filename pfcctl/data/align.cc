@@ -44,19 +44,6 @@ struct Face {
   Landmarks landmarks;
 };
 
-std::vector<std::string_view> fields_of(std::string_view line) {
-  const char* const separators = line.find('\t') != std::string_view::npos ? "\t" : " ,";
-  std::vector<std::string_view> fields;
-  while (true) {
-    const std::size_t begin = line.find_first_not_of(separators);
-    if (begin == std::string_view::npos) return fields;
-    line.remove_prefix(begin);
-    const std::size_t end = std::min(line.find_first_of(separators), line.size());
-    fields.push_back(line.substr(0, end));
-    line.remove_prefix(end);
-  }
-}
-
 std::optional<double> number_in(std::string_view text) {
   double number = 0;
   const char* const end = text.data() + text.size();
@@ -119,7 +106,7 @@ std::vector<Face> read_faces(const fs::path& file) {
   std::vector<Face> faces;
   FaceFiles outs;
   read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
-    const std::vector<std::string_view> fields = fields_of(line);
+    const std::vector<std::string_view> fields = fields_of(line, " ,");
     if (fields.empty()) return;
     const auto points = landmarks_in(std::span(fields).subspan(1));
     const fs::path image = fs::path(fields.front()).lexically_normal();
@@ -175,8 +162,7 @@ Result align_one(const Face& face, const fs::path& images, const AlignOptions& o
     out.resize(static_cast<std::size_t>(wanted.height * wanted.width * 3));
     warp(rgb, size, placed, wanted, out);
   } catch (const DamagedImage& e) {
-    const std::string what = e.what();
-    return {.damage = what.starts_with(source.string()) ? what : source.string() + ": " + what};
+    return {.damage = named_damage(source.string(), e)};
   }
   const auto side = static_cast<int>(options.size);
   const std::vector<std::byte> jpeg = encode_jpeg(out, side, side, options.quality);

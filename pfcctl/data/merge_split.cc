@@ -26,8 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kTold = 256;
-
 std::unique_ptr<Dataset> open_all(const MergeOptions& options) {
   if (!options.identities.empty() && options.identities.size() != options.in.size()) {
     throw InputError(fmt::format("--identities: found {} files, expected one for each of {} sets",
@@ -67,15 +65,10 @@ std::vector<std::int64_t> draw_classes(const SplitOptions& options, std::int64_t
 /// whose label is not known goes to the first, where it is told of.
 std::pair<Choice, Choice> choices(const Dataset& whole, std::vector<std::int64_t> held) {
   Choice train, held_out;
-  std::vector<std::byte> storage;
-  for (std::int64_t i = 0; i < whole.info().images; ++i) {
-    bool is_held = false;
-    if (i % kTold == 0) InterruptGuard::expect_none();
-    try {
-      is_held = std::ranges::binary_search(held, whole.label(i, storage));
-    } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch)
-    }
-    (is_held ? held_out : train).images.push_back(i);
+  const std::vector<std::int64_t> labels = labels_of(whole);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const bool is_held = std::ranges::binary_search(held, labels[i]);
+    (is_held ? held_out : train).images.push_back(static_cast<std::int64_t>(i));
   }
   for (std::int64_t c = 0; c < whole.info().classes; ++c) {
     if (!std::ranges::binary_search(held, c)) train.classes.push_back(c);

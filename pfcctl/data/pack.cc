@@ -30,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kQuality = 95;  // where images are resized and none is given
-constexpr std::int64_t kTold = 256;
 
 /// An image for the new set, or what is wrong with it.
 struct Prepared {
@@ -51,8 +50,7 @@ class Preparer {
       const Sample sample = dataset_.read(image, storage);
       return {.bytes = encode(decoder, sample.encoded), .damage = {}};
     } catch (const DamagedImage& e) {
-      const std::string name = dataset_.name(image), what = e.what();
-      return {.bytes = {}, .damage = what.starts_with(name) ? what : name + ": " + what};
+      return {.bytes = {}, .damage = named_damage(dataset_.name(image), e)};
     }
   }
 
@@ -86,19 +84,11 @@ struct Order {
 };
 
 Order by_label(const Dataset& dataset) {
-  const DatasetInfo& info = dataset.info();
   Order order;
-  order.of_class.resize(static_cast<std::size_t>(info.classes));
-  std::vector<std::int64_t> labels(static_cast<std::size_t>(info.images));
-  std::vector<std::byte> storage;
-  for (std::int64_t i = 0; i < info.images; ++i) {
-    if (i % kTold == 0) InterruptGuard::expect_none();
-    std::int64_t label = 0;  // of a damaged image, which is told of when its turn comes
-    try {
-      label = dataset.label(i, storage);
-    } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch)
-    }
-    labels[static_cast<std::size_t>(i)] = label;
+  order.of_class.resize(static_cast<std::size_t>(dataset.info().classes));
+  std::vector<std::int64_t> labels = labels_of(dataset);
+  for (std::int64_t& label : labels) {
+    label = std::max<std::int64_t>(label, 0);  // a damaged image is told of when its turn comes
     ++order.of_class[static_cast<std::size_t>(label)];
   }
   order.images.resize(labels.size());

@@ -110,8 +110,7 @@ class ImageFiles {
       put(out_ / path, sample.encoded);
       return {.path = path, .label = sample.label, .damage = {}};
     } catch (const DamagedImage& e) {
-      const std::string name = dataset_.name(image), what = e.what();
-      return {.path = {}, .label = 0, .damage = what.starts_with(name) ? what : name + ": " + what};
+      return {.path = {}, .label = 0, .damage = named_damage(dataset_.name(image), e)};
     }
   }
 

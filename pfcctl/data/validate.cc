@@ -66,8 +66,7 @@ Looked look_at(const Dataset& dataset, std::int64_t image) {
     looked.sum = sum_of(sample.encoded);
     if (dataset.info().embedding_size == 0) decoder.decode_whole(sample.encoded, rgb);
   } catch (const DamagedImage& e) {  // before InputError, which it is too
-    const std::string name = dataset.name(image), what = e.what();
-    looked.damage = what.starts_with(name) ? what : name + ": " + what;
+    looked.damage = named_damage(dataset.name(image), e);
   } catch (const InputError& e) {
     looked.wrong_label = e.what();
   }

@@ -14,6 +14,7 @@
 #include "common/files/regular_file.h"
 #include "common/one_line.h"
 #include "common/version.h"
+#include "worker/data/layouts/layout.h"
 #include "worker/data/records/property_file.h"
 
 namespace pfc {
@@ -84,9 +85,14 @@ void write_companions(const Dataset& dataset, const fs::path& folder) {
 void expect_images(const Dataset& dataset, const std::string& verb) {
   if (dataset.info().embedding_size == 0) return;
   throw InputError(fmt::format(
-      "{}: found embeddings, but pfcctl data {} writes images; a job reads embeddings in random "
+      "{}: found embeddings, but pfcctl data {} is for images; a job reads embeddings in random "
       "order as they are, and several sets of them together",
       dataset.briefs().front().file.string(), verb));
+}
+
+std::string named_damage(const std::string& name, const DamagedImage& error) {
+  const std::string what = error.what();
+  return what.starts_with(name) ? what : name + ": " + what;
 }
 
 std::int64_t allowed_of(std::int64_t images, double part) {
@@ -116,6 +122,20 @@ void tell_written(const fs::path& where, std::int64_t images, std::int64_t class
               damaged.size(), seconds_since(start));
 }
 
+std::vector<std::int64_t> labels_of(const Dataset& dataset) {
+  constexpr std::size_t kLookedAt = 256;  // images between two looks for an interrupt
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset.info().images), -1);
+  std::vector<std::byte> storage;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (i % kLookedAt == 0) InterruptGuard::expect_none();
+    try {
+      labels[i] = dataset.label(static_cast<std::int64_t>(i), storage);
+    } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): told when its turn comes
+    }
+  }
+  return labels;
+}
+
 void check_classes(const DatasetInfo& info, const fs::path& in) {
   constexpr std::int64_t kMostEmpty = 1'000'000;
   if (info.classes <= std::max(info.images, kMostEmpty)) return;
@@ -133,7 +153,9 @@ void check_image_size(const DatasetInfo& info, const fs::path& in) {
 
 void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   std::error_code error;
-  const fs::path itself = fs::weakly_canonical(in, error),
+  // A pattern stands for its files.
+  const fs::path first = something_at(in) ? in : expand_braces(in).front();
+  const fs::path itself = fs::weakly_canonical(first, error),
                  target = fs::weakly_canonical(out, error);
   if (itself == target || (fs::is_regular_file(itself, error) && itself.parent_path() == target)) {
     throw InputError(out.string() + ": --out is the data set itself; name another folder");

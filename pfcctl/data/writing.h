@@ -10,12 +10,13 @@
 
 #include "common/clock.h"
 #include "pfcctl/data/progress.h"
+#include "worker/data/damaged_image.h"
 #include "worker/data/dataset.h"
 
 namespace pfc {
 
-/// One line that is another one where another data set is written, or with other options: with it a
-/// second start knows whether it may go on.
+/// One line that identifies the data set and the options. A second start goes on only where it is
+/// the same.
 std::string description(const char* verb, const Dataset& dataset, const nlohmann::json& options);
 
 /// What is wrong with the images at some places of an order.
@@ -34,9 +35,11 @@ void write_names(const Dataset& dataset, std::int64_t greatest, const std::files
 /// one of an earlier data set is removed.
 void write_companions(const Dataset& dataset, const std::filesystem::path& folder);
 
-/// Throws InputError where the data are embeddings, which RecordIO cannot hold. `verb`: of pfcctl
-/// data.
+/// Throws InputError where the data are embeddings, for a verb of pfcctl data that is for images.
 void expect_images(const Dataset& dataset, const std::string& verb);
+
+/// What is wrong with an image, with its name before it where the error does not begin with it.
+std::string named_damage(const std::string& name, const DamagedImage& error);
 
 /// Throws InputError where more images are damaged than `allowed`. first: what is wrong with the
 /// first one.
@@ -51,6 +54,10 @@ void tell_written(const std::filesystem::path& where, std::int64_t images, std::
                   const std::vector<std::string>& damaged, TimePoint start);
 /// The first damaged images, on stderr.
 void tell_damaged(const std::vector<std::string>& damaged);
+
+/// [images]: each image's label; -1: the image cannot be read. Throws InputError for a label that
+/// is none of the data set's. For opening a data set while Progress lives: ends at an interrupt.
+std::vector<std::int64_t> labels_of(const Dataset& dataset);
 
 /// Throws InputError where a mistaken label makes more classes than could be counted one by one.
 void check_classes(const DatasetInfo& info, const std::filesystem::path& in);

@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 
@@ -43,6 +44,19 @@ void read_lines(const std::filesystem::path& path, const Doing& doing,
     }
     if (rest.size() > kLongestLine || (!more && !rest.empty())) give(rest);
     text = std::string(rest);
+  }
+}
+
+std::vector<std::string_view> fields_of(std::string_view line, std::string_view others) {
+  const std::string_view separators = line.find('\t') != std::string_view::npos ? "\t" : others;
+  std::vector<std::string_view> fields;
+  while (true) {
+    const std::size_t begin = line.find_first_not_of(separators);
+    if (begin == std::string_view::npos) return fields;
+    line.remove_prefix(begin);
+    const std::size_t end = std::min(line.find_first_of(separators), line.size());
+    fields.push_back(line.substr(0, end));
+    line.remove_prefix(end);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "worker/data/doing.h"
 
@@ -19,5 +20,9 @@ inline constexpr std::size_t kLongestLine = 16384;
 /// than kLongestLine, and what `take` throws.
 void read_lines(const std::filesystem::path& file, const Doing& doing,
                 const std::function<void(std::string_view line, std::int64_t number)>& take);
+
+/// The fields of a line, which are not empty: between tabs, or where it has no tab between any of
+/// `others`. Views of the line.
+std::vector<std::string_view> fields_of(std::string_view line, std::string_view others);
 
 }  // namespace pfc

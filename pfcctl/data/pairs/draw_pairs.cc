@@ -58,7 +58,7 @@ struct People {
 People people_of(const std::vector<std::int64_t>& labels) {
   std::map<std::int64_t, Person> by_label;
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    by_label[labels[i]].push_back(static_cast<std::int64_t>(i));
+    if (labels[i] >= 0) by_label[labels[i]].push_back(static_cast<std::int64_t>(i));
   }
   People people;
   for (auto& [label, person] : by_label) {
@@ -71,12 +71,14 @@ People people_of(const std::vector<std::int64_t>& labels) {
 DrawnPair draw_one(Draws& draws, const People& people, bool same) {
   if (same) {
     const Person& person = draws.of(people.with_two);
-    return {draws.of(person), draws.of(person), true};
+    const std::int64_t one = draws.below(person.size());
+    const std::int64_t behind = 1 + draws.below(person.size() - 1);
+    const auto other = static_cast<std::size_t>(one + behind) % person.size();
+    return {person[static_cast<std::size_t>(one)], person[other], true};
   }
   const Person& one = draws.of(people.all);
   const Person& other = draws.of(people.all);
-  // The same person by chance: two times the same image, which is drawn again.
-  if (&one == &other) return {one.front(), one.front(), false};
+  if (&one == &other) return {one.front(), one.front(), false};  // no pair: it is drawn again
   return {draws.of(one), draws.of(other), false};
 }
 
@@ -130,11 +132,7 @@ DrawnPairs pack_drawn_pairs(const DrawPairsOptions& options, const ShowProgress&
   }
   const auto dataset = open_dataset({.rec = options.in, .doing = end_at_interrupt});
   expect_images(*dataset, "draw-pairs");
-  std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset->info().images));
-  std::vector<std::byte> storage;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = dataset->label(static_cast<std::int64_t>(i), storage);
-  }
+  const std::vector<std::int64_t> labels = labels_of(*dataset);
   std::vector<std::vector<std::byte>> images;
   std::vector<bool> same;
   std::set<std::int64_t> people;

@@ -25,9 +25,9 @@ struct DrawnPair {
 };
 
 /// Pairs of one person and of two people in turn, so that each part of a cross validation has as
-/// many of both. People are drawn uniformly, then their images; no pair comes twice. labels
-/// [images] is each image's label. A pure function of its arguments. Throws InputError where so
-/// many different pairs are not there.
+/// many of both. People are drawn uniformly, as long as they have new pairs, then their images; no
+/// pair comes twice. labels [images]: each image's label; -1: it is left out. A pure
+/// function of its arguments. Throws InputError where so many different pairs are not there.
 std::vector<DrawnPair> draw_pairs(const std::vector<std::int64_t>& labels, std::int64_t pairs,
                                   std::uint64_t seed);
 

@@ -36,17 +36,6 @@ struct Pair {
   std::int64_t line = 0;
 };
 
-std::vector<std::string_view> fields_of(std::string_view line) {
-  const char separator = line.find('\t') != std::string_view::npos ? '\t' : ' ';
-  std::vector<std::string_view> fields;
-  while (!line.empty()) {
-    const std::size_t end = std::min(line.find(separator), line.size());
-    if (end > 0) fields.push_back(line.substr(0, end));
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
-  return fields;
-}
-
 std::optional<int> number_in(std::string_view text) {
   int number = 0;
   const char* const end = text.data() + text.size();
@@ -79,7 +68,7 @@ std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields) {
 std::vector<Pair> read_pairs(const fs::path& file) {
   std::vector<Pair> pairs;
   read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
-    const std::vector<std::string_view> fields = fields_of(line);
+    const std::vector<std::string_view> fields = fields_of(line, " ");
     if (fields.empty()) return;
     auto pair = parse_pair(fields);
     if (!pair && number == 1 && fields.size() <= 2) return;  // LFW's counts, or a heading

@@ -143,7 +143,10 @@ TEST_F(Sets, UnpackGoesOnWhereItEnded) {
   };
   EXPECT_THROW(unpack_dataset(unpack, stop), ExitStatus);
   EXPECT_FALSE(fs::exists(unpack.out / "train.lst"));
+  const fs::path written = unpack.out / "p00/01.jpg";
+  fs::create_hard_link(written, folder_ / "kept");  // seen to be the same file
   EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
+  EXPECT_EQ(fs::hard_link_count(written), 2u) << "written again";
   EXPECT_EQ(contents(*open_dataset({.rec = unpack.out})),
             contents(*open_dataset({.rec = pack_.in})));
 }

@@ -65,6 +65,25 @@ TEST(DrawPairs, DependOnTheSeedAlone) {
   EXPECT_NE(firsts(3), firsts(4));
 }
 
+TEST(DrawPairs, LeaveOutImagesThatNobodyCouldRead) {
+  std::vector<std::int64_t> labels(100, -1);
+  labels.insert(labels.end(), {0, 0, 1, 1});
+  for (const DrawnPair& pair : draw_pairs(labels, 4, 1)) {
+    EXPECT_GE(std::min(pair.first, pair.second), 100);
+  }
+}
+
+/// Not each image alike: one person with very many would be in nearly all pairs.
+TEST(DrawPairs, TakePeopleAlikeOften) {
+  std::vector<std::int64_t> labels(2000, 0);
+  for (std::int64_t person = 1; person < 10; ++person) labels.insert(labels.end(), 20, person);
+  std::int64_t of_first = 0;
+  for (const DrawnPair& pair : draw_pairs(labels, 400, 1)) {
+    if (pair.same) of_first += labels.at(static_cast<std::size_t>(pair.first)) == 0;
+  }
+  EXPECT_NEAR(static_cast<double>(of_first), 20, 15) << "of 200 pairs, a tenth";
+}
+
 TEST(DrawPairs, NeedTwoPeopleAndTwoImagesOfOne) {
   EXPECT_THAT(error_of([] { (void)draw_pairs({0, 0, 0}, 2, 1); }), HasSubstr("found 1 people"));
   EXPECT_THAT(error_of([] {
