@@ -32,6 +32,7 @@ namespace {
 
 // Of small images: what a disk reads at once without much more time than for one of them.
 constexpr std::int64_t kBlock = 32;
+constexpr std::int64_t kMostAhead = 256;  // blocks: more do not make reading faster
 constexpr std::int64_t kMeasured = 256;   // images, for the mean of their bytes
 constexpr std::uint64_t kOverhead = 256;  // bytes of memory of an image in the pool
 
@@ -52,11 +53,18 @@ Loaded load(const Dataset& dataset, std::int64_t image) {
                                            sample.encoded),
             .damage = {}};
   } catch (const DamagedImage& e) {
-    return {.payload = {}, .damage = e.what()};
+    return {.payload = {}, .damage = named_damage(dataset.name(image), e)};
   }
 }
 
-std::int64_t images_in(std::uint64_t memory, const Dataset& dataset) {
+/// What the memory holds: three quarters of it are for images that wait for their place, the rest
+/// for blocks that are read ahead.
+struct Room {
+  std::int64_t pool = 0;   ///< images
+  std::int64_t ahead = 0;  ///< blocks
+};
+
+Room room_in(std::uint64_t memory, const Dataset& dataset) {
   const std::int64_t images = dataset.info().images;
   const std::int64_t count = std::min(kMeasured, images);
   std::uint64_t bytes = 0;
@@ -64,7 +72,11 @@ std::int64_t images_in(std::uint64_t memory, const Dataset& dataset) {
     bytes += kOverhead + load(dataset, k * images / count).payload.size();
   }
   const std::uint64_t mean = bytes / static_cast<std::uint64_t>(count);
-  return std::clamp(static_cast<std::int64_t>(memory / mean), kBlock, std::max(images, kBlock));
+  const auto fits = [&](std::uint64_t part) {
+    return static_cast<std::int64_t>(std::min(part / mean, std::uint64_t{1} << 40));
+  };
+  return {.pool = std::clamp(fits(memory / 4 * 3), kBlock, std::max(images, kBlock)),
+          .ahead = std::clamp(fits(memory / 4) / kBlock, std::int64_t{1}, kMostAhead)};
 }
 
 /// The images of one set on their way from one file to the other.
@@ -73,11 +85,11 @@ class Shuffler {
   Shuffler(const Dataset& dataset, const ShuffleOptions& options)
       : dataset_(dataset),
         options_(options),
-        pool_(images_in(options.memory, dataset)),
-        order_(images(), kBlock, pool_, options.seed),
+        room_(room_in(options.memory, dataset)),
+        order_(images(), kBlock, room_.pool, options.seed),
         allowed_(allowed_of(images(), options.max_damaged)),
         writer_(options.out / "train.rec", options.out / "train.idx",
-                description("shuffle", dataset, {{"seed", options.seed}, {"pool", pool_}})),
+                description("shuffle", dataset, {{"seed", options.seed}, {"pool", room_.pool}})),
         damaged_(numbered_notes(writer_.notes())),
         first_(first_open_place(writer_.written(), damaged_)) {}
 
@@ -101,7 +113,8 @@ class Shuffler {
           }
           for (const std::int64_t image : order_.take_block()) emit(image);
           if (progress) progress(place_, images());
-        });
+        },
+        room_.ahead);
     return {.images = writer_.written(),
             .classes = dataset_.info().classes,
             .damaged = values(damaged_)};
@@ -132,7 +145,7 @@ class Shuffler {
 
   const Dataset& dataset_;
   const ShuffleOptions& options_;
-  const std::int64_t pool_;
+  const Room room_;
   ShuffleOrder order_;
   const std::int64_t allowed_;
   ResumableWriter writer_;
@@ -148,7 +161,7 @@ ShuffleOrder::ShuffleOrder(std::int64_t images, std::int64_t block, std::int64_t
                            std::uint64_t seed)
     : images_(images),
       block_(block),
-      room_(pool - block),
+      room_(pool >= images ? images : pool - block),
       blocks_((images + block - 1) / block),
       seed_(seed),
       order_(blocks_, seed, /*shuffle=*/true) {

@@ -28,7 +28,7 @@ class ShuffleOrder {
   };
   /// The images that are read `i`-th.
   [[nodiscard]] Range block(std::int64_t i) const;
-  /// How many images have left when block `i` has come.
+  /// At least so many images have left when block `i` has come.
   [[nodiscard]] std::int64_t left_after(std::int64_t i) const;
   /// The images of the next block come in. Returns those that leave, in their order.
   std::vector<std::int64_t> take_block();

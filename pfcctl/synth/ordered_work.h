@@ -14,12 +14,13 @@
 namespace pfc::synth {
 
 /// Calls make(0) .. make(n - 1) on `threads` threads (0: all cores), and take(i, result) on the
-/// calling thread in the order of i. At most 8 results for each thread wait to be taken. An
-/// exception of make or take ends the work and is rethrown.
+/// calling thread in the order of i. At most `ahead` results wait to be taken or are being made; 0:
+/// 8 for each thread. An exception of make or take ends the work and is rethrown.
 template <class Result, class Make, class Take>
-void ordered_work(std::int64_t n, int threads, const Make& make, const Take& take) {
+void ordered_work(std::int64_t n, int threads, const Make& make, const Take& take,
+                  std::int64_t ahead = 0) {
   if (threads == 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const std::int64_t ahead = 8 * std::int64_t{threads};
+  if (ahead == 0) ahead = 8 * std::int64_t{threads};
   std::mutex mutex;
   std::condition_variable changed;
   std::int64_t next = 0, taken = 0;         // guarded by mutex

@@ -131,6 +131,15 @@ TEST_F(Shuffle, WritesTheSameForAnyNumberOfThreads) {
   EXPECT_NE(read_file(options_.out / "train.rec"), three);
 }
 
+TEST_F(Shuffle, WritesNothingBesideTheFilesOfAPattern) {
+  shuffle_dataset(options_, {});
+  fs::rename(options_.out / "train.rec", options_.out / "part-0.rec");
+  fs::rename(options_.out / "train.idx", options_.out / "part-0.idx");
+  options_.in = options_.out / "part-{0..0}.rec";
+  EXPECT_THAT(message_of<InputError>([&] { shuffle_dataset(options_, {}); }),
+              HasSubstr("--out is the data set itself"));
+}
+
 /// Further labels of a record mean something to whoever has written them.
 TEST_F(Shuffle, KeepsWholeRecords) {
   fs::create_directories(folder_ / "vectors");
@@ -159,9 +168,24 @@ TEST_F(Shuffle, KeepsWholeRecords) {
   EXPECT_EQ(after, payloads);
 }
 
+TEST(ShuffleOrder, KeepsAllImagesToTheEndWhereItsPoolHoldsThem) {
+  ShuffleOrder order(33, 32, 33, 7);
+  EXPECT_EQ(order.left_after(0), 0);
+  EXPECT_TRUE(order.take_block().empty());
+  EXPECT_EQ(order.take_block().size(), 33u);
+}
+
 TEST_F(Shuffle, ASecondStartGoesOnAndWritesTheSame) {
   shuffle_dataset(options_, {});
   const auto whole = read_file(options_.out / "train.rec");
+  const auto first = contents(*open_dataset({.rec = options_.out})).front().bytes;
+  const auto file_of_first = [&] {
+    for (const auto& entry : fs::recursive_directory_iterator(options_.in)) {
+      if (entry.is_regular_file() && read_file(entry.path()) == first) return entry.path();
+    }
+    return fs::path();
+  }();
+  ASSERT_FALSE(file_of_first.empty());
   for (const std::int64_t end : {20, 60, 130, 199}) {
     options_.out = folder_ / ("cut-" + std::to_string(end));
     const auto stop = [&](std::int64_t done, std::int64_t) {
@@ -169,9 +193,13 @@ TEST_F(Shuffle, ASecondStartGoesOnAndWritesTheSame) {
     };
     EXPECT_THROW(shuffle_dataset(options_, stop), ExitStatus);
     EXPECT_FALSE(fs::exists(options_.out / "train.rec"));
-    std::vector<std::int64_t> told;
-    shuffle_dataset(options_, [&](std::int64_t done, std::int64_t) { told.push_back(done); });
+    // What is written already is not read again: the image may have become another one.
+    auto other = first;
+    other.back() ^= std::byte{1};
+    testing::write_file(file_of_first, other);
+    shuffle_dataset(options_, {});
     EXPECT_EQ(read_file(options_.out / "train.rec"), whole) << end;
+    testing::write_file(file_of_first, first);
   }
 }
 
