@@ -24,6 +24,7 @@
 #include "common/files/atomic_file.h"
 #include "common/files/regular_file.h"
 #include "common/machine/cores.h"
+#include "common/machine/gpu/gpus.h"
 #include "common/machine/thread_waiting.h"
 #include "common/one_line.h"
 #include "kernels/cpu/cpu_info.h"
@@ -151,6 +152,18 @@ Link parse_network(const std::string& text) {
   const double latency =
       found[3].matched ? std::stod(found[3]) * (found[4] == "us" ? 1e-6 : 1e-3) : kDefaultLatency;
   return {.latency = latency, .per_byte = 8 / (bits * kPayload)};
+}
+
+void decide_precision(const CapacityFlags& flags, JobConfig& job) {
+  if (job.precision != Precision::kAuto) return;
+  if (gpu_profile(flags.machine, DType::kFloat16, false)) {
+    const bool bf16 = gpu_profile(flags.machine, DType::kBFloat16, false).has_value();
+    job.precision = bf16 ? Precision::kBf16 : Precision::kFp16;
+  } else if (job.device == DeviceChoice::kCuda && usable_gpus().gpus.empty()) {
+    job.precision = Precision::kBf16;
+  } else {
+    job.precision = precisions_of(job.device, 0).front();
+  }
 }
 
 std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const PlannedJob& planned) {

@@ -28,6 +28,11 @@ void add_capacity_options(CLI::App& verb, CapacityFlags& flags);
 /// are taken. Nine tenths of the speed count as payload. Throws InputError.
 Link parse_network(const std::string& text);
 
+/// Writes into the job what "precision": "auto" would become on GPUs like those that the flags
+/// name, or on devices like this machine's. GPUs that are not here are taken for ones that have
+/// bf16.
+void decide_precision(const CapacityFlags& flags, JobConfig& job);
+
 /// The machine that the flags name, measured where it is this one, which takes 15 s and says on
 /// stderr what it does. Null without --gpu. Throws InputError.
 std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const PlannedJob& planned);

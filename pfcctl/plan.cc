@@ -110,20 +110,6 @@ MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>
   return {least->memory_bytes, "memory of " + least->name};
 }
 
-/// What "auto" would become on GPUs like those that the flags name, or on devices like this
-/// machine's. GPUs that are not here are taken for ones that have bf16.
-void decide_precision(const Flags& flags, JobConfig& job) {
-  if (job.precision != Precision::kAuto) return;
-  if (gpu_profile(flags.capacity.machine, DType::kFloat16, false)) {
-    const bool bf16 = gpu_profile(flags.capacity.machine, DType::kBFloat16, false).has_value();
-    job.precision = bf16 ? Precision::kBf16 : Precision::kFp16;
-  } else if (job.device == DeviceChoice::kCuda && usable_gpus().gpus.empty()) {
-    job.precision = Precision::kBf16;
-  } else {
-    job.precision = precisions_of(job.device, 0).front();
-  }
-}
-
 PlanReport make_report(const Flags& flags) {
   const nlohmann::json job = read_job_file(flags.config, flags.overrides);
   PlanReport report{.planned = {.job = parse_job(job, {flags.config, flags.overrides}),
@@ -142,7 +128,7 @@ PlanReport make_report(const Flags& flags) {
   }
   planned.threads = threads_of_worker(on_host);
   planned.data = read_data(planned.job);
-  decide_precision(flags, planned.job);
+  decide_precision(flags.capacity, planned.job);
   const std::optional<MachineProfile> machine = machine_of(flags.capacity, planned);
   report.there = memory_there(flags, machine, planned, on_host);
   report.refusal = refusal_of(planned);

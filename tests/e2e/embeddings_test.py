@@ -108,7 +108,7 @@ class Embeddings(JobTest):
             self.assert_one_line(done, *words)
         for verb in ("pack", "shuffle", "split", "unpack"):
             done = run(BIN / "pfcctl", "data", verb, data, "--out", self.folder / "made")
-            self.assert_one_line(done, "embeddings", f"pfcctl data {verb} writes images")
+            self.assert_one_line(done, "embeddings", f"pfcctl data {verb} is for images")
 
     def test_pfcctl_looks_at_embeddings_plans_checks_and_stages(self):
         data = self.write()

@@ -35,7 +35,7 @@ class StageThread {
   StageThread(const Dataset& dataset, const BenchOptions& options)
       : dataset_(dataset),
         size_{dataset.info().height, dataset.info().width},
-        order_(dataset.info().images, options.loader.seed, /*shuffle=*/true),
+        order_(dataset.info().images, options.loader.seed, options.loader.shuffle),
         augmenter_(options.loader.augmentation, options.loader.seed),
         rgb_(static_cast<std::size_t>(size_.height * size_.width * 3)),
         batch_(rgb_.size() * static_cast<std::size_t>(options.loader.batch_size)) {}

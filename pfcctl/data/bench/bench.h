@@ -23,8 +23,8 @@ struct BenchOptions {
 struct BenchRow {
   int threads = 0;
   /// What the threads would give if they did nothing else. Read: from where the data lie, one image
-  /// at a time in the order of training; what was read before may come from memory. Copy: from a
-  /// decoded image into a batch.
+  /// at a time in random order; what was read before may come from memory. Reading ahead, and
+  /// sequential reading, count in `loader` only. Copy: from a decoded image into a batch.
   double read = 0, decode = 0, augment = 0, copy = 0;
   double loader = 0;  ///< all of it together: what training would get
 };

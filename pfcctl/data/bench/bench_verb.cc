@@ -84,11 +84,20 @@ Appetite appetite_of(const Flags& flags, const JobConfig& job, const Dataset& da
 
 void run(const Flags& flags) {
   JobConfig job = job_of(flags);
-  const auto dataset = open_job_data_and_complete(job);
+  const auto dataset = open_job_data(job);
+  expect_images(*dataset, "bench");
+  complete_job(job, dataset->info());
+  if (dataset->info().images < flags.workers) {
+    throw InputError(fmt::format("--workers: found {} workers, but the data have only {} images",
+                                 flags.workers, dataset->info().images));
+  }
   const int cores = usable_cores();
   BenchReport report;
   // Before the loader is measured: it may begin this program again.
-  if (!flags.config.empty()) report.appetite = appetite_of(flags, job, *dataset);
+  if (!flags.config.empty()) {
+    decide_precision(flags.capacity, job);
+    report.appetite = appetite_of(flags, job, *dataset);
+  }
   BenchOptions options{
       .threads = flags.threads.empty() ? thread_counts(cores) : flags.threads,
       .seconds = flags.seconds,
@@ -101,8 +110,7 @@ void run(const Flags& flags) {
   std::ranges::sort(options.threads);
   {
     Progress progress("measuring", "measurements");
-    report.rows = bench_loader(
-        *dataset, options, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+    report.rows = bench_loader(*dataset, options, progress.as_function());
   }
   std::fputs((flags.json ? bench_json(report, cores) : bench_text(report, cores)).c_str(), stdout);
 }
