@@ -44,8 +44,6 @@ CommOptions comm_options(const SessionOptions& o, TraceRecorder& trace, const ch
           .trace = &trace};
 }
 
-std::string host_of(const SessionOptions& o) { return o.host.empty() ? host_name() : o.host; }
-
 // Only a later generation has kept anything.
 KeptMemory kept_memory(const JobConfig& job, const SessionOptions& o) {
   if (!job.replicate || o.snapshots == nullptr || o.store == nullptr ||
@@ -62,12 +60,18 @@ void tell(const SessionOptions& options, const char* what) {
 
 }  // namespace
 
+std::string host_of(const SessionOptions& options) {
+  return options.host.empty() ? host_name() : options.host;
+}
+
 TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)
     : job(config), membership(options.membership) {
-  // Asked before the workers connect, so that no worker of this host has allocated anything yet.
+  const std::vector<std::filesystem::path> staged = stage_job_data(job, options.doing);
+  // Asked when the data are staged, which may be in memory, and before the workers connect, so that
+  // no worker of this host has allocated anything yet.
   const MemoryThere there =
       memory_of_this_host(membership.local_world_size, kept_memory(config, options));
-  open_data(options.doing);
+  open_data(staged, options.doing);
   decide_precision(options);
   ops = make_ops({.choice = job.device,
                   .index = membership.local_rank,
@@ -176,9 +180,11 @@ void TrainingSession::link_output(const SessionOptions& options) {
   if (membership.rank == 0) spdlog::info("{}", not_shared_message(output_links, hosts, job.output));
 }
 
-void TrainingSession::open_data(const Doing& doing) {
+void TrainingSession::open_data(std::vector<std::filesystem::path> staged, const Doing& doing) {
   if (doing) doing("opening " + text_of(job.rec));
-  dataset = open_staged_job_data(job, doing);
+  std::swap(job.rec, staged);
+  dataset = open_job_data_and_complete(job, doing);
+  std::swap(job.rec, staged);
   for (const std::string& target : job.val_targets) {
     if (doing) doing("reading verification set " + target);
     verification_sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));

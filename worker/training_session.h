@@ -50,6 +50,9 @@ struct SessionOptions {
   Doing doing = {};  ///< told what is done before the first step
 };
 
+/// The name of this worker's host for messages.
+std::string host_of(const SessionOptions& options);
+
 /// The members stand in the order in which they are made; each uses only those before it.
 struct TrainingSession {
   /// Opens the data, checks the job and decodes the verification sets, reserves memory, connects
@@ -119,7 +122,8 @@ struct TrainingSession {
   void take_output(const SessionOptions& options);
   void compare_hosts_of_job(const SessionOptions& options);
   void link_output(const SessionOptions& options);
-  void open_data(const Doing& doing);
+  /// `staged`: what is opened in place of job.rec.
+  void open_data(std::vector<std::filesystem::path> staged, const Doing& doing);
   void warn() const;
   void check_verification_sets(const Doing& doing) const;
   void agree_on_checkpoints();

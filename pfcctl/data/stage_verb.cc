@@ -28,7 +28,7 @@ void add_data_stage(CLI::App& data) {
       "it. Example:\n"
       "  pfcctl data stage /mnt/slow/faces --in /dev/shm");
   verb->callback([flags] {
-    const InterruptGuard guard;  // so that no half of a file stays in memory
+    const InterruptGuard guard;  // so that Ctrl-C removes a file that is only partly copied
     std::string told;
     const auto tell = [&](const std::string& what) {
       InterruptGuard::expect_none();

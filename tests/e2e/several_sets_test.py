@@ -71,6 +71,14 @@ class SeveralSets(JobTest):
         steps = [m["step"] for m in self.metrics(out) if m["kind"] == "step"]
         self.assertEqual(steps, list(range(1, 9)))
 
+    def test_staged_data_train_like_those_where_they_are(self):
+        fast = self.folder / "fast"
+        fast.mkdir()
+        expected = self.losses("where-they-are", 2, rec=str(self.data))
+        self.assertEqual(self.losses("staged", 2, rec=str(self.data), stage=str(fast)), expected)
+        copies = [path.name for path in fast.glob("pfc-staged-*/*")]
+        self.assertIn("train.rec", copies)
+
     def test_a_folder_of_people_and_what_is_packed_of_it_train_alike(self):
         people = self.folder / "people"
         for i, (label, image) in enumerate(records_of(self.data / "train.rec")):

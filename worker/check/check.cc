@@ -26,10 +26,12 @@
 #include "worker/comm/gather_texts.h"
 #include "worker/comm/make_comm.h"
 #include "worker/data/job_data.h"
+#include "worker/data/staging.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
 #include "worker/start/output_check.h"
+#include "worker/start/precision.h"
 
 namespace pfc {
 namespace {
@@ -128,13 +130,23 @@ std::vector<std::string> pci_addresses(const std::vector<Gpu>& gpus) {
   return addresses;
 }
 
-/// With "auto" precision, what this worker's device computes in fastest: a job takes what all have.
-JobConfig decided(const JobConfig& config, const SessionOptions& options) {
-  JobConfig job = config;
-  if (job.precision == Precision::kAuto) {
-    job.precision = precisions_of(job.device, options.membership.local_rank).front();
+WorkerPrecisions precisions_here(const JobConfig& job, const SessionOptions& options) {
+  return {.host = host_of(options),
+          .all = precisions_of(job.device, options.membership.local_rank)};
+}
+
+/// Where the data are to be staged on this host.
+void check_stage(const JobConfig& job, const TellFindings& tell) {
+  if (job.stage.empty()) return;
+  try {
+    check_staging(job.rec, job.stage);
+    tell({{.what = "stage",
+           .found = job.stage.string() + " has room for the data",
+           .expected = {}}});
+  } catch (const InputError& error) {
+    tell({problem("stage", error.what(),
+                  "name a folder with room on every host, or leave stage out")});
   }
-  return job;
 }
 
 /// Of the whole host, without its data.
@@ -299,7 +311,11 @@ CheckFinding finding_of_clock(double ahead, double precision) {
 }
 
 void check_alone(const JobConfig& config, const SessionOptions& options, const TellFindings& tell) {
-  JobConfig job = decided(config, options);
+  JobConfig job = config;
+  // Alone a worker judges its own fastest; check_together() takes what all have, as the job does.
+  if (job.precision == Precision::kAuto) {
+    job.precision = choose_precision({{precisions_here(job, options)}}).precision;
+  }
   const bool first = options.membership.local_rank == 0;
   const MemoryThere memory = memory_of_this_host(options.membership.local_world_size);
   doing(options, "looking at limits and devices");
@@ -310,6 +326,7 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
   const auto data = open_data(job, options, tell);
   if (!data) return;
   if (first) {
+    check_stage(job, tell);
     tell(facts_findings(*data->dataset, data->sets));
     doing(options, "reading and decoding images of " + text_of(job.rec));
     tell(data_speed(*data->dataset));
@@ -322,8 +339,14 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
 
 void check_together(const JobConfig& config, const SessionOptions& options,
                     const TellFindings& tell) {
-  const JobConfig job = decided(config, options);
+  JobConfig job = config;
   try {
+    if (job.precision == Precision::kAuto) {
+      doing(options, "waiting for the other workers' precisions");
+      job.precision = agree_on_precision(options.store, options.membership,
+                                         precisions_here(job, options), options.connect_timeout)
+                          .precision;
+    }
     doing(options, "connecting to the other workers");
     const auto comm = make_host_comm(comm_options(options, "check"), options.store);
     std::optional<AbortSwitch::Guard> guard;

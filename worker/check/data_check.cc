@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <random>
+#include <string_view>
 
 #include "common/clock.h"
 #include "common/error.h"
@@ -69,11 +71,15 @@ double read_speed(const std::filesystem::path& rec) {
   return *middle;
 }
 
-/// The largest of the data set's files; empty where all its briefs are of folders.
+/// The largest of the data set's files with images or embeddings in them; empty where each image is
+/// a file of its own: briefs are then of folders and lists.
 std::filesystem::path largest_file(const Dataset& dataset) {
+  constexpr std::array<std::string_view, 5> kEndings{".rec", ".tar", ".mdb", ".npy",
+                                                     ".safetensors"};
   std::filesystem::path largest;
   std::uintmax_t most = 0;
   for (const FileBrief& brief : dataset.briefs()) {
+    if (std::ranges::find(kEndings, brief.file.extension().string()) == kEndings.end()) continue;
     std::error_code no_file;
     const std::uintmax_t bytes = std::filesystem::file_size(brief.file, no_file);
     if (no_file || bytes <= most) continue;

@@ -69,8 +69,9 @@ void check_samples(const JobConfig& job, const DatasetInfo& info) {
 std::unique_ptr<Dataset> open_any(const JobConfig& job, const Doing& doing) {
   const bool named = std::ranges::any_of(job.identities, [](const auto& p) { return !p.empty(); });
   if (job.rec.size() > 1 || named) return open_several(job, doing);
+  const std::int64_t of_head = job.head_classes.empty() ? 0 : job.head_classes.front();
   return open_dataset({.rec = job.rec.empty() ? std::filesystem::path() : job.rec.front(),
-                       .num_classes = job.num_classes,
+                       .num_classes = job.num_classes != 0 ? job.num_classes : of_head,
                        .num_image = job.num_image,
                        .image_size = job.image_size,
                        .doing = doing});
@@ -84,9 +85,7 @@ std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing)
   return dataset;
 }
 
-std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing& doing) {
-  auto dataset = open_job_data(job, doing);
-  const DatasetInfo& info = dataset->info();
+void complete_job(JobConfig& job, const DatasetInfo& info) {
   check_samples(job, info);
   if (info.embedding_size > 0) job.embedding_size = info.embedding_size;
   job.num_classes = info.classes;
@@ -94,17 +93,19 @@ std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing&
   if (job.heads == Heads::kSeparate) {
     job.head_classes = info.part_classes.empty() ? std::vector{info.classes} : info.part_classes;
   }
+}
+
+std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing& doing) {
+  auto dataset = open_job_data(job, doing);
+  complete_job(job, dataset->info());
   return dataset;
 }
 
-std::unique_ptr<Dataset> open_staged_job_data(JobConfig& job, const Doing& doing) {
-  if (job.stage.empty()) return open_job_data_and_complete(job, doing);
-  JobConfig staged = job;
-  for (std::filesystem::path& rec : staged.rec) rec = stage_dataset(rec, job.stage, doing);
-  auto dataset = open_job_data_and_complete(staged, doing);
-  staged.rec = job.rec;
-  job = std::move(staged);
-  return dataset;
+std::vector<std::filesystem::path> stage_job_data(const JobConfig& job, const Doing& doing) {
+  std::vector<std::filesystem::path> staged = job.rec;
+  if (job.stage.empty()) return staged;
+  for (std::filesystem::path& rec : staged) rec = stage_dataset(rec, job.stage, doing);
+  return staged;
 }
 
 bool has_data_here(const JobConfig& job) {

@@ -1,25 +1,30 @@
 // The training data that a job names.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "common/config/config.h"
 #include "worker/data/dataset.h"
 
 namespace pfc {
 
-/// Opens the data set of job.rec, or all of them as one (combined_dataset.h). With several sets
-/// num_classes, num_image and head_classes are checked against them together. Throws InputError.
+/// Opens the data set of job.rec, or all of them as one (combined_dataset.h). num_classes,
+/// num_image and head_classes are checked against them where they are given. Throws InputError.
 std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing = {});
 
-/// Opens them and writes into the job what only they say: num_classes, num_image, head_classes for
-/// separate heads, and embedding_size of embeddings. Throws InputError for embeddings where the job
-/// has a network, and for images where it has none.
+/// Writes into the job what only its data say: num_classes, num_image, head_classes for separate
+/// heads, and embedding_size of embeddings. Throws InputError for embeddings where the job has a
+/// network, and for images where it has none.
+void complete_job(JobConfig& job, const DatasetInfo& info);
+
+/// Both.
 std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing& doing = {});
 
-/// The same for training: copies them into job.stage first (staging.h), where that is given. The
-/// job's paths stay as they are.
-std::unique_ptr<Dataset> open_staged_job_data(JobConfig& job, const Doing& doing = {});
+/// Copies the data into job.stage (staging.h), where that is given. Returns what to open in place
+/// of job.rec: the copies, or job.rec itself.
+std::vector<std::filesystem::path> stage_job_data(const JobConfig& job, const Doing& doing = {});
 
 /// Whether there is something at each of job.rec's paths, so that opening it makes sense here.
 bool has_data_here(const JobConfig& job);

@@ -250,11 +250,36 @@ std::vector<fs::path> files_to_stage(const fs::path& rec) {
   return files;
 }
 
+namespace {
+
+void expect_folder(const fs::path& where) {
+  std::error_code ignored;
+  if (fs::is_directory(where, ignored)) return;
+  throw InputError("stage: " + where.string() + ": no such folder on this host");
+}
+
+std::uint64_t bytes_of(const std::vector<Source>& sources) {
+  std::uint64_t bytes = 0;
+  for (const Source& each : sources) bytes += static_cast<std::uint64_t>(each.status.st_size);
+  return bytes;
+}
+
+}  // namespace
+
+void check_staging(std::span<const fs::path> recs, const fs::path& where) {
+  expect_folder(where);
+  std::uint64_t needed = 0;
+  for (const fs::path& rec : recs) {
+    std::vector<Source> sources = sources_of(rec, staged_folder(rec, where));
+    std::erase_if(sources, is_copied);
+    needed += bytes_of(sources);
+  }
+  if (needed > 0) check_room(where, needed);
+}
+
 fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& doing) {
   std::error_code ignored;
-  if (!fs::is_directory(where, ignored)) {
-    throw InputError("stage: " + where.string() + ": no such folder on this host");
-  }
+  expect_folder(where);
   const fs::path folder = staged_folder(rec, where);
   const Lock lock(folder, doing);
   std::vector<Source> sources = sources_of(rec, folder);
@@ -267,12 +292,9 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   }
   remove_others(folder, sources);
   std::erase_if(sources, is_copied);
-  std::uint64_t needed = 0;
-  for (const Source& source : sources) {
-    fs::remove(source.to, ignored);  // of other data: both would not have to fit
-    needed += static_cast<std::uint64_t>(source.status.st_size);
-  }
-  if (needed > 0) check_room(folder, needed);
+  // Of other data: both would not have to fit.
+  for (const Source& source : sources) fs::remove(source.to, ignored);
+  if (!sources.empty()) check_room(folder, bytes_of(sources));
   for (const Source& source : sources) copy(source, doing);
   return opened;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "worker/data/doing.h"
@@ -26,6 +27,10 @@ std::vector<std::filesystem::path> files_to_stage(const std::filesystem::path& r
 /// whole files there.
 std::filesystem::path stage_dataset(const std::filesystem::path& rec,
                                     const std::filesystem::path& where, const Doing& doing = {});
+
+/// Throws InputError as stage_dataset() would where there is no folder `where`, or no room there
+/// for what of all these data sets is not copied yet. Changes nothing.
+void check_staging(std::span<const std::filesystem::path> recs, const std::filesystem::path& where);
 
 /// Removes the copy, when nobody makes it any more. Returns whether there was one. Throws as above.
 bool remove_staged(const std::filesystem::path& rec, const std::filesystem::path& where,

@@ -163,5 +163,16 @@ TEST_F(SeveralSets, CompleteTheJob) {
   EXPECT_THAT(error(), HasSubstr("says 2 classes"));
 }
 
+TEST_F(SeveralSets, OneAloneHasTheClassesOfItsHead) {
+  job_.rec = {write("a", {0, 1}, 2)};
+  job_.heads = Heads::kSeparate;
+  job_.head_classes = {5};
+  EXPECT_THAT(error(), HasSubstr("says 2 classes"));
+  job_.head_classes = {2};
+  open_job_data_and_complete(job_);
+  EXPECT_EQ(job_.num_classes, 2);
+  EXPECT_THAT(job_.head_classes, ElementsAre(2));
+}
+
 }  // namespace
 }  // namespace pfc

@@ -52,6 +52,16 @@ TEST_F(Staging, CopiesWhatTheDataSetConsistsOf) {
   EXPECT_THAT(told.front(), HasSubstr("train.rec: 83 %"));
 }
 
+TEST_F(Staging, IsCheckedWithoutACopy) {
+  EXPECT_NO_THROW(check_staging(std::vector{data_}, fast_));
+  EXPECT_TRUE(fs::is_empty(fast_));
+  EXPECT_THAT(message_of<InputError>([&] { check_staging(std::vector{data_}, folder_ / "none"); }),
+              HasSubstr("none: no such folder on this host"));
+  fs::resize_file(data_ / "train.rec", std::uint64_t{1} << 42);  // sparse
+  EXPECT_THAT(message_of<InputError>([&] { check_staging(std::vector{data_}, fast_); }),
+              HasSubstr("and the data need 4.00 TiB"));
+}
+
 TEST_F(Staging, CopiesOnce) {
   const fs::path there = stage_dataset(data_, fast_);
   const auto inode = [&] { return fs::hard_link_count(there / "train.rec"); };

@@ -18,7 +18,7 @@ namespace pfc {
 /// to one thread. Throws StorageError that names the file.
 class ResumableWriter {
  public:
-  /// `what`: one line that is another one where the records would be others.
+  /// `what`: one line that differs whenever the records would differ.
   ResumableWriter(const std::filesystem::path& rec, const std::filesystem::path& idx,
                   const std::string& what);
   ~ResumableWriter();  ///< all that was appended is kept for another start, as far as it can be
