@@ -132,7 +132,8 @@ fs::path find_verification_bin(const std::string& target, std::span<const fs::pa
   std::vector<fs::path> places;
   for (const fs::path& each : rec) {
     if (fs::path(target).has_parent_path()) break;
-    const fs::path folder = fs::is_regular_file(each, ignored) ? each.parent_path() : each;
+    // Of a file, or of a pattern that stands for files, its folder.
+    const fs::path folder = fs::is_directory(each, ignored) ? each : each.parent_path();
     if (fs::path(target).extension() != ".bin") places.push_back(folder / (target + ".bin"));
     places.push_back(folder / target);
   }

@@ -173,6 +173,7 @@ TEST_F(VerificationBin, IsFoundByNameAndByPath) {
   EXPECT_EQ(find("faces", folder_.path()), path_);
   EXPECT_EQ(find("faces.bin", folder_.path()), path_);
   EXPECT_EQ(find("faces", folder_ / "train.rec"), path_);
+  EXPECT_EQ(find("faces", folder_ / "part-{000..003}.rec"), path_);
   EXPECT_EQ(find(path_.string(), "elsewhere"), path_);
   const std::string message = message_of<InputError>([&] { find("lfw", folder_.path()); });
   EXPECT_THAT(message, HasSubstr("val_targets: 'lfw' not found; tried "));
