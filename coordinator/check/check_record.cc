@@ -87,7 +87,7 @@ void CheckRecord::note(const ClusterState& state) {
 void CheckRecord::note_late(const WorkerState& worker, double seconds, bool agent_is_there) {
   if (!agent_is_there) {
     findings_.push_back(finding(
-        worker.host, worker.rank, "agent", "it has gone, and this worker with it or without a sign",
+        worker.host, worker.rank, "agent", "the agent has disconnected; its worker sent no result",
         "an agent that stays to the end of the check",
         "see its log for why it ended, start it again, and check again", proto::CHECK_STOPS));
     return;

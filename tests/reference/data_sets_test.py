@@ -82,23 +82,21 @@ class DataSets(unittest.TestCase):
         self.assertEqual(self.unpacked(data, "listed"), self.images)
 
     def test_tar(self):
-        samples = self.folder / "samples"
-        samples.mkdir()
-        long = "a" * 120  # longer than a header's field
-        for i, (label, image) in enumerate(self.images):
-            (samples / f"{long}{i:04}.jpg").write_bytes(image)
-            if i % 2 == 0:
-                (samples / f"{long}{i:04}.cls").write_text(f"{label}\n")
-            else:
-                (samples / f"{long}{i:04}.json").write_text(json.dumps({"label": label}))
-        for form in ("ustar", "pax", "gnu"):
+        # Names are longer than a header's field where the format can hold them.
+        for form, prefix in {"ustar": "a" * 60, "pax": "a" * 120, "gnu": "a" * 120}.items():
             with self.subTest(form=form):
+                samples = self.folder / f"{form}-samples"
+                samples.mkdir()
+                for i, (label, image) in enumerate(self.images):
+                    name = f"{prefix}{i:04}"
+                    (samples / f"{name}.jpg").write_bytes(image)
+                    if i % 2 == 0:
+                        (samples / f"{name}.cls").write_text(f"{label}\n")
+                    else:
+                        (samples / f"{name}.json").write_text(json.dumps({"label": label}))
                 archive = self.folder / f"{form}.tar"
-                done = subprocess.run(["tar", "--sort=name", f"--format={form}", "-cf", archive, "-C",
-                                       samples, "."], capture_output=True, text=True)
-                if form == "ustar" and done.returncode != 0:
-                    continue  # it cannot hold such names
-                self.assertEqual(done.returncode, 0, done.stderr)
+                subprocess.run(["tar", "--sort=name", f"--format={form}", "-cf", archive, "-C", samples, "."],
+                               check=True)
                 self.assertEqual(self.unpacked(archive, form), self.images)
 
     def test_info_and_validate_of_an_lmdb(self):

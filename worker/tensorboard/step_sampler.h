@@ -36,8 +36,7 @@ class StepSampler {
     return every_ > 0 && (step == 1 || step % every_ == 0);
   }
   /// Keeps some images of the step's last micro-batch, where the step is wanted; of embeddings
-  /// nothing. REQUIRES: `in` has
-  /// its batch.
+  /// nothing. REQUIRES: `in` has its batch.
   void keep_images(const StepInput& in);
 
   /// What the sampling works on.
