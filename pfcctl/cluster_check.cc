@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "common/config/config.h"
+#include "common/config/job_file.h"
 #include "common/log.h"
 #include "common/one_line.h"
 #include "pfcctl/interrupt_guard.h"

@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/command_line.h"
 #include "common/config/config.h"
+#include "common/config/job_file.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/one_line.h"

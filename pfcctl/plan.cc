@@ -13,6 +13,8 @@
 #include "common/byte_size.h"
 #include "common/command_line.h"
 #include "common/config/config.h"
+#include "common/config/job_file.h"
+#include "common/config/job_json.h"
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/files/regular_file.h"

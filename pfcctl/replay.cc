@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "common/command_line.h"
+#include "common/config/job_file.h"
+#include "common/config/job_json.h"
 #include "common/error.h"
 #include "pfcctl/verbs.h"
 

@@ -17,14 +17,14 @@ part() {  # part NAME COMMAND [ARGUMENT...]: runs it, and notes how long it took
   table+=("$name" "$((SECONDS - start))")
 }
 
-# What building, and drawing and training, take on one core, in compilations of common/config/config.cc: about
+# What building, and drawing and training, take on one core, in compilations of common/config/job_json.cc: about
 # right on a machine with AVX-512. Another machine is taken to do both slower or faster by as much.
 readonly build_units=75 training_units=60
 say_how_long() {
   local object start left all ms
   object=$(mktemp)
   start=${EPOCHREALTIME/[.,]/}
-  g++ -std=c++20 -O2 -I. -c common/config/config.cc -o "$object"
+  g++ -std=c++20 -O2 -I. -c common/config/job_json.cc -o "$object"
   ms=$(((${EPOCHREALTIME/[.,]/} - start) / 1000))
   rm -f "$object"
   left=$(ninja -C build/cpu -n programs | grep -c '^\[' || true)

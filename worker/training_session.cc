@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/byte_size.h"
+#include "common/config/job_json.h"
 #include "common/counted.h"
 #include "common/machine/cores.h"
 #include "common/machine/host_name.h"

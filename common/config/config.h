@@ -3,14 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "common/config/job_origin.h"
 
 namespace pfc {
 
@@ -108,12 +105,6 @@ struct JobConfig {
   std::string notes;                       ///< free text about the job, kept in its checkpoints
 };
 
-/// Parses a job, which may also have arcface_torch's keys that have no counterpart
-/// (common/config/arcface_torch_keys.h). An error begins with the origin of the value. It names the
-/// nearest known key for an unknown one, and says what was found and what was expected for a wrong
-/// type and for a value out of range. Throws InputError.
-JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);
-
 /// The data sets, for messages: "/data/a, /data/b".
 std::string text_of(std::span<const std::filesystem::path> paths);
 
@@ -125,22 +116,5 @@ std::int64_t batch_norm_samples(const JobConfig& job, int workers);
 /// (x - mean) / deviation is 0 for every x. parse_job() checks what does not depend on the number
 /// of workers.
 void check_batch_norm_samples(const JobConfig& job, int workers);
-
-/// Every key of JobConfig, "fp16", the older way to write "precision": "fp16", and "dali_aug",
-/// arcface_torch's way to ask for its set of augmentations. In no order.
-std::vector<std::string> job_keys();
-
-/// Applies each `--set key=value` to a job, in order. A value is JSON, or else a plain string. A
-/// dot reaches into an object, which is the default one where the job has none. Throws InputError
-/// for a key that no job has.
-void apply_overrides(nlohmann::json& job, std::span<const std::string> overrides);
-
-/// Reads a job file and applies the overrides. Relative paths stay relative to the working
-/// directory. Throws InputError.
-nlohmann::json read_job_file(const std::filesystem::path& path,
-                             std::span<const std::string> overrides);
-
-/// The whole job, defaults filled in: what a checkpoint's manifest keeps.
-nlohmann::json to_json(const JobConfig& job);
 
 }  // namespace pfc

@@ -1,4 +1,5 @@
-// Reading a job file, and `--set` overrides.
+#include "common/config/job_file.h"
+
 #include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -7,7 +8,7 @@
 #include <vector>
 
 #include "common/config/arcface_torch_keys.h"
-#include "common/config/config.h"
+#include "common/config/job_json.h"
 #include "common/config/json_reader.h"
 #include "common/config/strict_json.h"
 #include "common/error.h"

@@ -1,5 +1,7 @@
 #include "common/config/keys_together.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -45,6 +47,13 @@ void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
     fail("head_classes", "found " + std::to_string(job.head_classes.size()) +
                              " numbers, expected one for each of the " + std::to_string(sets) +
                              " data sets of rec");
+  }
+  for (std::size_t i = 1; i < sets && !job.share_identities; ++i) {
+    const auto before = job.rec.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(job.rec.begin(), before, job.rec[i]) == before) continue;
+    fail("rec", "found " + job.rec[i].string() +
+                    " twice, so that each of its people would be two classes; only with "
+                    "share_identities may a data set come again");
   }
   if (job.heads == Heads::kSeparate && job.share_identities) {
     fail("heads",

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "common/config/config.h"
+#include "common/config/job_file.h"
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/machine/limits.h"

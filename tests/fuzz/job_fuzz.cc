@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/config/config.h"
+#include "common/config/job_file.h"
+#include "common/config/job_json.h"
 #include "common/error.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/files.h"

@@ -11,6 +11,8 @@
 
 #include "common/command_line.h"
 #include "common/config/config.h"
+#include "common/config/job_file.h"
+#include "common/config/job_json.h"
 #include "common/error.h"
 #include "common/machine/cores.h"
 #include "common/one_line.h"

@@ -11,6 +11,7 @@
 
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
+#include "common/config/job_json.h"
 #include "common/exit_codes.h"
 
 namespace pfc {

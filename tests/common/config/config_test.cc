@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 
+#include "common/config/job_file.h"
+#include "common/config/job_json.h"
 #include "common/error.h"
 #include "tests/support/error_message.h"
 
@@ -266,6 +268,8 @@ TEST(ParseJob, TakesOneDataSetOrSeveral) {
               HasSubstr("identities: found 1 files, expected one for each of the 2 data sets"));
   EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "heads": "separate", "share_identities": true})"),
               HasSubstr("exclude each other"));
+  EXPECT_THAT(refusal(R"({"rec": ["/a", "/b", "/a"]})"),
+              HasSubstr("rec: found /a twice, so that each of its people would be two classes"));
   EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "heads": "separate", "head_classes": [3]})"),
               HasSubstr("head_classes: found 1 numbers, expected one for each of the 2"));
   EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "head_classes": [3]})"),

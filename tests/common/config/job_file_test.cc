@@ -1,3 +1,5 @@
+#include "common/config/job_file.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/config/config.h"
+#include "common/config/job_json.h"
 #include "common/error.h"
 #include "tests/support/error_message.h"
 

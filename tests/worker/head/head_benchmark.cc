@@ -20,6 +20,7 @@
 
 #include "common/clock.h"
 #include "common/config/config.h"
+#include "common/config/job_json.h"
 #include "common/error.h"
 #include "common/machine/process_memory.h"
 #include "kernels/make_ops.h"

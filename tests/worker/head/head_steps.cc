@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "common/config/job_json.h"
 #include "common/files/safetensors.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"

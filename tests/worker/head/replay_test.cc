@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "common/config/job_json.h"
 #include "common/error.h"
 #include "kernels/make_ops.h"
 #include "tests/support/error_message.h"

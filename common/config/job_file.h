@@ -1,0 +1,21 @@
+// The file in which a person writes a job, and `--set`, which changes it.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+namespace pfc {
+
+/// Applies each `--set key=value` to a job, in order. A value is JSON, or else a plain string. A
+/// dot reaches into an object, which is the default one where the job has none. Throws InputError
+/// for a key that no job has.
+void apply_overrides(nlohmann::json& job, std::span<const std::string> overrides);
+
+/// Reads a job file and applies the overrides. Relative paths stay relative to the working
+/// directory. Throws InputError.
+nlohmann::json read_job_file(const std::filesystem::path& path,
+                             std::span<const std::string> overrides);
+
+}  // namespace pfc

@@ -1,0 +1,368 @@
+#include "common/config/job_json.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "common/config/arcface_torch_keys.h"
+#include "common/config/json_reader.h"
+#include "common/config/keys_together.h"
+#include "common/config/no_network.h"
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+using nlohmann::json;
+
+// Every number has bounds. Where the meaning of the key gives none, they are far beyond what a job
+// needs, so that only a mistyped number exceeds them, and far from where what is computed
+// overflows.
+constexpr Range kPositive{.low = 0,
+                          .high = 1e6,
+                          .low_open = true,
+                          .high_open = false,
+                          .text = "a number above 0, at most 1000000"};
+constexpr Range kNotNegative{
+    .low = 0, .high = 1e6, .high_open = false, .text = "a number from 0 to 1000000"};
+// Wide, so that a job that diverges at once can be made on purpose.
+constexpr Range kLearningRate{
+    .low = 0, .high = 1e30, .high_open = false, .text = "a number from 0 to 1e30"};
+constexpr Range kMarginFactor{
+    .low = 0, .high = 100, .low_open = true, .high_open = false, .text = "m1 above 0, at most 100"};
+constexpr Range kMarginOffset{
+    .low = -100, .high = 100, .high_open = false, .text = "m2 and m3 from -100 to 100"};
+constexpr Range kFraction{.low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
+// Above these bounds nearly everything is dropped, or the momentum never ends: as float32 the
+// largest numbers below 1 are 1.
+constexpr Range kDropout{
+    .low = 0, .high = 0.99, .high_open = false, .text = "a number from 0 to 0.99"};
+constexpr Range kMomentum{
+    .low = 0, .high = 0.9999, .high_open = false, .text = "a number from 0 to 0.9999"};
+constexpr Range kSteps{
+    .low = 1, .high = 1e9, .high_open = false, .text = "an integer from 1 to 1000000000"};
+constexpr Range kStepsOrZero{
+    .low = 0, .high = 1e9, .high_open = false, .text = "an integer from 0 to 1000000000"};
+constexpr Range kSeed{.low = 0, .text = "an integer from 0 to 18446744073709551615"};
+constexpr Range kBatch{
+    .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
+constexpr Range kDimension{
+    .low = 0, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
+constexpr Range kTableSize{
+    .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
+constexpr Range kMilestone{.low = 1, .high = 1e6};
+constexpr Range kImageSize{
+    .low = 0, .high = 4096, .high_open = false, .text = "an integer from 0 to 4096"};
+constexpr Range kThreads{
+    .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
+
+constexpr Names<std::string_view, 8> kNetworks{{{"r18", "r18"},
+                                                {"r34", "r34"},
+                                                {"r50", "r50"},
+                                                {"r100", "r100"},
+                                                {"r200", "r200"},
+                                                {"mbf", "mbf"},
+                                                {"mbf_large", "mbf_large"},
+                                                {kNoNetwork, kNoNetwork}}};
+constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::kFp32},
+                                           {"bf16", Precision::kBf16},
+                                           {"fp16", Precision::kFp16},
+                                           {"auto", Precision::kAuto}}};
+constexpr Names<CentrePrecision, 3> kCentrePrecisions{
+    {{"fp32", CentrePrecision::kFp32},
+     {"bf16_momentum", CentrePrecision::kBf16Momentum},
+     {"bf16", CentrePrecision::kBf16}}};
+constexpr Names<MarginGradient, 2> kMarginGradients{
+    {{"exact", MarginGradient::kExact}, {"straight_through", MarginGradient::kStraightThrough}}};
+constexpr Names<OptimizerKind, 2> kOptimizers{
+    {{"sgd", OptimizerKind::kSgd}, {"adamw", OptimizerKind::kAdamW}}};
+constexpr Names<ScheduleKind, 2> kSchedules{
+    {{"polynomial", ScheduleKind::kPolynomial}, {"multistep", ScheduleKind::kMultistep}}};
+constexpr Names<Heads, 2> kHeads{{{"one", Heads::kOne}, {"separate", Heads::kSeparate}}};
+constexpr Names<ReadKind, 2> kReads{
+    {{"random", ReadKind::kRandom}, {"sequential", ReadKind::kSequential}}};
+constexpr Names<DeviceChoice, 3> kDevices{
+    {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}}};
+
+/// Every key of an augmentation once, likewise.
+template <class Augment, class Visitor>
+void visit_augmentation(Augment& augment, Visitor&& v) {
+  v.flag("flip", augment.flip);
+  v.number("crop", augment.crop, kFraction);
+  v.number("low_resolution", augment.low_resolution, kFraction);
+  v.number("blur", augment.blur, kFraction);
+  v.number("colour", augment.colour, kFraction);
+  v.number("grey", augment.grey, kFraction);
+  v.number("cut_out", augment.cut_out, kFraction);
+}
+
+/// What arcface_torch's dali_aug does.
+constexpr Augmentation kDaliAugmentation{
+    .flip = true, .low_resolution = 0.1, .blur = 0.2, .colour = 0.2, .grey = 0.1};
+
+/// Every key once: the parser, to_json and the list of keys all walk it, so they cannot differ.
+template <class Job, class Visitor>
+void visit_keys(Job& job, Visitor&& v) {
+  v.choice("network", job.network, kNetworks);
+  v.number("embedding_size", job.embedding_size, kDimension);
+  v.number("dropout", job.dropout, kDropout);
+  v.margin("margin_list", job.margin);
+  v.number("margin_scale", job.margin_scale, kPositive);
+  v.choice("margin_gradient", job.margin_gradient, kMarginGradients);
+  v.number("interclass_filtering_threshold", job.interclass_filtering_threshold, kFraction);
+  v.number("sample_rate", job.sample_rate, kFraction);
+  v.choice("precision", job.precision, kPrecisions);
+  v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
+  v.flag("tf32", job.tf32);
+  v.flag("cuda_graphs", job.cuda_graphs);
+  v.number("logits_memory", job.logits_memory, kNotNegative);
+  v.number("batch_size", job.batch_size, kBatch);
+  v.choice("optimizer", job.optimizer, kOptimizers);
+  v.number("lr", job.lr, kLearningRate);
+  v.schedule("lr_schedule", job.lr_schedule);
+  v.number("momentum", job.momentum, kMomentum);
+  v.number("weight_decay", job.weight_decay, kNotNegative);
+  v.number("clip_norm", job.clip_norm, kNotNegative);
+  v.number("num_epoch", job.num_epoch, kPositive);
+  v.number("max_steps", job.max_steps, kStepsOrZero);
+  v.number("warmup_epoch", job.warmup_epoch, kNotNegative);
+  v.paths("rec", job.rec);
+  v.paths("identities", job.identities);
+  v.flag("share_identities", job.share_identities);
+  v.choice("heads", job.heads, kHeads);
+  v.number("image_size", job.image_size, kImageSize);
+  v.flag("shuffle", job.shuffle);
+  v.choice("read", job.read, kReads);
+  v.number("read_buffer_mib", job.read_buffer_mib, kBatch);
+  v.augmentation("augment", job.augment);
+  v.path("stage", job.stage);
+  v.texts("val_targets", job.val_targets);
+  v.path("output", job.output);
+  v.number("frequent", job.frequent, kSteps);
+  v.number("verbose", job.verbose, kStepsOrZero);
+  v.flag("tensorboard", job.tensorboard);
+  v.number("histograms_every_steps", job.histograms_every_steps, kStepsOrZero);
+  v.number("save_every_steps", job.save_every_steps, kStepsOrZero);
+  v.number("save_every_seconds", job.save_every_seconds, kNotNegative);
+  v.number("keep_checkpoints", job.keep_checkpoints, kSteps);
+  v.flag("replicate", job.replicate);
+  v.number("snapshot_seconds", job.snapshot_seconds, kPositive);
+  v.number("seed", job.seed, kSeed);
+  v.number("num_workers", job.num_workers, kThreads);
+  v.flag("resume", job.resume);
+  v.path("init_from", job.init_from);
+  v.number("gradient_acc", job.gradient_acc, kBatch);
+  v.flag("sync_bn", job.sync_bn);
+  v.choice("device", job.device, kDevices);
+  v.number("num_classes", job.num_classes, kTableSize);
+  v.number("num_image", job.num_image, kTableSize);
+  v.numbers("head_classes", job.head_classes, kTableSize);
+  v.text("notes", job.notes);
+}
+
+/// A JsonReader that also knows the shapes that only jobs have.
+class JobReader : public JsonReader {
+ public:
+  /// `path` begins the names of the object's keys: "lr_schedule.".
+  JobReader(const json& object, const JobOrigin& origin, std::string path = "")
+      : JsonReader(object, origin.file), job_origin_(origin), path_(std::move(path)) {}
+
+  void margin(const std::string& key, Margin& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    const std::string_view expected = "three numbers [m1, m2, m3], for example [1.0, 0.5, 0.0]";
+    if (!value->is_array() || value->size() != 3) fail(key, *value, expected);
+    out = {.m1 = real(key, (*value)[0], kMarginFactor),
+           .m2 = real(key, (*value)[1], kMarginOffset),
+           .m3 = real(key, (*value)[2], kMarginOffset)};
+  }
+
+  void schedule(const std::string& key, LrSchedule& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    out = {};
+    if (value->is_string()) {
+      choice(key, out.kind, kSchedules);
+      if (out.kind == ScheduleKind::kMultistep) {
+        fail(key, *value, R"({"name": "multistep", "epochs": [10, 18], "gamma": 0.1})");
+      }
+      return;
+    }
+    if (!value->is_object() || value->value("name", json()).is_null()) {
+      fail(key, *value, R"("polynomial", or {"name": "polynomial" or "multistep", ...})");
+    }
+    const JobReader inner(*value, job_origin_, key + ".");
+    inner.choice("name", out.kind, kSchedules);
+    if (out.kind == ScheduleKind::kPolynomial) {
+      inner.check_keys(std::vector<std::string>{"name", "power"});
+      inner.number("power", out.power, kPositive);
+    } else {
+      inner.check_keys(std::vector<std::string>{"name", "epochs", "gamma"});
+      inner.milestones("epochs", out.epochs);
+      inner.number("gamma", out.gamma, kPositive);
+    }
+  }
+
+  void augmentation(const std::string& key, Augmentation& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    if (value->is_boolean()) {
+      out = {.flip = value->get<bool>()};
+      return;
+    }
+    if (!value->is_object()) {
+      fail(
+          key, *value,
+          R"(true, false, or {"flip": true, "blur": 0.2, ...} with the part of the images of each)");
+    }
+    out = {};
+    const JobReader inner(*value, job_origin_, key + ".");
+    const json all = augmentation_json(out);  // items() only borrows it
+    std::vector<std::string> known;
+    for (const auto& item : all.items()) known.push_back(item.key());
+    inner.check_keys(known);
+    visit_augmentation(out, inner);
+  }
+
+ private:
+  static json augmentation_json(const Augmentation& augment);
+  void milestones(const std::string& key, std::vector<std::int64_t>& out) const {
+    const std::string_view expected = "epochs in rising order, for example [10, 18]";
+    const json* value = find(key);
+    if (value == nullptr) fail(key, json(), expected);
+    if (!value->is_array() || value->empty()) fail(key, *value, expected);
+    for (const json& epoch : *value) {
+      const bool rising = epoch.is_number_integer() && kMilestone.has(epoch.get<double>()) &&
+                          (out.empty() || epoch.get<double>() > static_cast<double>(out.back()));
+      if (!rising) fail(key, epoch, expected);
+      out.push_back(epoch.get<std::int64_t>());
+    }
+  }
+
+ protected:
+  [[nodiscard]] std::string origin_of(const std::string& key) const override {
+    const std::string origin = job_origin_.of(path_ + key);
+    return path_.empty() ? origin : origin + ": " + path_.substr(0, path_.size() - 1);
+  }
+
+ private:
+  const JobOrigin& job_origin_;
+  const std::string path_;
+};
+
+/// Fills a JSON object with every key.
+struct Writer {
+  json& object;
+
+  template <class Value>
+  void number(const char* key, const Value& value, const Range&) {
+    object[key] = value;
+  }
+  void flag(const char* key, bool value) { object[key] = value; }
+  void text(const char* key, const std::string& value) { object[key] = value; }
+  void path(const char* key, const std::filesystem::path& value) { object[key] = value.string(); }
+  void texts(const char* key, const std::vector<std::string>& value) { object[key] = value; }
+  /// One path as a string, as most people write it.
+  void paths(const char* key, const std::vector<std::filesystem::path>& value) {
+    if (value.size() < 2) return path(key, value.empty() ? std::filesystem::path() : value[0]);
+    object[key] = json::array();
+    for (const std::filesystem::path& each : value) object[key].push_back(each.string());
+  }
+  void numbers(const char* key, const std::vector<std::int64_t>& value, const Range&) {
+    object[key] = value;
+  }
+  void margin(const char* key, const Margin& m) { object[key] = {m.m1, m.m2, m.m3}; }
+
+  template <class Value, class Named, std::size_t n>
+  void choice(const char* key, const Value& value, const Names<Named, n>& names) {
+    for (const auto& [name, meaning] : names) {
+      if (value == meaning) object[key] = name;
+    }
+  }
+
+  void augmentation(const char* key, const Augmentation& augment) {
+    object[key] = json::object();
+    visit_augmentation(augment, Writer{object[key]});
+  }
+
+  void schedule(const char* key, const LrSchedule& s) {
+    if (s.kind == ScheduleKind::kPolynomial) {
+      object[key] = {{"name", "polynomial"}, {"power", s.power}};
+    } else {
+      object[key] = {{"name", "multistep"}, {"epochs", s.epochs}, {"gamma", s.gamma}};
+    }
+  }
+};
+
+json JobReader::augmentation_json(const Augmentation& augment) {
+  json object = json::object();
+  visit_augmentation(augment, Writer{object});
+  return object;
+}
+
+/// The older `"fp16": true`. Both ways at once must agree.
+void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
+  if (!job.contains("fp16")) return;
+  bool fp16 = false;
+  const JobReader reader(job, origin);
+  reader.flag("fp16", fp16);
+  if (!fp16) return;
+  if (!job.value("precision", json()).is_null() && precision != Precision::kFp16) {
+    reader.fail("precision", job["precision"],
+                "\"fp16\", since \"fp16\" is true; keep one of them");
+  }
+  precision = Precision::kFp16;
+}
+
+/// arcface_torch's `"dali_aug": true`. Its set and another one at once would be a contradiction.
+void read_dali_aug(const json& job, const JobOrigin& origin, Augmentation& augment) {
+  if (!job.contains("dali_aug")) return;
+  bool dali_aug = false;
+  const JobReader reader(job, origin);
+  reader.flag("dali_aug", dali_aug);
+  if (!dali_aug) return;
+  if (!job.value("augment", json()).is_null() && augment != kDaliAugmentation) {
+    reader.fail("augment", job["augment"], "none, since \"dali_aug\" is true; keep one of them");
+  }
+  augment = kDaliAugmentation;
+}
+
+}  // namespace
+
+std::vector<std::string> job_keys() {
+  std::vector<std::string> keys{"fp16", "dali_aug"};
+  const json all = to_json(JobConfig{});
+  for (const auto& item : all.items()) keys.push_back(item.key());
+  return keys;
+}
+
+JobConfig parse_job(const json& job, const JobOrigin& origin) {
+  if (!job.is_object()) {
+    throw InputError(origin.file + ": expected a JSON object { \"key\": value, ... }, found " +
+                     shown(job));
+  }
+  std::vector<std::string> known = job_keys();
+  for (const ArcfaceTorchKey& each : arcface_torch_keys()) known.emplace_back(each.key);
+  const JobReader reader(job, origin);
+  reader.check_keys(known);
+  JobConfig config;
+  visit_keys(config, reader);
+  read_fp16(job, origin, config.precision);
+  read_dali_aug(job, origin, config.augment);
+  if (config.network == kNoNetwork && job.value("embedding_size", json()).is_null()) {
+    config.embedding_size = 0;  // the data say it
+  }
+  if (config.output.empty()) reader.fail("output", json(""), "the path of a folder");
+  check_keys_together(config, origin);
+  return config;
+}
+
+json to_json(const JobConfig& job) {
+  json object = json::object();
+  visit_keys(job, Writer{object});
+  return object;
+}
+
+}  // namespace pfc
