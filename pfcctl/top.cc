@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <thread>
@@ -73,9 +74,11 @@ bool comes_first(const proto::WorkerStatus* a, const proto::WorkerStatus* b) {
     return worker->state() == "training";
   };
   if (trains(a) != trains(b)) return trains(b);
-  if (a->own_step_seconds() != b->own_step_seconds()) {
-    return a->own_step_seconds() > b->own_step_seconds();
-  }
+  // Not a number is no place in an order.
+  const auto seconds = [](const proto::WorkerStatus* worker) {
+    return std::isfinite(worker->own_step_seconds()) ? worker->own_step_seconds() : 0;
+  };
+  if (seconds(a) != seconds(b)) return seconds(a) > seconds(b);
   return a->rank() < b->rank();
 }
 

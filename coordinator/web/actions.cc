@@ -58,10 +58,12 @@ Answer<Reply> answer_of(const HttpAnswer& answer, ToJson to_json) {
   };
 }
 
-/// A number of the query; 0 where there is none. Throws InputError.
-std::int64_t number_in(const HttpRequest& request, std::string_view key) {
+/// A number of the query; 0 where there is none. Throws InputError, also where the type cannot hold
+/// it.
+template <typename Number>
+Number number_in(const HttpRequest& request, std::string_view key) {
   const std::string_view text = query_value(request.query, key);
-  std::int64_t number = 0;
+  Number number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (!text.empty() && (error != std::errc() || end != text.data() + text.size())) {
     throw InputError(std::string(key) + " is " + one_line(text, 40) + ", expected a number");
@@ -132,9 +134,9 @@ void Actions::log(const HttpRequest& request, const HttpAnswer& answer) {
   if (!admits(request, "LogsRequest", answer)) return;
   proto::LogsRequest asked;
   asked.set_job(std::string(query_value(request.query, "job")));
-  asked.set_rank(static_cast<Rank>(number_in(request, "rank")));
-  asked.mutable_from()->set_part(number_in(request, "part"));
-  asked.mutable_from()->set_offset(number_in(request, "offset"));
+  asked.set_rank(number_in<Rank>(request, "rank"));
+  asked.mutable_from()->set_part(number_in<std::int64_t>(request, "part"));
+  asked.mutable_from()->set_offset(number_in<std::int64_t>(request, "offset"));
   coordinator_.read_log(asked, answer_of<proto::LogsReply>(answer, [](const auto& reply) {
                           return Json{
                               {"job_id", reply.job_id()},    {"text", reply.text()},

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace pfc {
 namespace {
 
@@ -33,6 +35,15 @@ TEST(Top, BeginsWithWhoStandsStillThenWithTheSlowest) {
   std::vector<int> ranks;
   for (const proto::WorkerStatus& worker : status.workers()) ranks.push_back(worker.rank());
   EXPECT_EQ(ranks, (std::vector<int>{2, 1, 0, 3}));
+}
+
+TEST(Top, PutsWhoTellsNoNumberBehindTheOthers) {
+  proto::StatusReply status = four_workers();
+  for (proto::WorkerStatus& worker : *status.mutable_workers()) {
+    if (worker.rank() == 1) worker.set_own_step_seconds(std::nan(""));
+  }
+  slowest_first(status);
+  EXPECT_EQ(status.workers(3).rank(), 1);
 }
 
 TEST(Top, ShowsAScreenFullAndCountsTheOthers) {
