@@ -76,6 +76,22 @@ std::size_t RegularFile::read(std::span<std::byte> to) {
   return done;
 }
 
+std::size_t RegularFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t n =
+        ::pread(fd_, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+    if (n == 0) break;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      throw InputError(path_.string() + ": offset " + std::to_string(offset) +
+                       ": cannot read: " + std::generic_category().message(errno));
+    }
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
 std::string read_text(const std::filesystem::path& path, std::size_t most) {
   RegularFile file(path);
   std::string text(most, '\0');

@@ -10,9 +10,9 @@
 
 namespace pfc {
 
-/// An open regular file, read from its beginning on. Opening never waits. Throws InputError "PATH:
-/// cannot open: REASON", "PATH: not a regular file but a FIFO" and "PATH: cannot read: REASON".
-/// Belongs to one thread, but for fd().
+/// An open regular file. Opening never waits. Throws InputError "PATH: cannot open: REASON", "PATH:
+/// not a regular file but a FIFO" and "PATH: cannot read: REASON". Belongs to one thread, but for
+/// fd() and read_at().
 class RegularFile {
  public:
   explicit RegularFile(std::filesystem::path path);
@@ -24,8 +24,12 @@ class RegularFile {
   [[nodiscard]] int fd() const { return fd_; }  ///< open as long as this object lives
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }  ///< when it was opened
 
-  /// Reads on. Returns how many bytes there were, which are fewer than asked for only at the end.
+  /// Reads on, from the file's beginning. Returns how many bytes there were, which are fewer than
+  /// asked for only at the end.
   std::size_t read(std::span<std::byte> to);
+  /// Reads from `offset` on, and returns likewise; read() goes on where it was. Thread-safe. Throws
+  /// InputError "PATH: offset N: cannot read: REASON".
+  [[nodiscard]] std::size_t read_at(std::uint64_t offset, std::span<std::byte> to) const;
 
  private:
   std::filesystem::path path_;

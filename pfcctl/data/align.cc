@@ -26,6 +26,7 @@
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/align.h"
 #include "worker/data/images/decode.h"
+#include "worker/data/images/image_file.h"
 #include "worker/data/images/jpeg_encoder.h"
 #include "worker/data/text_lines.h"
 
@@ -35,7 +36,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxFileBytes = std::size_t{1} << 29;
 constexpr double kSmallest = 1e-6;  // scale, of landmarks that have nothing of a face
 
 struct Face {
@@ -127,20 +127,6 @@ std::vector<Face> read_faces(const fs::path& file) {
   return faces;
 }
 
-std::vector<std::byte> read_image(const fs::path& path) {
-  try {
-    RegularFile file(path);
-    if (file.bytes() > kMaxFileBytes) throw DamagedImage(path.string() + ": too large");
-    std::vector<std::byte> bytes(static_cast<std::size_t>(file.bytes()));
-    bytes.resize(file.read(bytes));
-    return bytes;
-  } catch (const DamagedImage&) {
-    throw;
-  } catch (const InputError& error) {
-    throw DamagedImage(error.what());
-  }
-}
-
 struct Result {
   std::optional<std::string> damage;
   bool existed = false;
@@ -148,12 +134,13 @@ struct Result {
 
 Result align_one(const Face& face, const fs::path& images, const AlignOptions& options) {
   thread_local ImageDecoder decoder;
+  thread_local std::vector<std::byte> encoded;
   thread_local std::vector<std::uint8_t> rgb, out;
   const fs::path target = options.out / face.out;
   if (something_at(target)) return {.damage = {}, .existed = true};
   const fs::path source = images / face.image;
   try {
-    const ImageSize size = decoder.decode_whole(read_image(source), rgb);
+    const ImageSize size = decoder.decode_whole(read_image_file(source, encoded), rgb);
     const ImageSize wanted{options.size, options.size};
     const Similarity placed = estimate_similarity(face.landmarks, template_landmarks(options.size));
     if (std::hypot(placed.a, placed.b) < kSmallest) {

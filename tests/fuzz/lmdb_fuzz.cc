@@ -1,4 +1,5 @@
-// LMDB databases. The first byte says whether labels.txt is beside: l, for values that are images.
+// LMDB databases, as data sets. The first byte says what is beside: l: labels.txt, for values that
+// are images; c: property, which says classes and size.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,6 +11,7 @@
 #include "tests/support/files.h"
 #include "tests/support/lmdb_pages.h"
 #include "tests/support/temporary_folder.h"
+#include "worker/data/records/property_file.h"
 
 namespace {
 
@@ -50,19 +52,25 @@ std::vector<std::string> seeds() {
                                   {"label-1", "3"},
                                   {"label-2", "0"},
                                   {"num-samples", "2"}}),
-          "l" + LmdbPages::write({{"a", small}, {"b", large}, {"c", small}})};
+          "l" + LmdbPages::write({{"a", small}, {"b", large}, {"c", small}}),
+          "l" + LmdbPages::write({{"image-1", large}, {"image-2", small}}),
+          "c" + LmdbPages::write({{"image-1", large}, {"label-1", "1"}, {"other", small}}),
+          "c" + LmdbPages::write({{"image-1", large}, {"label-2", "1"}}),
+          "c" + LmdbPages::write({{"0", pickle(small, 0)}, {"1", pickle(small, 3)}})};
 }
 
 }  // namespace pfc::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const pfc::TemporaryFolder plain, labelled;
+  static const pfc::TemporaryFolder plain, labelled, classed;
   static const bool written = [] {
-    pfc::testing::write_file(labelled / "labels.txt", "a 0\nb 1\nc 1\n");
+    pfc::testing::write_file(labelled / "labels.txt", "a 0\nb 1\nc 1\nimage-1 2\n");
+    pfc::write_property(classed / "property", {2, 8, 8});
     return true;
   }();
   if (size == 0 || !written) return 0;
-  const auto file = (data[0] == 'l' ? labelled : plain) / "data.mdb";
+  const auto& folder = data[0] == 'l' ? labelled : data[0] == 'c' ? classed : plain;
+  const auto file = folder / "data.mdb";
   pfc::testing::write_file(file,
                            std::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
   pfc::fuzz::read_all(file);

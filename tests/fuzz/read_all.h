@@ -1,6 +1,9 @@
 // What every fuzz target of data sets does with one.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -9,11 +12,13 @@
 
 namespace pfc::fuzz {
 
-/// Opens what is there and reads all of it. Any bytes are either data or an InputError.
+/// Opens what is there and reads all of it. Any bytes are either an InputError or a data set with
+/// at least one image.
 inline void read_all(const std::filesystem::path& rec) {
   constexpr std::int64_t kMost = 1000;
   try {
     const auto dataset = open_dataset({.rec = rec, .image_size = 8});
+    check(dataset->info().images > 0 && dataset->info().classes > 0, "read_all: an empty data set");
     std::vector<std::byte> storage;
     for (std::int64_t i = 0; i < std::min(dataset->info().images, kMost); ++i) {
       try {

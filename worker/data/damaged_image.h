@@ -13,4 +13,14 @@ class DamagedImage : public InputError {
   using InputError::InputError;
 };
 
+/// Runs `work`, which reads one image. An InputError in it becomes a DamagedImage.
+template <typename Work>
+auto as_damaged_image(Work work) {
+  try {
+    return work();
+  } catch (const InputError& error) {
+    throw DamagedImage(error.what());
+  }
+}
+
 }  // namespace pfc

@@ -19,6 +19,7 @@
 #include "pfcctl/data/verbs.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
+#include "worker/data/images/image_file.h"
 #include "worker/data/text_lines.h"
 #include "worker/evaluation/verification_bin.h"
 
@@ -27,8 +28,6 @@ namespace pfc {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 29;
 
 struct Pair {
   fs::path first, second;
@@ -88,10 +87,8 @@ std::vector<Pair> read_pairs(const fs::path& file) {
 /// Of an image that can be decoded.
 std::vector<std::byte> image_bytes(const fs::path& path, ImageDecoder& decoder,
                                    std::vector<std::uint8_t>& rgb) {
-  RegularFile file(path);
-  if (file.bytes() > kMaxFileBytes) throw InputError(path.string() + ": too large for an image");
-  std::vector<std::byte> bytes(static_cast<std::size_t>(file.bytes()));
-  bytes.resize(file.read(bytes));
+  std::vector<std::byte> bytes;
+  bytes.resize(read_image_file(path, bytes).size());
   try {
     decoder.decode_whole(bytes, rgb);
   } catch (const DamagedImage& e) {

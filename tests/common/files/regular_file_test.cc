@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "common/error.h"
@@ -43,6 +45,31 @@ TEST_F(RegularFiles, AreReadInPiecesToTheirEnd) {
   EXPECT_EQ(file.read(piece), 0u);
   EXPECT_EQ(read_text(path_, 5), "seven");
   EXPECT_EQ(read_text(path_, 50), "seven77");
+}
+
+TEST_F(RegularFiles, AreReadAtAnyPlace) {
+  write_file(path_, "seven77");
+  RegularFile file(path_);
+  std::string piece(4, '.');
+  const auto read_at = [&](std::uint64_t offset) {
+    return file.read_at(offset, std::as_writable_bytes(std::span(piece)));
+  };
+  EXPECT_EQ(read_at(2), 4u);
+  EXPECT_EQ(piece, "ven7");
+  EXPECT_EQ(read_at(5), 2u);
+  EXPECT_EQ(piece, "77n7");
+  EXPECT_EQ(read_at(7), 0u);
+  EXPECT_EQ(read_at(1000), 0u);
+  std::vector<std::byte> all(7);
+  EXPECT_EQ(file.read(all), 7u) << "read() goes on where it was";
+}
+
+/// This process's memory is a regular file whose first page cannot be read.
+TEST_F(RegularFiles, SayWhyTheyCannotBeRead) {
+  RegularFile file("/proc/self/mem");
+  std::vector<std::byte> piece(4);
+  EXPECT_EQ(message_of<InputError>([&] { (void)file.read_at(5, piece); }),
+            "/proc/self/mem: offset 5: cannot read: Input/output error");
 }
 
 TEST_F(RegularFiles, AreOpenedWithoutWaitingForAWriter) {

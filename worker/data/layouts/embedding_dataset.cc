@@ -2,18 +2,15 @@
 
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <span>
 #include <utility>
 
 #include "common/error.h"
-#include "common/files/file_error.h"
 #include "common/files/regular_file.h"
 #include "common/files/sha256.h"
 #include "worker/data/damaged_image.h"
@@ -129,16 +126,8 @@ class EmbeddingDataset final : public Dataset {
 
 void EmbeddingDataset::read_at(const RegularFile& file, std::uint64_t offset,
                                std::span<std::byte> to, std::int64_t image) const {
-  for (std::size_t done = 0; done < to.size();) {
-    const ssize_t n =
-        ::pread(file.fd(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      throw DamagedImage(
-          fmt::format("{}: cannot be read: {}", name(image),
-                      n == 0 ? "the file has become shorter" : file_error_text(errno)));
-    }
-    done += static_cast<std::size_t>(n);
+  if (as_damaged_image([&] { return file.read_at(offset, to); }) < to.size()) {
+    throw DamagedImage(name(image) + ": cannot be read: the file has become shorter");
   }
 }
 

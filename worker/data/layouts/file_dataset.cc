@@ -1,12 +1,9 @@
 #include "worker/data/layouts/file_dataset.h"
 
-#include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <set>
 #include <span>
@@ -16,10 +13,9 @@
 
 #include "common/counted.h"
 #include "common/error.h"
-#include "common/files/regular_file.h"
 #include "common/files/sha256.h"
-#include "worker/data/damaged_image.h"
 #include "worker/data/identity_names.h"
+#include "worker/data/images/image_file.h"
 #include "worker/data/layouts/labels.h"
 #include "worker/data/layouts/layout.h"
 #include "worker/data/text_lines.h"
@@ -29,8 +25,6 @@ namespace pfc {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uintmax_t kMaxImageBytes = std::uintmax_t{1} << 29;
 
 /// Files and labels, found by one of the readers below.
 struct ImageFiles {
@@ -73,22 +67,8 @@ class FileDataset final : public Dataset {
 
   Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
     check(image >= 0 && image < info_.images, "Dataset: no such image");
-    const fs::path path = path_of(image);
-    try {
-      RegularFile file(path);
-      if (file.bytes() > kMaxImageBytes) {
-        throw DamagedImage(fmt::format("{}: {} bytes, more than the {} of an image", path.string(),
-                                       file.bytes(), kMaxImageBytes));
-      }
-      if (storage.size() < file.bytes()) storage.resize(file.bytes());
-      const std::size_t got = file.read(std::span(storage).first(file.bytes()));
-      return {.encoded = std::span(storage).first(got),
-              .label = files_.labels[static_cast<std::size_t>(image)]};
-    } catch (const DamagedImage&) {
-      throw;
-    } catch (const InputError& e) {
-      throw DamagedImage(e.what());
-    }
+    return {.encoded = read_image_file(path_of(image), storage),
+            .label = files_.labels[static_cast<std::size_t>(image)]};
   }
 
   [[nodiscard]] std::vector<FileBrief> briefs() const override;

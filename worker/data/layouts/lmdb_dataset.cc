@@ -1,13 +1,9 @@
 #include "worker/data/layouts/lmdb_dataset.h"
 
 #include <spdlog/fmt/fmt.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <map>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +17,7 @@
 #include "common/files/sha256.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/identity_names.h"
+#include "worker/data/images/image_file.h"
 #include "worker/data/layouts/labels.h"
 #include "worker/data/layouts/lmdb_reader.h"
 #include "worker/data/layouts/lmdb_values.h"
@@ -33,7 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxValueBytes = std::uint64_t{1} << 29;
 constexpr std::int64_t kTold = 4096;  // images between two words about it
 
 /// -1: the text is no number.
@@ -42,6 +38,10 @@ std::int64_t number_in(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, number);
   return parsed.ec == std::errc() && parsed.ptr == end && number >= 0 ? number : -1;
+}
+
+std::int64_t number_after(std::string_view prefix, std::string_view key) {
+  return key.starts_with(prefix) ? number_in(key.substr(prefix.size())) : -1;
 }
 
 bool describes_the_database(std::string_view key) {
@@ -68,10 +68,28 @@ std::unordered_map<std::string, std::int64_t> read_labels(const fs::path& file,
   return labels;
 }
 
-struct Place {
-  std::uint64_t offset = 0;
-  std::uint32_t bytes = 0;
+struct Entry {
+  std::string key;
+  LmdbValue value;
 };
+
+struct Numbered {
+  std::int64_t number = 0;
+  LmdbValue value;
+};
+
+/// The entries under PREFIX and a number, in the order of these; of two with one number the first.
+std::vector<Numbered> numbered(std::string_view prefix, const std::vector<Entry>& entries) {
+  std::vector<Numbered> found;
+  for (const Entry& entry : entries) {
+    const std::int64_t number = number_after(prefix, entry.key);
+    if (number >= 0) found.push_back({number, entry.value});
+  }
+  std::ranges::stable_sort(found, {}, &Numbered::number);
+  const auto further = std::ranges::unique(found, {}, &Numbered::number);
+  found.erase(further.begin(), further.end());
+  return found;
+}
 
 class LmdbDataset final : public Dataset {
  public:
@@ -92,47 +110,42 @@ class LmdbDataset final : public Dataset {
 
  private:
   void find_values(const Doing& doing);
-  void take_pairs(const std::map<std::int64_t, Place>& images,
-                  const std::map<std::int64_t, Place>& labels);
-  void take_labels(const std::vector<std::string>& keys, const Doing& doing);
+  [[nodiscard]] std::vector<Entry> read_entries(const Doing& doing) const;
+  void take_pairs(const std::vector<Entry>& entries);
+  void take_labels(const std::vector<Entry>& entries, const Doing& doing);
+  [[nodiscard]] std::int64_t label_in(const Numbered& entry, std::vector<std::byte>& storage) const;
+  [[nodiscard]] std::int64_t classes(const DatasetOptions& options,
+                                     const std::optional<Property>& property) const;
   [[nodiscard]] std::int64_t classes_of_values(const Doing& doing) const;
-  [[nodiscard]] std::span<const std::byte> bytes_at(const Place& place, const std::string& name,
+  [[nodiscard]] std::span<const std::byte> bytes_at(const LmdbValue& place, const std::string& name,
                                                     std::vector<std::byte>& storage) const;
   [[nodiscard]] LabelledImage value(std::int64_t image, std::vector<std::byte>& storage) const;
   [[nodiscard]] std::string path() const { return file_.path().string(); }
 
   const RegularFile file_;
+  const LmdbReader reader_;
   ValueKind kind_ = ValueKind::kImage;
-  std::vector<Place> places_;
+  std::vector<LmdbValue> places_;
   std::vector<std::int64_t> labels_;  ///< empty: they are in the values
   IdentityNames names_;
   DatasetInfo info_;
 };
 
-LmdbDataset::LmdbDataset(const DatasetOptions& options) : file_(options.rec) {
+LmdbDataset::LmdbDataset(const DatasetOptions& options) : file_(options.rec), reader_(file_) {
   find_values(options.doing);
+  places_.shrink_to_fit();
+  labels_.shrink_to_fit();
   info_.images = std::ssize(places_);
   const fs::path folder = file_.path().parent_path();
   const auto property = read_property(folder / "property");
-  if (!labels_.empty()) {
-    info_.classes = count_classes(labels_, options, path());
-  } else {
-    if (options.num_image != 0 && options.num_image != info_.images) {
-      throw InputError(
-          fmt::format("{}: found {} images, but num_image is {}: correct it or leave it out",
-                      path(), info_.images, options.num_image));
-    }
-    info_.classes = options.num_classes != 0 ? options.num_classes
-                    : property               ? property->classes
-                                             : classes_of_values(options.doing);
-  }
+  info_.classes = classes(options, property);
   if (info_.classes > kMaxClasses) {
     throw InputError(fmt::format("{}: found {} classes, expected at most {}",
                                  (folder / "property").string(), info_.classes, kMaxClasses));
   }
   names_ = read_identity_names(folder / "identities.txt", info_.classes);
   info_.layout = std::string("LMDB, ") + text_of(kind_);
-  info_.index_bytes = places_.capacity() * sizeof(Place) +
+  info_.index_bytes = places_.capacity() * sizeof(LmdbValue) +
                       labels_.capacity() * sizeof(std::int64_t) + names_.bytes();
   warn_of_classes(info_, path());
   ImageSize size{options.image_size, options.image_size};
@@ -143,80 +156,98 @@ LmdbDataset::LmdbDataset(const DatasetOptions& options) : file_(options.rec) {
   info_.width = size.width;
 }
 
-void LmdbDataset::find_values(const Doing& doing) {
-  const LmdbReader reader(file_);
-  std::map<std::int64_t, Place> images, labels;  // of keys image-N and label-N
-  std::vector<std::string> keys;
+std::int64_t LmdbDataset::classes(const DatasetOptions& options,
+                                  const std::optional<Property>& property) const {
+  const bool from_property = options.num_classes == 0 && property;
+  if (!labels_.empty()) {
+    const std::int64_t found = count_classes(labels_, options, path());
+    if (!from_property) return found;
+    if (property->classes >= found) return property->classes;
+    throw InputError(fmt::format(
+        "{}: found {} classes, but the greatest label is {}: correct it or remove it",
+        (file_.path().parent_path() / "property").string(), property->classes, found - 1));
+  }
+  if (options.num_image != 0 && options.num_image != info_.images) {
+    throw InputError(
+        fmt::format("{}: found {} images, but num_image is {}: correct it or leave it out", path(),
+                    info_.images, options.num_image));
+  }
+  if (options.num_classes != 0) return options.num_classes;
+  return from_property ? property->classes : classes_of_values(options.doing);
+}
+
+std::vector<Entry> LmdbDataset::read_entries(const Doing& doing) const {
+  std::vector<Entry> entries;
   std::uint64_t seen = 0;
-  reader.for_each([&](std::string_view key, const LmdbValue& value) {
+  reader_.for_each([&](std::string_view key, const LmdbValue& value) {
     if (doing && seen++ % kTold == 0) {
-      doing(fmt::format("reading the keys of {}: {} of {}", path(), seen, reader.entries()));
+      doing(fmt::format("reading the keys of {}: {} of {}", path(), seen, reader_.entries()));
     }
     if (describes_the_database(key)) return;
-    if (value.bytes > kMaxValueBytes) {
+    if (value.bytes > kMaxImageBytes) {
       throw InputError(fmt::format("{}: found a value of {} bytes, expected at most {}", path(),
-                                   value.bytes, kMaxValueBytes));
+                                   value.bytes, kMaxImageBytes));
     }
-    const Place place{value.offset, static_cast<std::uint32_t>(value.bytes)};
-    for (auto& [prefix, which] : {std::pair{"image-", &images}, {"label-", &labels}}) {
-      if (!key.starts_with(prefix)) continue;
-      const std::int64_t number = number_in(key.substr(6));
-      if (number < 0) break;
-      (*which)[number] = place;
-      return;
-    }
-    keys.emplace_back(key);
-    places_.push_back(place);
+    entries.push_back({std::string(key), value});
   });
-  if (!images.empty()) return take_pairs(images, labels);
-  if (places_.empty()) throw InputError(path() + ": no images; expected at least one");
-  std::vector<std::byte> storage;
-  kind_ = kind_of(bytes_at(places_.front(), path(), storage));
-  if (std::ranges::all_of(keys, [](const std::string& key) { return number_in(key) >= 0; })) {
-    std::vector<std::size_t> order(keys.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return number_in(keys[i]); });
-    std::vector<Place> sorted_places;
-    std::vector<std::string> sorted_keys;
-    for (const std::size_t i : order) {
-      sorted_places.push_back(places_[i]);
-      sorted_keys.push_back(std::move(keys[i]));
-    }
-    places_ = std::move(sorted_places);
-    keys = std::move(sorted_keys);
-  }
-  if (kind_ == ValueKind::kImage) take_labels(keys, doing);
-  places_.shrink_to_fit();
+  if (entries.empty()) throw InputError(path() + ": no images; expected at least one");
+  return entries;
 }
 
-void LmdbDataset::take_pairs(const std::map<std::int64_t, Place>& images,
-                             const std::map<std::int64_t, Place>& labels) {
-  std::int64_t incomplete = 0;
+void LmdbDataset::find_values(const Doing& doing) {
+  std::vector<Entry> entries = read_entries(doing);
+  const auto is_label = [](const Entry& entry) { return number_after("label-", entry.key) >= 0; };
+  if (std::ranges::any_of(entries, is_label)) return take_pairs(entries);
   std::vector<std::byte> storage;
-  places_.clear();
-  for (const auto& [number, image] : images) {
-    const auto found = labels.find(number);
-    if (found == labels.end()) {
-      ++incomplete;
-      continue;
-    }
-    const auto bytes = bytes_at(found->second, path(), storage);
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    const std::int64_t label = parse_label(text);
-    if (label < 0) {
-      throw InputError(fmt::format("{}: label-{}: found '{}', expected an integer from 0", path(),
-                                   number, text.substr(0, 40)));
-    }
-    places_.push_back(image);
-    labels_.push_back(label);
+  kind_ = kind_of(bytes_at(entries.front().value, path(), storage));
+  const auto number_of = [](const Entry& entry) { return number_in(entry.key); };
+  if (std::ranges::all_of(entries, [&](const Entry& entry) { return number_of(entry) >= 0; })) {
+    std::ranges::stable_sort(entries, {}, number_of);
   }
+  if (kind_ == ValueKind::kImage) return take_labels(entries, doing);
+  places_.reserve(entries.size());
+  for (const Entry& entry : entries) places_.push_back(entry.value);
+}
+
+std::int64_t LmdbDataset::label_in(const Numbered& entry, std::vector<std::byte>& storage) const {
+  const auto bytes = bytes_at(entry.value, path(), storage);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::int64_t label = parse_label(text);
+  if (label >= 0) return label;
+  throw InputError(fmt::format("{}: label-{}: found '{}', expected an integer from 0", path(),
+                               entry.number, text.substr(0, 40)));
+}
+
+void LmdbDataset::take_pairs(const std::vector<Entry>& entries) {
+  const std::vector<Numbered> images = numbered("image-", entries);
+  const std::vector<Numbered> labels = numbered("label-", entries);
   kind_ = ValueKind::kImage;
-  if (incomplete == 0) return;
-  info_.warnings.push_back(
-      fmt::format("{}: left out {} without a label", path(), counted(incomplete, "image")));
+  std::vector<std::byte> storage;
+  for (const Numbered& image : images) {
+    const auto label = std::ranges::lower_bound(labels, image.number, {}, &Numbered::number);
+    if (label == labels.end() || label->number != image.number) continue;
+    labels_.push_back(label_in(*label, storage));
+    places_.push_back(image.value);
+  }
+  if (places_.empty()) {
+    throw InputError(fmt::format(
+        "{}: found {} (keys image-NUMBER) and {} (keys label-NUMBER), but none of "
+        "the same number; expected at least one image with a label",
+        path(), counted(std::ssize(images), "image"), counted(std::ssize(labels), "label")));
+  }
+  const std::int64_t incomplete = std::ssize(images) - std::ssize(places_);
+  if (incomplete > 0) {
+    info_.warnings.push_back(
+        fmt::format("{}: left out {} without a label", path(), counted(incomplete, "image")));
+  }
+  const std::int64_t others = std::ssize(entries) - std::ssize(images) - std::ssize(places_);
+  if (others > 0) {
+    info_.warnings.push_back(fmt::format("{}: left out {} besides images and their labels", path(),
+                                         counted(others, "key")));
+  }
 }
 
-void LmdbDataset::take_labels(const std::vector<std::string>& keys, const Doing& doing) {
+void LmdbDataset::take_labels(const std::vector<Entry>& entries, const Doing& doing) {
   const fs::path file = file_.path().parent_path() / "labels.txt";
   if (!something_at(file)) {
     throw InputError(fmt::format(
@@ -224,30 +255,31 @@ void LmdbDataset::take_labels(const std::vector<std::string>& keys, const Doing&
         path(), file.string()));
   }
   const auto labels = read_labels(file, doing);
-  std::vector<Place> labelled;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const auto found = labels.find(keys[i]);
+  for (const Entry& entry : entries) {
+    const auto found = labels.find(entry.key);
     if (found == labels.end()) continue;
-    labelled.push_back(places_[i]);
+    places_.push_back(entry.value);
     labels_.push_back(found->second);
   }
-  const auto missing = static_cast<long long>(places_.size() - labelled.size());
+  if (places_.empty()) {
+    throw InputError(
+        fmt::format("{}: found {}, none of which is among the {} of {}; expected at least one "
+                    "image with a label",
+                    path(), counted(std::ssize(entries), "image"),
+                    counted(std::ssize(labels), "key"), file.string()));
+  }
+  const std::int64_t missing = std::ssize(entries) - std::ssize(places_);
   if (missing > 0) {
     info_.warnings.push_back(fmt::format("{}: left out {} without a line in {}", path(),
                                          counted(missing, "image"), file.string()));
   }
-  places_ = std::move(labelled);
 }
 
-std::span<const std::byte> LmdbDataset::bytes_at(const Place& place, const std::string& name,
+std::span<const std::byte> LmdbDataset::bytes_at(const LmdbValue& place, const std::string& name,
                                                  std::vector<std::byte>& storage) const {
   if (storage.size() < place.bytes) storage.resize(place.bytes);
-  for (std::size_t done = 0; done < place.bytes;) {
-    const ssize_t n = ::pread(file_.fd(), storage.data() + done, place.bytes - done,
-                              static_cast<off_t>(place.offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw DamagedImage(name + ": cannot be read: the file is cut short");
-    done += static_cast<std::size_t>(n);
+  if (as_damaged_image([&] { return reader_.read(place, storage); }) < place.bytes) {
+    throw DamagedImage(name + ": cannot be read: the file is cut short");
   }
   return std::span(storage).first(place.bytes);
 }
@@ -290,7 +322,7 @@ Sample LmdbDataset::read(std::int64_t image, std::vector<std::byte>& storage) co
 
 std::vector<FileBrief> LmdbDataset::briefs() const {
   Sha256 sum;
-  for (const Place& place : places_) {
+  for (const LmdbValue& place : places_) {
     sum.update(std::as_bytes(std::span(&place.offset, 1)));
     sum.update(std::as_bytes(std::span(&place.bytes, 1)));
   }

@@ -16,6 +16,7 @@ namespace pfc {
 ///   an image                         whose label is in a line "KEY LABEL" of labels.txt beside it
 ///   an image, and a label as text    under the keys image-NUMBER and label-NUMBER
 ///
+/// Where there are keys label-NUMBER, all but images and their labels are left out with a warning.
 /// Keys that begin with "__" and "num-samples" describe the database and are no images. Images have
 /// the order of their numbers where all keys are numbers, otherwise that of the keys' bytes.
 /// `property` beside the file says classes and size; without it, and without num_classes, labels

@@ -1,12 +1,10 @@
 #include "worker/data/layouts/lmdb_reader.h"
 
 #include <spdlog/fmt/fmt.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <ranges>
 #include <utility>
@@ -64,8 +62,7 @@ void LmdbReader::fail(std::uint64_t page, const std::string& what) const {
 LmdbReader::Meta LmdbReader::read_meta(std::uint64_t offset) const {
   std::array<std::byte, kMetaBytes> bytes{};
   const std::uint64_t page = offset == 0 ? 0 : 1;
-  if (::pread(file_.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset)) !=
-      static_cast<ssize_t>(bytes.size())) {
+  if (file_.read_at(offset, bytes) < bytes.size()) {
     fail(page, fmt::format("found {} bytes in the file, expected more", file_.bytes()));
   }
   const std::size_t body = kPageHeader, free = body + 24, main = free + 48, end = main + 48;
@@ -80,7 +77,6 @@ LmdbReader::Meta LmdbReader::read_meta(std::uint64_t offset) const {
   const Meta meta{.transaction = number_at<std::uint64_t>(bytes, end + 8),
                   .root = number_at<std::uint64_t>(bytes, main + 40),
                   .entries = number_at<std::uint64_t>(bytes, main + 32),
-                  .pages = number_at<std::uint64_t>(bytes, end) + 1,
                   .page_bytes = number_at<std::uint32_t>(bytes, free),
                   .depth = number_at<std::uint16_t>(bytes, main + 6)};
   if (meta.page_bytes < 256 || meta.page_bytes > 65'536 || !std::has_single_bit(meta.page_bytes)) {
@@ -95,9 +91,9 @@ std::vector<std::byte> LmdbReader::page(std::uint64_t number) const {
     fail(number, fmt::format("found only {} pages: the file is cut short", pages_));
   }
   std::vector<std::byte> bytes(page_bytes_);
-  const auto got =
-      ::pread(file_.fd(), bytes.data(), bytes.size(), static_cast<off_t>(number * page_bytes_));
-  if (got != static_cast<ssize_t>(bytes.size())) fail(number, "cannot be read");
+  if (file_.read_at(number * page_bytes_, bytes) < bytes.size()) {
+    fail(number, "the file has become shorter");
+  }
   if (const auto found = number_at<std::uint64_t>(bytes, 0); found != number) {
     fail(number, fmt::format("found the number {} in it", found));
   }
@@ -111,6 +107,7 @@ std::vector<LmdbReader::Node> LmdbReader::nodes(std::span<const std::byte> page,
     fail(number, fmt::format("found nodes up to byte {}", lower));
   }
   std::vector<Node> nodes;
+  std::size_t used = 0;
   for (std::size_t at = kPageHeader; at + 2 <= lower; at += 2) {
     const std::size_t place = number_at<std::uint16_t>(page, at);
     if (place < lower || place + kNodeHeader > page.size()) {
@@ -123,33 +120,71 @@ std::vector<LmdbReader::Node> LmdbReader::nodes(std::span<const std::byte> page,
     if (place + kNodeHeader + node.key_bytes > page.size()) {
       fail(number, fmt::format("found a key of {} bytes", node.key_bytes));
     }
+    used += kNodeHeader + node.key_bytes;
+    if (used > page.size() - lower) fail(number, "found nodes that overlap");
     nodes.push_back(node);
   }
   return nodes;
 }
 
+std::uint64_t LmdbReader::pages_of(std::uint32_t bytes) const {
+  return (kPageHeader + bytes + page_bytes_ - 1) / page_bytes_;
+}
+
 LmdbValue LmdbReader::value(std::span<const std::byte> page, std::uint64_t number,
                             const Node& node) const {
   const std::uint64_t place = node.place + kNodeHeader + node.key_bytes;
-  std::uint64_t offset = number * page_bytes_ + place, end = (number + 1) * page_bytes_;
-  if ((node.flags & kBigData) != 0) {
-    if (place + 8 > page.size()) fail(number, "found a node without its data");
-    const auto first = number_at<std::uint64_t>(page, place);
-    const std::vector<std::byte> header = this->page(first);
-    const auto count = number_at<std::uint32_t>(header, 12);
-    const bool overflow = (number_at<std::uint16_t>(header, 10) & kOverflow) != 0;
-    if (!overflow || count == 0 || count > pages_ - first) {
-      fail(first, "expected the data of one value");
+  if ((node.flags & kBigData) == 0) {
+    if (node.low > page.size() - place) {
+      fail(number, fmt::format("found a value of {} bytes", node.low));
     }
-    offset = first * page_bytes_ + kPageHeader;
-    end = (first + count) * page_bytes_;
+    return {.offset = number * page_bytes_ + place, .bytes = node.low, .has_own_pages = false};
   }
-  if (node.low > end - offset) fail(number, fmt::format("found a value of {} bytes", node.low));
-  return {.offset = offset, .bytes = node.low};
+  if (place + 8 > page.size()) fail(number, "found a node without its data");
+  const auto first = number_at<std::uint64_t>(page, place);
+  if (first >= pages_ || pages_of(node.low) > pages_ - first) {
+    fail(number, fmt::format("found a value of {} bytes from page {} on, but only {} pages",
+                             node.low, first, pages_));
+  }
+  // read() checks the header of these pages: here that would be one more read for each image.
+  return {.offset = first * page_bytes_ + kPageHeader, .bytes = node.low, .has_own_pages = true};
+}
+
+std::size_t LmdbReader::read(const LmdbValue& value, std::span<std::byte> to) const {
+  if (value.has_own_pages) {
+    const std::uint64_t first = value.offset / page_bytes_;
+    std::array<std::byte, kPageHeader> header{};
+    if (file_.read_at(first * page_bytes_, header) < header.size()) return 0;
+    const bool its_own = number_at<std::uint64_t>(header, 0) == first &&
+                         (number_at<std::uint16_t>(header, 10) & kOverflow) != 0 &&
+                         number_at<std::uint32_t>(header, 12) >= pages_of(value.bytes);
+    if (!its_own) fail(first, fmt::format("expected the data of a value of {} bytes", value.bytes));
+  }
+  return file_.read_at(value.offset, to.first(value.bytes));
 }
 
 void LmdbReader::for_each(
     const std::function<void(std::string_view key, const LmdbValue&)>& take) const {
+  std::uint64_t met = 0;
+  bool duplicates = false;  // the file counts each of them, but they are left out
+  for_each_leaf([&](std::span<const std::byte> page, std::uint64_t number) {
+    for (const Node& node : nodes(page, number)) {
+      ++met;
+      duplicates = duplicates || (node.flags & kDupData) != 0;
+      if ((node.flags & (kSubData | kDupData)) != 0) continue;
+      take({reinterpret_cast<const char*>(page.data()) + node.place + kNodeHeader, node.key_bytes},
+           value(page, number, node));
+    }
+  });
+  if (duplicates || met == entries_) return;
+  throw InputError(
+      fmt::format("{}: found {} entries, but the file says that there are {}: not a "
+                  "whole LMDB database",
+                  file_.path().string(), met, entries_));
+}
+
+void LmdbReader::for_each_leaf(
+    const std::function<void(std::span<const std::byte> page, std::uint64_t number)>& take) const {
   if (root_ == kNoPage) return;
   std::vector<std::pair<std::uint64_t, int>> open{{root_, 1}};  // pages and their levels
   std::uint64_t visited = 0;
@@ -160,20 +195,15 @@ void LmdbReader::for_each(
     if (++visited > pages_) fail(number, "found pages that lead to each other");
     const std::vector<std::byte> bytes = page(number);
     const auto flags = number_at<std::uint16_t>(bytes, 10);
-    std::vector<Node> found = nodes(bytes, number);
     if ((flags & kBranch) != 0) {
       if (level >= depth_) fail(number, fmt::format("found more than {} levels", depth_));
-      for (const Node& node : found | std::views::reverse) {
+      for (const Node& node : nodes(bytes, number) | std::views::reverse) {
         open.emplace_back(node.low | std::uint64_t{node.flags} << 32, level + 1);
       }
       continue;
     }
     if ((flags & kLeaf) == 0) fail(number, fmt::format("found flags {}", flags));
-    for (const Node& node : found) {
-      if ((node.flags & (kSubData | kDupData)) != 0) continue;
-      take({reinterpret_cast<const char*>(bytes.data()) + node.place + kNodeHeader, node.key_bytes},
-           value(bytes, number, node));
-    }
+    take(bytes, number);
   }
 }
 

@@ -1,10 +1,8 @@
 #include "worker/data/layouts/tar_dataset.h"
 
 #include <spdlog/fmt/fmt.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <list>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -19,6 +17,7 @@
 #include "common/files/regular_file.h"
 #include "common/files/sha256.h"
 #include "worker/data/damaged_image.h"
+#include "worker/data/images/image_file.h"
 #include "worker/data/layouts/labels.h"
 #include "worker/data/layouts/layout.h"
 #include "worker/data/layouts/tar_reader.h"
@@ -28,8 +27,6 @@ namespace pfc {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxImageBytes = std::uint64_t{1} << 29;
 
 /// Open files, the least recently used of which are closed where there are many shards.
 /// Thread-safe.
@@ -147,14 +144,11 @@ class TarDataset final : public Dataset {
     const TarImage& at = images_.at(i);
     if (storage.size() < at.bytes) storage.resize(at.bytes);
     const auto file = open(image, at.shard);
-    for (std::size_t done = 0; done < at.bytes;) {
-      const ssize_t n = ::pread(file->fd(), storage.data() + done, at.bytes - done,
-                                static_cast<off_t>(at.offset + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) throw DamagedImage(name(image) + ": cannot be read: the archive is cut short");
-      done += static_cast<std::size_t>(n);
+    const auto encoded = std::span(storage).first(at.bytes);
+    if (as_damaged_image([&] { return file->read_at(at.offset, encoded); }) < at.bytes) {
+      throw DamagedImage(name(image) + ": cannot be read: the archive is cut short");
     }
-    return {.encoded = std::span(storage).first(at.bytes), .label = labels_[i]};
+    return {.encoded = encoded, .label = labels_[i]};
   }
 
   [[nodiscard]] std::vector<FileBrief> briefs() const override {

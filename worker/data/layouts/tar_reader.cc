@@ -1,10 +1,8 @@
 #include "worker/data/layouts/tar_reader.h"
 
 #include <spdlog/fmt/fmt.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <string_view>
 
@@ -41,12 +39,8 @@ void TarReader::fail(const std::string& what) const {
 }
 
 void TarReader::read(std::uint64_t offset, std::span<char> to) const {
-  for (std::size_t done = 0; done < to.size();) {
-    const ssize_t n = ::pread(archive_.fd(), to.data() + done, to.size() - done,
-                              static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("the archive cannot be read on: it is cut short");
-    done += static_cast<std::size_t>(n);
+  if (archive_.read_at(offset, std::as_writable_bytes(to)) < to.size()) {
+    fail("the archive cannot be read on: it is cut short");
   }
 }
 

@@ -1,17 +1,13 @@
 #include "worker/data/records/record_reader.h"
 
 #include <spdlog/fmt/fmt.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "common/error.h"
-#include "common/files/file_error.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/records/record_format.h"
 
@@ -30,16 +26,7 @@ std::string RecordReader::at(std::uint64_t offset) const {
 }
 
 std::size_t RecordReader::read_some(std::uint64_t offset, std::span<std::byte> to) const {
-  std::size_t done = 0;
-  while (done < to.size()) {
-    const ssize_t n =
-        ::pread(file_.fd(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
-    if (n == 0) break;
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw DamagedImage(at(offset) + ": cannot read: " + file_error_text(errno));
-    done += static_cast<std::size_t>(n);
-  }
-  return done;
+  return as_damaged_image([&] { return file_.read_at(offset, to); });
 }
 
 void RecordReader::read_exactly(std::uint64_t offset, std::span<std::byte> to) const {

@@ -14,6 +14,7 @@
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
 #include "tests/support/files.h"
+#include "tests/support/lmdb_pages.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/layouts/lmdb_reader.h"
@@ -24,8 +25,10 @@ namespace pfc {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::LmdbPages;
 using testing::make_jpeg;
 using testing::message_of;
 using testing::read_file;
@@ -41,17 +44,18 @@ std::string text_of_bytes(std::span<const std::byte> bytes) {
 
 /// Puts and, for empty values, removes entries, `at_once` in each transaction.
 void write_lmdb(const fs::path& folder, const std::vector<std::pair<std::string, std::string>>& all,
-                std::size_t at_once = 1000) {
+                std::size_t at_once = 1000, const char* database = nullptr, unsigned flags = 0) {
   fs::create_directories(folder);
   MDB_env* env = nullptr;
   succeed(mdb_env_create(&env));
   succeed(mdb_env_set_mapsize(env, std::size_t{1} << 30));
+  succeed(mdb_env_set_maxdbs(env, 1));
   succeed(mdb_env_open(env, folder.c_str(), MDB_NOSYNC, 0644));
   for (std::size_t begin = 0; begin < all.size(); begin += at_once) {
     MDB_txn* txn = nullptr;
     MDB_dbi dbi = 0;
     succeed(mdb_txn_begin(env, nullptr, 0, &txn));
-    succeed(mdb_dbi_open(txn, nullptr, 0, &dbi));
+    succeed(mdb_dbi_open(txn, database, flags, &dbi));
     for (std::size_t i = begin; i < std::min(begin + at_once, all.size()); ++i) {
       MDB_val key{all[i].first.size(), const_cast<char*>(all[i].first.data())};
       MDB_val value{all[i].second.size(), const_cast<char*>(all[i].second.data())};
@@ -188,6 +192,43 @@ TEST_F(Lmdb, TakesImagesAndLabelsUnderKeysOfTheirOwn) {
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("left out 1 image without a label")));
 }
 
+TEST_F(Lmdb, WarnsOfKeysBesidesImagesAndTheirLabels) {
+  write_lmdb(set_, {{"image-1", jpeg(1)},
+                    {"label-1", "0"},
+                    {"image-2", jpeg(2)},
+                    {"label-3", "0"},
+                    {"people/1.jpg", jpeg(4)}});
+  EXPECT_THAT(open()->info().warnings,
+              ElementsAre(HasSubstr("left out 1 image without a label"),
+                          HasSubstr("left out 2 keys besides images and their labels")));
+}
+
+TEST_F(Lmdb, TakesLabelsOfNumberedImagesFromAList) {
+  write_lmdb(set_, {{"image-1", jpeg(1)}, {"image-2", jpeg(2)}, {"other", jpeg(3)}});
+  write_file(set_ / "labels.txt", "image-1 4\nimage-2 2\nother 3\n");
+  const auto dataset = open();
+  EXPECT_THAT(labels(*dataset), ElementsAre(4, 2, 3));
+  EXPECT_EQ(image(*dataset, 1), jpeg(2));
+  EXPECT_THAT(dataset->info().warnings, ::testing::Not(::testing::Contains(HasSubstr("left out"))));
+}
+
+TEST_F(Lmdb, RefusesASetWithoutALabelledImage) {
+  const auto refused = [&] {
+    return message_of<InputError>(
+        [&] { open_dataset({.rec = set_, .num_classes = 2, .image_size = 16}); });
+  };
+  write_lmdb(set_, {{"image-1", jpeg(1)}, {"label-2", "0"}});
+  EXPECT_THAT(refused(), HasSubstr("data.mdb: found 1 image (keys image-NUMBER) and 1 label (keys "
+                                   "label-NUMBER), but none of the same number; expected at least "
+                                   "one image with a label"));
+  fs::remove_all(set_);
+  write_lmdb(set_, {{"a.jpg", jpeg(1)}});
+  write_file(set_ / "labels.txt", "b.jpg 0\n");
+  EXPECT_THAT(refused(), AllOf(HasSubstr("data.mdb: found 1 image, none of which is among the 1 "
+                                         "key of "),
+                               HasSubstr("labels.txt; expected at least one image with a label")));
+}
+
 TEST_F(Lmdb, TakesLabelsFromAList) {
   write_lmdb(set_, {{"ada/1.jpg", jpeg(1)}, {"bob/1.jpg", jpeg(2)}, {"eve/1.jpg", jpeg(3)}});
   EXPECT_THAT(message_of<InputError>([&] { open(); }), HasSubstr("expected a line 'KEY LABEL'"));
@@ -208,14 +249,95 @@ TEST_F(Lmdb, TakesClassesAndSizeFromProperty) {
               HasSubstr("found label 9, expected 0 .. 8"));
 }
 
+TEST_F(Lmdb, TakesClassesAndSizeFromPropertyBesideAList) {
+  write_lmdb(set_, {{"a.jpg", jpeg(1)}, {"b.jpg", jpeg(2)}});
+  write_file(set_ / "labels.txt", "a.jpg 0\nb.jpg 4\n");
+  write_property(set_ / "property", {9, 112, 96});
+  EXPECT_EQ(open()->info().classes, 9);
+  EXPECT_EQ(open()->info().width, 96);
+  EXPECT_EQ(open_dataset({.rec = set_, .num_classes = 7})->info().classes, 7);
+  write_property(set_ / "property", {4, 112, 112});
+  EXPECT_THAT(message_of<InputError>([&] { open(); }),
+              HasSubstr("property: found 4 classes, but the greatest label is 4"));
+}
+
 TEST_F(Lmdb, NamesDamagedValues) {
   write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", "\x80\x04K\x03."}, {"2", "\x80\x04"}});
   const auto dataset = open();
   std::vector<std::byte> storage;
   EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }),
-              ::testing::AllOf(HasSubstr("data.mdb: image 1 (offset "),
-                               HasSubstr("found another pickle, expected one of (bytes")));
+              AllOf(HasSubstr("data.mdb: image 1 (offset "),
+                    HasSubstr("found another pickle, expected one of (bytes")));
   EXPECT_THROW(dataset->read(2, storage), DamagedImage);
+}
+
+/// Opening reads no pages of values, of which there are as many as images.
+TEST_F(Lmdb, NamesDamagedPagesOfAValueWhenItIsRead) {
+  write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", pickle(std::string(9000, 'x'), 1)}});
+  const fs::path file = set_ / "data.mdb";
+  std::uint64_t page = 0;
+  {
+    const RegularFile opened(file);
+    LmdbReader(opened).for_each(
+        [&](std::string_view, const LmdbValue& value) { page = value.offset / 4096; });
+  }
+  auto bytes = read_file(file);
+  bytes[page * 4096] ^= std::byte{1};  // its number
+  write_file(file, bytes);
+  const auto dataset = open();
+  std::vector<std::byte> storage;
+  EXPECT_NO_THROW(dataset->read(0, storage));
+  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }),
+              HasSubstr(std::to_string(page) + ": expected the data of a value of "));
+}
+
+/// Otherwise one page could name gigabytes of keys.
+TEST_F(Lmdb, RefusesNodesThatOverlap) {
+  constexpr std::size_t kPage = LmdbPages::kPage, kLeaf = 2 * kPage;
+  const std::string data(40, 'x');
+  std::string file = LmdbPages::write({{"a", data}, {"b", data}, {"c", data}, {"d", data}});
+  const auto put = [&](std::size_t at, std::size_t number) {
+    file[at] = static_cast<char>(number);
+    file[at + 1] = static_cast<char>(number >> 8);
+  };
+  const std::size_t lowest = static_cast<unsigned char>(file[kLeaf + 14]);
+  put(kLeaf + lowest + 6, kPage - lowest - 9);  // a key nearly up to the end of the page
+  for (std::size_t at = kLeaf + 16; at < kLeaf + 24; at += 2) put(at, lowest);
+  write_file(folder_ / "overlap.mdb", file);
+  EXPECT_THAT(message_of<InputError>([&] { read_lmdb(folder_ / "overlap.mdb"); }),
+              HasSubstr("page 2: found nodes that overlap"));
+}
+
+TEST_F(Lmdb, RefusesAnotherNumberOfEntriesThanItSays) {
+  constexpr std::size_t kPage = 4096, kEntries = 120;  // the place in both of the meta pages
+  write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", pickle(jpeg(2), 1)}});
+  auto bytes = read_file(set_ / "data.mdb");
+  for (const int said : {3, 1}) {
+    bytes[kEntries] = bytes[kPage + kEntries] = static_cast<std::byte>(said);
+    write_file(set_ / "data.mdb", bytes);
+    EXPECT_THAT(message_of<InputError>([&] { open(); }),
+                HasSubstr("data.mdb: found 2 entries, but the file says that there are " +
+                          std::to_string(said)));
+  }
+}
+
+TEST_F(Lmdb, LeavesOutNamedDatabases) {
+  write_lmdb(set_, {{"key", "1"}});
+  write_lmdb(set_, {{"inner", "2"}}, 1000, "named", MDB_CREATE);
+  EXPECT_EQ(read_lmdb(set_ / "data.mdb"), (Entries{{"key", "1"}}));
+  EXPECT_EQ(LmdbReader(RegularFile(set_ / "data.mdb")).entries(), 2u);
+}
+
+TEST_F(Lmdb, LeavesOutSortedDuplicates) {
+  write_lmdb(set_, {{"key", "1"}, {"twice", "2"}, {"twice", "3"}}, 1000, nullptr, MDB_DUPSORT);
+  EXPECT_EQ(read_lmdb(set_ / "data.mdb"), (Entries{{"key", "1"}}));
+  EXPECT_EQ(LmdbReader(RegularFile(set_ / "data.mdb")).entries(), 3u);
+}
+
+/// This process's memory is a regular file whose first page cannot be read.
+TEST_F(Lmdb, SaysWhyAFileCannotBeRead) {
+  EXPECT_EQ(message_of<InputError>([&] { LmdbReader(RegularFile("/proc/self/mem")); }),
+            "/proc/self/mem: offset 0: cannot read: Input/output error");
 }
 
 TEST_F(Lmdb, SurvivesEveryCut) {
