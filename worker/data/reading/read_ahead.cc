@@ -145,9 +145,16 @@ void ReadAhead::lay_out(const ReadUnit& planned, Unit& unit) {
   unit.dataset_ = &dataset_;
   std::vector<FileStretch> stretches;
   std::size_t bytes = 0;
-  for (const ImageRange& images : planned.images) {
-    stretches.push_back(dataset_.stretch(images).value());
-    bytes += stretches.back().bytes;
+  for (ImageRange rest : planned.images) {
+    while (rest.size() > 0) {
+      const FileStretch& stretch = stretches.emplace_back(dataset_.stretch(rest).value());
+      unit.ranges_.push_back({.images = {rest.first, stretch.images_end},
+                              .offset = stretch.offset,
+                              .memory = {},
+                              .readable = 0});
+      bytes += stretch.bytes;
+      rest.first = stretch.images_end;
+    }
   }
   bytes = std::min(bytes, options_.unit_bytes);
   take_memory(bytes, unit);
@@ -155,10 +162,8 @@ void ReadAhead::lay_out(const ReadUnit& planned, Unit& unit) {
   for (std::size_t r = 0; r < stretches.size(); ++r) {
     const FileStretch& stretch = stretches[r];
     const std::size_t size = std::min<std::size_t>(stretch.bytes, room.size());
-    unit.ranges_.push_back({.images = planned.images[r],
-                            .offset = stretch.offset,
-                            .memory = room.first(size),
-                            .readable = size});
+    unit.ranges_[r].memory = room.first(size);
+    unit.ranges_[r].readable = size;
     for (std::size_t at = 0; at < size; at += options_.piece_bytes) {
       Unit::Piece piece;
       piece.fd = stretch.fd;
