@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -40,10 +41,12 @@ class ResumableRecords : public ::testing::Test {
     for (std::int64_t i = had; i < until; ++i) writer.append(i, payload(i));
     return had;
   }
-  void finish(std::int64_t count, const std::string& what = "this") {
+  std::int64_t finish(std::int64_t count, const std::string& what = "this") {
     ResumableWriter writer(rec_, idx_, what);
-    for (std::int64_t i = writer.written(); i < count; ++i) writer.append(i, payload(i));
+    const std::int64_t had = writer.written();
+    for (std::int64_t i = had; i < count; ++i) writer.append(i, payload(i));
     writer.close();
+    return had;
   }
   void expect_whole(std::int64_t count) {
     const RecordReader reader(rec_);
@@ -115,18 +118,22 @@ TEST_F(ResumableRecords, FindTheLastWholeRecordOfAnyCut) {
   start(6);
   const Bytes rec = read_file(part(rec_)), idx = read_file(part(idx_));
   const Bytes begun = read_file(rec_.string() + ".begun.part");
+  std::vector<std::uint64_t> ends = RecordReader(part(rec_)).scan();
+  ends.erase(ends.begin());
+  ends.push_back(rec.size());
   for (std::size_t cut = 0; cut <= rec.size(); ++cut) {
     write_file(rec_.string() + ".begun.part", begun);
     write_file(part(rec_), std::span(rec).first(cut));
     write_file(part(idx_), idx);
-    finish(8);
+    const auto whole = std::ranges::count_if(ends, [&](auto end) { return end <= cut; });
+    EXPECT_EQ(finish(8), whole) << cut;
     expect_whole(8);
   }
   for (std::size_t cut = 0; cut <= idx.size(); ++cut) {
     write_file(rec_.string() + ".begun.part", begun);
     write_file(part(rec_), rec);
     write_file(part(idx_), std::span(idx).first(cut));
-    finish(8);
+    EXPECT_EQ(finish(8), std::ranges::count(std::span(idx).first(cut), std::byte{'\n'})) << cut;
     expect_whole(8);
   }
 }
