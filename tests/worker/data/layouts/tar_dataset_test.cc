@@ -193,7 +193,8 @@ TEST(Braces, StandForNumbersWithAsManyDigits) {
               ElementsAre("s-08.tar", "s-09.tar", "s-10.tar", "s-11.tar"));
   EXPECT_THAT(expand_braces("plain.tar"), ElementsAre("plain.tar"));
   EXPECT_THAT(expand_braces("{0..999999}"), SizeIs(1'000'000));
-  for (const char* wrong : {"{", "{1}", "{1..}", "{..2}", "{2..1}", "{a..b}", "{0..99999999}"}) {
+  for (const char* wrong :
+       {"{", "{1}", "{1..}", "{..2}", "{2..1}", "{a..b}", "{0..99999999}", "{0..1}-{0..1}"}) {
     EXPECT_THROW(expand_braces(wrong), InputError) << wrong;
   }
 }
