@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -162,6 +163,46 @@ TEST_F(Shards, ThatBecomeShorterGiveDamagedImages) {
   std::vector<std::byte> storage;
   EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(0, storage); }),
               HasSubstr("member at offset"));
+}
+
+/// A member of an archive, whose size is a number or the bytes of its field.
+std::string member(char type, const std::string& content, const std::string& size = "") {
+  std::string header(512, '\0');
+  header[0] = 'm';
+  header.replace(124, 12, size.empty() ? fmt::format("{:011o} ", content.size()) : size);
+  header[156] = type;
+  header.replace(148, 8, "        ");
+  int sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  header.replace(148, 7, fmt::format("{:06o} ", sum));
+  return header + content + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
+TEST_F(Shards, TakeNoDamagedSize) {
+  const auto opened = [&](const std::string& archive) {
+    write("x.tar", archive);
+    const RegularFile file(folder_ / "x.tar");
+    return TarReader(file).next();
+  };
+  const auto error_of = [&](const std::string& archive) {
+    return message_of<InputError>([&] { opened(archive); });
+  };
+  const std::string last = member('0', std::string(20, 'x'));
+  EXPECT_EQ(opened(member('x', "10 size=7\n") + last)->bytes, 7u);
+  EXPECT_THAT(error_of(member('x', "11 size=7x\n") + last), HasSubstr("whose size is no number"));
+  EXPECT_THAT(error_of(member('x', "10_size=7\n") + last), HasSubstr("header that is damaged"));
+  EXPECT_THAT(error_of(member('x', "10 size=7x") + last), HasSubstr("header that is damaged"));
+  EXPECT_THAT(error_of(member('0', "x", std::string(12, '\xff'))), HasSubstr("is negative"));
+}
+
+TEST_F(Shards, SayAtWhichOffsetTheyCannotBeRead) {
+  write("x.tar", member('0', "17") + member('0', "18"));
+  const RegularFile file(folder_ / "x.tar");
+  TarReader reader(file);
+  const auto first = reader.next();
+  std::filesystem::resize_file(folder_ / "x.tar", 512);
+  EXPECT_THAT(message_of<InputError>([&] { (void)reader.text(*first, 64); }),
+              HasSubstr("x.tar: offset 512: the archive cannot be read on"));
 }
 
 TEST_F(Shards, RandomDamageOnlyThrows) {
