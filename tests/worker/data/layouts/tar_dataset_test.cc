@@ -124,6 +124,22 @@ TEST_F(Shards, ComeInTheOrderOfTheirNamesFromAFolderOrBraces) {
   EXPECT_THAT(labels_of(*open_dataset({.rec = folder_.path()})), ElementsAre(4, 2));
   EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "s-{000..001}.tar"})), ElementsAre(4, 2));
   EXPECT_THAT(error(folder_ / "s-{000..002}.tar"), HasSubstr("s-002.tar"));
+  EXPECT_THAT(error(folder_ / "s-{000..001}.zip"),
+              HasSubstr("s-{000..001}.zip: not found; a range of numbers in braces stands for"));
+}
+
+TEST_F(Shards, HaveTheNamesBesideTheFirstOne) {
+  sample("0", 1, "1");
+  pack("s-000.tar", "pax");
+  EXPECT_EQ(open_dataset({.rec = folder_ / "s-000.tar"})->identity(1), "");
+  write("identities.txt", "Ada\nGrace\n");
+  for (const char* rec : {"", "s-000.tar", "s-{000..000}.tar"}) {
+    const auto dataset = open_dataset({.rec = folder_ / rec});
+    EXPECT_EQ(dataset->identity(0), "Ada");
+    EXPECT_EQ(dataset->identity(1), "Grace");
+  }
+  write("identities.txt", "Ada\n");
+  EXPECT_THAT(error(folder_.path()), HasSubstr("identities.txt: found 1 lines, expected 2"));
 }
 
 TEST_F(Shards, SamplesThatAreNotWholeAreLeftOutAndCounted) {
