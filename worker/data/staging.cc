@@ -12,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <fstream>
 #include <iterator>
 #include <span>
 #include <string>
@@ -25,6 +24,7 @@
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
 #include "common/files/sha256.h"
+#include "common/machine/host_memory.h"
 #include "worker/data/layouts/layout.h"
 #include "worker/data/records/part_file.h"
 
@@ -112,15 +112,6 @@ bool is_copied(const Source& source) {
          same_size_and_time(there, source.status);
 }
 
-std::uint64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string word; file >> word;) {
-    std::uint64_t kibibytes = 0;
-    if (word == "MemAvailable:" && file >> kibibytes) return kibibytes << 10;
-  }
-  return UINT64_MAX;
-}
-
 void check_room(const fs::path& where, std::uint64_t needed) {
   struct statvfs room {};
   struct statfs kind {};
@@ -129,9 +120,10 @@ void check_room(const fs::path& where, std::uint64_t needed) {
   }
   std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
   const char* what = "free";
-  if (static_cast<long>(kind.f_type) == kMemoryFileSystem && available_memory() < free) {
-    free = available_memory();
-    what = "of memory available";
+  if (static_cast<long>(kind.f_type) == kMemoryFileSystem) {
+    const std::uint64_t memory = host_memory().available_bytes;
+    if (memory < free) what = "of memory available";
+    free = std::min(free, memory);
   }
   if (needed + kSpare <= free) return;
   throw InputError(
