@@ -385,8 +385,11 @@ TEST(PrefetcherOnDisk, ReadsNothingMoreOnceItsReadAheadIsStopped) {
   const BatchPlan plan{.images = dataset->info().images, .batch_size = 5};
   const GlobalOrder order(plan.images, 0, false);
   const auto reads_of_plan = plan_random_reads(order, plan);
-  ReadAhead reads(*dataset, *reads_of_plan,
-                  {.end_batch = 1, .unit_bytes = 1 << 20, .piece_bytes = 1 << 20});
+  ReadAhead reads(
+      *dataset, *reads_of_plan,
+      {.end_batch = 1, .unit_bytes = 1 << 20, .piece_bytes = 1 << 20, .make_reader = [] {
+         return make_async_reader(1);
+       }});
   reads.stop();
   std::filesystem::resize_file(folder.path() / "train.rec", 0);  // any read finds damage
   const BatchSource source{.dataset = *dataset, .plan = plan, .order = order, .reads = &reads};

@@ -8,12 +8,6 @@
 
 namespace pfc {
 
-namespace {
-
-constexpr int kDepth = 64;  // reads at a time
-
-}  // namespace
-
 std::span<const std::byte> ReadAhead::Unit::find(std::int64_t image) const {
   const auto behind = std::ranges::upper_bound(
       ranges_, image, {}, [](const Range& range) { return range.images.first; });
@@ -27,13 +21,11 @@ std::span<const std::byte> ReadAhead::Unit::find(std::int64_t image) const {
 }
 
 ReadAhead::ReadAhead(const Dataset& dataset, const ReadPlan& plan, const ReadAheadOptions& options)
-    : dataset_(dataset),
-      plan_(plan),
-      options_(options),
-      next_batch_(options.first_batch),
-      reader_(options.make_reader ? options.make_reader() : make_async_reader(kDepth)) {
-  check(options.units > 1 && options.unit_bytes > 0 && options.piece_bytes > 0,
+    : dataset_(dataset), plan_(plan), options_(options), next_batch_(options.first_batch) {
+  check(options.units > 1 && options.unit_bytes > 0 && options.piece_bytes > 0 &&
+            options.make_reader != nullptr,
         "ReadAhead: bad options");
+  reader_ = options.make_reader();
   thread_ = std::thread([this] { run(); });
 }
 
