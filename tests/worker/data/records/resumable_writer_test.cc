@@ -80,6 +80,24 @@ TEST_F(ResumableRecords, GoOnWhereAStartEnded) {
   expect_whole(10);
 }
 
+/// They do not go through the buffer.
+TEST_F(ResumableRecords, MayBeLargerThanThePiecesThatAreWritten) {
+  const std::vector<std::size_t> sizes{100, 1 << 20, 3 << 20, 700'000, 700'000, 10, 2 << 20};
+  ResumableWriter writer(rec_, idx_, "this");
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    writer.append(static_cast<std::int64_t>(i), Bytes(sizes[i], static_cast<std::byte>(i)));
+  }
+  writer.close();
+  const RecordReader reader(rec_);
+  const std::vector<std::uint64_t> offsets = read_record_index(idx_, reader).offsets;
+  EXPECT_EQ(reader.scan(), offsets);
+  std::vector<std::byte> storage;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto read = reader.read(offsets[i], storage);
+    EXPECT_TRUE(std::ranges::equal(read, Bytes(sizes[i], static_cast<std::byte>(i)))) << i;
+  }
+}
+
 TEST_F(ResumableRecords, BeginAnewWhereSomethingElseIsWritten) {
   start(5, "that");
   EXPECT_EQ(start(2, "this"), 0);
