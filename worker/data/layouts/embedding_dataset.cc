@@ -82,19 +82,9 @@ class EmbeddingDataset final : public Dataset {
     info_.height = info_.width = 0;
     info_.layout =
         fmt::format("embeddings of {} numbers, {}", info_.embedding_size, name_of(rows_.type));
-    if (options.num_image != 0 && options.num_image != info_.images) {
-      throw InputError(
-          fmt::format("{}: found {} embeddings, but num_image is {}: correct it or leave it out",
-                      rows_.name, info_.images, options.num_image));
-    }
+    check_image_count(info_.images, options, rows_.name, "embeddings");
     read_labels(labels, options.doing);
-    const std::int64_t classes = *std::ranges::max_element(labels_) + 1;
-    info_.classes = options.num_classes != 0 ? options.num_classes : classes;
-    if (info_.classes < classes) {
-      throw InputError(
-          fmt::format("{}: found label {}, but num_classes is {}: correct it or leave it out",
-                      labels.name, classes - 1, options.num_classes));
-    }
+    info_.classes = count_classes(labels_, options, labels.name);
     names_ = read_identity_names(rows_.file.parent_path() / "identities.txt", info_.classes);
     info_.index_bytes = names_.bytes() + labels_.capacity() * sizeof(std::int64_t);
     warn_of_classes(info_, rows_.file.string());

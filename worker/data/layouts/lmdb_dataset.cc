@@ -117,11 +117,7 @@ LmdbDataset::LmdbDataset(const DatasetOptions& options) : file_(options.rec) {
   if (!labels_.empty()) {
     info_.classes = count_classes(labels_, options, path());
   } else {
-    if (options.num_image != 0 && options.num_image != info_.images) {
-      throw InputError(
-          fmt::format("{}: found {} images, but num_image is {}: correct it or leave it out",
-                      path(), info_.images, options.num_image));
-    }
+    check_image_count(info_.images, options, path());
     info_.classes = options.num_classes != 0 ? options.num_classes
                     : property               ? property->classes
                                              : classes_of_values(options.doing);
