@@ -24,6 +24,7 @@ std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
     reads->give_back(index);
   };
   const std::unique_ptr<ReadAhead, decltype(give_back)> held(source_.reads, give_back);
+  if (unit_ == nullptr) return {};  // stopped: nobody waits for this batch
   return fill_places(batch);
 }
 

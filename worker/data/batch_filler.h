@@ -41,8 +41,8 @@ class BatchFiller {
   /// Fills size, images, labels, index and epoch of batch number `index`: a pure function of the
   /// source and the index. The next undamaged image of the epoch's order takes the place of a
   /// damaged one. Returns one message for each damaged image. When there are more than
-  /// allowed_damage, it returns early and leaves the batch unfinished. Throws InputError for a bad
-  /// label.
+  /// allowed_damage, and when the read-ahead is stopped before it has the images, it returns early
+  /// and leaves the batch unfinished. Throws InputError for a bad label.
   std::vector<std::string> fill(std::int64_t index, Batch& batch);
 
  private:

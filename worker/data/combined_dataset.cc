@@ -42,11 +42,7 @@ class CombinedDataset final : public Dataset {
     const Part& part = part_of(image);
     return relabelled(part, part.given.dataset->read(image - part.first_image, storage));
   }
-  [[nodiscard]] std::optional<FileStretch> stretch(const ImageRange& images) const override {
-    const Part& part = part_of(images.first);
-    return part.given.dataset->stretch(
-        {images.first - part.first_image, images.end - part.first_image});
-  }
+  [[nodiscard]] std::optional<FileStretch> stretch(const ImageRange& images) const override;
   Sample read_stored(std::int64_t image, std::span<const std::byte> stored,
                      std::vector<std::byte>& storage) const override {
     const Part& part = part_of(image);
@@ -114,9 +110,7 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
     info_.images += info.images;
     info_.index_bytes +=
         info.index_bytes + part.given.names.bytes() + part.classes.size() * sizeof(std::int64_t);
-    const std::vector<std::int64_t> files =
-        info.part_images.empty() ? std::vector{info.images} : info.part_images;
-    info_.part_images.insert(info_.part_images.end(), files.begin(), files.end());
+    info_.part_images.push_back(info.images);
     info_.part_classes.push_back(info_.classes - part.first_class);
     info_.warnings.insert(info_.warnings.end(), info.warnings.begin(), info.warnings.end());
     parts_.push_back(std::move(part));
@@ -159,6 +153,15 @@ void CombinedDataset::share(Part& part) {
   if (twice == sorted.end()) return;
   throw InputError(fmt::format("share_identities: two labels of {} have the name '{}'",
                                given.dataset->briefs().front().file.string(), names_.at(*twice)));
+}
+
+std::optional<FileStretch> CombinedDataset::stretch(const ImageRange& images) const {
+  const Part& part = part_of(images.first);
+  const Dataset& dataset = *part.given.dataset;
+  const std::int64_t end = std::min(images.end - part.first_image, dataset.info().images);
+  auto stretch = dataset.stretch({images.first - part.first_image, end});
+  if (stretch) stretch->images_end += part.first_image;
+  return stretch;
 }
 
 std::string CombinedDataset::identity(std::int64_t label) const {

@@ -22,8 +22,7 @@ struct DatasetInfo {
   std::int64_t classes = 0;
   /// Of several data sets as one (combined_dataset.h): how many classes each has added.
   std::vector<std::int64_t> part_classes = {};
-  /// Of several data sets, or of several files of one: how many images each has, in the order of
-  /// the images' numbers.
+  /// Of several data sets as one: how many images each has.
   std::vector<std::int64_t> part_images = {};
   std::int64_t height = 112;  ///< of an image in training: those of another size are resized
   std::int64_t width = 112;
@@ -53,10 +52,11 @@ struct FileBrief {
   std::string holds;
 };
 
-/// Bytes of a file that is open as long as its data set.
+/// Bytes of a file that is open as long as its data set, which hold images.
 struct FileStretch {
   int fd = -1;
   std::uint64_t offset = 0, bytes = 0;
+  std::int64_t images_end = 0;  ///< the number behind that of its last image
 };
 
 /// Thread-safe for reading.
@@ -73,8 +73,9 @@ class Dataset {
     return read(image, storage).label;
   }
   /// The bytes that hold these images one behind the other, for those who read them themselves; an
-  /// image's own begin at stretch() of it alone. None where images do not lie so: only RecordIO
-  /// has them in a file's order. REQUIRES: the range is not empty, and within one of part_images.
+  /// image's own begin at stretch() of it alone. Where the range goes on in another file, only
+  /// those of the first one's: FileStretch::images_end says where to go on. None where images do
+  /// not lie so: only RecordIO has them in a file's order. REQUIRES: the range is not empty.
   [[nodiscard]] virtual std::optional<FileStretch> stretch(const ImageRange& /*images*/) const {
     return std::nullopt;
   }

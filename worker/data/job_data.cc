@@ -29,6 +29,10 @@ std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) 
   std::vector<PartDataset> parts;
   for (std::size_t i = 0; i < job.rec.size(); ++i) {
     DatasetOptions options{.rec = job.rec[i], .image_size = job.image_size, .doing = doing};
+    if (job.rec.size() == 1) {  // what the job says of all its data is of this set
+      options.num_classes = job.num_classes;
+      options.num_image = job.num_image;
+    }
     if (i < job.head_classes.size()) options.num_classes = job.head_classes[i];
     PartDataset part{.dataset = open_dataset(options), .names = {}};
     if (i < job.identities.size() && !job.identities[i].empty()) {

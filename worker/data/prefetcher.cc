@@ -30,10 +30,11 @@ namespace {
 
 constexpr std::int64_t kDamageLogged = 5;  // of each epoch, per worker
 
-// Of random reading: batches whose images are read while others are decoded, the memory of all, and
-// the reads at a time, which let a disk choose the order and a remote store answer many at once.
+// Of random reading: batches whose images are read while others are decoded, the most memory of one
+// (which takes no more than its images do), and the reads at a time, which let a disk choose the
+// order and a remote store answer many at once.
 constexpr int kBatchesAhead = 2;
-constexpr std::size_t kRandomReadBytes = std::size_t{64} << 20;
+constexpr std::size_t kRandomReadBytes = std::size_t{16} << 20;
 constexpr int kRandomReads = 64;
 // Of sequential reading: a few large ones keep a disk, or a connection, busy.
 constexpr int kSequentialReads = 8;
@@ -91,9 +92,7 @@ Room room_of(const ReadOptions& read, int world_size, int threads) {
             .depth = kSequentialReads};
   }
   const int units = std::min(threads, kMaxPrefetchDepth) + kBatchesAhead;
-  return {.units = units,
-          .unit_bytes = kRandomReadBytes / static_cast<std::size_t>(units),
-          .depth = kRandomReads};
+  return {.units = units, .unit_bytes = kRandomReadBytes, .depth = kRandomReads};
 }
 
 std::unique_ptr<ReadAhead> make_reads(const Dataset& dataset, const Reading& reading,
@@ -308,11 +307,15 @@ ThreadedPrefetcher::Slot ThreadedPrefetcher::fill(BatchFiller& filler, std::int6
 
 std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
                              std::int64_t batch_size, int world_size, int threads) {
+  // The read-ahead takes an eighth more than it needs, and a unit may have larger images than
+  // others.
+  constexpr double kSpare = 5.0 / 4;
   const Room room = room_of(options, world_size, threads);
   const double images = options.kind == ReadKind::kRandom
                             ? static_cast<double>(batch_size)
                             : static_cast<double>(stored.images) / world_size;
-  const double unit = std::min(static_cast<double>(room.unit_bytes), images * stored.mean_bytes);
+  const double unit =
+      std::min(static_cast<double>(room.unit_bytes), kSpare * images * stored.mean_bytes);
   return static_cast<std::size_t>(room.units * unit);
 }
 

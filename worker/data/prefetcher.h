@@ -79,7 +79,8 @@ struct StoredImages {
   std::int64_t images = 0;
   double mean_bytes = 0;  ///< stored_bytes_of_image(); 0: they are not read ahead
 };
-/// Bytes of images as stored that a worker keeps in memory, at most.
+/// Bytes of images as stored that a worker keeps in memory: at most, unless those that it reads
+/// together are on average a tenth larger than all.
 std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
                              std::int64_t batch_size, int world_size, int threads);
 

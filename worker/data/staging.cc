@@ -12,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <fstream>
 #include <iterator>
 #include <span>
 #include <string>
@@ -25,6 +24,7 @@
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
 #include "common/files/sha256.h"
+#include "common/machine/host_memory.h"
 #include "worker/data/layouts/layout.h"
 #include "worker/data/records/part_file.h"
 
@@ -36,6 +36,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kSpare = std::uint64_t{64} << 20;  // that is left free
 constexpr std::chrono::milliseconds kPause{200};
+constexpr const char* kNames = "identities.txt";
 constexpr const char* kLock = "lock";           // the name of a file in the folder
 constexpr long kMemoryFileSystem = 0x01021994;  // TMPFS_MAGIC of linux/magic.h
 
@@ -111,15 +112,6 @@ bool is_copied(const Source& source) {
          same_size_and_time(there, source.status);
 }
 
-std::uint64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string word; file >> word;) {
-    std::uint64_t kibibytes = 0;
-    if (word == "MemAvailable:" && file >> kibibytes) return kibibytes << 10;
-  }
-  return UINT64_MAX;
-}
-
 void check_room(const fs::path& where, std::uint64_t needed) {
   struct statvfs room {};
   struct statfs kind {};
@@ -128,9 +120,10 @@ void check_room(const fs::path& where, std::uint64_t needed) {
   }
   std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
   const char* what = "free";
-  if (static_cast<long>(kind.f_type) == kMemoryFileSystem && available_memory() < free) {
-    free = available_memory();
-    what = "of memory available";
+  if (static_cast<long>(kind.f_type) == kMemoryFileSystem) {
+    const std::uint64_t memory = host_memory().available_bytes;
+    if (memory < free) what = "of memory available";
+    free = std::min(free, memory);
   }
   if (needed + kSpare <= free) return;
   throw InputError(
@@ -176,9 +169,10 @@ void copy(const Source& source, const Doing& doing) {
 /// Shards are read in their order and may come from several folders, so there the names begin with
 /// a number.
 std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
-  const bool numbered = find_layout(rec).layout == Layout::kTar;
+  const bool shards = find_layout(rec).layout == Layout::kTar;
   std::vector<Source> sources;
   for (const fs::path& file : files_to_stage(rec)) {
+    const bool numbered = shards && file.filename() != kNames;
     const std::string number = numbered ? fmt::format("{:06}-", sources.size()) : "";
     Source source{.from = file, .to = folder / (number + file.filename().string())};
     if (::stat(file.c_str(), &source.status) != 0) fail(file, "look at");
@@ -222,15 +216,21 @@ std::vector<fs::path> embeddings_and_companions(const fs::path& file) {
   const fs::path folder = file.parent_path();
   std::vector<fs::path> files{file};
   if (file.extension() == ".npy") files.push_back(folder / "labels.npy");
-  if (something_at(folder / "identities.txt")) files.push_back(folder / "identities.txt");
+  if (something_at(folder / kNames)) files.push_back(folder / kNames);
   return files;
+}
+
+std::vector<fs::path> shards_and_names(std::vector<fs::path> shards) {
+  const fs::path names = shards.front().parent_path() / kNames;
+  if (something_at(names)) shards.push_back(names);
+  return shards;
 }
 
 }  // namespace
 
 std::vector<fs::path> files_to_stage(const fs::path& rec) {
   Location found = find_layout(rec);
-  if (found.layout == Layout::kTar) return std::move(found.paths);
+  if (found.layout == Layout::kTar) return shards_and_names(std::move(found.paths));
   if (found.layout == Layout::kSafetensors || found.layout == Layout::kNpy) {
     return embeddings_and_companions(found.paths.front());
   }
@@ -241,7 +241,7 @@ std::vector<fs::path> files_to_stage(const fs::path& rec) {
         "images first with pfcctl data pack");
   }
   const fs::path folder = found.paths.front().parent_path();
-  std::vector<fs::path> beside{folder / "property", folder / "identities.txt"};
+  std::vector<fs::path> beside{folder / "property", folder / kNames};
   for (const fs::path& rec_file : found.paths) {
     beside.push_back(fs::path(rec_file).replace_extension(".idx"));
   }

@@ -10,8 +10,8 @@
 
 #include "common/byte_size.h"
 #include "common/error.h"
+#include "common/machine/host_memory.h"
 #include "common/machine/process_memory.h"
-#include "worker/memory/host_memory.h"
 
 namespace pfc {
 namespace {

@@ -143,6 +143,18 @@ TEST_F(SeveralSets, CheckTheNumbersOfTheJobTogether) {
   EXPECT_THAT(error(), HasSubstr("found 3 images, but num_image is 2"));
 }
 
+/// Fewer people than classes: the others have images elsewhere.
+TEST_F(SeveralSets, OneWithNamesHasTheNumbersOfTheJob) {
+  job_.rec = {write("a", {0, 1}, 2)};
+  std::filesystem::remove(folder_ / "a" / "property");
+  write_file_atomically(folder_ / "a.txt", "x\ny\nz\n");
+  job_.identities = {folder_ / "a.txt"};
+  job_.num_classes = 3;
+  const auto dataset = open_job_data(job_);
+  EXPECT_EQ(dataset->info().classes, 3);
+  EXPECT_EQ(dataset->identity(2), "z");
+}
+
 TEST_F(SeveralSets, HaveTheSizeOfTheFirstOrThatOfTheJob) {
   job_.rec = {write("a", {0}, 1, {}, 32), write("b", {0}, 1)};
   EXPECT_EQ(open_job_data(job_)->info().height, 32);

@@ -14,10 +14,13 @@
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/data/augment/flip.h"
+#include "worker/data/batch_filler.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
 #include "worker/data/open_dataset.h"
 #include "worker/data/order/global_order.h"
+#include "worker/data/reading/read_ahead.h"
+#include "worker/data/reading/read_plan.h"
 
 namespace pfc {
 namespace {
@@ -373,6 +376,44 @@ TEST_F(DamagedImages, DoNotHideABadLabel) {
   EXPECT_NE(prefetcher->next(), nullptr);
   EXPECT_NE(prefetcher->next(), nullptr);
   EXPECT_THAT(message_of<InputError>([&] { prefetcher->next(); }), HasSubstr("label of image"));
+}
+
+TEST(PrefetcherOnDisk, ReadsNothingMoreOnceItsReadAheadIsStopped) {
+  const TemporaryFolder folder;
+  write_insightface(testing::FaceFolder{.folder = folder.path()});
+  const auto dataset = open_dataset({.rec = folder.path()});
+  const BatchPlan plan{.images = dataset->info().images, .batch_size = 5};
+  const GlobalOrder order(plan.images, 0, false);
+  const auto reads_of_plan = plan_random_reads(order, plan);
+  ReadAhead reads(
+      *dataset, *reads_of_plan,
+      {.end_batch = 1, .unit_bytes = 1 << 20, .piece_bytes = 1 << 20, .make_reader = [] {
+         return make_async_reader(1);
+       }});
+  reads.stop();
+  std::filesystem::resize_file(folder.path() / "train.rec", 0);  // any read finds damage
+  const BatchSource source{.dataset = *dataset, .plan = plan, .order = order, .reads = &reads};
+  BatchFiller filler(source);
+  Batch batch;
+  EXPECT_THAT(filler.fill(2, batch), ::testing::IsEmpty());
+}
+
+/// Memory that many threads share would hold a part of each one's batch.
+TEST(ReadAheadBytes, AreEnoughForABatchOfEachThread) {
+  const StoredImages stored{.images = 1'000'000, .mean_bytes = 20'000};
+  for (const int threads : {1, 8, 64}) {
+    const double batch = 128 * stored.mean_bytes;
+    EXPECT_GT(static_cast<double>(read_ahead_bytes({}, stored, 128, 1, threads)),
+              (threads + 2) * batch * 9 / 8)
+        << "an eighth more is taken, for the next batch";
+  }
+  EXPECT_EQ(read_ahead_bytes({}, {}, 128, 1, 8), 0u) << "not read ahead";
+}
+
+TEST(ReadAheadBytes, AreNoMoreThanTheBufferOfSequentialReading) {
+  const ReadOptions options{.kind = ReadKind::kSequential, .buffer_bytes = 1 << 20};
+  EXPECT_EQ(read_ahead_bytes(options, {1000, 20'000}, 8, 4, 1), std::size_t{1 << 20} / 4);
+  EXPECT_EQ(read_ahead_bytes(options, {100, 1000}, 8, 4, 1), 2 * 100 / 4 * 1250u);
 }
 
 TEST(PrefetcherOnDisk, ReadsAFolder) {

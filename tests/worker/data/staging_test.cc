@@ -139,6 +139,17 @@ TEST_F(Staging, KeepsShardsOfOneNameInTheirOrder) {
   EXPECT_EQ(fs::file_size(shards[1]), 10u);
 }
 
+TEST_F(Staging, TakesTheNamesBesideShards) {
+  const fs::path shards = folder_ / "shards";
+  fs::create_directories(shards);
+  write_file(shards / "s.tar", "x");
+  write_file(shards / "identities.txt", "Ada\n");
+  EXPECT_TRUE(fs::exists(stage_dataset(shards, fast_) / "identities.txt"));
+  const fs::path shard = stage_dataset(shards / "s.tar", fast_);
+  EXPECT_EQ(shard.filename(), "000000-s.tar");
+  EXPECT_TRUE(fs::exists(shard.parent_path() / "identities.txt"));
+}
+
 TEST_F(Staging, IsTheSameForAFolderWithASlash) {
   EXPECT_EQ(staged_folder(data_ / "", fast_), staged_folder(data_, fast_));
 }

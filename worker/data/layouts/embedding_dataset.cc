@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "common/files/regular_file.h"
 #include "common/files/sha256.h"
+#include "kernels/math/bfloat16.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/identity_names.h"
 #include "worker/data/layouts/labels.h"
@@ -37,9 +38,8 @@ float float_of_half(std::uint16_t half) {
   return std::bit_cast<float>(sign | widened << 23 | fraction << 13);
 }
 
-float float_of(ElementType type, std::uint16_t bits) {
-  return type == ElementType::kFloat16 ? float_of_half(bits)
-                                       : std::bit_cast<float>(std::uint32_t{bits} << 16);
+float widened(ElementType type, std::uint16_t bits) {
+  return type == ElementType::kFloat16 ? float_of_half(bits) : float_of(BFloat16{bits});
 }
 
 std::string text_of_shape(const ArrayInFile& array) {
@@ -71,38 +71,26 @@ void check_arrays(const ArrayInFile& rows, const ArrayInFile& labels) {
 
 class EmbeddingDataset final : public Dataset {
  public:
-  EmbeddingDataset(ArrayInFile rows, ArrayInFile labels, const DatasetOptions& options)
-      : rows_(std::move(rows)),
-        labels_(std::move(labels)),
-        rows_file_(rows_.file),
-        labels_file_(labels_.file) {
-    check_arrays(rows_, labels_);
+  EmbeddingDataset(ArrayInFile rows, const ArrayInFile& labels, const DatasetOptions& options)
+      : rows_(std::move(rows)), rows_file_(rows_.file) {
+    check_arrays(rows_, labels);
     info_.images = rows_.shape[0];
     info_.embedding_size = rows_.shape[1];
     info_.height = info_.width = 0;
     info_.layout =
         fmt::format("embeddings of {} numbers, {}", info_.embedding_size, name_of(rows_.type));
-    if (options.num_image != 0 && options.num_image != info_.images) {
-      throw InputError(
-          fmt::format("{}: found {} embeddings, but num_image is {}: correct it or leave it out",
-                      rows_.name, info_.images, options.num_image));
-    }
-    const std::int64_t classes = greatest_label(options.doing) + 1;
-    info_.classes = options.num_classes != 0 ? options.num_classes : classes;
-    if (info_.classes < classes) {
-      throw InputError(
-          fmt::format("{}: found label {}, but num_classes is {}: correct it or leave it out",
-                      labels_.name, classes - 1, options.num_classes));
-    }
+    check_image_count(info_.images, options, rows_.name, "embeddings");
+    read_labels(labels, options.doing);
+    info_.classes = count_classes(labels_, options, labels.name);
     names_ = read_identity_names(rows_.file.parent_path() / "identities.txt", info_.classes);
-    info_.index_bytes = names_.bytes();
+    info_.index_bytes = names_.bytes() + labels_.capacity() * sizeof(std::int64_t);
     warn_of_classes(info_, rows_.file.string());
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
   Sample read(std::int64_t image, std::vector<std::byte>& storage) const override;
   std::int64_t label(std::int64_t image, std::vector<std::byte>&) const override {
-    return label_of(image);
+    return labels_.at(static_cast<std::size_t>(image));
   }
   [[nodiscard]] std::string name(std::int64_t image) const override {
     return fmt::format("{}: row {}", rows_.name, image);
@@ -113,13 +101,12 @@ class EmbeddingDataset final : public Dataset {
  private:
   void read_at(const RegularFile& file, std::uint64_t offset, std::span<std::byte> to,
                std::int64_t image) const;
-  [[nodiscard]] std::vector<std::int64_t> labels(std::int64_t first, std::int64_t count) const;
-  [[nodiscard]] std::int64_t label_of(std::int64_t image) const;
-  [[nodiscard]] std::int64_t greatest_label(const Doing& doing) const;
+  void read_labels(const ArrayInFile& array, const Doing& doing);
   void check_row(std::span<const std::byte> row, std::int64_t image) const;
 
-  const ArrayInFile rows_, labels_;
-  const RegularFile rows_file_, labels_file_;
+  const ArrayInFile rows_;
+  const RegularFile rows_file_;
+  std::vector<std::int64_t> labels_;  ///< [images]
   IdentityNames names_;
   DatasetInfo info_;
 };
@@ -131,48 +118,33 @@ void EmbeddingDataset::read_at(const RegularFile& file, std::uint64_t offset,
   }
 }
 
-std::vector<std::int64_t> EmbeddingDataset::labels(std::int64_t first, std::int64_t count) const {
-  const std::uint64_t offset =
-      labels_.offset + static_cast<std::uint64_t>(first) * size_of(labels_.type);
-  std::vector<std::int64_t> wide(static_cast<std::size_t>(count));
-  if (labels_.type == ElementType::kInt64) {
-    read_at(labels_file_, offset, std::as_writable_bytes(std::span(wide)), first);
-    return wide;
-  }
-  std::vector<std::int32_t> narrow(wide.size());
-  read_at(labels_file_, offset, std::as_writable_bytes(std::span(narrow)), first);
-  std::ranges::copy(narrow, wide.begin());
-  return wide;
-}
-
-/// The file may have been written again since it was opened.
-std::int64_t EmbeddingDataset::label_of(std::int64_t image) const {
-  check(image >= 0 && image < info_.images, "Dataset: no such image");
-  const std::int64_t label = labels(image, 1).front();
-  if (label >= 0 && label < info_.classes) return label;
-  throw InputError(fmt::format("{}: found label {} of row {}, expected 0 .. {}", labels_.name,
-                               label, image, info_.classes - 1));
-}
-
 /// Checks them all.
-std::int64_t EmbeddingDataset::greatest_label(const Doing& doing) const {
-  std::int64_t greatest = -1;
+void EmbeddingDataset::read_labels(const ArrayInFile& array, const Doing& doing) {
+  const RegularFile file(array.file);
+  labels_.resize(static_cast<std::size_t>(info_.images));
+  std::vector<std::int32_t> narrow;
   for (std::int64_t first = 0; first < info_.images; first += kLabelsAtOnce) {
     if (doing) {
-      doing(fmt::format("reading the labels of {}: {} of {}", labels_.file.string(), first,
+      doing(fmt::format("reading the labels of {}: {} of {}", array.file.string(), first,
                         info_.images));
     }
-    const auto some = labels(first, std::min(kLabelsAtOnce, info_.images - first));
+    const auto begin = static_cast<std::size_t>(first);
+    const auto some = std::span(labels_).subspan(
+        begin, static_cast<std::size_t>(std::min(kLabelsAtOnce, info_.images - first)));
+    const std::uint64_t offset = array.offset + begin * size_of(array.type);
+    if (array.type == ElementType::kInt64) {
+      read_at(file, offset, std::as_writable_bytes(some), first);
+    } else {
+      narrow.resize(some.size());
+      read_at(file, offset, std::as_writable_bytes(std::span(narrow)), first);
+      std::ranges::copy(narrow, some.begin());
+    }
     for (std::size_t i = 0; i < some.size(); ++i) {
-      if (some[i] < 0 || some[i] >= kMaxClasses) {
-        throw InputError(fmt::format("{}: found label {} of row {}, expected 0 .. {}", labels_.name,
-                                     some[i], first + static_cast<std::int64_t>(i),
-                                     kMaxClasses - 1));
-      }
-      greatest = std::max(greatest, some[i]);
+      if (some[i] >= 0 && some[i] < kMaxClasses) continue;
+      throw InputError(fmt::format("{}: found label {} of row {}, expected 0 .. {}", array.name,
+                                   some[i], begin + i, kMaxClasses - 1));
     }
   }
-  return greatest;
 }
 
 /// The head would pass a NaN on to all class centres; zeros have no direction.
@@ -203,12 +175,12 @@ Sample EmbeddingDataset::read(std::int64_t image, std::vector<std::byte>& storag
     for (std::size_t i = 0; i < numbers; ++i) {
       std::uint16_t bits = 0;
       std::memcpy(&bits, read.data() + i * sizeof bits, sizeof bits);
-      const float wide = float_of(rows_.type, bits);
+      const float wide = widened(rows_.type, bits);
       std::memcpy(row.data() + i * sizeof wide, &wide, sizeof wide);
     }
   }
   check_row(row, image);
-  return {.encoded = row, .label = label_of(image)};
+  return {.encoded = row, .label = labels_[static_cast<std::size_t>(image)]};
 }
 
 /// Labels and rows of a few: other ones may have the same sizes.

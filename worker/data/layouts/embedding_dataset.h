@@ -16,8 +16,8 @@ std::unique_ptr<Dataset> open_safetensors_embeddings(const DatasetOptions& optio
 /// [images] of int64 or int32.
 std::unique_ptr<Dataset> open_npy_embeddings(const DatasetOptions& options);
 
-// Both read a row with pread(2) when it is asked for, and give it as float32; nothing of the files
-// stays in memory. Opening reads through the labels once. identities.txt beside the file names its
+// Both read a row with pread(2) when it is asked for, and give it as float32. Opening reads the
+// labels, which stay in memory: 8 bytes each. identities.txt beside the file names its
 // people. A row that is all zeros, or with a number that is not finite, is a DamagedImage. Both
 // throw InputError that names file, tensor or row, what was found and what was expected. More than
 // 2^24 classes are fine: labels are int64.

@@ -113,37 +113,64 @@ struct LeftOut {
 
 using FileId = std::pair<dev_t, ino_t>;
 
-/// The images below `folder`, relative to `root`. `above`: the folders that it lies in, so that a
-/// link cannot lead round in a circle.
-void find_images_in(const fs::path& folder, const fs::path& root, std::set<FileId>& above,
-                    std::vector<std::string>& found, LeftOut& left_out) {
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) {
-    ++left_out.folders;
-    return;
+/// What is in the folder of one person. Each folder is looked into once, however many links lead to
+/// it: among folders that link to each other there are more ways than any listing ends with.
+class PersonSearch {
+ public:
+  /// `left_out` is borrowed.
+  PersonSearch(const fs::path& root, LeftOut& left_out) : root_(root), left_out_(left_out) {
+    (void)is_new(root);  // a link back to it holds everybody
   }
-  const FileId id{status.st_dev, status.st_ino};
-  if (!above.insert(id).second) return;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code ignored;
-    const fs::path& path = entry->path();
-    if (path.filename().string().starts_with('.')) {
-      ++left_out.files;
-    } else if (entry->is_directory(ignored)) {
-      find_images_in(path, root, above, found, left_out);
-    } else if (is_image_name(path)) {
-      found.push_back(path.lexically_relative(root).string());
-    } else {
-      ++left_out.files;
+
+  /// Adds the images below `folder`, relative to the root.
+  void look_into(const fs::path& folder) {
+    if (!is_new(folder)) return;
+    // Folders come before links to them, so that an image has the name that it really has.
+    std::vector<fs::path> folders, links;
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      std::error_code ignored;
+      const fs::path& path = entry->path();
+      if (path.filename().string().starts_with('.')) {
+        ++left_out_.files;
+      } else if (entry->is_directory(ignored)) {
+        (entry->is_symlink(ignored) ? links : folders).push_back(path);
+      } else if (is_image_name(path)) {
+        images_.push_back(path.lexically_relative(root_).string());
+      } else {
+        ++left_out_.files;
+      }
     }
+    if (error) {
+      throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+    }
+    std::ranges::sort(links);  // which one is followed of several to the same folder
+    for (const fs::path& path : folders) look_into(path);
+    for (const fs::path& path : links) look_into(path);
   }
-  if (error) {
-    throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+
+  /// In rising order.
+  [[nodiscard]] std::vector<std::string> images() && {
+    std::ranges::sort(images_);
+    return std::move(images_);
   }
-  above.erase(id);
-}
+
+ private:
+  [[nodiscard]] bool is_new(const fs::path& folder) {
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) == 0) {
+      return seen_.emplace(status.st_dev, status.st_ino).second;
+    }
+    ++left_out_.folders;
+    return false;
+  }
+
+  const fs::path& root_;
+  LeftOut& left_out_;
+  std::set<FileId> seen_;
+  std::vector<std::string> images_;
+};
 
 std::vector<std::string> folders_in(const fs::path& root, LeftOut& left_out) {
   std::vector<std::string> names;
@@ -180,14 +207,13 @@ ImageFiles find_people(const DatasetOptions& options) {
       options.doing(
           fmt::format("listing {}: {} of {} folders", options.rec.string(), i, people.size()));
     }
-    std::vector<std::string> images;
-    std::set<FileId> above;
-    find_images_in(options.rec / people[i], options.rec, above, images, left_out);
+    PersonSearch search(options.rec, left_out);
+    search.look_into(options.rec / people[i]);
+    const std::vector<std::string> images = std::move(search).images();
     if (images.empty()) {
       ++left_out.folders;
       continue;
     }
-    std::ranges::sort(images);
     for (const std::string& image : images) {
       files.paths.append(image);
       files.labels.push_back(files.names.size());

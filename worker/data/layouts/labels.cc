@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "common/error.h"
 
@@ -20,15 +21,17 @@ std::int64_t parse_label(std::string_view text) {
   return whole ? label : -1;
 }
 
+void check_image_count(std::int64_t images, const DatasetOptions& options,
+                       const std::string& origin, const char* what) {
+  if (options.num_image == 0 || options.num_image == images) return;
+  throw InputError(fmt::format("{}: found {} {}, but num_image is {}: correct it or leave it out",
+                               origin, images, what, options.num_image));
+}
+
 std::int64_t count_classes(const std::vector<std::int64_t>& labels, const DatasetOptions& options,
                            const std::string& origin) {
   if (labels.empty()) throw InputError(origin + ": no images; expected at least one");
-  const auto images = static_cast<std::int64_t>(labels.size());
-  if (options.num_image != 0 && options.num_image != images) {
-    throw InputError(
-        fmt::format("{}: found {} images, but num_image is {}: correct it or leave it out", origin,
-                    images, options.num_image));
-  }
+  check_image_count(std::ssize(labels), options, origin);
   const std::int64_t classes = *std::ranges::max_element(labels) + 1;
   if (options.num_classes == 0) return classes;
   if (options.num_classes >= classes) return options.num_classes;

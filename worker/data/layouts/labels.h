@@ -16,6 +16,11 @@ inline constexpr std::int64_t kMaxClasses = std::int64_t{1} << 40;
 /// "17", and "17.000000" as im2rec writes it. -1 where it is no integer of 0 .. 2^40 - 1.
 std::int64_t parse_label(std::string_view text);
 
+/// Throws InputError that names `origin` where options.num_image is given, and another number.
+/// `what`: what is counted.
+void check_image_count(std::int64_t images, const DatasetOptions& options,
+                       const std::string& origin, const char* what = "images");
+
 /// The number of classes: options.num_classes where it is given, otherwise the greatest label and
 /// one. Checks options.num_image. Throws InputError that names `origin` where they do not fit the
 /// labels, and where there are none.

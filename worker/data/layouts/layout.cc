@@ -44,6 +44,16 @@ Location file_location(const fs::path& file) {
   return {Layout::kRecordIO, {file}};  // its reader says what is wrong with any other
 }
 
+/// Of a name with {000..041}.
+Location pattern_location(const fs::path& pattern) {
+  const std::string ending = ending_of(pattern);
+  if (ending == ".rec") return {Layout::kRecordIO, expand_braces(pattern)};
+  if (ending == ".tar") return {Layout::kTar, expand_braces(pattern)};
+  throw InputError(
+      fmt::format("{}: not found; a range of numbers in braces stands for .rec or .tar files",
+                  pattern.string()));
+}
+
 /// N of train-N.rec or train_N.rec; -1 of any other name.
 std::int64_t number_of_rec(const std::string& name) {
   constexpr std::string_view kBegin = "train", kEnd = ".rec";
@@ -66,9 +76,9 @@ Location numbered_recs(const NumberedFiles& recs, const fs::path& folder) {
   for (const auto& [number, path] : recs) {
     if (number != next) {
       throw InputError(fmt::format(
-          "{}: found train-{}.rec and train-{}.rec, but none between them: name the files as in "
+          "{}: found {} and {}, but none between them: name the files as in "
           "part-{{000..041}}.rec, or complete them",
-          folder.string(), next - 1, number));
+          folder.string(), found.paths.back().filename().string(), path.filename().string()));
     }
     ++next;
     found.paths.push_back(path);
@@ -118,9 +128,7 @@ Location find_layout(const fs::path& rec) {
   std::error_code ignored;
   if (!fs::is_directory(rec, ignored)) {
     if (something_at(rec)) return file_location(rec);
-    if (rec.string().find('{') != std::string::npos) {
-      return {ending_of(rec) == ".rec" ? Layout::kRecordIO : Layout::kTar, expand_braces(rec)};
-    }
+    if (rec.string().find('{') != std::string::npos) return pattern_location(rec);
     throw InputError(fmt::format("{}: not found; {}", rec.string(), kExpected));
   }
   for (const auto& [name, layout] : {std::pair{"train.rec", Layout::kRecordIO},
@@ -149,9 +157,10 @@ std::vector<fs::path> expand_braces(const fs::path& pattern) {
   const std::size_t dots = text.find("..", open), close = text.find('}', open);
   const auto fail = [&] [[noreturn]] {
     throw InputError(fmt::format(
-        "{}: expected a range of numbers in braces, as in shard-{{000..041}}.tar", text));
+        "{}: expected one range of numbers in braces, as in shard-{{000..041}}.tar", text));
   };
   if (dots == std::string::npos || close == std::string::npos || dots > close) fail();
+  if (text.find('{', open + 1) != std::string::npos) fail();
   const auto number = [&](std::size_t begin, std::size_t end) {
     std::int64_t value = -1;
     const auto parsed = std::from_chars(text.data() + begin, text.data() + end, value);

@@ -167,11 +167,7 @@ std::int64_t LmdbDataset::classes(const DatasetOptions& options,
         "{}: found {} classes, but the greatest label is {}: correct it or remove it",
         (file_.path().parent_path() / "property").string(), property->classes, found - 1));
   }
-  if (options.num_image != 0 && options.num_image != info_.images) {
-    throw InputError(
-        fmt::format("{}: found {} images, but num_image is {}: correct it or leave it out", path(),
-                    info_.images, options.num_image));
-  }
+  check_image_count(info_.images, options, path());
   if (options.num_classes != 0) return options.num_classes;
   return from_property ? property->classes : classes_of_values(options.doing);
 }

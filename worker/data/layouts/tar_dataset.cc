@@ -17,6 +17,7 @@
 #include "common/files/regular_file.h"
 #include "common/files/sha256.h"
 #include "worker/data/damaged_image.h"
+#include "worker/data/identity_names.h"
 #include "worker/data/images/image_file.h"
 #include "worker/data/layouts/labels.h"
 #include "worker/data/layouts/layout.h"
@@ -102,25 +103,13 @@ class TarDataset final : public Dataset {
     }
     images_.shrink_to_fit();
     labels_.shrink_to_fit();
-    if (further_ > 0) {
-      info_.warnings.push_back(fmt::format("{}: left out {} of samples that have one already",
-                                           origin_.string(), counted(further_, "image")));
-    }
-    if (incomplete_ > 0 && images_.empty()) {
-      throw InputError(fmt::format(
-          "{}: none of {} has an image and a label: expected both in members that follow each "
-          "other, with the same name up to the first dot",
-          origin_.string(), counted(incomplete_, "sample")));
-    }
-    if (incomplete_ > 0) {
-      info_.warnings.push_back(fmt::format("{}: left out {} without an image or without a label",
-                                           origin_.string(), counted(incomplete_, "sample")));
-    }
+    tell_what_is_left_out();
     info_.layout = counted(static_cast<long long>(paths_.size()), "WebDataset shard");
     info_.images = static_cast<std::int64_t>(images_.size());
     info_.classes = count_classes(labels_, options, origin_.string());
-    info_.index_bytes =
-        images_.capacity() * sizeof(TarImage) + labels_.capacity() * sizeof(std::int64_t);
+    names_ = read_identity_names(paths_.front().parent_path() / "identities.txt", info_.classes);
+    info_.index_bytes = images_.capacity() * sizeof(TarImage) +
+                        labels_.capacity() * sizeof(std::int64_t) + names_.bytes();
     warn_of_classes(info_, origin_.string());
     const ImageSize size = options.image_size != 0
                                ? ImageSize{options.image_size, options.image_size}
@@ -133,7 +122,7 @@ class TarDataset final : public Dataset {
   std::int64_t label(std::int64_t image, std::vector<std::byte>&) const override {
     return labels_.at(static_cast<std::size_t>(image));
   }
-  [[nodiscard]] std::string identity(std::int64_t) const override { return {}; }
+  [[nodiscard]] std::string identity(std::int64_t label) const override { return names_.at(label); }
   [[nodiscard]] std::string name(std::int64_t image) const override {
     const TarImage& at = images_.at(static_cast<std::size_t>(image));
     return fmt::format("{}: member at offset {}", paths_[at.shard].string(), at.offset);
@@ -155,13 +144,11 @@ class TarDataset final : public Dataset {
     Sha256 sum;
     sum.update(std::as_bytes(std::span(images_)));
     sum.update(std::as_bytes(std::span(labels_)));
-    std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < paths_.size(); ++i) bytes += shards_.get(i)->bytes();
     return {
         {paths_.size() == 1 ? paths_.front() : origin_,
          fmt::format("{} images of {} classes, {} x {} pixels, {} bytes in {} shards, sha256 of "
                      "their places and labels {}",
-                     info_.images, info_.classes, info_.height, info_.width, bytes, paths_.size(),
+                     info_.images, info_.classes, info_.height, info_.width, bytes_, paths_.size(),
                      sum.finish().substr(0, 16))}};
   }
 
@@ -177,12 +164,15 @@ class TarDataset final : public Dataset {
   void read_headers(std::size_t shard);
   void take(const TarReader& reader, const TarMember& member, std::size_t shard, Pending& sample);
   void finish(const Pending& sample);
+  void tell_what_is_left_out();
 
   const std::vector<fs::path> paths_;
   const OpenShards shards_;
   const fs::path origin_;
   std::vector<TarImage> images_;
   std::vector<std::int64_t> labels_;
+  IdentityNames names_;
+  std::uint64_t bytes_ = 0;      ///< of all shards
   std::int64_t incomplete_ = 0;  ///< samples
   std::int64_t further_ = 0;     ///< images
   DatasetInfo info_;
@@ -190,6 +180,7 @@ class TarDataset final : public Dataset {
 
 void TarDataset::read_headers(std::size_t shard) {
   const RegularFile file(paths_[shard]);
+  bytes_ += file.bytes();
   TarReader reader(file);
   Pending sample;
   while (const auto member = reader.next()) {
@@ -244,6 +235,22 @@ void TarDataset::finish(const Pending& sample) {
   }
   images_.push_back(*sample.image);
   labels_.push_back(sample.label);
+}
+
+void TarDataset::tell_what_is_left_out() {
+  if (further_ > 0) {
+    info_.warnings.push_back(fmt::format("{}: left out {} of samples that have one already",
+                                         origin_.string(), counted(further_, "image")));
+  }
+  if (incomplete_ == 0) return;
+  if (images_.empty()) {
+    throw InputError(fmt::format(
+        "{}: none of {} has an image and a label: expected both in members that follow each "
+        "other, with the same name up to the first dot",
+        origin_.string(), counted(incomplete_, "sample")));
+  }
+  info_.warnings.push_back(fmt::format("{}: left out {} without an image or without a label",
+                                       origin_.string(), counted(incomplete_, "sample")));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace pfc {
 /// integer from 0, or "label", "cls" or "class" of the object in .json. Its members follow each
 /// other. The shards' images come in the order of the shards and of the members. Further members
 /// are left out; samples without an image or label, and second images, are counted in a warning.
+/// identities.txt beside the first shard names the people.
 ///
 /// Opening reads the headers of all members (ustar, with pax and GNU long names) and the labels,
 /// not the images; reading seeks. Throws InputError that names shard, offset and member where an

@@ -34,20 +34,24 @@ std::string_view field(const std::array<char, n>& header, std::size_t at, std::s
 
 }  // namespace
 
-void TarReader::fail(const std::string& what) const {
-  throw InputError(fmt::format("{}: offset {}: {}", archive_.path().string(), offset_, what));
+void TarReader::fail(const std::string& what) const { fail(offset_, what); }
+
+void TarReader::fail(std::uint64_t offset, const std::string& what) const {
+  throw InputError(fmt::format("{}: offset {}: {}", archive_.path().string(), offset, what));
 }
 
 void TarReader::read(std::uint64_t offset, std::span<char> to) const {
-  if (archive_.read_at(offset, std::as_writable_bytes(to)) < to.size()) {
-    fail("the archive cannot be read on: it is cut short");
+  const std::size_t done = archive_.read_at(offset, std::as_writable_bytes(to));
+  if (done < to.size()) {
+    fail(offset + done, "the archive cannot be read on: it is cut short");
   }
 }
 
 std::uint64_t TarReader::number(const Header& header, std::size_t at, std::size_t size) const {
   const auto* const bytes = reinterpret_cast<const unsigned char*>(header.data() + at);
   std::uint64_t value = 0;
-  if ((bytes[0] & 0x80) != 0) {  // GNU: base 256
+  if ((bytes[0] & 0x80) != 0) {  // GNU: base 256, in two's complement
+    if (bytes[0] != 0x80) fail("a number in the header is negative or too large");
     for (std::size_t i = 1; i < size; ++i) {
       if (value >> 55 != 0) fail("a number in the header is too large");
       value = value << 8 | bytes[i];
@@ -87,7 +91,10 @@ void TarReader::take_pax(const std::string& records) {
     if (parsed.ec != std::errc{} || length > rest.size() || length < digits + 3) {
       fail("an extended header that is damaged");
     }
-    std::string_view record = rest.substr(digits + 1, length - digits - 2);
+    if (rest[digits] != ' ' || rest[length - 1] != '\n') {
+      fail("an extended header that is damaged");
+    }
+    const std::string_view record = rest.substr(digits + 1, length - digits - 2);
     rest.remove_prefix(length);
     const std::size_t equals = record.find('=');
     if (equals == std::string_view::npos) fail("an extended header that is damaged");
@@ -96,7 +103,9 @@ void TarReader::take_pax(const std::string& records) {
     if (key == "size") {
       std::uint64_t size = 0;
       const auto number = std::from_chars(value.data(), value.data() + value.size(), size);
-      if (number.ec != std::errc{}) fail("an extended header whose size is no number");
+      if (number.ec != std::errc{} || number.ptr != value.data() + value.size()) {
+        fail("an extended header whose size is no number");
+      }
       long_size_ = size;
     }
     if (key.starts_with("GNU.sparse")) fail("a sparse member; make the archive without --sparse");
@@ -104,13 +113,8 @@ void TarReader::take_pax(const std::string& records) {
 }
 
 std::optional<TarMember> TarReader::next() {
-  while (true) {
-    if (offset_ == archive_.bytes()) return std::nullopt;
-    if (archive_.bytes() - offset_ < kBlock) fail("a block is not whole: the archive is cut short");
-    Header header{};
-    read(offset_, header);
-    if (std::ranges::all_of(header, [](char c) { return c == '\0'; })) return std::nullopt;
-    check_sum(header);
+  Header header{};
+  while (next_header(header)) {
     const std::uint64_t content = offset_ + kBlock;
     const char type = header[kType];
     const bool extended = type == 'x' || type == 'g' || type == 'L' || type == 'K';
@@ -121,36 +125,54 @@ std::optional<TarMember> TarReader::next() {
                        bytes, archive_.bytes() - content));
     }
     const std::uint64_t behind = std::min(content + padded(bytes), archive_.bytes());
-    if (extended) {
-      if (bytes > kLongestHeader) fail(fmt::format("an extended header of {} bytes", bytes));
-      std::string records(bytes, '\0');
-      read(content, records);
-      if (type == 'x') take_pax(records);
-      if (type == 'L') long_name_ = records.substr(0, records.find('\0'));
+    if (!extended) {
+      if (type == 'S') fail("a sparse member; make the archive without --sparse");
+      TarMember member{.name = name_of_member(header),
+                       .offset = content,
+                       .bytes = bytes,
+                       .file = type == '0' || type == '\0' || type == '7'};
       offset_ = behind;
-      continue;
+      return member;
     }
-    TarMember member{.name = {},
-                     .offset = content,
-                     .bytes = bytes,
-                     .file = type == '0' || type == '\0' || type == '7'};
-    if (type == 'S') fail("a sparse member; make the archive without --sparse");
-    if (long_name_) {
-      member.name = *long_name_;
-    } else {
-      const bool ustar = field(header, kMagic, 5) == "ustar";
-      const std::string_view prefix = ustar && header[kMagic + 5] == '\0'
-                                          ? field(header, kPrefix, kPrefixSize)
-                                          : std::string_view{};
-      member.name = prefix.empty() ? std::string() : std::string(prefix) + '/';
-      member.name += field(header, kName, kNameSize);
-    }
-    if (member.name.size() > kLongestName) fail("a member whose name is longer than 4096 bytes");
-    long_name_.reset();
-    long_size_.reset();
+    take_extended(type, content, bytes);
     offset_ = behind;
-    return member;
   }
+  return std::nullopt;
+}
+
+bool TarReader::next_header(Header& header) const {
+  if (offset_ == archive_.bytes()) return false;
+  if (archive_.bytes() - offset_ < kBlock) fail("a block is not whole: the archive is cut short");
+  read(offset_, header);
+  if (std::ranges::all_of(header, [](char c) { return c == '\0'; })) return false;
+  check_sum(header);
+  return true;
+}
+
+void TarReader::take_extended(char type, std::uint64_t content, std::uint64_t bytes) {
+  if (bytes > kLongestHeader) fail(fmt::format("an extended header of {} bytes", bytes));
+  std::string records(bytes, '\0');
+  read(content, records);
+  if (type == 'x') take_pax(records);
+  if (type == 'L') long_name_ = records.substr(0, records.find('\0'));
+}
+
+std::string TarReader::name_of_member(const Header& header) {
+  std::string name;
+  if (long_name_) {
+    name = *long_name_;
+  } else {
+    const bool ustar = field(header, kMagic, 5) == "ustar" && header[kMagic + 5] == '\0';
+    const auto prefix = ustar ? field(header, kPrefix, kPrefixSize) : std::string_view{};
+    if (!prefix.empty()) name = std::string(prefix) + '/';
+    name += field(header, kName, kNameSize);
+  }
+  if (name.size() > kLongestName) {
+    fail(fmt::format("a member whose name is longer than {} bytes", kLongestName));
+  }
+  long_name_.reset();
+  long_size_.reset();
+  return name;
 }
 
 std::string TarReader::text(const TarMember& member, std::size_t most) const {

@@ -31,7 +31,6 @@ class TarReader {
   std::optional<TarMember> next();
   /// A small member's content, for labels. At most `most` bytes are read.
   [[nodiscard]] std::string text(const TarMember& member, std::size_t most) const;
-  [[nodiscard]] std::uint64_t offset() const { return offset_; }  ///< of the next header
 
  private:
   static constexpr std::size_t kBlock = 512;
@@ -40,11 +39,15 @@ class TarReader {
   void read(std::uint64_t offset, std::span<char> to) const;
   [[nodiscard]] std::uint64_t number(const Header& header, std::size_t at, std::size_t size) const;
   void check_sum(const Header& header) const;
+  [[nodiscard]] bool next_header(Header& header) const;  ///< false at the end
+  void take_extended(char type, std::uint64_t content, std::uint64_t bytes);
   void take_pax(const std::string& records);
-  [[noreturn]] void fail(const std::string& what) const;
+  [[nodiscard]] std::string name_of_member(const Header& header);
+  [[noreturn]] void fail(const std::string& what) const;  ///< at the header
+  [[noreturn]] void fail(std::uint64_t offset, const std::string& what) const;
 
   const RegularFile& archive_;
-  std::uint64_t offset_ = 0;
+  std::uint64_t offset_ = 0;  ///< of the next header
   // What an extended header has said of the member after it.
   std::optional<std::string> long_name_;
   std::optional<std::uint64_t> long_size_;

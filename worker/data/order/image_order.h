@@ -6,7 +6,8 @@
 namespace pfc {
 
 /// A permutation of the images for each epoch: a pure function of epoch and position, so that any
-/// worker can compute any position, in constant time and memory. Thread-safe.
+/// worker can compute any position: in constant memory, and in a time that does not depend on the
+/// number of images or files, only on that of data sets. Thread-safe.
 class ImageOrder {
  public:
   virtual ~ImageOrder() = default;

@@ -39,20 +39,19 @@ std::int64_t Interleaving::at(std::int64_t place) const {
   return place;
 }
 
-std::vector<ImageRange> Interleaving::ranges(const ImageRange& places) const {
-  std::vector<ImageRange> found;
+void Interleaving::append_ranges(const ImageRange& places, std::vector<ImageRange>& to) const {
+  const auto begin = std::ssize(to);
   ImageRange rest = places;
   for (std::size_t s = sets_.size() - 1; s > 0; --s) {
     const Set& set = sets_[s];
     const std::int64_t count = set.images_so_far - set.first;
     const ImageRange of_set{spread(rest.first, count, set.images_so_far),
                             spread(rest.end, count, set.images_so_far)};
-    if (of_set.size() > 0) found.push_back({set.first + of_set.first, set.first + of_set.end});
+    if (of_set.size() > 0) to.push_back({set.first + of_set.first, set.first + of_set.end});
     rest = {rest.first - of_set.first, rest.end - of_set.end};
   }
-  if (rest.size() > 0) found.push_back(rest);
-  std::ranges::reverse(found);
-  return found;
+  if (rest.size() > 0) to.push_back(rest);
+  std::reverse(to.begin() + begin, to.end());
 }
 
 }  // namespace pfc

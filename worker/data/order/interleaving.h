@@ -1,7 +1,6 @@
 // Several sequences as one, in which all of them advance evenly.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,21 +16,17 @@ struct ImageRange {
 /// The images of several data sets, numbered one set behind the other, in another sequence: each
 /// stretch of it has images of each set in proportion to the sets' sizes (to within one image a
 /// set), and those of one set follow each other. So a stretch of the sequence is one stretch of
-/// each set. Thread-safe.
+/// each set. Each call takes a time in proportion to the number of sets. Thread-safe.
 class Interleaving {
  public:
   /// How many images each set has. REQUIRES: not empty, and all are above 0.
   explicit Interleaving(const std::vector<std::int64_t>& sets);
 
   [[nodiscard]] std::int64_t images() const { return sets_.back().images_so_far; }
-  /// Whether it is the first image of a set.
-  [[nodiscard]] bool begins_set(std::int64_t image) const {
-    return std::ranges::any_of(sets_, [&](const Set& set) { return set.first == image; });
-  }
   /// The number of the image at a place 0 .. images() - 1 of the sequence.
   [[nodiscard]] std::int64_t at(std::int64_t place) const;
-  /// The images at the places of a range: one range for each set that has some there.
-  [[nodiscard]] std::vector<ImageRange> ranges(const ImageRange& places) const;
+  /// Appends the images at the places of a range: one range for each set that has some there.
+  void append_ranges(const ImageRange& places, std::vector<ImageRange>& to) const;
 
  private:
   struct Set {

@@ -89,7 +89,7 @@ std::vector<ImageRange> SequentialOrder::images_of(std::int64_t epoch, std::int6
   std::ranges::sort(found, {}, &ImageRange::first);
   std::vector<ImageRange> joined;
   for (const ImageRange& range : found) {
-    if (!joined.empty() && joined.back().end == range.first && !sequence_.begins_set(range.first)) {
+    if (!joined.empty() && joined.back().end == range.first) {
       joined.back().end = range.end;
     } else {
       joined.push_back(range);
@@ -103,12 +103,8 @@ void SequentialOrder::append(std::int64_t epoch, const ImageRange& of_ring,
                              std::vector<ImageRange>& to) const {
   const std::int64_t begin = (cut(epoch) + of_ring.first) % images_;
   const std::int64_t end = begin + of_ring.size();
-  const auto add = [&](const ImageRange& places) {
-    const std::vector<ImageRange> ranges = sequence_.ranges(places);
-    to.insert(to.end(), ranges.begin(), ranges.end());
-  };
-  add({begin, std::min(end, images_)});
-  if (end > images_) add({0, end - images_});
+  sequence_.append_ranges({begin, std::min(end, images_)}, to);
+  if (end > images_) sequence_.append_ranges({0, end - images_}, to);
 }
 
 }  // namespace pfc

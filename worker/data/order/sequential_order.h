@@ -17,10 +17,10 @@ struct SequentialOptions {
   bool shuffle = true;
 };
 
-/// The images in the order of their files (of several data sets evenly mixed: interleaving.h) form
-/// a ring, which each epoch cuts at another random place into windows of K * G images, the last one
-/// perhaps shorter. Windows follow each other in random order. Within a window, a global batch has
-/// one image of each of G lanes, which are K neighbours each:
+/// The images in the order of their files, one file behind the other (several data sets evenly
+/// mixed: interleaving.h), form a ring, which each epoch cuts at another random place into windows
+/// of K * G images, the last one perhaps shorter. Windows follow each other in random order. Within
+/// a window, a global batch has one image of each of G lanes, which are K neighbours each:
 ///
 ///   position p = row * G + lane shows neighbour permutation(epoch, window, lane)(row) of `lane`
 ///
@@ -46,7 +46,8 @@ class SequentialOrder final : public ImageOrder {
   /// Which of an epoch's windows, in the order of time, holds its global batch `row`.
   [[nodiscard]] std::int64_t window_of(std::int64_t row) const { return row / cuts_.rows; }
   /// The images that a worker with lanes [lanes.first, lanes.end) of every batch shows from that
-  /// window, in the order of the files. Neighbouring ranges of one set are joined.
+  /// window, in the order of the files. Neighbouring ranges are joined, also over the end of a
+  /// file.
   [[nodiscard]] std::vector<ImageRange> images_of(std::int64_t epoch, std::int64_t window,
                                                   const ImageRange& lanes) const;
 

@@ -22,7 +22,8 @@ class AsyncReader {
   virtual ~AsyncReader() = default;
   [[nodiscard]] virtual int depth() const = 0;
   [[nodiscard]] virtual int under_way() const = 0;
-  /// Begins the read, at the latest with the next finish(). REQUIRES: under_way() < depth().
+  /// Begins the read, at the latest when finish() has nothing to give and waits. REQUIRES:
+  /// under_way() < depth().
   virtual void start(FileRead& read) = 0;
   /// Waits for a read that is done, whichever it is. Throws std::system_error where the kernel
   /// fails. REQUIRES: under_way() > 0.

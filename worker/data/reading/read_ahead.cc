@@ -8,12 +8,6 @@
 
 namespace pfc {
 
-namespace {
-
-constexpr int kDepth = 64;  // reads at a time
-
-}  // namespace
-
 std::span<const std::byte> ReadAhead::Unit::find(std::int64_t image) const {
   const auto behind = std::ranges::upper_bound(
       ranges_, image, {}, [](const Range& range) { return range.images.first; });
@@ -27,13 +21,11 @@ std::span<const std::byte> ReadAhead::Unit::find(std::int64_t image) const {
 }
 
 ReadAhead::ReadAhead(const Dataset& dataset, const ReadPlan& plan, const ReadAheadOptions& options)
-    : dataset_(dataset),
-      plan_(plan),
-      options_(options),
-      next_batch_(options.first_batch),
-      reader_(options.make_reader ? options.make_reader() : make_async_reader(kDepth)) {
-  check(options.units > 1 && options.unit_bytes > 0 && options.piece_bytes > 0,
+    : dataset_(dataset), plan_(plan), options_(options), next_batch_(options.first_batch) {
+  check(options.units > 1 && options.unit_bytes > 0 && options.piece_bytes > 0 &&
+            options.make_reader != nullptr,
         "ReadAhead: bad options");
+  reader_ = options.make_reader();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -145,9 +137,16 @@ void ReadAhead::lay_out(const ReadUnit& planned, Unit& unit) {
   unit.dataset_ = &dataset_;
   std::vector<FileStretch> stretches;
   std::size_t bytes = 0;
-  for (const ImageRange& images : planned.images) {
-    stretches.push_back(dataset_.stretch(images).value());
-    bytes += stretches.back().bytes;
+  for (ImageRange rest : planned.images) {
+    while (rest.size() > 0) {
+      const FileStretch& stretch = stretches.emplace_back(dataset_.stretch(rest).value());
+      unit.ranges_.push_back({.images = {rest.first, stretch.images_end},
+                              .offset = stretch.offset,
+                              .memory = {},
+                              .readable = 0});
+      bytes += stretch.bytes;
+      rest.first = stretch.images_end;
+    }
   }
   bytes = std::min(bytes, options_.unit_bytes);
   take_memory(bytes, unit);
@@ -155,10 +154,8 @@ void ReadAhead::lay_out(const ReadUnit& planned, Unit& unit) {
   for (std::size_t r = 0; r < stretches.size(); ++r) {
     const FileStretch& stretch = stretches[r];
     const std::size_t size = std::min<std::size_t>(stretch.bytes, room.size());
-    unit.ranges_.push_back({.images = planned.images[r],
-                            .offset = stretch.offset,
-                            .memory = room.first(size),
-                            .readable = size});
+    unit.ranges_[r].memory = room.first(size);
+    unit.ranges_[r].readable = size;
     for (std::size_t at = 0; at < size; at += options_.piece_bytes) {
       Unit::Piece piece;
       piece.fd = stretch.fd;

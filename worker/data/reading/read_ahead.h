@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "worker/data/dataset.h"
-#include "worker/data/reading/make_async_reader.h"
+#include "worker/data/reading/async_reader.h"
 #include "worker/data/reading/read_plan.h"
 
 namespace pfc {
@@ -26,7 +26,7 @@ struct ReadAheadOptions {
   int units = 2;                ///< in memory at the same time
   std::size_t unit_bytes = 0;   ///< the most that one of them takes
   std::size_t piece_bytes = 0;  ///< the most that one read takes
-  /// The reads that are made; empty: those of make_async_reader(). Called once.
+  /// Makes the reads. Called once. REQUIRES: not empty.
   std::function<std::unique_ptr<AsyncReader>()> make_reader = {};
 };
 

@@ -20,7 +20,23 @@ std::vector<std::int64_t> images_of_sets(const DatasetInfo& info) {
   return info.part_images.empty() ? std::vector{info.images} : info.part_images;
 }
 
-std::string first_file(const Dataset& dataset) { return dataset.briefs().back().file.string(); }
+/// The stretches of the images from the first one on, as far as there are any.
+struct Stretches {
+  std::uint64_t bytes = 0;
+  std::int64_t images = 0;  ///< that they hold: all, or those before the first one without
+};
+
+Stretches stretches_of(const Dataset& dataset) {
+  Stretches found;
+  const std::int64_t images = dataset.info().images;
+  while (found.images < images) {
+    const auto stretch = dataset.stretch({found.images, images});
+    if (!stretch) break;
+    found.bytes += stretch->bytes;
+    found.images = stretch->images_end;
+  }
+  return found;
+}
 
 /// The part of some images whose neighbour, `distance` further on, has the same label.
 double same_label(const Dataset& dataset, std::int64_t distance) {
@@ -42,24 +58,19 @@ double same_label(const Dataset& dataset, std::int64_t distance) {
 }  // namespace
 
 std::optional<double> stored_bytes_of_image(const Dataset& dataset) {
-  std::uint64_t bytes = 0;
-  std::int64_t first = 0;
-  for (const std::int64_t count : images_of_sets(dataset.info())) {
-    const auto stretch = dataset.stretch({first, first + count});
-    if (!stretch) return std::nullopt;
-    bytes += stretch->bytes;
-    first += count;
-  }
-  return static_cast<double>(bytes) / static_cast<double>(dataset.info().images);
+  const Stretches found = stretches_of(dataset);
+  if (found.images < dataset.info().images) return std::nullopt;
+  return static_cast<double>(found.bytes) / static_cast<double>(found.images);
 }
 
 void check_sequential(const Dataset& dataset) {
-  if (stored_bytes_of_image(dataset)) return;
-  throw InputError(
-      fmt::format("read: \"sequential\" is for RecordIO whose .idx is in the order of its .rec, "
-                  "but {} is or has "
-                  "{}: write it with pfcctl data shuffle, or take \"random\"",
-                  first_file(dataset), dataset.info().layout));
+  const Stretches found = stretches_of(dataset);
+  if (found.images == dataset.info().images) return;
+  throw InputError(fmt::format(
+      "read: \"sequential\" is for RecordIO whose .idx is in the order of its .rec and leaves out "
+      "few records, but {} is not in such a file: write it with pfcctl data shuffle, or take "
+      "\"random\"",
+      dataset.name(found.images)));
 }
 
 std::unique_ptr<SequentialOrder> make_sequential_order(const Dataset& dataset,
@@ -91,10 +102,10 @@ std::optional<std::string> sequential_warning(const Dataset& dataset) {
   const double near = same_label(dataset, 1), far = same_label(dataset, images / 2);
   if (near < far + 0.25) return std::nullopt;
   return fmt::format(
-      "read: \"sequential\" mixes the images of its buffer only, and {} is sorted by class: of "
-      "{:.0f} "
-      "% of its images the next one is of the same class. Shuffle it once: pfcctl data shuffle",
-      first_file(dataset), 100 * near);
+      "read: \"sequential\" mixes the images of its buffer only, but what begins with {} is sorted "
+      "by class: {:.0f} % of its images have the next one's class. Shuffle it once: pfcctl data "
+      "shuffle",
+      dataset.name(0), 100 * near);
 }
 
 }  // namespace pfc

@@ -12,7 +12,7 @@ class RandomReads final : public ReadPlan {
       : order_(order), batches_(batches) {}
 
   [[nodiscard]] ReadUnit unit_with(std::int64_t batch) const override {
-    ReadUnit unit{.first_batch = batch, .end_batch = batch + 1, .images = {}};
+    ReadUnit unit{.end_batch = batch + 1, .images = {}};
     const std::int64_t epoch = batches_.epoch_of(batch);
     const std::int64_t first = batches_.first_position(batch);
     for (std::int64_t i = 0; i < batches_.batch_size; ++i) {
@@ -42,8 +42,7 @@ class SequentialReads final : public ReadPlan {
     const std::int64_t end =
         std::min(begin + order_.rows_of_window(), first_row + batches_.batches_per_epoch());
     const std::int64_t lane = batches_.rank * batches_.batch_size;
-    return {.first_batch = begin,
-            .end_batch = end,
+    return {.end_batch = end,
             .images = order_.images_of(epoch, window, {lane, lane + batches_.batch_size})};
   }
 

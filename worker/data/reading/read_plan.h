@@ -12,10 +12,9 @@
 
 namespace pfc {
 
-/// Images that are in memory together, while a worker fills the batches first_batch ..
-/// end_batch - 1.
+/// Images that are in memory together, while a worker fills the batches up to end_batch - 1.
 struct ReadUnit {
-  std::int64_t first_batch = 0, end_batch = 0;
+  std::int64_t end_batch = 0;
   std::vector<ImageRange> images;  ///< in rising order
 };
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <limits>
 #include <system_error>
+#include <thread>
 
 #include "common/error.h"
 
@@ -91,9 +93,18 @@ class RingReader final : public AsyncReader {
 
   void submit_and_wait() { submit(1); }
   void submit(unsigned wait_for) {
-    const int result = io_uring_submit_and_wait(&ring_, wait_for);
-    // The kernel has no memory for more at this moment, but what is under way will end.
-    if (result >= 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY) return;
+    int result = io_uring_submit_and_wait(&ring_, wait_for);
+    if (result == -EAGAIN || result == -EBUSY) {
+      // The kernel has no memory for more at this moment. What it has already will end.
+      if (under_way_ > static_cast<int>(io_uring_sq_ready(&ring_))) {
+        io_uring_cqe* done = nullptr;
+        result = io_uring_wait_cqe(&ring_, &done);
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return;
+      }
+    }
+    if (result >= 0 || result == -EINTR || result == -EAGAIN) return;
     throw std::system_error(-result, std::generic_category(), "io_uring");
   }
 

@@ -74,6 +74,7 @@ IndexCoverage index_coverage(const RecordReader& rec, std::span<const std::uint6
   return {.lines = static_cast<std::int64_t>(offsets.size()),
           .records = static_cast<std::int64_t>(named.size()),
           .unnamed = before + inside + behind,
+          .between = inside,
           .behind = behind,
           .exact = looked_at == gaps && std::max(before, behind) < kMostCounted};
 }

@@ -15,8 +15,9 @@ struct IndexCoverage {
   std::int64_t lines = 0;    ///< images that the index names
   std::int64_t records = 0;  ///< different records among them
   std::int64_t unnamed = 0;  ///< records of the .rec that no line names
+  std::int64_t between = 0;  ///< those of them between two that a line names
   std::int64_t behind = 0;   ///< those of them behind the last record that a line names
-  bool exact = true;         ///< false: the two numbers above are an estimate
+  bool exact = true;         ///< false: the three numbers above are an estimate
 };
 
 /// Compares the offsets of all images with the records of the file. Reads only headers: in a small

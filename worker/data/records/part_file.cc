@@ -81,19 +81,13 @@ void PartFile::keep(std::uint64_t bytes) {
 }
 
 void PartFile::write(std::span<const std::byte> bytes) {
-  offset_ += bytes.size();
-  if (buffer_.size() + bytes.size() <= kPiece) {
+  if (buffer_.size() + bytes.size() > kPiece) flush();
+  if (bytes.size() <= kPiece) {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-    return;
-  }
-  offset_ -= bytes.size();
-  flush();
-  offset_ += bytes.size();
-  if (bytes.size() < kPiece) {
-    buffer_.assign(bytes.begin(), bytes.end());
   } else {
-    put(offset_ - bytes.size(), bytes);
+    put(offset_, bytes);
   }
+  offset_ += bytes.size();
 }
 
 void PartFile::flush() {
@@ -111,7 +105,8 @@ void PartFile::put(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(part_, "write");
+    if (n == 0) errno = EIO;  // or it would be tried for ever
+    if (n <= 0) fail(part_, "write");
     offset += static_cast<std::uint64_t>(n);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }

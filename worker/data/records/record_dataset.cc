@@ -115,7 +115,6 @@ void RecordDataset::open(std::span<const fs::path> recs, const Doing& doing) {
   info_.layout = insightface ? "RecordIO with InsightFace's record 0" : "RecordIO";
   origin_ = recs.front().string();
   if (recs.size() == 1) return;
-  for (const RecordPart& part : parts_) info_.part_images.push_back(part.images());
   info_.layout += fmt::format(", {} files", recs.size());
   origin_ += fmt::format(" and {}", counted(static_cast<long long>(recs.size() - 1), "more file"));
 }
@@ -209,7 +208,9 @@ std::optional<FileStretch> RecordDataset::stretch(const ImageRange& images) cons
   check(images.first >= 0 && images.first < images.end && images.end <= info_.images,
         "Dataset: no such images");
   const auto [part, first] = place(images.first);
-  return part.stretch({first, first + images.end - images.first});
+  auto stretch = part.stretch({first, first + images.size()});
+  if (stretch) stretch->images_end += images.first - first;
+  return stretch;
 }
 
 Sample RecordDataset::read_stored(std::int64_t image, std::span<const std::byte> stored,

@@ -12,6 +12,16 @@
 
 namespace pfc {
 
+namespace {
+
+/// A stretch ends at the next record that has a line, so that the records between are read with
+/// it. Whether they are so few that this costs little.
+bool leaves_out_few(const IndexCoverage& coverage) {
+  return coverage.between <= coverage.records / 8;
+}
+
+}  // namespace
+
 RecordPart::RecordPart(const std::filesystem::path& rec, const Doing& doing) : rec_(rec) {
   const std::filesystem::path idx = std::filesystem::path(rec).replace_extension(".idx");
   const bool indexed = something_at(idx);
@@ -23,8 +33,9 @@ RecordPart::RecordPart(const std::filesystem::path& rec, const Doing& doing) : r
   if (!indexed) return;
   // In InsightFace's layout no image is without a line, and the other records are no images.
   const bool all_are_images = layout_.identities == 0;
-  warnings_ = index_warnings(index_coverage(rec_, layout_.offsets), all_are_images, index_.string(),
-                             rec.string());
+  const IndexCoverage coverage = index_coverage(rec_, layout_.offsets);
+  warnings_ = index_warnings(coverage, all_are_images, index_.string(), rec.string());
+  has_stretches_ = has_stretches_ && leaves_out_few(coverage);
 }
 
 /// A .rec that lost its end still has all its keys in the .idx; a record cut in two is only seen at
@@ -32,7 +43,7 @@ RecordPart::RecordPart(const std::filesystem::path& rec, const Doing& doing) : r
 /// one in its last line.
 void RecordPart::check_last_record() {
   end_ = rec_.record_end(*std::ranges::max_element(layout_.offsets));
-  in_order_ = std::ranges::is_sorted(layout_.offsets);
+  has_stretches_ = std::ranges::is_sorted(layout_.offsets);
   (void)rec_.record_end(layout_.offsets.back());
 }
 
@@ -55,13 +66,15 @@ RecordPart::Read RecordPart::record(std::int64_t image, std::span<const std::byt
 }
 
 std::optional<FileStretch> RecordPart::stretch(const ImageRange& range) const {
-  if (!in_order_ || range.end > images()) return std::nullopt;
+  if (!has_stretches_) return std::nullopt;
+  const std::int64_t images_end = std::min(range.end, images());
   const std::uint64_t begin = layout_.offsets[static_cast<std::size_t>(range.first)];
   // Several lines of an index may name the same record.
-  const auto last = layout_.offsets.begin() + (range.end - 1);
+  const auto last = layout_.offsets.begin() + (images_end - 1);
   const auto behind = std::upper_bound(last, layout_.offsets.end(), *last);
   const std::uint64_t end = behind == layout_.offsets.end() ? end_ : *behind;
-  return FileStretch{.fd = rec_.fd(), .offset = begin, .bytes = end - begin};
+  return FileStretch{
+      .fd = rec_.fd(), .offset = begin, .bytes = end - begin, .images_end = images_end};
 }
 
 std::string RecordPart::name(std::int64_t image) const {

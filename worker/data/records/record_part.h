@@ -45,8 +45,8 @@ class RecordPart {
   /// empty. Throws DamagedImage that names file, offset and key.
   [[nodiscard]] Read record(std::int64_t image, std::span<const std::byte> stored,
                             std::vector<std::byte>& storage) const;
-  /// The bytes of these images. None where images do not lie in the file as they are numbered, and
-  /// for a range that goes beyond the file's last image.
+  /// The bytes of these images, up to the file's last one. None where images do not lie in the file
+  /// as they are numbered, or with many records between them that the index leaves out.
   [[nodiscard]] std::optional<FileStretch> stretch(const ImageRange& images) const;
   /// "FILE: record KEY (offset N)"
   [[nodiscard]] std::string name(std::int64_t image) const;
@@ -58,7 +58,7 @@ class RecordPart {
   RecordLayout layout_;
   std::filesystem::path index_;
   std::vector<std::string> warnings_;
-  bool in_order_ = false;  ///< whether images lie in the file as they are numbered
+  bool has_stretches_ = false;
   std::uint64_t end_ = 0;  ///< of the record behind all others that are images
 };
 

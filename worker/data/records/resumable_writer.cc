@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
@@ -31,6 +32,21 @@ std::optional<std::uint64_t> offset_in(std::string_view line) {
   const auto parsed = std::from_chars(line.data() + tab + 1, end, offset);
   if (parsed.ec != std::errc() || parsed.ptr != end) return {};
   return offset;
+}
+
+struct IndexLine {
+  std::int64_t number = 0;   ///< from 1; 0: none
+  std::uint64_t end = 0;     ///< of the line in the .idx
+  std::uint64_t offset = 0;  ///< of its record in the .rec
+};
+
+/// Nothing where it is not whole.
+std::optional<std::uint64_t> end_of_record(const RecordReader& rec, std::uint64_t offset) {
+  try {
+    return rec.record_end(offset);
+  } catch (const InputError&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -68,31 +84,30 @@ bool ResumableWriter::has_begun(const std::string& what) {
   return true;
 }
 
-/// Behind the last line of the .idx whose record is whole.
+/// Behind the last line of the .idx whose record is whole. The records of lines were on the disk
+/// before these, so that only a cut of the .rec itself takes something from the last one.
 void ResumableWriter::go_on() {
   const RecordReader reader(rec_.part());
   std::ifstream in(idx_.part());
-  std::uint64_t idx_bytes = 0, rec_bytes = 0;
-  std::int64_t lines = 0;
-  for (std::string line; std::getline(in, line) && !in.eof(); ++lines) {
-    const auto offset = offset_in(line);
-    // Those before it were on the disk before this line was written.
-    if (!offset || *offset < rec_bytes || *offset >= reader.bytes()) break;
-    rec_bytes = *offset;
-    idx_bytes += line.size() + 1;
+  IndexLine last, before;
+  for (std::string text; std::getline(in, text) && !in.eof();) {
+    const auto offset = offset_in(text);
+    if (!offset || *offset < last.offset || *offset >= reader.bytes()) break;
+    before = std::exchange(
+        last, {.number = last.number + 1, .end = last.end + text.size() + 1, .offset = *offset});
   }
-  if (lines > 0) {
-    try {
-      rec_bytes = reader.record_end(rec_bytes);
-    } catch (const InputError&) {
-      idx_bytes = rec_bytes = 0;
-      lines = 0;
+  IndexLine kept;
+  std::optional<std::uint64_t> end;
+  for (const IndexLine& line : {last, before}) {
+    if (line.number == 0 || (end = end_of_record(reader, line.offset))) {
+      kept = line;
+      break;
     }
   }
-  written_ = lines;
-  idx_.keep(idx_bytes);
-  rec_.keep(rec_bytes);
-  secured_ = rec_bytes;
+  written_ = kept.number;
+  idx_.keep(kept.end);
+  secured_ = end.value_or(0);
+  rec_.keep(secured_);
 }
 
 void ResumableWriter::append(std::int64_t key, std::span<const std::byte> payload) {

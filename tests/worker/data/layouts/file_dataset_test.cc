@@ -104,9 +104,37 @@ TEST_F(ImageFiles, WhatIsNoImageIsLeftOutAndCounted) {
 
 TEST_F(ImageFiles, ALinkInACircleEnds) {
   write("ada/1.jpg", make_jpeg(16, 16, 1));
+  write("ada/z/2.jpg", make_jpeg(16, 16, 1));
+  write("grace/3.jpg", make_jpeg(16, 16, 1));
   std::filesystem::create_directory_symlink("..", folder_ / "ada" / "round");
+  std::filesystem::create_directory_symlink(".", folder_ / "ada" / "itself");
+  std::filesystem::create_directory_symlink("z", folder_ / "ada" / "a");
   const auto dataset = open_dataset({.rec = folder_.path()});
-  EXPECT_GE(dataset->info().images, 1);
+  EXPECT_THAT(images_of(*dataset), ElementsAre("ada/1.jpg", "ada/z/2.jpg", "grace/3.jpg"));
+}
+
+/// Followed along every way, these would be 9! images.
+TEST_F(ImageFiles, AmongFoldersThatLinkToEachOtherEachIsLookedIntoOnce) {
+  for (int i = 0; i < 9; ++i) {
+    const std::string folder = "ada/" + std::to_string(i);
+    write(folder + "/1.jpg", make_jpeg(16, 16, 1));
+    for (int other = 0; other < 9; ++other) {
+      std::filesystem::create_directory_symlink("../" + std::to_string(other),
+                                                folder_ / folder / ("to" + std::to_string(other)));
+    }
+  }
+  EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 9);
+}
+
+/// A set that another one is chosen from by links.
+TEST_F(ImageFiles, LinksToFoldersElsewhereAreFollowed) {
+  write("all/x/1.jpg", make_jpeg(16, 16, 1));
+  std::filesystem::create_directories(folder_ / "some" / "b");
+  std::filesystem::create_directory_symlink("../all/x", folder_ / "some" / "a");
+  std::filesystem::create_directory_symlink("../../all/x", folder_ / "some" / "b" / "more");
+  const auto dataset = open_dataset({.rec = folder_ / "some"});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("some/a/1.jpg", "some/b/more/1.jpg"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 1));
 }
 
 TEST_F(ImageFiles, AnImageThatIsNoFileOrGoneIsDamaged) {

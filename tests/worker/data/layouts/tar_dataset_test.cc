@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -123,6 +124,22 @@ TEST_F(Shards, ComeInTheOrderOfTheirNamesFromAFolderOrBraces) {
   EXPECT_THAT(labels_of(*open_dataset({.rec = folder_.path()})), ElementsAre(4, 2));
   EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "s-{000..001}.tar"})), ElementsAre(4, 2));
   EXPECT_THAT(error(folder_ / "s-{000..002}.tar"), HasSubstr("s-002.tar"));
+  EXPECT_THAT(error(folder_ / "s-{000..001}.zip"),
+              HasSubstr("s-{000..001}.zip: not found; a range of numbers in braces stands for"));
+}
+
+TEST_F(Shards, HaveTheNamesBesideTheFirstOne) {
+  sample("0", 1, "1");
+  pack("s-000.tar", "pax");
+  EXPECT_EQ(open_dataset({.rec = folder_ / "s-000.tar"})->identity(1), "");
+  write("identities.txt", "Ada\nGrace\n");
+  for (const char* rec : {"", "s-000.tar", "s-{000..000}.tar"}) {
+    const auto dataset = open_dataset({.rec = folder_ / rec});
+    EXPECT_EQ(dataset->identity(0), "Ada");
+    EXPECT_EQ(dataset->identity(1), "Grace");
+  }
+  write("identities.txt", "Ada\n");
+  EXPECT_THAT(error(folder_.path()), HasSubstr("identities.txt: found 1 lines, expected 2"));
 }
 
 TEST_F(Shards, SamplesThatAreNotWholeAreLeftOutAndCounted) {
@@ -164,6 +181,46 @@ TEST_F(Shards, ThatBecomeShorterGiveDamagedImages) {
               HasSubstr("member at offset"));
 }
 
+/// A member of an archive, whose size is a number or the bytes of its field.
+std::string member(char type, const std::string& content, const std::string& size = "") {
+  std::string header(512, '\0');
+  header[0] = 'm';
+  header.replace(124, 12, size.empty() ? fmt::format("{:011o} ", content.size()) : size);
+  header[156] = type;
+  header.replace(148, 8, "        ");
+  int sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  header.replace(148, 7, fmt::format("{:06o} ", sum));
+  return header + content + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
+TEST_F(Shards, TakeNoDamagedSize) {
+  const auto opened = [&](const std::string& archive) {
+    write("x.tar", archive);
+    const RegularFile file(folder_ / "x.tar");
+    return TarReader(file).next();
+  };
+  const auto error_of = [&](const std::string& archive) {
+    return message_of<InputError>([&] { opened(archive); });
+  };
+  const std::string last = member('0', std::string(20, 'x'));
+  EXPECT_EQ(opened(member('x', "10 size=7\n") + last)->bytes, 7u);
+  EXPECT_THAT(error_of(member('x', "11 size=7x\n") + last), HasSubstr("whose size is no number"));
+  EXPECT_THAT(error_of(member('x', "10_size=7\n") + last), HasSubstr("header that is damaged"));
+  EXPECT_THAT(error_of(member('x', "10 size=7x") + last), HasSubstr("header that is damaged"));
+  EXPECT_THAT(error_of(member('0', "x", std::string(12, '\xff'))), HasSubstr("is negative"));
+}
+
+TEST_F(Shards, SayAtWhichOffsetTheyCannotBeRead) {
+  write("x.tar", member('0', "17") + member('0', "18"));
+  const RegularFile file(folder_ / "x.tar");
+  TarReader reader(file);
+  const auto first = reader.next();
+  std::filesystem::resize_file(folder_ / "x.tar", 512);
+  EXPECT_THAT(message_of<InputError>([&] { (void)reader.text(*first, 64); }),
+              HasSubstr("x.tar: offset 512: the archive cannot be read on"));
+}
+
 TEST_F(Shards, RandomDamageOnlyThrows) {
   sample("a/0", 1, "5");
   sample(std::string(120, 'd') + "/1", 2, "0");
@@ -193,7 +250,8 @@ TEST(Braces, StandForNumbersWithAsManyDigits) {
               ElementsAre("s-08.tar", "s-09.tar", "s-10.tar", "s-11.tar"));
   EXPECT_THAT(expand_braces("plain.tar"), ElementsAre("plain.tar"));
   EXPECT_THAT(expand_braces("{0..999999}"), SizeIs(1'000'000));
-  for (const char* wrong : {"{", "{1}", "{1..}", "{..2}", "{2..1}", "{a..b}", "{0..99999999}"}) {
+  for (const char* wrong :
+       {"{", "{1}", "{1..}", "{..2}", "{2..1}", "{a..b}", "{0..99999999}", "{0..1}-{0..1}"}) {
     EXPECT_THROW(expand_braces(wrong), InputError) << wrong;
   }
 }

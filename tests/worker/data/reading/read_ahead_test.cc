@@ -11,6 +11,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/data/reading/counting_reader.h"
 #include "worker/data/open_dataset.h"
+#include "worker/data/reading/make_async_reader.h"
 
 namespace pfc {
 namespace {
@@ -24,8 +25,7 @@ class TenEach final : public ReadPlan {
  public:
   [[nodiscard]] ReadUnit unit_with(std::int64_t batch) const override {
     const std::int64_t unit = batch / 2;
-    return {.first_batch = 2 * unit,
-            .end_batch = 2 * unit + 2,
+    return {.end_batch = 2 * unit + 2,
             .images = {{10 * unit, 10 * unit + 4}, {10 * unit + 4, 10 * unit + 10}}};
   }
 };

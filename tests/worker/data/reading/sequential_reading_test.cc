@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "tests/support/error_message.h"
 #include "tests/support/face_folder.h"
+#include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/data/reading/counting_reader.h"
 #include "worker/data/combined_dataset.h"
@@ -175,6 +177,46 @@ TEST_F(SequentialReading, MixesSeveralDataSetsEvenly) {
   EXPECT_LE(log.seeks(), 2 * 8u + 2) << "of each set one for each window";
 }
 
+TEST_F(SequentialReading, TakesTheFilesOfOneSetOneBehindTheOther) {
+  const TemporaryFolder one, several;
+  const auto record = [](std::int64_t i) {
+    return encode_image_record(i, 0, testing::make_jpeg(16, 16, static_cast<unsigned>(i)));
+  };
+  RecordWriter whole(one.path() / "train.rec", one.path() / "train.idx");
+  for (std::int64_t i = 0; i < 120; ++i) whole.append(i, record(i));
+  whole.close();
+  for (std::int64_t begin = 0; begin < 120; begin += 24) {
+    const std::string name = "train-" + std::to_string(begin / 24);
+    RecordWriter part(several.path() / (name + ".rec"), several.path() / (name + ".idx"));
+    for (std::int64_t i = begin; i < begin + 24; ++i) part.append(i, record(i));
+    part.close();
+  }
+  const auto of_one = open_dataset({.rec = one.path()});
+  const auto of_several = open_dataset({.rec = several.path()});
+  EXPECT_THAT(of_several->info().part_images, ::testing::IsEmpty()) << "it is one data set";
+  const Seen expected = run_all(*of_one, options(8), 1, 40);
+  EXPECT_EQ(run_all(*of_several, options(8), 1, 40), expected);
+  EXPECT_EQ(run_all(*of_several, options(2), 4, 40), expected);
+  ReadLog log;
+  log_reads(*of_several, options(8), 15, log);
+  EXPECT_EQ(log.bytes(), of_one->stretch({0, 120})->bytes) << "all from memory that was read ahead";
+}
+
+TEST_F(SequentialReading, NamesTheSetThatDoesNotLieInOrder) {
+  const TemporaryFolder people;
+  std::filesystem::create_directories(people.path() / "ada");
+  const auto jpeg = testing::make_jpeg(16, 16, 1);
+  testing::write_file(people.path() / "ada" / "1.jpg", jpeg);
+  JobConfig job;
+  job.rec = {people.path(), folder_.path()};
+  job.read = ReadKind::kSequential;
+  EXPECT_THAT(message_of<InputError>([&] { open_job_data(job); }),
+              HasSubstr("but " + (people.path() / "ada/1.jpg").string()));
+  job.rec = {folder_.path(), people.path()};
+  EXPECT_THAT(message_of<InputError>([&] { open_job_data(job); }),
+              HasSubstr("but " + (people.path() / "ada/1.jpg").string()));
+}
+
 TEST_F(SequentialReading, RefusesDataThatDoNotLieInOrder) {
   const RecordReader reader(folder_.path() / "train.rec");
   const RecordIndex index = read_record_index(folder_.path() / "train.idx", reader);
@@ -189,6 +231,62 @@ TEST_F(SequentialReading, RefusesDataThatDoNotLieInOrder) {
   swapped.close();
   EXPECT_THAT(message_of<InputError>([&] { open_job_data(job); }),
               StartsWith("read: \"sequential\" is for RecordIO whose .idx is in the order"));
+}
+
+/// An index of a cleaned list, which names every tenth image.
+class IndexOfAPart : public ::testing::Test {
+ protected:
+  IndexOfAPart() {
+    testing::write_insightface(
+        {.folder = folder_.path(), .identities = 300, .images_per_identity = 1});
+    const RecordReader reader(folder_.path() / "train.rec");
+    whole_ = read_record_index(folder_.path() / "train.idx", reader);
+    name([](std::int64_t image) { return image % 10 == 0; });
+  }
+  /// Image i has the key i + 1. Without record 0 each line is an image.
+  void name(const std::function<bool(std::int64_t image)>& wanted) const {
+    std::ofstream idx(folder_.path() / "train.idx");
+    for (std::size_t key = 1; key <= 300; ++key) {
+      if (!wanted(static_cast<std::int64_t>(key) - 1)) continue;
+      idx << whole_.keys[key] << '\t' << whole_.offsets[key] << '\n';
+    }
+  }
+  [[nodiscard]] std::unique_ptr<Dataset> open() const {
+    return open_dataset({.rec = folder_.path()});
+  }
+
+  const TemporaryFolder folder_;
+  RecordIndex whole_;
+};
+
+TEST_F(IndexOfAPart, HasNoUnnamedRecordsReadInRandomOrder) {
+  const auto dataset = open();
+  ASSERT_EQ(dataset->info().images, 30);
+  ReadLog log;
+  PrefetcherOptions o{.batch_size = 10, .shuffle = false, .last_batch = 1};
+  o.make_reader = [&log] { return std::make_unique<CountingReader>(log, make_async_reader(4)); };
+  std::set<std::int64_t> labels;
+  {
+    const auto prefetcher = make_prefetcher(*dataset, o);
+    const auto batch = prefetcher->next();
+    labels.insert(batch->labels.begin(), batch->labels.end());
+  }
+  EXPECT_EQ(labels, (std::set<std::int64_t>{0, 10, 20, 30, 40, 50, 60, 70, 80, 90}));
+  const std::uint64_t own = 10 * (whole_.offsets[11] - whole_.offsets[1]) / 10;
+  EXPECT_LE(log.bytes(), 2 * own);
+}
+
+TEST_F(IndexOfAPart, IsNoneToReadSequentially) {
+  EXPECT_THAT(message_of<InputError>([&] { check_sequential(*open()); }),
+              StartsWith("read: \"sequential\" is for RecordIO whose .idx is in the order"));
+  EXPECT_FALSE(open()->stretch({3, 4}).has_value());
+}
+
+TEST_F(IndexOfAPart, IsAsGoodAsAWholeOneWhereItLeavesOutFew) {
+  name([](std::int64_t image) { return image % 20 != 7; });
+  EXPECT_NO_THROW(check_sequential(*open()));
+  name([](std::int64_t image) { return image > 100 && image < 200; });  // all between two places
+  EXPECT_NO_THROW(check_sequential(*open()));
 }
 
 TEST_F(SequentialReading, RefusesFolders) {

@@ -54,6 +54,7 @@ TEST_F(Coverage, CountsRecordsBeforeBetweenAndBehindTheNamedOnes) {
   EXPECT_EQ(part.lines, 4);
   EXPECT_EQ(part.records, 3);
   EXPECT_EQ(part.unnamed, 2 + 2 + 3);
+  EXPECT_EQ(part.between, 2);
   EXPECT_EQ(part.behind, 3);
 }
 

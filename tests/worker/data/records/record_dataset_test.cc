@@ -110,6 +110,9 @@ TEST_F(SeveralRecs, MayNotMissOneBetweenOthers) {
   write("train-2.rec", {1});
   EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_.path()}); }),
               HasSubstr("found train-0.rec and train-2.rec, but none between them"));
+  std::filesystem::rename(folder_ / "train-2.rec", folder_ / "train_00002.rec");
+  EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_.path()}); }),
+              HasSubstr("found train-0.rec and train_00002.rec, but none between them"));
 }
 
 TEST_F(SeveralRecs, NameTheOneThatIsMissing) {

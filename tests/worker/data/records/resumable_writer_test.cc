@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -40,10 +41,12 @@ class ResumableRecords : public ::testing::Test {
     for (std::int64_t i = had; i < until; ++i) writer.append(i, payload(i));
     return had;
   }
-  void finish(std::int64_t count, const std::string& what = "this") {
+  std::int64_t finish(std::int64_t count, const std::string& what = "this") {
     ResumableWriter writer(rec_, idx_, what);
-    for (std::int64_t i = writer.written(); i < count; ++i) writer.append(i, payload(i));
+    const std::int64_t had = writer.written();
+    for (std::int64_t i = had; i < count; ++i) writer.append(i, payload(i));
     writer.close();
+    return had;
   }
   void expect_whole(std::int64_t count) {
     const RecordReader reader(rec_);
@@ -75,6 +78,24 @@ TEST_F(ResumableRecords, GoOnWhereAStartEnded) {
   EXPECT_EQ(start(7), 3);
   finish(10);
   expect_whole(10);
+}
+
+/// They do not go through the buffer.
+TEST_F(ResumableRecords, MayBeLargerThanThePiecesThatAreWritten) {
+  const std::vector<std::size_t> sizes{100, 1 << 20, 3 << 20, 700'000, 700'000, 10, 2 << 20};
+  ResumableWriter writer(rec_, idx_, "this");
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    writer.append(static_cast<std::int64_t>(i), Bytes(sizes[i], static_cast<std::byte>(i)));
+  }
+  writer.close();
+  const RecordReader reader(rec_);
+  const std::vector<std::uint64_t> offsets = read_record_index(idx_, reader).offsets;
+  EXPECT_EQ(reader.scan(), offsets);
+  std::vector<std::byte> storage;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto read = reader.read(offsets[i], storage);
+    EXPECT_TRUE(std::ranges::equal(read, Bytes(sizes[i], static_cast<std::byte>(i)))) << i;
+  }
 }
 
 TEST_F(ResumableRecords, BeginAnewWhereSomethingElseIsWritten) {
@@ -115,18 +136,22 @@ TEST_F(ResumableRecords, FindTheLastWholeRecordOfAnyCut) {
   start(6);
   const Bytes rec = read_file(part(rec_)), idx = read_file(part(idx_));
   const Bytes begun = read_file(rec_.string() + ".begun.part");
+  std::vector<std::uint64_t> ends = RecordReader(part(rec_)).scan();
+  ends.erase(ends.begin());
+  ends.push_back(rec.size());
   for (std::size_t cut = 0; cut <= rec.size(); ++cut) {
     write_file(rec_.string() + ".begun.part", begun);
     write_file(part(rec_), std::span(rec).first(cut));
     write_file(part(idx_), idx);
-    finish(8);
+    const auto whole = std::ranges::count_if(ends, [&](auto end) { return end <= cut; });
+    EXPECT_EQ(finish(8), whole) << cut;
     expect_whole(8);
   }
   for (std::size_t cut = 0; cut <= idx.size(); ++cut) {
     write_file(rec_.string() + ".begun.part", begun);
     write_file(part(rec_), rec);
     write_file(part(idx_), std::span(idx).first(cut));
-    finish(8);
+    EXPECT_EQ(finish(8), std::ranges::count(std::span(idx).first(cut), std::byte{'\n'})) << cut;
     expect_whole(8);
   }
 }

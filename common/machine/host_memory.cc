@@ -1,4 +1,4 @@
-#include "worker/memory/host_memory.h"
+#include "common/machine/host_memory.h"
 
 #include <algorithm>
 #include <fstream>
