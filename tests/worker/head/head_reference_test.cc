@@ -228,6 +228,20 @@ TEST_P(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
   }
 }
 
+// The cosines of all classes are near -1, so that a logit is near -200: exp() of a target's
+// product, which is left out as 0, would overflow beside the largest logit.
+TEST_P(HeadUpdates, AgreeWhereAllLogitsAreNearMinus200) {
+  HeadJob far = job(OptimizerKind::kSgd, 1.0, 2, 1);
+  far.options.scale = 200;
+  far.options.margin = {.m1 = 1, .m2 = 0, .m3 = 0.1};
+  far.lr = 1e-4;
+  for (float& x : far.centres) x += 0.5f;
+  for (MicroBatch& batch : far.micro_batches) {
+    for (float& x : batch.embeddings) x -= 1.f;
+  }
+  expect_agreement(far);
+}
+
 TEST_P(HeadUpdates, DecayAloneMovesCentresThatWereNeverActive) {
   const HeadJob positives_only = job(OptimizerKind::kAdamW, 0.0, 1, 1);
   const HeadOutcome<float> got = run_head(positives_only, 1);
