@@ -13,7 +13,7 @@ TileLayout layout_of(DType type, std::int64_t dimension) {
 
 /// The weight, the momentum and AdamW's second moment of each row, and the kept products.
 constexpr std::size_t kMostStretches = 3 * kTileClasses + 1;
-constexpr std::int64_t kCacheLine = 64;
+constexpr std::int64_t kCacheLine = 64;  // bytes
 
 }  // namespace
 
