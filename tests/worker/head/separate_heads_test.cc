@@ -89,7 +89,7 @@ TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWithFilterMicroBatchesAndAdamW) {
 }
 
 // The cosines to a sample's own head are near -1, those to the other heads near 1: at a scale of
-// 200 exp() of what is left out would overflow.
+// 200 exp() of what is left out is no float.
 TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWhereCosinesOfTheOwnHeadAreNegative) {
   HeadJob opposed = job(device_, 1.0);
   opposed.options.scale = 200;
