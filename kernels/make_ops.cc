@@ -24,7 +24,7 @@ DType activations_on_cpu(Precision precision) {
   if (precision != Precision::kBf16) return DType::kFloat32;
   if (cpu_has_bfloat16()) return DType::kBFloat16;
   throw InputError(
-      "precision: found bf16, but this CPU has no instructions for it (avx512_bf16 or AMX): set "
+      "precision: found bf16, but this CPU has no instructions for it (avx512_bf16): set "
       "\"precision\" to \"fp32\", or to \"auto\", which takes what all workers' devices have");
 }
 

@@ -262,6 +262,9 @@ class Ops {
   void update_running_statistics(const RunningStatistics& r);
 
   void gemm(const Gemm& g);
+  /// Makes what gemm() needs beside its tensors, for a product of this shape and these types, so
+  /// that no step allocates it. Does not read the tensors' memory, which they need not have yet.
+  virtual void plan_gemm(const Gemm& /*g*/) {}
   /// y = a + b; y may alias a or b. All have one type, float32 or activation_type().
   void add(const Tensor& a, const Tensor& b, const Tensor& y);
   /// y = factor * x; float32.

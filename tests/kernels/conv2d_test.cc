@@ -135,6 +135,20 @@ TEST_P(Convolution, Of3x3AgreesWithFloat64) {
                        .pad = 1});
 }
 
+// Full panels and vectors of channels, and tails behind both, for one thread and for three.
+TEST_P(Convolution, OfChannelsThatFillNoVectorAgreesWithFloat64) {
+  for (const int stride : {1, 2}) {
+    agrees_with_float64({.batch = 2,
+                         .in_h = 8,
+                         .in_w = 9,
+                         .in_c = 139,
+                         .out_c = 23,
+                         .kernel = 3,
+                         .stride = stride,
+                         .pad = 1});
+  }
+}
+
 TEST_P(Convolution, OfStemAgreesWithFloat64) {
   agrees_with_float64({.batch = 3,
                        .in_h = 16,

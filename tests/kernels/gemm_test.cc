@@ -82,6 +82,20 @@ TEST_P(MatrixProduct, WithBetaZeroDoesNotReadTheResult) {
   EXPECT_TRUE(std::isfinite(ops_->sum_of_squares(c)));
 }
 
+TEST_P(MatrixProduct, ThatWasPlannedTakesNoMoreScratchMemory) {
+  constexpr std::int64_t kM = 300, kN = 200, kK = 700;
+  const auto product = [](const Tensor& a, const Tensor& b, const Tensor& c) {
+    return Gemm{.m = kM, .n = kN, .k = kK, .transpose_a = true, .a = a, .b = b, .c = c};
+  };
+  const DType type = ops_->activation_type();
+  const Tensor no_a(nullptr, type, {kK, kM}), no_b(nullptr, type, {kK, kN}),
+      no_c(nullptr, DType::kFloat32, {kM, kN});
+  ops_->plan_gemm(product(no_a, no_b, no_c));
+  const std::size_t planned = ops_->scratch_bytes();
+  ops_->gemm(product(activations({kK, kM}), activations({kK, kN}), tensor({kM, kN})));
+  EXPECT_EQ(ops_->scratch_bytes(), planned);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, MatrixProduct, testing::ValuesIn(test_devices()), device_name);
 
 }  // namespace

@@ -258,6 +258,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
     const MarginPlanOptions h100{.samples = n,
                                  .dimension = d,
                                  .bf16_products = o.head.bf16_products,
+                                 .ranges = softmax.ranges,
                                  .l2_bytes = std::int64_t{50} << 20,
                                  .multiprocessors = 132};
     m.buffers +=

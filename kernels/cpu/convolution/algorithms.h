@@ -138,6 +138,7 @@ class PairedWeightGradient {
  private:
   struct Block;
   [[nodiscard]] Range outputs_of(int part) const;
+  [[nodiscard]] std::int64_t pairs_of_part() const;  // in scratch, of one thread
   [[nodiscard]] Block block_at(std::int64_t begin, int part) const;
   void pack(const Block& block, const BFloat16* x, const BFloat16* dy) const;
   void multiply(const Block& block, float* dw) const;

@@ -42,13 +42,18 @@ PairedWeightGradient::PairedWeightGradient(CpuDevice& device, const Conv2dShape&
     slots_ = std::max(slots_, block_at(row, 0).slots);
   }
   x_panel_size_ = slots_ * row_pairs_ * kPairVectors;
-  const std::int64_t pairs = x_panels_ * x_panel_size_ + dy_panels_ * dy_panel_size_;
-  device.scratch.reserve(static_cast<std::size_t>(pairs * device.threads.count()) *
+  device.scratch.reserve(static_cast<std::size_t>(pairs_of_part() * device.threads.count()) *
                          sizeof(BFloat16Pair));
 }
 
 bool PairedWeightGradient::supports(const Conv2dShape& s) {
   return s.groups == 1 && s.kernel > 1 && s.kernel >= s.stride && s.kernel <= kLargestKernel;
+}
+
+// Rounded up, so that each thread's panels of x are aligned for vectors.
+std::int64_t PairedWeightGradient::pairs_of_part() const {
+  const std::int64_t pairs = x_panels_ * x_panel_size_ + dy_panels_ * dy_panel_size_;
+  return divided_up(pairs, kPairVectors) * kPairVectors;
 }
 
 Range PairedWeightGradient::outputs_of(int part) const {
@@ -60,8 +65,7 @@ PairedWeightGradient::Block PairedWeightGradient::block_at(std::int64_t begin, i
   Block b{};
   b.rows = {begin, std::min(begin + block_rows_, s.batch * s.out_h())};
   b.outputs = outputs_of(part);
-  const std::int64_t pairs = x_panels_ * x_panel_size_ + dy_panels_ * dy_panel_size_;
-  b.x = reinterpret_cast<BFloat16Pair*>(device_.scratch.data()) + part * pairs;
+  b.x = reinterpret_cast<BFloat16Pair*>(device_.scratch.data()) + part * pairs_of_part();
   b.dy = b.x + x_panels_ * x_panel_size_;
   std::int64_t next = begin / s.out_h() * s.in_h;  // the next row of x to be packed
   for (std::int64_t row = begin; row < b.rows.end; ++row) {

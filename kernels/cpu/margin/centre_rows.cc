@@ -8,7 +8,7 @@ namespace pfc {
 namespace {
 
 void prefetch(const void* row, std::int64_t bytes) {
-  constexpr std::int64_t kLine = 64;
+  constexpr std::int64_t kLine = 64;  // bytes
   const auto* line = static_cast<const std::byte*>(row);
   for (std::int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(line + i);
 }

@@ -24,20 +24,23 @@ namespace {
 
 /// What the step keeps of each of the N samples.
 struct SampleArrays {
-  std::vector<float> unit, d_unit;               // [N, D]
-  std::vector<float> inverse_norm, max, factor;  // [N]
-  std::vector<double> target_factor;             // [N]
-  std::vector<RowSoftmax> softmax;               // [N]
-  std::vector<Angle> angles;                     // [positives]
+  std::vector<float> unit, d_unit;                   // [N, D]
+  std::vector<float> inverse_norm, max, factor;      // [N]
+  std::vector<double> target_factor;                 // [N]
+  std::vector<RowSoftmax> softmax;                   // [N]
+  std::vector<Angle> angles;                         // [positives]
+  std::vector<std::int32_t> range_begin, range_end;  // [N], where the batch has ranges
 
   /// Calls f(array, elements) for each array: what allocates and what counts cannot differ.
   template <typename F>
-  void each(std::size_t samples, std::size_t dimension, std::size_t positives, const F& f) {
+  void each(std::size_t samples, std::size_t dimension, std::size_t positives, bool ranges,
+            const F& f) {
     for (auto* array : {&unit, &d_unit}) f(*array, samples * dimension);
     for (auto* array : {&inverse_norm, &max, &factor}) f(*array, samples);
     f(target_factor, samples);
     f(softmax, samples);
     f(angles, positives);
+    for (auto* array : {&range_begin, &range_end}) f(*array, ranges ? samples : 0);
   }
 };
 
@@ -95,6 +98,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void run_target_cosines(std::span<float> cosines) override;
 
   void prepare(const Batch& batch);
+  void take_ranges(std::span<const ActiveRange> ranges);
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
   void check_products() const;
   void set_factors(double gradient_scale);
@@ -125,7 +129,7 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
   arrays_.each(static_cast<std::size_t>(n), static_cast<std::size_t>(d), batch.positives.size(),
-               [](auto& array, std::size_t elements) { array.resize(elements); });
+               options_.ranges, [](auto& array, std::size_t elements) { array.resize(elements); });
   ops_.normalise_rows(x, Tensor(arrays_.unit.data(), {n, d}),
                       Tensor(arrays_.inverse_norm.data(), {n}));
   products_->set_embeddings(arrays_.unit.data(), n, d, threads_.count());
@@ -133,8 +137,18 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
   step_.active = catch_up(batch.classes);
   step_.samples = n;
   step_.angles = arrays_.angles.data();
+  take_ranges(batch.ranges);
   for (MarginTileWorker& worker : workers_) worker.allocate(step_);
   plan_kept_tiles();
+}
+
+void CpuMarginSoftmax::take_ranges(std::span<const ActiveRange> ranges) {
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    arrays_.range_begin[i] = ranges[i].begin;
+    arrays_.range_end[i] = ranges[i].end;
+  }
+  step_.range_begin = ranges.empty() ? nullptr : arrays_.range_begin.data();
+  step_.range_end = ranges.empty() ? nullptr : arrays_.range_end.data();
 }
 
 ActiveRows CpuMarginSoftmax::catch_up(std::span<const std::int64_t> classes) {
@@ -285,14 +299,8 @@ void CpuMarginSoftmax::move(const Update& update) { move_centres({.embeddings = 
 
 void CpuMarginSoftmax::move_centres(TileGradients wanted, const Update& update) {
   const UpdateRule rule(options_, update, *table_.history);
-  const bool prefetched = products_->prefetch_steps(kTileClasses) > 0;
   backward_tiles(wanted, [&](std::int64_t i, const CentreGradient& gradient) {
-    constexpr std::size_t kAhead = 4;
-    const auto k = static_cast<std::size_t>(i);
-    if (!prefetched && k + kAhead < step_.active.size()) {
-      rows_.prefetch_state(step_.active[k + kAhead]);
-    }
-    rows_.move(step_.active[k], gradient, rule);
+    rows_.move(step_.active[static_cast<std::size_t>(i)], gradient, rule);
   });
   table_.history->add(rule.past);
 }
@@ -301,7 +309,7 @@ void CpuMarginSoftmax::run_backward_accumulate(double gradient_scale, const Tens
                                                const Tensor& gradients,
                                                std::span<const std::int64_t> slots) {
   set_factors(gradient_scale);
-  backward_tiles({}, [&](std::int64_t i, const CentreGradient& gradient) {
+  backward_tiles({.state = false}, [&](std::int64_t i, const CentreGradient& gradient) {
     const auto k = static_cast<std::size_t>(i);
     rows_.add_gradient(step_.active[k], gradient, gradients.f32() + slots[k] * rows_.dimension());
   });
@@ -350,14 +358,13 @@ CpuMarginBytes cpu_margin_bytes(const MarginSoftmaxOptions& options, const CpuMa
   const auto n = static_cast<std::size_t>(s.samples);
   std::size_t arrays = 0;
   SampleArrays().each(
-      n, static_cast<std::size_t>(s.dimension), n,
+      n, static_cast<std::size_t>(s.dimension), n, options.ranges,
       [&](const auto& array, std::size_t elements) { arrays += elements * sizeof(array[0]); });
   const DType rows = options.bf16_products ? DType::kBFloat16 : DType::kFloat32;
-  return {
-      .kept = tiles.kept() * tiles.bytes_each,
-      .working = static_cast<std::int64_t>(arrays) +
-                 tile_products_bytes(options.bf16_products, s.samples, s.dimension, s.threads) +
-                 s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows, options.ranges)};
+  return {.kept = tiles.kept() * tiles.bytes_each,
+          .working = static_cast<std::int64_t>(arrays) +
+                     tile_products_bytes(options.bf16_products, s.samples, s.dimension, s.threads) +
+                     s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows)};
 }
 
 }  // namespace pfc

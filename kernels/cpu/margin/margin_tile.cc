@@ -13,7 +13,7 @@ TileLayout layout_of(DType type, std::int64_t dimension) {
 
 /// The weight, the momentum and AdamW's second moment of each row, and the kept products.
 constexpr std::size_t kMostStretches = 3 * kTileClasses + 1;
-constexpr std::int64_t kCacheLine = 64;
+constexpr std::int64_t kCacheLine = 64;  // bytes
 
 }  // namespace
 
@@ -21,7 +21,7 @@ constexpr std::int64_t kCacheLine = 64;
 /// so they cannot differ.
 template <typename F>
 void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
-                                  bool ranges, const F& f) {
+                                  const F& f) {
   constexpr std::size_t kTile = kTileClasses;
   CentreRows::each_array(scratch_, layout_of(row_type, static_cast<std::int64_t>(dimension)),
                          dimension, f);
@@ -29,7 +29,7 @@ void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DT
   f(gradients_, std::size_t{kGradientClasses} * dimension);
   f(inverse_norms_, kTile);
   f(along_, kTile);
-  f(left_out_, ranges ? kTile * samples : samples);
+  f(left_out_, samples);
   f(stretches_, kMostStretches);
   for (auto* row : {&max_, &tile_max_, &tile_sum_}) f(*row, samples);
   f(sum_, samples);
@@ -39,16 +39,14 @@ void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DT
 void MarginTileWorker::allocate(const MarginStep& step) {
   dimension_ = static_cast<std::size_t>(step.rows.dimension());
   each_array(static_cast<std::size_t>(step.samples), dimension_, step.products.row_type(),
-             step.options.ranges,
              [](auto& array, std::size_t elements) { array.resize(elements); });
 }
 
-std::int64_t MarginTileWorker::bytes(std::int64_t samples, std::int64_t dimension, DType row_type,
-                                     bool ranges) {
+std::int64_t MarginTileWorker::bytes(std::int64_t samples, std::int64_t dimension, DType row_type) {
   std::size_t sum = 0;
   MarginTileWorker(best_vector_kernels(), 0)
       .each_array(static_cast<std::size_t>(samples), static_cast<std::size_t>(dimension), row_type,
-                  ranges, [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
+                  [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
   return static_cast<std::int64_t>(sum);
 }
 
@@ -65,7 +63,6 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
   for (const Positive& p : tile.positives) {
     left_out_.push_back((p.index - tile.begin) * step.samples + p.sample);
   }
-  if (!step.batch.ranges.empty()) leave_out_other_heads(step, tile);
   const double threshold = step.options.interclass_filtering_threshold;
   return {.classes = tile.size(),
           .samples = step.samples,
@@ -74,37 +71,30 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
           .threshold = threshold > 0 ? static_cast<float>(threshold)
                                      : std::numeric_limits<float>::infinity(),
           .left_out = left_out_.data(),
-          .left_out_count = static_cast<std::int64_t>(left_out_.size())};
-}
-
-/// The tile's classes that are outside a sample's range.
-void MarginTileWorker::leave_out_other_heads(const MarginStep& step, const ClassTile& tile) {
-  for (std::int64_t sample = 0; sample < step.samples; ++sample) {
-    const ActiveRange range = step.batch.ranges[static_cast<std::size_t>(sample)];
-    const std::int64_t begin = std::clamp<std::int64_t>(range.begin, tile.begin, tile.end);
-    const std::int64_t end = std::clamp<std::int64_t>(range.end, begin, tile.end);
-    for (std::int64_t c = tile.begin; c < begin; ++c) {
-      left_out_.push_back((c - tile.begin) * step.samples + sample);
-    }
-    for (std::int64_t c = end; c < tile.end; ++c) {
-      left_out_.push_back((c - tile.begin) * step.samples + sample);
-    }
-  }
+          .left_out_count = static_cast<std::int64_t>(left_out_.size()),
+          .range_begin = step.range_begin,
+          .range_end = step.range_end,
+          .first_class = static_cast<std::int32_t>(tile.begin)};
 }
 
 void MarginTileWorker::gather(const MarginStep& step, const ClassTile& tile) {
-  const bool prefetched = !tile.first && step.products.prefetch_steps(tile.size()) > 0;
   rows_ = step.rows.gather(step.active.part(tile.begin, tile.size()),
-                           layout_of(step.products.row_type(), step.rows.dimension()), prefetched,
-                           scratch_, inverse_norms_.data());
+                           layout_of(step.products.row_type(), step.rows.dimension()),
+                           prefetched(tile), scratch_, inverse_norms_.data());
+}
+
+void MarginTileWorker::prefetch_state_after(const MarginStep& step, std::int64_t index) {
+  constexpr std::size_t kAhead = 4;  // rows
+  const std::size_t next = static_cast<std::size_t>(index) + kAhead;
+  if (next < step.active.size()) step.rows.prefetch_state(step.active[next]);
 }
 
 void MarginTileWorker::list_next(const MarginStep& step, const ClassTile& tile, bool state,
                                  int products) {
   soon_ = {};
+  stretches_.clear();
   const std::int64_t steps = products * step.products.prefetch_steps(tile.size());
   if (steps == 0) return;
-  stretches_.clear();
   if (tile.next_kept != nullptr) {
     const std::int64_t floats = (tile.next_end - tile.end) * step.samples;
     stretches_.push_back(
@@ -165,7 +155,7 @@ RowStatistics MarginTileWorker::statistics(std::int64_t sample) const {
 void MarginTileWorker::begin_tile(const MarginStep& step, const ClassTile& tile,
                                   TileGradients wanted) {
   gather(step, tile);
-  list_next(step, tile, wanted.centres,
+  list_next(step, tile, wanted.centres && wanted.state,
             int{tile.kept == nullptr} + int{wanted.embeddings} + int{wanted.centres});
   float* products = tile.kept;
   if (products == nullptr) {

@@ -23,6 +23,8 @@ struct MarginStep {
   ActiveRows active = {};
   std::int64_t samples = 0;
   Angle* angles = nullptr;  ///< [positives]
+  /// [N], or null: Batch::ranges, as two arrays.
+  const std::int32_t *range_begin = nullptr, *range_end = nullptr;
   // For the backward pass, from combine(): one number for each sample.
   const float* max = nullptr;             ///< the largest logit but the target's, of all workers
   const float* factor = nullptr;          ///< d loss / d cos = factor * exp(logit - max)
@@ -45,6 +47,7 @@ struct ClassTile {
 /// Which gradients a backward pass over the tiles computes.
 struct TileGradients {
   bool embeddings = true, centres = true;
+  bool state = true;  ///< whether the sink of the centres' reads the optimizer's state of a centre
 };
 
 /// Belongs to one thread. Owns memory for one tile and for this thread's part of every sum.
@@ -57,7 +60,7 @@ class MarginTileWorker {
   void allocate(const MarginStep& step);
   /// Bytes that allocate() takes for N samples and product operands of `row_type`.
   [[nodiscard]] static std::int64_t bytes(std::int64_t samples, std::int64_t dimension,
-                                          DType row_type, bool ranges);
+                                          DType row_type);
 
   void begin_forward();
   void forward(const MarginStep& step, const ClassTile& tile);
@@ -71,11 +74,16 @@ class MarginTileWorker {
   template <typename Sink>
   void backward(const MarginStep& step, const ClassTile& tile, TileGradients wanted,
                 const Sink& sink) {
+    // begin_tile() makes the next tile's list.
+    const bool fetch_state = wanted.centres && wanted.state && !prefetched(tile);
     begin_tile(step, tile, wanted);
     for (std::int64_t first = 0; wanted.centres && first < tile.size(); first += kGradientClasses) {
       const std::int64_t end = std::min(first + kGradientClasses, tile.size());
       compute_gradients(step, tile, first, end);
-      for (std::int64_t i = first; i < end; ++i) sink(tile.begin + i, gradient(i - first, i));
+      for (std::int64_t i = first; i < end; ++i) {
+        if (fetch_state) prefetch_state_after(step, tile.begin + i);
+        sink(tile.begin + i, gradient(i - first, i));
+      }
     }
   }
   /// [N, D]: gradients of the normalised embeddings.
@@ -84,9 +92,13 @@ class MarginTileWorker {
 
  private:
   template <typename F>
-  void each_array(std::size_t samples, std::size_t dimension, DType row_type, bool ranges,
-                  const F& f);
-  void leave_out_other_heads(const MarginStep& step, const ClassTile& tile);
+  void each_array(std::size_t samples, std::size_t dimension, DType row_type, const F& f);
+  /// Whether the products of this thread's tile before have asked for all memory of this one.
+  /// Where their steps were too few for the list, the list's end was not asked for.
+  [[nodiscard]] bool prefetched(const ClassTile& tile) const {
+    return !tile.first && !stretches_.empty() && soon_.next == soon_.end;
+  }
+  static void prefetch_state_after(const MarginStep& step, std::int64_t index);
   void gather(const MarginStep& step, const ClassTile& tile);
   /// Lists what the next tile will read, to be prefetched during so many products of this one.
   void list_next(const MarginStep& step, const ClassTile& tile, bool state, int products);
@@ -116,7 +128,7 @@ class MarginTileWorker {
   AlignedVector<float> products_;                   // [tile, N]
   AlignedVector<float> gradients_;                  // [kGradientClasses, D]
   AlignedVector<float> inverse_norms_, along_;      // [tile]
-  std::vector<std::int64_t> left_out_;              // products of targets and of other heads
+  std::vector<std::int64_t> left_out_;              // products of targets
   std::vector<Stretch> stretches_;                  // of the next tile
   PrefetchList soon_;                               // what is left of them
   const void* rows_ = nullptr;                      // [tile, stride]: the table's or scratch_'s

@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "kernels/cpu/runtime/aligned_vector.h"
+#include "kernels/cpu/runtime/threads.h"
 
 namespace pfc {
 namespace {
@@ -73,6 +74,8 @@ class VectorTileProducts : public TileProducts {
   template <typename At>
   void pack(AlignedVector<std::uint32_t>& panels, std::int64_t depth, std::int64_t columns,
             const At& at) const;
+  template <typename At>
+  void pack_panel(std::uint32_t* to, std::int64_t depth, std::int64_t columns, const At& at) const;
 
   const VectorKernels& kernels_;
   const std::int64_t panel_;
@@ -105,16 +108,27 @@ std::int64_t VectorTileProducts::bytes(std::int64_t samples, std::int64_t dimens
 }
 
 /// panels: the matrix whose word in row k and column j is at(k, j), with zeros behind its columns.
+/// The team's threads divide the panels.
 template <typename At>
 void VectorTileProducts::pack(AlignedVector<std::uint32_t>& panels, std::int64_t depth,
                               std::int64_t columns, const At& at) const {
-  std::uint32_t* to = panels.data();
-  for (std::int64_t first = 0; first < columns; first += panel_) {
-    const std::int64_t end = std::min(panel_, columns - first);
-    for (std::int64_t k = 0; k < depth; ++k, to += panel_) {
-      for (std::int64_t j = 0; j < end; ++j) to[j] = at(k, first + j);
-      std::fill(to + end, to + panel_, 0u);
+  const Threads threads(static_cast<int>(parts_.size()));
+  const std::int64_t count = round_up(columns, panel_) / panel_;
+  threads.each_range(count, 1, depth * columns, [&](const Range& range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const std::int64_t first = i * panel_;
+      pack_panel(panels.data() + first * depth, depth, std::min(panel_, columns - first),
+                 [&](std::int64_t k, std::int64_t j) { return at(k, first + j); });
     }
+  });
+}
+
+template <typename At>
+void VectorTileProducts::pack_panel(std::uint32_t* to, std::int64_t depth, std::int64_t columns,
+                                    const At& at) const {
+  for (std::int64_t k = 0; k < depth; ++k, to += panel_) {
+    for (std::int64_t j = 0; j < columns; ++j) to[j] = at(k, j);
+    std::fill(to + columns, to + panel_, 0u);
   }
 }
 
@@ -264,8 +278,8 @@ bool cpu_has_bfloat16() { return best_vector_kernels().bfloat16_product != nullp
 std::unique_ptr<TileProducts> make_bfloat16_tile_products() {
   if (!cpu_has_bfloat16()) {
     throw InputError(
-        "precision: found one whose products are of bf16 numbers, but this CPU has no instructions "
-        "for them (avx512_bf16), so that they would be no faster: set \"precision\": \"fp32\"");
+        "precision: found bf16 or fp16, but this CPU has no instructions for the head's bf16 "
+        "products (avx512_bf16): set \"precision\" to \"fp32\"");
   }
   // AMX multiplies matrices several times as fast as the vector instructions do.
   if (__builtin_cpu_supports("amx-bf16")) return make_dnnl_tile_products();

@@ -52,16 +52,28 @@ Bf16Products::Plan& Bf16Products::plan_of(const Gemm& g) {
   return *plan;
 }
 
-void Bf16Products::multiply(const Gemm& g) {
+template <typename F>
+void Bf16Products::call_dnnl(const F& f) const {
   device_.threads.apply();
   try {
-    plan_of(g).call.execute({{DNNL_ARG_SRC, g.a.data},
-                             {DNNL_ARG_WEIGHTS, g.b.data},
-                             {DNNL_ARG_DST, g.c.data},
-                             {DNNL_ARG_SCRATCHPAD, device_.scratch.data()}});
+    f();
   } catch (const dnnl::error& error) {
     throw DeviceError(std::string("CPU: oneDNN cannot multiply bf16 matrices: ") + error.what());
   }
+}
+
+void Bf16Products::plan(const Gemm& g) {
+  call_dnnl([&] { plan_of(g); });
+}
+
+void Bf16Products::multiply(const Gemm& g) {
+  call_dnnl([&] {
+    Plan& plan = plan_of(g);
+    plan.call.execute({{DNNL_ARG_SRC, g.a.data},
+                       {DNNL_ARG_WEIGHTS, g.b.data},
+                       {DNNL_ARG_DST, g.c.data},
+                       {DNNL_ARG_SCRATCHPAD, device_.scratch.data()}});
+  });
 }
 
 }  // namespace pfc

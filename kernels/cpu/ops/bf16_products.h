@@ -10,13 +10,15 @@
 namespace pfc {
 
 /// Keeps a plan for each shape that it has multiplied, because making one takes longer than a small
-/// product: a network has few shapes. Borrows the device, and shares its scratch memory, which the
-/// convolutions of a network need far more of.
+/// product: a network has few shapes. Borrows the device, and shares its scratch memory.
 class Bf16Products {
  public:
   explicit Bf16Products(CpuDevice& device);
   ~Bf16Products();
 
+  /// Makes the plan and the scratch memory of a product, which multiply() makes where nobody has.
+  /// REQUIRES as multiply(), but the tensors' memory need not exist. Throws DeviceError.
+  void plan(const Gemm& g);
   /// REQUIRES: a and b are bfloat16, c is float32 or bfloat16. Throws DeviceError.
   void multiply(const Gemm& g);
 
@@ -24,6 +26,8 @@ class Bf16Products {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, float, float, DType>;
   struct Plan;
   Plan& plan_of(const Gemm& g);
+  template <typename F>
+  void call_dnnl(const F& f) const;
 
   CpuDevice& device_;
   std::map<Key, std::unique_ptr<Plan>> plans_;

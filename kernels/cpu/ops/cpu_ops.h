@@ -33,9 +33,10 @@ class CpuOps : public Ops {
   void synchronize() override {}
   [[nodiscard]] std::size_t scratch_bytes() const override { return device_.scratch.bytes(); }
 
-  // kernels/cpu/convolution/conv2d.cc, batch_norm.cc
+  // kernels/cpu/convolution/conv2d.cc, batch_norm.cc, gemm.cc
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
+  void plan_gemm(const Gemm& g) override;
 
  private:
   // cpu_ops.cc

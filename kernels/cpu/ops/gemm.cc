@@ -2,6 +2,10 @@
 
 namespace pfc {
 
+void CpuOps::plan_gemm(const Gemm& g) {
+  if (g.a.dtype == DType::kBFloat16) products_.plan(g);
+}
+
 void CpuOps::run_gemm(const Gemm& g) {
   if (g.a.dtype == DType::kBFloat16) return products_.multiply(g);
   const float* const a = g.a.f32();

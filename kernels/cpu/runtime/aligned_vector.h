@@ -11,7 +11,7 @@ namespace pfc {
 template <typename T>
 struct LineAllocator {
   using value_type = T;
-  static constexpr std::align_val_t kLine{64};
+  static constexpr std::align_val_t kLine{64};  // bytes
 
   LineAllocator() = default;
   template <typename U>

@@ -14,17 +14,68 @@ template <typename V>
   return cosine > t.threshold ? V{} : cosine;
 }
 
-}  // namespace
+/// x where class number c is in the sample's range, otherwise `outside`.
+template <typename V>
+[[gnu::always_inline]] inline V in_range(const MarginTile& t, std::int32_t c, std::int64_t i, V x,
+                                         V outside) {
+  using Int = typename Bits<V>::Type;
+  Int begin, end;
+  __builtin_memcpy(&begin, t.range_begin + i, sizeof(begin));
+  __builtin_memcpy(&end, t.range_end + i, sizeof(end));
+  const V from_begin = begin <= c ? x : outside;
+  return end > c ? from_begin : outside;
+}
 
-void margin_logits(const MarginTile& t, const float* products, float* logits, float* max) {
+/// kRanges: t has ranges.
+template <bool kRanges>
+void logits_of(const MarginTile& t, const float* products, float* logits) {
   for (std::int64_t j = 0; j < t.classes; ++j) {
     const float* row = products + j * t.samples;
     float* out = logits + j * t.samples;
     const float inverse = t.inverse_norm[j];
-    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
-      store<V>(out + i, filtered_cosine(t, load<V>(row + i), inverse) * t.scale);
+    const auto c = static_cast<std::int32_t>(t.first_class + j);
+    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+      V logit = filtered_cosine(t, load<V>(row + i), inverse) * t.scale;
+      if constexpr (kRanges) logit = in_range<V>(t, c, i, logit, V{} - __builtin_inff());
+      store<V>(out + i, logit);
     });
   }
+}
+
+/// One class of margin_gradients().
+template <bool kRanges>
+void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const float* max,
+                  const float* factor, float* out, float* along) {
+  const float inverse = t.inverse_norm[j];
+  const auto c = static_cast<std::int32_t>(t.first_class + j);
+  Vector lanes{};
+  float sum = 0;
+  for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const V product = load<V>(row + i);
+    const V cosine = filtered_cosine(t, product, inverse);
+    const V above = cosine * t.scale - load<V>(max + i);
+    // What is left out may be above the largest logit, and so far that exp() would overflow.
+    const V bounded = above > 0.f ? V{} : above;
+    const V probability = exp_of_negative<V>(bounded) * load<V>(factor + i);
+    // The logit of a filtered class is a constant: part of the sum, but without a gradient.
+    V gradient = product * inverse > t.threshold ? V{} : probability * inverse;
+    if constexpr (kRanges) gradient = in_range<V>(t, c, i, gradient, V{});
+    store<V>(out + i, gradient);
+    if constexpr (sizeof(V) == sizeof(Vector)) {
+      lanes += gradient * product;
+    } else {
+      sum += gradient * product;
+    }
+  });
+  for (std::int64_t lane = 0; lane < kWidth; ++lane) sum += lanes[lane];
+  along[j] = sum * inverse;
+}
+
+}  // namespace
+
+void margin_logits(const MarginTile& t, const float* products, float* logits, float* max) {
+  t.range_begin != nullptr ? logits_of<true>(t, products, logits)
+                           : logits_of<false>(t, products, logits);
   for (std::int64_t k = 0; k < t.left_out_count; ++k) logits[t.left_out[k]] = -__builtin_inff();
   for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
     V largest = V{} - __builtin_inff();
@@ -52,28 +103,10 @@ void margin_gradients(const MarginTile& t, float* products, const float* max, co
   // The target's gradient is computed elsewhere (margin_tile.h), so it is left out of `along` and
   // of the factors.
   for (std::int64_t k = 0; k < t.left_out_count; ++k) products[t.left_out[k]] = 0.f;
+  const auto row = t.range_begin != nullptr ? gradients_of<true> : gradients_of<false>;
   for (std::int64_t j = 0; j < t.classes; ++j) {
-    const float* row = products + j * t.samples;
-    float* out = gradients + j * t.samples;
-    const float inverse = t.inverse_norm[j];
-    Vector lanes{};
-    float sum = 0;
-    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-      const V product = load<V>(row + i);
-      const V cosine = filtered_cosine(t, product, inverse);
-      const V above = cosine * t.scale - load<V>(max + i);
-      const V probability = exp_of_negative<V>(above) * load<V>(factor + i);
-      // The logit of a filtered class is a constant: part of the sum, but without a gradient.
-      const V gradient = product * inverse > t.threshold ? V{} : probability * inverse;
-      store<V>(out + i, gradient);
-      if constexpr (sizeof(V) == sizeof(Vector)) {
-        lanes += gradient * product;
-      } else {
-        sum += gradient * product;
-      }
-    });
-    for (std::int64_t lane = 0; lane < kWidth; ++lane) sum += lanes[lane];
-    along[j] = sum * inverse;
+    const std::int64_t first = j * t.samples;
+    row(t, j, products + first, max, factor, gradients + first, along);
   }
   for (std::int64_t k = 0; k < t.left_out_count; ++k) gradients[t.left_out[k]] = 0.f;
 }

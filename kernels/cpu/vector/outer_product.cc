@@ -1,79 +1,24 @@
-// Sums of outer products of rows, for the gradient of convolution weights. Activations are NHWC, so
-// the channels of both operands are contiguous, and nothing has to be transposed or packed.
+// Sums of outer products of rows of float32 numbers. Activations are NHWC, so the channels of both
+// operands are contiguous, and nothing has to be transposed or packed.
 
-#include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/tile_sums.h"
 
 namespace pfc::PFC_ISA {
 namespace {
 
-// The sums of a tile stay in registers. They begin at zero and are added to c at the end, so that a
-// call's products are summed apart from those of the calls before. Of 32 registers, 4 x 6 hold sums
-// and 4 hold vectors; of 16, 2 x 6 and 2.
-constexpr int kTileVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
-constexpr int kTileBroadcasts = 6;
-
-template <typename V, int kVectors, int kBroadcasts>
-void tile(const OuterProduct& p, std::int64_t v0, std::int64_t b0) {
-  // NOLINTNEXTLINE(bugprone-sizeof-expression): V may be float itself
-  constexpr std::int64_t kStep = sizeof(V) / sizeof(float);
-  float* const c = p.c + b0 * p.c_stride + v0;
-  V sums[kBroadcasts][kVectors];
-  for (int b = 0; b < kBroadcasts; ++b) {
-    for (int v = 0; v < kVectors; ++v) sums[b][v] = V{};
+struct Floats {
+  template <typename V>
+  [[gnu::always_inline]] static V load(const float* p) {
+    return PFC_ISA::load<V>(p);
   }
-  for (std::int64_t row = 0; row < p.rows; ++row) {
-    const float* vectors = p.vector_rows[row] + v0;
-    const float* broadcasts = p.broadcast_rows[row] + b0;
-    for (std::int64_t k = 0; k < p.length; ++k) {
-      V x[kVectors];
-      for (int v = 0; v < kVectors; ++v) x[v] = load<V>(vectors + v * kStep);
-      for (int b = 0; b < kBroadcasts; ++b) {
-        for (int v = 0; v < kVectors; ++v) sums[b][v] += x[v] * broadcasts[b];
-      }
-      vectors += p.vector_step;
-      broadcasts += p.broadcast_step;
-    }
+  template <typename V>
+  [[gnu::always_inline]] static V plus_products(V sums, V x, float broadcast) {
+    return sums + x * broadcast;
   }
-  for (int b = 0; b < kBroadcasts; ++b) {
-    for (int v = 0; v < kVectors; ++v) {
-      float* const to = c + b * p.c_stride + v * kStep;
-      store<V>(to, load<V>(to) + sums[b][v]);
-    }
-  }
-}
-
-template <typename V, int kVectors>
-void panel(const OuterProduct& p, std::int64_t v0) {
-  std::int64_t b = 0;
-  for (; b + kTileBroadcasts <= p.broadcasts; b += kTileBroadcasts) {
-    tile<V, kVectors, kTileBroadcasts>(p, v0, b);
-  }
-  switch (p.broadcasts - b) {
-    case 5:
-      return tile<V, kVectors, 5>(p, v0, b);
-    case 4:
-      return tile<V, kVectors, 4>(p, v0, b);
-    case 3:
-      return tile<V, kVectors, 3>(p, v0, b);
-    case 2:
-      return tile<V, kVectors, 2>(p, v0, b);
-    case 1:
-      return tile<V, kVectors, 1>(p, v0, b);
-    default:
-      return;
-  }
-}
+};
 
 }  // namespace
 
-void outer_product(const OuterProduct& p) {
-  std::int64_t v = 0;
-  for (; v + kTileVectors * kWidth <= p.vectors; v += kTileVectors * kWidth) {
-    panel<Vector, kTileVectors>(p, v);
-  }
-  for (; v + kWidth <= p.vectors; v += kWidth) panel<Vector, 1>(p, v);
-  for (; v < p.vectors; ++v) panel<float, 1>(p, v);
-}
+void outer_product(const OuterProduct& p) { sum_products<Floats>(p); }
 
 }  // namespace pfc::PFC_ISA

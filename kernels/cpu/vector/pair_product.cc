@@ -2,16 +2,12 @@
 // instruction adds two products at once, so pixels are packed in pairs first.
 
 #include "kernels/cpu/vector/bfloat16.h"
-#include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/tile_sums.h"
 
 namespace pfc::PFC_ISA {
 namespace {
 
-// The sums of a tile stay in registers. They begin at zero and are added to c at the end, so that a
-// call's products are summed apart from those of the calls before.
-constexpr int kTileVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
-static_assert(kPairVectors % (kTileVectors * kWidth) == 0);
+static_assert(kPairVectors % (kTileVectors * kWidth) == 0 && kPairBroadcasts == kTileBroadcasts);
 
 [[gnu::always_inline]] inline float lower(BFloat16Pair pair) {
   return float_of(static_cast<BFloat16>(pair & 0xffffu));
@@ -31,78 +27,29 @@ struct PairsOf<Vector> {
   using Type = Words;
 };
 
-// sums + the two products of each pair with `broadcast`.
-[[gnu::always_inline]] inline float plus_products(float sum, BFloat16Pair x,
-                                                  BFloat16Pair broadcast) {
-  return sum + lower(x) * lower(broadcast) + upper(x) * upper(broadcast);
-}
-[[gnu::always_inline]] inline Vector plus_products(Vector sums, Words x, BFloat16Pair broadcast) {
+struct Pairs {
+  template <typename V>
+  [[gnu::always_inline]] static typename PairsOf<V>::Type load(const BFloat16Pair* p) {
+    typename PairsOf<V>::Type pairs;
+    __builtin_memcpy(&pairs, p, sizeof(pairs));
+    return pairs;
+  }
+  // sums + the two products of each pair with `broadcast`.
+  [[gnu::always_inline]] static float plus_products(float sum, BFloat16Pair x,
+                                                    BFloat16Pair broadcast) {
+    return sum + lower(x) * lower(broadcast) + upper(x) * upper(broadcast);
+  }
+  [[gnu::always_inline]] static Vector plus_products(Vector sums, Words x, BFloat16Pair broadcast) {
 #ifdef __AVX512BF16__
-  return reinterpret_cast<Vector>(
-      _mm512_dpbf16_ps(reinterpret_cast<__m512>(sums), reinterpret_cast<__m512bh>(x),
-                       reinterpret_cast<__m512bh>(Words{} + broadcast)));
+    return reinterpret_cast<Vector>(
+        _mm512_dpbf16_ps(reinterpret_cast<__m512>(sums), reinterpret_cast<__m512bh>(x),
+                         reinterpret_cast<__m512bh>(Words{} + broadcast)));
 #else
-  sums += reinterpret_cast<Vector>(x << 16) * lower(broadcast);
-  return sums + reinterpret_cast<Vector>(x & 0xffff0000u) * upper(broadcast);
+    sums += reinterpret_cast<Vector>(x << 16) * lower(broadcast);
+    return sums + reinterpret_cast<Vector>(x & 0xffff0000u) * upper(broadcast);
 #endif
-}
-
-template <typename V, int kVectors, int kBroadcasts>
-void tile(const PairProduct& p, std::int64_t v0, std::int64_t b0) {
-  using Pairs = typename PairsOf<V>::Type;
-  // NOLINTNEXTLINE(bugprone-sizeof-expression): V may be float itself
-  constexpr std::int64_t kStep = sizeof(V) / sizeof(float);
-  V sums[kBroadcasts][kVectors];
-  for (int b = 0; b < kBroadcasts; ++b) {
-    for (int v = 0; v < kVectors; ++v) sums[b][v] = V{};
   }
-  for (std::int64_t row = 0; row < p.rows; ++row) {
-    const BFloat16Pair* vectors = p.vector_rows[row] + v0;
-    const BFloat16Pair* broadcasts = p.broadcast_rows[row] + b0;
-    for (std::int64_t k = 0; k < p.length; ++k) {
-      Pairs x[kVectors];
-      for (int v = 0; v < kVectors; ++v) {
-        __builtin_memcpy(&x[v], vectors + v * kStep, sizeof(Pairs));
-      }
-      for (int b = 0; b < kBroadcasts; ++b) {
-        for (int v = 0; v < kVectors; ++v) {
-          sums[b][v] = plus_products(sums[b][v], x[v], broadcasts[b]);
-        }
-      }
-      vectors += p.vector_step;
-      broadcasts += p.broadcast_step;
-    }
-  }
-  float* const c = p.c + b0 * p.c_stride + v0;
-  for (int b = 0; b < kBroadcasts; ++b) {
-    for (int v = 0; v < kVectors; ++v) {
-      float* const to = c + b * p.c_stride + v * kStep;
-      store<V>(to, load<V>(to) + sums[b][v]);
-    }
-  }
-}
-
-template <typename V, int kVectors>
-void panel(const PairProduct& p, std::int64_t v0) {
-  std::int64_t b = 0;
-  for (; b + kPairBroadcasts <= p.broadcasts; b += kPairBroadcasts) {
-    tile<V, kVectors, kPairBroadcasts>(p, v0, b);
-  }
-  switch (p.broadcasts - b) {
-    case 5:
-      return tile<V, kVectors, 5>(p, v0, b);
-    case 4:
-      return tile<V, kVectors, 4>(p, v0, b);
-    case 3:
-      return tile<V, kVectors, 3>(p, v0, b);
-    case 2:
-      return tile<V, kVectors, 2>(p, v0, b);
-    case 1:
-      return tile<V, kVectors, 1>(p, v0, b);
-    default:
-      return;
-  }
-}
+};
 
 #ifdef __AVX512BW__
 // As many channels as a tile has broadcasts: too few for the compiler to make vectors of.
@@ -155,13 +102,6 @@ void pack_pairs(const PackedPairs& p) {
   }
 }
 
-void pair_product(const PairProduct& p) {
-  std::int64_t v = 0;
-  for (; v + kTileVectors * kWidth <= p.vectors; v += kTileVectors * kWidth) {
-    panel<Vector, kTileVectors>(p, v);
-  }
-  for (; v + kWidth <= p.vectors; v += kWidth) panel<Vector, 1>(p, v);
-  for (; v < p.vectors; ++v) panel<float, 1>(p, v);
-}
+void pair_product(const PairProduct& p) { sum_products<Pairs>(p); }
 
 }  // namespace pfc::PFC_ISA

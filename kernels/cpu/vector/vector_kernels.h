@@ -62,8 +62,12 @@ struct MarginTile {
   float scale;
   float threshold;               ///< a cosine above it counts as 0; infinity: no filter
   const std::int64_t* left_out;  ///< [left_out_count], indices of products that are no part of it:
-                                 ///< those of targets and of classes outside a sample's softmax
+                                 ///< those of targets
   std::int64_t left_out_count;
+  /// [samples]: the classes that a sample's softmax goes over are those from range_begin to
+  /// before range_end, counted as first_class counts them. Null: all.
+  const std::int32_t *range_begin, *range_end;
+  std::int32_t first_class;  ///< number of the tile's first class
 };
 
 /// Memory that will soon be read, or written.
@@ -248,12 +252,14 @@ struct VectorKernels {
   void (*adamw)(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
                 float* m, float* v, BFloat16* operand, std::int64_t n);
 
-  /// Computes the logits from the products, -infinity for targets, and the largest logit of each
-  /// sample, max [samples]. logits may be the memory of products.
+  /// Computes the logits from the products, -infinity for targets and for classes outside a
+  /// sample's range, and the largest logit of each sample, max [samples]. logits may be the memory
+  /// of products.
   void (*margin_logits)(const MarginTile& t, const float* products, float* logits, float* max);
   /// sums [samples] = the sum over the tile's classes of exp(logit - max). REQUIRES: logit <= max.
   void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
-  /// gradients = factor * exp(logit - max) * inverse_norm, and 0 for what is left out and filtered.
+  /// gradients = factor * exp(logit - max) * inverse_norm, and 0 for what is left out, filtered or
+  /// outside a range, whose logits may be above max.
   /// The sum over samples of gradients * embedding is a centre's gradient, and along [classes] the
   /// length of its part along the centre. Overwrites the products; gradients may be their memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,

@@ -77,11 +77,12 @@ std::int64_t MarginPlan::padded_classes(std::int64_t classes) {
   return rounded_up(classes, kClassGranule);
 }
 
-std::int64_t margin_list_bytes(std::int64_t samples, std::int64_t active) {
-  constexpr std::int64_t kIndex = sizeof(std::int32_t), kEach = 16;
-  const std::int64_t bytes = rounded_up(rounded_up(samples, kPackNumbers) * kIndex, kEach) +
-                             2 * rounded_up(samples * kIndex, kEach) +
-                             2 * rounded_up(active * kIndex, kEach);
+std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active) {
+  constexpr std::int64_t kIndex = sizeof(std::int32_t), kRange = sizeof(ActiveRange), kEach = 16;
+  const std::int64_t padded = rounded_up(o.samples, kPackNumbers);
+  const std::int64_t bytes =
+      rounded_up(padded * kIndex, kEach) + rounded_up(o.ranges ? padded * kRange : 0, kEach) +
+      2 * rounded_up(o.samples * kIndex, kEach) + 2 * rounded_up(active * kIndex, kEach);
   return bytes + bytes / 16;
 }
 
@@ -90,7 +91,7 @@ std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active
   const MarginPlan plan(o);
   const std::int64_t tiles = (active + plan.tile - 1) / plan.tile;
   const std::int64_t kept = std::min(tiles + tiles / 16, logits_bytes / plan.kept_tile_bytes());
-  return plan.bytes + margin_list_bytes(o.samples, active) + kept * plan.kept_tile_bytes();
+  return plan.bytes + margin_list_bytes(o, active) + kept * plan.kept_tile_bytes();
 }
 
 }  // namespace pfc

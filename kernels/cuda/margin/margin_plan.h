@@ -12,6 +12,7 @@ struct MarginPlanOptions {
   std::int64_t samples = 0;    ///< N, over all workers
   std::int64_t dimension = 0;  ///< D
   bool bf16_products = false;
+  bool ranges = false;        ///< MarginSoftmaxOptions::ranges
   std::int64_t l2_bytes = 0;  ///< of the GPU's second-level cache
   int multiprocessors = 1;
 };
@@ -64,10 +65,10 @@ struct MarginPlan {
   }
 };
 
-/// Upper bound on the size of a step's lists: targets and positives, active rows and the updates
-/// that they have missed. The lists take this once on the GPU and twice in page-locked host memory.
-/// For every different number of missed updates, 24 bytes come in addition.
-std::int64_t margin_list_bytes(std::int64_t samples, std::int64_t active);
+/// Upper bound on the size of a step's lists: targets, ranges and positives, active rows and the
+/// updates that they have missed. The lists take this once on the GPU and twice in page-locked host
+/// memory. For every different number of missed updates, 24 bytes come in addition.
+std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active);
 
 /// All device memory beside the table, for steps with `active` classes. Gradient accumulation needs
 /// another list; the caller owns the memory of its sums.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/error.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cpu/runtime/aligned_memory.h"
 #include "kernels/cpu/runtime/aligned_vector.h"
@@ -316,6 +317,11 @@ Json own_gflops(const Options& o, TileProducts& products) {
 }
 
 Json measure(const Options& o) {
+  constexpr std::int64_t kMultiple = 8 * kLine;  // a row of bfloat16 numbers is read by four lines
+  if (o.dimension % kMultiple != 0) {
+    throw InputError("--dimension: found " + std::to_string(o.dimension) +
+                     ", expected a multiple of " + std::to_string(kMultiple));
+  }
   Json json;
   {
     Memory memory(o);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu/margin/margin_softmax.h"
+#include "kernels/cpu/margin/tile_products.h"
 #include "kernels/make_ops.h"
 #include "tests/support/counting_new.h"
 #include "tests/support/counting_ops.h"
@@ -54,10 +55,10 @@ constexpr std::int64_t kSamples = 40, kDimension = 64, kClasses = 1000;
 const MarginSoftmaxOptions kSoftmax{.logits_bytes = 400'000};
 
 /// What the first step of a new softmax asks of operator new.
-std::size_t bytes_of_first_step(int threads) {
+std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads) {
   CountingOps ops(threads);
   ClassCentres centres(ops, {0, kClasses}, {.dimension = kDimension});
-  const auto softmax = make_margin_softmax(ops, kSoftmax, centres.table());
+  const auto softmax = make_margin_softmax(ops, options, centres.table());
   softmax->compute_inverse_norms();
   std::vector<float> x = testing::random_matrix(kSamples, kDimension, 1, 1);
   std::vector<RowStatistics> statistics(kSamples);
@@ -65,27 +66,48 @@ std::size_t bytes_of_first_step(int threads) {
   std::iota(classes.begin(), classes.end(), 0);
   std::vector<Positive> positives(kSamples);
   for (std::int64_t i = 0; i < kSamples; ++i) positives[static_cast<std::size_t>(i)] = {i, i};
+  const std::vector<ActiveRange> ranges(options.ranges ? kSamples : 0, {0, kClasses});
 
   const std::size_t before = testing::bytes_of_new();
   softmax->forward({.embeddings = Tensor(x.data(), {kSamples, kDimension}),
                     .classes = classes,
-                    .positives = positives},
+                    .positives = positives,
+                    .ranges = ranges},
                    Tensor(statistics.data(), DType::kUInt8,
                           {kSamples, static_cast<std::int64_t>(sizeof(RowStatistics))}));
   return testing::bytes_of_new() - before;
 }
 
-TEST(CpuMarginSoftmax, StatesTheBytesThatAStepAllocates) {
+void expect_stated_bytes(const MarginSoftmaxOptions& options) {
   for (const int threads : {1, 3}) {
-    bytes_of_first_step(threads);  // what is made once
-    const std::size_t allocated = bytes_of_first_step(threads) - CatchUpPlan::bytes(kClasses);
+    bytes_of_first_step(options, threads);  // what is made once
+    const std::size_t allocated =
+        bytes_of_first_step(options, threads) - CatchUpPlan::bytes(kClasses);
     const CpuMarginBytes stated = cpu_margin_bytes(
-        kSoftmax,
+        options,
         {.samples = kSamples, .dimension = kDimension, .active = kClasses, .threads = threads});
     EXPECT_NEAR(static_cast<double>(stated.working), static_cast<double>(allocated), 500);
-    EXPECT_LE(stated.kept, kSoftmax.logits_bytes);
+    EXPECT_LE(stated.kept, options.logits_bytes);
     EXPECT_GT(stated.kept, 0);
   }
+}
+
+TEST(CpuMarginSoftmax, StatesTheBytesThatAStepAllocates) { expect_stated_bytes(kSoftmax); }
+
+TEST(CpuMarginSoftmax, StatesTheBytesThatAStepOfSeparateHeadsAllocates) {
+  MarginSoftmaxOptions options = kSoftmax;
+  options.ranges = true;
+  expect_stated_bytes(options);
+}
+
+TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithBf16ProductsAllocates) {
+  if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no bf16 instructions (avx512_bf16)";
+  if (__builtin_cpu_supports("amx-bf16")) {
+    GTEST_SKIP() << "oneDNN multiplies on this CPU, and chooses the layouts itself (AMX)";
+  }
+  MarginSoftmaxOptions options = kSoftmax;
+  options.bf16_products = true;
+  expect_stated_bytes(options);
 }
 
 TEST(HeadMemory, TablesTakeWhatTheHeadAllocates) {

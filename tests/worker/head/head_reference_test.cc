@@ -168,6 +168,11 @@ class HeadUpdates : public OnHeadDevice<TestDevice> {
     return job;
   }
 
+  static void set_row(std::vector<float>& matrix, std::int64_t row,
+                      const std::vector<float>& from) {
+    std::ranges::copy(from, matrix.begin() + row * kDimension);
+  }
+
   static void expect_agreement(const HeadJob& job) {
     const HeadOutcome<double> want = reference_head(job);
     const HeadOutcome<float> got = run_head(job, 1, 2);
@@ -226,6 +231,33 @@ TEST_P(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
     expect_agreement(job(OptimizerKind::kSgd, rate, 6, 3));
     expect_agreement(job(OptimizerKind::kAdamW, rate, 4, 2));
   }
+}
+
+// All logits are near -88.7. A target's product is left out as 0, which is so far above them that
+// exp() gives infinity, and infinity times 0 is no number.
+TEST_P(HeadUpdates, AgreeWhereExpOfWhatIsLeftOutWouldOverflow) {
+  HeadJob far = job(OptimizerKind::kSgd, 1.0, 2, 1);
+  far.options.scale = 200;
+  far.options.margin = {.m1 = 1, .m2 = 0, .m3 = 0.1};
+  far.lr = 1e-5;
+  constexpr std::int64_t kHalf = kDimension / 2;
+  const double along = -88.7 / 200 * std::sqrt(2.0);
+  const auto pointing = [](double first, std::int64_t at, double there) {
+    std::vector<float> row(kDimension);
+    row[0] = static_cast<float>(first);
+    row[static_cast<std::size_t>(at)] = static_cast<float>(there);
+    return row;
+  };
+  for (std::int64_t c = 0; c < far.options.classes; ++c) {
+    set_row(far.centres, c, pointing(1, kHalf + c % kHalf, 1));
+  }
+  for (MicroBatch& batch : far.micro_batches) {
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(batch.labels.size()); ++i) {
+      set_row(batch.embeddings, i,
+              pointing(along, 1 + i % (kHalf - 1), std::sqrt(1 - along * along)));
+    }
+  }
+  expect_agreement(far);
 }
 
 TEST_P(HeadUpdates, DecayAloneMovesCentresThatWereNeverActive) {

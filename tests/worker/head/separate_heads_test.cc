@@ -88,6 +88,28 @@ TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWithFilterMicroBatchesAndAdamW) {
   expect_reference(filtered);
 }
 
+// The cosines to a sample's own head are near -1, those to the other heads near 1: at a scale of
+// 200 exp() of what is left out is no float.
+TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWhereCosinesOfTheOwnHeadAreNegative) {
+  HeadJob opposed = job(device_, 1.0);
+  opposed.options.scale = 200;
+  opposed.options.margin = {.m1 = 1, .m2 = 0, .m3 = 0.1};
+  const auto in_first_head = [](std::int64_t c) { return c < kHeads[0]; };
+  const auto shift = [](float* row, float by) {
+    for (std::int64_t i = 0; i < kDimension; ++i) row[i] += by;
+  };
+  for (std::int64_t c = 0; c < kClasses; ++c) {
+    shift(opposed.centres.data() + c * kDimension, in_first_head(c) ? 0.5f : -0.5f);
+  }
+  for (MicroBatch& batch : opposed.micro_batches) {
+    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+      shift(batch.embeddings.data() + static_cast<std::int64_t>(i) * kDimension,
+            in_first_head(batch.labels[i]) ? -1.f : 1.f);
+    }
+  }
+  expect_reference(opposed);
+}
+
 TEST_P(SeparateHeadsOn, OfOneDataSetOnlyAreThatHeadAlone) {
   HeadJob both = job(device_, 1.0);
   for (MicroBatch& batch : both.micro_batches) {

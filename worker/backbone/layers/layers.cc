@@ -62,9 +62,41 @@ Tensor LinearLayer::dy_as_operand() {
   return dy_operand_;
 }
 
+template <typename F>
+void LinearLayer::product(const F& f) const {
+  const Tensor x = flattened(x_.data);
+  f(Gemm{.m = rows_,
+         .n = out_,
+         .k = in_,
+         .transpose_b = true,
+         .a = x,
+         .b = weight_.operand,
+         .c = y_.data});
+}
+
+template <typename F>
+void LinearLayer::weight_product(const Tensor& dy, bool accumulate, const F& f) const {
+  const Tensor x = flattened(x_.data);
+  f(Gemm{.m = out_,
+         .n = in_,
+         .k = rows_,
+         .transpose_a = true,
+         .a = dy,
+         .b = x,
+         .beta = accumulate ? 1.f : 0.f,
+         .c = weight_.gradient});
+}
+
+template <typename F>
+void LinearLayer::data_product(const Tensor& dy, const F& f) const {
+  const Tensor dx = flattened(x_.gradient);
+  f(Gemm{.m = rows_, .n = in_, .k = out_, .a = dy, .b = weight_.operand, .c = dx});
+}
+
 void LinearLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
   plan.use(x_.data);
   plan.make(y_.data);
+  product([this](const Gemm& g) { ops_.plan_gemm(g); });
 }
 
 void LinearLayer::plan_backward(ActivationPlan& plan) {
@@ -72,36 +104,22 @@ void LinearLayer::plan_backward(ActivationPlan& plan) {
   plan.use(y_.gradient);
   if (dy_operand_.dtype != y_.gradient.dtype) plan.make(dy_operand_);
   plan.make(x_.gradient);
+  const auto plan_gemm = [this](const Gemm& g) { ops_.plan_gemm(g); };
+  for (const bool accumulate : {false, true}) weight_product(dy_operand_, accumulate, plan_gemm);
+  data_product(dy_operand_, plan_gemm);
 }
 
 void LinearLayer::forward(const ForwardPass& /*pass*/) {
-  ops_.gemm({.m = rows_,
-             .n = out_,
-             .k = in_,
-             .transpose_b = true,
-             .a = flattened(x_.data),
-             .b = weight_.operand,
-             .c = y_.data});
+  product([this](const Gemm& g) { ops_.gemm(g); });
   if (bias_ != nullptr) ops_.add_bias(y_.data, bias_->data);
 }
 
 void LinearLayer::backward(bool accumulate) {
   const Tensor dy = dy_as_operand();
-  ops_.gemm({.m = out_,
-             .n = in_,
-             .k = rows_,
-             .transpose_a = true,
-             .a = dy,
-             .b = flattened(x_.data),
-             .beta = accumulate ? 1.f : 0.f,
-             .c = weight_.gradient});
+  const auto gemm = [this](const Gemm& g) { ops_.gemm(g); };
+  weight_product(dy, accumulate, gemm);
   if (bias_ != nullptr) ops_.column_sums(y_.gradient, bias_->gradient, accumulate);
-  ops_.gemm({.m = rows_,
-             .n = in_,
-             .k = out_,
-             .a = dy,
-             .b = weight_.operand,
-             .c = flattened(x_.gradient)});
+  data_product(dy, gemm);
 }
 
 DropoutLayer::DropoutLayer(Ops& ops, const DropoutOptions& options, Variable& x)

@@ -42,6 +42,13 @@ class LinearLayer : public Layer {
  private:
   [[nodiscard]] Tensor flattened(const Tensor& x) const;
   [[nodiscard]] Tensor dy_as_operand();
+  // Each calls f(Gemm): what is planned and what is multiplied cannot differ.
+  template <typename F>
+  void product(const F& f) const;
+  template <typename F>
+  void weight_product(const Tensor& dy, bool accumulate, const F& f) const;
+  template <typename F>
+  void data_product(const Tensor& dy, const F& f) const;
 
   Ops& ops_;
   Variable& x_;

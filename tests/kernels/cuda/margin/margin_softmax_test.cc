@@ -233,6 +233,32 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
   }
 }
 
+TEST_F(CudaMarginSoftmax, AllocatesItsListsOfRangesAsPlanned) {
+  options_.ranges = true;
+  constexpr std::int64_t kRanged = 4096, kClasses = 64;
+  const SparseTable table(kRanged);
+  const std::vector<std::int64_t> classes = range(0, kClasses);
+  const std::vector<ActiveRange> ranges(kRanged, {0, 32});
+  std::vector<Positive> positives;
+  for (std::int64_t i = 0; i < kRanged; ++i)
+    positives.push_back({.index = i / kClasses, .sample = i});
+  const auto softmax = make_margin_softmax(*ops_, options_, table.view());
+  const OwnedTensor x(*ops_, {kRanged, kDimension});
+  const OwnedTensor statistics(*ops_, {kRanged, sizeof(RowStatistics)}, DType::kUInt8);
+  const std::size_t begun = simt::device_memory().free;
+  softmax->forward({.embeddings = x, .classes = classes, .positives = positives, .ranges = ranges},
+                   statistics);
+  const std::size_t lists_and_tiles = begun - simt::device_memory().free;
+  const MarginPlanOptions plan{.samples = kRanged,
+                               .dimension = kDimension,
+                               .ranges = true,
+                               .l2_bytes = 1 << 16,
+                               .multiprocessors = 2};
+  constexpr std::size_t kMissed = 64;  // at most, for the one number of missed updates
+  EXPECT_LE(lists_and_tiles,
+            static_cast<std::size_t>(margin_device_bytes(plan, kClasses, 0)) + kMissed);
+}
+
 TEST(MarginPlan, FitsATileIntoTheCache) {
   const MarginPlanOptions h100{.samples = 1024,
                                .dimension = 512,
