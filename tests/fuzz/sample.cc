@@ -11,6 +11,7 @@
 #include <fstream>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/files.h"
@@ -23,7 +24,8 @@ std::size_t below(Random& random, std::size_t count) { return count == 0 ? 0 : r
 
 /// Bytes on which parsers stumble more often than on others.
 char odd_byte(Random& random) {
-  static const std::string kOdd("\0\n\r\t \"'\\,:;[]{}()#%/@=-.0129eE\x7f\x80\xc3\xff", 36);
+  using std::string_view_literals::operator""sv;
+  constexpr auto kOdd = "\0\n\r\t \"'\\,:;[]{}()#%/@=-.0129eE\x7f\x80\xc3\xff"sv;
   return below(random, 2) == 0 ? static_cast<char>(random()) : kOdd[below(random, kOdd.size())];
 }
 
