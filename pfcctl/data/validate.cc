@@ -136,7 +136,10 @@ std::int64_t count_classes(const std::vector<Whole>& whole) {
 
 Validation validate(const Dataset& dataset, int threads, const ShowProgress& progress) {
   const DatasetInfo& info = dataset.info();
-  Validation result{.images = info.images, .classes = info.classes, .warnings = info.warnings};
+  Validation result{.images = info.images,
+                    .classes = info.classes,
+                    .embeddings = info.embedding_size > 0,
+                    .warnings = info.warnings};
   std::vector<Whole> whole;
   synth::ordered_work<Looked>(
       info.images, threads, [&](std::int64_t i) { return look_at(dataset, i); },
@@ -168,10 +171,10 @@ std::string validation_text(const Validation& v) {
   line("repeated, with the same label", v.repeated);
   line("repeated, with different labels", v.contradicted);
   line("classes without an image", v.empty_classes);
-  return text + (v.is_good() ? "all images are good\n"
-                             : fmt::format("{} of {} images are not good; --fix OUT writes a copy "
-                                           "without them\n",
-                                           v.images - std::ssize(v.good), v.images));
+  if (v.is_good()) return text + "all images are good\n";
+  const char* remedy = v.embeddings ? "" : "; --fix OUT writes a copy without them";
+  return text + fmt::format("{} of {} images are not good{}\n", v.images - std::ssize(v.good),
+                            v.images, remedy);
 }
 
 std::string validation_json(const Validation& v) {

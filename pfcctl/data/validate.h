@@ -12,6 +12,7 @@ namespace pfc {
 
 struct Validation {
   std::int64_t images = 0, classes = 0;
+  bool embeddings = false;        ///< not images: there is no copy without what is not good
   std::int64_t damaged = 0;       ///< images that cannot be read or decoded
   std::int64_t mislabelled = 0;   ///< whose label is no integer of 0 .. classes - 1
   std::int64_t repeated = 0;      ///< whose bytes an earlier image of the same label has

@@ -13,9 +13,11 @@ namespace pfc {
 
 void read_lines(const std::filesystem::path& path, const Doing& doing,
                 const std::function<void(std::string_view line, std::int64_t number)>& take) {
-  constexpr std::size_t kPiece = 1 << 20;
+  constexpr std::uint64_t kLargestPiece = 1 << 20;
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin a file with it
   RegularFile file(path);
+  // One byte more than a short file has: fewer come than were asked for, and that is its end.
+  const auto piece = static_cast<std::size_t>(std::min(kLargestPiece, file.bytes() + 1));
   std::int64_t number = 0;
   const auto give = [&](std::string_view line) {
     ++number;
@@ -31,10 +33,10 @@ void read_lines(const std::filesystem::path& path, const Doing& doing,
   std::string text;  // the rest of a line, then the next piece of the file
   for (bool more = true; more;) {
     const std::size_t kept = text.size();
-    text.resize(kept + kPiece);
+    text.resize(kept + piece);
     const std::size_t got = file.read(std::as_writable_bytes(std::span(text).subspan(kept)));
     text.resize(kept + got);
-    more = got == kPiece;
+    more = got == piece;
     done += got;
     if (doing) doing(fmt::format("reading {}: {} MiB", path.string(), done >> 20));
     std::string_view rest = text;

@@ -4,6 +4,7 @@
 
 #include "common/counted.h"
 #include "common/error.h"
+#include "worker/data/reading/read_options.h"
 #include "worker/schedule/step_plan.h"
 
 namespace pfc {
@@ -64,7 +65,12 @@ void check_job(const PlannedJob& p) {
   check_precision(p);
   check_batch_norm_samples(p.job, p.world_size);
   check_classes(p);
-  if (p.data.images > 0) check_steps(p);
+  if (p.data.images == 0) return;
+  check_steps(p);
+  if (p.job.read == ReadKind::kSequential && p.data.stored_bytes > 0) {
+    (void)window_images(read_options(p.job), p.data.images, p.data.stored_bytes,
+                        p.job.batch_size * p.world_size);
+  }
 }
 
 int most_workers(const PlannedJob& p) {

@@ -1,6 +1,7 @@
 #include "kernels/cpu/margin/tile_products.h"
 
 #include <algorithm>
+#include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
 #include "common/error.h"
@@ -273,7 +274,12 @@ std::int64_t tile_products_bytes(bool bfloat16, std::int64_t samples, std::int64
   return VectorTileProducts(best_vector_kernels(), bfloat16).bytes(samples, dimension, parts);
 }
 
-bool cpu_has_bfloat16() { return best_vector_kernels().bfloat16_product != nullptr; }
+/// oneDNN may have been told by the environment to use less than the processor has.
+bool cpu_has_bfloat16() {
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return best_vector_kernels().bfloat16_product != nullptr && (used & kNeeded) == kNeeded;
+}
 
 std::unique_ptr<TileProducts> make_bfloat16_tile_products() {
   if (!cpu_has_bfloat16()) {

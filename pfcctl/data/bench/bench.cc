@@ -89,12 +89,12 @@ StageSeconds run_stages(const Dataset& dataset, const BenchOptions& options, int
       crew.emplace_back([&, t](const std::stop_token& stop) {
         try {
           StageThread thread(dataset, options);
-          while (!stop.stop_requested() && seconds_since(start) < options.seconds) {
+          do {  // at least one image, however late the thread begins
             try {
               thread.show(next++);
             } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): training skips it too
             }
-          }
+          } while (!stop.stop_requested() && seconds_since(start) < options.seconds);
           spent[t] = thread.spent;
         } catch (...) {
           errors[t] = std::current_exception();

@@ -14,6 +14,7 @@
 #include "common/files/regular_file.h"
 #include "kernels/math/philox.h"
 #include "pfcctl/data/options.h"
+#include "pfcctl/data/pairs/pack_pairs.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "worker/data/damaged_image.h"
@@ -126,10 +127,7 @@ std::vector<DrawnPair> draw_pairs(const std::vector<std::int64_t>& labels, std::
 }
 
 DrawnPairs pack_drawn_pairs(const DrawPairsOptions& options, const ShowProgress& progress) {
-  if (!options.replace && something_at(options.out)) {
-    throw InputError(options.out.string() +
-                     ": is there already; name another file, or replace it with --force");
-  }
+  expect_bin_to_write(options.out, options.replace);
   const auto dataset = open_dataset({.rec = options.in, .doing = end_at_interrupt});
   expect_images(*dataset, "draw-pairs");
   const std::vector<std::int64_t> labels = labels_of(*dataset);

@@ -99,11 +99,19 @@ std::vector<std::byte> image_bytes(const fs::path& path, ImageDecoder& decoder,
 
 }  // namespace
 
-PackedPairs pack_pairs(const PackPairsOptions& options, const ShowProgress& progress) {
-  if (!options.replace && something_at(options.out)) {
-    throw InputError(options.out.string() +
+void expect_bin_to_write(const fs::path& out, bool replace) {
+  if (out.extension() != ".bin") {
+    throw InputError("--out: found " + out.string() +
+                     ", expected NAME.bin, which \"val_targets\": [\"NAME\"] finds");
+  }
+  if (!replace && something_at(out)) {
+    throw InputError(out.string() +
                      ": is there already; name another file, or replace it with --force");
   }
+}
+
+PackedPairs pack_pairs(const PackPairsOptions& options, const ShowProgress& progress) {
+  expect_bin_to_write(options.out, options.replace);
   const std::vector<Pair> pairs = read_pairs(options.pairs);
   std::vector<std::vector<std::byte>> images;
   std::vector<bool> same;

@@ -37,6 +37,16 @@ TEST_F(JobCheck, RefusesHalfPrecisionOnACpuOnly) {
   EXPECT_NO_THROW(check_job(planned_));
 }
 
+TEST_F(JobCheck, RefusesABufferWithoutRoomForTwoBatches) {
+  planned_.job.read = ReadKind::kSequential;
+  planned_.job.read_buffer_mib = 1;
+  planned_.data.stored_bytes = 4000;
+  EXPECT_NO_THROW(check_job(planned_));
+  planned_.job.batch_size = 128;
+  planned_.job.num_epoch = 1000;
+  EXPECT_THAT(refusal(), HasSubstr("read_buffer_mib: 1.00 MiB hold windows of "));
+}
+
 TEST_F(JobCheck, RefusesBatchNormsOfOneSample) {
   planned_.job.batch_size = 1;
   EXPECT_THAT(refusal(), HasSubstr("batch_size: expected 2 or more"));

@@ -63,7 +63,10 @@ std::unordered_map<std::string, std::int64_t> read_labels(const fs::path& file,
           fmt::format("{}: line {}: found '{}', expected a key and a label, an integer from 0",
                       file.string(), number, line.substr(0, 80)));
     }
-    labels[std::string(line.substr(0, space))] = label;
+    const std::string key(line.substr(0, space));
+    if (labels.emplace(key, label).first->second == label) return;
+    throw InputError(fmt::format("{}: line {}: found another label for '{}' than before",
+                                 file.string(), number, key.substr(0, 80)));
   });
   return labels;
 }

@@ -195,6 +195,11 @@ void TarDataset::read_headers(std::size_t shard) {
     take(reader, *member, shard, sample);
   }
   finish(sample);
+  if (!reader.has_end()) {
+    info_.warnings.push_back(file.path().string() +
+                             ": has no block of zeros at its end, so it may be cut short: compare "
+                             "it with where it comes from");
+  }
 }
 
 void TarDataset::take(const TarReader& reader, const TarMember& member, std::size_t shard,

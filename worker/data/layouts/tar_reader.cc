@@ -140,11 +140,15 @@ std::optional<TarMember> TarReader::next() {
   return std::nullopt;
 }
 
-bool TarReader::next_header(Header& header) const {
+bool TarReader::next_header(Header& header) {
   if (offset_ == archive_.bytes()) return false;
   if (archive_.bytes() - offset_ < kBlock) fail("a block is not whole: the archive is cut short");
   read(offset_, header);
-  if (std::ranges::all_of(header, [](char c) { return c == '\0'; })) return false;
+  has_end_ = std::ranges::all_of(header, [](char c) { return c == '\0'; });
+  if (has_end_) return false;
+  if (offset_ == 0 && std::string_view(header.data(), 2) == "\x1f\x8b") {
+    fail("it is compressed with gzip: unpack it first");
+  }
   check_sum(header);
   return true;
 }

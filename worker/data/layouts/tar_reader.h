@@ -29,6 +29,9 @@ class TarReader {
 
   /// The next member; nullopt at the end of the archive: two blocks of zeros, or the file's end.
   std::optional<TarMember> next();
+  /// After the last member, whether there were blocks of zeros. Without them it may be cut short
+  /// between two members.
+  [[nodiscard]] bool has_end() const { return has_end_; }
   /// A small member's content, for labels. At most `most` bytes are read.
   [[nodiscard]] std::string text(const TarMember& member, std::size_t most) const;
 
@@ -39,7 +42,7 @@ class TarReader {
   void read(std::uint64_t offset, std::span<char> to) const;
   [[nodiscard]] std::uint64_t number(const Header& header, std::size_t at, std::size_t size) const;
   void check_sum(const Header& header) const;
-  [[nodiscard]] bool next_header(Header& header) const;  ///< false at the end
+  [[nodiscard]] bool next_header(Header& header);  ///< false at the end
   void take_extended(char type, std::uint64_t content, std::uint64_t bytes);
   void take_pax(const std::string& records);
   [[nodiscard]] std::string name_of_member(const Header& header);
@@ -48,6 +51,7 @@ class TarReader {
 
   const RegularFile& archive_;
   std::uint64_t offset_ = 0;  ///< of the next header
+  bool has_end_ = false;
   // What an extended header has said of the member after it.
   std::optional<std::string> long_name_;
   std::optional<std::uint64_t> long_size_;

@@ -73,28 +73,32 @@ void check_sequential(const Dataset& dataset) {
       dataset.name(found.images)));
 }
 
+std::int64_t window_images(const ReadOptions& options, std::int64_t images, double image_bytes,
+                           std::int64_t global_batch) {
+  const auto window = static_cast<std::int64_t>(static_cast<double>(options.buffer_bytes / 2) *
+                                                kFill / image_bytes);
+  // A data set of one batch is as random as it can be.
+  const std::int64_t least = std::min(2 * global_batch, images);
+  if (window >= least) return window;
+  throw InputError(fmt::format(
+      "read_buffer_mib: {} hold windows of {}, but a global batch has {}, and a window needs at "
+      "least two: raise it to {} or more",
+      byte_size_text(options.buffer_bytes), counted(window, "image"), global_batch,
+      static_cast<std::int64_t>(2 * static_cast<double>(least) * image_bytes / kFill) / 1048576 +
+          1));
+}
+
 std::unique_ptr<SequentialOrder> make_sequential_order(const Dataset& dataset,
                                                        const ReadOptions& options,
                                                        std::int64_t global_batch,
                                                        std::uint64_t seed, bool shuffle) {
   check_sequential(dataset);
-  const double image_bytes = *stored_bytes_of_image(dataset);
-  const auto images = static_cast<std::int64_t>(static_cast<double>(options.buffer_bytes / 2) *
-                                                kFill / image_bytes);
-  // A data set of one batch is as random as it can be.
-  const std::int64_t least = std::min(2 * global_batch, dataset.info().images);
-  if (images < least) {
-    throw InputError(fmt::format(
-        "read_buffer_mib: {} hold windows of {}, but a global batch has {}, and a window needs at "
-        "least two: raise it to {} or more",
-        byte_size_text(options.buffer_bytes), counted(images, "image"), global_batch,
-        static_cast<std::int64_t>(2 * static_cast<double>(least) * image_bytes / kFill) / 1048576 +
-            1));
-  }
+  const std::int64_t window =
+      window_images(options, dataset.info().images, *stored_bytes_of_image(dataset), global_batch);
   return std::make_unique<SequentialOrder>(
       images_of_sets(dataset.info()),
       SequentialOptions{
-          .global_batch = global_batch, .window_images = images, .seed = seed, .shuffle = shuffle});
+          .global_batch = global_batch, .window_images = window, .seed = seed, .shuffle = shuffle});
 }
 
 std::optional<std::string> sequential_warning(const Dataset& dataset) {

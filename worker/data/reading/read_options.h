@@ -29,9 +29,14 @@ std::optional<double> stored_bytes_of_image(const Dataset& dataset);
 /// Throws InputError that says why where the data cannot be read sequentially, and what to do.
 void check_sequential(const Dataset& dataset);
 
+/// How many images a window of sequential reading has. Throws InputError where the buffer is too
+/// small for two global batches. `image_bytes` is stored_bytes_of_image().
+std::int64_t window_images(const ReadOptions& options, std::int64_t images, double image_bytes,
+                           std::int64_t global_batch);
+
 /// The order for a global batch. A window takes somewhat less than half of the buffer, because the
-/// next one is read meanwhile. Throws InputError as check_sequential() does, and where the buffer
-/// is too small for two global batches.
+/// next one is read meanwhile. Throws InputError as check_sequential() and
+/// window_images() do.
 std::unique_ptr<SequentialOrder> make_sequential_order(const Dataset& dataset,
                                                        const ReadOptions& options,
                                                        std::int64_t global_batch,

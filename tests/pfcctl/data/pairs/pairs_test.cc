@@ -166,6 +166,15 @@ TEST_F(Pairs, OfAListNameTheLineThatIsWrong) {
   EXPECT_THAT(error_of_list(""), HasSubstr("no pairs"));
 }
 
+TEST_F(Pairs, OverwriteNoImage) {
+  const fs::path image = people_ / "p00/0.jpg";
+  const auto bytes = testing::read_file(image);
+  EXPECT_THAT(
+      error_of([&] { pack_drawn_pairs({.in = people_, .out = image, .replace = true}, {}); }),
+      HasSubstr("0.jpg, expected NAME.bin"));
+  EXPECT_EQ(testing::read_file(image), bytes);
+}
+
 TEST_F(Pairs, LeaveAFileThatIsThere) {
   write_file(folder_ / "mine.bin", "mine");
   EXPECT_THAT(error_of_list("p00/0.jpg p00/1.jpg 1\n"), HasSubstr("is there already"));

@@ -236,6 +236,9 @@ TEST_F(Lmdb, TakesLabelsFromAList) {
   const auto dataset = open();
   EXPECT_THAT(labels(*dataset), ElementsAre(0, 1));
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("left out 1 image without a line")));
+  write_file(set_ / "labels.txt", "bob/1.jpg 1\nada/1.jpg 0\nbob/1.jpg 0\n");
+  EXPECT_THAT(message_of<InputError>([&] { open(); }),
+              HasSubstr("labels.txt: line 3: found another label for 'bob/1.jpg' than before"));
 }
 
 TEST_F(Lmdb, TakesClassesAndSizeFromProperty) {

@@ -171,6 +171,24 @@ TEST_F(Shards, ThatAreCutShortSayWhere) {
   EXPECT_THAT(error(folder_ / "text.tar"), HasSubstr("no tar archive"));
 }
 
+TEST_F(Shards, ThatMayBeCutShortBetweenTwoMembersWarn) {
+  sample("0", 1, "1");
+  sample("1", 2, "0");
+  pack("x.tar", "ustar");
+  EXPECT_THAT(open_dataset({.rec = folder_ / "x.tar"})->info().warnings, SizeIs(0));
+  const std::string whole = bytes_of("x.tar");
+  write("cut.tar", whole.substr(0, whole.find("./1.cls")));
+  const auto dataset = open_dataset({.rec = folder_ / "cut.tar"});
+  EXPECT_EQ(dataset->info().images, 1);
+  EXPECT_THAT(dataset->info().warnings,
+              Contains(HasSubstr("cut.tar: has no block of zeros at its end")));
+}
+
+TEST_F(Shards, ThatAreCompressedSayWith) {
+  write("x.tar", "\x1f\x8b" + std::string(2000, 'x'));
+  EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("compressed with gzip: unpack it first"));
+}
+
 TEST_F(Shards, ThatBecomeShorterGiveDamagedImages) {
   sample("0", 1, "1");
   pack("x.tar", "pax");
