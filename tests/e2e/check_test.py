@@ -357,6 +357,15 @@ class HealthyCluster(CheckTest):
         for name in NAMES:
             self.assert_found(report, name, "data", "stops", "not found", "the same data")
 
+    def test_a_folder_for_staging_that_no_host_has_is_told_of(self):
+        self.starts_service()
+        done = self.pfcctl("check", "--cluster", "--json", "--config",
+                           self.small_job(stage=str(self.folder / "nowhere"), precision="auto"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        report = json.loads(done.stdout)
+        for name in NAMES:
+            self.assert_found(report, name, "stage", "stops", "no such folder on this host", "leave stage out")
+
 
 if __name__ == "__main__":
     unittest.main()

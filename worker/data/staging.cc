@@ -281,9 +281,9 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   std::error_code ignored;
   expect_folder(where);
   const fs::path folder = staged_folder(rec, where);
-  (void)files_to_stage(rec);  // refused before there is a folder for them
-  const Lock lock(folder, doing);
+  // What is refused is so before there is a folder for it.
   std::vector<Source> sources = sources_of(rec, folder);
+  const Lock lock(folder, doing);
   // Shards have other names there; all other files keep theirs, and so do those of a pattern.
   const bool renamed = find_layout(rec).layout == Layout::kTar;
   const bool one_file = sources.front().from == rec;

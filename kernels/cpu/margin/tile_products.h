@@ -65,7 +65,8 @@ std::unique_ptr<TileProducts> make_bfloat16_tile_products();
 /// REQUIRES: cpu_has_bfloat16().
 std::unique_ptr<TileProducts> make_vector_bfloat16_tile_products(const VectorKernels& kernels);
 std::unique_ptr<TileProducts> make_dnnl_tile_products();
-/// Whether make_bfloat16_tile_products() works on this CPU.
+/// Whether make_bfloat16_tile_products() works here: the CPU has avx512_bf16, and nothing keeps
+/// oneDNN from using it (DNNL_MAX_CPU_ISA).
 bool cpu_has_bfloat16();
 
 /// Bytes that the products of a team of `parts` threads keep for N samples: copies of the

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "common/error.h"
-#include "common/files/regular_file.h"
 #include "kernels/math/philox.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pairs/pack_pairs.h"

@@ -69,6 +69,19 @@ void check_arrays(const ArrayInFile& rows, const ArrayInFile& labels) {
   }
 }
 
+/// Elements first, first + 1 ... of an array of int64 or int32.
+void read_integers(const RegularFile& file, const ArrayInFile& array, std::size_t first,
+                   std::span<std::int64_t> to) {
+  const auto read = [&](std::span<std::byte> bytes) {
+    if (file.read_at(array.offset + first * size_of(array.type), bytes) == bytes.size()) return;
+    throw InputError(array.name + ": the file has become shorter");
+  };
+  if (array.type == ElementType::kInt64) return read(std::as_writable_bytes(to));
+  std::vector<std::int32_t> narrow(to.size());
+  read(std::as_writable_bytes(std::span(narrow)));
+  std::ranges::copy(narrow, to.begin());
+}
+
 class EmbeddingDataset final : public Dataset {
  public:
   EmbeddingDataset(ArrayInFile rows, const ArrayInFile& labels, const DatasetOptions& options)
@@ -99,8 +112,6 @@ class EmbeddingDataset final : public Dataset {
   [[nodiscard]] std::vector<FileBrief> briefs() const override;
 
  private:
-  void read_at(const RegularFile& file, std::uint64_t offset, std::span<std::byte> to,
-               std::int64_t image) const;
   void read_labels(const ArrayInFile& array, const Doing& doing);
   void check_row(std::span<const std::byte> row, std::int64_t image) const;
 
@@ -111,18 +122,10 @@ class EmbeddingDataset final : public Dataset {
   DatasetInfo info_;
 };
 
-void EmbeddingDataset::read_at(const RegularFile& file, std::uint64_t offset,
-                               std::span<std::byte> to, std::int64_t image) const {
-  if (as_damaged_image([&] { return file.read_at(offset, to); }) < to.size()) {
-    throw DamagedImage(name(image) + ": cannot be read: the file has become shorter");
-  }
-}
-
 /// Checks them all.
 void EmbeddingDataset::read_labels(const ArrayInFile& array, const Doing& doing) {
   const RegularFile file(array.file);
   labels_.resize(static_cast<std::size_t>(info_.images));
-  std::vector<std::int32_t> narrow;
   for (std::int64_t first = 0; first < info_.images; first += kLabelsAtOnce) {
     if (doing) {
       doing(fmt::format("reading the labels of {}: {} of {}", array.file.string(), first,
@@ -131,14 +134,7 @@ void EmbeddingDataset::read_labels(const ArrayInFile& array, const Doing& doing)
     const auto begin = static_cast<std::size_t>(first);
     const auto some = std::span(labels_).subspan(
         begin, static_cast<std::size_t>(std::min(kLabelsAtOnce, info_.images - first)));
-    const std::uint64_t offset = array.offset + begin * size_of(array.type);
-    if (array.type == ElementType::kInt64) {
-      read_at(file, offset, std::as_writable_bytes(some), first);
-    } else {
-      narrow.resize(some.size());
-      read_at(file, offset, std::as_writable_bytes(std::span(narrow)), first);
-      std::ranges::copy(narrow, some.begin());
-    }
+    read_integers(file, array, begin, some);
     for (std::size_t i = 0; i < some.size(); ++i) {
       if (some[i] >= 0 && some[i] < kMaxClasses) continue;
       throw InputError(fmt::format("{}: found label {} of row {}, expected 0 .. {}", array.name,
@@ -170,7 +166,10 @@ Sample EmbeddingDataset::read(std::int64_t image, std::vector<std::byte>& storag
   const auto row = std::span(storage).first(info_.sample_bytes());
   // 16-bit numbers come to the end of the row, and are widened from its beginning on.
   const auto read = row.last(stored);
-  read_at(rows_file_, rows_.offset + static_cast<std::uint64_t>(image) * stored, read, image);
+  const std::uint64_t offset = rows_.offset + static_cast<std::uint64_t>(image) * stored;
+  if (as_damaged_image([&] { return rows_file_.read_at(offset, read); }) < stored) {
+    throw DamagedImage(name(image) + ": cannot be read: the file has become shorter");
+  }
   if (stored < row.size()) {
     for (std::size_t i = 0; i < numbers; ++i) {
       std::uint16_t bits = 0;

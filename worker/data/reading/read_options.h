@@ -35,8 +35,8 @@ std::int64_t window_images(const ReadOptions& options, std::int64_t images, doub
                            std::int64_t global_batch);
 
 /// The order for a global batch. A window takes somewhat less than half of the buffer, because the
-/// next one is read meanwhile. Throws InputError as check_sequential() and
-/// window_images() do.
+/// next one is read meanwhile. Throws InputError as check_sequential() and window_images()
+/// do.
 std::unique_ptr<SequentialOrder> make_sequential_order(const Dataset& dataset,
                                                        const ReadOptions& options,
                                                        std::int64_t global_batch,
