@@ -5,6 +5,8 @@
 # --targets builds only these test programs; choose their tests with ctest's -R.
 # Installs first what is missing for it: scripts/setup.sh build test, and for cpu, with its
 # end-to-end tests, also watch, browser and deploy.
+# What failed is printed again at the end. An end-to-end test that failed beside another program is
+# run once more, alone: a busy machine can be at fault, and then that is said, with what failed.
 # The sanitizer presets run the unit tests, the end-to-end and reference tests run with cpu
 # (CMakePresets.json). cuda builds the programs with CUDA and runs what needs a GPU, which is
 # reported as not run where there is none; PFC_CUDA_ARCHITECTURES="90" builds for one kind alone.
@@ -40,4 +42,30 @@ fi
 cmake --preset "$preset" -DPFC_TESTS=ON
 cmake --build --preset "$preset" ${targets:+--target "${targets[@]}"}
 
-ctest --preset "$preset" --parallel 2 "$@"
+logs=build/$preset/Testing/Temporary
+last_lines() {  # of each failed test's output
+  local name
+  while IFS=: read -r _ name; do
+    printf '\ntest: %s failed; the end of its output:\n' "$name"
+    awk -v begin="\"$name\" start time:" 'index($0, begin) == 1 { on = 1 }
+      on { print } /^<end of output>/ { on = 0 }' "$logs/LastTest.log" | tail -60
+  done <"$logs/LastTestsFailed.log"
+}
+
+status=0
+ctest --preset "$preset" --parallel 2 "$@" || status=$?
+tests_failed=8
+((status == tests_failed)) || exit "$status"
+last_lines
+failed=$(cut -d: -f2 "$logs/LastTestsFailed.log")
+if ! grep -qv '^e2e\.' <<<"$failed" && (($(wc -l <<<"$failed") <= 2)); then
+  printf '\ntest: once more, alone: %s\n' "${failed//$'\n'/ }"
+  status=0
+  ctest --preset "$preset" --rerun-failed || status=$?
+  if ((status == 0)); then
+    echo "test: passed alone, failed beside others (above, with its output): ${failed//$'\n'/ }"
+  elif ((status == tests_failed)); then
+    last_lines
+  fi
+fi
+exit "$status"

@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 import unittest
 
 from faults import Lines
@@ -32,6 +33,12 @@ class OneHost(JobTest):
         self.assertEqual(process.returncode, 143, output)
         return output
 
+    def wait_for_state(self, pid, state):
+        deadline = time.monotonic() + LIMIT
+        while state_of(pid) != state:
+            self.assertLess(time.monotonic(), deadline, f"process {pid} is in state {state_of(pid)}, not {state}")
+            time.sleep(0.01)
+
     def test_an_agent_that_does_not_allow_it_refuses_and_says_how_to(self):
         process = self.begins()
         refused = self.chaos("--kill-every", "1s", "--duration", "5s")
@@ -53,7 +60,7 @@ class OneHost(JobTest):
                                   "--stop-for", "10min", "--rank", "1", "--baseline", "1ms"],
                                  env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.read_until(chaos, "stop        rank 1 (host localhost, slot 1, pid")
-        self.assertEqual(state_of(victim), "T")
+        self.wait_for_state(victim, "T")  # a thread that runs stops at its next look for signals
         chaos.send_signal(signal.SIGINT)
         output, _ = chaos.communicate(timeout=LIMIT)
         self.assertEqual(chaos.returncode, 0, output)
@@ -61,7 +68,6 @@ class OneHost(JobTest):
         self.assertNotEqual(state_of(victim), "T")
         self.read_until(process, "Global Step")
         self.ends(process)
-
 
     def test_a_job_that_ends_meanwhile_has_not_taken_it(self):
         process = self.begins("--allow-chaos")
