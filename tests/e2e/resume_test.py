@@ -1,11 +1,14 @@
 """Stopped and resumed training gives the same bits as training that never stopped."""
 
 import json
+import pathlib
 import shutil
 import signal
 import unittest
 
 from support import LIMIT, JobTest, digest
+
+HAS_BF16 = "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
 
 
 def centres(folder):
@@ -50,6 +53,19 @@ class Resume(JobTest):
         sizes = [(self.folder / f"b/step-{step:09d}/centres-00000-of-00002.safetensors").stat().st_size
                  for step in (6, 8)]
         self.assertGreater(sizes[1], 1.6 * sizes[0])
+
+    @unittest.skipUnless(HAS_BF16, "not run: no AVX512_BF16")
+    def test_a_step_in_bf16_gives_the_same_bits_again_and_resumed_and_goes_on_in_fp32(self):
+        keys = dict(batch_size=2, max_steps=8, num_epoch=2, sample_rate=0.5, precision="bf16")
+        for name in "ac":
+            self.finished(2, self.job("a.json", output=str(self.folder / name), **keys))
+        self.assertEqual(self.outputs("a", 8), self.outputs("c", 8))
+        b = self.job("b.json", output=str(self.folder / "b"), **keys)
+        self.finished(2, b, "--set", "max_steps=4")
+        self.finished(2, b, "--set", "resume=true")
+        self.assertEqual(self.outputs("a", 8), self.outputs("b", 8))
+        done = self.finished(2, b, "--set", "resume=true", "--set", "max_steps=10", "--set", "precision=fp32")
+        self.assertIn("next is step 9", done.stdout)
 
     def test_adamw_resumes_with_the_same_bits_while_centres_have_updates_outstanding(self):
         keys = dict(batch_size=2, max_steps=12, num_epoch=2, sample_rate=0.2, optimizer="adamw",
