@@ -16,7 +16,8 @@ them): what the limit then finds is a mistake.
 
 With --precision bf16 pfc computes in bf16, and PyTorch's float32 makes way for its autocast to
 bfloat16. Both are off by rounding, each in its own way, so each is measured against float64: pfc may
-be off by as much as PyTorch is and half as much again, in the embeddings and in the whole gradient.
+be off by as much as PyTorch is and half as much again, in the embeddings, in the whole gradient and in
+the gradients of all layers of one type.
 The processor must have avx512_bf16; otherwise nothing is compared.
 """
 
@@ -34,6 +35,7 @@ from backbone_reference import make_backbone, normalised
 
 EMBEDDINGS_LIMIT = 1e-4
 GRADIENT_LIMIT = 1e-3
+NOTHING = 1e-9  # of the whole gradient: what is shorter is zero but for rounding
 ROUNDING_LIMIT = 1.5  # times PyTorch's own error, in bf16
 
 
@@ -165,27 +167,49 @@ def compare(network, options):
     if set(pfc) != set(double):
         raise SystemExit(f"{network}: other tensors than PyTorch's: {set(pfc) ^ set(double)}")
     if options.precision == "bf16":
-        return rounding_rows(pfc, single, double)
+        return rounding_rows(pfc, single, double, layer_types(model))
     gradient_length = np.sqrt(sum(norm(t) ** 2 for n, t in double.items() if "gradient." in n))
     rows = []
     for name, exact in double.items():
         scale = norm(exact)
-        if scale < 1e-9 * gradient_length:
+        if scale < NOTHING * gradient_length:
             scale = gradient_length
         rows.append((name, norm(pfc[name] - exact) / scale, norm(single[name] - exact) / scale,
                      norm(pfc[name] - single[name]) / scale))
     return rows
 
 
-def rounding_rows(pfc, single, double):
-    """Of the embeddings and of the whole gradient."""
-    def whole(results, kind):
-        return np.concatenate([results[n].ravel() for n in sorted(double) if n.startswith(kind)])
+def layer_types(model):
+    """{name of a gradient: the type of its layer, and what of it}."""
+    def type_of(module):
+        if not isinstance(module, torch.nn.Conv2d):
+            return type(module).__name__
+        if module.in_channels == 3:
+            return "first convolution"
+        side = "x".join(map(str, module.kernel_size))
+        return f"{'depthwise' if module.groups > 1 else 'convolution'} {side}"
+
+    return {f"gradient.{path}.{name}": f"gradient: {type_of(module)} {name}"
+            for path, module in model.named_modules()
+            for name, parameter in module.named_parameters(recurse=False) if parameter.requires_grad}
+
+
+def rounding_rows(pfc, single, double, types):
+    """Of the embeddings, of the whole gradient, and of its parts by the type of their layer."""
+    members = {"eval.embeddings": ["eval.embeddings"], "train.embeddings": ["train.embeddings"],
+               "gradient": sorted(types)}
+    for name in sorted(types):
+        members.setdefault(types[name], []).append(name)
 
     rows = []
-    for kind in ("eval.embeddings", "train.embeddings", "gradient."):
-        ours, theirs, exact = (whole(results, kind) for results in (pfc, single, double))
-        rows.append((kind, *(norm(a - b) / norm(exact)
+    gradient_length = np.sqrt(sum(norm(double[n]) ** 2 for n in types))
+    for kind, names in members.items():
+        ours, theirs, exact = (np.concatenate([results[n].ravel() for n in names])
+                               for results in (pfc, single, double))
+        scale = norm(exact)
+        if scale < NOTHING * gradient_length:
+            scale = gradient_length
+        rows.append((kind, *(norm(a - b) / scale
                              for a, b in ((ours, exact), (theirs, exact), (ours, theirs)))))
     return rows
 
