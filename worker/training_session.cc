@@ -283,7 +283,7 @@ bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images
 void TrainingSession::load_weights(SnapshotStore* store) {
   // A later generation goes on from the checkpoint of an earlier one, but not from that of another
   // job: the first one may have had no time to see it, or it lies on another host.
-  const auto newest = newest_checkpoint_of_all(*input_comm, job.output, job_id, job.resume);
+  const auto newest = newest_checkpoint_of_all(*input_comm, job, job_id);
   if (load_from_memory(store, newest ? newest->images : 0)) return;
   const std::string why_not = start_message;
   if (newest) {
@@ -294,6 +294,10 @@ void TrainingSession::load_weights(SnapshotStore* store) {
                                            {*step_comm, *input_comm, output_links});
     go_on_after(info.step, info.global_batch);
     start_message = why_not + resumed_message(info, first_step, plan.last_step);
+    if (!newest->other_order.empty() && resumed_images % images_per_epoch(plan) != 0) {
+      start_message += "; " + newest->other_order +
+                       ", so to the end of this epoch images come that have come before";
+    }
     return;
   }
   if (!job.init_from.empty()) {

@@ -67,6 +67,12 @@ class Resume(JobTest):
         done = self.finished(2, b, "--set", "resume=true", "--set", "max_steps=10", "--set", "precision=fp32")
         self.assertIn("next is step 9", done.stdout)
 
+    def test_a_resume_in_another_order_says_that_images_come_again(self):
+        job = self.job(max_steps=2)
+        self.finished(1, job)
+        done = self.finished(1, job, "--set", "resume=true", "--set", "max_steps=3", "--set", "seed=7")
+        self.assertRegex(done.stdout, r"next is step 3; seed \d+ became 7, so to the end of this epoch images come that")
+
     def test_adamw_resumes_with_the_same_bits_while_centres_have_updates_outstanding(self):
         keys = dict(batch_size=2, max_steps=12, num_epoch=2, sample_rate=0.2, optimizer="adamw",
                     lr=1e-3, weight_decay=0.1)

@@ -36,6 +36,7 @@ import bench_report
 from bench_runs import HERE, PYTHON, Failed, Runner, say
 
 TABLE_PART = 1.15                 # memory at most so many times centres and momentum
+MOST_MEMORY = 0.9                 # of what is available, that PyTorch may need
 GROWTH_GOAL = 1.3                 # step time at most so many times that of the fewest classes
 # Both draw alike but not the same numbers: a mean over the samples differs by about 1 %.
 LOSS_TOLERANCE = 0.04
@@ -79,15 +80,19 @@ class Programs:
         return self.runner.run(command, json.loads, self.settings[rate, variant].environment)
 
     def choose_settings(self, blas):
-        """The fastest allocator of each variant, tried with fewer classes. What was tried."""
+        """The fastest allocator of each variant that this machine has the memory for, tried with fewer
+        classes. What was tried."""
         tried = {}
         for rate in RATES:
             for variant in VARIANTS:
                 command = self.torch_command(self.options.trial_classes, rate, variant, 3)
 
                 def seconds(settings, limit, command=command):
-                    output = self.runner.attempt(command, settings.environment, limit)
-                    return statistics.median(json.loads(output)["seconds"])
+                    trial = json.loads(self.runner.attempt(command, settings.environment, limit))
+                    needed = trial["memory_bytes"] * self.options.classes / self.options.trial_classes
+                    if needed > MOST_MEMORY * bench_report.memory_available():
+                        raise Failed(f"needs {needed / 1e9:.0f} GB for {self.options.classes:,} classes")
+                    return statistics.median(trial["seconds"])
                 say(f"PyTorch's allocator, rate {rate:g}, {variant}:")
                 best, found = bench_peer.fastest(
                     [blas + allocator for allocator in bench_peer.allocators()], seconds)

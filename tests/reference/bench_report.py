@@ -18,6 +18,13 @@ def first_line(path, pattern, otherwise="unknown"):
     return found[1] if found else otherwise
 
 
+def memory_available():
+    """Bytes that programs can have without swapping."""
+    lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("MemAvailable:"))
+    return int(line.split()[1]) * 1024
+
+
 def machine(threads):
     """What of this machine decides about speed."""
     memory = "/sys/kernel/mm/transparent_hugepage"

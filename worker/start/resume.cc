@@ -1,30 +1,47 @@
 #include "worker/start/resume.h"
 
+#include <nlohmann/json.hpp>
+
+#include "common/config/job_json.h"
 #include "common/counted.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/comm/rank_zero.h"
 
 namespace pfc {
 
-std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm,
-                                                         const std::filesystem::path& output,
-                                                         const std::string& job_id, bool resume) {
+std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
+                                                         const std::string& job_id) {
   std::int64_t step = -1;
   std::int64_t images = 0;
+  std::string order;
   on_rank_zero(comm, [&] {
-    const auto there = newest_checkpoint(output);
+    const auto there = newest_checkpoint(job.output);
     const bool is_own =
         there && checkpoint_format::load_manifest(there->folder).identity.job_id == job_id;
-    const auto newest = checkpoint_to_resume(output, resume || is_own);
+    const auto newest = checkpoint_to_resume(job.output, job.resume || is_own);
     if (!newest) return;
     step = newest->step;
     images = newest->step * newest->global_batch;
+    order = other_order(checkpoint_format::load_manifest(newest->folder).identity.job, to_json(job));
   });
   step = from_rank_zero(comm, step);
   images = from_rank_zero(comm, images);
   if (step < 0) return std::nullopt;
-  return CheckpointOnDisk{.folder = output / checkpoint_format::folder_name(step),
-                          .images = images};
+  return CheckpointOnDisk{.folder = job.output / checkpoint_format::folder_name(step),
+                          .images = images,
+                          .other_order = order};
+}
+
+std::string other_order(const nlohmann::json& before, const nlohmann::json& now) {
+  std::string text;
+  const auto compare = [&](const char* key) {
+    if (!before.contains(key) || !now.contains(key) || before[key] == now[key]) return;
+    if (!text.empty()) text += ", ";
+    text += std::string(key) + " " + before[key].dump() + " became " + now[key].dump();
+  };
+  for (const char* key : {"seed", "shuffle", "read"}) compare(key);
+  if (now.value("read", "") == "sequential") compare("read_buffer_mib");
+  return text;
 }
 
 std::string resumed_message(const CheckpointInfo& checkpoint, std::int64_t first_step,

@@ -132,6 +132,7 @@ void add_data_bench(CLI::App& data) {
       ->needs("--config");
   verb->add_option("--threads", flags->threads, "Numbers of threads; without it 1, 2, 4 ... cores")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(whole_number(1, 1024));
   verb->add_option("--seconds", flags->seconds, "For each of two measurements of a row")
       ->check(CLI::Range(0.05, 3600.0))

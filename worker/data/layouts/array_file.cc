@@ -152,7 +152,9 @@ ElementType npy_type(const std::string& descr, const std::string& file) {
   const bool objects = descr.find('O') != std::string::npos;
   const bool big_endian = descr.starts_with('>');
   throw InputError(fmt::format(
-      "{}: found {} '{}', expected little-endian float32, float16, int64 or int32", file,
+      "{}: found {} '{}', expected little-endian float32 or float16 for embeddings, int64 or int32 "
+      "for labels",
+      file,
       objects      ? "pickled objects, which are not read, of type"
       : big_endian ? "big-endian numbers of type"
                    : "numbers of type",

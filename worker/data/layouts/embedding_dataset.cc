@@ -212,8 +212,13 @@ std::unique_ptr<Dataset> open_safetensors_embeddings(const DatasetOptions& optio
 }
 
 std::unique_ptr<Dataset> open_npy_embeddings(const DatasetOptions& options) {
-  return std::make_unique<EmbeddingDataset>(
-      npy_array(options.rec), npy_array(options.rec.parent_path() / "labels.npy"), options);
+  const std::filesystem::path labels = options.rec.parent_path() / "labels.npy";
+  if (!std::filesystem::exists(labels)) {
+    throw InputError(fmt::format(
+        "{}: found no such file, expected the labels of {}: an array [N] of int64 or int32",
+        labels.string(), options.rec.string()));
+  }
+  return std::make_unique<EmbeddingDataset>(npy_array(options.rec), npy_array(labels), options);
 }
 
 }  // namespace pfc

@@ -90,6 +90,27 @@ std::int64_t label_in_json(const std::string& text) {
   return -1;
 }
 
+/// "shard-" and 41 of "shard-000041.tar"; no number: nullopt.
+std::optional<std::pair<std::string, std::int64_t>> numbered(const fs::path& shard) {
+  const std::string stem = shard.stem().string();
+  const std::size_t digits = stem.find_last_not_of("0123456789") + 1;  // 0: nothing but digits
+  const std::int64_t number = parse_label(std::string_view(stem).substr(digits));
+  if (number < 0) return std::nullopt;
+  return std::pair{(shard.parent_path() / stem.substr(0, digits)).string(), number};
+}
+
+/// Of shards in the order of their names: those behind which numbers are left out.
+void warn_of_gaps(const std::vector<fs::path>& shards, std::vector<std::string>& warnings) {
+  for (std::size_t i = 1; i < shards.size(); ++i) {
+    const auto last = numbered(shards[i - 1]), next = numbered(shards[i]);
+    if (!last || !next || last->first != next->first || next->second <= last->second + 1) continue;
+    const std::int64_t missing = next->second - last->second - 1;
+    warnings.push_back(fmt::format("{}: the next shard is {}: {} between them {} not there",
+                                   shards[i - 1].string(), shards[i].filename().string(),
+                                   counted(missing, "shard"), missing == 1 ? "is" : "are"));
+  }
+}
+
 class TarDataset final : public Dataset {
  public:
   TarDataset(const std::vector<fs::path>& shards, const DatasetOptions& options)
@@ -104,6 +125,7 @@ class TarDataset final : public Dataset {
     images_.shrink_to_fit();
     labels_.shrink_to_fit();
     tell_what_is_left_out();
+    warn_of_gaps(paths_, info_.warnings);
     info_.layout = counted(static_cast<long long>(paths_.size()), "WebDataset shard");
     info_.images = static_cast<std::int64_t>(images_.size());
     info_.classes = count_classes(labels_, options, origin_.string());

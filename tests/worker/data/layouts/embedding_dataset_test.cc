@@ -127,7 +127,7 @@ TEST_F(Embeddings, SaysWhatIsWrongWithTheArrays) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, -1});
   EXPECT_THAT(error(), HasSubstr("labels.npy: found label -1 of row 1, expected 0 .. "));
   std::filesystem::remove(folder_ / "labels.npy");
-  EXPECT_THAT(error(), HasSubstr("labels.npy: cannot open"));
+  EXPECT_THAT(error(), HasSubstr("labels.npy: found no such file, expected the labels of "));
 }
 
 TEST_F(Embeddings, AreDamagedWhereANumberIsNotFiniteOrAllAreZero) {

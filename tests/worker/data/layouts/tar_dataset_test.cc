@@ -184,6 +184,19 @@ TEST_F(Shards, ThatMayBeCutShortBetweenTwoMembersWarn) {
               Contains(HasSubstr("cut.tar: has no block of zeros at its end")));
 }
 
+TEST_F(Shards, WarnWhereNumbersAreLeftOut) {
+  sample("0", 1, "0");
+  pack("x.tar", "pax");
+  for (const char* name : {"other-9.tar", "s-000.tar", "s-001.tar", "s-004.tar", "s-006.tar"}) {
+    write(std::string("set/") + name, bytes_of("x.tar"));
+  }
+  EXPECT_THAT(open_dataset({.rec = folder_ / "set"})->info().warnings,
+              ElementsAre(HasSubstr("s-001.tar: the next shard is s-004.tar: 2 shards between them "
+                                    "are not there"),
+                          HasSubstr("s-004.tar: the next shard is s-006.tar: 1 shard between them "
+                                    "is not there")));
+}
+
 TEST_F(Shards, ThatAreCompressedSayWith) {
   write("x.tar", "\x1f\x8b" + std::string(2000, 'x'));
   EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("compressed with gzip: unpack it first"));
