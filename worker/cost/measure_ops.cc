@@ -17,18 +17,20 @@ namespace {
 constexpr int kFewest = 5, kMost = 15;
 constexpr double kLongEnough = 0.04;  // seconds of all repetitions
 
-/// The median of several.
-double seconds_of(Ops& ops, const std::function<void()>& call) {
+/// The median of several, each after `before`, whose time does not count.
+double seconds_of(Ops& ops, const std::function<void()>& before,
+                  const std::function<void()>& call) {
   call();
   ops.synchronize();
   std::vector<double> seconds;
-  const TimePoint begin = Clock::now();
-  while (std::ssize(seconds) < kFewest ||
-         (std::ssize(seconds) < kMost && seconds_since(begin) < kLongEnough)) {
+  double all = 0;
+  while (std::ssize(seconds) < kFewest || (std::ssize(seconds) < kMost && all < kLongEnough)) {
+    before();
     const TimePoint start = Clock::now();
     call();
     ops.synchronize();
     seconds.push_back(seconds_since(start));
+    all += seconds.back();
   }
   const auto middle = seconds.begin() + std::ssize(seconds) / 2;
   std::ranges::nth_element(seconds, middle);
@@ -62,6 +64,7 @@ struct Rows {
 };
 constexpr std::array<Rows, 6> kNorms{
     {{112, 64}, {56, 64}, {56, 128}, {28, 128}, {14, 256}, {7, 512}}};
+constexpr std::int64_t kElsewhere = 16 << 20;  // floats: more than a core's part of any cache
 constexpr std::array<std::int64_t, 4> kFlat{1 << 10, 1 << 22, 3 << 22, 1 << 24};
 
 /// Measures on `ops` and counts with a RecordingOps, by the same calls.
@@ -71,7 +74,8 @@ class Bench {
       : ops_(ops),
         batch_(ops.on_host() ? 8 : 64),
         wide_(ops.on_host() ? 24 : 128),
-        counted_(ops.activation_type()) {}
+        counted_(ops.activation_type()),
+        elsewhere_(filled({kElsewhere}, DType::kFloat32)) {}
 
   void convolution(const Size& s, bool depthwise);
   void norm(const Rows& rows);
@@ -81,14 +85,19 @@ class Bench {
   std::vector<MeasuredOp> take() { return std::move(measured_); }
 
  private:
-  /// `call` gets the Ops to use: what it does is timed on one and counted on the other.
-  void add(const std::string& shape, const std::function<void()>& timed,
+  /// What is timed on one Ops is counted on the other. `near`: the tensor that the op before has
+  /// just written in a network. The others have been written long before, and the caches have since
+  /// held much else.
+  void add(const std::string& shape, const Tensor& near, const std::function<void()>& timed,
            const std::function<void()>& counted) {
     counted();
     const OpWorks works = counted_.take();
-    measured_.push_back(
-        {.shape = shape, .work = works.front(), .seconds = seconds_of(ops_, timed)});
+    measured_.push_back({.shape = shape,
+                         .work = works.front(),
+                         .seconds = seconds_of(ops_, [&] { leave_in_caches(near); }, timed)});
   }
+  /// Of a processor. A GPU's caches are small beside these tensors.
+  void leave_in_caches(const Tensor& near);
   OwnedTensor tensor(const Shape& shape, DType type) { return {ops_, shape, type}; }
   OwnedTensor filled(const Shape& shape, DType type);
 
@@ -96,8 +105,17 @@ class Bench {
   const std::int64_t batch_;  // of convolutions
   const std::int64_t wide_;   // of ops that take little time, and depend on the cache
   RecordingOps counted_;
+  OwnedTensor elsewhere_;
   std::vector<MeasuredOp> measured_;
 };
+
+void Bench::leave_in_caches(const Tensor& near) {
+  if (!ops_.on_host()) return;
+  ops_.sum_of_squares(elsewhere_);
+  // Any type as floats: only reading counts. By all threads, which are awake then.
+  const auto words = static_cast<std::int64_t>(near.bytes() / sizeof(float));
+  ops_.sum_of_squares(Tensor(near.data, DType::kFloat32, {words}));
+}
 
 /// Of ones: numbers that are zero or not normal would flatter or slow a kernel.
 OwnedTensor Bench::filled(const Shape& shape, DType type) {
@@ -129,13 +147,13 @@ void Bench::convolution(const Size& s, bool depthwise) {
   const std::string name = fmt::format("{}x{} {}->{} {}x{}/{}", s.pixels, s.pixels, s.in, s.out,
                                        s.kernel, s.kernel, s.stride);
   add(
-      name, [&] { timed->forward(x, w, y); }, [&] { counted->forward(x, w, y); });
+      name, x, [&] { timed->forward(x, w, y); }, [&] { counted->forward(x, w, y); });
   add(
-      name, [&] { timed->backward_weights(x, y, dw, false); },
+      name, y, [&] { timed->backward_weights(x, y, dw, false); },
       [&] { counted->backward_weights(x, y, dw, false); });
   if (s.in == 3) return;  // images need no gradient
   add(
-      name, [&] { timed->backward_data(y, w, x); }, [&] { counted->backward_data(y, w, x); });
+      name, y, [&] { timed->backward_data(y, w, x); }, [&] { counted->backward_data(y, w, x); });
 }
 
 void Bench::norm(const Rows& r) {
@@ -150,20 +168,20 @@ void Bench::norm(const Rows& r) {
   const OwnedTensor y_variance = tensor(row, DType::kFloat32);
   const auto timed = ops_.batch_norm(shape), counted = counted_.batch_norm(shape);
   const std::string name = fmt::format("{}x{} {}", r.pixels, r.pixels, r.channels);
-  const auto both = [&](const auto& call) {
+  const auto both = [&](const Tensor& near, const auto& call) {
     add(
-        name, [&] { call(*timed); }, [&] { call(*counted); });
+        name, near, [&] { call(*timed); }, [&] { call(*counted); });
   };
-  both([&](BatchNorm& norm) { norm.statistics(x, y_mean, y_variance); });
+  both(x, [&](BatchNorm& norm) { norm.statistics(x, y_mean, y_variance); });
   BatchNorm::Forward f{.x = x, .mean = mean, .variance = one, .gamma = one, .beta = one, .y = y};
   f.y_mean = y_mean;
   f.y_variance = y_variance;
   f.residual = dy;
-  both([&](BatchNorm& norm) { norm.forward(f); });
+  both(x, [&](BatchNorm& norm) { norm.forward(f); });
   f.residual = {};
   f.slope = slope;
   f.y_mean = f.y_variance = {};
-  both([&](BatchNorm& norm) { norm.forward(f); });
+  both(x, [&](BatchNorm& norm) { norm.forward(f); });
   BatchNorm::Backward b{.dy = dy,
                         .x = x,
                         .mean = mean,
@@ -176,13 +194,13 @@ void Bench::norm(const Rows& r) {
                         .dslope = dslope,
                         .total_rows = shape.rows,
                         .dx = y};
-  both([&](BatchNorm& norm) { norm.backward_reduce(b); });
-  both([&](BatchNorm& norm) { norm.backward_apply(b); });
+  both(dy, [&](BatchNorm& norm) { norm.backward_reduce(b); });
+  both(dy, [&](BatchNorm& norm) { norm.backward_apply(b); });
   b.slope = {};
   b.dslope = {};
-  both([&](BatchNorm& norm) { norm.backward_reduce(b); });
+  both(dy, [&](BatchNorm& norm) { norm.backward_reduce(b); });
   b.add = dy;
-  both([&](BatchNorm& norm) { norm.backward_apply(b); });
+  both(dy, [&](BatchNorm& norm) { norm.backward_apply(b); });
 }
 
 /// The linear layer behind an iresnet, forward and both gradients.
@@ -196,7 +214,7 @@ void Bench::product() {
       const OwnedTensor dw = tensor({kOut, features}, DType::kFloat32);
       const auto both = [&](const Gemm& gemm) {
         add(
-            fmt::format("{} x {} x {}", gemm.m, gemm.n, gemm.k), [&] { ops_.gemm(gemm); },
+            fmt::format("{} x {} x {}", gemm.m, gemm.n, gemm.k), gemm.a, [&] { ops_.gemm(gemm); },
             [&] { counted_.gemm(gemm); });
       };
       both({.m = rows, .n = kOut, .k = features, .transpose_b = true, .a = x, .b = w, .c = y});
@@ -212,10 +230,10 @@ void Bench::flat(std::int64_t elements) {
   const OwnedTensor c = tensor({elements}, DType::kFloat32);
   const std::string name = std::to_string(elements);
   add(
-      name, [&] { ops_.add(a, b, c); }, [&] { counted_.add(a, b, c); });
+      name, a, [&] { ops_.add(a, b, c); }, [&] { counted_.add(a, b, c); });
   const SgdOptions sgd{};
   add(
-      name, [&] { ops_.sgd(sgd, 1, a, b, c); }, [&] { counted_.sgd(sgd, 1, a, b, c); });
+      name, a, [&] { ops_.sgd(sgd, 1, a, b, c); }, [&] { counted_.sgd(sgd, 1, a, b, c); });
 }
 
 }  // namespace
