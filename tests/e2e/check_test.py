@@ -201,20 +201,18 @@ class Check(CheckTest):
         self.assertEqual(code, 1)
         self.assert_found(report, "host-a", "output", "stops", str(self.folder / "out"), "mount it for writing")
         self.assert_found(report, "host-b", "data", "stops", "train.rec: not found", "the same data")
-        self.assert_found(report, "host-c", "clock", "note", "+40.", "time server")
+        self.assert_found(report, "host-c", "clock", "note", "measured to", "time server")
+        (clock,) = (each for each in report["findings"] if each["what"] == "clock" and each["host"] == "host-c")
+        self.assertAlmostEqual(clock["value"], 40, delta=1)
         self.assert_nothing_wrong(report, "host-c")
 
-    @unittest.skipUnless(may_limit_speed(), "the kernel has no token bucket (tbf)")
-    def test_an_agent_of_another_version_and_a_slow_link(self):
-        self.network.slow("c", "eth0", "20mbit")
+    def test_an_agent_of_another_version(self):
         check, joins = self.begins(None)
         self.starts_agent("b", joins["host-b"], programs=self.patched("pfc-agent"))
         self.starts_agent("c", joins["host-c"])
         code, report, _ = self.ends(check)
         self.assertEqual(code, 1)
         self.assert_found(report, "host-b", "agent", "stops", "runs pfc 9", "install the same version")
-        self.assertTrue([each for each in report["findings"] if each["what"] == "network" and
-                         each["verdict"] == "slows" and "host-c" in each["found"]], "of two hosts either may be it")
 
     @unittest.skipUnless(may_limit_speed(), "the kernel has no token bucket (tbf)")
     def test_a_worker_of_another_version_and_a_slow_link(self):
