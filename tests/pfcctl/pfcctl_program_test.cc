@@ -110,7 +110,8 @@ TEST(Pfcctl, DataSynthWritesASet) {
   EXPECT_EQ(ran.status, 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("4 images of 2 identities"));
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "set" / "val.bin"));
-  const Ran bench = pfcctl("data bench --threads 1,2 " + (folder / "set").string() + " --workers 5");
+  const Ran bench =
+      pfcctl("data bench --threads 1,2 " + (folder / "set").string() + " --workers 5");
   EXPECT_EQ(bench.status, 2);
   EXPECT_THAT(bench.output,
               HasSubstr("--workers: found 5 workers, but the data have only 4 images"));

@@ -94,7 +94,8 @@ class Bench {
     const OpWorks works = counted_.take();
     measured_.push_back({.shape = shape,
                          .work = works.front(),
-                         .seconds = seconds_of(ops_, [&] { leave_in_caches(near); }, timed)});
+                         .seconds = seconds_of(
+                             ops_, [&] { leave_in_caches(near); }, timed)});
   }
   /// Of a processor. A GPU's caches are small beside these tensors.
   void leave_in_caches(const Tensor& near);

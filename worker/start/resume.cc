@@ -22,7 +22,8 @@ std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobCo
     if (!newest) return;
     step = newest->step;
     images = newest->step * newest->global_batch;
-    order = other_order(checkpoint_format::load_manifest(newest->folder).identity.job, to_json(job));
+    order =
+        other_order(checkpoint_format::load_manifest(newest->folder).identity.job, to_json(job));
   });
   step = from_rank_zero(comm, step);
   images = from_rank_zero(comm, images);

@@ -20,8 +20,9 @@ struct CheckpointOnDisk {
 };
 
 /// The newest one in the job's output that it may go on from: any with `resume`, otherwise this
-/// job's own of an earlier generation. Rank 0 looks for all, because a folder that hosts share may look
-/// older on another one; every worker of `comm` calls it. Throws what checkpoint_to_resume() does.
+/// job's own of an earlier generation. Rank 0 looks for all, because a folder that hosts share may
+/// look older on another one; every worker of `comm` calls it. Throws what checkpoint_to_resume()
+/// does.
 std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
                                                          const std::string& job_id);
 

@@ -23,8 +23,7 @@ TEST(OrderOfAResumedJob, IsTheSameWhereOtherKeysDiffer) {
 TEST(OrderOfAResumedJob, IsAnotherWhereItsKeysDiffer) {
   const json before{
       {"seed", 1}, {"shuffle", true}, {"read", "sequential"}, {"read_buffer_mib", 64}};
-  const json now{
-      {"seed", 2}, {"shuffle", false}, {"read", "sequential"}, {"read_buffer_mib", 128}};
+  const json now{{"seed", 2}, {"shuffle", false}, {"read", "sequential"}, {"read_buffer_mib", 128}};
   EXPECT_EQ(other_order(before, now),
             "seed 1 became 2, shuffle true became false, read_buffer_mib 64 became 128");
 }
