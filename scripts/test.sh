@@ -5,8 +5,8 @@
 # --targets builds only these test programs; choose their tests with ctest's -R.
 # Installs first what is missing for it: scripts/setup.sh build test, and for cpu, with its
 # end-to-end tests, also watch, browser and deploy.
-# What failed is printed again at the end. An end-to-end test that failed beside another program is
-# run once more, alone: a busy machine can be at fault, and then that is said, with what failed.
+# Prints the output of failed tests again at its end. One or two end-to-end tests that failed beside
+# others, while all else passed, are run once more, alone (CONTRIBUTING.md).
 # The sanitizer presets run the unit tests, the end-to-end and reference tests run with cpu
 # (CMakePresets.json). cuda builds the programs with CUDA and runs what needs a GPU, which is
 # reported as not run where there is none; PFC_CUDA_ARCHITECTURES="90" builds for one kind alone.
@@ -58,7 +58,8 @@ tests_failed=8
 ((status == tests_failed)) || exit "$status"
 last_lines
 failed=$(cut -d: -f2 "$logs/LastTestsFailed.log")
-if ! grep -qv '^e2e\.' <<<"$failed" && (($(wc -l <<<"$failed") <= 2)); then
+beside=$(ctest --preset "$preset" -N -L '^beside$' | sed -n 's/^ *Test *#[0-9]*: //p')
+if ! grep -qvxFf <(echo "$beside") <<<"$failed" && (($(wc -l <<<"$failed") <= 2)); then
   printf '\ntest: once more, alone: %s\n' "${failed//$'\n'/ }"
   status=0
   ctest --preset "$preset" --rerun-failed || status=$?

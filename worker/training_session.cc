@@ -293,11 +293,8 @@ void TrainingSession::load_weights(SnapshotStore* store) {
             : load_checkpoint_of_rank_zero(newest->folder, state(),
                                            {*step_comm, *input_comm, output_links});
     go_on_after(info.step, info.global_batch);
-    start_message = why_not + resumed_message(info, first_step, plan.last_step);
-    if (!newest->other_order.empty() && resumed_images % images_per_epoch(plan) != 0) {
-      start_message += "; " + newest->other_order +
-                       ", so to the end of this epoch images come that have come before";
-    }
+    start_message = why_not + resumed_message(info, first_step, plan.last_step) +
+                    repeated_images_message(*newest, plan);
     return;
   }
   if (!job.init_from.empty()) {

@@ -64,7 +64,8 @@ struct Rows {
 };
 constexpr std::array<Rows, 6> kNorms{
     {{112, 64}, {56, 64}, {56, 128}, {28, 128}, {14, 256}, {7, 512}}};
-constexpr std::int64_t kElsewhere = 16 << 20;  // floats: more than a core's part of any cache
+constexpr std::int64_t kElsewhere =
+    16 << 20;  // floats: 64 MiB, more than the caches hold for two cores
 constexpr std::array<std::int64_t, 4> kFlat{1 << 10, 1 << 22, 3 << 22, 1 << 24};
 
 /// Measures on `ops` and counts with a RecordingOps, by the same calls.
@@ -75,7 +76,7 @@ class Bench {
         batch_(ops.on_host() ? 8 : 64),
         wide_(ops.on_host() ? 24 : 128),
         counted_(ops.activation_type()),
-        elsewhere_(filled({kElsewhere}, DType::kFloat32)) {}
+        elsewhere_(filled({ops.on_host() ? kElsewhere : 1}, DType::kFloat32)) {}
 
   void convolution(const Size& s, bool depthwise);
   void norm(const Rows& rows);
@@ -97,7 +98,8 @@ class Bench {
                          .seconds = seconds_of(
                              ops_, [&] { leave_in_caches(near); }, timed)});
   }
-  /// Of a processor. A GPU's caches are small beside these tensors.
+  /// On a processor leaves `near` in the caches and nothing else that an op reads. A GPU's caches
+  /// are small beside these tensors.
   void leave_in_caches(const Tensor& near);
   OwnedTensor tensor(const Shape& shape, DType type) { return {ops_, shape, type}; }
   OwnedTensor filled(const Shape& shape, DType type);

@@ -22,7 +22,7 @@ struct StepPlan {
 /// A pure function. Throws InputError when there are fewer images than one micro-batch has.
 StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images);
 
-/// Those that come: without the ones left over.
+/// The images that an epoch trains on: without those that fill no micro-batch.
 inline std::int64_t images_per_epoch(const StepPlan& plan) {
   return plan.global_batch / plan.micro_batches_per_step * plan.micro_batches_per_epoch;
 }

@@ -45,6 +45,12 @@ std::string other_order(const nlohmann::json& before, const nlohmann::json& now)
   return text;
 }
 
+std::string repeated_images_message(const CheckpointOnDisk& checkpoint, const StepPlan& plan) {
+  if (checkpoint.other_order.empty() || checkpoint.images % images_per_epoch(plan) == 0) return {};
+  return "; " + checkpoint.other_order +
+         ", so to the end of this epoch images come that have come before";
+}
+
 std::string resumed_message(const CheckpointInfo& checkpoint, std::int64_t first_step,
                             std::int64_t last_step) {
   const std::int64_t done = first_step - 1;

@@ -10,6 +10,7 @@ namespace pfc {
 namespace {
 
 using nlohmann::json;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(OrderOfAResumedJob, IsTheSameWhereOtherKeysDiffer) {
@@ -30,6 +31,16 @@ TEST(OrderOfAResumedJob, IsAnotherWhereItsKeysDiffer) {
 
 TEST(OrderOfAResumedJob, IsNotComparedWithAKeyThatAnOlderVersionDidNotWrite) {
   EXPECT_THAT(other_order(json::object(), json{{"seed", 2}, {"read", "sequential"}}), IsEmpty());
+}
+
+TEST(OrderOfAResumedJob, IsToldOfWithinAnEpochOnly) {
+  const StepPlan plan{.global_batch = 8, .micro_batches_per_epoch = 5};
+  CheckpointOnDisk checkpoint{.folder = "out/step-000000003", .images = 24, .other_order = {}};
+  EXPECT_THAT(repeated_images_message(checkpoint, plan), IsEmpty());
+  checkpoint.other_order = "seed 1 became 2";
+  EXPECT_THAT(repeated_images_message(checkpoint, plan), HasSubstr("seed 1 became 2, so"));
+  checkpoint.images = 80;  // two epochs
+  EXPECT_THAT(repeated_images_message(checkpoint, plan), IsEmpty());
 }
 
 }  // namespace

@@ -213,7 +213,8 @@ std::unique_ptr<Dataset> open_safetensors_embeddings(const DatasetOptions& optio
 
 std::unique_ptr<Dataset> open_npy_embeddings(const DatasetOptions& options) {
   const std::filesystem::path labels = options.rec.parent_path() / "labels.npy";
-  if (!std::filesystem::exists(labels)) {
+  std::error_code ignored;  // any other trouble is told of when the file is opened
+  if (std::filesystem::status(labels, ignored).type() == std::filesystem::file_type::not_found) {
     throw InputError(fmt::format(
         "{}: found no such file, expected the labels of {}: an array [N] of int64 or int32",
         labels.string(), options.rec.string()));
