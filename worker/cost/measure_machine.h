@@ -13,7 +13,7 @@ namespace pfc {
 using Measuring = std::function<void(const std::string& what)>;
 
 /// Executes each kind of op at the sizes of face recognition networks, and a few steps of the
-/// classification layer, for about 15 s on a CPU; takes up to 500 MB. Fits one rate to the times of
+/// classification layer, for 10 to 15 s on a CPU; takes up to 550 MB. Fits one rate to the times of
 /// each kind. Gives all but `local` and `decode_seconds`. `ops` has all cores that the workers of
 /// this host will share. Throws DeviceError where there is not enough memory.
 MachineProfile measure_machine(Ops& ops, const Measuring& doing);
