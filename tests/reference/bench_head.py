@@ -199,14 +199,17 @@ def against_torch_sections(options, results, settings):
     for rate in RATES:
         rows += [torch_row(rate, variant, results, settings) for variant in VARIANTS]
         rows += [pfc_row(options, rate, *pair, results) for pair in options.variants]
-        ours = results.get(f"pfc {rate:g} fp32 fp32")
         theirs = [results[f"torch {rate:g} {variant}"] for variant in VARIANTS]
-        if ours:
+        for precision in ("fp32", "bf16"):
+            ours = results.get(f"pfc {rate:g} fp32 {precision}")
+            if not ours:
+                continue
             times = [f"{median(each):.3g} | {ratio(each, ours):.1f}" for each in theirs]
             memory = " / ".join(f"{gigabytes(each):.1f}" for each in (ours, *theirs))
-            short.append(f"| {rate:g} | {median(ours):.3g} | {' | '.join(times)} | {memory} GB |")
-    short_header = ("| sample rate | pfc, s | PyTorch dense, s | ratio | PyTorch rows, s | ratio | peak "
-                    "memory, pfc / dense / rows |")
+            short.append(f"| {rate:g} | {precision} | {median(ours):.3g} | {' | '.join(times)} | "
+                         f"{memory} GB |")
+    short_header = ("| sample rate | pfc's products | pfc, s | PyTorch dense, s | ratio | PyTorch rows, "
+                    "s | ratio | peak memory, pfc / dense / rows |")
     return {"head": f"A step over {options.classes:,} classes.\n\n{table(header, rows)}",
             "head-short": table(short_header, short)}
 

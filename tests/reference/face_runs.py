@@ -44,6 +44,13 @@ def make_set(options):
     return data
 
 
+def shuffle(options, data):
+    """data/shuffled: the images of the set in a random order, which sequential reading wants."""
+    if not (data / "shuffled").exists():
+        run([options.bin / "pfcctl", "data", "shuffle", data, "--out", data / "shuffled"],
+            options.threads)
+
+
 def is_complete(output):
     metrics = output / "metrics.jsonl"
     return metrics.exists() and any(entry.get("reason") == "completed" for entry in records(output))

@@ -170,5 +170,12 @@ TEST_F(HeadRefuses, FewerClassesThanWorkers) {
   EXPECT_THAT(reason(options_, 3), ::testing::HasSubstr("2 classes, fewer than the 3 workers"));
 }
 
+TEST_F(HeadRefuses, SeparateHeadsWhoseClassesDoNotAddUp) {
+  options_.head_classes = {30, 60};
+  EXPECT_THAT(reason(options_),
+              ::testing::HasSubstr("head_classes: the heads have 90 classes together, expected "
+                                   "num_classes, which is 100"));
+}
+
 }  // namespace
 }  // namespace pfc::testing

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/support/error_message.h"
 #include "tests/support/relative_error.h"
 #include "tests/worker/head/head_job.h"
 
@@ -17,7 +16,6 @@ namespace pfc::testing {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr std::int64_t kDimension = 40;
@@ -134,14 +132,6 @@ INSTANTIATE_TEST_SUITE_P(Workers, SeparateHeadsOn,
                            return std::get<0>(test.param).name + "s" +
                                   std::to_string(std::get<1>(test.param));
                          });
-
-TEST(SeparateHeads, RefuseClassesThatDoNotAddUp) {
-  HeadJob wrong = job(head_devices().front(), 1.0);
-  wrong.options.head_classes = {300, 700};
-  EXPECT_THAT(message_of<InputError>([&] { run_head(wrong, 1); }),
-              HasSubstr("head_classes: the heads have 1000 classes together, expected num_classes, "
-                        "which is 1011"));
-}
 
 }  // namespace
 }  // namespace pfc::testing

@@ -1,26 +1,30 @@
-"""Does training with a part of the classes reach what training with all of them reaches?
+"""Does training in another way reach what training in the usual way reaches?
 
-    sampling_study.py --bin build/cpu/bin --folder build/sampling-study [--rates 1 0.3 0.1]
+    training_study.py --bin build/cpu/bin --folder build/training-study
+                      [--variants sample_rate=1 sample_rate=0.3 sample_rate=0.1]
                       [--seeds 1 2 3] [--epochs 5] [--report table.md]
 
-Trains one job a sample rate and seed on the same drawn faces; the seed changes initial weights, the
-order of the images, flips and sampling. What is compared:
+A variant is one or more keys of the job with their values, KEY=VALUE[,KEY=VALUE...], for example
+precision=bf16 or read=sequential,read_buffer_mib=1; the first one is what the others are compared
+with. Trains one job a variant and seed on the same drawn faces, shuffled once on the disk; the seed
+changes initial weights, the order of the images, flips and sampling. What is compared:
 
   training loss      of the last epoch, as the run logs it: over the classes that take part, and so
-                     over fewer negatives the lower the rate is.
+                     over fewer negatives the lower sample_rate is.
   full softmax loss  of the finished model, over the same batches of the training set for every
                      model, with all classes: the training program again, from the final backbone and
-                     centres, at sample_rate 1 and learning rate 0.
+                     centres, at sample_rate 1, in fp32 and at learning rate 0.
   accuracy           of the last evaluation: pairs of identities that are not in the training set.
 
-The noise is what seeds do: with s the standard deviation of a run around the mean of its rate, pooled
-over the rates, two means of n runs each of the same distribution differ by more than t s sqrt(2 / n)
-once in twenty times (Student's t for the pooled degrees of freedom).
+The noise is what seeds do: with s the standard deviation of a run around the mean of its variant,
+pooled over the variants, two means of n runs each of the same distribution differ by more than
+t s sqrt(2 / n) once in twenty times (Student's t for the pooled degrees of freedom).
 
 Runs that are done are not repeated, so an interrupted study goes on where it was.
 """
 
 import argparse
+import json
 import math
 import pathlib
 import statistics
@@ -44,21 +48,36 @@ def full_softmax_loss(options, data, name, trained):
     start = options.folder / f"{name}.safetensors"
     safetensors_io.save(start, weights)
     judged = face_runs.train(options, f"{name}-judged", {
-        "rec": str(data), "init_from": str(start), "sample_rate": 1, "lr": 0, "warmup_epoch": 0,
-        "augment": False, "seed": 1, "num_epoch": 100, "max_steps": options.judge_steps})
+        "rec": str(data / "shuffled"), "init_from": str(start), "sample_rate": 1,
+        "precision": "fp32", "lr": 0, "warmup_epoch": 0, "augment": False, "seed": 1,
+        "num_epoch": 100, "max_steps": options.judge_steps})
     return statistics.fmean(step["loss"] for step in face_runs.steps(judged))
 
 
-def one_run(options, data, rate, seed):
-    name = f"rate-{rate:g}-seed-{seed}-epochs-{options.epochs:g}"
+def variant(text):
+    """("read=sequential,read_buffer_mib=1", {"read": "sequential", "read_buffer_mib": 1})."""
+    keys = {}
+    for pair in text.split(","):
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise argparse.ArgumentTypeError(f"found '{pair}', expected KEY=VALUE")
+        try:
+            keys[key] = json.loads(value)
+        except json.JSONDecodeError:
+            keys[key] = value
+    return text, keys
+
+
+def one_run(options, data, name_of_variant, keys, seed):
+    name = f"{name_of_variant.replace(',', '-')}-seed-{seed}-epochs-{options.epochs:g}"
     output = face_runs.train(options, name, {
-        "rec": str(data), "val_targets": [str(data / "val.bin")], "sample_rate": rate,
-        "seed": seed, "num_epoch": options.epochs})
+        "rec": str(data / "shuffled"), "val_targets": [str(data / "val.bin")], "seed": seed,
+        "num_epoch": options.epochs, **keys})
     steps = face_runs.steps(output)
     last_epoch = [step["loss"] for step in steps if step["epoch"] == steps[-1]["epoch"]]
     result = {"training": statistics.fmean(last_epoch), "accuracy": face_runs.accuracy(output),
               "full": full_softmax_loss(options, data, name, output)}
-    print(f"rate {rate:g}, seed {seed}: {result}", file=sys.stderr, flush=True)
+    print(f"{name_of_variant}, seed {seed}: {result}", file=sys.stderr, flush=True)
     return result
 
 
@@ -71,22 +90,23 @@ def pooled_deviation(groups):
 
 def comparison(results, key, digits):
     """A table of one quantity, and its noise in words."""
-    groups = {rate: [run[key] for run in runs] for rate, runs in results.items()}
-    reference = statistics.fmean(groups[max(groups)])
-    lines = ["| sample rate | mean | standard deviation | runs | mean - mean at the highest rate | |",
+    groups = {name: [run[key] for run in runs] for name, runs in results.items()}
+    first = next(iter(groups))
+    reference = statistics.fmean(groups[first])
+    lines = ["| variant | mean | standard deviation | runs | mean - mean of the first | |",
              "|---|---|---|---|---|---|"]
     bound = None
     if all(len(group) > 1 for group in groups.values()):
         deviation, freedom = pooled_deviation(list(groups.values()))
         runs = min(len(group) for group in groups.values())
         bound = STUDENT[min(freedom, max(STUDENT))] * deviation * math.sqrt(2 / runs)
-    for rate, group in groups.items():
+    for name, group in groups.items():
         difference = statistics.fmean(group) - reference
         spread = f"{statistics.stdev(group):.{digits}f}" if len(group) > 1 else "-"
         verdict = ""
-        if bound is not None and rate != max(groups):
+        if bound is not None and name != first:
             verdict = "within noise" if abs(difference) <= bound else "BEYOND NOISE"
-        lines.append(f"| {rate:g} | {statistics.fmean(group):.{digits}f} | {spread} | "
+        lines.append(f"| {name} | {statistics.fmean(group):.{digits}f} | {spread} | "
                      f"{', '.join(f'{x:.{digits}f}' for x in group)} | {difference:+.{digits}f} | "
                      f"{verdict} |")
     if bound is not None:
@@ -107,16 +127,18 @@ def report(options, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     face_runs.add_arguments(parser)
-    parser.add_argument("--rates", type=float, nargs="+", default=[1.0, 0.3, 0.1])
+    parser.add_argument("--variants", nargs="+", type=variant, metavar="KEY=VALUE",
+                        default=[variant(f"sample_rate={rate}") for rate in ("1", "0.3", "0.1")])
     parser.add_argument("--epochs", type=float, default=5)
     parser.add_argument("--judge-steps", type=int, default=100)
     parser.add_argument("--report", type=pathlib.Path, help="also written to this file")
     options = parser.parse_args()
     data = face_runs.make_set(options)
-    results = {rate: [] for rate in options.rates}
+    face_runs.shuffle(options, data)
+    results = {name: [] for name, _ in options.variants}
     for seed in options.seeds:
-        for rate in options.rates:
-            results[rate].append(one_run(options, data, rate, seed))
+        for name, keys in options.variants:
+            results[name].append(one_run(options, data, name, keys, seed))
     text = report(options, results)
     print(text)
     if options.report:
