@@ -1,5 +1,8 @@
 #include "common/command_line.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -179,15 +182,22 @@ std::optional<double> seconds_of(const std::string& text) {
   return {};
 }
 
+bool reader_has_gone() {
+  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
 /// What was printed must have arrived: a script may have kept it. A reader that wants no more
 /// (EPIPE) is no failure.
 void expect_written() {
+  errno = 0;
   std::cout.flush();
-  const bool written = std::fflush(stdout) == 0 && std::cout.good();
-  if (!written && errno != EPIPE) {
-    throw StorageError(std::string("standard output cannot be written: ") +
-                       std::generic_category().message(errno));
-  }
+  const bool written = std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0;
+  if (written || errno == EPIPE || reader_has_gone()) return;
+  // Nothing has kept why an earlier write has failed: another one tells it, if it fails too.
+  const bool known = errno != 0 || ::write(STDOUT_FILENO, "\n", 1) < 0;
+  throw StorageError("standard output cannot be written" +
+                     (known ? ": " + std::generic_category().message(errno) : ""));
 }
 
 }  // namespace

@@ -85,12 +85,16 @@ proto::StatusReply Coordinator::status() const {
     worker.set_own_step_seconds(run_.stragglers.own_seconds(worker.rank()));
   }
   status.set_job_file(run_.job.file);
-  if (run_.check) status.set_state("checking");
+  status.set_state(shown_state());
   status.set_jobs_waiting(static_cast<int>(queue_.waiting().size()));
   status.set_takeovers(own_.takeovers());
   status.set_taken_over_ms(own_.taken_over_ms());
   status.set_takeover_seconds(takeover_seconds_);
   return status;
+}
+
+std::string Coordinator::shown_state() const {
+  return run_.check ? "checking" : state_name(state_, run_.config, over_);
 }
 
 std::string Coordinator::metrics_text() {
@@ -103,7 +107,7 @@ std::string Coordinator::metrics_text() {
                         .config = run_.config,
                         .progress = run_.progress,
                         .stragglers = run_.stragglers,
-                        .state_name = state_name(state_, run_.config, over_),
+                        .state_name = shown_state(),
                         .now = now});
 }
 

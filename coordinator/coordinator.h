@@ -207,6 +207,8 @@ class Coordinator {
     std::optional<CheckRecord> check;  ///< empty: the job is no check
   };
 
+  /// Of the job, as people read it.
+  [[nodiscard]] std::string shown_state() const;
   void tick();
   /// What has changed is in the journal soon.
   void save_soon() { unsaved_ = true; }

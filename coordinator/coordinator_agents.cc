@@ -58,7 +58,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
   if (closed_) return going_away();
   const auto refuse = [&](std::string message) {
-    refused_agents_.add(registration.host(), message);
+    refused_agents_.add(registration.host(), message, Clock::now());
     return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
   };
   if (registration.version() != version()) {
@@ -78,7 +78,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
                   "itself: none is needed here");
   }
   if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) {
-    refused_agents_.add(host->name, refusal->message);
+    refused_agents_.add(host->name, refusal->message, Clock::now());
     return *refusal;
   }
   const bool is_new = !host->registered || host->agent_id != registration.agent_id();

@@ -50,7 +50,7 @@ void Coordinator::submit(const proto::SubmitRequest& request,
   if (closed_ || !ending_.empty()) return answer(going_away());
   const auto refuse = [&](Refusal why) {
     refused_jobs_ += 1;
-    metrics_.count_job("refused");
+    if (!request.check()) metrics_.count_job("refused");
     answer(std::move(why));
   };
   if (!options_.is_service) {
@@ -129,7 +129,11 @@ bool Coordinator::begin_next_job() {
   if (!job) return false;
   run_ = {.job = std::move(*job), .config = options_.rendezvous, .started = wall_now()};
   begin_job(state_, run_.job.id, run_.job.device, Clock::now());
-  if (run_.job.check) begin_check();
+  if (run_.job.check) {
+    begin_check();
+  } else {
+    metrics_.begin_job();
+  }
   reason_.clear();
   chronicle_.begin_job();
   chronicle_.tell(Event::Kind::kJob, Severity::kNote, title_of(run_.job) + " begins");
@@ -151,8 +155,8 @@ void Coordinator::end_job(const Verdict& verdict) {
   run_.values.clear(over);
   trace_.end(over.message);
   for (const auto& [rank, link] : std::exchange(run_.workers, {})) link->close(over);
-  metrics_.count_job(name_of(verdict.kind));
   const bool was_check = run_.job.check;
+  if (!was_check) metrics_.count_job(name_of(verdict.kind));
   run_ = {.config = options_.rendezvous};
   pfc::end_job(state_, Clock::now());
   save_now();  // agents forget the job now
@@ -225,7 +229,7 @@ void Coordinator::stop_job(const proto::StopRequest& request,
     stop_running(request.reason(), request.urgent());
   } else if (const auto job = queue_.take(id)) {
     reply.set_was_waiting(true);
-    metrics_.count_job("stopped");
+    if (!job->check) metrics_.count_job("stopped");
     queue_.remember(ended_job(*job, Verdict::Kind::kStopped,
                               "taken out of the queue by " + one_line(request.reason(), 100)));
     terminal_.note(title_of(*job) + ": taken out of the queue");
@@ -247,7 +251,7 @@ std::variant<std::string, Refusal> Coordinator::find_job(const std::string& begi
   for (const Job& job : queue_.waiting()) look(job.id);
   for (const EndedJob& job : queue_.ended()) look(job.id);
   if (!begin.empty() && ids.size() == 1) return ids.front();
-  std::string what = "no job runs, and none was named";
+  std::string what = state_.job.id.empty() ? "no job runs, and none was named" : "no job was named";
   if (!begin.empty()) {
     what = ids.empty() ? "no job has an id that begins"
                        : std::to_string(ids.size()) + " jobs have an id that begins";

@@ -52,9 +52,7 @@ std::string today() {
 
 void say(const std::string& what) { std::fprintf(stderr, "plan: measuring %s\n", what.c_str()); }
 
-/// Begins this program again with the setting that workers have, where that is another one: their
-/// ops take longer, or shorter, than those of threads that spin.
-void wait_as_workers_do() {
+void begin_again_as_workers_wait() {
   const auto waiting = waiting_of_worker_threads();
   if (!waiting) return;
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -139,6 +137,11 @@ void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
       ->needs("--gpu");
 }
 
+void prepare_capacity(const CapacityFlags& flags) {
+  if (!flags.network.empty()) parse_network(flags.network);
+  if (flags.machine == "this") begin_again_as_workers_wait();
+}
+
 Link parse_network(const std::string& text) {
   static const std::regex kForm(
       R"((\d+(?:\.\d+)?)\s*([MG])b(?:it/s|ps)?(?::(\d+(?:\.\d+)?)(us|ms))?)");
@@ -170,7 +173,6 @@ std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const Plann
   if (!flags.any()) return std::nullopt;
   std::optional<MachineProfile> machine;
   if (flags.machine == "this") {
-    wait_as_workers_do();
     if (!flags.save.empty()) const AtomicFile can_be_written(flags.save);  // before the long part
     machine = measure_this(planned);
     if (!flags.save.empty()) write_profile(*machine, flags.save);

@@ -24,6 +24,11 @@ struct CapacityFlags {
 /// Adds --gpu, --network, --save and --measured.
 void add_capacity_options(CLI::App& verb, CapacityFlags& flags);
 
+/// Before anything is read, as input may come only once: refuses a --network that is none, and
+/// begins this program again where this machine is to be measured and its threads wait in another
+/// way than a worker's, whose ops take longer, or shorter, than those of threads that spin.
+void prepare_capacity(const CapacityFlags& flags);
+
 /// A speed and a latency: "400Gb", "10Gbit/s", "25Gb:30us", "800Mb:2ms". Without a latency 10 us
 /// are taken. Nine tenths of the speed count as payload. Throws InputError.
 Link parse_network(const std::string& text);

@@ -94,6 +94,9 @@ MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>
                          PlannedJob& planned, int workers_on_host) {
   if (machine && machine->gpu) {
     planned.gpu = true;
+    if (planned.job.device == DeviceChoice::kCpu) {
+      spdlog::warn("device is \"cpu\", but --gpu names one: the plan is of GPUs");
+    }
     if (flags.device_memory.empty()) return {machine->memory_bytes, "memory of " + machine->name};
     return {parse_byte_size(flags.device_memory, "--device-memory"), "--device-memory"};
   }
@@ -113,6 +116,7 @@ MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>
 }
 
 PlanReport make_report(const Flags& flags) {
+  prepare_capacity(flags.capacity);
   const nlohmann::json job = read_job_file(flags.config, flags.overrides);
   PlanReport report{.planned = {.job = parse_job(job, {flags.config, flags.overrides}),
                                 .world_size = flags.workers},

@@ -1,6 +1,7 @@
 #include "coordinator/check/check_record.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "common/one_line.h"
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::size_t kLongestText = 2'000;
 constexpr std::size_t kLongestName = 200;
+// A refused agent that is there tries again every 10 s at the longest.
+constexpr std::chrono::seconds kRefusedLately{60};
 
 proto::CheckFinding finding(const std::string& host, Rank rank, const std::string& what,
                             const std::string& found, const std::string& expected,
@@ -55,9 +58,10 @@ bool may_be(const std::string& agent, const std::string& host) {
 
 }  // namespace
 
-void RefusedAgents::add(const std::string& host, const std::string& why) {
-  if (reasons_.size() >= kMost && !reasons_.contains(host)) return;
-  reasons_[one_line(host, kLongestName)] = one_line(why, kLongestText);
+void RefusedAgents::add(const std::string& host, const std::string& why, TimePoint now) {
+  const std::string name = one_line(host, kLongestName);
+  if (last_.size() >= kMost && !last_.contains(name)) return;
+  last_[name] = {.why = one_line(why, kLongestText), .at = now};
 }
 
 void CheckRecord::add(const WorkerState& worker, const proto::ReportCheckRequest& request) {
@@ -105,13 +109,15 @@ void CheckRecord::note_late(const WorkerState& worker, double seconds, bool agen
 }
 
 void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgents& refused,
+                                    TimePoint now,
                                     std::vector<proto::CheckFinding>& findings) const {
   std::set<std::string> explained;
   for (const HostState& host : state.hosts) {
-    const auto found = std::ranges::find_if(refused.reasons(), [&](const auto& each) {
+    const auto found = std::ranges::find_if(refused.last(), [&](const auto& each) {
       return may_be(each.first, host.name) || each.first == host.peer;
     });
-    if (found != refused.reasons().end()) explained.insert(found->first);
+    const bool was_refused = found != refused.last().end();
+    if (was_refused) explained.insert(found->first);
     if (host.registered && host.leaving) {
       findings.push_back(finding(host.name, -1, "agent", "it is leaving: " + host.leaving->reason,
                                  "an agent that takes work",
@@ -120,25 +126,26 @@ void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgen
       continue;
     }
     if (host.registered) {
-      // Another agent has the host: two machines with one name, for example.
-      if (found == refused.reasons().end()) continue;
+      // Another agent wants the host too: two machines with one name, for example. It tries again
+      // and again; one that has ended is none any more.
+      if (!was_refused || now - found->second.at > kRefusedLately) continue;
       findings.push_back(finding(
-          host.name, -1, "agent", "another agent was refused: " + found->second, "one agent",
+          host.name, -1, "agent", "another agent was refused: " + found->second.why, "one agent",
           "end one of the two, or give each a --host of its own", proto::CHECK_STOPS));
       continue;
     }
-    const bool was_refused = found != refused.reasons().end();
     findings.push_back(finding(
-        host.name, -1, "agent", was_refused ? "refused: " + found->second : "none has registered",
+        host.name, -1, "agent",
+        was_refused ? "refused: " + found->second.why : "none has registered",
         "an agent of version " + std::string(version()),
         was_refused ? "do what the reason says, and start the agent of this host again"
                     : agent_advice(state.address, host) +
                           "; where it runs, let the firewalls admit it to this port",
         proto::CHECK_STOPS));
   }
-  for (const auto& [host, why] : refused.reasons()) {
+  for (const auto& [host, last] : refused.last()) {
     if (explained.contains(host)) continue;
-    findings.push_back(finding(host, -1, "agent", "refused: " + why, "a host of --hosts",
+    findings.push_back(finding(host, -1, "agent", "refused: " + last.why, "a host of --hosts",
                                "end it, or add its host to --hosts", proto::CHECK_NOTE));
   }
 }
@@ -147,7 +154,7 @@ proto::CheckReport CheckRecord::report(const ClusterState& state, const RefusedA
                                        TimePoint now) const {
   std::vector<proto::CheckFinding> findings = findings_;
   compare(findings, {{"pfc-worker", std::string("version ") + version()}});
-  add_missing_hosts(state, refused, findings);
+  add_missing_hosts(state, refused, now, findings);
   for (proto::CheckFinding& each : judge_pairs(pairs_)) findings.push_back(std::move(each));
   if (state.network.failed && pairs_.empty()) {
     findings.push_back(finding("", -1, "network", state.network.text, "hosts that reach each other",

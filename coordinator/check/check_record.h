@@ -18,14 +18,18 @@ namespace pfc {
 class RefusedAgents {
  public:
   static constexpr std::size_t kMost = 256;
+  struct Refused {
+    std::string why;
+    TimePoint at;
+  };
 
-  void add(const std::string& host, const std::string& why);
+  void add(const std::string& host, const std::string& why, TimePoint now);
   /// An agent of the host was admitted.
-  void forget(const std::string& host) { reasons_.erase(host); }
-  [[nodiscard]] const std::map<std::string, std::string>& reasons() const { return reasons_; }
+  void forget(const std::string& host) { last_.erase(host); }
+  [[nodiscard]] const std::map<std::string, Refused>& last() const { return last_; }
 
  private:
-  std::map<std::string, std::string> reasons_;  ///< by host, as the agent has named itself
+  std::map<std::string, Refused> last_;  ///< by host, as the agent has named itself
 };
 
 /// Used on the event loop only.
@@ -51,7 +55,7 @@ class CheckRecord {
 
  private:
   void add_missing_hosts(const ClusterState& state, const RefusedAgents& refused,
-                         std::vector<proto::CheckFinding>& findings) const;
+                         TimePoint now, std::vector<proto::CheckFinding>& findings) const;
 
   std::vector<proto::CheckFinding> findings_;
   std::vector<proto::CheckPair> pairs_;

@@ -11,11 +11,23 @@ namespace pfc::metrics {
 namespace {
 
 // As report/status.cc names them.
-constexpr std::array<const char*, 10> kStates{"idle",       "waiting",  "starting", "training",
-                                              "restarting", "stopping", "failing",  "completed",
-                                              "stopped",    "failed"};
+constexpr std::array<const char*, 11> kStates{
+    "idle",     "waiting", "starting",  "training", "restarting", "stopping",
+    "checking", "failing", "completed", "stopped",  "failed"};
 
 double now_unix() { return unix_seconds(std::chrono::system_clock::now()); }
+
+void remove(GaugeFamily& family) { family.Remove(&family.Add({})); }
+
+void set_if_known(GaugeFamily& family, std::optional<double> value) {
+  if (!value) return remove(family);
+  family.Add({}).Set(*value);
+}
+
+/// Of neither, the values of the last job stay.
+bool has_job(const Seen& seen) {
+  return !seen.state.job.id.empty() && seen.state_name != "checking";
+}
 
 }  // namespace
 
@@ -102,20 +114,24 @@ void JobMetrics::add_checkpoints(const proto::Progress& before, const proto::Pro
   last_checkpoint_ = now_unix();
 }
 
+void JobMetrics::begin_job() {
+  last_checkpoint_ = 0;
+  for (GaugeFamily* const family : {&checkpoint_at_, &checkpoint_time_, &checkpoint_size_}) {
+    remove(*family);
+  }
+}
+
 void JobMetrics::set(const Seen& seen) {
   const JobState& job = seen.state.job;
-  if (!job.id.empty() && job.id != job_id_) {
-    if (!job_id_.empty()) {
-      info_.Remove(&info_.Add({{"job_id", job_id_}}));
-      last_checkpoint_ = 0;  // of another job
-    }
+  if (has_job(seen) && job.id != job_id_) {
+    if (!job_id_.empty()) info_.Remove(&info_.Add({{"job_id", job_id_}}));
     job_id_ = job.id;
     info_.Add({{"job_id", job_id_}}).Set(1);
     started_.Add({}).Set(unix_seconds(job.started_at, seen.now, std::chrono::system_clock::now()));
   }
   for (const char* name : kStates) state_.Add({{"state", name}}).Set(seen.state_name == name);
   set_membership(seen);
-  set_training(seen);
+  if (has_job(seen)) set_training(seen);
   set_hosts(seen);
 }
 
@@ -143,13 +159,15 @@ void JobMetrics::set_training(const Seen& seen) {
   epoch_.Add({}).Set(static_cast<double>(progress.epoch()));
   images_.Add({}).Set(static_cast<double>(progress.images_seen()));
   lost_.Add({}).Set(static_cast<double>(progress.images_lost()));
-  if (progress.remaining_seconds()) remaining_.Add({}).Set(*progress.remaining_seconds());
-  if (progress.known()) {
-    loss_.Add({}).Set(progress.loss());
-    learning_rate_.Add({}).Set(progress.learning_rate());
-    gradient_norm_.Add({}).Set(progress.gradient_norm());
-  }
-  if (progress.loss_scale() > 0) loss_scale_.Add({}).Set(progress.loss_scale());
+  const auto of_last_step = [&](double value) {
+    return progress.known() ? std::optional(value) : std::nullopt;
+  };
+  set_if_known(remaining_, progress.remaining_seconds());
+  set_if_known(loss_, of_last_step(progress.loss()));
+  set_if_known(learning_rate_, of_last_step(progress.learning_rate()));
+  set_if_known(gradient_norm_, of_last_step(progress.gradient_norm()));
+  const bool has_scale = progress.loss_scale() > 0;
+  set_if_known(loss_scale_, has_scale ? std::optional(progress.loss_scale()) : std::nullopt);
   if (last_checkpoint_ > 0) checkpoint_at_.Add({}).Set(last_checkpoint_);
 }
 

@@ -18,7 +18,7 @@ struct Seen {
   const RendezvousConfig& config;
   const JobProgress& progress;
   const Stragglers& stragglers;
-  std::string state_name;  ///< of the job: "training"
+  std::string state_name;  ///< of the job: "training"; "checking": it is a check
   TimePoint now;
 };
 
@@ -31,6 +31,8 @@ class JobMetrics {
   JobMetrics(const JobMetrics&) = delete;
   JobMetrics& operator=(const JobMetrics&) = delete;
 
+  /// What is known of an earlier job's checkpoints is forgotten.
+  void begin_job();
   /// A generation has begun because of this.
   void count_restart(const Incident& cause);
   /// What rank 0 tells beside what it has told `before`.

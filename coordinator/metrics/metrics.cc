@@ -86,6 +86,9 @@ struct Metrics::All {
 
 Metrics::Metrics() : all_(std::make_unique<All>()) {
   all_->build_info.Add({{"version", version()}}).Set(1);
+  for (const char* how : {"completed", "stopped", "failed", "refused"}) {
+    all_->jobs.Add({{"how", how}});  // so that the first one is an increase
+  }
 }
 
 Metrics::~Metrics() = default;
@@ -106,6 +109,8 @@ void Metrics::add_progress(const WorkerState& before, const proto::Progress& pro
     all_->step.Add({}, kSeconds).Observe(seconds / steps);
   }
 }
+
+void Metrics::begin_job() { all_->job.begin_job(); }
 
 void Metrics::count_restart(const Incident& cause) { all_->job.count_restart(cause); }
 

@@ -20,6 +20,8 @@ class Metrics {
 
   /// Updates counters and histograms by what `progress` adds to the worker's progress `before`.
   void add_progress(const WorkerState& before, const proto::Progress& progress, TimePoint now);
+  /// A job, not a check, has begun.
+  void begin_job();
   /// A generation has begun because of this.
   void count_restart(const Incident& cause);
   /// Counts a job: "completed", "stopped", "failed" or "refused".

@@ -206,6 +206,8 @@ void HttpConnection::read_body(HttpRequest request) {
                                                                     std::size_t) mutable {
                        if (error == http::error::body_limit)
                          return self->write(too_long, false, false);
+                       if (is_malformed(error))
+                         return self->write(refusal_of(error, true), false, false);
                        if (error) return;
                        request.body = std::move(self->body_->get().body());
                        self->ask(request, false, self->body_->get().keep_alive());

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/ssl.hpp>
 #include <memory>
 #include <utility>
@@ -61,13 +62,10 @@ void HttpServer::serve(int fd) {
 void HttpServer::make_room() {
   std::erase_if(connections_, [](const auto& each) { return each.expired(); });
   if (connections_.size() < kMostConnections) return;
-  std::shared_ptr<HttpConnection> oldest;
-  for (const auto& each : connections_) {
-    const auto connection = each.lock();
-    if (connection == nullptr) continue;
-    if (oldest == nullptr || connection->last_used() < oldest->last_used()) oldest = connection;
-  }
-  if (oldest != nullptr) oldest->close();
+  const auto oldest = std::ranges::min_element(
+      connections_, {}, [](const auto& each) { return each.lock()->last_used(); });
+  oldest->lock()->close();
+  connections_.erase(oldest);  // it lives on until its handlers have run
 }
 
 }  // namespace pfc

@@ -25,6 +25,7 @@
 #include "worker/check/step_speed.h"
 #include "worker/comm/gather_texts.h"
 #include "worker/comm/make_comm.h"
+#include "worker/comm/rank_zero.h"
 #include "worker/data/job_data.h"
 #include "worker/data/staging.h"
 #include "worker/memory/memory_advice.h"
@@ -266,10 +267,10 @@ void check_shared_output(const JobConfig& job, const SessionOptions& options, Co
   std::optional<FolderForAWhile> folder;
   std::vector<bool> sees;
   try {
-    if (options.membership.rank == 0) folder.emplace(job.output);
+    on_rank_zero(comm, [&] { folder.emplace(job.output); });
     sees = who_sees(comm, job.output);
   } catch (const InputError&) {
-    return;  // it cannot be written, which the host of rank 0 has told
+    return;  // all of them: it cannot be written, which the host of rank 0 has told
   }
   const auto rank = static_cast<std::size_t>(options.membership.rank);
   if (options.membership.local_rank == 0 && options.membership.rank != 0) {

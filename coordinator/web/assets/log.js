@@ -6,6 +6,7 @@ const MOST = 256 * 1024;      // characters that are kept
 const PAUSE = 2000;           // between two looks, milliseconds
 
 let rank = 0;
+let job = "";      // whose log is shown
 let place = null;  // what to read next; null: the end
 let text = "";
 let timer = 0;
@@ -52,6 +53,9 @@ async function read() {
 }
 
 function add(told) {
+  const before = job;
+  job = told.job_id;
+  if (before !== "" && job !== before) return choose(rank);  // of its log nothing is shown yet
   let more = told.text;
   if (place === null && told.offset > more.length) more = more.slice(more.indexOf("\n") + 1);
   place = { part: told.part, offset: told.offset };

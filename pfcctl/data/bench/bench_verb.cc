@@ -57,14 +57,20 @@ JobConfig job_of(const Flags& flags) {
   return job;
 }
 
+/// This machine, where none is named.
+CapacityFlags capacity_of(const Flags& flags) {
+  CapacityFlags capacity = flags.capacity;
+  if (!capacity.any()) capacity.machine = "this";
+  return capacity;
+}
+
 /// What a worker takes when it never waits for images.
 Appetite appetite_of(const Flags& flags, const JobConfig& job, const Dataset& dataset) {
   const int on_host = flags.workers_per_host == 0 ? flags.workers : flags.workers_per_host;
   PlannedJob planned{.job = job, .world_size = flags.workers};
   planned.threads = threads_of_worker(on_host);
   planned.data = planned_data(dataset, {});
-  CapacityFlags capacity = flags.capacity;
-  if (!capacity.any()) capacity.machine = "this";
+  const CapacityFlags capacity = capacity_of(flags);
   const MachineProfile machine = machine_of(capacity, planned).value();
   planned.gpu = machine.gpu;
   Cluster cluster{.machine = machine,
@@ -85,6 +91,7 @@ Appetite appetite_of(const Flags& flags, const JobConfig& job, const Dataset& da
 }
 
 void run(const Flags& flags) {
+  if (!flags.config.empty()) prepare_capacity(capacity_of(flags));
   JobConfig job = job_of(flags);
   const auto dataset = open_job_data(job);
   expect_images(*dataset, "bench");
@@ -95,7 +102,6 @@ void run(const Flags& flags) {
   }
   const int cores = usable_cores();
   BenchReport report;
-  // Before the loader is measured: it may begin this program again.
   if (!flags.config.empty()) {
     decide_precision(flags.capacity, job);
     report.appetite = appetite_of(flags, job, *dataset);

@@ -100,36 +100,41 @@ TEST_F(CheckOfTwoHosts, TellsHowToStartTheAgentOfAHostThatIsNotHere) {
 
 TEST_F(CheckOfTwoHosts, TellsWhyTheAgentOfAHostWasRefused) {
   state.hosts[1].registered = false;
-  refused.add("host-b.example.com", "host host-b runs pfc 9.9.9, the coordinator 0.1.0");
+  refused.add("host-b.example.com", "host host-b runs pfc 9.9.9, the coordinator 0.1.0", now);
   ASSERT_THAT(report().findings(), SizeIs(1));
   EXPECT_THAT(report().findings(0).found(), HasSubstr("refused: host host-b runs pfc 9.9.9"));
 }
 
 TEST_F(CheckOfTwoHosts, TellsOfASecondAgentForAHost) {
-  refused.add("host-b", "host host-b has an agent already");
+  refused.add("host-b", "host host-b has an agent already", now);
   ASSERT_THAT(report().findings(), SizeIs(1));
   EXPECT_THAT(report().findings(0).found(), HasSubstr("another agent was refused"));
   EXPECT_EQ(report().findings(0).verdict(), proto::CHECK_STOPS);
 }
 
+TEST_F(CheckOfTwoHosts, SaysNothingOfASecondAgentThatHasTriedNoMore) {
+  refused.add("host-b", "host host-b has an agent already", now - std::chrono::seconds{61});
+  EXPECT_THAT(report().findings(), SizeIs(0));
+}
+
 TEST_F(CheckOfTwoHosts, NotesAnAgentOfNoHost) {
-  refused.add("elsewhere", "host elsewhere is not in the coordinator's --hosts");
+  refused.add("elsewhere", "host elsewhere is not in the coordinator's --hosts", now);
   ASSERT_THAT(report().findings(), SizeIs(1));
   EXPECT_EQ(report().findings(0).verdict(), proto::CHECK_NOTE);
   EXPECT_EQ(count_of(report(), proto::CHECK_STOPS), 0);
 }
 
 TEST_F(CheckOfTwoHosts, ForgetsAnAgentThatWasAdmittedLater) {
-  refused.add("host-b", "it was of another version");
+  refused.add("host-b", "it was of another version", now);
   refused.forget("host-b");
   EXPECT_THAT(report().findings(), SizeIs(0));
 }
 
 TEST_F(CheckOfTwoHosts, KeepsABoundedNumberOfRefusals) {
   for (std::size_t i = 0; i < 2 * RefusedAgents::kMost; ++i) {
-    refused.add("host" + std::to_string(i), "why");
+    refused.add("host" + std::to_string(i), "why", now);
   }
-  EXPECT_EQ(refused.reasons().size(), RefusedAgents::kMost);
+  EXPECT_EQ(refused.last().size(), RefusedAgents::kMost);
 }
 
 TEST_F(CheckOfTwoHosts, KeepsABoundedNumberOfFindings) {

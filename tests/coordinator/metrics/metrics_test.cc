@@ -174,6 +174,34 @@ TEST_F(MetricsTest, CountCheckpointsAndTellOfTheNewest) {
   EXPECT_THAT(text(), HasSubstr("\npfc_job_last_checkpoint_timestamp_seconds "));
 }
 
+TEST_F(MetricsTest, OfAnotherJobTellNothingThatItHasNotDone) {
+  proto::Progress told = twelve_steps();
+  told.set_loss_scale(8);
+  told.mutable_checkpoints()->set_count(1);
+  tells(told);
+  text();
+  metrics.begin_job();
+  progress = {};
+  state.job.id = "fedcba9876543210";
+  const std::string all = text();
+  EXPECT_THAT(all, HasSubstr("\npfc_job_step 0\n"));
+  for (const char* name : {"loss", "learning_rate", "gradient_norm", "loss_scale",
+                           "remaining_seconds", "last_checkpoint_timestamp_seconds",
+                           "last_checkpoint_duration_seconds", "last_checkpoint_size_bytes"}) {
+    EXPECT_THAT(all, Not(HasSubstr(std::string("\npfc_job_") + name + " "))) << name;
+  }
+}
+
+TEST_F(MetricsTest, OfACheckLeaveTheValuesOfTheLastJob) {
+  tells(twelve_steps());
+  text();
+  progress = {};
+  state.job.id = "fedcba9876543210";
+  state_name = "checking";
+  expect_lines({"pfc_job_state{state=\"checking\"} 1", "pfc_job_state{state=\"training\"} 0",
+                "pfc_job_info{job_id=\"0123456789abcdef\"} 1", "pfc_job_loss 2.5"});
+}
+
 TEST_F(MetricsTest, CountRestartsByTheirCause) {
   metrics.count_restart({.kind = Incident::Kind::kCrash});
   metrics.count_restart({.kind = Incident::Kind::kSilence, .host = "b"});
@@ -238,6 +266,11 @@ TEST_F(MetricsTest, OfAJobThatHasEndedTheLastValuesStayForAMinute) {
                 "pfc_job_state{state=\"idle\"} 1", "pfc_job_state{state=\"training\"} 0"});
   now += metrics::WorkerMetrics::kKept;
   EXPECT_THAT(text(), Not(HasSubstr("rank=\"0\"")));
+}
+
+TEST_F(MetricsTest, CountNoJobBeforeTheFirst) {
+  expect_lines({"pfc_jobs_total{how=\"completed\"} 0", "pfc_jobs_total{how=\"failed\"} 0",
+                "pfc_jobs_total{how=\"refused\"} 0", "pfc_jobs_total{how=\"stopped\"} 0"});
 }
 
 TEST_F(MetricsTest, CountTheJobsOfAService) {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/connect.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
+#include <future>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -152,6 +154,25 @@ TEST_F(Http, ClosesTheOldestIdleConnectionForANewOne) {
   boost::system::error_code error;
   boost::asio::read(idle.front(), boost::asio::buffer(&byte, 1), error);
   EXPECT_TRUE(error) << "it was not closed";
+}
+
+TEST_F(Http, ClosesAsManyIdleConnectionsAsComeAtOnce) {
+  std::promise<void> all_are_there;
+  boost::asio::post(loop, [&] { all_are_there.get_future().wait(); });
+  boost::asio::io_context io;
+  std::vector<tcp::socket> idle;
+  for (int i = 0; i < 164; ++i) {
+    idle.emplace_back(io).connect(
+        {boost::asio::ip::address_v4::loopback(), static_cast<unsigned short>(server.port())});
+  }
+  all_are_there.set_value();
+  EXPECT_THAT(get("/healthz"), StartsWith("HTTP/1.1 200"));
+  for (int i = 0; i < 100; ++i) {
+    char byte = 0;
+    boost::system::error_code error;
+    boost::asio::read(idle[static_cast<std::size_t>(i)], boost::asio::buffer(&byte, 1), error);
+    EXPECT_TRUE(error) << "connection " << i << " was not closed";
+  }
 }
 
 TEST_F(Http, NamesAPortInUseAndWhatToDo) {

@@ -162,6 +162,12 @@ TEST_F(PageServer, RefusesABodyThatIsTooLong) {
               StartsWith("HTTP/1.1 413"));
 }
 
+TEST_F(PageServer, AnswersABodyThatIsMalformed) {
+  EXPECT_THAT(answer_to("POST /api/stop HTTP/1.1\r\nHost: localhost:1\r\n" + std::string(kOwn) +
+                        "Transfer-Encoding: chunked\r\n\r\nzz\r\n"),
+              StartsWith("HTTP/1.1 400"));
+}
+
 TEST_F(PageServer, ServesAnotherRequestAfterAPost) {
   const std::string answer = answer_to(
       "POST /api/stop HTTP/1.1\r\nHost: localhost:1\r\n" + std::string(kOwn) +
