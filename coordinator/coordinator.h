@@ -127,6 +127,8 @@ class Coordinator {
   void submit(const proto::SubmitRequest& request, const Answer<proto::SubmitReply>& answer);
   void stop_job(const proto::StopRequest& request, const Answer<proto::StopReply>& answer);
   [[nodiscard]] proto::QueueReply queue() const;
+  /// The job that runs, or else the last one that has ended; empty: there was none.
+  [[nodiscard]] std::string last_job() const;
   void read_log(const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
 
   // Checks (coordinator_check.cc, docs/check.md).

@@ -290,13 +290,15 @@ std::string Coordinator::host_of(const std::string& job_id, Rank rank) {
   return state_.hosts.at(after - job->first_ranks.begin() - 1).name;
 }
 
+std::string Coordinator::last_job() const {
+  if (!state_.job.id.empty() || queue_.ended().empty()) return state_.job.id;
+  return queue_.ended().back().id;
+}
+
 void Coordinator::read_log(const proto::LogsRequest& request,
                            const Answer<proto::LogsReply>& answer) {
   if (closed_) return answer(going_away());
-  std::string job = request.job();
-  if (job.empty()) job = state_.job.id;
-  if (job.empty() && !queue_.ended().empty()) job = queue_.ended().back().id;
-  const auto found = find_job(job);
+  const auto found = find_job(request.job().empty() ? last_job() : request.job());
   if (const auto* refusal = std::get_if<Refusal>(&found)) return answer(*refusal);
   const std::string id = std::get<std::string>(found);
   if (has_no_worker_yet(id)) {

@@ -137,12 +137,17 @@ void Actions::log(const HttpRequest& request, const HttpAnswer& answer) {
   asked.set_rank(number_in<Rank>(request, "rank"));
   asked.mutable_from()->set_part(number_in<std::int64_t>(request, "part"));
   asked.mutable_from()->set_offset(number_in<std::int64_t>(request, "offset"));
-  coordinator_.read_log(asked, answer_of<proto::LogsReply>(answer, [](const auto& reply) {
-                          return Json{
-                              {"job_id", reply.job_id()},    {"text", reply.text()},
-                              {"part", reply.next().part()}, {"offset", reply.next().offset()},
-                              {"skipped", reply.skipped()},  {"over", reply.over()}};
-                        }));
+  const auto tell = answer_of<proto::LogsReply>(answer, [](const auto& reply) {
+    return Json{{"job_id", reply.job_id()},    {"text", reply.text()},
+                {"part", reply.next().part()}, {"offset", reply.next().offset()},
+                {"skipped", reply.skipped()},  {"over", reply.over()}};
+  });
+  if (asked.job().empty() && coordinator_.last_job().empty()) {
+    proto::LogsReply nothing;
+    *nothing.mutable_next() = asked.from();
+    return tell(std::move(nothing));
+  }
+  coordinator_.read_log(asked, tell);
 }
 
 void Actions::stop(const HttpRequest& request, const HttpAnswer& answer) {

@@ -14,7 +14,7 @@ import urllib.request
 
 import browser
 from browser import Browser
-from support import BIN, LIMIT, JobTest
+from support import BIN, LIMIT, JobTest, run
 
 # How bright a colour is against another (WCAG 2.2, 1.4.3), for all texts that are shown.
 CONTRAST = """
@@ -191,6 +191,24 @@ class OfAJob(PageTest):
         self.process.send_signal(signal.SIGCONT)
         step = self.steps()
         self.browser.wait("another step", lambda: self.steps() > step)
+
+
+class OfAService(PageTest):
+    def submit(self, name, **keys):
+        done = run(BIN / "pfcctl", "submit", self.job(**keys, output=str(self.folder / name)), "--state-dir",
+                   self.folder / "state", env=self.environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def test_the_log_is_that_of_the_job_that_runs(self):
+        self.browser.open(self.begin(BIN / "pfc-coordinator", "--hosts", "localhost:1", "--port", 0, "--http-port", 0,
+                                     "--state-dir", self.folder / "state"))
+        self.submit("first", max_steps=7, num_epoch=10_000)
+        self.browser.wait("the first job's end", lambda: "Global Step: 7 " in self.browser.text("#log"))
+        self.submit("second", max_steps=3, num_epoch=10_000)
+        self.browser.wait("the second job's log", lambda: "3 steps, 0 of" in self.browser.text("#log"))
+        self.assertNotIn("7 steps, 0 of", self.browser.text("#log"))
+        self.assert_no_complaints()
 
 
 class OfTwoHosts(PageTest):
