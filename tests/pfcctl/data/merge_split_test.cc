@@ -120,6 +120,42 @@ TEST_F(Sets, MergeOfSharedPeopleHasThemOnce) {
               HasSubstr("--identities: found 1 files, expected one for each of 2 sets"));
 }
 
+TEST_F(Sets, AMergeGoesOnWithTheSameNamesOnly) {
+  std::string names, reversed;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "n" + std::to_string(i) + "\n";
+    names += name;
+    reversed.insert(0, name);
+  }
+  testing::write_file(folder_ / "names.txt", names);
+  testing::write_file(folder_ / "reversed.txt", reversed);
+  MergeOptions merge{.in = {folder_ / "people", folder_ / "people"},
+                     .identities = {folder_ / "names.txt", folder_ / "reversed.txt"},
+                     .share_identities = true,
+                     .pack = {.out = folder_ / "whole", .threads = 1}};
+  merge_datasets(merge, {});
+  const auto whole = read_file(merge.pack.out / "train.rec");
+  merge.pack.out = folder_ / "merged";
+  const auto stop = [](std::int64_t done, std::int64_t) {
+    if (done >= 30) throw ExitStatus{130};
+  };
+  const auto first_done = [&] {
+    std::int64_t first = -1;
+    merge_datasets(merge, [&](std::int64_t done, std::int64_t) {
+      if (first < 0) first = done;
+    });
+    return first;
+  };
+  EXPECT_THROW(merge_datasets(merge, stop), ExitStatus);
+  EXPECT_GT(first_done(), 1);
+  merge.pack.out = folder_ / "merged-with-others";
+  merge.identities[1] = folder_ / "names.txt";
+  EXPECT_THROW(merge_datasets(merge, stop), ExitStatus);
+  merge.identities[1] = folder_ / "reversed.txt";
+  EXPECT_EQ(first_done(), 1);
+  EXPECT_EQ(read_file(merge.pack.out / "train.rec"), whole);
+}
+
 TEST_F(Sets, UnpackIsReadAsTheSameDataSet) {
   pack_dataset(pack_, {});
   const UnpackOptions unpack{.in = pack_.out, .out = folder_ / "unpacked", .threads = 2};
