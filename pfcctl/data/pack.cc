@@ -117,12 +117,12 @@ class SetWriter {
         preparer_(dataset, options),
         order_(by_label(dataset)),
         allowed_(allowed_of(order_.images.size(), options.max_damaged)),
-        writer_(std::make_unique<ResumableWriter>(
-            options.out / "train.rec", options.out / "train.idx",
-            description("pack", dataset,
-                        {{"size", options.size},
-                         {"quality", options.quality},
-                         {"order", checksum(order_)}}))),
+        writer_(std::make_unique<ResumableWriter>(options.out / "train.rec",
+                                                  options.out / "train.idx",
+                                                  description("pack", dataset,
+                                                              {{"size", options.size},
+                                                               {"quality", options.quality},
+                                                               {"order", checksum(order_)}}))),
         damaged_(numbered_notes(writer_->notes())) {}
 
   UnfinishedSet write(const ShowProgress& progress) {

@@ -179,6 +179,8 @@ TEST_F(Sets, UnpackGoesOnWhereItEnded) {
   };
   EXPECT_THROW(unpack_dataset(unpack, stop), ExitStatus);
   EXPECT_FALSE(fs::exists(unpack.out / "train.lst"));
+  EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = unpack.out}); }),
+              HasSubstr("train.lst.part: this data set is not finished"));
   const fs::path written = unpack.out / "p00/01.jpg";
   fs::create_hard_link(written, folder_ / "kept");  // seen to be the same file
   EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
@@ -199,6 +201,30 @@ TEST_F(Sets, UnpackTakesNothingOfOtherDataForItsOwn) {
   testing::write_file(pack_.in / "p00/0.jpg", bytes);
   unpack_dataset(unpack, {});
   EXPECT_EQ(read_file(unpack.out / "p00/01.jpg"), bytes);
+}
+
+TEST_F(Sets, UnpackReplacesNoFileThatItDidNotWrite) {
+  const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
+  const fs::path mine = unpack.out / "p19/60.jpg";
+  fs::create_directories(mine.parent_path());
+  testing::write_file(mine, "precious\n");
+  testing::write_file(unpack.out / "p19/61.jpg", "no image has this number\n");
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
+                HasSubstr("p19/60.jpg: is there already, and unpack did not write it"));
+    EXPECT_FALSE(fs::exists(unpack.out / "train.lst.part"));
+  }
+  EXPECT_EQ(fs::file_size(mine), 9u);
+  fs::copy_file(pack_.in / "p19/2.jpg", mine, fs::copy_options::overwrite_existing);
+  EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
+}
+
+TEST_F(Sets, UnpackReplacesNoNamesThatItDidNotWrite) {
+  const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked"};
+  fs::create_directories(unpack.out);
+  testing::write_file(unpack.out / "identities.txt", "ada\n");
+  EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
+              HasSubstr("identities.txt: is there already, and unpack did not write it"));
 }
 
 TEST_F(Sets, UnpackHasAFolderOfItsOwn) {
