@@ -1,5 +1,7 @@
 #include "worker/start/resume.h"
 
+#include <spdlog/spdlog.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -7,6 +9,7 @@
 #include "common/counted.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/comm/rank_zero.h"
+#include "worker/start/resumed_people.h"
 
 namespace pfc {
 
@@ -23,8 +26,10 @@ std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobCo
     if (!newest) return;
     step = newest->step;
     images = newest->step * newest->global_batch;
-    ordered = ordered_job(checkpoint_format::load_manifest(newest->folder).identity.job,
-                          newest->global_batch);
+    const auto before = checkpoint_format::load_manifest(newest->folder).identity.job;
+    const std::string warning = compare_people(newest->folder, before, to_json(job));
+    if (!warning.empty()) spdlog::warn("{}", warning);
+    ordered = ordered_job(before, newest->global_batch);
   });
   step = from_rank_zero(comm, step);
   images = from_rank_zero(comm, images);

@@ -32,7 +32,7 @@ struct CheckpointOnDisk {
 /// The newest one in the job's output that it may go on from: any with `resume`, otherwise this
 /// job's own of an earlier generation. Rank 0 looks for all, because a folder that hosts share may
 /// look older on another one; every worker of `comm` calls it. Throws what checkpoint_to_resume()
-/// does.
+/// and compare_people() (resumed_people.h) do, whose warning rank 0 logs.
 std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
                                                          const std::string& job_id);
 
