@@ -263,6 +263,12 @@ void TrainingSession::go_on_after(std::int64_t step, std::int64_t global_batch) 
   loss_scale.count_in_steps_of_this_job(step, first_step - 1);
 }
 
+// REQUIRES: go_on_after() was called.
+std::string TrainingSession::repeated_images(const OrderedJob& before) const {
+  const std::string order = other_order(before, ordered_job(job_json, plan.global_batch));
+  return repeated_images_message(order, plan, first_step);
+}
+
 // Where it does not, start_message says why.
 bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images_on_disk) {
   if (!snapshot_comm) return false;
@@ -276,7 +282,8 @@ bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images
   const std::uint64_t moved = load_snapshot(*chosen, *store, state(), *snapshot_comm);
   go_on_after(chosen->id.step, chosen->id.global_batch);
   start_message = "went on from the copies in memory of " + where_from(*chosen) + "; moved " +
-                  byte_size_text(moved) + ": next is step " + std::to_string(first_step);
+                  byte_size_text(moved) + ": next is step " + std::to_string(first_step) +
+                  repeated_images(ordered_job(job_json, chosen->id.global_batch));
   return true;
 }
 
@@ -294,7 +301,7 @@ void TrainingSession::load_weights(SnapshotStore* store) {
                                            {*step_comm, *input_comm, output_links});
     go_on_after(info.step, info.global_batch);
     start_message = why_not + resumed_message(info, first_step, plan.last_step) +
-                    repeated_images_message(*newest, plan);
+                    repeated_images(newest->ordered);
     return;
   }
   if (!job.init_from.empty()) {

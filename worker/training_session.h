@@ -28,6 +28,7 @@
 #include "worker/report/training_log.h"
 #include "worker/schedule/step_plan.h"
 #include "worker/snapshot/snapshot_maker.h"
+#include "worker/start/resume.h"
 #include "worker/trace/recorder.h"
 #include "worker/train_step.h"
 
@@ -131,6 +132,7 @@ struct TrainingSession {
   void load_weights(SnapshotStore* store);
   [[nodiscard]] bool load_from_memory(SnapshotStore* store, std::int64_t images_on_disk);
   void go_on_after(std::int64_t step, std::int64_t global_batch);
+  [[nodiscard]] std::string repeated_images(const OrderedJob& before) const;
   void make_inputs(const std::function<bool()>& stop_requested);
   void make_snapshots(SnapshotStore* store);
   [[nodiscard]] TraceTrack thread_row(const char* name);

@@ -8,10 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/files/sha256.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
@@ -99,6 +101,14 @@ Order by_label(const Dataset& dataset) {
   return order;
 }
 
+/// Of merged sets the labels also depend on the names of their people, which briefs do not hold.
+std::string checksum(const Order& order) {
+  Sha256 sum;
+  sum.update(std::as_bytes(std::span(order.of_class)));
+  sum.update(std::as_bytes(std::span(order.images)));
+  return sum.finish();
+}
+
 /// Writes a set in order. An image that is damaged is noted with its place in the order.
 class SetWriter {
  public:
@@ -107,9 +117,12 @@ class SetWriter {
         preparer_(dataset, options),
         order_(by_label(dataset)),
         allowed_(allowed_of(order_.images.size(), options.max_damaged)),
-        writer_(std::make_unique<ResumableWriter>(
-            options.out / "train.rec", options.out / "train.idx",
-            description("pack", dataset, {{"size", options.size}, {"quality", options.quality}}))),
+        writer_(std::make_unique<ResumableWriter>(options.out / "train.rec",
+                                                  options.out / "train.idx",
+                                                  description("pack", dataset,
+                                                              {{"size", options.size},
+                                                               {"quality", options.quality},
+                                                               {"order", checksum(order_)}}))),
         damaged_(numbered_notes(writer_->notes())) {}
 
   UnfinishedSet write(const ShowProgress& progress) {

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -79,6 +80,12 @@ const char* ending_of(const std::string& format) {
   return format == "WebP" ? ".webp" : ".jpg";
 }
 
+[[noreturn]] void throw_is_there(const fs::path& file) {
+  throw InputError(file.string() +
+                   ": is there already, and unpack did not write it; name another folder, or move "
+                   "the file away");
+}
+
 /// Where an image was written, or what is wrong with it.
 struct WrittenImage {
   std::string path;
@@ -98,15 +105,20 @@ class ImageFiles {
     });
   }
 
+  /// Throws InputError where an image or the names would replace a file that holds something else.
+  void expect_nothing_to_replace() const {
+    const fs::path names = out_ / "identities.txt";
+    if (something_at(names)) throw_is_there(names);
+    as_storage_error([&] {
+      for (const std::string& folder : folders_) expect_nothing_to_replace(folder);
+    });
+  }
+
   [[nodiscard]] WrittenImage write(std::int64_t image) const {
-    thread_local ImageDecoder decoder;
     thread_local std::vector<std::byte> storage;
     try {
       const Sample sample = dataset_.read(image, storage);
-      (void)decoder.size(sample.encoded);
-      const std::string path = folders_[static_cast<std::size_t>(sample.label)] + "/" +
-                               with_digits(image + 1, dataset_.info().images) +
-                               ending_of(decoder.format(sample.encoded));
+      const std::string path = path_of(image, sample);
       put(out_ / path, sample.encoded);
       return {.path = path, .label = sample.label, .damage = {}};
     } catch (const DamagedImage& e) {
@@ -115,6 +127,39 @@ class ImageFiles {
   }
 
  private:
+  /// Below `out`. Throws DamagedImage.
+  [[nodiscard]] std::string path_of(std::int64_t image, const Sample& sample) const {
+    thread_local ImageDecoder decoder;
+    (void)decoder.size(sample.encoded);
+    return folders_[static_cast<std::size_t>(sample.label)] + "/" +
+           with_digits(image + 1, dataset_.info().images) +
+           ending_of(decoder.format(sample.encoded));
+  }
+  void expect_nothing_to_replace(const std::string& folder) const {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(out_ / folder, none)) {
+      InterruptGuard::expect_none();
+      const auto image = image_of(entry.path().filename().string());
+      if (image && would_replace(*image, entry.path())) throw_is_there(entry.path());
+    }
+  }
+  /// The image whose file may have this name.
+  [[nodiscard]] std::optional<std::int64_t> image_of(const std::string& name) const {
+    std::int64_t number = 0;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (parsed.ec != std::errc{} || *parsed.ptr != '.') return std::nullopt;
+    if (number < 1 || number > dataset_.info().images) return std::nullopt;
+    return number - 1;
+  }
+  [[nodiscard]] bool would_replace(std::int64_t image, const fs::path& file) const {
+    std::vector<std::byte> storage;
+    try {
+      const Sample sample = dataset_.read(image, storage);
+      return out_ / path_of(image, sample) == file && !has(file, sample.encoded);
+    } catch (const DamagedImage&) {
+      return false;  // told of when its turn comes
+    }
+  }
   /// The bytes are compared too: the earlier start may have been one with other data.
   static bool has(const fs::path& path, std::span<const std::byte> bytes) {
     struct stat there {};
@@ -167,10 +212,12 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   if (something_at(list_file)) {
     throw InputError(list_file.string() + ": is there already; name another folder");
   }
-  PartFile list(list_file);
-  list.keep(0);
   const auto allowed = allowed_of(images, options.max_damaged);
   const ImageFiles files(*dataset, options.out);
+  // Otherwise an earlier start wrote what is there.
+  if (!something_at(list_file.string() + ".part")) files.expect_nothing_to_replace();
+  PartFile list(list_file);
+  list.keep(0);
   files.make_folders();
   Unpacked result{.images = 0, .classes = dataset->info().classes, .damaged = {}};
   std::int64_t greatest = -1;  // the list's reader knows of no label above it
@@ -200,7 +247,8 @@ void add_data_unpack(CLI::App& data) {
   add_threads(*verb, o->threads);
   add_max_damaged(*verb, o->max_damaged);
   verb->footer(
-      "Images keep their bytes. After Ctrl-C the same command goes on. Example:\n"
+      "Images keep their bytes. After Ctrl-C the same "
+      "command goes on. Example:\n"
       "  pfcctl data unpack /data/faces --out photographs");
   verb->callback([o] {
     const TimePoint start = Clock::now();

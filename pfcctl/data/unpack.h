@@ -27,8 +27,10 @@ struct Unpacked {
 /// same data set. PERSON is the name that the data give, without what no file's name may have;
 /// otherwise, or where two would be the same, the label with as many digits as the last one. Files
 /// that an earlier start has written are not written again; train.lst comes last, so that there is
-/// none while images are missing. Throws InputError where `out` has a train.lst or is inside of a
-/// folder of people that it reads, and for too many damaged images; StorageError.
+/// none while images are missing. Throws InputError where `out` has a train.lst, where a file is in
+/// the place of an image or of the names that no earlier start has written and that holds something
+/// else, where `out` is inside of a folder of people that it reads, and for too many damaged
+/// images; StorageError.
 Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

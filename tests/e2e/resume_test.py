@@ -73,6 +73,15 @@ class Resume(JobTest):
         done = self.finished(1, job, "--set", "resume=true", "--set", "max_steps=3", "--set", "seed=7")
         self.assertRegex(done.stdout, r"next is step 3; seed \d+ became 7, so to the end of this epoch images come that")
 
+    def test_a_resume_with_another_batch_says_that_images_come_again_in_sequential_reading_only(self):
+        for read in ("random", "sequential"):
+            job = self.job(max_steps=2, read=read, output=str(self.folder / read))
+            self.finished(1, job)
+            done = self.finished(1, job, "--set", "resume=true", "--set", "max_steps=3", "--set", "batch_size=3")
+            self.assertIn("next is step 3", done.stdout)
+            told = "the batch of all workers 4 became 3, so to the end of this epoch" in done.stdout
+            self.assertEqual(told, read == "sequential", done.stdout)
+
     def test_adamw_resumes_with_the_same_bits_while_centres_have_updates_outstanding(self):
         keys = dict(batch_size=2, max_steps=12, num_epoch=2, sample_rate=0.2, optimizer="adamw",
                     lr=1e-3, weight_decay=0.1)

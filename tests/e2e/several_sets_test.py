@@ -71,6 +71,20 @@ class SeveralSets(JobTest):
         steps = [m["step"] for m in self.metrics(out) if m["kind"] == "step"]
         self.assertEqual(steps, list(range(1, 9)))
 
+    def test_a_resume_with_the_sets_in_another_order_is_refused_and_with_moved_ones_is_not(self):
+        sets = self.write_lists()
+        job = self.job(rec=sets, max_steps=1)
+        self.assertEqual(self.train(2, job).returncode, 0)
+        again = self.train(2, self.job(rec=sets[::-1], max_steps=2, resume=True))
+        self.assert_one_line(again, "was trained with", "other people")
+        planned = run(BIN / "pfcctl", "plan", "--config", self.folder / "job.json", "--gpus", 2)
+        self.assertIn("other people", planned.stdout + planned.stderr)
+        (self.folder / "moved").symlink_to(self.folder)
+        moved = [str(self.folder / "moved" / name) for name in "ab"]
+        done = self.train(2, self.job(rec=moved, max_steps=2, resume=True))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("other data", done.stdout)
+
     def test_staged_data_train_like_those_where_they_are(self):
         fast = self.folder / "fast"
         fast.mkdir()

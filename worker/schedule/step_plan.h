@@ -22,11 +22,6 @@ struct StepPlan {
 /// A pure function. Throws InputError when there are fewer images than one micro-batch has.
 StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images);
 
-/// The images that an epoch trains on: without those that fill no micro-batch.
-inline std::int64_t images_per_epoch(const StepPlan& plan) {
-  return plan.global_batch / plan.micro_batches_per_step * plan.micro_batches_per_epoch;
-}
-
 /// How many whole steps of this plan `images_seen` images are. So a job can resume with another
 /// number of workers, and so another global batch, than its checkpoint was written with.
 std::int64_t steps_done(const StepPlan& plan, std::int64_t images_seen);

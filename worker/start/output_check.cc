@@ -1,10 +1,14 @@
 #include "worker/start/output_check.h"
 
+#include <spdlog/spdlog.h>
+
+#include "common/config/job_json.h"
 #include "common/files/regular_file.h"
 #include "kernels/make_ops.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/output_lock.h"
+#include "worker/start/resumed_people.h"
 
 namespace pfc {
 
@@ -16,6 +20,9 @@ void check_output(const JobConfig& job) {
 void check_start_weights(const PlannedJob& p) {
   const JobConfig& job = p.job;
   if (const auto newest = checkpoint_to_resume(job.output, job.resume)) {
+    const auto before = checkpoint_format::load_manifest(newest->folder).identity.job;
+    const std::string warning = compare_people(newest->folder, before, to_json(job));
+    if (!warning.empty()) spdlog::warn("{}", warning);
     return check_checkpoint_fits(newest->folder, {.network = job.network,
                                                   .embedding_size = job.embedding_size,
                                                   .classes = job.num_classes,

@@ -11,11 +11,11 @@ namespace pfc {
 /// as its lock, is checked when the lock is taken.
 void check_output(const JobConfig& job);
 
-/// Throws InputError where `output` has a checkpoint that this job is not to resume, or that is of
-/// another model, and, where it has none, when the weights of `init_from` are not of this job's
-/// network, or the checkpoint lacks a file or has one of another size. Checksums are checked when a
-/// checkpoint is loaded. REQUIRES: the size of the
-/// images is known. Takes about 0.1 s where there is an init_from.
+/// Throws InputError where `output` has a checkpoint that this job is not to resume, that is of
+/// another model, or whose job had the same data sets in another order, and, where it has none,
+/// when the weights of `init_from` are not of this job's network, or the checkpoint lacks a file or
+/// has one of another size. Checksums are checked when a checkpoint is loaded. REQUIRES: the size
+/// of the images is known. Takes about 0.1 s where there is an init_from.
 void check_start_weights(const PlannedJob& planned);
 
 }  // namespace pfc

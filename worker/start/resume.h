@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -14,26 +14,36 @@
 
 namespace pfc {
 
+/// A job, and what of its order of images is not in it.
+struct OrderedJob {
+  nlohmann::json job;            ///< to_json() of it, maybe that of an older version
+  std::int64_t micro_batch = 0;  ///< images of all workers' batches together; 0: not known
+};
+
+/// `global_batch`: images of a step.
+OrderedJob ordered_job(nlohmann::json job, std::int64_t global_batch);
+
 struct CheckpointOnDisk {
   std::filesystem::path folder;
   std::int64_t images = 0;  ///< seen by then
-  std::string other_order;  ///< other_order() of its job and this one; on rank 0 alone
+  OrderedJob ordered;       ///< on rank 0 alone
 };
 
 /// The newest one in the job's output that it may go on from: any with `resume`, otherwise this
 /// job's own of an earlier generation. Rank 0 looks for all, because a folder that hosts share may
 /// look older on another one; every worker of `comm` calls it. Throws what checkpoint_to_resume()
-/// does.
+/// and compare_people() (resumed_people.h) do, whose warning rank 0 logs.
 std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
                                                          const std::string& job_id);
 
 /// What of two jobs gives the same data another order: "seed 1 became 2, shuffle true became
-/// false"; empty: nothing. Each is to_json() of a job, `before` maybe that of an older version.
-std::string other_order(const nlohmann::json& before, const nlohmann::json& now);
+/// false"; empty: nothing.
+std::string other_order(const OrderedJob& before, const OrderedJob& now);
 
-/// What to add to resumed_message() where a checkpoint's job had another order and the job goes on
-/// within an epoch; empty: nothing.
-std::string repeated_images_message(const CheckpointOnDisk& checkpoint, const StepPlan& plan);
+/// What to add to the message of a job that goes on within an epoch in another order; empty:
+/// nothing.
+std::string repeated_images_message(const std::string& other_order, const StepPlan& plan,
+                                    std::int64_t first_step);
 
 /// "resumed from output/step-000000040 (step 40 of 2 workers): next is step 41"
 std::string resumed_message(const CheckpointInfo& checkpoint, std::int64_t first_step,

@@ -120,6 +120,42 @@ TEST_F(Sets, MergeOfSharedPeopleHasThemOnce) {
               HasSubstr("--identities: found 1 files, expected one for each of 2 sets"));
 }
 
+TEST_F(Sets, AMergeGoesOnWithTheSameNamesOnly) {
+  std::string names, reversed;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "n" + std::to_string(i) + "\n";
+    names += name;
+    reversed.insert(0, name);
+  }
+  testing::write_file(folder_ / "names.txt", names);
+  testing::write_file(folder_ / "reversed.txt", reversed);
+  MergeOptions merge{.in = {folder_ / "people", folder_ / "people"},
+                     .identities = {folder_ / "names.txt", folder_ / "reversed.txt"},
+                     .share_identities = true,
+                     .pack = {.out = folder_ / "whole", .threads = 1}};
+  merge_datasets(merge, {});
+  const auto whole = read_file(merge.pack.out / "train.rec");
+  merge.pack.out = folder_ / "merged";
+  const auto stop = [](std::int64_t done, std::int64_t) {
+    if (done >= 30) throw ExitStatus{130};
+  };
+  const auto first_done = [&] {
+    std::int64_t first = -1;
+    merge_datasets(merge, [&](std::int64_t done, std::int64_t) {
+      if (first < 0) first = done;
+    });
+    return first;
+  };
+  EXPECT_THROW(merge_datasets(merge, stop), ExitStatus);
+  EXPECT_GT(first_done(), 1);
+  merge.pack.out = folder_ / "merged-with-others";
+  merge.identities[1] = folder_ / "names.txt";
+  EXPECT_THROW(merge_datasets(merge, stop), ExitStatus);
+  merge.identities[1] = folder_ / "reversed.txt";
+  EXPECT_EQ(first_done(), 1);
+  EXPECT_EQ(read_file(merge.pack.out / "train.rec"), whole);
+}
+
 TEST_F(Sets, UnpackIsReadAsTheSameDataSet) {
   pack_dataset(pack_, {});
   const UnpackOptions unpack{.in = pack_.out, .out = folder_ / "unpacked", .threads = 2};
@@ -143,6 +179,8 @@ TEST_F(Sets, UnpackGoesOnWhereItEnded) {
   };
   EXPECT_THROW(unpack_dataset(unpack, stop), ExitStatus);
   EXPECT_FALSE(fs::exists(unpack.out / "train.lst"));
+  EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = unpack.out}); }),
+              HasSubstr("train.lst.part: this data set is not finished"));
   const fs::path written = unpack.out / "p00/01.jpg";
   fs::create_hard_link(written, folder_ / "kept");  // seen to be the same file
   EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
@@ -163,6 +201,30 @@ TEST_F(Sets, UnpackTakesNothingOfOtherDataForItsOwn) {
   testing::write_file(pack_.in / "p00/0.jpg", bytes);
   unpack_dataset(unpack, {});
   EXPECT_EQ(read_file(unpack.out / "p00/01.jpg"), bytes);
+}
+
+TEST_F(Sets, UnpackReplacesNoFileThatItDidNotWrite) {
+  const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
+  const fs::path mine = unpack.out / "p19/60.jpg";
+  fs::create_directories(mine.parent_path());
+  testing::write_file(mine, "precious\n");
+  testing::write_file(unpack.out / "p19/61.jpg", "no image has this number\n");
+  for (int start = 0; start < 2; ++start) {
+    EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
+                HasSubstr("p19/60.jpg: is there already, and unpack did not write it"));
+    EXPECT_FALSE(fs::exists(unpack.out / "train.lst.part"));
+  }
+  EXPECT_EQ(fs::file_size(mine), 9u);
+  fs::copy_file(pack_.in / "p19/2.jpg", mine, fs::copy_options::overwrite_existing);
+  EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
+}
+
+TEST_F(Sets, UnpackReplacesNoNamesThatItDidNotWrite) {
+  const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked"};
+  fs::create_directories(unpack.out);
+  testing::write_file(unpack.out / "identities.txt", "ada\n");
+  EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
+              HasSubstr("identities.txt: is there already, and unpack did not write it"));
 }
 
 TEST_F(Sets, UnpackHasAFolderOfItsOwn) {

@@ -121,6 +121,18 @@ Contents look_into(const fs::path& folder) {
   return found;
 }
 
+/// What unpack and the verbs that write RecordIO leave when they are stopped. Without their list
+/// the images of a half unpacked set would be read with other labels.
+void expect_whole(const fs::path& folder) {
+  for (const char* name : {"train.lst.part", "train.rec.part"}) {
+    if (!something_at(folder / name)) continue;
+    throw InputError(
+        fmt::format("{}: this data set is not finished; run the same pfcctl data command again, "
+                    "which goes on, or delete the folder",
+                    (folder / name).string()));
+  }
+}
+
 }  // namespace
 
 Location find_layout(const fs::path& rec) {
@@ -142,6 +154,7 @@ Location find_layout(const fs::path& rec) {
   Contents found = look_into(rec);
   if (!found.recs.empty()) return numbered_recs(found.recs, rec);
   if (!found.tars.empty()) return {Layout::kTar, std::move(found.tars)};
+  expect_whole(rec);
   if (found.has_folders) return {Layout::kFolder, {rec}};
   throw InputError(fmt::format(
       "{}: not found; {}{}", (rec / "train.rec").string(), kExpected,

@@ -29,7 +29,8 @@ struct Location {
 };
 
 /// Of train-0.rec, train-1.rec ... or train_0.rec ... none may be missing between two others.
-/// Throws InputError that says what is there where that is no data set.
+/// Throws InputError that says what is there where that is no data set, or one that is not
+/// finished.
 Location find_layout(const std::filesystem::path& rec);
 
 /// The files that a name with {000..041} stands for, in rising order: the numbers have as many

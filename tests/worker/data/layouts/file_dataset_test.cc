@@ -238,6 +238,20 @@ TEST_F(ImageFiles, AFolderWithoutAnythingSaysWhatIsExpected) {
   EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("no images; expected at least one"));
 }
 
+TEST_F(ImageFiles, AFolderThatIsNotFinishedIsNoFolderOfPeople) {
+  write("ada/1.jpg", make_jpeg(16, 16, 1));
+  for (const char* part : {"train.lst.part", "train.rec.part"}) {
+    write(part, std::string());
+    EXPECT_THAT(error({.rec = folder_.path()}),
+                AllOf(HasSubstr(std::string(part) + ": this data set is not finished"),
+                      HasSubstr("run the same pfcctl data command again")));
+    std::filesystem::remove(folder_ / part);
+  }
+  write("train.rec.part", std::string());  // of a set that takes the place of this one
+  write("train.lst", "0\t0\tada/1.jpg\n");
+  EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 1);
+}
+
 TEST_F(ImageFiles, BriefsTellOtherLabelsApart) {
   write("1.jpg", make_jpeg(16, 16, 1));
   write("a.lst", "0\t0\t1.jpg\n");
