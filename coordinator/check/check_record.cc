@@ -134,14 +134,14 @@ void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgen
           "end one of the two, or give each a --host of its own", proto::CHECK_STOPS));
       continue;
     }
-    findings.push_back(finding(
-        host.name, -1, "agent",
-        was_refused ? "refused: " + found->second.why : "none has registered",
-        "an agent of version " + std::string(version()),
-        was_refused ? "do what the reason says, and start the agent of this host again"
-                    : agent_advice(state.address, host) +
-                          "; where it runs, let the firewalls admit it to this port",
-        proto::CHECK_STOPS));
+    findings.push_back(
+        finding(host.name, -1, "agent",
+                was_refused ? "refused: " + found->second.why : "none has registered",
+                "an agent of version " + std::string(version()),
+                was_refused ? "do what the reason says, and start the agent of this host again"
+                            : agent_advice(state.address, host) +
+                                  "; where it runs, let the firewalls admit it to this port",
+                proto::CHECK_STOPS));
   }
   for (const auto& [host, last] : refused.last()) {
     if (explained.contains(host)) continue;

@@ -54,8 +54,8 @@ class CheckRecord {
                                           TimePoint now) const;
 
  private:
-  void add_missing_hosts(const ClusterState& state, const RefusedAgents& refused,
-                         TimePoint now, std::vector<proto::CheckFinding>& findings) const;
+  void add_missing_hosts(const ClusterState& state, const RefusedAgents& refused, TimePoint now,
+                         std::vector<proto::CheckFinding>& findings) const;
 
   std::vector<proto::CheckFinding> findings_;
   std::vector<proto::CheckPair> pairs_;

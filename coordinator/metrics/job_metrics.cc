@@ -11,9 +11,9 @@ namespace pfc::metrics {
 namespace {
 
 // As report/status.cc names them.
-constexpr std::array<const char*, 11> kStates{
-    "idle",     "waiting", "starting",  "training", "restarting", "stopping",
-    "checking", "failing", "completed", "stopped",  "failed"};
+constexpr std::array<const char*, 11> kStates{"idle",       "waiting",  "starting", "training",
+                                              "restarting", "stopping", "checking", "failing",
+                                              "completed",  "stopped",  "failed"};
 
 double now_unix() { return unix_seconds(std::chrono::system_clock::now()); }
 
