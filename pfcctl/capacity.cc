@@ -92,13 +92,14 @@ bool is_gpu_name(const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// Of one image of this job's data, on one core; 0 where they are not here.
+/// Of one image of this job's data, on one core; 0 where they are not here, or none can be decoded.
 double decode_seconds(const PlannedJob& planned) {
   if (!has_data_here(planned.job)) return 0;
   const auto dataset = open_job_data(planned.job);
   const DatasetInfo& info = dataset->info();
   const double pixels = static_cast<double>(info.height * info.width) / (112.0 * 112.0);
-  return 1 / (decode_speed(*dataset) * pixels);
+  const double speed = decode_speed(*dataset).images_a_second;
+  return speed > 0 ? 1 / (speed * pixels) : 0;
 }
 
 std::string ms(double seconds) { return fmt::format("{:.2f} ms", seconds * 1e3); }

@@ -132,12 +132,30 @@ struct Result {
   bool existed = false;
 };
 
+void expect_face(const fs::path& target, std::int64_t size, ImageDecoder& decoder,
+                 std::vector<std::byte>& encoded) {
+  std::string found;
+  try {
+    const ImageSize there = decoder.size(read_image_file(target, encoded));
+    if (there.height == size && there.width == size) return;
+    found = fmt::format("has {} x {} pixels", there.height, there.width);
+  } catch (const DamagedImage&) {
+    found = "cannot be read as an image";
+  }
+  throw InputError(fmt::format(
+      "{}: is there already, but {}, so it is no face of {} x {}; name another folder for --out",
+      target.string(), found, size, size));
+}
+
 Result align_one(const Face& face, const fs::path& images, const AlignOptions& options) {
   thread_local ImageDecoder decoder;
   thread_local std::vector<std::byte> encoded;
   thread_local std::vector<std::uint8_t> rgb, out;
   const fs::path target = options.out / face.out;
-  if (something_at(target)) return {.damage = {}, .existed = true};
+  if (something_at(target)) {
+    expect_face(target, options.size, decoder, encoded);
+    return {.damage = {}, .existed = true};
+  }
   const fs::path source = images / face.image;
   try {
     const ImageSize size = decoder.decode_whole(read_image_file(source, encoded), rgb);
@@ -158,15 +176,28 @@ Result align_one(const Face& face, const fs::path& images, const AlignOptions& o
   return {};
 }
 
+/// A photograph must not be taken for a face, nor a face for a photograph.
+void check_out(const std::vector<Face>& faces, const fs::path& images, const fs::path& out) {
+  if (way_within(out, images)) {
+    throw InputError(out.string() +
+                     ": --out is the folder of the images, or holds it; name another");
+  }
+  const auto way = way_within(images, out);
+  if (!way) return;
+  for (const Face& face : faces) {
+    if (*face.image.lexically_relative(*way).begin() == "..") continue;
+    throw InputError(fmt::format("{}: --out holds {}, which is to be aligned; name another",
+                                 out.string(), face.image.string()));
+  }
+}
+
 }  // namespace
 
 Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
   const std::vector<Face> faces = read_faces(options.landmarks);
-  const fs::path images = options.images.empty() ? options.landmarks.parent_path() : options.images;
-  std::error_code error;
-  if (fs::weakly_canonical(images, error) == fs::weakly_canonical(options.out, error)) {
-    throw InputError(options.out.string() + ": --out is the folder of the images; name another");
-  }
+  const fs::path beside = options.landmarks.parent_path();
+  const fs::path images = !options.images.empty() ? options.images : beside.empty() ? "." : beside;
+  check_out(faces, images, options.out);
   const auto count = std::ssize(faces);
   const auto allowed = allowed_of(count, options.max_damaged);
   Aligned aligned;

@@ -17,7 +17,6 @@
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "worker/check/data_check.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
 #include "worker/data/open_dataset.h"
@@ -127,18 +126,23 @@ std::string picture(const std::vector<std::int64_t>& histogram) {
   return text;
 }
 
+std::string decoding_text(const DecodeSpeed& speed) {
+  if (speed.images_a_second == 0)
+    return fmt::format("none of {} images drawn can be decoded", speed.drawn);
+  std::string text = fmt::format("{:.0f} images/s", speed.images_a_second);
+  if (speed.damaged > 0) {
+    text += fmt::format(" ({} of {} images drawn are damaged)", speed.damaged, speed.drawn);
+  }
+  return text;
+}
+
 }  // namespace
 
 DataSummary summarise(const Dataset& dataset, bool labels, const ShowProgress& progress) {
   DataSummary summary;
   look_at_images(dataset, summary);
   if (labels) count_labels(dataset, progress, summary);
-  if (dataset.info().embedding_size > 0) return summary;  // nothing is decoded
-  try {
-    summary.decoded_a_second = decode_speed(dataset);
-  } catch (const InputError&) {  // also DamagedImage
-    summary.decoded_a_second = 0;
-  }
+  if (dataset.info().embedding_size == 0) summary.decoding = decode_speed(dataset);
   return summary;
 }
 
@@ -166,7 +170,7 @@ std::string summary_text(const Dataset& dataset, const DataSummary& s) {
   if (s.mislabelled > 0) line("wrong labels", fmt::format("{} of those looked at", s.mislabelled));
   line("memory of the index",
        fmt::format("{:.1f} MiB", static_cast<double>(info.index_bytes) / 1048576.0));
-  if (images) line("decoding, one core", fmt::format("{:.0f} images/s", s.decoded_a_second));
+  if (images) line("decoding, one core", decoding_text(s.decoding));
   if (!s.histogram.empty()) {
     line("images a class", fmt::format("least {}, median {}, mean {:.1f}, most {}", s.least,
                                        s.median, s.mean, s.most));
@@ -193,7 +197,7 @@ std::string summary_json(const Dataset& dataset, const DataSummary& s) {
                         {"damaged", s.damaged},
                         {"mislabelled", s.mislabelled},
                         {"bytes_an_image", s.bytes_an_image},
-                        {"decoded_a_second", s.decoded_a_second},
+                        {"decoded_a_second", s.decoding.images_a_second},
                         {"warnings", info.warnings}};
   if (!s.histogram.empty()) {
     object["images_a_class"] = {{"least", s.least},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pfcctl/data/writing.h"
+#include "worker/check/data_check.h"
 #include "worker/data/dataset.h"
 
 namespace pfc {
@@ -17,7 +18,7 @@ struct DataSummary {
   std::map<std::string, std::int64_t> formats;  ///< "JPEG"
   std::map<std::string, std::int64_t> sizes;    ///< "112 x 112", height x width
   double bytes_an_image = 0;
-  double decoded_a_second = 0;  ///< by one core, to the size in training
+  DecodeSpeed decoding;  ///< to the size in training
   // Of all labels; no histogram where they were not read.
   std::int64_t least = 0, median = 0, most = 0;
   double mean = 0;

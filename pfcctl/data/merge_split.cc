@@ -26,7 +26,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// As in a job.
+void check_sets(const MergeOptions& options) {
+  const std::vector<fs::path>& sets = options.in;
+  if (sets.size() < 2) throw InputError("merge: found one data set, expected two or more");
+  if (options.share_identities) return;
+  for (auto set = sets.begin(); set != sets.end(); ++set) {
+    std::error_code ignored;
+    const bool twice = std::any_of(sets.begin(), set, [&](const fs::path& before) {
+      return before == *set || fs::equivalent(before, *set, ignored);
+    });
+    if (!twice) continue;
+    throw InputError(
+        fmt::format("merge: found {} twice, so that each of its people would be two; only with "
+                    "--share-identities may a data set come again",
+                    set->string()));
+  }
+}
+
 std::unique_ptr<Dataset> open_all(const MergeOptions& options) {
+  check_sets(options);
   if (!options.identities.empty() && options.identities.size() != options.in.size()) {
     throw InputError(fmt::format("--identities: found {} files, expected one for each of {} sets",
                                  options.identities.size(), options.in.size()));
@@ -129,7 +148,7 @@ Split split_dataset(const SplitOptions& options, const ShowProgress& progress) {
 void add_data_merge(CLI::App& data) {
   const auto o = std::make_shared<MergeOptions>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand("merge", "Several data sets to one");
-  verb->add_option("data", o->in, "Data sets of any layouts")->required()->expected(2, 1000);
+  verb->add_option("data", o->in, "Data sets of any layouts")->required()->expected(1, 1000);
   add_pack_options(*verb, o->pack);
   verb->add_flag("--share-identities", o->share_identities,
                  "People of the same name are one, instead of the sets' people one behind another");

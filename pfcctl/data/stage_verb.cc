@@ -20,7 +20,7 @@ void add_data_stage(CLI::App& data) {
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   CLI::App* verb =
       data.add_subcommand("stage", "Copies a data set into memory or to a local disk, if it fits");
-  verb->add_option("data", flags->data, "RecordIO, or .tar shards")->required();
+  verb->add_option("data", flags->data, "RecordIO, .tar shards, or embeddings")->required();
   verb->add_option("--in", flags->where, "A folder on the faster disk")->capture_default_str();
   verb->add_flag("--remove", flags->remove, "Removes the copy instead");
   verb->footer(

@@ -26,7 +26,6 @@
 #include "pfcctl/synth/ordered_work.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
-#include "worker/data/layouts/layout.h"
 #include "worker/data/open_dataset.h"
 #include "worker/data/records/part_file.h"
 
@@ -190,15 +189,6 @@ class ImageFiles {
   const std::vector<std::string> folders_;
 };
 
-/// In a folder of people the new folder would be one of them.
-void check_outside(const fs::path& in, const fs::path& out) {
-  std::error_code error;
-  const fs::path way =
-      fs::weakly_canonical(out, error).lexically_relative(fs::weakly_canonical(in, error));
-  if (way.empty() || *way.begin() == ".." || way == ".") return;
-  throw InputError(out.string() + ": --out is inside of the data set; name another folder");
-}
-
 }  // namespace
 
 Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progress) {
@@ -207,7 +197,6 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   const std::int64_t images = dataset->info().images;
   const fs::path list_file = options.out / "train.lst";
   check_classes(dataset->info(), options.in);
-  if (find_layout(options.in).layout == Layout::kFolder) check_outside(options.in, options.out);
   prepare_folder(options.in, options.out, /*replace=*/true);
   if (something_at(list_file)) {
     throw InputError(list_file.string() + ": is there already; name another folder");

@@ -214,9 +214,11 @@ void add_data_validate(CLI::App& data) {
   verb->callback([flags] {
     PackOptions& fix = flags->fix;
     fix.in = flags->data;
-    if (!fix.out.empty()) prepare_folder(fix.in, fix.out, fix.replace);
     const auto dataset = open_dataset({.rec = flags->data});
-    if (!fix.out.empty()) expect_images(*dataset, "validate --fix");
+    if (!fix.out.empty()) {
+      expect_images(*dataset, "validate --fix");
+      prepare_folder(fix.in, fix.out, fix.replace);
+    }
     Validation result;
     {
       Progress progress("validating", "images");

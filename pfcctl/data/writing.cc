@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "common/error.h"
@@ -59,13 +60,45 @@ std::int64_t first_open_place(std::int64_t kept, NumberedNotes& notes) {
   return place;
 }
 
+namespace {
+
+bool is_line_end(char c) { return c == '\n' || c == '\r'; }
+
+/// Makes names lines of a file. A line that another name is already would make two people one.
+class NameLines {
+ public:
+  /// `dataset` is borrowed.
+  NameLines(const Dataset& dataset, std::int64_t greatest)
+      : dataset_(dataset), greatest_(greatest) {}
+
+  std::string line(std::string name) {
+    if (std::ranges::none_of(name, is_line_end)) return name;
+    if (used_.empty()) use_names_that_stay();
+    std::ranges::replace_if(name, is_line_end, '_');
+    while (!used_.insert(name).second) name += '_';
+    return name;
+  }
+
+ private:
+  void use_names_that_stay() {
+    for (std::int64_t label = 0; label <= greatest_; ++label) {
+      std::string name = dataset_.identity(label);
+      if (std::ranges::none_of(name, is_line_end)) used_.insert(std::move(name));
+    }
+  }
+
+  const Dataset& dataset_;
+  const std::int64_t greatest_;
+  std::set<std::string> used_;  ///< empty until a name has to change
+};
+
+}  // namespace
+
 void write_names(const Dataset& dataset, std::int64_t greatest, const fs::path& file) {
   std::string names;
+  NameLines lines(dataset, greatest);
   for (std::int64_t label = 0; label <= greatest; ++label) {
-    std::string name = dataset.identity(label);
-    // A folder's name may have ends of lines in it.
-    std::ranges::replace_if(
-        name, [](char c) { return c == '\n' || c == '\r'; }, '_');
+    const std::string name = lines.line(dataset.identity(label));
     if (name.empty()) {
       as_storage_error([&] { fs::remove(file); });
       return;
@@ -151,6 +184,14 @@ void check_image_size(const DatasetInfo& info, const fs::path& in) {
       in.string(), info.height, info.width, kMaxImageSide));
 }
 
+std::optional<fs::path> way_within(const fs::path& folder, const fs::path& path) {
+  std::error_code error;  // absolute: a relative path of which nothing is there stays relative
+  const fs::path way = fs::weakly_canonical(fs::absolute(path), error)
+                           .lexically_relative(fs::weakly_canonical(fs::absolute(folder), error));
+  if (way.empty() || *way.begin() == "..") return std::nullopt;
+  return way;
+}
+
 void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   std::error_code error;
   // A pattern stands for its files.
@@ -159,6 +200,9 @@ void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
                  target = fs::weakly_canonical(out, error);
   if (itself == target || (fs::is_regular_file(itself, error) && itself.parent_path() == target)) {
     throw InputError(out.string() + ": --out is the data set itself; name another folder");
+  }
+  if (find_layout(in).layout == Layout::kFolder && way_within(in, out)) {
+    throw InputError(out.string() + ": --out is inside of the data set; name another folder");
   }
   fs::create_directories(out, error);
   if (error) throw StorageError(out.string() + ": cannot make this folder: " + error.message());

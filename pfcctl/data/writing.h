@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ std::vector<std::string> values(const NumberedNotes& notes);
 std::int64_t first_open_place(std::int64_t kept, NumberedNotes& notes);
 
 /// The names of labels 0 .. greatest, a line for each; no file where one of them has no name, also
-/// none of an earlier data set.
+/// none of an earlier data set. Ends of lines in a name, which may be a folder's, become "_", and
+/// where another one is called so, it gets more of them at its end.
 void write_names(const Dataset& dataset, std::int64_t greatest, const std::filesystem::path& file);
 /// property, and identities.txt where the data name their people, for a train.rec that comes next:
 /// one of an earlier data set is removed.
@@ -65,8 +67,14 @@ void check_classes(const DatasetInfo& info, const std::filesystem::path& in);
 /// Throws InputError where the images are larger than `property` can say.
 void check_image_size(const DatasetInfo& info, const std::filesystem::path& in);
 
+/// The path relative to the folder, after links were followed: "." where it is the folder itself,
+/// nullopt where it lies outside. Neither has to be there.
+std::optional<std::filesystem::path> way_within(const std::filesystem::path& folder,
+                                                const std::filesystem::path& path);
+
 /// Makes the folder `out` where it is missing. Throws InputError where it is `in` itself or the
-/// folder of the file `in`, or has a train.rec and may not `replace` it.
+/// folder of the file `in`, where it lies in a folder of people `in`, of whom it would be one, and
+/// where it has a train.rec and may not `replace` it.
 void prepare_folder(const std::filesystem::path& in, const std::filesystem::path& out,
                     bool replace);
 

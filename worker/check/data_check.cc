@@ -115,27 +115,39 @@ std::vector<CheckFinding> facts_findings(const Dataset& dataset,
   return findings;
 }
 
-double decode_speed(const Dataset& dataset) {
+DecodeSpeed decode_speed(const Dataset& dataset) {
   const DatasetInfo& info = dataset.info();
   ImageDecoder decoder;
   std::vector<std::byte> storage;
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(info.height * info.width * 3));
   std::mt19937_64 random(2048);
-  double best = 0;
+  DecodeSpeed speed;
+  const auto decode_one = [&] {  // seconds
+    const auto image =
+        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(info.images));
+    const Sample sample = dataset.read(image, storage);
+    const double start = thread_seconds();
+    decoder.decode(sample.encoded, {.height = info.height, .width = info.width}, rgb);
+    return thread_seconds() - start;
+  };
   const TimePoint begin = Clock::now();
   while (seconds_since(begin) < kSeconds) {
     double seconds = 0;
+    int decoded = 0;
     for (int i = 0; i < kSlice; ++i) {
-      const auto image =
-          static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(info.images));
-      const Sample sample = dataset.read(image, storage);
-      const double start = thread_seconds();
-      decoder.decode(sample.encoded, {.height = info.height, .width = info.width}, rgb);
-      seconds += thread_seconds() - start;
+      ++speed.drawn;
+      try {
+        seconds += decode_one();
+        ++decoded;
+      } catch (const DamagedImage& e) {
+        if (speed.damaged++ == 0) speed.damage = e.what();
+      } catch (const InputError& e) {
+        if (speed.wrong_label.empty()) speed.wrong_label = e.what();
+      }
     }
-    best = std::max(best, kSlice / std::max(seconds, 1e-9));
+    speed.images_a_second = std::max(speed.images_a_second, decoded / std::max(seconds, 1e-9));
   }
-  return best;
+  return speed;
 }
 
 std::vector<CheckFinding> data_speed(const Dataset& dataset) {
@@ -153,19 +165,22 @@ std::vector<CheckFinding> data_speed(const Dataset& dataset) {
          .enough = kFastDisk / 1e6});
   }
   if (dataset.info().embedding_size > 0) return findings;  // nothing is decoded
-  try {
-    const double images = decode_speed(dataset);
+  const DecodeSpeed speed = decode_speed(dataset);
+  if (!speed.wrong_label.empty()) throw InputError(speed.wrong_label);
+  if (speed.images_a_second > 0) {
     findings.push_back({.what = "decode speed",
-                        .found = fmt::format("{:.0f} images/s of one core", images),
+                        .found = fmt::format("{:.0f} images/s of one core", speed.images_a_second),
                         .expected = {},
                         .remedy = "look at this host's power limits, clock and cooling",
-                        .value = images,
+                        .value = speed.images_a_second,
                         .unit = "images/s",
                         .comparison = Comparison::kAsFastAsOthers,
                         .otherwise = kSlows});
-  } catch (const DamagedImage& damaged) {
+  }
+  if (speed.damaged > 0) {
     findings.push_back({.what = "data",
-                        .found = damaged.what(),
+                        .found = fmt::format("{} of {} images drawn are damaged, the first one: {}",
+                                             speed.damaged, speed.drawn, speed.damage),
                         .expected = "images that can be decoded",
                         .verdict = kNote,
                         .remedy = "copy the data to this host again; training skips one in 1,000 "

@@ -101,6 +101,7 @@ struct DatasetOptions {
   std::int64_t num_image = 0;    ///< 0: from the data; given, it is checked
   std::int64_t image_size = 0;   ///< rows and columns of an image in training; 0: from the data
   Doing doing = {};              ///< told while it reads through a file
+  std::string classes_key = "num_classes";  ///< for messages: what of the job says num_classes
 };
 
 /// The size in the header of the first image that can be read, for data that do not say it. Throws

@@ -25,6 +25,13 @@ void expect(const char* key, std::int64_t given, std::int64_t found, const char*
                                text_of(job.rec), found, of_what, key, given));
 }
 
+/// Of the head of one data set.
+void take_head_classes(const JobConfig& job, std::size_t set, DatasetOptions& options) {
+  if (set >= job.head_classes.size()) return;
+  options.num_classes = job.head_classes[set];
+  options.classes_key = fmt::format("entry {} of head_classes", set + 1);
+}
+
 std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) {
   std::vector<PartDataset> parts;
   for (std::size_t i = 0; i < job.rec.size(); ++i) {
@@ -33,7 +40,7 @@ std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) 
       options.num_classes = job.num_classes;
       options.num_image = job.num_image;
     }
-    if (i < job.head_classes.size()) options.num_classes = job.head_classes[i];
+    take_head_classes(job, i, options);
     PartDataset part{.dataset = open_dataset(options), .names = {}};
     if (i < job.identities.size() && !job.identities[i].empty()) {
       part.names = read_identity_names(job.identities[i], part.dataset->info().classes);
@@ -73,12 +80,13 @@ void check_samples(const JobConfig& job, const DatasetInfo& info) {
 std::unique_ptr<Dataset> open_any(const JobConfig& job, const Doing& doing) {
   const bool named = std::ranges::any_of(job.identities, [](const auto& p) { return !p.empty(); });
   if (job.rec.size() > 1 || named) return open_several(job, doing);
-  const std::int64_t of_head = job.head_classes.empty() ? 0 : job.head_classes.front();
-  return open_dataset({.rec = job.rec.empty() ? std::filesystem::path() : job.rec.front(),
-                       .num_classes = job.num_classes != 0 ? job.num_classes : of_head,
-                       .num_image = job.num_image,
-                       .image_size = job.image_size,
-                       .doing = doing});
+  DatasetOptions options{.rec = job.rec.empty() ? std::filesystem::path() : job.rec.front(),
+                         .num_classes = job.num_classes,
+                         .num_image = job.num_image,
+                         .image_size = job.image_size,
+                         .doing = doing};
+  if (job.num_classes == 0) take_head_classes(job, 0, options);
+  return open_dataset(options);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "common/files/sha256.h"
 #include "common/machine/host_memory.h"
 #include "worker/data/layouts/layout.h"
+#include "worker/data/layouts/staged_names.h"
 #include "worker/data/records/part_file.h"
 
 namespace pfc {
@@ -166,15 +167,14 @@ void copy(const Source& source, const Doing& doing) {
   }
 }
 
-/// Shards are read in their order and may come from several folders, so there the names begin with
-/// a number.
 std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
   const bool shards = find_layout(rec).layout == Layout::kTar;
   std::vector<Source> sources;
   for (const fs::path& file : files_to_stage(rec)) {
     const bool numbered = shards && file.filename() != kNames;
-    const std::string number = numbered ? fmt::format("{:06}-", sources.size()) : "";
-    Source source{.from = file, .to = folder / (number + file.filename().string())};
+    Source source{.from = file,
+                  .to = folder / (numbered ? staged_shard_name(sources.size(), file)
+                                           : file.filename().string())};
     if (::stat(file.c_str(), &source.status) != 0) fail(file, "look at");
     if (std::ranges::find(sources, source.to, &Source::to) != sources.end()) {
       throw InputError(
@@ -206,7 +206,7 @@ fs::path staged_folder(const fs::path& rec, const fs::path& where) {
   fs::path normal = fs::absolute(rec).lexically_normal();
   if (!normal.has_filename()) normal = normal.parent_path();  // "faces/" is "faces"
   const std::string path = normal.string();
-  return where / fmt::format("pfc-staged-{}-{}", ::geteuid(),
+  return where / fmt::format("{}{}-{}", kStagedFolder, ::geteuid(),
                              sha256_hex(std::as_bytes(std::span(path))).substr(0, 16));
 }
 
@@ -282,8 +282,9 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   expect_folder(where);
   const fs::path folder = staged_folder(rec, where);
   // What is refused is so before there is a folder for it.
-  std::vector<Source> sources = sources_of(rec, folder);
+  (void)sources_of(rec, folder);
   const Lock lock(folder, doing);
+  std::vector<Source> sources = sources_of(rec, folder);  // as they are after a wait
   // Shards have other names there; all other files keep theirs, and so do those of a pattern.
   const bool renamed = find_layout(rec).layout == Layout::kTar;
   const bool one_file = sources.front().from == rec;

@@ -15,8 +15,8 @@ namespace pfc {
 std::filesystem::path staged_folder(const std::filesystem::path& rec,
                                     const std::filesystem::path& where);
 
-/// The files that are copied: those of RecordIO and of tar shards. Throws InputError for any other
-/// layout, and says how to pack it.
+/// The files that are copied: those of RecordIO, of tar shards and of embeddings. Throws InputError
+/// for any other layout, and says how to pack it.
 std::vector<std::filesystem::path> files_to_stage(const std::filesystem::path& rec);
 
 /// Copies the data set, unless there is a copy of files of the same sizes and times, and returns

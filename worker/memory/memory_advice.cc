@@ -55,6 +55,11 @@ PlannedJob changed(const PlannedJob& p, const std::function<void(JobConfig&)>& c
   return other;
 }
 
+/// Samples of a batch of all workers that there are images for.
+std::int64_t largest_global_batch(const PlannedJob& p) {
+  return p.data.images > 0 ? p.data.images : std::numeric_limits<std::int64_t>::max();
+}
+
 std::int64_t largest_batch(const PlannedJob& p, const PlannedBackbone& backbone,
                            std::uint64_t available) {
   const auto need = [&](std::int64_t batch) {
@@ -72,8 +77,10 @@ std::int64_t largest_batch(const PlannedJob& p, const PlannedBackbone& backbone,
   JobConfig smallest = p.job;
   smallest.batch_size = 1;
   const std::int64_t least = batch_norm_samples(smallest, p.world_size) > 1 ? 1 : 2;
+  const std::int64_t limit = std::min(kMostBatch, largest_global_batch(p) / p.world_size);
+  if (limit < least) return 0;
   const std::int64_t most =
-      largest(least, kMostBatch, static_cast<std::int64_t>(std::clamp(guess, 1.0, 1e6)),
+      largest(least, limit, static_cast<std::int64_t>(std::clamp(guess, 1.0, 1e6)),
               [&](std::int64_t batch) { return need(batch) <= available; });
   return most < least ? 0 : most;
 }
@@ -125,8 +132,10 @@ std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& ba
 /// The number of workers, a power of two times today's, with which the job fits when each has as
 /// much memory; 0 where none does.
 int enough_workers(PlannedJob p, const PlannedBackbone& backbone, std::uint64_t available) {
-  constexpr int kMost = 1 << 12;
-  while (p.world_size * 2 <= std::min<std::int64_t>(kMost, p.job.num_classes)) {
+  constexpr std::int64_t kMost = 1 << 12;
+  const std::int64_t most =
+      std::min({kMost, p.job.num_classes, largest_global_batch(p) / p.job.batch_size});
+  while (p.world_size * 2 <= most) {
     p.world_size *= 2;
     if (needed(p, backbone) <= available) return p.world_size;
   }

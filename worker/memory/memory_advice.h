@@ -23,8 +23,8 @@ MemoryThere memory_of_this_host(int workers_of_this_host, const KeptMemory& kept
 /// The free memory of a worker's GPU, and the scratch that its Ops holds already.
 MemoryThere memory_of_gpu(const Ops& ops);
 
-/// The largest value of one key with which the job fits while all other keys stay as they are. 0:
-/// it does not fit with any value.
+/// The largest value of one key with which the job fits while all other keys stay as they are, and
+/// its images, where their number is known, fill a batch of all workers. 0: there is no such value.
 struct LargestThatFits {
   std::int64_t num_classes = 0;
   std::int64_t batch_size = 0;
@@ -33,7 +33,8 @@ LargestThatFits largest_that_fits(const PlannedJob& planned, const PlannedBackbo
                                   std::uint64_t available);
 
 /// One line for a job that does not fit: the memory that it needs, what there is, the largest
-/// parts, and which keys to set to which values.
+/// parts, and which keys to set to which values, or how many workers to take. Its images fill a
+/// batch of all workers with each of these.
 std::string advice(const PlannedJob& planned, const PlannedBackbone& backbone,
                    const MemoryThere& there);
 

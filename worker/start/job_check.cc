@@ -2,6 +2,9 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "common/counted.h"
 #include "common/error.h"
 #include "worker/data/reading/read_options.h"
@@ -16,6 +19,19 @@ void check_precision(const PlannedJob& p) {
       "precision: found fp16, but a CPU computes in fp32 or bf16; fp16 is for device \"cuda\"");
 }
 
+void check_head_classes(const JobConfig& job) {
+  if (job.heads != Heads::kSeparate) return;
+  const auto one = std::ranges::find(job.head_classes, 1);
+  if (one == job.head_classes.end()) return;
+  const auto set = static_cast<std::size_t>(one - job.head_classes.begin());
+  throw InputError(fmt::format(
+      "heads: {} has 1 class, expected 2 or more for a head of its own: the softmax over one class "
+      "is 1 for every image, and nothing would be learnt; leave the data set out, or set heads to "
+      "\"one\"",
+      set < job.rec.size() ? job.rec[set].string()
+                           : fmt::format("entry {} of head_classes", set + 1)));
+}
+
 void check_classes(const PlannedJob& p) {
   if (p.job.num_classes < 2) {
     throw InputError(
@@ -23,6 +39,7 @@ void check_classes(const PlannedJob& p) {
         "image, "
         "and nothing would be learnt");
   }
+  check_head_classes(p.job);
   if (p.job.num_classes >= p.world_size) return;
   throw InputError(fmt::format("{} would share {} classes: start fewer workers",
                                counted(p.world_size, "worker"), p.job.num_classes));
@@ -84,7 +101,9 @@ int most_workers(const PlannedJob& p) {
       return false;
     }
   };
-  std::int64_t most = p.world_size, too_many = p.job.num_classes + 1;
+  const std::int64_t largest =
+      std::min<std::int64_t>(p.job.num_classes, std::numeric_limits<int>::max());
+  std::int64_t most = p.world_size, too_many = largest + 1;
   while (too_many - most > 1) {
     const std::int64_t middle = (most + too_many) / 2;
     (fits(middle) ? most : too_many) = middle;

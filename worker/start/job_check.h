@@ -10,10 +10,10 @@
 namespace pfc {
 
 /// Throws InputError that names the key where the device lacks the precision, a batch norm would
-/// see one sample, there is one class only, workers would have none, the images do not fill a
-/// batch, or the whole job is shorter than one step or longer than a billion. What is not known of
-/// the data (0 images) is not checked. Memory is checked by expect_to_fit(), the image's size by
-/// plan_backbone(). Pure.
+/// see one sample, there is one class only, also for one of separate heads, workers would have
+/// none, the images do not fill a batch, or the whole job is shorter than one step or longer than a
+/// billion. What is not known of the data (0 images) is not checked. Memory is checked by
+/// expect_to_fit(), the image's size by plan_backbone(). Pure.
 void check_job(const PlannedJob& planned);
 
 /// With how many workers the job could be at most, by the rules of check_job(): its classes and

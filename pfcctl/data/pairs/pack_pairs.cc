@@ -64,13 +64,22 @@ std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields) {
   return {};
 }
 
-std::vector<Pair> read_pairs(const fs::path& file) {
+/// LFW's counts, or words; not two images without what says whether they are of one person.
+bool is_heading(const std::vector<std::string_view>& fields, const fs::path& images) {
+  if (fields.size() > 2) return false;
+  return std::ranges::none_of(fields, [&](std::string_view field) {
+    std::error_code ignored;
+    return fs::is_regular_file(images / field, ignored);
+  });
+}
+
+std::vector<Pair> read_pairs(const fs::path& file, const fs::path& images) {
   std::vector<Pair> pairs;
   read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
     const std::vector<std::string_view> fields = fields_of(line, " ");
     if (fields.empty()) return;
     auto pair = parse_pair(fields);
-    if (!pair && number == 1 && fields.size() <= 2) return;  // LFW's counts, or a heading
+    if (!pair && number == 1 && is_heading(fields, images)) return;
     if (!pair) {
       throw InputError(fmt::format(
           "{}: line {}: found '{}', expected NAME I J, NAME I OTHER J, or PATH PATH and 1 (the "
@@ -112,7 +121,7 @@ void expect_bin_to_write(const fs::path& out, bool replace) {
 
 PackedPairs pack_pairs(const PackPairsOptions& options, const ShowProgress& progress) {
   expect_bin_to_write(options.out, options.replace);
-  const std::vector<Pair> pairs = read_pairs(options.pairs);
+  const std::vector<Pair> pairs = read_pairs(options.pairs, options.images);
   std::vector<std::vector<std::byte>> images;
   std::vector<bool> same;
   ImageDecoder decoder;

@@ -64,6 +64,37 @@ TEST_F(AlignFaces, LosesNoneWhoseNameAnotherOneHas) {
   }
 }
 
+TEST_F(AlignFaces, DoesNotMixFacesAndPhotographs) {
+  put("a.jpg", 1);
+  const std::string line = std::string("a.jpg") + kPoints;
+  const fs::path photographs = options_.images;
+  for (const fs::path& out : {photographs, folder_.path()}) {
+    options_.out = out;
+    EXPECT_THAT(error_of(line), HasSubstr("--out is the folder of the images, or holds it"));
+  }
+  options_.out = photographs / "faces";
+  fs::create_directories(options_.out);
+  put("faces/b.jpg", 2);
+  EXPECT_THAT(error_of(line + "faces/b.jpg" + kPoints),
+              HasSubstr("faces: --out holds faces/b.jpg, which is to be aligned"));
+  EXPECT_EQ(align(line).images, 1);
+}
+
+TEST_F(AlignFaces, TakesNoOtherImageForAFace) {
+  put("a.jpg", 1);
+  const std::string line = std::string("a.jpg") + kPoints;
+  fs::create_directories(options_.out);
+  const fs::path there = options_.out / "a.jpg";
+  write_file(there, make_jpeg(32, 32, 1));
+  EXPECT_THAT(error_of(line), HasSubstr("a.jpg: is there already, but has 32 x 32 pixels, so it is "
+                                        "no face of 112 x 112"));
+  write_file(there, "text");
+  EXPECT_THAT(error_of(line), HasSubstr("but cannot be read as an image"));
+  fs::remove(there);
+  EXPECT_EQ(align(line).existing, 0);
+  EXPECT_EQ(align(line).existing, 1);
+}
+
 TEST_F(AlignFaces, RefusesLandmarksThatAreNoPixelsOfAFace) {
   put("a.jpg", 1);
   for (const char* points : {"1e300 0 0 0 0 0 0 0 0 0", "0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 0.95",

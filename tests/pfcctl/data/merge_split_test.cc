@@ -11,6 +11,7 @@
 #include "pfcctl/data/validate.h"
 #include "pfcctl/verbs.h"
 #include "tests/pfcctl/data/people.h"
+#include "tests/pfcctl/run_pfcctl.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/data/open_dataset.h"
@@ -154,6 +155,39 @@ TEST_F(Sets, AMergeGoesOnWithTheSameNamesOnly) {
   merge.identities[1] = folder_ / "reversed.txt";
   EXPECT_EQ(first_done(), 1);
   EXPECT_EQ(read_file(merge.pack.out / "train.rec"), whole);
+}
+
+TEST_F(Sets, MergeNeedsTwoThatAreNotTheSame) {
+  MergeOptions merge{.in = {pack_.in, pack_.in / "."},
+                     .identities = {},
+                     .share_identities = false,
+                     .pack = {.out = folder_ / "merged"}};
+  EXPECT_THAT(message_of<InputError>([&] { merge_datasets(merge, {}); }),
+              HasSubstr("people/. twice, so that each of its people would be two"));
+  expect_refused("data merge " + pack_.in.string() + " --out " + merge.pack.out.string(),
+                 "found one data set, expected two or more");
+  EXPECT_FALSE(fs::exists(merge.pack.out));
+}
+
+TEST_F(Sets, NothingIsWrittenIntoAFolderOfPeople) {
+  const auto refusal = [](const auto& work) { return message_of<InputError>(work); };
+  pack_.out = pack_.in / "p00";
+  EXPECT_THAT(refusal([&] { pack_dataset(pack_, {}); }), HasSubstr("--out is inside of the data"));
+  pack_.out = pack_.in;
+  EXPECT_THAT(refusal([&] { split_dataset({.held_out = 0.5, .seed = 1, .pack = pack_}, {}); }),
+              HasSubstr("people/train: --out is inside of the data set"));
+  EXPECT_FALSE(fs::exists(pack_.in / "train"));
+}
+
+TEST_F(Sets, NamesWithEndsOfLinesStayApart) {
+  write_people(folder_ / "lines", 3, 1);
+  fs::rename(folder_ / "lines/p00", folder_ / "lines/a\nb");
+  fs::rename(folder_ / "lines/p01", folder_ / "lines/a\rb");
+  fs::rename(folder_ / "lines/p02", folder_ / "lines/a_b");
+  pack_.in = folder_ / "lines";
+  pack_dataset(pack_, {});
+  EXPECT_EQ(names_of(*open_dataset({.rec = pack_.out})),
+            (std::set<std::string>{"a_b", "a_b_", "a_b__"}));
 }
 
 TEST_F(Sets, UnpackIsReadAsTheSameDataSet) {

@@ -7,6 +7,7 @@
 
 #include "pfcctl/data/pack.h"
 #include "tests/pfcctl/data/people.h"
+#include "tests/pfcctl/run_pfcctl.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
 #include "worker/data/chosen_dataset.h"
@@ -99,6 +100,13 @@ TEST_F(Validate, WhatIsGoodMakesACleanCopy) {
   EXPECT_TRUE(validate(*clean, 2, {}).is_good());
   EXPECT_EQ(clean->info().images, 14);
   EXPECT_EQ(clean->info().classes, 5);
+}
+
+TEST_F(Validate, MakesNoFolderForDataThatAreNotThere) {
+  const fs::path clean = folder_ / "clean";
+  expect_refused("data validate " + (folder_ / "none").string() + " --fix " + clean.string(),
+                 "none: not found");
+  EXPECT_FALSE(fs::exists(clean));
 }
 
 TEST_F(Validate, RealFacesAreGood) {

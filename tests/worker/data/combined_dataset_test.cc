@@ -171,8 +171,8 @@ TEST_F(SeveralSets, CompleteTheJob) {
   EXPECT_EQ(job_.num_image, 3);
   EXPECT_THAT(job_.head_classes, ElementsAre(2, 1));
   EXPECT_NO_THROW(open_job_data(job_)) << "what it has been completed with fits";
-  job_.head_classes = {1, 2};
-  EXPECT_THAT(error(), HasSubstr("says 2 classes"));
+  job_.head_classes = {2, 2};
+  EXPECT_THAT(error(), HasSubstr("says 1 classes, but entry 2 of head_classes says 2"));
 }
 
 TEST_F(SeveralSets, OneAloneHasTheClassesOfItsHead) {

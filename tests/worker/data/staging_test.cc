@@ -1,7 +1,10 @@
 #include "worker/data/staging.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -190,6 +193,19 @@ TEST_F(Staging, SeveralAtOnceMakeOneCopy) {
   for (int i = 0; i < 4; ++i) crew.emplace_back(stage);
   crew.clear();
   EXPECT_EQ(copying, 1);
+}
+
+TEST_F(Staging, CopiesDataAsTheyAreAfterAWait) {
+  const fs::path there = stage_dataset(data_, fast_);
+  const int other = ::open((there / "lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  stage_dataset(data_, fast_, [&](const std::string& what) {
+    if (!what.starts_with("waiting")) return;
+    put("property", 21, 9);
+    ::flock(other, LOCK_UN);
+  });
+  ::close(other);
+  EXPECT_EQ(read_file(there / "property"), read_file(data_ / "property"));
 }
 
 TEST_F(Staging, SaysWhatDoesNotFit) {

@@ -66,6 +66,23 @@ TEST_F(MemoryAdvice, LargestStaysWithinWhatAJobFileTakes) {
   EXPECT_EQ(largest(~std::uint64_t{0}).num_classes, std::int64_t{1} << 40);
 }
 
+TEST_F(MemoryAdvice, LargestBatchIsFilledByTheImages) {
+  planned_.world_size = 2;
+  planned_.data.images = 400;
+  EXPECT_EQ(largest(500 * kGiB).batch_size, 200);
+  planned_.data.images = 2;
+  EXPECT_EQ(largest(500 * kGiB).batch_size, 0) << "a batch norm needs two samples";
+}
+
+TEST_F(MemoryAdvice, NamesNoMoreWorkersThanImagesFill) {
+  planned_.job.num_classes = 1'000'000;
+  planned_.data.images = 2 * planned_.job.batch_size;
+  const std::uint64_t available = 3 * kGiB + kGiB / 2;
+  EXPECT_THAT(advice_for(available), HasSubstr("take 2 workers"));
+  --planned_.data.images;
+  EXPECT_THAT(advice_for(available), Not(HasSubstr(" workers")));
+}
+
 TEST_F(MemoryAdvice, SaysWhatIsNeededWhatThereIsTheLargestPartsAndABatchThatFits) {
   planned_.job.batch_size = 4096;
   const std::string text = advice_for(2 * kGiB);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "common/error.h"
 #include "tests/support/error_message.h"
 
@@ -81,6 +83,14 @@ TEST_F(JobCheck, RefusesASoftmaxOverOneClass) {
   EXPECT_THAT(refusal(), HasSubstr("num_classes: found 1, expected 2 or more"));
 }
 
+TEST_F(JobCheck, RefusesAHeadOfOneClass) {
+  planned_.job.rec = {"many", "one"};
+  planned_.job.head_classes = {99, 1};
+  EXPECT_NO_THROW(check_job(planned_)) << "all classes have one head";
+  planned_.job.heads = Heads::kSeparate;
+  EXPECT_THAT(refusal(), HasSubstr("heads: one has 1 class, expected 2 or more"));
+}
+
 TEST_F(JobCheck, RefusesABatchLargerThanTheData) {
   planned_.job.batch_size = 403;
   EXPECT_THAT(refusal(), HasSubstr("805 images, fewer than one batch of 806"));
@@ -108,6 +118,9 @@ TEST_F(JobCheck, KnowsWithHowManyWorkersTheJobCouldBe) {
   EXPECT_EQ(most_workers(planned_), 201) << "batches";
   planned_.job.gradient_acc = 200;
   EXPECT_EQ(most_workers(planned_), 20) << "10 micro-batches an epoch";
+  planned_.data.images = 0;
+  planned_.job.num_classes = std::int64_t{1} << 40;
+  EXPECT_EQ(most_workers(planned_), std::numeric_limits<int>::max());
 }
 
 TEST_F(JobCheck, RefusesMoreStepsThanRowsCanCount) {

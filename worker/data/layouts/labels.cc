@@ -35,9 +35,8 @@ std::int64_t count_classes(const std::vector<std::int64_t>& labels, const Datase
   const std::int64_t classes = *std::ranges::max_element(labels) + 1;
   if (options.num_classes == 0) return classes;
   if (options.num_classes >= classes) return options.num_classes;
-  throw InputError(
-      fmt::format("{}: found label {}, but num_classes is {}: correct it or leave it out", origin,
-                  classes - 1, options.num_classes));
+  throw InputError(fmt::format("{}: found label {}, but {} is {}: correct it or leave it out",
+                               origin, classes - 1, options.classes_key, options.num_classes));
 }
 
 void warn_of_classes(DatasetInfo& info, const std::string& origin) {

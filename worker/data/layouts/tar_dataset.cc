@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "worker/data/images/image_file.h"
 #include "worker/data/layouts/labels.h"
 #include "worker/data/layouts/layout.h"
+#include "worker/data/layouts/staged_names.h"
 #include "worker/data/layouts/tar_reader.h"
 
 namespace pfc {
@@ -92,23 +94,35 @@ std::int64_t label_in_json(const std::string& text) {
 
 /// "shard-" and 41 of "shard-000041.tar"; no number: nullopt.
 std::optional<std::pair<std::string, std::int64_t>> numbered(const fs::path& shard) {
-  const std::string stem = shard.stem().string();
+  const std::string stem = fs::path(name_before_staging(shard)).stem().string();
   const std::size_t digits = stem.find_last_not_of("0123456789") + 1;  // 0: nothing but digits
   const std::int64_t number = parse_label(std::string_view(stem).substr(digits));
   if (number < 0) return std::nullopt;
   return std::pair{(shard.parent_path() / stem.substr(0, digits)).string(), number};
 }
 
-/// Of shards in the order of their names: those behind which numbers are left out.
-void warn_of_gaps(const std::vector<fs::path>& shards, std::vector<std::string>& warnings) {
-  for (std::size_t i = 1; i < shards.size(); ++i) {
-    const auto last = numbered(shards[i - 1]), next = numbered(shards[i]);
-    if (!last || !next || last->first != next->first || next->second <= last->second + 1) continue;
-    const std::int64_t missing = next->second - last->second - 1;
+using ByNumber = std::map<std::int64_t, fs::path>;
+
+/// Of shards whose names begin alike: those behind which numbers are left out. Where more of them
+/// are left out than there are, they count no shards: they may be dates.
+void warn_of_gaps(const ByNumber& shards, std::vector<std::string>& warnings) {
+  const std::int64_t numbers = shards.rbegin()->first - shards.begin()->first + 1;
+  if (numbers > 2 * std::ssize(shards)) return;
+  for (auto last = shards.begin(), next = std::next(last); next != shards.end(); ++last, ++next) {
+    const std::int64_t missing = next->first - last->first - 1;
+    if (missing == 0) continue;
     warnings.push_back(fmt::format("{}: the next shard is {}: {} between them {} not there",
-                                   shards[i - 1].string(), shards[i].filename().string(),
+                                   last->second.string(), next->second.filename().string(),
                                    counted(missing, "shard"), missing == 1 ? "is" : "are"));
   }
+}
+
+void warn_of_gaps(const std::vector<fs::path>& shards, std::vector<std::string>& warnings) {
+  std::map<std::string, ByNumber> groups;
+  for (const fs::path& shard : shards) {
+    if (const auto name = numbered(shard)) groups[name->first].emplace(name->second, shard);
+  }
+  for (const auto& [beginning, group] : groups) warn_of_gaps(group, warnings);
 }
 
 class TarDataset final : public Dataset {
@@ -221,6 +235,12 @@ void TarDataset::read_headers(std::size_t shard) {
     info_.warnings.push_back(file.path().string() +
                              ": has no block of zeros at its end, so it may be cut short: compare "
                              "it with where it comes from");
+  }
+  if (const std::uint64_t behind = reader.bytes_behind_end(); behind > 0) {
+    info_.warnings.push_back(fmt::format(
+        "{}: {} behind its end, which is a block of zeros, are not read: of archives that were "
+        "put together with cat, each needs a file of its own",
+        file.path().string(), counted(static_cast<long long>(behind), "byte")));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <vector>
 
 #include "common/error.h"
 
@@ -142,15 +143,51 @@ std::optional<TarMember> TarReader::next() {
 
 bool TarReader::next_header(Header& header) {
   if (offset_ == archive_.bytes()) return false;
+  if (offset_ == 0) expect_uncompressed();
   if (archive_.bytes() - offset_ < kBlock) fail("a block is not whole: the archive is cut short");
   read(offset_, header);
   has_end_ = std::ranges::all_of(header, [](char c) { return c == '\0'; });
-  if (has_end_) return false;
-  if (offset_ == 0 && std::string_view(header.data(), 2) == "\x1f\x8b") {
-    fail("it is compressed with gzip: unpack it first");
+  if (has_end_) {
+    look_behind_end();
+    return false;
   }
   check_sum(header);
   return true;
+}
+
+void TarReader::expect_uncompressed() const {
+  struct Compression {
+    const char *name, *command;
+    std::size_t at;
+    std::string_view magic;
+  };
+  // That of bzip2 has "BZh" and a digit before it: a member may be called so.
+  static constexpr std::array<Compression, 4> kCompressions{
+      {{"gzip", "gunzip", 0, "\x1f\x8b"},
+       {"zstd", "unzstd", 0, "\x28\xb5\x2f\xfd"},
+       {"xz", "unxz", 0,
+        "\xfd"
+        "7zXZ"},
+       {"bzip2", "bunzip2", 4, "1AY&SY"}}};
+  std::array<char, 16> begin{};
+  (void)archive_.read_at(0, std::as_writable_bytes(std::span(begin)));
+  for (const Compression& each : kCompressions) {
+    if (std::string_view(begin.data(), begin.size()).substr(each.at).starts_with(each.magic)) {
+      fail(fmt::format("it is compressed with {}: decompress it first, for example with {}",
+                       each.name, each.command));
+    }
+  }
+}
+
+void TarReader::look_behind_end() {
+  constexpr std::uint64_t kMost = 1 << 20;  // the largest padding that is usual
+  const std::uint64_t behind = offset_ + kBlock;
+  std::vector<char> bytes(std::min(kMost, archive_.bytes() - behind));
+  read(behind, bytes);
+  const auto found = std::ranges::find_if(bytes, [](char c) { return c != '\0'; });
+  if (found == bytes.end()) return;
+  const auto zeros = static_cast<std::uint64_t>(found - bytes.begin());
+  bytes_behind_end_ = archive_.bytes() - behind - zeros / kBlock * kBlock;
 }
 
 void TarReader::take_extended(char type, std::uint64_t content, std::uint64_t bytes) {

@@ -27,11 +27,14 @@ class TarReader {
  public:
   explicit TarReader(const RegularFile& archive) : archive_(archive) {}
 
-  /// The next member; nullopt at the end of the archive: two blocks of zeros, or the file's end.
+  /// The next member; nullopt at the end of the archive: a block of zeros, or the file's end.
   std::optional<TarMember> next();
   /// After the last member, whether there were blocks of zeros. Without them it may be cut short
   /// between two members.
   [[nodiscard]] bool has_end() const { return has_end_; }
+  /// After the last member, the bytes from the first block on that is not all zeros: another
+  /// archive may begin there. 0: none in the megabyte behind the end.
+  [[nodiscard]] std::uint64_t bytes_behind_end() const { return bytes_behind_end_; }
   /// A small member's content, for labels. At most `most` bytes are read.
   [[nodiscard]] std::string text(const TarMember& member, std::size_t most) const;
 
@@ -43,6 +46,8 @@ class TarReader {
   [[nodiscard]] std::uint64_t number(const Header& header, std::size_t at, std::size_t size) const;
   void check_sum(const Header& header) const;
   [[nodiscard]] bool next_header(Header& header);  ///< false at the end
+  void expect_uncompressed() const;
+  void look_behind_end();
   void take_extended(char type, std::uint64_t content, std::uint64_t bytes);
   void take_pax(const std::string& records);
   [[nodiscard]] std::string name_of_member(const Header& header);
@@ -52,6 +57,7 @@ class TarReader {
   const RegularFile& archive_;
   std::uint64_t offset_ = 0;  ///< of the next header
   bool has_end_ = false;
+  std::uint64_t bytes_behind_end_ = 0;
   // What an extended header has said of the member after it.
   std::optional<std::string> long_name_;
   std::optional<std::uint64_t> long_size_;

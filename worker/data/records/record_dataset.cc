@@ -158,7 +158,7 @@ Classes RecordDataset::classes(const DatasetOptions& options,
   if (parts_.size() == 1 && first.identities() > 0) {
     sources.push_back({first.identities(), "record 0 of " + first.path().string()});
   }
-  if (options.num_classes != 0) sources.push_back({options.num_classes, "num_classes"});
+  if (options.num_classes != 0) sources.push_back({options.num_classes, options.classes_key});
   if (sources.empty()) sources.push_back(classes_of_labels(options.doing));
   for (const Classes& other : sources) {
     if (other.count == sources.front().count) continue;

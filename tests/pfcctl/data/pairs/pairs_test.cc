@@ -166,6 +166,17 @@ TEST_F(Pairs, OfAListNameTheLineThatIsWrong) {
   EXPECT_THAT(error_of_list(""), HasSubstr("no pairs"));
 }
 
+TEST_F(Pairs, OfAListTakeNoPairForAHeading) {
+  const std::string pair = "p00/0.jpg p00/1.jpg";
+  EXPECT_THAT(error_of_list(pair + "\n" + pair + " 1\n"),
+              HasSubstr("pairs.txt: line 1: found 'p00/0.jpg p00/1.jpg', expected"));
+  const auto packed = pack_pairs({.pairs = list("one other\n" + pair + " 1\n"),
+                                  .images = people_,
+                                  .out = folder_ / "words.bin"},
+                                 {});
+  EXPECT_EQ(packed.pairs, 1);
+}
+
 TEST_F(Pairs, OverwriteNoImage) {
   const fs::path image = people_ / "p00/0.jpg";
   const auto bytes = testing::read_file(image);

@@ -19,6 +19,7 @@
 #include "worker/data/layouts/layout.h"
 #include "worker/data/layouts/tar_reader.h"
 #include "worker/data/open_dataset.h"
+#include "worker/data/staging.h"
 
 namespace pfc {
 namespace {
@@ -26,6 +27,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::make_jpeg;
 using testing::message_of;
 using ::testing::SizeIs;
@@ -197,9 +199,62 @@ TEST_F(Shards, WarnWhereNumbersAreLeftOut) {
                                     "is not there")));
 }
 
+TEST_F(Shards, WithoutLeadingZerosAreAllThere) {
+  sample("0", 1, "0");
+  pack("x.tar", "pax");
+  for (int i = 0; i < 12; ++i) write(fmt::format("set/s-{}.tar", i), bytes_of("x.tar"));
+  EXPECT_THAT(open_dataset({.rec = folder_ / "set"})->info().warnings, IsEmpty());
+  std::filesystem::remove(folder_ / "set/s-10.tar");
+  EXPECT_THAT(open_dataset({.rec = folder_ / "set"})->info().warnings,
+              ElementsAre(HasSubstr("s-9.tar: the next shard is s-11.tar: 1 shard between")));
+}
+
+TEST_F(Shards, WithDatesInTheirNamesLackNone) {
+  sample("0", 1, "0");
+  pack("x.tar", "pax");
+  for (const char* date : {"20240101", "20240301"}) {
+    write(fmt::format("set/{}.tar", date), bytes_of("x.tar"));
+  }
+  EXPECT_THAT(open_dataset({.rec = folder_ / "set"})->info().warnings, IsEmpty());
+}
+
+TEST_F(Shards, WarnOfLeftOutNumbersWhereTheyAreStaged) {
+  sample("0", 1, "0");
+  pack("x.tar", "pax");
+  std::filesystem::create_directories(folder_ / "fast");
+  for (const int i : {8, 9, 10, 12}) write(fmt::format("set/s-{}.tar", i), bytes_of("x.tar"));
+  const auto there = stage_dataset(folder_ / "set", folder_ / "fast");
+  EXPECT_THAT(open_dataset({.rec = there})->info().warnings,
+              ElementsAre(HasSubstr("000000-s-10.tar: the next shard is 000001-s-12.tar")));
+}
+
+TEST_F(Shards, WarnOfBytesBehindTheirEnd) {
+  sample("0", 1, "0");
+  pack("x.tar", "pax");
+  const std::string whole = bytes_of("x.tar");
+  write("two.tar", whole + whole);
+  const auto two = open_dataset({.rec = folder_ / "two.tar"});
+  EXPECT_EQ(two->info().images, 1);
+  EXPECT_THAT(two->info().warnings,
+              ElementsAre(HasSubstr(fmt::format("two.tar: {} bytes behind its end, which is a "
+                                                "block of zeros, are not read",
+                                                whole.size()))));
+  write("padded.tar", whole + std::string(100'000, '\0'));
+  EXPECT_THAT(open_dataset({.rec = folder_ / "padded.tar"})->info().warnings, IsEmpty());
+}
+
 TEST_F(Shards, ThatAreCompressedSayWith) {
-  write("x.tar", "\x1f\x8b" + std::string(2000, 'x'));
-  EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("compressed with gzip: unpack it first"));
+  const auto refusal = [&](const std::string& begin) {
+    write("x.tar", begin + std::string(2000, 'x'));
+    return error(folder_ / "x.tar");
+  };
+  EXPECT_THAT(refusal("\x1f\x8b"), HasSubstr("compressed with gzip: decompress it first"));
+  EXPECT_THAT(refusal("\x28\xb5\x2f\xfd"), HasSubstr("with zstd: decompress it first, for "
+                                                     "example with unzstd"));
+  EXPECT_THAT(refusal("\xfd"
+                      "7zXZ"),
+              HasSubstr("with xz: decompress it first"));
+  EXPECT_THAT(refusal("BZh91AY&SY"), HasSubstr("with bzip2: decompress it first"));
 }
 
 TEST_F(Shards, ThatBecomeShorterGiveDamagedImages) {
