@@ -19,6 +19,8 @@ constexpr int kConnectMilliseconds = 2'000;
 constexpr int kLookUpMilliseconds = 2'000;
 constexpr int kLongestBackoffMilliseconds = 1'000;
 constexpr std::chrono::milliseconds kLook{100};
+// What a check has found on thousands of hosts takes more than gRPC's 4 MiB.
+constexpr int kMostReplyBytes = 64 << 20;
 
 std::shared_ptr<grpc::ChannelCredentials> credentials_of(const Credential& credential) {
   if (!credential.secure()) return grpc::InsecureChannelCredentials();
@@ -47,6 +49,7 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   // Otherwise every message is followed by a ping that measures the link, which carries little.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // any number: calls may wait long
+  arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
   // Workers of one host talk to the coordinator directly, whatever http_proxy says.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, credentials_of(credential), arguments);

@@ -94,8 +94,10 @@ class Chart {
     const width = this.place.clientWidth;
     if (width === 0 || typeof uPlot === "undefined") return;
     if (points.length === 0) {
-      if (!this.plot) setText(this.place, "No step has been done yet.");
-      return;
+      this.plot?.destroy();  // of an earlier job
+      this.plot = undefined;
+      setText(this.reading, "");
+      return setText(this.place, "No step has been done yet.");
     }
     if (!this.plot || points.length < 4) {
       this.plot?.destroy();
@@ -119,7 +121,8 @@ class Chart {
 
   /** The value under the cursor, or the newest. */
   read(index) {
-    const at = index ?? points.length - 1;
+    const newest = points.length - 1;
+    const at = Math.min(index ?? newest, newest);  // the cursor may be where an earlier curve went
     const value = columns[this.name][0][at];
     const text = `${this.text(value)}${this.unit}`;
     setText(this.reading, index === null || index === undefined ? text
