@@ -136,6 +136,33 @@ TEST_P(Convolution, Of3x3AgreesWithFloat64) {
 }
 
 // Full panels and vectors of channels, and tails behind both, for one thread and for three.
+// Winograd's algorithm is taken for it in float32, where oneDNN has it, in two parts of three
+// images.
+TEST_P(Convolution, OfManyChannelsAndPixelsAgreesWithFloat64) {
+  if (!ops_->on_host() || ops_->activation_type() != DType::kFloat32) return;
+  const Conv2dShape s{
+      .batch = 6, .in_h = 41, .in_w = 38, .in_c = 64, .out_c = 72, .kernel = 3, .pad = 1};
+  const std::vector<float> x = random(s.x_shape().elements()), w = random(s.w_shape().elements());
+  const OwnedTensor y = tensor(s.y_shape()), dx = tensor(s.x_shape());
+  const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
+  conv->forward(tensor(s.x_shape(), x), tensor(s.w_shape(), w), y);
+  // dy = y: of x and w alone, so that few of the products of float64 do.
+  conv->backward_data(y, tensor(s.w_shape(), w), dx);
+  const std::vector<float> got_y = values(y), got_dx = values(dx);
+  for (const std::int64_t image : {0, 2, 3, 5}) {
+    Conv2dShape one = s;
+    one.batch = 1;
+    const auto part = [&](const std::vector<float>& all, std::int64_t size) {
+      return std::vector<float>(all.begin() + image * size, all.begin() + (image + 1) * size);
+    };
+    const std::int64_t x_size = one.x_shape().elements(), y_size = one.y_shape().elements();
+    const std::vector<float> image_y = part(got_y, y_size);
+    const Reference expected = direct_convolution(one, part(x, x_size), w, image_y);
+    EXPECT_LT(relative_error(image_y, expected.y), 2e-6);
+    EXPECT_LT(relative_error(part(got_dx, x_size), expected.dx), 2e-6);
+  }
+}
+
 TEST_P(Convolution, OfChannelsThatFillNoVectorAgreesWithFloat64) {
   for (const int stride : {1, 2}) {
     agrees_with_float64({.batch = 2,

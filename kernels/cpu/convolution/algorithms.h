@@ -11,8 +11,8 @@
 namespace pfc {
 
 /// A pass that reads weights (y from x, or dx from dy) by oneDNN. Every call reorders the weights
-/// in scratch into the layout that oneDNN prefers, since weights change between calls. Made by the
-/// two functions below.
+/// in scratch into the layout that oneDNN prefers, since weights change between calls; for
+/// Winograd's algorithm, the activations too. Made by the two functions below.
 class DnnlWeightedPass {
  public:
   /// Overwrites output.
@@ -23,21 +23,36 @@ class DnnlWeightedPass {
   friend DnnlWeightedPass dnnl_backward_data(CpuDevice&, const Conv2dShape&, DType);
   struct Call {
     dnnl::primitive primitive;
-    dnnl::memory::desc blocked, scratchpad;
+    dnnl::memory::desc weights, scratchpad;  // as oneDNN prefers them, like the next two
     DnnlArgument input, output;
   };
-  DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape, const dnnl::memory::desc& weights,
-                   bool turned, const Call& call);
+  /// An argument that oneDNN wants in another layout than we have: where in scratch, and how it
+  /// comes there, or from there.
+  struct Moved {
+    std::size_t place = 0;
+    std::optional<DnnlCall> reorder;
+  };
+  /// What we have, of one of equal parts of the batch.
+  struct Layouts {
+    dnnl::memory::desc input, weights, output;
+    std::int64_t parts = 1;
+  };
+  DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape, const Layouts& ours, bool turned,
+                   const Call& call);
+  Moved move(const dnnl::memory::desc& from, const dnnl::memory::desc& to, std::size_t bytes);
   void turn(const std::byte* weights, std::byte* turned) const;
+  void* moved(Moved& argument, const void* from);
 
   CpuDevice& device_;
   Conv2dShape shape_;
   int input_, output_;
   std::size_t pixel_bytes_;  // of the weights for one pixel of the kernel, all input channels
-  // Scratch: rotated weights, then weights in oneDNN's layout, then oneDNN's own scratch.
-  std::size_t turned_bytes_, blocked_bytes_;
+  // Scratch: rotated weights, then arguments in oneDNN's layouts, then oneDNN's own scratch.
+  std::size_t turned_bytes_, own_place_, own_bytes_;
+  std::int64_t parts_;
+  std::size_t input_bytes_, output_bytes_;  // of a part
+  Moved weights_, activations_, result_;
   DnnlCall call_;
-  std::optional<DnnlCall> reorder_;
 };
 
 DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape, DType type);

@@ -14,6 +14,7 @@ dnnl::memory::data_type dnnl_type(DType type) {
   return type == DType::kFloat32 ? kFloat : dnnl::memory::data_type::bf16;
 }
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+constexpr auto kWinograd = dnnl::algorithm::convolution_winograd;
 
 dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attributes;
@@ -43,11 +44,13 @@ struct Description {
     }
     ohwi = Layout(dims, dnnl_type(type), ohwi_strides);
     any = Layout(dims, dnnl_type(type), dnnl::memory::format_tag::any);
+    any_x = Layout(x.dims(), dnnl_type(type), dnnl::memory::format_tag::any);
+    any_y = Layout(y.dims(), dnnl_type(type), dnnl::memory::format_tag::any);
     gradient_ohwi = Layout(dims, kFloat, ohwi_strides);
     gradient_any = Layout(dims, kFloat, dnnl::memory::format_tag::any);
   }
 
-  Layout x, y, ohwi, any, gradient_ohwi, gradient_any;
+  Layout x, y, any_x, any_y, ohwi, any, gradient_ohwi, gradient_any;
   Dims strides, padding, padding_end;
 };
 
@@ -62,6 +65,61 @@ dnnl::convolution_forward::primitive_desc describe_forward(const CpuDevice& devi
 Conv2dShape with_batch(Conv2dShape s, std::int64_t batch) {
   s.batch = batch;
   return s;
+}
+
+// Winograd's algorithm, F(4 x 4, 3 x 3) of Lavin and Gray, "Fast Algorithms for Convolutional
+// Neural Networks" (2016): a quarter of the products in float32. Which shapes it suits, with the
+// reorders that its layout costs, and in which parts, was measured (docs/benchmarks/cpu.md). It is
+// chosen by the shape alone, so that all processors of a kind make the same bits.
+namespace winograd {
+
+constexpr std::int64_t kLeastPixels = 1'500;  // of all images of a call: fewer fill no tiles
+constexpr std::int64_t kMostPixels = 8'192;   // whose blocked copies stay in the caches
+
+bool suits(const Conv2dShape& s, DType type) {
+  constexpr std::int64_t kSide = 112;
+  constexpr std::int64_t kChannels = 64;
+  return type == DType::kFloat32 && s.kernel == 3 && s.stride == 1 && s.pad == 1 && s.groups == 1 &&
+         s.in_h <= kSide && s.in_w <= kSide && s.in_c >= kChannels && s.out_c >= kChannels;
+}
+
+// How many images of a batch to compute at once: a divisor of it.
+std::int64_t images_of_part(const Conv2dShape& s) {
+  const std::int64_t pixels = s.out_h() * s.out_w();
+  std::int64_t images = std::clamp<std::int64_t>(kMostPixels / pixels, 1, s.batch);
+  while (s.batch % images != 0) --images;
+  return images * pixels < kLeastPixels ? s.batch : images;
+}
+
+// Nothing where oneDNN has none for this processor.
+std::optional<dnnl::convolution_forward::primitive_desc> describe(const CpuDevice& device,
+                                                                  const Description& d) {
+  const dnnl::convolution_forward::primitive_desc desc(
+      {dnnl::prop_kind::forward_training, kWinograd, d.any_x, d.any, d.any_y, d.strides, d.padding,
+       d.padding_end},
+      user_scratchpad(), device.dnnl.engine, /*allow_empty=*/true);
+  if (!desc) return std::nullopt;
+  return desc;
+}
+
+}  // namespace winograd
+
+// A forward convolution in equal parts of the batch, each as described.
+struct ForwardInParts {
+  Description part;
+  dnnl::convolution_forward::primitive_desc desc;
+  std::int64_t parts = 1;
+};
+
+// The fastest.
+ForwardInParts choose_forward(const CpuDevice& device, const Conv2dShape& s, DType type) {
+  const std::int64_t images = winograd::images_of_part(s);
+  if (winograd::suits(s, type) && images * s.out_h() * s.out_w() >= winograd::kLeastPixels) {
+    const Description part(with_batch(s, images), type);
+    if (const auto desc = winograd::describe(device, part)) return {part, *desc, s.batch / images};
+  }
+  const Description whole(s, type);
+  return {whole, describe_forward(device, whole)};
 }
 
 // How many images oneDNN is given at once for the gradient of the weights. oneDNN divides the
@@ -89,32 +147,44 @@ Conv2dShape turned_shape(const Conv2dShape& s) {
 
 }  // namespace
 
-DnnlWeightedPass::DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape,
-                                   const Layout& weights, bool turned, const Call& call)
+DnnlWeightedPass::DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape, const Layouts& ours,
+                                   bool turned, const Call& call)
     : device_(device),
       shape_(shape),
       input_(call.input.name),
       output_(call.output.name),
-      pixel_bytes_(weights.get_size() /
+      pixel_bytes_(ours.weights.get_size() /
                    static_cast<std::size_t>(shape.out_c * shape.kernel * shape.kernel)),
-      turned_bytes_(turned ? align_up(weights.get_size()) : 0),
-      blocked_bytes_(align_up(call.blocked.get_size())),
+      turned_bytes_(turned ? align_up(ours.weights.get_size()) : 0),
+      own_place_(turned_bytes_),
+      own_bytes_(call.scratchpad.get_size()),
+      parts_(ours.parts),
+      input_bytes_(ours.input.get_size()),
+      output_bytes_(ours.output.get_size()),
+      weights_(move(ours.weights, call.weights, call.weights.get_size())),
+      activations_(move(ours.input, call.input.layout, call.input.layout.get_size())),
+      result_(move(call.output.layout, ours.output, call.output.layout.get_size())),
       call_(device.dnnl, call.primitive,
             {call.input,
-             {DNNL_ARG_WEIGHTS, call.blocked},
+             {DNNL_ARG_WEIGHTS, call.weights},
              call.output,
              {DNNL_ARG_SCRATCHPAD, call.scratchpad}}) {
-  std::size_t own = call.scratchpad.get_size();
-  if (call.blocked != weights) {
-    const dnnl::reorder::primitive_desc desc(device.dnnl.engine, weights, device.dnnl.engine,
-                                             call.blocked, user_scratchpad());
-    reorder_.emplace(device.dnnl, dnnl::reorder(desc),
-                     std::vector<DnnlArgument>{{DNNL_ARG_FROM, weights},
-                                               {DNNL_ARG_TO, call.blocked},
-                                               {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}});
-    own = std::max(own, desc.scratchpad_desc().get_size());
-  }
-  device.scratch.reserve(turned_bytes_ + blocked_bytes_ + own);
+  device.scratch.reserve(own_place_ + own_bytes_);
+}
+
+DnnlWeightedPass::Moved DnnlWeightedPass::move(const Layout& from, const Layout& to,
+                                               std::size_t bytes) {
+  if (from == to) return {};
+  const dnnl::reorder::primitive_desc desc(device_.dnnl.engine, from, device_.dnnl.engine, to,
+                                           user_scratchpad());
+  Moved moved{.place = own_place_,
+              .reorder = DnnlCall(device_.dnnl, dnnl::reorder(desc),
+                                  {{DNNL_ARG_FROM, from},
+                                   {DNNL_ARG_TO, to},
+                                   {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}})};
+  own_place_ += align_up(bytes);
+  own_bytes_ = std::max(own_bytes_, desc.scratchpad_desc().get_size());
+  return moved;
 }
 
 void DnnlWeightedPass::turn(const std::byte* weights, std::byte* turned) const {
@@ -129,70 +199,84 @@ void DnnlWeightedPass::turn(const std::byte* weights, std::byte* turned) const {
   });
 }
 
+// oneDNN only reads what it is given, but its API takes no const.
+void* DnnlWeightedPass::moved(Moved& argument, const void* from) {
+  if (!argument.reorder) return const_cast<void*>(from);
+  std::byte* const to = device_.scratch.data() + argument.place;
+  argument.reorder->execute({{DNNL_ARG_FROM, const_cast<void*>(from)},
+                             {DNNL_ARG_TO, to},
+                             {DNNL_ARG_SCRATCHPAD, device_.scratch.data() + own_place_}});
+  return to;
+}
+
 void DnnlWeightedPass::execute(const void* input, const void* weights, void* output) {
   device_.threads.apply();
   std::byte* const scratch = device_.scratch.data();
-  std::byte* const own = scratch + turned_bytes_ + blocked_bytes_;
-  void* ready = const_cast<void*>(weights);  // oneDNN only reads it, but its API takes no const
+  std::byte* const own = scratch + own_place_;
   if (turned_bytes_ > 0) {
     turn(static_cast<const std::byte*>(weights), scratch);
-    ready = scratch;
+    weights = scratch;
   }
-  if (reorder_) {
-    std::byte* const blocked = scratch + turned_bytes_;
-    reorder_->execute({{DNNL_ARG_FROM, ready}, {DNNL_ARG_TO, blocked}, {DNNL_ARG_SCRATCHPAD, own}});
-    ready = blocked;
+  void* const ready = moved(weights_, weights);
+  const auto* from = static_cast<const std::byte*>(input);
+  auto* to = static_cast<std::byte*>(output);
+  for (std::int64_t part = 0; part < parts_; ++part) {
+    void* const made = result_.reorder ? scratch + result_.place : to;
+    call_.execute({{input_, moved(activations_, from)},
+                   {DNNL_ARG_WEIGHTS, ready},
+                   {output_, made},
+                   {DNNL_ARG_SCRATCHPAD, own}});
+    if (result_.reorder) {
+      result_.reorder->execute(
+          {{DNNL_ARG_FROM, made}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, own}});
+    }
+    from += input_bytes_;
+    to += output_bytes_;
   }
-  call_.execute({{input_, const_cast<void*>(input)},
-                 {DNNL_ARG_WEIGHTS, ready},
-                 {output_, output},
-                 {DNNL_ARG_SCRATCHPAD, own}});
 }
 
 DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape, DType type) {
   device.threads.apply();  // oneDNN fixes the division of the work when it creates a primitive
-  const Description d(shape, type);
-  const auto desc = describe_forward(device, d);
+  const auto [part, desc, parts] = choose_forward(device, shape, type);
   return {device,
           shape,
-          d.ohwi,
+          {.input = part.x, .weights = part.ohwi, .output = part.y, .parts = parts},
           false,
           {.primitive = dnnl::convolution_forward(desc),
-           .blocked = desc.weights_desc(),
+           .weights = desc.weights_desc(),
            .scratchpad = desc.scratchpad_desc(),
-           .input = {DNNL_ARG_SRC, d.x},
-           .output = {DNNL_ARG_DST, d.y}}};
+           .input = {DNNL_ARG_SRC, desc.src_desc()},
+           .output = {DNNL_ARG_DST, desc.dst_desc()}}};
 }
 
 DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape, DType type) {
   device.threads.apply();
   const Description d(shape, type);
   if (shape.stride == 1 && shape.groups == 1 && shape.pad < shape.kernel) {
-    const Description turned(turned_shape(shape), type);
-    const auto desc = describe_forward(device, turned);
+    const auto [part, desc, parts] = choose_forward(device, turned_shape(shape), type);
     const std::int64_t k = shape.kernel;
     // Our weights, read with input and output channels exchanged.
     const Layout exchanged({shape.in_c, shape.out_c, k, k}, dnnl_type(type),
                            Dims{1, k * k * shape.in_c, k * shape.in_c, shape.in_c});
     return {device,
             shape,
-            exchanged,
+            {.input = part.x, .weights = exchanged, .output = part.y, .parts = parts},
             shape.kernel > 1,
             {.primitive = dnnl::convolution_forward(desc),
-             .blocked = desc.weights_desc(),
+             .weights = desc.weights_desc(),
              .scratchpad = desc.scratchpad_desc(),
-             .input = {DNNL_ARG_SRC, turned.x},
-             .output = {DNNL_ARG_DST, turned.y}}};
+             .input = {DNNL_ARG_SRC, desc.src_desc()},
+             .output = {DNNL_ARG_DST, desc.dst_desc()}}};
   }
   const dnnl::convolution_backward_data::primitive_desc desc(
       {kDirect, d.x, d.any, d.y, d.strides, d.padding, d.padding_end}, user_scratchpad(),
       device.dnnl.engine, describe_forward(device, d));
   return {device,
           shape,
-          d.ohwi,
+          {.input = d.y, .weights = d.ohwi, .output = d.x},
           false,
           {.primitive = dnnl::convolution_backward_data(desc),
-           .blocked = desc.weights_desc(),
+           .weights = desc.weights_desc(),
            .scratchpad = desc.scratchpad_desc(),
            .input = {DNNL_ARG_DIFF_DST, d.y},
            .output = {DNNL_ARG_DIFF_SRC, d.x}}};
