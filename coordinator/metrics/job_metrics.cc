@@ -24,7 +24,7 @@ void set_if_known(GaugeFamily& family, std::optional<double> value) {
   family.Add({}).Set(*value);
 }
 
-/// Of neither, the values of the last job stay.
+/// Where no job runs, or a check alone, the values of the last job stay.
 bool has_job(const Seen& seen) {
   return !seen.state.job.id.empty() && seen.state_name != "checking";
 }

@@ -236,8 +236,7 @@ void add_data_unpack(CLI::App& data) {
   add_threads(*verb, o->threads);
   add_max_damaged(*verb, o->max_damaged);
   verb->footer(
-      "Images keep their bytes. After Ctrl-C the same "
-      "command goes on. Example:\n"
+      "Images keep their bytes. After Ctrl-C the same command goes on. Example:\n"
       "  pfcctl data unpack /data/faces --out photographs");
   verb->callback([o] {
     const TimePoint start = Clock::now();

@@ -139,14 +139,16 @@ TEST_P(Convolution, Of3x3AgreesWithFloat64) {
 // Winograd's algorithm is taken for it in float32, where oneDNN has it, in two parts of three
 // images.
 TEST_P(Convolution, OfManyChannelsAndPixelsAgreesWithFloat64) {
-  if (!ops_->on_host() || ops_->activation_type() != DType::kFloat32) return;
+  if (!ops_->on_host() || ops_->activation_type() != DType::kFloat32) {
+    GTEST_SKIP() << "only a CPU takes Winograd's algorithm, in float32";
+  }
   const Conv2dShape s{
       .batch = 6, .in_h = 41, .in_w = 38, .in_c = 64, .out_c = 72, .kernel = 3, .pad = 1};
   const std::vector<float> x = random(s.x_shape().elements()), w = random(s.w_shape().elements());
   const OwnedTensor y = tensor(s.y_shape()), dx = tensor(s.x_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
   conv->forward(tensor(s.x_shape(), x), tensor(s.w_shape(), w), y);
-  // dy = y: of x and w alone, so that few of the products of float64 do.
+  // With y as dy each image's dx follows from that image alone, and a few images are looked at.
   conv->backward_data(y, tensor(s.w_shape(), w), dx);
   const std::vector<float> got_y = values(y), got_dx = values(dx);
   for (const std::int64_t image : {0, 2, 3, 5}) {

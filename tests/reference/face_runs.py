@@ -46,7 +46,7 @@ def make_set(options):
 
 def shuffle(options, data):
     """data/shuffled: the images of the set in a random order, which sequential reading wants."""
-    if not (data / "shuffled").exists():
+    if not (data / "shuffled" / "train.rec").exists():  # it appears when it is whole
         run([options.bin / "pfcctl", "data", "shuffle", data, "--out", data / "shuffled"],
             options.threads)
 

@@ -85,8 +85,7 @@ std::string text_of(const json& job, const char* key) {
                          const json& now) {
   throw InputError(
       fmt::format("{}: {} was trained with {}, and with {} its class centres would belong to other "
-                  "people: take "
-                  "the checkpoint's order, or another output",
+                  "people: take the checkpoint's order, or another output",
                   key, checkpoint.string(), text_of(before, key), text_of(now, key)));
 }
 

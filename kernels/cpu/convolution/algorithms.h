@@ -28,7 +28,7 @@ class DnnlWeightedPass {
   };
   /// An argument that oneDNN wants in another layout than we have: where in scratch, and how it
   /// comes there, or from there.
-  struct Moved {
+  struct Reordered {
     std::size_t place = 0;
     std::optional<DnnlCall> reorder;
   };
@@ -39,9 +39,10 @@ class DnnlWeightedPass {
   };
   DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape, const Layouts& ours, bool turned,
                    const Call& call);
-  Moved move(const dnnl::memory::desc& from, const dnnl::memory::desc& to, std::size_t bytes);
+  Reordered plan_reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to,
+                         std::size_t bytes);
   void turn(const std::byte* weights, std::byte* turned) const;
-  void* moved(Moved& argument, const void* from);
+  void* reordered(Reordered& argument, const void* from);
 
   CpuDevice& device_;
   Conv2dShape shape_;
@@ -51,7 +52,7 @@ class DnnlWeightedPass {
   std::size_t turned_bytes_, own_place_, own_bytes_;
   std::int64_t parts_;
   std::size_t input_bytes_, output_bytes_;  // of a part
-  Moved weights_, activations_, result_;
+  Reordered weights_, activations_, result_;
   DnnlCall call_;
 };
 

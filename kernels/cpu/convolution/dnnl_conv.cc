@@ -161,9 +161,9 @@ DnnlWeightedPass::DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape, 
       parts_(ours.parts),
       input_bytes_(ours.input.get_size()),
       output_bytes_(ours.output.get_size()),
-      weights_(move(ours.weights, call.weights, call.weights.get_size())),
-      activations_(move(ours.input, call.input.layout, call.input.layout.get_size())),
-      result_(move(call.output.layout, ours.output, call.output.layout.get_size())),
+      weights_(plan_reorder(ours.weights, call.weights, call.weights.get_size())),
+      activations_(plan_reorder(ours.input, call.input.layout, call.input.layout.get_size())),
+      result_(plan_reorder(call.output.layout, ours.output, call.output.layout.get_size())),
       call_(device.dnnl, call.primitive,
             {call.input,
              {DNNL_ARG_WEIGHTS, call.weights},
@@ -172,19 +172,19 @@ DnnlWeightedPass::DnnlWeightedPass(CpuDevice& device, const Conv2dShape& shape, 
   device.scratch.reserve(own_place_ + own_bytes_);
 }
 
-DnnlWeightedPass::Moved DnnlWeightedPass::move(const Layout& from, const Layout& to,
-                                               std::size_t bytes) {
+DnnlWeightedPass::Reordered DnnlWeightedPass::plan_reorder(const Layout& from, const Layout& to,
+                                                           std::size_t bytes) {
   if (from == to) return {};
   const dnnl::reorder::primitive_desc desc(device_.dnnl.engine, from, device_.dnnl.engine, to,
                                            user_scratchpad());
-  Moved moved{.place = own_place_,
-              .reorder = DnnlCall(device_.dnnl, dnnl::reorder(desc),
-                                  {{DNNL_ARG_FROM, from},
-                                   {DNNL_ARG_TO, to},
-                                   {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}})};
+  Reordered reordered{.place = own_place_,
+                      .reorder = DnnlCall(device_.dnnl, dnnl::reorder(desc),
+                                          {{DNNL_ARG_FROM, from},
+                                           {DNNL_ARG_TO, to},
+                                           {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}})};
   own_place_ += align_up(bytes);
   own_bytes_ = std::max(own_bytes_, desc.scratchpad_desc().get_size());
-  return moved;
+  return reordered;
 }
 
 void DnnlWeightedPass::turn(const std::byte* weights, std::byte* turned) const {
@@ -200,7 +200,7 @@ void DnnlWeightedPass::turn(const std::byte* weights, std::byte* turned) const {
 }
 
 // oneDNN only reads what it is given, but its API takes no const.
-void* DnnlWeightedPass::moved(Moved& argument, const void* from) {
+void* DnnlWeightedPass::reordered(Reordered& argument, const void* from) {
   if (!argument.reorder) return const_cast<void*>(from);
   std::byte* const to = device_.scratch.data() + argument.place;
   argument.reorder->execute({{DNNL_ARG_FROM, const_cast<void*>(from)},
@@ -217,12 +217,12 @@ void DnnlWeightedPass::execute(const void* input, const void* weights, void* out
     turn(static_cast<const std::byte*>(weights), scratch);
     weights = scratch;
   }
-  void* const ready = moved(weights_, weights);
+  void* const ready = reordered(weights_, weights);
   const auto* from = static_cast<const std::byte*>(input);
   auto* to = static_cast<std::byte*>(output);
   for (std::int64_t part = 0; part < parts_; ++part) {
     void* const made = result_.reorder ? scratch + result_.place : to;
-    call_.execute({{input_, moved(activations_, from)},
+    call_.execute({{input_, reordered(activations_, from)},
                    {DNNL_ARG_WEIGHTS, ready},
                    {output_, made},
                    {DNNL_ARG_SCRATCHPAD, own}});
