@@ -1,8 +1,8 @@
 # How every folder is built: pfc_library, pfc_program, pfc_test.
 
-set(PFC_TESTS AUTO CACHE STRING
-  "Build the unit tests and benchmarks: AUTO (where GoogleTest and Google Benchmark are), ON or OFF")
-set_property(CACHE PFC_TESTS PROPERTY STRINGS AUTO ON OFF)
+set(PFC_TESTS OFF CACHE STRING
+  "Tests and benchmarks: OFF, ON (the tests that run in this kind of build), or ALL (every unit test)")
+set_property(CACHE PFC_TESTS PROPERTY STRINGS OFF ON ALL)
 option(PFC_WERROR "Treat warnings as errors" ON)
 set(PFC_SANITIZE "" CACHE STRING "Sanitizers, comma-separated: address,undefined or thread")
 
@@ -59,13 +59,17 @@ function(pfc_compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${PFC_QUICK_OPTION}>)
 endfunction()
 
-# pfc_library(common SOURCES a.cc b.cc DEPENDS pfc_x ...) makes the static library pfc_common.
+# pfc_library(common SOURCES a.cc b.cc DEPENDS pfc_x ...) makes the static library pfc_common. SEPARATELY
+# compiles each file by itself, where the presets compile several together (CMAKE_UNITY_BUILD).
 function(pfc_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "SEPARATELY" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(pfc_${name} STATIC ${arg_SOURCES})
   target_link_libraries(pfc_${name} PUBLIC pfc_flags ${arg_DEPENDS})
   if(name IN_LIST PFC_LIBRARIES_THAT_COMPUTE_NOTHING)
     pfc_compile_quickly(pfc_${name})
+  endif()
+  if(arg_SEPARATELY)
+    set_target_properties(pfc_${name} PROPERTIES UNITY_BUILD OFF)
   endif()
 endfunction()
 
@@ -77,55 +81,99 @@ function(pfc_program name)
   pfc_compile_quickly(${name})
 endfunction()
 
-# Under a sanitizer each test program is run in so many parts: a process for each test case costs 0.2 s.
-set(PFC_SANITIZED_PARTS 8)
+# Each unit test runs once: in the optimised build if it computes, otherwise under AddressSanitizer and
+# UndefinedBehaviorSanitizer. Tests of threads run under ThreadSanitizer as well.
+if(PFC_SANITIZE MATCHES address)
+  set(PFC_KIND_OF_TEST CHECKS)
+elseif(PFC_SANITIZE MATCHES thread)
+  set(PFC_KIND_OF_TEST THREADS)
+else()
+  set(PFC_KIND_OF_TEST COMPUTES)
+endif()
 
-# The ctest entries common.part_1_of_8 and so on, which print the test cases that fail.
-function(pfc_add_parts name labels timeout)
-  math(EXPR last "${PFC_SANITIZED_PARTS} - 1")
+# Sets `result` to whether a test of these kinds is built here.
+function(pfc_test_is_built result)
+  set(${result} OFF PARENT_SCOPE)
+  if(PFC_TESTS STREQUAL "ALL" OR (PFC_TESTS AND PFC_KIND_OF_TEST IN_LIST ARGN))
+    set(${result} ON PARENT_SCOPE)
+  endif()
+endfunction()
+
+# The ctest entries common.part_1_of_8 and so on. One process runs many test cases, because starting a
+# process costs 0.1 to 0.2 s. tests/support/test_times.py lists the time of each case.
+function(pfc_add_parts name parts timeout)
+  math(EXPR last "${parts} - 1")
   foreach(part RANGE ${last})
     math(EXPR number "${part} + 1")
-    set(entry ${name}.part_${number}_of_${PFC_SANITIZED_PARTS})
-    add_test(NAME ${entry} COMMAND ${name}_test --gtest_brief=1)
-    math(EXPR limit "${timeout} * 4")
-    set_tests_properties(${entry} PROPERTIES LABELS "${labels}" TIMEOUT ${limit}
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${PFC_SANITIZED_PARTS};GTEST_SHARD_INDEX=${part}")
+    set(entry ${name}.part_${number}_of_${parts})
+    add_test(NAME ${entry} COMMAND ${name}_test)
+    set_tests_properties(${entry} PROPERTIES LABELS unit TIMEOUT ${timeout}
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${part}")
   endforeach()
 endfunction()
 
-# pfc_test(common SOURCES a_test.cc ... DEPENDS pfc_common ... [LABELS ...]) makes the GoogleTest
-# binary common_test and one ctest entry a test case, or a part of them under a sanitizer.
-function(pfc_test name)
-  if(NOT PFC_BUILD_TESTS)
-    return()
-  endif()
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+# Makes the GoogleTest binary tests/NAME_test.
+function(pfc_test_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name}_test ${arg_SOURCES})
   target_link_libraries(${name}_test PRIVATE pfc_flags ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  pfc_compile_quickly(${name}_test)
   # What is tested is compiled with it; in the tests themselves it would take half of the time again.
   if(PFC_SANITIZE MATCHES undefined)
     target_compile_options(${name}_test PRIVATE -fno-sanitize=undefined)
   endif()
   set_target_properties(${name}_test PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endfunction()
+
+# pfc_test(common CHECKS SOURCES a_test.cc ... DEPENDS pfc_common ...) makes the test program common_test
+# and its ctest entries. Its kinds, of which at least one is given:
+#   COMPUTES  runs in the optimised build
+#   CHECKS    parses, allocates or waits: runs under AddressSanitizer and UndefinedBehaviorSanitizer
+#   THREADS   runs under ThreadSanitizer
+# and also
+#   PARTS 4            ctest entries that share its test cases (1)
+#   TIMEOUT 300        seconds for one of them (900)
+#   DEFINITIONS A=1    of its sources
+#   NEEDS target       what it loads or starts, built before it
+#   EMULATED_GPU [x.cc ...]  runs on the emulated GPU (tests/support/simt), with these sources as well.
+#                            ThreadSanitizer's build has no emulated GPU
+function(pfc_test name)
+  cmake_parse_arguments(arg "COMPUTES;CHECKS;THREADS" "TIMEOUT;PARTS"
+    "SOURCES;DEPENDS;DEFINITIONS;NEEDS;EMULATED_GPU" ${ARGN})
+  set(kinds)
+  foreach(kind COMPUTES CHECKS THREADS)
+    if(arg_${kind})
+      list(APPEND kinds ${kind})
+    endif()
+  endforeach()
+  pfc_test_is_built(built ${kinds})
+  if(NOT built)
+    return()
+  endif()
+  pfc_test_program(${name} SOURCES ${arg_SOURCES} DEPENDS ${arg_DEPENDS})
+  target_compile_definitions(${name}_test PRIVATE ${arg_DEFINITIONS})
+  add_dependencies(unit_tests ${name}_test)
+  if(arg_NEEDS)
+    add_dependencies(${name}_test ${arg_NEEDS})
+  endif()
+  if(TARGET pfc_cuda_emulated AND "EMULATED_GPU" IN_LIST ARGN)
+    target_sources(${name}_test PRIVATE ${arg_EMULATED_GPU})
+    pfc_link_cuda(${name}_test emulated)
+  endif()
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 300)
+    set(arg_TIMEOUT 900)
   endif()
-  if(NOT arg_LABELS)
-    set(arg_LABELS unit)  # never empty: the value would vanish, and TIMEOUT become the label
+  if(NOT arg_PARTS)
+    set(arg_PARTS 1)
   endif()
-  if(PFC_SANITIZE)
-    pfc_add_parts(${name} "${arg_LABELS}" ${arg_TIMEOUT})
-  else()
-    gtest_discover_tests(${name}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-      PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
-  endif()
+  pfc_add_parts(${name} ${arg_PARTS} ${arg_TIMEOUT})
 endfunction()
 
 # pfc_benchmark(kernels SOURCES ... DEPENDS ...) makes the Google Benchmark binary
 # benchmarks/kernels_benchmark.
 function(pfc_benchmark name)
-  if(NOT PFC_BUILD_TESTS)
+  if(NOT PFC_TESTS OR PFC_SANITIZE)
     return()
   endif()
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})

@@ -64,12 +64,15 @@ endfunction()
 # pfc_gpu_test(kernels_gpu SOURCES ... DEPENDS ...): a test that needs a GPU, where CUDA is built. It
 # must report itself as not run where there is no GPU.
 function(pfc_gpu_test name)
-  if(NOT PFC_WITH_CUDA OR NOT PFC_BUILD_TESTS)
+  if(NOT PFC_WITH_CUDA OR NOT PFC_TESTS)
     return()
   endif()
-  pfc_test(${name} ${ARGN} LABELS gpu)
+  pfc_test_program(${name} ${ARGN})
   pfc_link_cuda(${name}_test)
   add_dependencies(gpu_tests ${name}_test)
+  # One entry a test case: gpu_acceptance.sh counts those that were skipped.
+  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS gpu TIMEOUT 300)
 endfunction()
 
 # What a library that calls into the CUDA side depends on: the target that links it chooses.
