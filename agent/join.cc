@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAttempt{5'000};
+constexpr milliseconds kJoinAttemptTimeout{5'000};
 constexpr milliseconds kPause{500};
 constexpr std::size_t kLongestKey = 8 << 10;
 constexpr std::size_t kNameDigits = 16;
@@ -67,7 +67,7 @@ proto::ExchangeTokenReply exchange(proto::CoordinatorService::Stub& stub,
                                    const proto::ExchangeTokenRequest& request,
                                    const std::string& address) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kAttempt);
+  context.set_deadline(std::chrono::system_clock::now() + kJoinAttemptTimeout);
   proto::ExchangeTokenReply reply;
   const grpc::Status status = stub.ExchangeToken(&context, request, &reply);
   if (status.ok()) return reply;
@@ -89,7 +89,7 @@ JoinedCluster join_cluster(const JoinString& join, const std::string& host,
   credential.authority = until(deadline, [&] {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     return fetch_authority(join.address, join.fingerprint,
-                           std::clamp(left, milliseconds{1}, kAttempt));
+                           std::clamp(left, milliseconds{1}, kJoinAttemptTimeout));
   });
   const auto stub = proto::CoordinatorService::NewStub(
       make_channel(join.address, {.authority = credential.authority}));

@@ -20,8 +20,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{100};
-constexpr milliseconds kQuiet{3'000};
+constexpr milliseconds kFilePollInterval{100};
+constexpr milliseconds kQuietWait{3'000};
 constexpr milliseconds kTurn{10'000};  // then the file, or the network, may name another address
 
 void warn(const std::string& line) { print_message("pfc-agent", Severity::kWarning, line); }
@@ -33,11 +33,11 @@ void wait_for_file(const std::filesystem::path& path, const AgentOptions& option
   for (bool told = false; !std::filesystem::exists(path, error);) {
     const auto waited = Clock::now() - begin;
     if (error || (!options.stays && waited >= options.patience)) return;  // who reads it says why
-    if (!told && waited >= kQuiet) {
+    if (!told && waited >= kQuietWait) {
       told = true;
       warn(path.string() + ": there is no such file yet; waiting for the coordinator to write it");
     }
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kFilePollInterval);
   }
 }
 
@@ -108,7 +108,7 @@ bool JoinOptions::changes(const Text& tried, const std::string& why, millisecond
        " may be of a coordinator that has ended: waiting for another one to write it");
   const TimePoint deadline = Clock::now() + patience;
   while (Clock::now() < deadline) {
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kFilePollInterval);
     try {
       if (read_join_text(join_file_) != tried.text) return true;
     } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): the one that ends removes it

@@ -7,7 +7,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::chrono::milliseconds kQuiet{3'000};
+constexpr std::chrono::milliseconds kNoticeDelay{3'000};
 
 }  // namespace
 
@@ -17,12 +17,12 @@ SilenceNotice::SilenceNotice(std::string coordinator, bool for_ever)
 std::optional<std::string> SilenceNotice::attempt_failed(std::chrono::milliseconds silence,
                                                          std::chrono::milliseconds limit,
                                                          const std::string& why, bool refused) {
-  if (silence < kQuiet) told_ = false;
+  if (silence < kNoticeDelay) told_ = false;
   if (refused) {
     if (std::exchange(refusal_, why) == why) return {};
     return "coordinator " + coordinator_ + " refuses this agent (" + why + "); trying again";
   }
-  if (silence < kQuiet || std::exchange(told_, true)) return {};
+  if (silence < kNoticeDelay || std::exchange(told_, true)) return {};
   const std::string failed = "coordinator " + coordinator_ + " cannot be reached (" + why + "); ";
   const auto seconds = [](std::chrono::milliseconds time) {
     return std::to_string(std::max<std::int64_t>(time.count() / 1000, 0)) + " s";

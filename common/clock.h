@@ -17,6 +17,8 @@ inline double seconds_since(TimePoint start, TimePoint now = Clock::now()) {
 
 using WallTime = std::chrono::system_clock::time_point;
 
+inline WallTime wall_now() { return std::chrono::system_clock::now(); }
+
 /// Milliseconds since 1970.
 inline std::int64_t to_ms(WallTime time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();

@@ -159,12 +159,12 @@ CLI::Validator not_empty() {
 }
 
 /// Options of the program may stand after a command as well, and no value may be empty.
-void prepare(CLI::App& command) {
+void prepare_command(CLI::App& command) {
   command.fallthrough();
   for (CLI::Option* option : command.get_options()) {
     if (option->get_items_expected_max() > 0) option->check(not_empty());
   }
-  for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) prepare(*inner);
+  for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) prepare_command(*inner);
 }
 
 /// The seconds of "2min"; none where that is no time.
@@ -260,7 +260,7 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv) 
           "Colour of errors and warnings: auto, always or never; auto: "
           "on a terminal, unless NO_COLOR is set")
       ->check(one_of({"auto", "always", "never"}));
-  prepare(program);
+  prepare_command(program);
   try {
     program.parse(argc, argv);
     return {};

@@ -8,8 +8,6 @@
 namespace pfc {
 namespace {
 
-constexpr int kCannotStart = 127;  // what a shell says when there is no such program
-
 /// The last line that says something: where a crashing program wrote why.
 std::string last_words(const std::vector<std::string>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
@@ -122,6 +120,10 @@ void worker_joined(ClusterState& state, WorkerState& worker) {
 
 bool all_joined(const ClusterState& state) {
   return state.job.current.joined == state.job.current.workers.size();
+}
+
+bool has_completed(const WorkerState& worker) {
+  return worker.report && worker.report->outcome == proto::OUTCOME_COMPLETED;
 }
 
 bool has_ended_well(const WorkerState& worker) {
@@ -268,7 +270,7 @@ bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& 
 void worker_not_started(ClusterState& state, WorkerState& worker, const std::string& why,
                         TimePoint now) {
   if (worker.exit) return;
-  worker.exit = ProcessExit{.code = kCannotStart};
+  worker.exit = ProcessExit{.code = kCannotStartCode};
   Incident incident = incident_of(worker, Incident::Kind::kCrash, why, now);
   incident.at_start = incident.permanent = true;
   add_incident(state, std::move(incident));

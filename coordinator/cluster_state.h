@@ -203,6 +203,8 @@ WorkerState* find_worker(ClusterState& state, const proto::WorkerId& id);
 /// A worker of this generation has joined.
 void worker_joined(ClusterState& state, WorkerState& worker);
 bool all_joined(const ClusterState& state);
+/// Whether the worker has reported that its work is done.
+bool has_completed(const WorkerState& worker);
 /// Whether the worker has reported that its work is done, or that it has stopped in good order.
 bool has_ended_well(const WorkerState& worker);
 /// Whether it has still something to do in this generation.

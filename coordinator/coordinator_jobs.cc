@@ -13,14 +13,12 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestFile = 500;    // of a job file's path that is kept
+constexpr std::size_t kLongestRequestFile = 500;    // of a job file's path that is kept
 constexpr std::size_t kMostOverrides = 200;  // that are looked at for a message
 constexpr std::ptrdiff_t kShownJobs = 16;
 
-WallTime wall_now() { return std::chrono::system_clock::now(); }
-
 Job job_from(const proto::SubmitRequest& request, int workers) {
-  const std::string file = one_line(request.file(), kLongestFile);
+  const std::string file = one_line(request.file(), kLongestRequestFile);
   JobOrigin origin(file.empty() ? "the job" : file);
   for (const std::string& each : request.overrides()) {
     if (origin.overrides.size() < kMostOverrides) origin.overrides.push_back(one_line(each));

@@ -27,11 +27,9 @@ constexpr int kProgressPart = 200;
 // Generations that a journal on a full disk may lack.
 constexpr Generation kMostUnknown = 1'000;
 
-WallTime wall_now() { return std::chrono::system_clock::now(); }
+std::string journal_key(const char* prefix, Rank rank) { return prefix + std::to_string(rank); }
 
-std::string key_of(const char* prefix, Rank rank) { return prefix + std::to_string(rank); }
-
-std::string in_seconds(double seconds) {
+std::string takeover_time_text(double seconds) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f s", seconds);
   return text;
@@ -104,10 +102,10 @@ void Coordinator::save_job() {
   saved_job_ = run_.job.check ? "" : state_.job.id;
   for (const WorkerState& worker : state_.job.current.workers) {
     if (run_.job.check) break;
-    const std::string key = key_of(kWorker, worker.rank);
+    const std::string key = journal_key(kWorker, worker.rank);
     journal_->put(key, to_saved(worker).SerializeAsString());
     workers.insert(key);
-    progress.insert(key_of(kProgress, worker.rank));
+    progress.insert(journal_key(kProgress, worker.rank));
   }
   journal_->keep_only(kWorker, workers);
   journal_->keep_only(kProgress, progress);
@@ -127,7 +125,7 @@ void Coordinator::save_worker(const WorkerState& worker) {
   {
     const Journal::Change change(*journal_);
     save_run();  // with the incident that this may be
-    journal_->put(key_of(kWorker, worker.rank), to_saved(worker).SerializeAsString());
+    journal_->put(journal_key(kWorker, worker.rank), to_saved(worker).SerializeAsString());
   }
   journal_->settle(kWriteLimit);
 }
@@ -155,7 +153,7 @@ void Coordinator::save_progress() {
   journal_->put(kMetrics, metrics_.saved().SerializeAsString());
   for (const WorkerState& worker : state_.job.current.workers) {
     if (run_.job.check) break;
-    journal_->put(key_of(kProgress, worker.rank), worker.progress.SerializeAsString());
+    journal_->put(journal_key(kProgress, worker.rank), worker.progress.SerializeAsString());
   }
   progress_took_ = Clock::now() - progress_saved_;
 }
@@ -209,9 +207,9 @@ void Coordinator::take_over_job(const JournalValues& saved, TimePoint heard) {
   state_.job.device = run_.job.device;
   std::vector<WorkerState> workers;
   for (Rank rank = 0; rank < run.workers(); ++rank) {
-    const auto worker = read<proto::SavedWorker>(saved, key_of(kWorker, rank));
+    const auto worker = read<proto::SavedWorker>(saved, journal_key(kWorker, rank));
     workers.push_back(worker_from(worker, heard));
-    workers.back().progress = read<proto::Progress>(saved, key_of(kProgress, rank));
+    workers.back().progress = read<proto::Progress>(saved, journal_key(kProgress, rank));
   }
   restore(state_.job.current, std::move(workers));
   run_.progress.count_on(run.counted_generation(), run.images_seen(), run.images_lost());
@@ -260,7 +258,7 @@ void Coordinator::see_takeover(TimePoint now) {
   const std::string text =
       (back == all ? "all " + agents + counted(all, "worker")
                    : agents + std::to_string(back) + " of " + counted(all, "worker")) +
-      " are back after " + in_seconds(takeover_seconds_);
+      " are back after " + takeover_time_text(takeover_seconds_);
   terminal_.note(text);
   chronicle_.tell(Event::Kind::kTakeover, Severity::kNote, text);
 }

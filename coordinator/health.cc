@@ -127,7 +127,7 @@ bool is_silent(const HostState& host, const HealthLimits& limits, TimePoint now)
   return host.registered && elapsed(host.last_heard, now) >= limits.silence;
 }
 
-void find_silent_hosts(const ClusterState& state, const HealthLimits& limits, TimePoint now,
+void add_silent_hosts(const ClusterState& state, const HealthLimits& limits, TimePoint now,
                        std::vector<Incident>& found) {
   for (const HostState& host : state.hosts) {
     if (!is_silent(host, limits, now)) continue;
@@ -258,7 +258,7 @@ std::vector<Incident> find_overdue(const ClusterState& state, const HealthLimits
                                    TimePoint now) {
   std::vector<Incident> found;
   find_overdue_start(state, limits, now, found);
-  find_silent_hosts(state, limits, now, found);
+  add_silent_hosts(state, limits, now, found);
   find_late_workers(state, limits, now, found);
   if (found.empty()) find_stuck_in_training(state, limits, now, found);
   return found;
@@ -286,7 +286,7 @@ bool awaits_description(const ClusterState& state, const std::vector<Incident>& 
 std::vector<Incident> find_silent(const ClusterState& state, const HealthLimits& limits,
                                   TimePoint now) {
   std::vector<Incident> found;
-  find_silent_hosts(state, limits, now, found);
+  add_silent_hosts(state, limits, now, found);
   find_late_workers(state, limits, now, found);
   return found;
 }

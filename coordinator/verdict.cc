@@ -46,10 +46,6 @@ std::string where(const GenerationState& generation, const std::set<Rank>& ranks
   return same && !whole_job && !first.empty() ? " (host " + first + ")" : "";
 }
 
-bool has_completed(const WorkerState& worker) {
-  return worker.report && worker.report->outcome == proto::OUTCOME_COMPLETED;
-}
-
 /// Nothing is lost when it is ended.
 bool has_saved(const WorkerState& worker) { return has_ended_well(worker) || worker.paused; }
 
@@ -61,7 +57,7 @@ std::string after_restarts(const ClusterState& state) {
 
 /// "; left out: slot 1 of host b after 2 failures, the last: killed by signal 9 (SIGKILL)" of those
 /// that were at any time; empty where none was.
-std::string left_out(const ClusterState& state) {
+std::string left_out_text(const ClusterState& state) {
   constexpr std::ptrdiff_t kShown = 8;
   std::string text;
   std::ptrdiff_t count = 0;
@@ -143,7 +139,7 @@ Verdict verdict(const ClusterState& state) {
   } else if (workers.empty() || !std::ranges::all_of(workers, has_completed)) {
     result = stopped(state);
   }
-  result.message += left_out(state);
+  result.message += left_out_text(state);
   return result;
 }
 

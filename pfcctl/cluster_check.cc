@@ -20,7 +20,7 @@ namespace {
 
 using Stub = proto::CoordinatorService::Stub;
 
-constexpr std::chrono::milliseconds kPause{200};
+constexpr std::chrono::milliseconds kResultPollInterval{200};
 
 proto::SubmitRequest request_for(const ClusterCheck& check) {
   proto::SubmitRequest request;
@@ -49,7 +49,7 @@ proto::CheckReport wait_for_report(const CoordinatorCall& call, const std::strin
       print_message("pfcctl", Severity::kNote, reason);
       told = reason;
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kResultPollInterval);
   }
 }
 

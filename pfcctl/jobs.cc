@@ -69,7 +69,7 @@ void submit(const SubmitOptions& options) {
 }
 
 /// "2026-05-12 14:03:07", in this machine's time zone; "-" for 0.
-std::string time_text(std::int64_t milliseconds) {
+std::string job_time_text(std::int64_t milliseconds) {
   if (milliseconds == 0) return "-";
   const auto seconds = static_cast<std::time_t>(milliseconds / 1000);
   std::tm parts{};
@@ -185,8 +185,8 @@ std::string queue_text(const proto::QueueReply& queue) {
   }
   for (const proto::JobStatus& job : queue.jobs()) {
     add(one_line(job.job_id(), 16).c_str(), one_line(job.state(), 9).c_str(),
-        time_text(job.submitted_ms()).c_str(), time_text(job.started_ms()).c_str(),
-        time_text(job.ended_ms()).c_str());
+        job_time_text(job.submitted_ms()).c_str(), job_time_text(job.started_ms()).c_str(),
+        job_time_text(job.ended_ms()).c_str());
     text += one_line(job.file());
     if (!job.message().empty()) text += ": " + one_line(job.message());
     text += "\n";

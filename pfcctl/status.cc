@@ -46,7 +46,7 @@ struct DrainOptions {
 };
 
 template <typename... Values>
-std::string print(const char* format, Values... values) {
+std::string formatted(const char* format, Values... values) {
   char text[400];
   std::snprintf(text, sizeof(text), format, values...);
   return text;
@@ -55,27 +55,27 @@ std::string print(const char* format, Values... values) {
 std::string progress_text(const proto::StatusReply& status) {
   if (status.total_steps() == 0) return {};
   std::string text =
-      print("step %lld of %lld, epoch %lld, loss %.4f, %.1f samples/s",
+      formatted("step %lld of %lld, epoch %lld, loss %.4f, %.1f samples/s",
             static_cast<long long>(status.step()), static_cast<long long>(status.total_steps()),
             static_cast<long long>(status.epoch()), status.loss(), status.samples_per_second());
   const auto left = static_cast<long long>(std::llround(status.remaining_seconds()));
   if (left >= 0) {
-    text += print(", %lld:%02lld:%02lld left", left / 3600, left / 60 % 60, left % 60);
+    text += formatted(", %lld:%02lld:%02lld left", left / 3600, left / 60 % 60, left % 60);
   }
   return text + "\n";
 }
 
 /// A name from another program, for a column of the table.
-std::string cell(const std::string& text) { return one_line(text, 64); }
+std::string short_cell(const std::string& text) { return one_line(text, 64); }
 
 std::string worker_row(const proto::WorkerStatus& worker) {
   const proto::Progress& progress = worker.progress();
   const double gibibytes = static_cast<double>(progress.resident_bytes()) / (1 << 30);
-  return print("%4d  %-20s %4d %8lld  %-8s %-11s %9lld  %-14s %10.1f %7.2f GiB %6.0f s %6.0f s\n",
-               worker.rank(), cell(worker.host()).c_str(), worker.slot(),
-               static_cast<long long>(worker.pid()), cell(progress.device()).c_str(),
-               cell(worker.state()).c_str(), static_cast<long long>(progress.step()),
-               cell(progress.phase()).c_str(), progress.samples_per_second(), gibibytes,
+  return formatted("%4d  %-20s %4d %8lld  %-8s %-11s %9lld  %-14s %10.1f %7.2f GiB %6.0f s %6.0f s\n",
+               worker.rank(), short_cell(worker.host()).c_str(), worker.slot(),
+               static_cast<long long>(worker.pid()), short_cell(progress.device()).c_str(),
+               short_cell(worker.state()).c_str(), static_cast<long long>(progress.step()),
+               short_cell(progress.phase()).c_str(), progress.samples_per_second(), gibibytes,
                worker.silent_seconds(), worker.stuck_seconds());
 }
 
@@ -83,13 +83,13 @@ void print_status(const std::string& address, const proto::StatusReply& status, 
   if (json) {
     std::cout << to_json(status).dump(2) << std::endl;
   } else {
-    std::cout << "coordinator " << address << ", pfc " << cell(status.version())
-              << (status.job_id().empty() ? "" : ", job " + cell(status.job_id())) << "\n"
+    std::cout << "coordinator " << address << ", pfc " << short_cell(status.version())
+              << (status.job_id().empty() ? "" : ", job " + short_cell(status.job_id())) << "\n"
               << status_text(status) << std::flush;
   }
 }
 
-void show(const StatusOptions& options) {
+void show_status(const StatusOptions& options) {
   const CoordinatorCall call(options.target.endpoint());
   const bool on_terminal = isatty(STDOUT_FILENO) == 1;
   while (std::cout) {
@@ -142,7 +142,7 @@ void drain(const DrainOptions& options) {
   request.mutable_leaving()->set_grace_ms(static_cast<std::int64_t>(options.grace * 1000));
   call(&proto::CoordinatorService::Stub::Drain, request);
   std::cout
-      << "host " << cell(options.host)
+      << "host " << short_cell(options.host)
       << (request.job_id().empty()
               ? " leaves: no job runs now, and none begins before its pfc-agent was started "
                 "again"
@@ -157,9 +157,9 @@ std::string no_progress_text(const proto::StatusReply& status) {
   for (const proto::WorkerStatus& worker : status.workers()) {
     if (worker.state() != "no progress") continue;
     text += "rank " + std::to_string(worker.rank()) +
-            print(" has made no progress for %.0f s: step %lld, phase ", worker.stuck_seconds(),
+            formatted(" has made no progress for %.0f s: step %lld, phase ", worker.stuck_seconds(),
                   static_cast<long long>(worker.progress().step())) +
-            cell(worker.progress().phase()) + "\n";
+            short_cell(worker.progress().phase()) + "\n";
   }
   return text;
 }
@@ -169,9 +169,9 @@ std::string slow_text(const proto::StatusReply& status) {
   std::string text;
   for (const proto::WorkerStatus& worker : status.workers()) {
     if (worker.slowness() <= 0) continue;
-    text += "rank " + std::to_string(worker.rank()) + " (host " + cell(worker.host()) +
+    text += "rank " + std::to_string(worker.rank()) + " (host " + short_cell(worker.host()) +
             ") is slow: " +
-            print("its own work takes %.1f times as long as that of the other ranks\n",
+            formatted("its own work takes %.1f times as long as that of the other ranks\n",
                   worker.slowness());
   }
   return text;
@@ -180,7 +180,7 @@ std::string slow_text(const proto::StatusReply& status) {
 /// "restarted 2 of at most 5 times, the last time because of rank 1 (host b, slot 0): ..."
 std::string restarts_text(const proto::StatusReply& status) {
   if (status.restarts() == 0) return {};
-  return print("restarted %d times, %d of %d are left; the last time because of ",
+  return formatted("restarted %d times, %d of %d are left; the last time because of ",
                status.restarts(), status.restarts_left(), status.max_restarts()) +
          one_line(status.last_restart()) + "\n";
 }
@@ -190,9 +190,9 @@ std::string membership_text(const proto::StatusReply& status) {
   std::string text;
   if (!status.why_smaller().empty()) text += one_line(status.why_smaller()) + "\n";
   for (const proto::LeftOut& each : status.left_out()) {
-    text += (each.slot() < 0 ? "" : print("slot %d of ", each.slot())) + "host " +
-            cell(each.host()) +
-            print(" is left out for %.0f s more after %d failures, the last: ", each.seconds(),
+    text += (each.slot() < 0 ? "" : formatted("slot %d of ", each.slot())) + "host " +
+            short_cell(each.host()) +
+            formatted(" is left out for %.0f s more after %d failures, the last: ", each.seconds(),
                   each.failures()) +
             one_line(each.cause()) + "\n";
   }
@@ -200,9 +200,9 @@ std::string membership_text(const proto::StatusReply& status) {
   text += "idle: ";
   constexpr int kShown = 8;
   for (int i = 0; i < std::min(status.idle_size(), kShown); ++i) {
-    text += (i == 0 ? "" : ", ") + cell(status.idle(i));
+    text += (i == 0 ? "" : ", ") + short_cell(status.idle(i));
   }
-  if (status.idle_size() > kShown) text += print(" and %d more", status.idle_size() - kShown);
+  if (status.idle_size() > kShown) text += formatted(" and %d more", status.idle_size() - kShown);
   return text + "\n";
 }
 
@@ -216,9 +216,9 @@ std::string takeover_text(const proto::StatusReply& status) {
     std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
   }
   return "the coordinator was killed and taken over at " + std::string(text) +
-         (status.takeovers() > 1 ? print(" (%d times)", status.takeovers()) : "") +
+         (status.takeovers() > 1 ? formatted(" (%d times)", status.takeovers()) : "") +
          (status.takeover_seconds() < 0 ? "; not all agents and workers are back yet"
-                                        : print("; all agents and workers were back after %.1f s",
+                                        : formatted("; all agents and workers were back after %.1f s",
                                                 status.takeover_seconds())) +
          "\n";
 }
@@ -226,7 +226,7 @@ std::string takeover_text(const proto::StatusReply& status) {
 }  // namespace
 
 std::string status_text(const proto::StatusReply& status) {
-  std::string text = cell(status.state());
+  std::string text = short_cell(status.state());
   if (status.reason() != status.state()) text += ": " + one_line(status.reason());
   text += "\n" + progress_text(status) + restarts_text(status) + takeover_text(status) +
           membership_text(status);
@@ -235,11 +235,11 @@ std::string status_text(const proto::StatusReply& status) {
   }
   if (!status.network().empty()) text += one_line(status.network()) + "\n";
   for (const proto::HostStatus& host : status.hosts()) {
-    if (!host.registered()) text += "host " + cell(host.name()) + " has not registered\n";
+    if (!host.registered()) text += "host " + short_cell(host.name()) + " has not registered\n";
   }
   if (status.workers().empty()) return text;
   text +=
-      print("%4s  %-20s %4s %8s  %-8s %-11s %9s  %-14s %10s %11s %8s %8s\n", "rank", "host", "slot",
+      formatted("%4s  %-20s %4s %8s  %-8s %-11s %9s  %-14s %10s %11s %8s %8s\n", "rank", "host", "slot",
             "pid", "device", "state", "step", "phase", "samples/s", "memory", "heard", "moved");
   for (const proto::WorkerStatus& worker : status.workers()) text += worker_row(worker);
   return text + no_progress_text(status) + slow_text(status);
@@ -255,7 +255,7 @@ void add_status_verb(CLI::App& pfcctl) {
       "Again every second, with the slowest rank first, until Ctrl-C or the coordinator's "
       "end");
   verb->footer("heard: time since the last heartbeat; moved: since its step or phase changed.");
-  verb->callback([options] { show(*options); });
+  verb->callback([options] { show_status(*options); });
 }
 
 void add_drain_verb(CLI::App& pfcctl) {

@@ -34,7 +34,7 @@ struct RevokeOptions {
   std::string host;
 };
 
-std::string time_text(std::int64_t seconds) {
+std::string expiry_text(std::int64_t seconds) {
   if (seconds == 0) return "never";
   const std::time_t time = seconds;
   std::tm parts{};
@@ -80,7 +80,7 @@ void list(const Target& target) {
   std::printf("%-12s  %-5s  %-7s  %-19s  %s\n", "ID", "FOR", "STATE", "EXPIRES", "HOSTS");
   for (const proto::TokenStatus& token : reply.tokens()) {
     std::printf("%-12s  %-5s  %-7s  %-19s  %s\n", one_line(token.id()).c_str(), purpose_of(token),
-                state_of(token, now).c_str(), time_text(token.expires()).c_str(),
+                state_of(token, now).c_str(), expiry_text(token.expires()).c_str(),
                 hosts_of(token).c_str());
   }
   std::fflush(stdout);

@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kOtherLines = 4;  // of the screen: the job, the table's head, the last line
 constexpr std::size_t kRowsElsewhere = 20;
 
-struct Options {
+struct TopOptions {
   Target target;
   double seconds = 1;
   int rows = 0;  // 0: as many as the screen has
@@ -32,7 +32,7 @@ struct Options {
 };
 
 /// A name from another program, for a column of so many characters.
-std::string cell(const std::string& text, std::size_t width) {
+std::string padded_cell(const std::string& text, std::size_t width) {
   return fmt::format("{:<{}}", one_line(text, width), width);
 }
 
@@ -61,8 +61,8 @@ std::string row(const proto::WorkerStatus& worker) {
                               : "-";
   const std::string times = worker.slowness() > 0 ? fmt::format("{:.1f}x", worker.slowness()) : "";
   return fmt::format("{:>5}  {} {} {} {:>9} {:>5} {:>6} {:>6} {:>6} {:>10} {:>7.0f} s\n",
-                     worker.rank(), cell(worker.host(), 20), cell(worker.state(), 11),
-                     cell(progress.phase(), 14), own, times,
+                     worker.rank(), padded_cell(worker.host(), 20), padded_cell(worker.state(), 11),
+                     padded_cell(progress.phase(), 14), own, times,
                      part_of_steps(progress, progress.own_seconds()),
                      part_of_steps(progress, progress.own_data_wait_seconds()),
                      gpu_text(progress.gpu()), memory_text(progress), worker.stuck_seconds());
@@ -88,7 +88,7 @@ std::size_t rows_of_screen() {
   return known ? size.ws_row - kOtherLines : kRowsElsewhere;
 }
 
-void show(const Options& options) {
+void show_top(const TopOptions& options) {
   const CoordinatorCall call(options.target.endpoint());
   const bool on_terminal = isatty(STDOUT_FILENO) == 1;
   while (std::cout) {
@@ -133,7 +133,7 @@ std::string top_text(const proto::StatusReply& status, std::size_t most_rows) {
 void add_top_verb(CLI::App& pfcctl) {
   CLI::App* verb =
       pfcctl.add_subcommand("top", "Shows where each worker's time goes, the slowest rank first");
-  const auto options = std::make_shared<Options>();  // owned by the verb's callback
+  const auto options = std::make_shared<TopOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
   verb->add_option("--every", options->seconds, "Time between two looks: seconds, or 5s")
       ->transform(duration())
@@ -148,7 +148,7 @@ void add_top_verb(CLI::App& pfcctl) {
       "its own; input: in which its own data were not there; gpu: utilisation, ! where heat or "
       "power\n"
       "hold it back; moved: time since its step or phase changed. Ctrl-C ends it.");
-  verb->callback([options] { show(*options); });
+  verb->callback([options] { show_top(*options); });
 }
 
 }  // namespace pfc

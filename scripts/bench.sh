@@ -13,6 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
+source scripts/build_environment.sh
 what=${1:-step}
 shift || true
 case $what in
@@ -23,7 +24,7 @@ case $what in
 esac
 
 scripts/setup.sh build bench
-cmake --preset cpu >/dev/null
+cmake --preset cpu -DPFC_TESTS=ON >/dev/null
 case $what in
   step)
     cmake --build --preset cpu --target programs

@@ -1,16 +1,29 @@
 #!/usr/bin/env bash
-# Checks layout, and with "tidy" also runs clang-tidy on the sources or on those given. It takes
-# half a minute a file, and needs a build/cpu that has been built (for the protocol's headers).
-#   scripts/lint.sh [tidy [FILE...]]
+# Checks the layout of the sources.
+#   scripts/lint.sh
+#   scripts/lint.sh tidy [FILE...]    also runs clang-tidy on all sources, or on these: half a minute a file
+#   scripts/lint.sh alone [FILE...]   also compiles each source, or these, by itself: finds missing #includes,
+#                                     which the presets hide because they compile several files together
 # Installs first what is missing for it (scripts/setup.sh lint).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
 scripts/setup.sh lint
 git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format --dry-run -Werror
-[[ ${1:-} == tidy ]] || exit 0
+[[ ${1:-} =~ ^(tidy|alone)$ ]] || exit 0
+what=$1
 shift
 files=("$@")
+# Commands for single files, and the protocol's headers.
+source scripts/build_environment.sh
+cmake -S . -B build/lint -G Ninja -DPFC_CUDA=OFF -DPFC_TESTS=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+cmake --build build/lint --target pfc_coordinator_proto pfc_journal_proto pfc_tensorboard_proto
+if [[ $what == alone ]]; then
+  objects=programs
+  ((${#files[@]} == 0)) || objects=$(printf '%s^ ' "${files[@]}")
+  cmake --build build/lint --target $objects
+  exit
+fi
 ((${#files[@]})) || mapfile -t files < <(git ls-files '*.cc' ':!tests' \
   ':!kernels/cpu/vector/grouped_conv.cc')  # __builtin_shuffle is GCC's alone
 # clang-tidy needs an omp.h. clang's own is in libomp-16-dev, which would remove any other libomp-dev:
@@ -19,4 +32,4 @@ mkdir -p build/lint
 sed 's/__malloc__ (omp_free),//' "$(g++ -print-file-name=include/omp.h)" >build/lint/omp.h
 # 16: older ones do not know std::source_location of libstdc++ 12.
 printf '%s\n' "${files[@]}" |
-  xargs -P 2 -n 1 clang-tidy-16 -p build/cpu --quiet --extra-arg="-isystem$PWD/build/lint"
+  xargs -P 2 -n 1 clang-tidy-16 -p build/lint --quiet --extra-arg="-isystem$PWD/build/lint"

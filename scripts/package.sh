@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
+source scripts/build_environment.sh
 preset=${1:-cpu}
 if [[ ! $preset =~ ^(cpu|cuda)$ ]]; then
   echo "package: no preset '$preset'; expected cpu or cuda" >&2
@@ -12,7 +13,6 @@ if [[ ! $preset =~ ^(cpu|cuda)$ ]]; then
 fi
 
 scripts/setup.sh build package
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # another clone finds what this one has compiled
 cmake --preset "$preset"
 cmake --build --preset "$preset" --target installable
 cd "build/$preset"

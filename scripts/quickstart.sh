@@ -5,9 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
+source scripts/build_environment.sh
 out=${1:-build/quickstart}
 bin=build/cpu/bin
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # another clone finds what this one has compiled
 
 table=()
 part() {  # part NAME COMMAND [ARGUMENT...]: runs it, and notes how long it took
@@ -17,26 +17,17 @@ part() {  # part NAME COMMAND [ARGUMENT...]: runs it, and notes how long it took
   table+=("$name" "$((SECONDS - start))")
 }
 
-# What building, and drawing and training, take on one core, in compilations of common/config/job_json.cc: about
-# right on a machine with AVX-512. Another machine is taken to do both slower or faster by as much.
-readonly build_units=75 training_units=60
+# What building, and drawing and training, take, in compilations of compile_seconds' files.
+readonly build_units=80 training_units=10
 say_how_long() {
-  local object start left all ms
-  object=$(mktemp)
-  start=${EPOCHREALTIME/[.,]/}
-  g++ -std=c++20 -O2 -I. -c common/config/job_json.cc -o "$object"
-  ms=$(((${EPOCHREALTIME/[.,]/} - start) / 1000))
-  rm -f "$object"
-  left=$(ninja -C build/cpu -n programs | grep -c '^\[' || true)
-  all=$(ninja -C build/cpu -t commands programs | wc -l)
-  awk -v ms="$ms" -v cores="$(nproc)" -v left="$left" -v all="$all" \
-    -v build="$build_units" -v training="$training_units" 'BEGIN {
-      build_minutes = build * ms / cores / 60000 * left / all
-      training_minutes = training * ms / (cores < 2 ? 1 : 2) / 60000
-      printf "quickstart: about %.0f minutes from here on, on %d cores as busy as they are now: ",
-        build_minutes + training_minutes + 0.5, cores
-      printf "building %.1f (less where ccache has it), drawing and training %.1f\n",
-        build_minutes, training_minutes
+  local seconds building
+  seconds=$(compile_seconds)
+  building=$(build_minutes "$seconds" "$build_units" cpu programs)
+  awk -v building="$building" -v training="$(awk "BEGIN { print $training_units * $seconds / 60 }")" \
+    -v cores="$(nproc)" 'BEGIN {
+      printf "quickstart: about %.0f minutes from here on, on %d cores: ", building + training + 0.5, cores
+      printf "building %.1f (less where ccache has compiled it before), drawing and training %.1f\n",
+        building, training
     }'
 }
 

@@ -1,53 +1,67 @@
 #!/usr/bin/env bash
-# Builds everything and runs the tests.
-#   scripts/test.sh [PRESET] [--targets A,B] [CTEST_ARGUMENT...]
-# PRESET: cpu (default), asan, tsan, cuda
-# --targets builds only these test programs; choose their tests with ctest's -R.
-# Installs first what is missing for it: scripts/setup.sh build test, and for cpu, with its
-# end-to-end tests, also watch, browser and deploy.
-# Prints the output of failed tests again at its end. One or two end-to-end tests that failed beside
-# others, while all else passed, are run once more, alone (CONTRIBUTING.md).
-# The sanitizer presets run the unit tests, the end-to-end and reference tests run with cpu
-# (CMakePresets.json). cuda builds the programs with CUDA and runs what needs a GPU, which is
-# reported as not run where there is none; PFC_CUDA_ARCHITECTURES="90" builds for one kind alone.
+# Builds and runs the tests.
+#   scripts/test.sh                    all of them, each once: presets cpu, then asan
+#   scripts/test.sh PRESET [--targets A,B] [CTEST_ARGUMENT...]
+# PRESET: cpu     optimised build: end-to-end tests, comparisons with PyTorch, and unit tests that compute
+#         asan    AddressSanitizer and UndefinedBehaviorSanitizer: all other unit tests
+#         tsan    ThreadSanitizer: tests of threads
+#         cuda    builds the CUDA side, and runs what needs a GPU. Tests report "not run" where there is
+#                 no GPU. PFC_CUDA_ARCHITECTURES="90" builds for one architecture only
+# --targets builds these test programs only; choose their tests with ctest's -R.
+# Installs what is missing first (scripts/setup.sh). Prints an estimate of its time at the start, and the
+# output of failed tests and the slowest test cases at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
-preset=${1:-cpu}
-shift || true
-if [[ ! $preset =~ ^(cpu|asan|tsan|cuda)$ ]]; then
-  echo "test: no preset '$preset'; expected cpu, asan, tsan or cuda" >&2
+source scripts/build_environment.sh
+presets=(cpu asan)
+if (($#)); then
+  presets=("$1")
+  shift
+fi
+if [[ ! ${presets[0]} =~ ^(cpu|asan|tsan|cuda)$ ]]; then
+  echo "test: no preset '${presets[0]}'; expected cpu, asan, tsan or cuda" >&2
   exit 2
 fi
-
-targets=()
+only=()
 if [[ ${1:-} == --targets ]]; then
-  IFS=, read -ra targets <<<"${2:?"test: --targets expects names of test programs"}"
+  IFS=, read -ra only <<<"${2:?"test: --targets expects names of test programs"}"
   shift 2
 fi
 
 parts=(build test)
-[[ $preset == cpu ]] && parts+=(watch browser deploy)
+[[ ${presets[0]} == cpu ]] && parts+=(watch browser deploy)
 scripts/setup.sh "${parts[@]}"
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1  # another clone finds what this one has compiled
-if [[ $preset == cuda ]]; then
-  cmake --preset cuda -DPFC_CUDA=ON -DPFC_TESTS=ON \
-    ${PFC_CUDA_ARCHITECTURES:+-DPFC_CUDA_ARCHITECTURES="$PFC_CUDA_ARCHITECTURES"}
-  cmake --build --preset cuda --target programs gpu_tests
-  for program in pfc-coordinator pfc-agent pfc-worker pfcctl; do
-    build/cuda/bin/$program --help >/dev/null
-  done
-  # On a GPU one after the other; where there is none, each only starts and reports that it did not run.
-  together=()
-  [[ -e /dev/nvidiactl ]] || together=(--parallel 2)
-  exec ctest --preset cuda -L gpu "${together[@]}" "$@"
-fi
-cmake --preset "$preset" -DPFC_TESTS=ON
-cmake --build --preset "$preset" ${targets:+--target "${targets[@]}"}
 
-logs=build/$preset/Testing/Temporary
-last_lines() {  # of each failed test's output
-  local name
+targets_of() {  # PRESET: what it builds
+  if ((${#only[@]})); then
+    echo "${only[@]}"
+  elif [[ $1 == cpu ]]; then
+    echo all
+  elif [[ $1 == cuda ]]; then
+    echo programs gpu_tests
+  else
+    echo unit_tests
+  fi
+}
+
+# What building and running the tests of a preset takes, in compilations of compile_seconds' files.
+declare -A build_units=([cpu]=110 [asan]=90 [tsan]=40 [cuda]=110) test_units=([cpu]=100 [asan]=60 [tsan]=30 [cuda]=2)
+
+say_how_long() {
+  local seconds preset minutes=0
+  seconds=$(compile_seconds)
+  for preset in "${presets[@]}"; do
+    read -ra targets <<<"$(targets_of "$preset")"
+    minutes=$(awk -v sum="$minutes" -v seconds="$seconds" -v units="${test_units[$preset]}" \
+      -v building="$(build_minutes "$seconds" "${build_units[$preset]}" "$preset" "${targets[@]}")" \
+      'BEGIN { print sum + building + units * seconds / 60 }')
+  done
+  printf 'test: about %.0f minutes from here on (less where ccache has compiled it before)\n' "$minutes"
+}
+
+last_lines() {  # PRESET: prints the end of each failed test's output
+  local name logs=build/$1/Testing/Temporary
   while IFS=: read -r _ name; do
     printf '\ntest: %s failed; the end of its output:\n' "$name"
     awk -v begin="\"$name\" start time:" 'index($0, begin) == 1 { on = 1 }
@@ -55,21 +69,43 @@ last_lines() {  # of each failed test's output
   done <"$logs/LastTestsFailed.log"
 }
 
-status=0
-ctest --preset "$preset" --parallel 2 "$@" || status=$?
-tests_failed=8
-((status == tests_failed)) || exit "$status"
-last_lines
-failed=$(cut -d: -f2 "$logs/LastTestsFailed.log")
-beside=$(ctest --preset "$preset" -N -L '^beside$' | sed -n 's/^ *Test *#[0-9]*: //p')
-if ! grep -qvxFf <(echo "$beside") <<<"$failed" && (($(wc -l <<<"$failed") <= 2)); then
-  printf '\ntest: once more, alone: %s\n' "${failed//$'\n'/ }"
-  status=0
-  ctest --preset "$preset" --rerun-failed || status=$?
-  if ((status == 0)); then
-    echo "test: passed alone, failed beside others (above, with its output): ${failed//$'\n'/ }"
-  elif ((status == tests_failed)); then
-    last_lines
+configure() {
+  if [[ $1 == cuda ]]; then
+    cmake --preset cuda -DPFC_CUDA=ON -DPFC_TESTS=ON \
+      ${PFC_CUDA_ARCHITECTURES:+-DPFC_CUDA_ARCHITECTURES="$PFC_CUDA_ARCHITECTURES"}
+  else
+    cmake --preset "$1" -DPFC_TESTS=ON
   fi
-fi
+}
+
+run_tests() {  # PRESET [CTEST_ARGUMENT...]
+  local preset=$1 together=(--parallel 2)
+  shift
+  if [[ $preset == cuda ]]; then
+    for program in pfc-coordinator pfc-agent pfc-worker pfcctl; do
+      "build/cuda/bin/$program" --help >/dev/null
+    done
+    # Where there is a GPU, one after the other.
+    [[ -e /dev/nvidiactl ]] && together=()
+    set -- -L gpu "$@"
+  fi
+  ctest --preset "$preset" "${together[@]}" "$@"
+}
+
+for preset in "${presets[@]}"; do
+  configure "$preset"
+done
+say_how_long
+status=0
+for preset in "${presets[@]}"; do
+  read -ra targets <<<"$(targets_of "$preset")"
+  cmake --build --preset "$preset" --target "${targets[@]}"
+  failed=0
+  run_tests "$preset" "$@" || failed=$?
+  tests_failed=8
+  ((failed == 0)) || status=$failed
+  ((failed == tests_failed)) && last_lines "$preset"
+done
+echo
+/usr/bin/python3 -B tests/support/test_times.py "${presets[@]/#/build/}"
 exit "$status"

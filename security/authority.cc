@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr long kDay = 86'400;  // seconds
 constexpr long kYears = 3'653 * kDay;
-constexpr std::size_t kLongestFile = 16 << 10;
+constexpr std::size_t kLongestAuthorityFile = 16 << 10;
 
 void add_extension(X509& certificate, X509* issuer, int kind, const std::string& value) {
   X509V3_CTX context;
@@ -45,8 +45,6 @@ void add_name(X509& certificate, int kind, const std::string& text) {
                      X509_add1_ext_i2d(&certificate, NID_subject_alt_name, names.get(), 0, 0) == 1,
                  "naming a certificate");
 }
-
-using NumberOwner = std::unique_ptr<BIGNUM, FreeWith<BN_free>>;
 
 NumberOwner draw_serial() {
   std::array<unsigned char, 16> bytes{};
@@ -99,7 +97,7 @@ CertificateOwner make_authority(EVP_PKEY& key) {
 Authority::Authority(const fs::path& folder) {
   const fs::path path = folder / "authority.pem";
   if (something_at(path)) {
-    const std::string text = read_secret(path, kLongestFile);
+    const std::string text = read_secret(path, kLongestAuthorityFile);
     key_ = key_from_pem(text);
     certificate_ = certificate_from_pem(text);
     if (key_ == nullptr || certificate_ == nullptr ||

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kBegin = "pfc-beacon 1 ";
 constexpr std::size_t kDigits = 64;
 
-bool is_hex(std::string_view text) {
+bool is_hex_digest(std::string_view text) {
   return text.size() == kDigits && std::ranges::all_of(text, [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
          });
@@ -62,7 +62,7 @@ std::optional<Beacon> verify_beacon(std::string_view datagram, std::string_view 
   }
   std::string_view rest = datagram.substr(kBegin.size());
   const std::string address(take_word(rest)), fingerprint(take_word(rest));
-  if (host_of(address).empty() || !is_hex(fingerprint)) return {};
+  if (host_of(address).empty() || !is_hex_digest(fingerprint)) return {};
   return Beacon{.address = address, .fingerprint = fingerprint};
 }
 

@@ -11,7 +11,6 @@ namespace pfc {
 namespace {
 
 using NamesOwner = std::unique_ptr<GENERAL_NAMES, FreeWith<GENERAL_NAMES_free>>;
-using NumberOwner = std::unique_ptr<BIGNUM, FreeWith<BN_free>>;
 
 std::optional<Identity> identity_of(X509& certificate) {
   const NamesOwner names(static_cast<GENERAL_NAMES*>(

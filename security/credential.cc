@@ -15,7 +15,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongest = 64 << 10;  // bytes; it has about 2 KiB
+constexpr std::size_t kLongestCredential = 64 << 10;  // bytes; it has about 2 KiB
 constexpr std::chrono::seconds kPatience{10};
 
 /// The next PEM block of this kind at or after `from`, which is moved behind it; empty: none.
@@ -32,7 +32,7 @@ std::string take_stdin() {
   std::string text;
   std::array<char, 4096> piece{};
   const TimePoint deadline = Clock::now() + kPatience;
-  while (text.size() < kLongest) {
+  while (text.size() < kLongestCredential) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
@@ -70,7 +70,7 @@ Credential credential_from_text(const std::string& text, const std::string& orig
 
 Credential read_credential(const std::filesystem::path& path) {
   if (path == "-") return credential_from_text(take_stdin(), "stdin");
-  return credential_from_text(read_secret(path, kLongest), path.string());
+  return credential_from_text(read_secret(path, kLongestCredential), path.string());
 }
 
 }  // namespace pfc

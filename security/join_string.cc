@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongest = 512;  // a host's name has at most 253 characters
+constexpr std::size_t kLongestJoinString = 512;  // a host's name has at most 253 characters
 constexpr std::size_t kFingerprintDigits = 64;
 constexpr std::size_t kLongestHost = 253;
 constexpr std::string_view kSpace = " \t\r\n";
@@ -31,8 +31,8 @@ bool is_printable(std::string_view text) {
 /// At most one byte more than a join string may have.
 std::string read_stdin() {
   std::string text;
-  std::array<char, kLongest> piece{};
-  while (text.size() <= kLongest) {
+  std::array<char, kLongestJoinString> piece{};
+  while (text.size() <= kLongestJoinString) {
     const ssize_t got = read(STDIN_FILENO, piece.data(), piece.size());
     if (got <= 0) break;
     text.append(piece.data(), static_cast<std::size_t>(got));
@@ -52,7 +52,7 @@ JoinString parse_join_string(std::string_view text, std::string_view origin) {
   text.remove_prefix(first);
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
   if (text.empty()) refuse("it is empty");
-  if (text.size() > kLongest) refuse("it is longer than " + std::to_string(kLongest) + " bytes");
+  if (text.size() > kLongestJoinString) refuse("it is longer than " + std::to_string(kLongestJoinString) + " bytes");
   const std::size_t at = text.find('@');
   if (at == text.npos) refuse("it has no @");
   const std::size_t hash = text.find('#', at);
@@ -88,7 +88,7 @@ std::string parse_token(std::string_view text, std::string_view origin) {
 }
 
 std::string read_join_text(const std::filesystem::path& path) {
-  return path == "-" ? read_stdin() : read_text(path, kLongest + 1);
+  return path == "-" ? read_stdin() : read_text(path, kLongestJoinString + 1);
 }
 
 JoinString read_join_string(const std::filesystem::path& path) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <openssl/bio.h>
+#include <openssl/bn.h>
 #include <openssl/evp.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
@@ -24,6 +25,7 @@ using KeyOwner = std::unique_ptr<EVP_PKEY, FreeWith<EVP_PKEY_free>>;
 using CertificateOwner = std::unique_ptr<X509, FreeWith<X509_free>>;
 using RequestOwner = std::unique_ptr<X509_REQ, FreeWith<X509_REQ_free>>;
 using ExtensionOwner = std::unique_ptr<X509_EXTENSION, FreeWith<X509_EXTENSION_free>>;
+using NumberOwner = std::unique_ptr<BIGNUM, FreeWith<BN_free>>;
 using BioOwner = std::unique_ptr<BIO, FreeWith<BIO_free_all>>;
 
 /// Throws std::runtime_error "DOING: OpenSSL's reason" where `ok` is false.

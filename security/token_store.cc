@@ -23,7 +23,7 @@ namespace {
 
 using FileMark = TokenStore::FileMark;
 
-constexpr std::size_t kLongestFile = std::size_t{64} << 20;
+constexpr std::size_t kLongestTokenFile = std::size_t{64} << 20;
 constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // so that it is called expired, not wrong
 constexpr std::size_t kIdDigits = 12;
 
@@ -93,9 +93,9 @@ TokenStore::TokenStore(std::filesystem::path folder, WallClock clock)
 TokenStore::Contents TokenStore::load() const {
   if (!something_at(path_)) return {};
   Contents contents{.mark = mark_of(path_)};  // before it is read: then a later change is seen
-  const std::string text = read_secret(path_, kLongestFile);
+  const std::string text = read_secret(path_, kLongestTokenFile);
   try {
-    const auto json = parse_strict_json(text, path_.string(), {.bytes = kLongestFile, .depth = 8});
+    const auto json = parse_strict_json(text, path_.string(), {.bytes = kLongestTokenFile, .depth = 8});
     for (const auto& each : json.at("tokens")) contents.tokens.push_back(token_from(each));
     for (const auto& [host, each] : json.at("hosts").items()) {
       contents.hosts[host] = {

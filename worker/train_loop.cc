@@ -76,7 +76,7 @@ std::string where_saved(const TrainingSession& s, std::int64_t done) {
 
 /// Where no step is complete, the state is still the one that was loaded. A worker that has a
 /// failure throws it, after all have written a checkpoint.
-TrainingEnd stop(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
+TrainingEnd stop_training(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
   const bool moved = done >= s.first_step;
   try {
     if (moved) save_checkpoint(s, done, reporter);
@@ -154,7 +154,7 @@ TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& rep
     }
 
     if (done == s.plan.last_step) break;
-    if (stats.signals.stop) return stop(s, done, reporter);
+    if (stats.signals.stop) return stop_training(s, done, reporter);
     const TimePoint checkpoint = Clock::now();
     reporter.checkpoint(
         s.phase("checkpoint", [&] { return s.checkpoints->after_step(done, stats.signals); }));

@@ -30,7 +30,7 @@ void check_id(const std::string& job) {
   if (!good) throw InputError("this is no job's id");
 }
 
-std::string variable(const char* name) {
+std::string folder_variable(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): only read
   return value == nullptr ? "" : value;
 }
@@ -46,10 +46,10 @@ int lock_folder(const fs::path& folder, int how) {
 }  // namespace
 
 fs::path default_log_folder() {
-  if (const std::string state = variable("XDG_STATE_HOME"); !state.empty()) {
+  if (const std::string state = folder_variable("XDG_STATE_HOME"); !state.empty()) {
     return fs::path(state) / "pfc/logs";
   }
-  if (const std::string home = variable("HOME"); !home.empty()) {
+  if (const std::string home = folder_variable("HOME"); !home.empty()) {
     return fs::path(home) / ".local/state/pfc/logs";
   }
   return "/tmp/pfc-" + std::to_string(geteuid()) + "/logs";

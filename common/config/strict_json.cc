@@ -25,7 +25,7 @@ std::string line_and_column(std::string_view text, std::size_t byte) {
 }
 
 /// The number in the library's words "number overflow parsing '1e999'".
-std::string number_in(const std::string& what) {
+std::string number_in_message(const std::string& what) {
   constexpr std::size_t kLongest = 60;
   const std::size_t first = what.find('\'');
   const std::size_t last = what.rfind('\'');
@@ -84,7 +84,7 @@ json parse_strict_json(std::string_view text, const std::string& origin, const J
                      ": not valid JSON: " + problem_of(e));
   } catch (const json::exception& e) {  // a number out of range carries no position
     throw InputError(origin + ": " + inspection.where() +
-                     "expected a number of at most 1.7e308 in size, found " + number_in(e.what()));
+                     "expected a number of at most 1.7e308 in size, found " + number_in_message(e.what()));
   }
 }
 

@@ -81,7 +81,7 @@ struct Prepared {
   cpu_set_t cpus{};
 };
 
-Prepared prepare(const SpawnOptions& options) {
+Prepared prepare_spawn(const SpawnOptions& options) {
   Prepared prepared;
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -183,7 +183,7 @@ std::string describe(const ProcessExit& exit) {
 }
 
 ChildProcess::ChildProcess(const SpawnOptions& options) {
-  const Prepared prepared = prepare(options);
+  const Prepared prepared = prepare_spawn(options);
   const Input input(options.input);
   Pipe out, err, failure;
   failure.open();
@@ -197,7 +197,7 @@ ChildProcess::ChildProcess(const SpawnOptions& options) {
     become(prepared, options.parent_death_signal, parent, input.fd(), out.ends[1], err.ends[1]);
     const int reason = errno;
     [[maybe_unused]] const auto written = write(failure.ends[1], &reason, sizeof(reason));
-    _exit(127);
+    _exit(kCannotStartCode);
   }
   if (pid_ < 0) {
     const std::system_error error(errno, std::generic_category(), "fork");

@@ -22,7 +22,7 @@ std::optional<std::uint64_t> number_of(const fs::path& path, std::string_view ke
 }
 
 /// A file of one number; nullopt for "max" and where there is none.
-std::optional<std::uint64_t> number_in(const fs::path& path) {
+std::optional<std::uint64_t> number_in_file(const fs::path& path) {
   std::ifstream file(path);
   std::uint64_t number = 0;
   if (!(file >> number)) return std::nullopt;
@@ -46,8 +46,8 @@ void lower(HostMemory& memory, std::uint64_t available, const std::string& limit
 
 void look_at_group(const fs::path& folder, const fs::path& name, const GroupFiles& files,
                    HostMemory& memory) {
-  const auto limit = number_in(folder / files.limit);
-  const auto usage = number_in(folder / files.usage);
+  const auto limit = number_in_file(folder / files.limit);
+  const auto usage = number_in_file(folder / files.usage);
   if (!limit || !usage) return;
   const fs::path statistics = folder / "memory.stat";
   const std::uint64_t cache = number_of(statistics, files.inactive_file).value_or(0) +

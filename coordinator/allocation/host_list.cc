@@ -18,7 +18,7 @@ namespace {
 
 namespace ip = boost::asio::ip;
 
-constexpr std::size_t kMaxFile = kMaxHosts * (kMaxHostName + 64);  // a line of each, with a comment
+constexpr std::size_t kMaxHostListBytes = kMaxHosts * (kMaxHostName + 64);  // a line of each, with a comment
 
 /// Where an entry stands: "--hosts 'a:8,b:x'", "hosts.txt, line 3".
 struct Source {
@@ -116,7 +116,7 @@ class HostList {
 };
 
 /// The words of a line up to a comment.
-std::vector<std::string> words_of(const std::string& line) {
+std::vector<std::string> words_before_comment(const std::string& line) {
   std::istringstream stream(line.substr(0, line.find('#')));
   return {std::istream_iterator<std::string>(stream), {}};
 }
@@ -137,9 +137,9 @@ HostSpec parse_line(const Source& source, const std::vector<std::string>& words)
 }
 
 std::string read_whole_file(const std::filesystem::path& file) {
-  std::string text = read_text(file, kMaxFile + 1);
-  if (text.size() > kMaxFile) {
-    throw InputError(file.string() + ": more than " + std::to_string(kMaxFile) +
+  std::string text = read_text(file, kMaxHostListBytes + 1);
+  if (text.size() > kMaxHostListBytes) {
+    throw InputError(file.string() + ": more than " + std::to_string(kMaxHostListBytes) +
                      " bytes; expected a list of hosts, one a line");
   }
   return text;
@@ -199,7 +199,7 @@ std::vector<HostSpec> read_hosts_file(const std::filesystem::path& file) {
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     source.where = file.string() + ", line " + std::to_string(number);
-    const std::vector<std::string> words = words_of(line);
+    const std::vector<std::string> words = words_before_comment(line);
     if (!words.empty()) list.add(source, parse_line(source, words));
   }
   source.where = file.string();

@@ -14,7 +14,7 @@ std::string required(const Variables& variables, const char* name, const std::st
                    expected + ", as deploy/kubernetes/job.yaml sets it");
 }
 
-int number_of(const char* name, const std::string& value, int most) {
+int number_in_variable(const char* name, const std::string& value, int most) {
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error == std::errc() && end == value.data() + value.size() && number >= 1 && number <= most) {
@@ -32,9 +32,9 @@ std::vector<HostSpec> kubernetes_hosts(const Variables& variables) {
   const std::string job = required(variables, kKubernetesJobVariable, "the name of their Job");
   const std::string service =
       required(variables, kKubernetesServiceVariable, "the name of their headless service");
-  const int pods = number_of(kKubernetesPodsVariable, count, static_cast<int>(kMaxHosts));
+  const int pods = number_in_variable(kKubernetesPodsVariable, count, static_cast<int>(kMaxHosts));
   const auto slots = variables(kKubernetesSlotsVariable);
-  const int each = slots ? number_of(kKubernetesSlotsVariable, *slots, kMaxSlots) : 0;
+  const int each = slots ? number_in_variable(kKubernetesSlotsVariable, *slots, kMaxSlots) : 0;
   std::vector<HostSpec> hosts(static_cast<std::size_t>(pods));
   for (std::size_t pod = 0; pod < hosts.size(); ++pod) {
     hosts[pod].name.append(job).append("-").append(std::to_string(pod)).append(".").append(service);

@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kMaxFile = std::size_t{16} << 20;  // a line for each slot
+constexpr std::size_t kMaxMpiHostsBytes = std::size_t{16} << 20;  // a line for each slot
 
 /// Hosts in the order in which they first come, with the sum of their slots.
 class Slots {
@@ -32,7 +32,7 @@ class Slots {
   std::map<std::string, std::size_t> places_;  // in hosts_
 };
 
-std::vector<std::string> words_of(const std::string& text) {
+std::vector<std::string> words_in(const std::string& text) {
   std::istringstream stream(text);
   return {std::istream_iterator<std::string>(stream), {}};
 }
@@ -54,7 +54,7 @@ std::string quoted(const char* variable, const std::string& value) {
 /// "hostA 4 hostB 8"
 std::vector<HostSpec> pairs(const std::string& value) {
   const std::string where = quoted("LSB_MCPU_HOSTS", value), expected = "HOST SLOTS HOST SLOTS ...";
-  const std::vector<std::string> words = words_of(value);
+  const std::vector<std::string> words = words_in(value);
   if (words.size() % 2 != 0) {
     throw InputError(where + ": '" + words.back() + "' has no number of slots; expected " +
                      expected);
@@ -69,14 +69,14 @@ std::vector<HostSpec> pairs(const std::string& value) {
 /// Words, or lines of a file, of which each is a slot on the host that it names.
 std::vector<HostSpec> one_a_slot(const std::string& where, const std::string& text) {
   Slots slots;
-  for (const std::string& host : words_of(text)) slots.add(host, 1);
+  for (const std::string& host : words_in(text)) slots.add(host, 1);
   return checked_hosts(where, "the name of a host for each slot", slots.hosts());
 }
 
 std::string text_of_file(const std::string& where, const std::string& file) {
-  std::string text = read_text(file, kMaxFile + 1);
-  if (text.size() <= kMaxFile) return text;
-  throw InputError(where + ": more than " + std::to_string(kMaxFile) +
+  std::string text = read_text(file, kMaxMpiHostsBytes + 1);
+  if (text.size() <= kMaxMpiHostsBytes) return text;
+  throw InputError(where + ": more than " + std::to_string(kMaxMpiHostsBytes) +
                    " bytes; expected a list of hosts");
 }
 
@@ -89,7 +89,7 @@ std::vector<HostSpec> grid_engine(const std::string& file) {
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     const std::string here = where + ", line " + std::to_string(number);
-    const std::vector<std::string> words = words_of(line);
+    const std::vector<std::string> words = words_in(line);
     if (words.empty()) continue;
     slots.add(words[0], slots_from(here, expected, words.size() < 2 ? "" : words[1]));
   }

@@ -27,7 +27,7 @@ struct Field {
 constexpr std::size_t kMostDigits = 9;  // so that every number fits an int
 
 /// A number from 0; at most kMostDigits digits.
-int number_of(const Field& field, std::string_view digits) {
+int number_in_field(const Field& field, std::string_view digits) {
   int number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const bool whole = error == std::errc() && end == digits.data() + digits.size();
@@ -55,8 +55,8 @@ std::vector<std::string> numbers_in_brackets(const Field& field, std::string_vie
     const std::size_t dash = entry.find('-');
     const std::string_view low = entry.substr(0, dash);
     const std::string_view high = dash == std::string_view::npos ? low : entry.substr(dash + 1);
-    const int first = number_of(field, low);
-    const int last = number_of(field, high);
+    const int first = number_in_field(field, low);
+    const int last = number_in_field(field, high);
     if (last < first) field.refuse("the range '" + std::string(entry) + "' runs backwards");
     if (static_cast<std::size_t>(last - first) >= kMaxHosts - texts.size()) {
       field.refuse("more than " + std::to_string(kMaxHosts) + " hosts");
@@ -118,7 +118,7 @@ int gpus_of(const Field& field) {
       entry.remove_prefix(colon + 1);
     }
     if (entry.empty()) field.refuse("an entry has no number");
-    const int more = number_of(field, entry);
+    const int more = number_in_field(field, entry);
     if (more > kMaxSlots - gpus) field.refuse("more than " + std::to_string(kMaxSlots) + " GPUs");
     gpus += more;
   }
@@ -175,11 +175,11 @@ std::vector<int> expand_slurm_counts(const std::string& variable, std::string_vi
       if (!entry.ends_with(')')) field.refuse("a '(' has no ')'");
       const std::string_view digits = entry.substr(open + 2, entry.size() - open - 3);
       if (digits.empty()) field.refuse("a repetition has no number");
-      times = static_cast<std::size_t>(number_of(field, digits));
+      times = static_cast<std::size_t>(number_in_field(field, digits));
       entry = entry.substr(0, open);
     }
     if (entry.empty()) field.refuse("an entry is empty");
-    const int count = number_of(field, entry);
+    const int count = number_in_field(field, entry);
     if (times > kMaxHosts - counts.size()) {
       field.refuse("more than " + std::to_string(kMaxHosts) + " hosts");
     }

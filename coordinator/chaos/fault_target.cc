@@ -30,7 +30,7 @@ std::set<std::string> addresses_of_others(const ClusterState& state, const std::
   return others;
 }
 
-std::string in_seconds(std::int64_t milliseconds) {
+std::string fault_time_text(std::int64_t milliseconds) {
   std::ostringstream text;
   text << static_cast<double>(milliseconds) / 1000 << " s";
   return text.str();
@@ -79,7 +79,7 @@ std::variant<FaultTarget, Refusal> fault_target(const ClusterState& state,
 }
 
 std::string to_text(const FaultTarget& target) {
-  const std::string time = in_seconds(target.fault.lasts_ms());
+  const std::string time = fault_time_text(target.fault.lasts_ms());
   switch (target.fault.kind()) {
     case proto::FAULT_KILL_WORKER:
       return "kills " + target.name;

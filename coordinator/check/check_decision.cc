@@ -39,7 +39,7 @@ Plan those_that_are_ready(const ClusterState& state) {
   return plan;
 }
 
-Decision gather(const ClusterState& state, const CheckLimits& limits, TimePoint now) {
+Decision gather_for_check(const ClusterState& state, const CheckLimits& limits, TimePoint now) {
   const std::string missing = missing_hosts(state);
   if (!missing.empty() && now < state.job.started_at + limits.gather) {
     return wait_for("waiting for " + missing + " to register");
@@ -96,7 +96,7 @@ Decision decide_check(const ClusterState& state, const RendezvousConfig& config,
     return all_exited(state) ? act(action::Finish(), "the check was stopped")
                              : end_by_force(state, config, now);
   }
-  if (current.number == 0) return gather(state, limits, now);
+  if (current.number == 0) return gather_for_check(state, limits, now);
   if (current.number == kCheckAlone) return look_at_hosts(state, config, limits, now);
   if (all_exited(state)) return act(action::Finish(), "the check is complete");
   if (state.job.terminated_at || now >= current.started_at + limits.together) {

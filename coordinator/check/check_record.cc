@@ -13,8 +13,8 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestText = 2'000;
-constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kLongestCheckText = 2'000;
+constexpr std::size_t kLongestCheckName = 200;
 // A refused agent that is there tries again every 10 s at the longest.
 constexpr std::chrono::seconds kRefusedLately{60};
 
@@ -25,9 +25,9 @@ proto::CheckFinding finding(const std::string& host, Rank rank, const std::strin
   added.set_host(host);
   added.set_rank(rank);
   added.set_what(what);
-  added.set_found(one_line(found, kLongestText));
+  added.set_found(one_line(found, kLongestCheckText));
   added.set_expected(expected);
-  added.set_remedy(one_line(remedy, kLongestText));
+  added.set_remedy(one_line(remedy, kLongestCheckText));
   added.set_verdict(verdict);
   return added;
 }
@@ -36,11 +36,11 @@ proto::CheckFinding finding(const std::string& host, Rank rank, const std::strin
 proto::CheckFinding admitted(const WorkerState& worker, proto::CheckFinding told) {
   told.set_host(worker.host);
   told.set_rank(told.rank() < 0 ? -1 : worker.rank);
-  told.set_what(one_line(told.what(), kLongestName));
-  told.set_unit(one_line(told.unit(), kLongestName));
-  told.set_found(one_line(told.found(), kLongestText));
-  told.set_expected(one_line(told.expected(), kLongestText));
-  told.set_remedy(one_line(told.remedy(), kLongestText));
+  told.set_what(one_line(told.what(), kLongestCheckName));
+  told.set_unit(one_line(told.unit(), kLongestCheckName));
+  told.set_found(one_line(told.found(), kLongestCheckText));
+  told.set_expected(one_line(told.expected(), kLongestCheckText));
+  told.set_remedy(one_line(told.remedy(), kLongestCheckText));
   return told;
 }
 
@@ -59,9 +59,9 @@ bool may_be(const std::string& agent, const std::string& host) {
 }  // namespace
 
 void RefusedAgents::add(const std::string& host, const std::string& why, TimePoint now) {
-  const std::string name = one_line(host, kLongestName);
+  const std::string name = one_line(host, kLongestCheckName);
   if (last_.size() >= kMost && !last_.contains(name)) return;
-  last_[name] = {.why = one_line(why, kLongestText), .at = now};
+  last_[name] = {.why = one_line(why, kLongestCheckText), .at = now};
 }
 
 void CheckRecord::add(const WorkerState& worker, const proto::ReportCheckRequest& request) {

@@ -70,7 +70,7 @@ void expect_as_fast(const std::vector<CheckFinding*>& findings) {
   }
 }
 
-std::string text_of(const CheckPair& pair) { return pair.from() + " to " + pair.to(); }
+std::string pair_text(const CheckPair& pair) { return pair.from() + " to " + pair.to(); }
 
 /// Gives each of these pairs to the host that has most of them, which is told to `found` with its
 /// pairs. `pairs` is empty then.
@@ -143,7 +143,7 @@ std::vector<CheckFinding> judge_pairs(const std::vector<CheckPair>& pairs) {
   std::vector<CheckFinding> findings;
   blame_hosts(broken, [&](const std::string& host, const auto& its) {
     findings.push_back(network_finding(
-        host, proto::CHECK_STOPS, text_of(*its.front()) + ": " + its.front()->error(),
+        host, proto::CHECK_STOPS, pair_text(*its.front()) + ": " + its.front()->error(),
         "hosts that reach each other",
         "open all ports between the hosts in their firewalls, look at routes and cables, or give "
         "--network; docs/network.md",
@@ -153,7 +153,7 @@ std::vector<CheckFinding> judge_pairs(const std::vector<CheckPair>& pairs) {
     const CheckPair& worst = **std::ranges::min_element(
         its, {}, [](const CheckPair* p) { return p->bits_per_second(); });
     findings.push_back(network_finding(
-        host, proto::CHECK_SLOWS, text_of(worst) + " " + speed_text(worst.bits_per_second()),
+        host, proto::CHECK_SLOWS, pair_text(worst) + " " + speed_text(worst.bits_per_second()),
         "about " + speed_text(usual) + ", as other pairs have",
         "look at this host's cable, switch port and driver (ethtool), and at what else sends over "
         "its link",

@@ -8,14 +8,12 @@
 namespace pfc {
 namespace {
 
-std::int64_t now_ms() { return to_ms(std::chrono::system_clock::now()); }
-
 CurveValue one(double value) { return {.mean = value, .least = value, .most = value}; }
 
 }  // namespace
 
 void Chronicle::begin_job() {
-  history_.clear(now_ms());
+  history_.clear(to_ms(wall_now()));
   phases_.clear();
   start_notes_.clear();
   cut_ = false;
@@ -29,7 +27,7 @@ void Chronicle::begin_generation(const std::string& text) {
 
 void Chronicle::take_over(const ClusterState& state) {
   static_cast<void>(watch_.update(state));  // what was before is known
-  history_.clear(now_ms());
+  history_.clear(to_ms(wall_now()));
   cut_ = !state.job.id.empty();
   tell(Event::Kind::kTakeover, Severity::kWarning,
        "the coordinator was started again, and has taken over from the one before it");
@@ -37,14 +35,14 @@ void Chronicle::take_over(const ClusterState& state) {
 
 void Chronicle::observe(const ClusterState& state) {
   for (Event& event : watch_.update(state)) {
-    event.ms = now_ms();
+    event.ms = to_ms(wall_now());
     events_.add(std::move(event));
   }
 }
 
 void Chronicle::tell(Event::Kind kind, Severity severity, const std::string& text,
                      std::optional<Rank> rank) {
-  events_.add({.ms = now_ms(), .kind = kind, .severity = severity, .rank = rank, .text = text});
+  events_.add({.ms = to_ms(wall_now()), .kind = kind, .severity = severity, .rank = rank, .text = text});
 }
 
 void Chronicle::add_phases(const WorkerState& worker, const proto::Progress& report) {
@@ -52,7 +50,7 @@ void Chronicle::add_phases(const WorkerState& worker, const proto::Progress& rep
 }
 
 void Chronicle::add_step(const JobProgress& progress) {
-  history_.add({.ms = now_ms(),
+  history_.add({.ms = to_ms(wall_now()),
                 .step = progress.step(),
                 .generation = progress.generation(),
                 .reports = 1,

@@ -13,10 +13,6 @@ std::string reason_of(const HostState& host) {
   return "host " + host.name + " is leaving (" + host.leaving->reason + ")";
 }
 
-bool has_completed(const WorkerState& worker) {
-  return worker.report && worker.report->outcome == proto::OUTCOME_COMPLETED;
-}
-
 /// The slots of hosts that do not leave, whether they are here or not.
 int slots_that_stay(const ClusterState& state) {
   int slots = 0;

@@ -74,7 +74,7 @@ Decision measure_again(const ClusterState& state, const RendezvousConfig& config
 }
 
 /// Hosts that have fallen silent while the next generation is awaited.
-std::vector<Incident> find_silent_hosts(const ClusterState& state, const HealthLimits& limits,
+std::vector<Incident> silent_hosts(const ClusterState& state, const HealthLimits& limits,
                                         TimePoint now) {
   std::vector<Incident> silent = find_silent(state, limits, now);
   std::erase_if(silent, [](const Incident& incident) { return incident.host.empty(); });
@@ -120,7 +120,7 @@ Incident too_few(Incident cause, const RendezvousConfig& config, const Plan& pla
 
 /// What must happen before there are members for the next generation; empty: there are. `since`:
 /// the end of the last one, for which `cause` would be blamed if too few came.
-std::optional<Decision> gather(const ClusterState& state, const RendezvousConfig& config,
+std::optional<Decision> gather_for_restart(const ClusterState& state, const RendezvousConfig& config,
                                const Plan& plan, TimePoint since, const Incident& cause,
                                TimePoint now) {
   if (!plan.enough()) {
@@ -211,7 +211,7 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
     if (now < since + config.grace)
       return wait_for("a worker has lost its peers; the cause is awaited");
   }
-  if (auto silent = find_silent_hosts(state, config.limits, now); !silent.empty()) {
+  if (auto silent = silent_hosts(state, config.limits, now); !silent.empty()) {
     return blame(std::move(silent));
   }
   if (!state.job.current.counted) return count(state, config, now);
@@ -220,7 +220,7 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
   }
   // With whom does it go on?
   const Plan plan = plan_members(state, config.elastic, now);
-  if (auto wait = gather(state, config, plan, since, root_cause(state.job.current), now)) {
+  if (auto wait = gather_for_restart(state, config, plan, since, root_cause(state.job.current), now)) {
     return *wait;
   }
   // Can they reach each other?
@@ -245,7 +245,7 @@ Decision begin_again(const ClusterState& state, const RendezvousConfig& config, 
                       .at_start = true,
                       .permanent = true,
                       .at = now};
-  if (auto wait = gather(state, config, plan, state.job.current.started_at, away, now)) {
+  if (auto wait = gather_for_restart(state, config, plan, state.job.current.started_at, away, now)) {
     return *wait;
   }
   if (auto measure = see_to_network(state, plan)) return *measure;

@@ -11,7 +11,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestFile = 500;
+constexpr std::size_t kLongestOriginFile = 500;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers
   const JobConfig config = parse_job(written, origin);
   if (workers > 0) check_batch_norm_samples(config, workers);
   return {.id = random_id(),
-          .file = one_line(origin.file, kLongestFile),
+          .file = one_line(origin.file, kLongestOriginFile),
           .json = to_json(config).dump(),
           .device = config.device,
           .warnings = ignored_key_warnings(written),

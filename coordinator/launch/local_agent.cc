@@ -12,11 +12,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{100};
-constexpr milliseconds kPatience{3'000};
+constexpr milliseconds kAgentPollInterval{100};
+constexpr milliseconds kAgentExitTimeout{3'000};
 constexpr milliseconds kFirstPause{500};
 constexpr milliseconds kLongestPause{30'000};
-constexpr int kCannotStart = 127;  // what a shell says when there is no such program
 
 std::vector<std::string> arguments_of(const LocalAgentOptions& options) {
   std::vector<std::string> arguments{"--coordinator", options.coordinator, "--host", options.host};
@@ -40,7 +39,7 @@ LocalAgent::LocalAgent(boost::asio::io_context& loop, LocalAgentOptions options,
 
 LocalAgent::~LocalAgent() {
   timer_.cancel();
-  for (const TimePoint deadline = Clock::now() + kPatience;
+  for (const TimePoint deadline = Clock::now() + kAgentExitTimeout;
        !has_ended() && Clock::now() < deadline;) {
     std::this_thread::sleep_for(milliseconds{10});
   }
@@ -64,7 +63,7 @@ void LocalAgent::start() {
 }
 
 void LocalAgent::watch() {
-  timer_.expires_after(kLook);
+  timer_.expires_after(kAgentPollInterval);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     if (!has_ended()) return watch();
@@ -86,7 +85,7 @@ void LocalAgent::start_again() {
       watch();
     } catch (const std::exception&) {  // no process is left, for example: the next time perhaps
       start_again();
-      handler_.ended(ProcessExit{.code = kCannotStart});
+      handler_.ended(ProcessExit{.code = kCannotStartCode});
     }
   });
 }

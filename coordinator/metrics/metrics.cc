@@ -27,7 +27,7 @@ using metrics::Labels;
 
 const prometheus::Histogram::BucketBoundaries kSeconds(kPhaseBounds.begin(), kPhaseBounds.end());
 // Each makes a time series in every dashboard; no pfc-worker has so many.
-constexpr std::size_t kMostPhases = 64;
+constexpr std::size_t kMostPhaseSeries = 64;
 // A report tells the mean of its steps; so many of them count at most.
 constexpr std::uint64_t kMostSteps = 1'000;
 
@@ -69,7 +69,7 @@ struct Metrics::All {
   /// Workers tell of thousands of phases a second, so that each is looked for only once.
   prometheus::Histogram& phase_of(const std::string& name) {
     if (const auto found = phases.find(name); found != phases.end()) return *found->second;
-    if (phases.size() < kMostPhases)
+    if (phases.size() < kMostPhaseSeries)
       return *(phases[name] = &phase.Add({{"phase", name}}, kSeconds));
     if (other_phase == nullptr) other_phase = &phase.Add({{"phase", "other"}}, kSeconds);
     return *other_phase;

@@ -20,7 +20,7 @@ namespace {
 namespace ip = boost::asio::ip;
 using ip::udp;
 
-constexpr std::chrono::seconds kPause{1};
+constexpr std::chrono::seconds kBeaconInterval{1};
 
 struct Place {
   ip::address address;
@@ -68,7 +68,7 @@ BeaconSender::BeaconSender(boost::asio::io_context& loop, Options options)
 }
 
 void BeaconSender::send() {
-  timer_.expires_after(kPause);
+  timer_.expires_after(kBeaconInterval);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) send();
   });

@@ -19,7 +19,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 // Until a connection has been closed, or a file.
-constexpr std::chrono::milliseconds kPause{100};
+constexpr std::chrono::milliseconds kAcceptRetryPause{100};
 
 [[noreturn]] void refuse(const Listener::Options& options, const boost::system::error_code& why) {
   const std::string where = "port " + std::to_string(options.port) + " on " + options.address;
@@ -100,7 +100,7 @@ void Listener::accept() {
 }
 
 void Listener::pause() {
-  timer_.expires_after(kPause);
+  timer_.expires_after(kAcceptRetryPause);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error && acceptor_.is_open()) wait();
   });

@@ -16,20 +16,20 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::milliseconds kConnectionPollInterval{100};
 
 /// Address and port as both the kernel's name and gRPC's give them: without a scope (%eth0).
-std::string key_of(const std::string& address, const std::string& port) {
+std::string connection_key(const std::string& address, const std::string& port) {
   return address.substr(0, address.find('%')) + " " + port;
 }
 
-struct Name {
+struct PeerName {
   std::string address;
   int port = 0;
 };
 
 /// Empty where the other side has gone already.
-Name name_of(int fd) {
+PeerName peer_name(int fd) {
   tcp::endpoint end;
   auto size = static_cast<socklen_t>(end.capacity());
   if (getpeername(fd, end.data(), &size) != 0) return {};
@@ -70,7 +70,7 @@ void Newcomers::close() {
 }
 
 void Newcomers::add(int fd) {
-  const Name name = name_of(fd);
+  const PeerName name = peer_name(fd);
   if (name.port == 0) {
     ::close(fd);
     return;
@@ -88,7 +88,7 @@ void Newcomers::add(int fd) {
 
 void Newcomers::known(const std::string& peer) {
   if (inside_ == 0) return;
-  const std::string key = key_of(address_of_peer(peer), peer.substr(peer.rfind(':') + 1));
+  const std::string key = connection_key(address_of_peer(peer), peer.substr(peer.rfind(':') + 1));
   const std::lock_guard lock(mutex_);
   const auto found = entered_.find(key);
   if (found == entered_.end()) return;
@@ -125,7 +125,7 @@ std::vector<int> Newcomers::take_next() {
     address.waiting.pop_front();
     waiting_ -= 1;
     // One that has the same name as another has come after it: that one has gone.
-    const std::string key = key_of(name, chosen.peer.substr(chosen.peer.rfind(':') + 1));
+    const std::string key = connection_key(name, chosen.peer.substr(chosen.peer.rfind(':') + 1));
     const bool is_new = entered_
                             .insert_or_assign(key, Inside{.fd = chosen.fd,
                                                           .inode = inode_of(chosen.fd),
@@ -145,7 +145,7 @@ void Newcomers::watch() {
     if (watching_ || (entered_.empty() && waiting_ == 0)) return;
   }
   watching_ = true;
-  timer_.expires_after(kLook);
+  timer_.expires_after(kConnectionPollInterval);
   timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (!cancelled) look_after();
   });

@@ -10,10 +10,10 @@
 namespace pfc {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kFirstByteTimeout{10};
 constexpr unsigned char kHandshake = 22;  // RFC 8446, 5.1: the type of a record's content
 
-std::string name_of(const boost::asio::ip::tcp::socket& socket) {
+std::string peer_text(const boost::asio::ip::tcp::socket& socket) {
   boost::system::error_code error;
   const auto end = socket.remote_endpoint(error);
   if (error) return "unknown";
@@ -49,7 +49,7 @@ void TlsFilter::look(const boost::asio::ip::tcp& protocol, int fd) {
     waiting_.pop_front();
   }
   const Place place = waiting_.insert(waiting_.end(), waiting);
-  waiting->timer.expires_after(kPatience);
+  waiting->timer.expires_after(kFirstByteTimeout);
   waiting->timer.async_wait([this, waiting, place](const boost::system::error_code& cancelled) {
     if (cancelled || !waiting->socket.is_open()) return;
     boost::system::error_code ignored;
@@ -72,7 +72,7 @@ void TlsFilter::decide(Waiting& waiting) {
   unsigned char first = 0;
   const ssize_t got = recv(waiting.socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got == 1 && first == kHandshake) return passed_(waiting.socket.release());
-  if (got == 1) refused_(name_of(waiting.socket));
+  if (got == 1) refused_(peer_text(waiting.socket));
 }
 
 }  // namespace pfc

@@ -16,7 +16,7 @@ namespace ip = boost::asio::ip;
 
 constexpr int kMostAddresses = 32;             // of one host; an agent tells 16
 constexpr std::size_t kLongestInterface = 15;  // IFNAMSIZ, less its end
-constexpr std::size_t kShown = 8;
+constexpr std::size_t kShownAddresses = 8;
 constexpr int kLargestMtu = 1 << 20;
 
 std::optional<std::vector<unsigned char>> bytes_of(const std::string& address) {
@@ -71,11 +71,11 @@ std::string text_of(const HostAddress& address) {
 
 std::string text_of(const std::vector<HostAddress>& addresses) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(addresses.size(), kShown); ++i) {
+  for (std::size_t i = 0; i < std::min(addresses.size(), kShownAddresses); ++i) {
     text += (i == 0 ? "" : ", ") + text_of(addresses[i]);
   }
-  if (addresses.size() > kShown) {
-    text += " and " + std::to_string(addresses.size() - kShown) + " more";
+  if (addresses.size() > kShownAddresses) {
+    text += " and " + std::to_string(addresses.size() - kShownAddresses) + " more";
   }
   return text.empty() ? "no address" : text;
 }

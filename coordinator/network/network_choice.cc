@@ -18,18 +18,18 @@ const HostAddress& at(const std::vector<NetworkHost>& hosts, Endpoint endpoint) 
       .addresses[static_cast<std::size_t>(endpoint.address)];
 }
 
-const std::string& name(const std::vector<NetworkHost>& hosts, int host) {
+const std::string& host_name(const std::vector<NetworkHost>& hosts, int host) {
   return hosts[static_cast<std::size_t>(host)].name;
 }
 
 std::string gap_text(const std::vector<NetworkHost>& hosts, const Gap& gap) {
-  if (gap.from == gap.to) return name(hosts, gap.from) + " is not in it";
-  return name(hosts, gap.from) + " cannot reach " + name(hosts, gap.to) +
+  if (gap.from == gap.to) return host_name(hosts, gap.from) + " is not in it";
+  return host_name(hosts, gap.from) + " cannot reach " + host_name(hosts, gap.to) +
          (gap.error.empty() ? "" : ": " + gap.error);
 }
 
 std::string slowest_pair(const std::vector<NetworkHost>& hosts, const UsableNetwork& network) {
-  const std::string pair = name(hosts, network.from) + " to " + name(hosts, network.to);
+  const std::string pair = host_name(hosts, network.from) + " to " + host_name(hosts, network.to);
   if (*network.speed > 0) return "slowest pair " + pair + " " + speed_text(*network.speed);
   const auto end = [&](int host) {
     return Endpoint{.host = host, .address = network.address[static_cast<std::size_t>(host)]};
@@ -94,7 +94,7 @@ std::optional<Gap> unreachable_pair(const std::vector<NetworkHost>& hosts, const
 
 std::string problem_of_pair(const std::vector<NetworkHost>& hosts, const Reach& reach,
                             const Gap& gap) {
-  const std::string &from = name(hosts, gap.from), &to = name(hosts, gap.to);
+  const std::string &from = host_name(hosts, gap.from), &to = host_name(hosts, gap.to);
   std::vector<std::string> tries;
   for (const auto& [connection, error] : reach.failures(gap.from, gap.to)) {
     tries.push_back(at(hosts, connection.from).address + " to " + at(hosts, connection.to).address +

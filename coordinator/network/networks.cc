@@ -58,7 +58,7 @@ long long missing_in(const Network& network) {
 }
 
 /// Adds it unless a network of the same addresses is there.
-void add(std::vector<Network>& networks, Network network) {
+void add_network(std::vector<Network>& networks, Network network) {
   const auto same = [&](const Network& each) { return each.addresses == network.addresses; };
   if (std::ranges::none_of(networks, same)) networks.push_back(std::move(network));
 }
@@ -68,7 +68,7 @@ void add_subnets(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
   std::set<std::string> seen;
   for (const HostAddress& each : hosts.front().addresses) {
     if (!wish.admits(each) || !seen.insert(network_of(each)).second) continue;
-    add(networks, network_with(network_of(each), hosts, [&](const HostAddress& address) {
+    add_network(networks, network_with(network_of(each), hosts, [&](const HostAddress& address) {
           return wish.admits(address) && is_in_network(address.address, each.address, each.prefix);
         }));
   }
@@ -87,7 +87,7 @@ void add_interfaces(const std::vector<NetworkHost>& hosts, const NetworkWish& wi
                                             address.interface == each.interface &&
                                             is_v6(address) == is_v6(each);
                                    });
-    if (missing_in(network) == 0) add(networks, std::move(network));
+    if (missing_in(network) == 0) add_network(networks, std::move(network));
   }
 }
 

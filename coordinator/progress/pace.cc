@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 5> kWriting{"checkpoint", "write_model", 
 constexpr std::size_t kRemembered = 64;
 constexpr std::int64_t kFirstSteps = 3;
 // The phase of an evaluation is also that of a broadcast before it, which says nothing.
-constexpr double kPause = 0.1;
+constexpr double kShortestPause = 0.1;
 constexpr int kFloorsOfEvaluation = 4;
 constexpr double kLongest = 3600;  // seconds; a limit beyond that would find nothing
 
@@ -34,7 +34,7 @@ void Pace::add(const proto::Progress& progress, bool step_done) {
     const Activity activity = activity_of(sample.phase());
     if (activity == Activity::kStep) {
       of_steps += sample.seconds();
-    } else if (sample.longest() >= kPause) {
+    } else if (sample.longest() >= kShortestPause) {
       double& longest = activity == Activity::kCheckpoint ? checkpoint_ : evaluation_;
       longest = std::max(longest, sample.longest());
     }

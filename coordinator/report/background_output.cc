@@ -20,7 +20,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{2'000};
+constexpr std::chrono::milliseconds kFinishTimeout{2'000};
 
 bool same_file(int a, int b) {
   struct stat first {
@@ -135,7 +135,7 @@ BackgroundOutput::BackgroundOutput(int out, int err) : out_(out), err_(err) {
 }
 
 BackgroundOutput::~BackgroundOutput() {
-  finish(kPatience);
+  finish(kFinishTimeout);
   for (const auto& lane : lanes_) {
     const std::lock_guard lock(lane->mutex);
     lane->ending = true;

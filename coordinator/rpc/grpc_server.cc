@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kHandshakeMilliseconds = 10'000;
 constexpr int kIdleMilliseconds = 30'000;
-constexpr int kHeldBack = 4;  // descriptors for the coordinator's own files
+constexpr int kDescriptorsForOwnFiles = 4;  // descriptors for the coordinator's own files
 constexpr std::chrono::seconds kLastCalls{2};
 
 void set_arguments(grpc::ServerBuilder& builder) {
@@ -52,7 +52,7 @@ GrpcServer::GrpcServer(boost::asio::io_context& loop, const Options& options)
                 {.address = options.address,
                  .port = options.port,
                  .flag = "--port",
-                 .held_back = kHeldBack},
+                 .held_back = kDescriptorsForOwnFiles},
                 [this](int fd) { accepted(fd); }) {}
 
 void GrpcServer::start(grpc::Service& service) {

@@ -15,7 +15,7 @@ constexpr double kLeadSeconds = 0.5;
 // On the wire a span takes 20 bytes in the mean, and no more than this in any likely trace.
 constexpr std::size_t kBytesOfSpan = 30;
 constexpr std::size_t kMostBytesOfPart = std::size_t{256} << 10;
-constexpr std::size_t kLongestText = 400;
+constexpr std::size_t kLongestTraceText = 400;
 constexpr int kMostNotes = 8;
 
 proto::TraceSummary limited(proto::TraceSummary summary) {
@@ -23,7 +23,7 @@ proto::TraceSummary limited(proto::TraceSummary summary) {
   if (summary.notes_size() > kMostNotes) {
     summary.mutable_notes()->DeleteSubrange(kMostNotes, summary.notes_size() - kMostNotes);
   }
-  for (std::string& note : *summary.mutable_notes()) note = one_line(note, kLongestText);
+  for (std::string& note : *summary.mutable_notes()) note = one_line(note, kLongestTraceText);
   return summary;
 }
 
@@ -121,13 +121,13 @@ void TraceGatherer::finish(State& state, const std::string& problem) {
 void TraceGatherer::lose(Rank rank, const std::string& why) {
   State* const state = find(rank);
   if (state == nullptr || state->done) return;
-  finish(*state, one_line(why, kLongestText));
+  finish(*state, one_line(why, kLongestTraceText));
   answer_readers();
 }
 
 void TraceGatherer::end(const std::string& why) {
   for (State& state : ranks_) {
-    if (!state.done) finish(state, one_line(why, kLongestText));
+    if (!state.done) finish(state, one_line(why, kLongestTraceText));
   }
   answer_readers();
 }

@@ -7,7 +7,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kShown = 80;  // bytes of a header in a message
+constexpr std::size_t kShownHeaderBytes = 80;  // bytes of a header in a message
 
 /// Without ":PORT".
 std::string_view without_port(std::string_view host) {
@@ -37,16 +37,16 @@ bool is_loopback_name(std::string_view host) {
 std::optional<std::string> why_foreign(const PostHeaders& headers, bool tls) {
   if (!headers.sec_fetch_site.empty() && headers.sec_fetch_site != "same-origin") {
     return "the browser says that another site's page sends it (Sec-Fetch-Site: " +
-           one_line(headers.sec_fetch_site, kShown) + ")";
+           one_line(headers.sec_fetch_site, kShownHeaderBytes) + ")";
   }
   const std::string own = (tls ? "https://" : "http://") + std::string(headers.host);
   if (!headers.origin.empty() && headers.origin != own) {
-    return "it comes from " + one_line(headers.origin, kShown) + ", expected " +
-           one_line(own, kShown);
+    return "it comes from " + one_line(headers.origin, kShownHeaderBytes) + ", expected " +
+           one_line(own, kShownHeaderBytes);
   }
   if (headers.request.empty()) return "it has no header \"X-Pfc-Request: 1\"";
   if (!is_json(headers.content_type)) {
-    return "its Content-Type is \"" + one_line(headers.content_type, kShown) +
+    return "its Content-Type is \"" + one_line(headers.content_type, kShownHeaderBytes) +
            "\", expected application/json";
   }
   return {};

@@ -16,7 +16,7 @@ namespace asio = boost::asio;
 
 constexpr std::size_t kMostConnections = 64;
 // For the calls of agents, workers and pfcctl, and the coordinator's own files.
-constexpr int kHeldBack = 16;
+constexpr int kDescriptorsForOthers = 16;
 
 /// TLS 1.2 and 1.3, and no session that is taken up again. None without a key.
 std::optional<asio::ssl::context> tls_context(const Credential& server) {
@@ -40,7 +40,7 @@ HttpServer::HttpServer(asio::io_context& loop, const std::string& address, int p
       security_(std::move(security)),
       tls_(tls_context(security_.server)),
       listener_(loop,
-                {.address = address, .port = port, .flag = "--http-port", .held_back = kHeldBack},
+                {.address = address, .port = port, .flag = "--http-port", .held_back = kDescriptorsForOthers},
                 [this](int fd) { serve(fd); }) {}
 
 void HttpServer::serve(int fd) {

@@ -23,7 +23,7 @@ LiveJson rounded(double value, int digits = 6) {
                                            : LiveJson(value);
 }
 
-LiveJson left_out(const proto::StatusReply& status) {
+LiveJson left_out_rows(const proto::StatusReply& status) {
   LiveJson rows = LiveJson::array();
   for (const proto::LeftOut& each : status.left_out()) {
     rows.push_back({{"host", each.host()},
@@ -87,7 +87,7 @@ LiveJson live_status(const proto::StatusReply& status, std::int64_t now_ms) {
           {"world_size", status.world_size()},
           {"wanted_workers", status.wanted_workers()},
           {"why_smaller", status.why_smaller()},
-          {"left_out", left_out(status)},
+          {"left_out", left_out_rows(status)},
           {"network", status.network()},
           {"takeovers", status.takeovers()},
           {"taken_over_ms", status.taken_over_ms()},

@@ -8,13 +8,11 @@ namespace pfc {
 namespace {
 
 // What a worker has written may be no UTF-8.
-std::string text_of(const LiveJson& json) {
+std::string live_text(const LiveJson& json) {
   return json.dump(-1, ' ', false, LiveJson::error_handler_t::replace);
 }
 
-std::int64_t now_ms() { return to_ms(std::chrono::system_clock::now()); }
-
-void add(std::string& object, const std::string& name, const std::string& json) {
+void add_member(std::string& object, const std::string& name, const std::string& json) {
   object += (object.empty() ? "{\"" : ",\"") + name + "\":" + json;
 }
 
@@ -23,19 +21,19 @@ void add(std::string& object, const std::string& name, const std::string& json) 
 std::vector<LiveState::Part> LiveState::parts() const {
   const proto::StatusReply status = coordinator_.status();
   const Chronicle& chronicle = coordinator_.chronicle();
-  return {{"status", text_of(live_status(status, now_ms()))},
-          {"plan", text_of(live_plan(coordinator_.job_json(), chronicle.start_notes()))},
-          {"hosts", text_of(live_hosts(status))},
-          {"workers", text_of(live_workers(status))},
-          {"phases", text_of(live_phases(chronicle.phases()))},
-          {"queue", text_of(live_queue(coordinator_.queue()))}};
+  return {{"status", live_text(live_status(status, to_ms(wall_now())))},
+          {"plan", live_text(live_plan(coordinator_.job_json(), chronicle.start_notes()))},
+          {"hosts", live_text(live_hosts(status))},
+          {"workers", live_text(live_workers(status))},
+          {"phases", live_text(live_phases(chronicle.phases()))},
+          {"queue", live_text(live_queue(coordinator_.queue()))}};
 }
 
 std::string LiveState::changes() {
   std::string object;
   std::vector<Part> now = parts();
   for (std::size_t i = 0; i < now.size(); ++i) {
-    if (i >= told_.size() || told_[i].json != now[i].json) add(object, now[i].name, now[i].json);
+    if (i >= told_.size() || told_[i].json != now[i].json) add_member(object, now[i].name, now[i].json);
   }
   told_ = std::move(now);
   const Chronicle& chronicle = coordinator_.chronicle();
@@ -46,13 +44,13 @@ std::string LiveState::changes() {
   const std::int64_t reports = points.empty() ? 0 : points.back().reports;
   if (is_other || points_ != points.size() || reports_ != reports) {
     const std::size_t from = points_ == 0 ? 0 : points_ - 1;  // the last one may have grown
-    add(object, "curves", text_of(live_curves(history, from, chronicle.is_cut())));
+    add_member(object, "curves", live_text(live_curves(history, from, chronicle.is_cut())));
   }
   points_ = points.size();
   reports_ = reports;
   const EventLog& events = chronicle.events();
   if (events_ != events.newest()) {
-    add(object, "events", text_of(live_events(events, events_)));
+    add_member(object, "events", live_text(live_events(events, events_)));
   }
   events_ = events.newest();
   return object.empty() ? object : object + "}";
@@ -61,9 +59,9 @@ std::string LiveState::changes() {
 std::string LiveState::all() {
   const Chronicle& chronicle = coordinator_.chronicle();
   std::string object = R"({"whole":true)";
-  for (const Part& part : parts()) add(object, part.name, part.json);
-  add(object, "curves", text_of(live_curves(chronicle.history(), 0, chronicle.is_cut())));
-  add(object, "events", text_of(live_events(chronicle.events(), 0)));
+  for (const Part& part : parts()) add_member(object, part.name, part.json);
+  add_member(object, "curves", live_text(live_curves(chronicle.history(), 0, chronicle.is_cut())));
+  add_member(object, "events", live_text(live_events(chronicle.events(), 0)));
   return object + "}";
 }
 

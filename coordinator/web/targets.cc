@@ -10,14 +10,14 @@ namespace {
 using nlohmann::json;
 
 /// Names may be any bytes.
-std::string text_of(const json& targets) {
+std::string targets_text(const json& targets) {
   return targets.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
 
 std::string coordinator_targets(const std::string& http_address) {
-  return text_of(
+  return targets_text(
       json::array({{{"targets", json::array({http_address})}, {"labels", json::object()}}}));
 }
 
@@ -30,7 +30,7 @@ std::string host_targets(const proto::StatusReply& status) {
     const std::string address = is_ipv6 ? "[" + host.address() + "]" : host.address();
     targets.push_back({{"targets", json::array({address})}, {"labels", {{"host", host.name()}}}});
   }
-  return text_of(targets);
+  return targets_text(targets);
 }
 
 }  // namespace pfc

@@ -25,7 +25,7 @@ bool has_gone_on(const DoneFault& fault, const JobView& last, const JobView& vie
 }
 
 template <typename... Values>
-std::string print(const char* format, Values... values) {
+std::string recovery_text(const char* format, Values... values) {
   char text[200];
   std::snprintf(text, sizeof(text), format, values...);
   return text;
@@ -34,10 +34,10 @@ std::string print(const char* format, Values... values) {
 double in_seconds(milliseconds time) { return static_cast<double>(time.count()) / 1000; }
 
 /// "3.2 s"; "-" where there is none.
-std::string time_text(const std::vector<milliseconds>& sorted, double part) {
+std::string quantile_text(const std::vector<milliseconds>& sorted, double part) {
   if (sorted.empty()) return "-";
   const auto last = static_cast<double>(sorted.size() - 1);
-  return print("%.1f s", in_seconds(sorted[static_cast<std::size_t>(last * part)]));
+  return recovery_text("%.1f s", in_seconds(sorted[static_cast<std::size_t>(last * part)]));
 }
 
 }  // namespace
@@ -85,27 +85,27 @@ std::string summary(const std::vector<DoneFault>& faults, const ChaosResult& res
     if (fault.took) kind.took.push_back(*fault.took);
   }
   std::string text =
-      print("%-12s %7s %8s %9s %9s\n", "fault", "done", "went on", "median", "worst");
+      recovery_text("%-12s %7s %8s %9s %9s\n", "fault", "done", "went on", "median", "worst");
   for (auto& [kind, of_kind] : kinds) {
     std::ranges::sort(of_kind.took);
     text +=
-        print("%-12s %7d %8zu %9s %9s\n", name_of(kind).c_str(), of_kind.done, of_kind.took.size(),
-              time_text(of_kind.took, 0.5).c_str(), time_text(of_kind.took, 1).c_str());
+        recovery_text("%-12s %7d %8zu %9s %9s\n", name_of(kind).c_str(), of_kind.done, of_kind.took.size(),
+              quantile_text(of_kind.took, 0.5).c_str(), quantile_text(of_kind.took, 1).c_str());
   }
-  if (result.refused > 0) text += print("%d more were not done\n", result.refused);
+  if (result.refused > 0) text += recovery_text("%d more were not done\n", result.refused);
   const std::int64_t lost = result.end.images_lost - result.begin.images_lost;
-  text += print("images lost: %lld", static_cast<long long>(lost));
+  text += recovery_text("images lost: %lld", static_cast<long long>(lost));
   if (!faults.empty()) {
-    text += print(", %.1f a fault", static_cast<double>(lost) / static_cast<double>(faults.size()));
+    text += recovery_text(", %.1f a fault", static_cast<double>(lost) / static_cast<double>(faults.size()));
   }
   const double seconds = in_seconds(result.end.at - result.begin.at);
   if (seconds <= 0) return text + "\n";
   const double rate =
       static_cast<double>(result.end.images_seen - result.begin.images_seen) / seconds;
-  text += print("\ngoodput: %.1f images/s that count, over %.0f s", rate, seconds);
+  text += recovery_text("\ngoodput: %.1f images/s that count, over %.0f s", rate, seconds);
   if (result.rate_before > 0) {
     text +=
-        print("; %.1f %% of the %.1f before", 100 * rate / result.rate_before, result.rate_before);
+        recovery_text("; %.1f %% of the %.1f before", 100 * rate / result.rate_before, result.rate_before);
   }
   return text + "\n";
 }

@@ -13,7 +13,7 @@ namespace {
 
 using Stub = proto::CoordinatorService::Stub;
 
-constexpr std::chrono::milliseconds kPause{100};  // between two attempts to find the coordinator
+constexpr std::chrono::milliseconds kReconnectPause{100};  // between two attempts to find the coordinator
 constexpr std::chrono::seconds kLongestAway{60};
 
 }  // namespace
@@ -60,7 +60,7 @@ bool WatchedJob::find_again() {
     call_.emplace(target_.endpoint());
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): there is none yet
   }
-  std::this_thread::sleep_for(kPause);
+  std::this_thread::sleep_for(kReconnectPause);
   return true;
 }
 

@@ -44,7 +44,7 @@ struct Face {
   Landmarks landmarks;
 };
 
-std::optional<double> number_in(std::string_view text) {
+std::optional<double> coordinate_in(std::string_view text) {
   double number = 0;
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, number);
@@ -56,7 +56,7 @@ std::optional<Landmarks> landmarks_in(std::span<const std::string_view> fields) 
   Landmarks points;
   if (fields.size() != 2 * points.size()) return {};
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const auto x = number_in(fields[2 * i]), y = number_in(fields[2 * i + 1]);
+    const auto x = coordinate_in(fields[2 * i]), y = coordinate_in(fields[2 * i + 1]);
     if (!x || !y) return {};
     points[i] = {*x, *y};
   }
@@ -112,7 +112,7 @@ std::vector<Face> read_faces(const fs::path& file) {
     const fs::path image = fs::path(fields.front()).lexically_normal();
     const bool heading = number == 1 && std::ranges::none_of(fields.begin() + 1, fields.end(),
                                                              [](std::string_view field) {
-                                                               return number_in(field).has_value();
+                                                               return coordinate_in(field).has_value();
                                                              });
     if (heading) return;
     if (!points || !are_of_a_face(*points) || !stays_inside(image)) {

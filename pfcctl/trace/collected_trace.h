@@ -11,6 +11,9 @@
 
 namespace pfc {
 
+/// Converts the nanoseconds of a trace to seconds.
+inline double seconds_from_ns(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
+
 struct CollectedSpan {
   std::uint32_t track = 0;    ///< index into CollectedRank::tracks
   std::uint32_t name = 0;     ///< index into CollectedTrace::names

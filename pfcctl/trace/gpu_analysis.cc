@@ -10,8 +10,6 @@
 namespace pfc {
 namespace {
 
-double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
-
 using Interval = std::pair<std::int64_t, std::int64_t>;  // begin and end
 
 /// From the begin of its first phase to the end of its last, by step.
@@ -37,7 +35,7 @@ double covered(const std::vector<Interval>& sorted, const Interval& window) {
     sum += to - from;
     until = to;
   }
-  return seconds(sum);
+  return seconds_from_ns(sum);
 }
 
 struct Kernels {
@@ -64,13 +62,13 @@ void add_gpus(TraceAnalysis& analysis, const CollectedTrace& trace) {
       complete.insert(span.number);
       Kernels& sum = kernels[span.name];
       ++sum.calls;
-      sum.seconds += seconds(span.end_ns - span.begin_ns);
+      sum.seconds += seconds_from_ns(span.end_ns - span.begin_ns);
     }
     std::ranges::sort(busy);
     double took = 0, ran = 0;
     for (const auto& [step, window] : steps_of(each)) {
       if (!complete.contains(step)) continue;
-      took += seconds(window.second - window.first);
+      took += seconds_from_ns(window.second - window.first);
       ran += covered(busy, window);
     }
     if (took > 0) analysis.gpus.push_back({rank, ran / took});

@@ -24,7 +24,7 @@ namespace {
 
 using Stub = proto::CoordinatorService::Stub;
 
-struct Options {
+struct TraceOptions {
   Target target;
   int steps = 20;
   std::filesystem::path output = "trace.json";
@@ -69,7 +69,7 @@ void write(const CollectedTrace& trace, const std::vector<MatchedCollective>& co
   file.commit();
 }
 
-void take(const Options& options) {
+void take(const TraceOptions& options) {
   { const AtomicFile probe(options.output); }  // recording takes its time: fails before it
   const CoordinatorCall call(options.target.endpoint());
   proto::StartTraceRequest request;
@@ -90,7 +90,7 @@ void take(const Options& options) {
 void add_trace_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
       "trace", "Records some steps of all workers, and shows who waited for whom");
-  const auto options = std::make_shared<Options>();  // owned by the verb's callback
+  const auto options = std::make_shared<TraceOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
   verb->add_option("--steps", options->steps, "How many")
       ->check(whole_number(1, 10'000))

@@ -10,8 +10,6 @@
 namespace pfc {
 namespace {
 
-double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
-
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -40,7 +38,7 @@ double overlap(const std::vector<const CollectedSpan*>& a,
   for (const CollectedSpan* span : a) {
     while (other != b.end() && (*other)->end_ns <= span->begin_ns) ++other;
     for (auto each = other; each != b.end() && (*each)->begin_ns < span->end_ns; ++each) {
-      sum += seconds(std::min(span->end_ns, (*each)->end_ns) -
+      sum += seconds_from_ns(std::min(span->end_ns, (*each)->end_ns) -
                      std::max(span->begin_ns, (*each)->begin_ns));
     }
   }
@@ -59,7 +57,7 @@ RankTimes times_of(const CollectedTrace& trace, const CollectedRank& rank) {
     const proto::TraceRow row = rank.tracks[span.track].row;
     if (row == proto::TRACE_ROW_THREAD && name == "wait_for_batch") own_waits.push_back(&span);
     if (row != proto::TRACE_ROW_PHASES) continue;
-    const double took = seconds(span.end_ns - span.begin_ns);
+    const double took = seconds_from_ns(span.end_ns - span.begin_ns);
     times.phases[name] += took;
     times.all += took;
     if (name == "data_wait") waits.push_back(&span);
@@ -83,7 +81,7 @@ CollectiveWaits waits_of(const CollectedTrace& trace, const Kind& kind,
   std::map<Rank, std::pair<int, double>> last;  // how often, and the others' waits
   for (const MatchedCollective* each : all) {
     for (const auto& part : each->parts) {
-      took.push_back(seconds(part.span->end_ns - part.span->begin_ns));
+      took.push_back(seconds_from_ns(part.span->end_ns - part.span->begin_ns));
     }
     waited.push_back(each->mean_wait_seconds());
     if (!each->sure) continue;
@@ -143,7 +141,7 @@ void compare_ranks(TraceAnalysis& analysis, const CollectedTrace& trace,
 
 double MatchedCollective::waited_seconds(const Part& part) const {
   const std::int64_t until = std::min(parts[last].span->begin_ns, part.span->end_ns);
-  return seconds(std::max<std::int64_t>(until - part.span->begin_ns, 0));
+  return seconds_from_ns(std::max<std::int64_t>(until - part.span->begin_ns, 0));
 }
 
 double MatchedCollective::mean_wait_seconds() const {
@@ -201,7 +199,7 @@ TraceAnalysis analyse(const CollectedTrace& trace,
     times[rank] = times_of(trace, collected);
     analysis.steps = analysis.steps == 0 ? steps : std::min(analysis.steps, steps);
     analysis.clock_error_seconds =
-        std::max(analysis.clock_error_seconds, 2 * seconds(collected.summary.clock_error_ns()));
+        std::max(analysis.clock_error_seconds, 2 * seconds_from_ns(collected.summary.clock_error_ns()));
   }
   std::map<Kind, std::vector<const MatchedCollective*>> kinds;
   for (const MatchedCollective& each : collectives) {

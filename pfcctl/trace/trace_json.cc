@@ -36,7 +36,7 @@ const char* category(proto::TraceRow row) {
   }
 }
 
-std::string title(const CollectedTrack& track) {
+std::string track_title(const CollectedTrack& track) {
   return track.row == proto::TRACE_ROW_COLLECTIVES ? "collectives: " + track.name : track.name;
 }
 
@@ -132,7 +132,7 @@ class Writer {
          {{"labels", fmt::format("{}{}clock within {:.2f} ms", device, device.empty() ? "" : ", ",
                                  1e-6 * static_cast<double>(each.summary.clock_error_ns()))}});
     for (std::uint32_t track = 0; track < each.tracks.size(); ++track) {
-      name("thread_name", rank, tid(track), {{"name", title(each.tracks[track])}});
+      name("thread_name", rank, tid(track), {{"name", track_title(each.tracks[track])}});
       const int order = 1'000 * static_cast<int>(each.tracks[track].row);
       name("thread_sort_index", rank, tid(track),
            {{"sort_index", order + static_cast<int>(track)}});

@@ -86,7 +86,7 @@ def last_line(output):
 
 def build(gpus):
     architectures = ";".join(sorted({gpu.architecture for gpu in gpus}))
-    configure = f"cmake --preset cuda -DPFC_CUDA=ON '-DPFC_CUDA_ARCHITECTURES={architectures}'"
+    configure = f"cmake --preset cuda -DPFC_CUDA=ON -DPFC_TESTS=ON '-DPFC_CUDA_ARCHITECTURES={architectures}'"
     make = "cmake --build --preset cuda --target programs gpu_tests"
     return [Case("build", "cuda", ["sh", "-c", f"{configure} && {make}"], 3600)]
 

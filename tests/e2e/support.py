@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: programs, a small data set, jobs, and a look at what they left."""
+"""Base class of the end-to-end tests: runs the programs on a small data set, and reads what they leave."""
 
 import hashlib
 import json
@@ -8,11 +8,17 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 import urllib.request
 import uuid
+
+import data_set
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import seconds  # noqa: E402, F401  prints the time of each test
 
 BIN = pathlib.Path(os.environ["PFC_BIN"])
 LIMIT = int(os.environ.get("PFC_E2E_LIMIT", 600))  # seconds that one program may take before a test gives it up
@@ -29,20 +35,17 @@ def digest(path):
 
 
 class JobTest(unittest.TestCase):
-    """A test with a folder of its own and a tiny data set, drawn once a class."""
+    """A test with a folder of its own. It reads a tiny data set, which others read, too."""
 
     IDENTITIES = 8
     IMAGES = 10
-    SIZE = 112
+    SIZE = 32  # pixels; a step of 112 takes eight times as long
 
     @classmethod
     def setUpClass(cls):
         cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="pfc-e2e-"))
-        cls.data = cls.shared / "data"
-        made = run(BIN / "pfcctl", "data", "synth", "--identities", cls.IDENTITIES,
-                   "--images-per-identity", cls.IMAGES, "--size", cls.SIZE, "--val-identities", 6, "--val-pairs", 20,
-                   "--out", cls.data)
-        assert made.returncode == 0, made.stderr
+        parameters = (cls.IDENTITIES, cls.IMAGES, cls.SIZE)
+        cls.data = data_set.shared(*parameters) or data_set.draw(cls.shared / "data", *parameters)
 
     @classmethod
     def tearDownClass(cls):
@@ -55,6 +58,10 @@ class JobTest(unittest.TestCase):
         key, value = self.mark.split("=")
         self.environment = {**os.environ, key: value, "XDG_RUNTIME_DIR": str(self.folder),
                             "XDG_STATE_HOME": str(self.folder / "logs")}
+
+    def copy_of_data(self, name="copy"):
+        """For a test that changes the data."""
+        return pathlib.Path(shutil.copytree(self.data, self.folder / name))
 
     def tearDown(self):
         left = self.processes()

@@ -331,7 +331,7 @@ TEST_P(BatchNormalisation, RunningStatisticsAgreeWithTorch) {
             1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, BatchNormalisation, testing::ValuesIn(test_devices()),
+INSTANTIATE_TEST_SUITE_P(Kernels, BatchNormalisation, ::testing::ValuesIn(test_devices()),
                          device_name);
 
 }  // namespace

@@ -375,7 +375,7 @@ TEST_P(Convolution, GivesTheSameBitsEveryTime) {
   EXPECT_EQ(values(first), values(second));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Convolution, testing::ValuesIn(test_devices()), device_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, Convolution, ::testing::ValuesIn(test_devices()), device_name);
 
 }  // namespace
 }  // namespace pfc

@@ -139,7 +139,7 @@ TEST_P(Elementwise, SumOfSquaresIsFiniteExactlyWhenEveryElementIs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Elementwise, testing::ValuesIn(test_devices()), device_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, Elementwise, ::testing::ValuesIn(test_devices()), device_name);
 
 }  // namespace
 }  // namespace pfc

@@ -96,7 +96,7 @@ TEST_P(MatrixProduct, ThatWasPlannedTakesNoMoreScratchMemory) {
   EXPECT_EQ(ops_->scratch_bytes(), planned);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, MatrixProduct, testing::ValuesIn(test_devices()), device_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, MatrixProduct, ::testing::ValuesIn(test_devices()), device_name);
 
 }  // namespace
 }  // namespace pfc

@@ -75,7 +75,7 @@ TEST_P(Normalisation, GradientAgreesWithFiniteDifferences) {
   EXPECT_LT(relative_error(values(dx), expected), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Normalisation, testing::ValuesIn(test_devices()), device_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, Normalisation, ::testing::ValuesIn(test_devices()), device_name);
 
 }  // namespace
 }  // namespace pfc

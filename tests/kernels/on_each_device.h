@@ -23,11 +23,11 @@ namespace pfc {
 /// kernels_gpu_test: this machine's GPU.
 std::vector<TestDevice> test_devices();
 
-inline std::string device_name(const testing::TestParamInfo<TestDevice>& info) {
+inline std::string device_name(const ::testing::TestParamInfo<TestDevice>& info) {
   return info.param.name;
 }
 
-class OnEachDevice : public testing::TestWithParam<TestDevice> {
+class OnEachDevice : public ::testing::TestWithParam<TestDevice> {
  protected:
   void SetUp() override {
     if (!GetParam().why_not.empty()) GTEST_SKIP() << GetParam().why_not;

@@ -72,7 +72,7 @@ TEST_P(Updates, RoundNewWeightsIntoTheOperands) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Updates, testing::ValuesIn(test_devices()), device_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, Updates, ::testing::ValuesIn(test_devices()), device_name);
 
 }  // namespace
 }  // namespace pfc

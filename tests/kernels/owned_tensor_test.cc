@@ -34,7 +34,7 @@ TEST_P(OwnedTensors, PassTheirMemoryOnWhenMoved) {
 
 TEST_P(OwnedTensors, HoldNoMemoryWhenMadeWithoutArguments) { EXPECT_FALSE(OwnedTensor()); }
 
-INSTANTIATE_TEST_SUITE_P(Devices, OwnedTensors, testing::ValuesIn(test_devices()), device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, OwnedTensors, ::testing::ValuesIn(test_devices()), device_name);
 
 }  // namespace
 }  // namespace pfc

@@ -55,7 +55,7 @@ TEST(OrderedWork, ThrowsWhatAThreadThrew) {
         },
         [&](std::int64_t i, int) { last = i; });
   };
-  EXPECT_THAT(work, testing::ThrowsMessage<std::runtime_error>("image 40"));
+  EXPECT_THAT(work, ::testing::ThrowsMessage<std::runtime_error>("image 40"));
   EXPECT_LT(last, 40);
 }
 
@@ -68,7 +68,7 @@ TEST(OrderedWork, ThrowsWhatTheTakerThrewAndStopsTheThreads) {
           if (i == 5) throw std::runtime_error("disk full");
         });
   };
-  EXPECT_THAT(work, testing::ThrowsMessage<std::runtime_error>("disk full"));
+  EXPECT_THAT(work, ::testing::ThrowsMessage<std::runtime_error>("disk full"));
   EXPECT_LT(made, 100);
 }
 

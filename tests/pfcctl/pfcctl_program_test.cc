@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Pfcctl, CheckSaysWhatIsThereAndThatThisMachineCanTrain) {
   expect_tells(pfcctl("check"),
@@ -26,7 +26,8 @@ TEST(Pfcctl, CheckSpeaksJsonToPrograms) {
   EXPECT_EQ(report["can_train"], true);
   EXPECT_EQ(report["devices"][0]["name"], "CPU");
   for (const auto& [library, version] : report["libraries"].items()) {
-    EXPECT_THAT(version.get<std::string>(), testing::MatchesRegex("[0-9]+[.][0-9]+.*")) << library;
+    EXPECT_THAT(version.get<std::string>(), ::testing::MatchesRegex("[0-9]+[.][0-9]+.*"))
+        << library;
   }
   for (const auto& trial : report["trials"]) EXPECT_EQ(trial["ok"], true) << trial;
 }
@@ -118,7 +119,7 @@ TEST(Pfcctl, DataSynthWritesASet) {
 }
 
 /// A job file and what pfcctl plan says of it.
-class PfcctlPlan : public testing::Test {
+class PfcctlPlan : public ::testing::Test {
  protected:
   PfcctlPlan() {
     std::ofstream(job_) << R"({"network": "mbf", "batch_size": 8, "rec": "/nowhere"})";

@@ -15,7 +15,7 @@
 namespace pfc {
 namespace {
 
-class PfcctlReplay : public testing::Test {
+class PfcctlReplay : public ::testing::Test {
  protected:
   PfcctlReplay() {
     for (std::size_t i = 0; i < embeddings_.size(); ++i) {

@@ -62,7 +62,7 @@ TEST(SyntheticSet, ShowsTheSamePeopleInAnotherSize) {
     }
     return parts;
   };
-  EXPECT_THAT(grey_of(48), testing::Pointwise(testing::DoubleNear(6), grey_of(112)));
+  EXPECT_THAT(grey_of(48), ::testing::Pointwise(::testing::DoubleNear(6), grey_of(112)));
 
   const TemporaryFolder folder;
   SynthOptions options = kSmall;
@@ -112,9 +112,10 @@ TEST(SyntheticSet, ReplacesADataSetOnlyWhenItMay) {
   for (const char* name : {"train.rec", "train.idx", "property", "val.bin"}) {
     const TemporaryFolder folder;
     std::ofstream(folder / name) << "somebody's";
-    EXPECT_THAT([&] { write_synthetic_set(kSmall, folder.path(), nullptr); },
-                testing::ThrowsMessage<InputError>(testing::AllOf(
-                    testing::HasSubstr((folder / name).string()), testing::HasSubstr("--force"))));
+    EXPECT_THAT(
+        [&] { write_synthetic_set(kSmall, folder.path(), nullptr); },
+        ::testing::ThrowsMessage<InputError>(::testing::AllOf(
+            ::testing::HasSubstr((folder / name).string()), ::testing::HasSubstr("--force"))));
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
     EXPECT_EQ(bytes_of(folder / name), "somebody's");
   }
@@ -130,14 +131,15 @@ TEST(SyntheticSet, RefusesOptionsOutsideTheirRanges) {
   SynthOptions options = kSmall;
   options.identities = 0;
   EXPECT_THAT([&] { check_options(options); },
-              testing::ThrowsMessage<InputError>("--identities 0: expected 1 to 16777216"));
+              ::testing::ThrowsMessage<InputError>("--identities 0: expected 1 to 16777216"));
   options = kSmall;
   options.val_identities = 1;
   EXPECT_THROW(check_options(options), InputError);
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "file") << "x";
-  EXPECT_THAT([&] { write_synthetic_set(kSmall, folder.path() / "file" / "set", nullptr); },
-              testing::ThrowsMessage<StorageError>(testing::HasSubstr("cannot make this folder")));
+  EXPECT_THAT(
+      [&] { write_synthetic_set(kSmall, folder.path() / "file" / "set", nullptr); },
+      ::testing::ThrowsMessage<StorageError>(::testing::HasSubstr("cannot make this folder")));
 }
 
 }  // namespace

@@ -183,7 +183,7 @@ std::unique_ptr<Ops> open_device(const JobConfig& job, const SessionOptions& opt
   }
 }
 
-CommOptions comm_options(const SessionOptions& options, const char* name) {
+CommOptions check_comm_options(const SessionOptions& options, const char* name) {
   return {.membership = options.membership,
           .name = name,
           .address = options.peer_address,
@@ -234,7 +234,7 @@ void check_collectives(const JobConfig& job, const SessionOptions& options, Comm
   const std::unique_ptr<Ops> ops = open_device(job, options, nobody);
   if (!all_have(comm, ops != nullptr)) return;
   doing(options, "connecting to the other workers as a step does");
-  DeviceComms comms = make_device_comms(*ops, comm_options(options, ""), options.store);
+  DeviceComms comms = make_device_comms(*ops, check_comm_options(options, ""), options.store);
   std::list<AbortSwitch::Guard> guards;
   if (options.abort_switch != nullptr) {
     guards.emplace_back(*options.abort_switch, *comms.step);
@@ -349,7 +349,7 @@ void check_together(const JobConfig& config, const SessionOptions& options,
                           .precision;
     }
     doing(options, "connecting to the other workers");
-    const auto comm = make_host_comm(comm_options(options, "check"), options.store);
+    const auto comm = make_host_comm(check_comm_options(options, "check"), options.store);
     std::optional<AbortSwitch::Guard> guard;
     if (options.abort_switch != nullptr) guard.emplace(*options.abort_switch, *comm);
     check_collectives(job, options, *comm, tell);

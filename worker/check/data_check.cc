@@ -25,21 +25,21 @@ namespace {
 using enum CheckFinding::Verdict;
 using Comparison = CheckFinding::Comparison;
 
-constexpr double kSeconds = 0.5;               // of each measurement
-constexpr std::size_t kBlock = 256 << 10;      // bytes, read at once
-constexpr std::int64_t kMostBytes = 64 << 20;  // of all blocks
+constexpr double kReadSeconds = 0.5;               // of each measurement
+constexpr std::size_t kReadBlockBytes = 256 << 10;      // bytes, read at once
+constexpr std::int64_t kMostReadBytes = 64 << 20;  // of all blocks
 constexpr double kFastDisk = 100e6;            // bytes/s: about 20,000 images of 5 kB
 constexpr int kSlice = 16;                     // images between two looks at the clock
 
-class File {
+class ReadFile {
  public:
-  explicit File(const std::filesystem::path& path)
+  explicit ReadFile(const std::filesystem::path& path)
       : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~File() {
+  ~ReadFile() {
     if (number_ >= 0) close(number_);
   }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+  ReadFile(const ReadFile&) = delete;
+  ReadFile& operator=(const ReadFile&) = delete;
   [[nodiscard]] int number() const { return number_; }
 
  private:
@@ -49,17 +49,17 @@ class File {
 /// Bytes a second, the median of all blocks: other programs take the processor away in some of
 /// them. 0: nothing could be read.
 double read_speed(const std::filesystem::path& rec) {
-  const File file(rec);
+  const ReadFile file(rec);
   const off_t size = file.number() < 0 ? 0 : lseek(file.number(), 0, SEEK_END);
   if (size <= 0) return 0;
   std::mt19937_64 random(2048);
-  std::vector<std::byte> block(kBlock);
+  std::vector<std::byte> block(kReadBlockBytes);
   std::vector<double> speeds;
   std::int64_t done = 0;
   const TimePoint begin = Clock::now();
-  while (seconds_since(begin) < kSeconds && done < kMostBytes) {
+  while (seconds_since(begin) < kReadSeconds && done < kMostReadBytes) {
     const off_t at = static_cast<off_t>(random() % static_cast<std::uint64_t>(size)) / 4096 * 4096;
-    posix_fadvise(file.number(), at, kBlock, POSIX_FADV_DONTNEED);
+    posix_fadvise(file.number(), at, kReadBlockBytes, POSIX_FADV_DONTNEED);
     const TimePoint start = Clock::now();
     const ssize_t got = pread(file.number(), block.data(), block.size(), at);
     if (got <= 0) return 0;
@@ -131,7 +131,7 @@ DecodeSpeed decode_speed(const Dataset& dataset) {
     return thread_seconds() - start;
   };
   const TimePoint begin = Clock::now();
-  while (seconds_since(begin) < kSeconds) {
+  while (seconds_since(begin) < kReadSeconds) {
     double seconds = 0;
     int decoded = 0;
     for (int i = 0; i < kSlice; ++i) {

@@ -16,7 +16,7 @@ namespace {
 using enum CheckFinding::Verdict;
 using Comparison = CheckFinding::Comparison;
 
-constexpr double kSeconds = 1.0;
+constexpr double kDeviceSeconds = 1.0;
 
 /// Floating-point operations a second of a convolution of float32. On a CPU a second of the
 /// thread's own time, so that what else runs there does not count.
@@ -36,7 +36,7 @@ double convolution_speed(Ops& ops, std::int64_t batch) {
   const auto conv = ops.conv2d(shape);
   const double operations = 2.0 * static_cast<double>(shape.y_shape().elements()) * 64 * 9;
   double best = 0;
-  for (const TimePoint begin = Clock::now(); seconds_since(begin) < kSeconds;) {
+  for (const TimePoint begin = Clock::now(); seconds_since(begin) < kDeviceSeconds;) {
     const TimePoint start = Clock::now();
     const double own_start = thread_seconds();
     conv->forward(in, weights, tensor(*y, shape.y_shape()));

@@ -21,7 +21,7 @@ constexpr std::array<std::pair<unsigned long long, const char*>, 4> kReasons{{
     {Nvml::kPowerBrake, "a power brake"},
 }};
 
-std::string text_of(const std::array<char, 96>& characters) {
+std::string text_before_nul(const std::array<char, 96>& characters) {
   std::string text(characters.data());
   for (char& c : text) c = c < ' ' || c > '~' ? '?' : c;
   return text;
@@ -32,7 +32,7 @@ GpuHealth ask(const Nvml& nvml, Nvml::Device* device, const std::string& pci) {
   std::array<char, 96> name{};
   if (nvml.call("nvmlDeviceGetName", device, name.data(), static_cast<unsigned>(name.size() - 1)) ==
       Nvml::kSuccess) {
-    gpu.name += " (" + text_of(name) + ")";
+    gpu.name += " (" + text_before_nul(name) + ")";
   }
   if (Nvml::Memory memory;
       nvml.call("nvmlDeviceGetMemoryInfo", device, &memory) == Nvml::kSuccess) {
@@ -65,7 +65,7 @@ GpuHealthReport gpu_health(const std::vector<std::string>& pci_bus_ids,
   std::array<char, 96> driver{};
   if (nvml.call("nvmlSystemGetDriverVersion", driver.data(),
                 static_cast<unsigned>(driver.size() - 1)) == Nvml::kSuccess) {
-    report.driver = text_of(driver);
+    report.driver = text_before_nul(driver);
   }
   for (const std::string& pci : pci_bus_ids) {
     Nvml::Device* device = nullptr;

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using enum CheckFinding::Verdict;
 
-constexpr std::size_t kBlock = 1 << 20;         // bytes, written at once
+constexpr std::size_t kWriteBlockBytes = 1 << 20;         // bytes, written at once
 constexpr std::size_t kMostWritten = 64 << 20;  // bytes
 constexpr double kWriteSeconds = 1.0;           // beyond which no more is written
 constexpr double kSlowDisk = 20e6;              // bytes/s: a checkpoint of 1 GB takes a minute
@@ -41,12 +41,12 @@ Written write_there(const fs::path& folder, std::uint64_t room) {
   const int file = mkostemp(name.data(), O_CLOEXEC);
   if (file < 0) return {.error = errno};
   unlink(name.c_str());
-  const std::vector<char> block(kBlock, 'x');
+  const std::vector<char> block(kWriteBlockBytes, 'x');
   const std::size_t most = std::min<std::uint64_t>(kMostWritten, room);
   std::size_t done = 0;
   const TimePoint start = Clock::now();
   while (done < most && seconds_since(start) < kWriteSeconds) {
-    const ssize_t wrote = write(file, block.data(), std::min(kBlock, most - done));
+    const ssize_t wrote = write(file, block.data(), std::min(kWriteBlockBytes, most - done));
     if (wrote <= 0) break;
     done += static_cast<std::size_t>(wrote);
   }
@@ -152,7 +152,7 @@ std::vector<CheckFinding> output_findings(const JobConfig& job, std::uint64_t ne
 }
 
 std::vector<CheckFinding> shared_output_findings(const JobConfig& job) {
-  const Written written = write_there(job.output, kBlock);
+  const Written written = write_there(job.output, kWriteBlockBytes);
   if (written.error != 0) return {unwritable(job.output, file_error_text(written.error))};
   return {{.what = "output", .found = "writable, shared with the host of rank 0", .expected = {}}};
 }

@@ -9,13 +9,13 @@
 namespace pfc {
 namespace {
 
-constexpr int kRankZero = 0;  // of a link
+constexpr int kCentresSender = 0;  // of a link
 
 template <typename T>
 void exchange(Comm& link, std::span<T> values) {
   link.broadcast(
       Tensor(values.data(), DType::kUInt8, {static_cast<std::int64_t>(values.size_bytes())}),
-      kRankZero);
+      kCentresSender);
 }
 
 /// Both sides; the receiver's vectors get the sender's sizes.

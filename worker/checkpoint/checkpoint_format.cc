@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kPrefix = "step-";
+constexpr const char* kFolderPrefix = "step-";
 constexpr const char* kProbePrefix = ".shared-";
 constexpr const char* kChecksum = "sha256";
 constexpr JsonLimits kJsonLimits{.bytes = 16u << 20, .depth = 16};  // 100,000 workers' files
@@ -54,7 +54,7 @@ Integer whole(const json& object, const char* key) {
   throw InputError(std::string(key) + ": expected an integer, found " + value.dump().substr(0, 60));
 }
 
-std::vector<File> files_of(const json& list) {
+std::vector<File> files_from_json(const json& list) {
   std::vector<File> files;
   for (const json& f : list) {
     files.push_back({.name = f.at("name").get<std::string>(),
@@ -149,7 +149,7 @@ Manifest manifest_of(const json& m, const std::string& folder_name_) {
                                  .embedding_size = whole<std::int64_t>(m, "embedding_size"),
                                  .loss_scale = loss_scale_of(m),
                                  .job = m.at("job")},
-                    .files = files_of(m.at("files"))};
+                    .files = files_from_json(m.at("files"))};
   check_in_range(manifest.identity);
   check_agrees(manifest.identity, folder_name_);
   return manifest;
@@ -157,12 +157,12 @@ Manifest manifest_of(const json& m, const std::string& folder_name_) {
 
 }  // namespace
 
-std::string folder_name(std::int64_t step) { return kPrefix + digits(step, 9); }
+std::string folder_name(std::int64_t step) { return kFolderPrefix + digits(step, 9); }
 
 std::optional<std::int64_t> step_of(const std::string& folder_name_) {
   const std::string_view name = folder_name_;
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  const std::string_view number = name.substr(std::string_view(kPrefix).size());
+  if (!name.starts_with(kFolderPrefix)) return std::nullopt;
+  const std::string_view number = name.substr(std::string_view(kFolderPrefix).size());
   std::int64_t step = 0;
   const auto parsed = std::from_chars(number.data(), number.data() + number.size(), step);
   if (parsed.ec != std::errc() || step < 0 || folder_name(step) != folder_name_) {
@@ -192,7 +192,7 @@ bool is_removed(const std::string& name) {
 std::string probe_name(const std::string& random) { return kProbePrefix + random + ".tmp"; }
 
 bool is_temporary(const std::string& name) {
-  const bool ours = name.starts_with(std::string(".") + kPrefix) || name.starts_with(kProbePrefix);
+  const bool ours = name.starts_with(std::string(".") + kFolderPrefix) || name.starts_with(kProbePrefix);
   return ours && name.ends_with(".tmp");
 }
 
@@ -269,7 +269,7 @@ void write_part(const std::filesystem::path& folder, Rank rank, const std::vecto
 }
 
 std::vector<File> read_part(const std::filesystem::path& folder, Rank rank) {
-  return read_json(folder / part_name(rank), [](const json& list) { return files_of(list); });
+  return read_json(folder / part_name(rank), [](const json& list) { return files_from_json(list); });
 }
 
 }  // namespace pfc::checkpoint_format

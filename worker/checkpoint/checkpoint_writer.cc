@@ -120,7 +120,7 @@ FileContent optimizer_file(const TrainingState& state) {
 }
 
 /// This worker's files. `state` is borrowed by what is returned.
-std::vector<MakeFile> files_of(const TrainingState& state, const Membership& me,
+std::vector<MakeFile> files_to_write(const TrainingState& state, const Membership& me,
                                CheckpointMode mode) {
   std::vector<MakeFile> files;
   files.emplace_back([&state, &me, mode] { return centres_file(state, me, mode); });
@@ -204,7 +204,7 @@ void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nl
     writing_ = true;
   }
   try {
-    const std::vector<MakeFile> files = files_of(state, options_.membership, mode);
+    const std::vector<MakeFile> files = files_to_write(state, options_.membership, mode);
     if (mode == CheckpointMode::kInPlace) return run(step, files);
     thread_ = std::thread([this, step, copies = made(files)] { run(step, copies); });
   } catch (...) {  // no memory for the copies, or no thread

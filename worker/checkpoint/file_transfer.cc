@@ -17,7 +17,7 @@ constexpr int kWorker = 1;
 /// Rank 0 asks for each piece, and says at the end how it went.
 enum class Word : std::int64_t { kNextPiece, kWritten, kFailed };
 
-void exchange(Comm& link, void* data, std::size_t bytes, int from) {
+void exchange_bytes(Comm& link, void* data, std::size_t bytes, int from) {
   link.broadcast(Tensor(data, DType::kUInt8, {static_cast<std::int64_t>(bytes)}), from);
 }
 
@@ -37,14 +37,14 @@ void expect(Comm& link, Word expected) {
   check(word == Word::kFailed, "send_file: rank 0 has said something else than expected");
   const std::int64_t length = exchange_number(link, 0, kRankZero);
   std::string why(static_cast<std::size_t>(std::clamp<std::int64_t>(length, 0, kPieceBytes)), ' ');
-  exchange(link, why.data(), why.size(), kRankZero);
+  exchange_bytes(link, why.data(), why.size(), kRankZero);
   throw StorageError(why);
 }
 
 void say_failed(Comm& link, std::string why) {
   say(link, Word::kFailed);
   exchange_number(link, static_cast<std::int64_t>(why.size()), kRankZero);
-  exchange(link, why.data(), why.size(), kRankZero);
+  exchange_bytes(link, why.data(), why.size(), kRankZero);
 }
 
 /// One file that arrives.
@@ -64,7 +64,7 @@ class Arrival {
     check(bytes >= 0 && std::cmp_less_equal(bytes, kPieceBytes), "send_file: a piece is too large");
     if (bytes == 0) return finish();
     buffer.resize(static_cast<std::size_t>(bytes));
-    exchange(link(), buffer.data(), buffer.size(), kWorker);
+    exchange_bytes(link(), buffer.data(), buffer.size(), kWorker);
     file_->write(buffer);
   }
 
@@ -136,7 +136,7 @@ void send_file(Comm& to_rank_zero, const std::function<void(const ByteSink&)>& w
       expect(to_rank_zero, Word::kNextPiece);
       exchange_number(to_rank_zero, static_cast<std::int64_t>(piece.size()), kWorker);
       // Only sent: a broadcast changes nothing at its root.
-      exchange(to_rank_zero, const_cast<std::byte*>(piece.data()), piece.size(), kWorker);
+      exchange_bytes(to_rank_zero, const_cast<std::byte*>(piece.data()), piece.size(), kWorker);
       bytes = bytes.subspan(piece.size());
     }
   });

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPause{100};
+constexpr milliseconds kLinkPollInterval{100};
 
 /// Removes the file when the workers have looked for it, or one of them has failed.
 class Probe {
@@ -48,7 +48,7 @@ bool finds(const fs::path& file, const std::string& content, milliseconds patien
   const TimePoint deadline = Clock::now() + patience;
   while (!holds(file, content)) {
     if (Clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kLinkPollInterval);
     // NFS: a client that opens a folder asks the server whether it has changed.
     std::error_code ignored;
     const fs::directory_iterator opened(file.parent_path(), ignored);

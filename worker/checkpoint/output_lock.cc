@@ -26,7 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPause{100};
+constexpr milliseconds kLockPollInterval{100};
 
 /// What the file says of the job that has the folder; null where it says nothing.
 nlohmann::json read_owner(int fd) {
@@ -97,7 +97,7 @@ OutputLock::OutputLock(std::filesystem::path output, std::string job_id, millise
       spdlog::info("output: {} is in use by {}; waiting for at most {} s", output_.string(),
                    name_of(read_owner(fd_.number)), patience.count() / 1000);
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kLockPollInterval);
   }
   write_owner();
 }

@@ -16,10 +16,6 @@ namespace {
 
 namespace format = checkpoint_format;
 
-RowRange common_rows(RowRange a, RowRange b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
 /// Copies the elements from `first` on as float32.
 void copy_as_float(const SafetensorsFile::Tensor& stored, std::size_t first, std::span<float> out) {
   if (stored.dtype == "F32") {

@@ -18,6 +18,11 @@ struct RowRange {
   friend bool operator==(const RowRange&, const RowRange&) = default;
 };
 
+/// The rows in both ranges; size() is 0 or negative where there are none.
+inline RowRange common_rows(RowRange a, RowRange b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
 /// Worker `rank` of `world_size` owns rows / world_size + (rank < rows mod world_size) rows, from
 /// rows / world_size * rank + min(rank, rows mod world_size). Any world size works, odd too.
 inline RowRange shard_of(std::int64_t rows, int rank, int world_size) {

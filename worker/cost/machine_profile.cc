@@ -13,8 +13,8 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kMostBytes = 1 << 20;  // of a profile's file
-constexpr int kSchema = 1;
+constexpr std::size_t kMostProfileBytes = 1 << 20;  // of a profile's file
+constexpr int kProfileSchema = 1;
 
 /// Each number of a profile by its place in the JSON, so that reading and writing cannot differ.
 template <typename Profile, typename F>
@@ -73,9 +73,9 @@ std::uint64_t count(const nlohmann::json& json, const std::string& key, std::uin
 }
 
 MachineProfile from_json(const nlohmann::json& json) {
-  if (const std::uint64_t schema = count(json, "/schema", 0, UINT64_MAX); schema != kSchema) {
+  if (const std::uint64_t schema = count(json, "/schema", 0, UINT64_MAX); schema != kProfileSchema) {
     throw InputError("/schema: found " + std::to_string(schema) + ", expected " +
-                     std::to_string(kSchema));
+                     std::to_string(kProfileSchema));
   }
   MachineProfile profile{
       .name = text(json, "/name"),
@@ -94,7 +94,7 @@ MachineProfile from_json(const nlohmann::json& json) {
 }  // namespace
 
 nlohmann::json to_json(const MachineProfile& profile) {
-  nlohmann::json json{{"schema", kSchema},
+  nlohmann::json json{{"schema", kProfileSchema},
                       {"name", profile.name},
                       {"source", profile.source},
                       {"gpu", profile.gpu},
@@ -108,7 +108,7 @@ nlohmann::json to_json(const MachineProfile& profile) {
 }
 
 MachineProfile read_profile(const std::filesystem::path& file) {
-  const std::string content = read_text(file, kMostBytes);
+  const std::string content = read_text(file, kMostProfileBytes);
   try {
     return from_json(nlohmann::json::parse(content));
   } catch (const nlohmann::json::exception& error) {

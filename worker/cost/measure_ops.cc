@@ -14,17 +14,17 @@
 namespace pfc {
 namespace {
 
-constexpr int kFewest = 5, kMost = 15;
+constexpr int kFewestRepetitions = 5, kMostRepetitions = 15;
 constexpr double kLongEnough = 0.04;  // seconds of all repetitions
 
 /// The median of several, each after `before`, whose time does not count.
-double seconds_of(Ops& ops, const std::function<void()>& before,
+double median_call_seconds(Ops& ops, const std::function<void()>& before,
                   const std::function<void()>& call) {
   call();
   ops.synchronize();
   std::vector<double> seconds;
   double all = 0;
-  while (std::ssize(seconds) < kFewest || (std::ssize(seconds) < kMost && all < kLongEnough)) {
+  while (std::ssize(seconds) < kFewestRepetitions || (std::ssize(seconds) < kMostRepetitions && all < kLongEnough)) {
     before();
     const TimePoint start = Clock::now();
     call();
@@ -95,7 +95,7 @@ class Bench {
     const OpWorks works = counted_.take();
     measured_.push_back({.shape = shape,
                          .work = works.front(),
-                         .seconds = seconds_of(
+                         .seconds = median_call_seconds(
                              ops_, [&] { leave_in_caches(near); }, timed)});
   }
   /// On a processor leaves `near` in the caches and nothing else that an op reads. A GPU's caches

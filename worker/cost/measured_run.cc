@@ -18,7 +18,7 @@ namespace pfc {
 namespace {
 
 constexpr std::int64_t kWarmUp = 3;  // steps that make memory, plans and connections
-constexpr std::size_t kFewest = 5;   // steps behind them
+constexpr std::size_t kFewestSteps = 5;   // steps behind them
 constexpr double kLongest = 1e6;     // seconds of a phase
 
 struct Run {
@@ -40,10 +40,10 @@ Run read_run(const std::filesystem::path& file) {
       run.steps.push_back(std::move(event));
     }
   }
-  if (std::ssize(run.steps) < kWarmUp + static_cast<std::int64_t>(kFewest)) {
+  if (std::ssize(run.steps) < kWarmUp + static_cast<std::int64_t>(kFewestSteps)) {
     throw InputError(file.string() + ": found " + std::to_string(run.steps.size()) +
                      " steps after the last start, expected at least " +
-                     std::to_string(kWarmUp + static_cast<std::int64_t>(kFewest)) +
+                     std::to_string(kWarmUp + static_cast<std::int64_t>(kFewestSteps)) +
                      ": run the job with --set max_steps=30");
   }
   run.steps.erase(run.steps.begin(), run.steps.begin() + kWarmUp);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uintptr_t kAlignment = 64;
 
-double bytes_of(std::initializer_list<const Tensor*> tensors) {
+double tensor_bytes(std::initializer_list<const Tensor*> tensors) {
   double sum = 0;
   for (const Tensor* t : tensors) {
     if (*t) sum += static_cast<double>(t->bytes());
@@ -53,14 +53,14 @@ class RecordingConv2d : public Conv2d {
                       .bytes = bytes});
   }
   void run_forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
-    add(kForward, bytes_of({&x, &w, &y}));
+    add(kForward, tensor_bytes({&x, &w, &y}));
   }
   void run_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
-    add(kData, bytes_of({&dy, &w, &dx}));
+    add(kData, tensor_bytes({&dy, &w, &dx}));
   }
   void run_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
                             bool accumulate) override {
-    add(kWeights, bytes_of({&x, &dy, &dw}) + (accumulate ? bytes_of({&dw}) : 0));
+    add(kWeights, tensor_bytes({&x, &dy, &dw}) + (accumulate ? tensor_bytes({&dw}) : 0));
   }
 
   OpWorks& works_;
@@ -73,16 +73,16 @@ class RecordingBatchNorm : public BatchNorm {
 
  private:
   void run_statistics(const Tensor& x, const Tensor&, const Tensor&) override {
-    works_.push_back({.kind = OpKind::kNormStatistics, .bytes = bytes_of({&x})});
+    works_.push_back({.kind = OpKind::kNormStatistics, .bytes = tensor_bytes({&x})});
   }
   void run_forward(const Forward& f) override {
-    works_.push_back({.kind = OpKind::kNormForward, .bytes = bytes_of({&f.x, &f.residual, &f.y})});
+    works_.push_back({.kind = OpKind::kNormForward, .bytes = tensor_bytes({&f.x, &f.residual, &f.y})});
   }
   void run_backward_reduce(const Backward& b) override {
-    works_.push_back({.kind = OpKind::kNormReduce, .bytes = bytes_of({&b.x, &b.dy})});
+    works_.push_back({.kind = OpKind::kNormReduce, .bytes = tensor_bytes({&b.x, &b.dy})});
   }
   void run_backward_apply(const Backward& b) override {
-    works_.push_back({.kind = OpKind::kNormApply, .bytes = bytes_of({&b.x, &b.dy, &b.add, &b.dx})});
+    works_.push_back({.kind = OpKind::kNormApply, .bytes = tensor_bytes({&b.x, &b.dy, &b.add, &b.dx})});
   }
 
   OpWorks& works_;
@@ -111,10 +111,10 @@ std::unique_ptr<BatchNorm> RecordingOps::batch_norm(const BatchNormShape& shape)
 }
 
 void RecordingOps::run_copy(const Tensor& from, const Tensor& to) {
-  works_.push_back({.kind = OpKind::kElementwise, .bytes = bytes_of({&from, &to})});
+  works_.push_back({.kind = OpKind::kElementwise, .bytes = tensor_bytes({&from, &to})});
 }
 void RecordingOps::run_fill(const Tensor& t, float /*value*/) {
-  works_.push_back({.kind = OpKind::kElementwise, .bytes = bytes_of({&t})});
+  works_.push_back({.kind = OpKind::kElementwise, .bytes = tensor_bytes({&t})});
 }
 void RecordingOps::run_convert(const Tensor& from, const Tensor& to) { run_copy(from, to); }
 void RecordingOps::run_normalise_images(const Tensor& images, const Tensor& y) {
@@ -122,15 +122,15 @@ void RecordingOps::run_normalise_images(const Tensor& images, const Tensor& y) {
 }
 void RecordingOps::run_update_running_statistics(const RunningStatistics& r) {
   works_.push_back({.kind = OpKind::kElementwise,
-                    .bytes = 2 * bytes_of({&r.running_mean, &r.running_variance})});
+                    .bytes = 2 * tensor_bytes({&r.running_mean, &r.running_variance})});
 }
 void RecordingOps::run_gemm(const Gemm& g) {
   const double products = static_cast<double>(g.m) * static_cast<double>(g.n * g.k);
   works_.push_back(
-      {.kind = OpKind::kProduct, .flops = 2 * products, .bytes = bytes_of({&g.a, &g.b, &g.c})});
+      {.kind = OpKind::kProduct, .flops = 2 * products, .bytes = tensor_bytes({&g.a, &g.b, &g.c})});
 }
 void RecordingOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
-  works_.push_back({.kind = OpKind::kElementwise, .bytes = bytes_of({&a, &b, &y})});
+  works_.push_back({.kind = OpKind::kElementwise, .bytes = tensor_bytes({&a, &b, &y})});
 }
 void RecordingOps::run_scale(const Tensor& x, float /*factor*/, const Tensor& y) { run_copy(x, y); }
 void RecordingOps::run_add_bias(const Tensor& y, const Tensor& /*bias*/) { run_copy(y, y); }
@@ -155,13 +155,13 @@ double RecordingOps::run_sum_of_squares(const Tensor& x) {
 void RecordingOps::run_sgd(const SgdOptions& /*o*/, float /*gradient_scale*/,
                            const Tensor& gradient, const Tensor& weight, const Tensor& velocity) {
   works_.push_back({.kind = OpKind::kUpdate,
-                    .bytes = bytes_of({&gradient, &weight, &weight, &velocity, &velocity})});
+                    .bytes = tensor_bytes({&gradient, &weight, &weight, &velocity, &velocity})});
 }
 void RecordingOps::run_adamw(const AdamWOptions& /*o*/, float /*gradient_scale*/,
                              const Tensor& gradient, const Tensor& weight, const Tensor& m,
                              const Tensor& v) {
   works_.push_back(
-      {.kind = OpKind::kUpdate, .bytes = bytes_of({&gradient, &weight, &weight, &m, &m, &v, &v})});
+      {.kind = OpKind::kUpdate, .bytes = tensor_bytes({&gradient, &weight, &weight, &m, &m, &v, &v})});
 }
 
 }  // namespace pfc

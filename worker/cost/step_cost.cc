@@ -15,7 +15,7 @@ constexpr double kBuckets = 16;            // of gradients (gradients/grad_reduc
 /// How much longer an op takes because the workers of a host share its cores.
 double sharing(const Cluster& c) { return c.machine.gpu ? 1 : c.workers_of_host; }
 
-double seconds_of(const OpWorks& works, const MachineProfile& machine) {
+double seconds_for(const OpWorks& works, const MachineProfile& machine) {
   double sum = 0;
   for (const OpWork& work : works) sum += machine.seconds(work);
   return sum;
@@ -90,8 +90,8 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
   const double shared = sharing(c);
   const auto micro = static_cast<double>(work.micro_batches);
   const double sync = work.synced_norms * collectives.seconds(CollectiveKind::kAllGather, 0) / 2;
-  const double forward = shared * seconds_of(work.forward, machine) + sync;
-  const double backward = shared * seconds_of(work.backward, machine) + sync;
+  const double forward = shared * seconds_for(work.forward, machine) + sync;
+  const double backward = shared * seconds_for(work.backward, machine) + sync;
   const double head = shared * machine.head.seconds(work.head) +
                       collectives.seconds(CollectiveKind::kAllGather, work.statistics);
   const double reduce = collectives.seconds(CollectiveKind::kAllReduce, work.gradients);
@@ -101,7 +101,7 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
   StepCost cost{
       .phases = {
           {"data_wait", 0},
-          {"images", micro * shared * seconds_of(work.images, machine)},
+          {"images", micro * shared * seconds_for(work.images, machine)},
           {"forward", micro * forward},
           {"all_gather", micro * collectives.seconds(CollectiveKind::kAllGather, work.embeddings)},
           {"head", micro * head},
@@ -109,7 +109,7 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
            micro * collectives.seconds(CollectiveKind::kReduceScatter, work.embeddings)},
           {"backward", micro * backward},
           {"gradient_wait", reduce - hidden},
-          {"optimizer", shared * seconds_of(work.optimizer, machine) + machine.step_seconds},
+          {"optimizer", shared * seconds_for(work.optimizer, machine) + machine.step_seconds},
       }};
   for (PhaseCost& each : cost.phases) {
     if (const auto found = corrections.find(each.phase); found != corrections.end()) {

@@ -18,7 +18,7 @@ namespace pfc {
 
 namespace {
 
-void expect(const char* key, std::int64_t given, std::int64_t found, const char* of_what,
+void expect_number(const char* key, std::int64_t given, std::int64_t found, const char* of_what,
             const JobConfig& job) {
   if (given == 0 || given == found) return;
   throw InputError(fmt::format("{}: found {} {}, but {} is {}: correct it or leave it out",
@@ -52,8 +52,8 @@ std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) 
   }
   auto dataset = combine_datasets(
       std::move(parts), job.share_identities ? SharedIdentities::kByName : SharedIdentities::kNone);
-  expect("num_classes", job.num_classes, dataset->info().classes, "classes", job);
-  expect("num_image", job.num_image, dataset->info().images, "images", job);
+  expect_number("num_classes", job.num_classes, dataset->info().classes, "classes", job);
+  expect_number("num_image", job.num_image, dataset->info().images, "images", job);
   return dataset;
 }
 
@@ -73,7 +73,7 @@ void check_samples(const JobConfig& job, const DatasetInfo& info) {
         job.network, text_of(job.rec), info.layout));
   }
   if (without)
-    expect("embedding_size", job.embedding_size, info.embedding_size, "numbers in each embedding",
+    expect_number("embedding_size", job.embedding_size, info.embedding_size, "numbers in each embedding",
            job);
 }
 

@@ -38,7 +38,7 @@ constexpr std::size_t kRandomReadBytes = std::size_t{16} << 20;
 constexpr int kRandomReads = 64;
 // Of sequential reading: a few large ones keep a disk, or a connection, busy.
 constexpr int kSequentialReads = 8;
-constexpr std::size_t kPiece = std::size_t{4} << 20;
+constexpr std::size_t kReadPieceBytes = std::size_t{4} << 20;
 
 std::int64_t allowed_damage(const BatchPlan& plan, double part) {
   const double epoch = part * static_cast<double>(plan.epoch_positions());
@@ -106,7 +106,7 @@ std::unique_ptr<ReadAhead> make_reads(const Dataset& dataset, const Reading& rea
           .end_batch = o.last_batch < 0 ? std::numeric_limits<std::int64_t>::max() : o.last_batch,
           .units = room.units,
           .unit_bytes = room.unit_bytes,
-          .piece_bytes = kPiece,
+          .piece_bytes = kReadPieceBytes,
           .make_reader = o.make_reader ? o.make_reader : [depth = room.depth] {
             return make_async_reader(depth);
           }});

@@ -46,16 +46,16 @@ struct Source {
   struct stat status {};
 };
 
-[[noreturn]] void fail(const fs::path& path, const char* doing) {
+[[noreturn]] void fail_staging(const fs::path& path, const char* doing) {
   const int error = errno;
   throw StorageError(path.string() + ": cannot " + doing + ": " + file_error_text(error));
 }
 
 /// Made where it is missing. Others may write into /dev/shm: what they have made is not used.
 void make_own_folder(const fs::path& folder) {
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail(folder, "make this folder");
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail_staging(folder, "make this folder");
   struct stat status {};
-  if (::lstat(folder.c_str(), &status) != 0) fail(folder, "look at");
+  if (::lstat(folder.c_str(), &status) != 0) fail_staging(folder, "look at");
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
     throw InputError(folder.string() +
                      ": is no folder of this user; move it away, or stage somewhere else");
@@ -71,7 +71,7 @@ class Lock {
         if (fd_ >= 0) ::close(std::exchange(fd_, -1));
         make_own_folder(folder);
         fd_ = open_to_write(file_, O_RDWR | O_CREAT);
-        if (fd_ < 0 && errno != ENOENT) fail(file_, "open");
+        if (fd_ < 0 && errno != ENOENT) fail_staging(file_, "open");
         if (fd_ >= 0) wait(doing);
       } while (fd_ < 0 || !is_there());  // the folder may have been removed meanwhile
     } catch (...) {
@@ -86,7 +86,7 @@ class Lock {
  private:
   void wait(const Doing& doing) const {
     while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) fail(file_, "lock");
+      if (errno != EWOULDBLOCK && errno != EINTR) fail_staging(file_, "lock");
       if (doing) doing("waiting for another worker that stages the data");
       std::this_thread::sleep_for(kPause);
     }
@@ -117,7 +117,7 @@ void check_room(const fs::path& where, std::uint64_t needed) {
   struct statvfs room {};
   struct statfs kind {};
   if (::statvfs(where.c_str(), &room) != 0 || ::statfs(where.c_str(), &kind) != 0) {
-    fail(where, "look at");
+    fail_staging(where, "look at");
   }
   std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
   const char* what = "free";
@@ -146,7 +146,7 @@ void copy_bytes(const Source& source, PartFile& to, const Doing& doing) {
     }
   }
   struct stat after {};
-  if (::stat(source.from.c_str(), &after) != 0) fail(source.from, "look at");
+  if (::stat(source.from.c_str(), &after) != 0) fail_staging(source.from, "look at");
   if (same_size_and_time(after, source.status)) return;
   throw StorageError(source.from.string() + ": has changed while it was staged; stage it again");
 }
@@ -163,7 +163,7 @@ void copy(const Source& source, const Doing& doing) {
   }
   const std::array<timespec, 2> times{source.status.st_mtim, source.status.st_mtim};
   if (::utimensat(AT_FDCWD, source.to.c_str(), times.data(), 0) != 0) {
-    fail(source.to, "set the time of");
+    fail_staging(source.to, "set the time of");
   }
 }
 
@@ -175,7 +175,7 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
     Source source{.from = file,
                   .to = folder / (numbered ? staged_shard_name(sources.size(), file)
                                            : file.filename().string())};
-    if (::stat(file.c_str(), &source.status) != 0) fail(file, "look at");
+    if (::stat(file.c_str(), &source.status) != 0) fail_staging(file, "look at");
     if (std::ranges::find(sources, source.to, &Source::to) != sources.end()) {
       throw InputError(
           fmt::format("{}: stage: two of its files are called {}; put them into one "
@@ -258,7 +258,7 @@ void expect_folder(const fs::path& where) {
   throw InputError("stage: " + where.string() + ": no such folder on this host");
 }
 
-std::uint64_t bytes_of(const std::vector<Source>& sources) {
+std::uint64_t source_bytes(const std::vector<Source>& sources) {
   std::uint64_t bytes = 0;
   for (const Source& each : sources) bytes += static_cast<std::uint64_t>(each.status.st_size);
   return bytes;
@@ -272,7 +272,7 @@ void check_staging(std::span<const fs::path> recs, const fs::path& where) {
   for (const fs::path& rec : recs) {
     std::vector<Source> sources = sources_of(rec, staged_folder(rec, where));
     std::erase_if(sources, is_copied);
-    needed += bytes_of(sources);
+    needed += source_bytes(sources);
   }
   if (needed > 0) check_room(where, needed);
 }
@@ -296,7 +296,7 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   std::erase_if(sources, is_copied);
   // Of other data: both would not have to fit.
   for (const Source& source : sources) fs::remove(source.to, ignored);
-  if (!sources.empty()) check_room(folder, bytes_of(sources));
+  if (!sources.empty()) check_room(folder, source_bytes(sources));
   for (const Source& source : sources) copy(source, doing);
   return opened;
 }

@@ -20,7 +20,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kRowsAtOnce = 2048;
+constexpr std::int64_t kRowsPerBlock = 2048;
 
 /// One worker of the step. Belongs to one thread until the step is done.
 class ReplayWorker {
@@ -189,11 +189,11 @@ SafetensorsEntry table_entry(const std::string& name, Workers& workers, Tensor H
   std::int64_t rows = 0;
   for (const auto& worker : workers) rows += (worker->state().*member).shape[0];
   const auto pieces = [&workers, member, &health](const ByteSink& sink) {
-    std::vector<float> block(static_cast<std::size_t>(kRowsAtOnce * health.columns()));
+    std::vector<float> block(static_cast<std::size_t>(kRowsPerBlock * health.columns()));
     for (const auto& worker : workers) {
       const Tensor table = worker->state().*member;
-      for (std::int64_t begin = 0; begin < table.shape[0]; begin += kRowsAtOnce) {
-        const std::int64_t count = std::min(kRowsAtOnce, table.shape[0] - begin);
+      for (std::int64_t begin = 0; begin < table.shape[0]; begin += kRowsPerBlock) {
+        const std::int64_t count = std::min(kRowsPerBlock, table.shape[0] - begin);
         const auto values =
             std::span(block).first(static_cast<std::size_t>(count * health.columns()));
         copy_rows_to_host(worker->ops(), values.data(), row_range(table, begin, count));

@@ -51,7 +51,7 @@ std::vector<path> files_of(std::span<const path> paths) {
   return files;
 }
 
-std::string text_of(const Shape64& shape) {
+std::string shape_text(const Shape64& shape) {
   std::string text = "[";
   for (const std::int64_t size : shape) {
     if (text.size() > 1) text += ", ";
@@ -64,7 +64,7 @@ std::string text_of(const Shape64& shape) {
                          const std::string& expected) {
   const SafetensorsFile::Tensor& found = file.at(name);
   throw InputError(file.path().string() + ": " + name + " is " + found.dtype + " " +
-                   text_of(found.shape) + ", expected " + expected);
+                   shape_text(found.shape) + ", expected " + expected);
 }
 
 /// Shape of a float32 matrix with at least `least` rows and one column.
@@ -77,11 +77,11 @@ const Shape64& matrix_shape(const SafetensorsFile& file, const std::string& name
   return t.shape;
 }
 
-std::span<const std::int64_t> integers(const SafetensorsFile& file, const std::string& name,
+std::span<const std::int64_t> read_integers(const SafetensorsFile& file, const std::string& name,
                                        std::int64_t count) {
   const SafetensorsFile::Tensor& t = file.at(name);
   if (t.dtype != "I64" || t.shape != Shape64{count}) {
-    refuse(file, name, "I64 " + text_of({count}));
+    refuse(file, name, "I64 " + shape_text({count}));
   }
   return {reinterpret_cast<const std::int64_t*>(t.bytes.data()), static_cast<std::size_t>(count)};
 }
@@ -114,12 +114,12 @@ void check_rising(const Part& part) {
 }
 
 /// Which rows take part in which micro-batch.
-std::span<const std::byte> read_active(const Part& part) {
+std::span<const std::byte> active_flags(const Part& part) {
   if (!part.has("active")) return {};
   const SafetensorsFile::Tensor& t = part.file.at("active");
   const Shape64 shape{part.micro_batches, part.rows};
   if (part.all_classes || t.dtype != "U8" || t.shape != shape) {
-    refuse(part.file, "active", "U8 " + text_of(shape) + ", beside a tensor classes");
+    refuse(part.file, "active", "U8 " + shape_text(shape) + ", beside a tensor classes");
   }
   return t.bytes;
 }
@@ -139,7 +139,7 @@ Part open_part(const path& from) {
   part.samples = x[0];
   part.dimension = x[1];
   part.embeddings = file.float32("embeddings", x);
-  part.labels = integers(file, "labels", part.samples);
+  part.labels = read_integers(file, "labels", part.samples);
   part.all_classes = !part.has("classes");
   const std::string d = std::to_string(part.dimension) + "]";
   const Shape64& w = matrix_shape(file, "centres", part.all_classes ? 1 : 0, "F32 [C, " + d);
@@ -148,14 +148,14 @@ Part open_part(const path& from) {
   part.centres = file.float32("centres", w);
   if (part.has("momentum")) part.momentum = file.float32("momentum", w);
   if (part.has("second")) part.second = file.float32("second", w);
-  if (!part.all_classes) part.classes = integers(file, "classes", part.rows);
+  if (!part.all_classes) part.classes = read_integers(file, "classes", part.rows);
   if (part.has("d_embeddings")) {
     const Shape64& g = matrix_shape(file, "d_embeddings", 1, "F32 [B, " + d);
     part.d_embeddings = file.float32("d_embeddings", Shape64{g[0], part.dimension});
   }
   check_rising(part);
   part.micro_batches = read_micro_batches(part);
-  part.active = read_active(part);
+  part.active = active_flags(part);
   part.rank = number(file, step_file::kRank, -1).get<std::int64_t>();
   part.world_size = number(file, step_file::kWorldSize, 0).get<std::int64_t>();
   return part;

@@ -9,10 +9,10 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kRowsAtOnce = 2048;  // 4 MiB at D = 512
+constexpr std::int64_t kRowsPerWrite = 2048;  // 4 MiB at D = 512
 
-/// The rows of these classes, at most kRowsAtOnce; neighbours in one copy.
-std::span<const float> read_active(Ops& ops, const Tensor& table, std::int64_t first_class,
+/// The rows of these classes, at most kRowsPerWrite; neighbours in one copy.
+std::span<const float> read_rows(Ops& ops, const Tensor& table, std::int64_t first_class,
                                    std::span<const std::int64_t> classes, std::span<float> block) {
   const auto d = static_cast<std::size_t>(table.shape[1]);
   std::size_t done = 0;
@@ -31,11 +31,11 @@ SafetensorsEntry active_rows(const std::string& name, Ops& ops, const Tensor& ta
                              std::int64_t first_class, std::span<const std::int64_t> classes) {
   const std::int64_t d = table.shape[1];
   const auto pieces = [&ops, table, first_class, classes, d](const ByteSink& sink) {
-    std::vector<float> block(static_cast<std::size_t>(kRowsAtOnce * d));
-    for (std::size_t begin = 0; begin < classes.size(); begin += kRowsAtOnce) {
+    std::vector<float> block(static_cast<std::size_t>(kRowsPerWrite * d));
+    for (std::size_t begin = 0; begin < classes.size(); begin += kRowsPerWrite) {
       const auto some =
-          classes.subspan(begin, std::min<std::size_t>(kRowsAtOnce, classes.size() - begin));
-      sink(std::as_bytes(read_active(ops, table, first_class, some, block)));
+          classes.subspan(begin, std::min<std::size_t>(kRowsPerWrite, classes.size() - begin));
+      sink(std::as_bytes(read_rows(ops, table, first_class, some, block)));
     }
   };
   return {.name = name,
@@ -61,7 +61,7 @@ SafetensorsEntry matrix(const std::string& name, const std::vector<float>& value
           .pieces = {}};
 }
 
-SafetensorsEntry integers(const std::string& name, std::span<const std::int64_t> values) {
+SafetensorsEntry integer_entry(const std::string& name, std::span<const std::int64_t> values) {
   return {.name = name,
           .dtype = "I64",
           .shape = {static_cast<std::int64_t>(values.size())},
@@ -92,7 +92,7 @@ struct ActiveClasses {
 };
 
 /// In the shortest form that reads back exactly; JSON has no word for what is not finite.
-std::string text_of(double x) {
+std::string number_text(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
   return nlohmann::json(x).dump();
@@ -103,11 +103,11 @@ std::map<std::string, std::string> metadata_of(const HeadStepPart& part) {
           {step_file::kStep, std::to_string(part.given.step)},
           {step_file::kUpdate, std::to_string(part.given.update)},
           {step_file::kMicroBatches, std::to_string(part.given.micro_batches)},
-          {step_file::kLr, text_of(part.given.lr)},
+          {step_file::kLr, number_text(part.given.lr)},
           {step_file::kRank, std::to_string(part.rank)},
           {step_file::kWorldSize, std::to_string(part.world_size)},
           {step_file::kNotFinite, part.not_finite},
-          {step_file::kLoss, text_of(part.loss)},
+          {step_file::kLoss, number_text(part.loss)},
           {step_file::kRows, part.rows_moved ? step_file::kAfter : step_file::kBefore}};
 }
 
@@ -125,7 +125,7 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
 
   std::vector<SafetensorsEntry> entries{
       matrix("embeddings", embeddings, part.given.embeddings),
-      integers("labels", part.given.labels), integers("classes", classes),
+      integer_entry("labels", part.given.labels), integer_entry("classes", classes),
       active_rows("centres", ops, state.centres, first, classes),
       active_rows("momentum", ops, state.momentum, first, classes)};
   if (state.second) {

@@ -29,12 +29,12 @@ constexpr std::uint64_t kFirstLook = 1 << 16;  // bytes at the end; then four ti
 constexpr std::uint64_t kPiece = 1 << 20;      // bytes
 
 /// An open file, with errors that name it.
-class File {
+class NamedFile {
  public:
-  File(const fs::path& path, int fd) : path_(path), fd_(fd) {}
-  ~File() { ::close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+  NamedFile(const fs::path& path, int fd) : path_(path), fd_(fd) {}
+  ~NamedFile() { ::close(fd_); }
+  NamedFile(const NamedFile&) = delete;
+  NamedFile& operator=(const NamedFile&) = delete;
 
   [[nodiscard]] std::uint64_t bytes() const {
     struct stat info {};
@@ -113,7 +113,7 @@ std::size_t after_boundary(std::string_view text, std::int64_t images) {
   return 0;
 }
 
-Tail tail_of(const File& file, std::int64_t images) {
+Tail tail_of(const NamedFile& file, std::int64_t images) {
   const std::uint64_t bytes = file.bytes();
   for (std::uint64_t look = kFirstLook;; look *= 4) {
     Tail tail;
@@ -156,7 +156,7 @@ Cut cut_of(std::string_view tail, std::int64_t images) {
 }
 
 /// Names the first of them. The number of its line is counted only here, because that takes long.
-void warn(const fs::path& metrics, const File& file, std::uint64_t first, std::int64_t count) {
+void warn(const fs::path& metrics, const NamedFile& file, std::uint64_t first, std::int64_t count) {
   std::int64_t line = 1;
   for (std::uint64_t begin = 0; begin < first; begin += kPiece) {
     line += std::ranges::count(file.read(begin, std::min(begin + kPiece, first)), '\n');
@@ -176,7 +176,7 @@ void drop_events_after(const fs::path& metrics, std::int64_t images) {
     if (error == ENOENT) return;
     throw StorageError(metrics.string() + ": cannot read: " + file_error_text(error));
   }
-  const File file(metrics, fd);
+  const NamedFile file(metrics, fd);
   const Tail tail = tail_of(file, images);
   const Cut cut = cut_of(tail.text, images);
   if (cut.bad > 0) warn(metrics, file, tail.begin + cut.first_bad, cut.bad);

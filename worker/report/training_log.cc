@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The version of the keys in metrics.jsonl. Version 1 had neither this key nor "kind" and "time".
-constexpr int kSchema = 2;
+constexpr int kTrainingLogSchema = 2;
 
 bool holds_something(const fs::path& path) {
   const fs::file_status status = fs::symlink_status(path);
@@ -169,7 +169,7 @@ void TrainingLog::message(std::string_view text) {
 }
 
 nlohmann::ordered_json TrainingLog::event(const char* kind, std::int64_t step) const {
-  return {{"schema", kSchema},
+  return {{"schema", kTrainingLogSchema},
           {"kind", kind},
           {"time", utc_time(std::chrono::system_clock::now())},
           {"generation", options_.generation},

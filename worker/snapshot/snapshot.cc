@@ -41,7 +41,7 @@ void copy_shared(const TrainingState& state, SharedState& shared) {
   shared.loss_scale = state.loss_scale.state();
 }
 
-std::size_t bytes_of(const RowTensors& tensors) {
+std::size_t row_tensor_bytes(const RowTensors& tensors) {
   std::size_t sum = 0;
   for (const auto& tensor : tensors) sum += tensor.capacity();
   return sum;
@@ -65,7 +65,7 @@ const SnapshotRows* Snapshot::rows_of(Rank rank) const {
 }
 
 std::size_t Snapshot::bytes() const {
-  std::size_t sum = bytes_of(own.tensors) + bytes_of(copy.tensors) +
+  std::size_t sum = row_tensor_bytes(own.tensors) + row_tensor_bytes(copy.tensors) +
                     shared.updates.capacity() * sizeof(PastUpdate);
   for (const auto& tensor : shared.tensors) sum += tensor.capacity();
   return sum;

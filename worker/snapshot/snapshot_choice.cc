@@ -7,10 +7,6 @@
 namespace pfc {
 namespace {
 
-RowRange common_rows(RowRange a, RowRange b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
 SnapshotChoice holders_of(const SnapshotId& id, std::span<const HeldSnapshots> held) {
   SnapshotChoice choice{.id = id,
                         .parts = std::vector<Holders>(static_cast<std::size_t>(id.world_size)),

@@ -10,7 +10,7 @@ namespace pfc {
 namespace {
 
 template <typename T>
-Tensor bytes_of(std::span<T> values) {
+Tensor byte_tensor(std::span<T> values) {
   return {values.data(), DType::kUInt8, {static_cast<std::int64_t>(values.size_bytes())}};
 }
 
@@ -145,7 +145,7 @@ class RowsOnTheMove {
 SnapshotChoices look_for_snapshots(const SnapshotStore& store, std::int64_t classes, Comm& comm) {
   HeldSnapshots mine = held_by(store);
   std::vector<HeldSnapshots> all(static_cast<std::size_t>(comm.size()));
-  comm.all_gather(bytes_of(std::span(&mine, 1)), bytes_of(std::span(all)));
+  comm.all_gather(byte_tensor(std::span(&mine, 1)), byte_tensor(std::span(all)));
   return choose_snapshot(all, classes);
 }
 

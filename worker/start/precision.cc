@@ -12,7 +12,7 @@
 namespace pfc {
 namespace {
 
-constexpr const char* kPrefix = "precision/";
+constexpr const char* kPrecisionPrefix = "precision/";
 
 std::string name(Precision precision) { return name_of(activation_type(precision)); }
 
@@ -66,10 +66,10 @@ ChosenPrecision agree_on_precision(KeyValueStore* store, const Membership& me,
                                    const WorkerPrecisions& mine,
                                    std::chrono::milliseconds timeout) {
   if (store == nullptr || me.world_size == 1) return choose_precision(std::span(&mine, 1));
-  store->set(kPrefix + std::to_string(me.rank), written(mine));
+  store->set(kPrecisionPrefix + std::to_string(me.rank), written(mine));
   std::vector<WorkerPrecisions> workers;
   std::vector<int> silent;
-  for (const auto& value : store->get_all(kPrefix, me.world_size, timeout)) {
+  for (const auto& value : store->get_all(kPrecisionPrefix, me.world_size, timeout)) {
     if (!value) silent.push_back(static_cast<int>(workers.size()));
     workers.push_back(value ? read(*value) : WorkerPrecisions{});
   }

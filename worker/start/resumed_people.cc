@@ -77,7 +77,7 @@ bool in_other_order(const std::vector<fs::path>& before, const std::vector<fs::p
          has_moved(names_of(before), names_of(now));
 }
 
-std::string text_of(const json& job, const char* key) {
+std::string job_value_text(const json& job, const char* key) {
   return job.at(key).dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
@@ -86,7 +86,7 @@ std::string text_of(const json& job, const char* key) {
   throw InputError(
       fmt::format("{}: {} was trained with {}, and with {} its class centres would belong to other "
                   "people: take the checkpoint's order, or another output",
-                  key, checkpoint.string(), text_of(before, key), text_of(now, key)));
+                  key, checkpoint.string(), job_value_text(before, key), job_value_text(now, key)));
 }
 
 /// Which names people have is of no meaning where none of them are shared.
@@ -107,7 +107,7 @@ std::string compare_people(const fs::path& checkpoint, const json& before, const
   std::string others;
   const auto note = [&](const char* key) {
     others += fmt::format("{}{} {} became {}", others.empty() ? "" : ", ", key,
-                          text_of(before, key), text_of(now, key));
+                          job_value_text(before, key), job_value_text(now, key));
   };
   const auto compare = [&](const char* key) {
     const std::vector<fs::path> old = paths_of(before, key), paths = paths_of(now, key);

@@ -35,7 +35,7 @@ struct Pair {
   std::int64_t line = 0;
 };
 
-std::optional<int> number_in(std::string_view text) {
+std::optional<int> image_number_in(std::string_view text) {
   int number = 0;
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, number);
@@ -49,14 +49,14 @@ fs::path lfw_path(std::string_view name, int number) {
 
 std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields) {
   if (fields.size() == 3) {
-    const auto first = number_in(fields[1]), last = number_in(fields[2]);
+    const auto first = image_number_in(fields[1]), last = image_number_in(fields[2]);
     if (first && last) {
       return Pair{lfw_path(fields[0], *first), lfw_path(fields[0], *last), true};
     }
     if (last && *last <= 1) return Pair{fs::path(fields[0]), fs::path(fields[1]), *last == 1};
   }
   if (fields.size() == 4) {
-    const auto first = number_in(fields[1]), last = number_in(fields[3]);
+    const auto first = image_number_in(fields[1]), last = image_number_in(fields[3]);
     if (first && last) {
       return Pair{lfw_path(fields[0], *first), lfw_path(fields[2], *last), false};
     }

@@ -64,7 +64,7 @@ Light draw_light(Draw& d) {
   return light;
 }
 
-void draw_cover(Draw& d, const Identity& who, Wear& wear) {
+void choose_cover(Draw& d, const Identity& who, Wear& wear) {
   if (!d.chance(0.08f)) return;
   const bool hand = d.chance(0.5f);
   wear.cover = hand ? HandShape::kHand : HandShape::kObject;
@@ -92,7 +92,7 @@ Wear draw_wear(Draw& d, const Identity& who) {
   wear.hat_colour = draw_colour(d);
   wear.hat_line = d.normal(-48, 5);
   wear.clothes = draw_colour(d);
-  draw_cover(d, who, wear);
+  choose_cover(d, who, wear);
   return wear;
 }
 

@@ -103,7 +103,7 @@ Skin draw_skin(Draw& d, Build b, float melanin) {
           .texture = d.word()};
 }
 
-Hair draw_hair(Draw& d, Build b, float melanin) {
+Hair choose_hair(Draw& d, Build b, float melanin) {
   const Colour colours[] = {srgb(222, 186, 122), srgb(176, 128, 72), srgb(158, 82, 42),
                             srgb(112, 72, 42),   srgb(72, 46, 30),   srgb(38, 28, 24),
                             srgb(22, 19, 20)};
@@ -155,7 +155,7 @@ Identity draw_identity(std::uint64_t seed, std::uint32_t k) {
   id.nose = draw_nose(d, build);
   id.skin = draw_skin(d, build, melanin);
   id.mouth = draw_mouth(d, build, id.skin.base);
-  id.hair = draw_hair(d, build, melanin);
+  id.hair = choose_hair(d, build, melanin);
   id.beard = draw_beard(d, build);
   for (Mole& mole : id.moles) {
     const bool there = d.chance(0.35f);

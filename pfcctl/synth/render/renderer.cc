@@ -132,7 +132,7 @@ Colour Shader::backdrop(int x, int y) const {
 }
 
 /// A hand or a thing between camera and face, over the finished picture.
-void draw_cover(const Wear& wear, Picture& picture) {
+void render_cover(const Wear& wear, Picture& picture) {
   if (wear.cover == HandShape::kNone) return;
   const float c = std::cos(wear.cover_turn), s = std::sin(wear.cover_turn);
   const bool hand = wear.cover == HandShape::kHand;
@@ -172,7 +172,7 @@ Picture render(const Identity& who, const Capture& capture, int size) {
   for (int y = 0; y < size; ++y) {
     for (int x = 0; x < size; ++x) picture.at(x, y) = shader.colour(x, y);
   }
-  draw_cover(capture.wear, picture);
+  render_cover(capture.wear, picture);
   return picture;
 }
 

@@ -50,7 +50,7 @@ void draw_head(const Scene& s, Raster& raster) {
   });
 }
 
-void draw_hair(const Scene& s, Raster& raster) {
+void render_hair(const Scene& s, Raster& raster) {
   const Sheet hair = head_sheet(s, HeadShape::kTop, s.hair.lowest(), 5,
                                 [&](Place p) { return s.shape.shell(p, s.hair.thickness(p)); });
   raster.draw(hair, s.screen, Material::kHair,
@@ -174,7 +174,7 @@ void draw_surfaces(const Scene& scene, Raster& raster) {
   draw_head(scene, raster);
   draw_neck(scene, raster);
   draw_ears(scene, raster);
-  draw_hair(scene, raster);
+  render_hair(scene, raster);
   if (scene.capture.wear.hat) draw_hat(scene, raster);
   if (scene.capture.wear.glasses || scene.capture.wear.sunglasses) draw_glasses(scene, raster);
 }

@@ -5,39 +5,39 @@
 namespace pfc {
 namespace {
 
-const std::string kSecret = "a secret";
+const std::string kHelloSecret = "a secret";
 
 TEST(AHello, TellsWhoIsMeant) {
-  const std::string hello = make_hello(kSecret, {.to_host = 70'000, .transfer = true});
+  const std::string hello = make_hello(kHelloSecret, {.to_host = 70'000, .transfer = true});
   ASSERT_EQ(hello.size(), kHelloBytes);
-  const auto read = read_hello(kSecret, hello);
+  const auto read = read_hello(kHelloSecret, hello);
   ASSERT_TRUE(read);
   EXPECT_EQ(read->to_host, 70'000);
   EXPECT_TRUE(read->transfer);
 }
 
 TEST(AHello, IsRefusedWhenAnyBitIsAnother) {
-  const std::string hello = make_hello(kSecret, {.to_host = 1});
+  const std::string hello = make_hello(kHelloSecret, {.to_host = 1});
   for (std::size_t bit = 0; bit < 8 * hello.size(); ++bit) {
     std::string other = hello;
     other[bit / 8] = static_cast<char>(other[bit / 8] ^ (1 << bit % 8));
-    EXPECT_FALSE(read_hello(kSecret, other)) << "bit " << bit;
+    EXPECT_FALSE(read_hello(kHelloSecret, other)) << "bit " << bit;
   }
 }
 
 TEST(AHello, IsRefusedWithoutTheSecret) {
-  EXPECT_FALSE(read_hello("another", make_hello(kSecret, {.to_host = 1})));
-  EXPECT_FALSE(read_hello(kSecret, ""));
-  EXPECT_FALSE(read_hello(kSecret, std::string(kHelloBytes, '\0')));
+  EXPECT_FALSE(read_hello("another", make_hello(kHelloSecret, {.to_host = 1})));
+  EXPECT_FALSE(read_hello(kHelloSecret, ""));
+  EXPECT_FALSE(read_hello(kHelloSecret, std::string(kHelloBytes, '\0')));
 }
 
 TEST(AHello, IsAnotherEachTimeAndSoIsItsAnswer) {
-  const std::string a = make_hello(kSecret, {.to_host = 1}),
-                    b = make_hello(kSecret, {.to_host = 1});
+  const std::string a = make_hello(kHelloSecret, {.to_host = 1}),
+                    b = make_hello(kHelloSecret, {.to_host = 1});
   EXPECT_NE(a, b);
-  EXPECT_NE(answer_to(kSecret, a), answer_to(kSecret, b));
-  EXPECT_NE(answer_to(kSecret, a), answer_to("another", a));
-  EXPECT_EQ(answer_to(kSecret, a).size(), kAnswerBytes);
+  EXPECT_NE(answer_to(kHelloSecret, a), answer_to(kHelloSecret, b));
+  EXPECT_NE(answer_to(kHelloSecret, a), answer_to("another", a));
+  EXPECT_EQ(answer_to(kHelloSecret, a).size(), kAnswerBytes);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-const std::string kSecret = "the secret of this measurement";
+const std::string kMeasurementSecret = "the secret of this measurement";
 
 /// A probe whose reports can be waited for.
 class Host {
@@ -41,7 +41,7 @@ class Host {
     proto::NetworkStep step;
     step.set_measurement(measurement);
     step.set_number(number);
-    step.set_secret(kSecret);
+    step.set_secret(kMeasurementSecret);
     step.set_host(number_);
     step.set_limit_ms(10'000);
     for (const proto::NetworkTest& test : tests) *step.add_tests() = test;
@@ -162,7 +162,7 @@ TEST(NetworkProbe, TellsStrangersNothing) {
   EXPECT_EQ(bytes_for(std::string(kHelloBytes, 'x'), port), 0U);
   EXPECT_EQ(bytes_for(make_hello("another secret", {.to_host = 0}), port), 0U);
   EXPECT_EQ(bytes_for("GET / HTTP/1.1\r\n\r\n", port), 0U) << "closed after a while";
-  EXPECT_EQ(bytes_for(make_hello(kSecret, {.to_host = 0}), port), kAnswerBytes);
+  EXPECT_EQ(bytes_for(make_hello(kMeasurementSecret, {.to_host = 0}), port), kAnswerBytes);
 }
 
 TEST(NetworkProbe, IsReachedThroughACrowdOfStrangers) {

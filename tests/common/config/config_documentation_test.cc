@@ -100,7 +100,7 @@ TEST(ConfigurationPage, GivesTheTypesThatTheParserTakes) {
                                                                                       : "array of strings"
                              : row.type.starts_with("path") ? "path"
                                                             : "string";
-    EXPECT_THAT(row.type, testing::StartsWith(type)) << key;
+    EXPECT_THAT(row.type, ::testing::StartsWith(type)) << key;
   }
 }
 
@@ -108,7 +108,7 @@ TEST(MigrationTable, HasOnlyKeysThatAJobMayHave) {
   std::vector<std::string> known = job_keys();
   for (const ArcfaceTorchKey& each : arcface_torch_keys()) known.emplace_back(each.key);
   EXPECT_GT(migration().size(), 30u);
-  for (const auto& [key, meaning] : migration()) EXPECT_THAT(known, testing::Contains(key));
+  for (const auto& [key, meaning] : migration()) EXPECT_THAT(known, ::testing::Contains(key));
 }
 
 TEST(MigrationTable, SaysWhichKeysAreIgnored) {

@@ -11,7 +11,7 @@ namespace pfc {
 namespace {
 
 /// A host whose files in /proc and /sys are ours.
-class HostMemoryTest : public testing::Test {
+class HostMemoryTest : public ::testing::Test {
  protected:
   void file(const std::string& path, const std::string& text) {
     const auto place = host_.path() / path;

@@ -37,7 +37,7 @@ class SparseTensor {
   Tensor view_;
 };
 
-class LargeTensors : public testing::Test {
+class LargeTensors : public ::testing::Test {
  protected:
   explicit LargeTensors(int multiprocessors = 1 << 18) : many_(multiprocessors) {}
 

@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kFirst = 10, kRows = 6, kDimension = 8, kSamples = 3;
+constexpr std::int64_t kTableFirst = 10, kTableRows = 6, kTableDimension = 8, kTableSamples = 3;
 constexpr std::int64_t kBytes = sizeof(RowStatistics);
 
 class MarginChecks : public OnEachDevice {
@@ -18,16 +18,16 @@ class MarginChecks : public OnEachDevice {
   void SetUp() override {
     OnEachDevice::SetUp();
     if (!ops_) return;
-    weight_ = tensor({kRows, kDimension});
-    momentum_ = tensor({kRows, kDimension});
-    inverse_norm_ = tensor({kRows});
-    x_ = tensor({kSamples, kDimension});
+    weight_ = tensor({kTableRows, kTableDimension});
+    momentum_ = tensor({kTableRows, kTableDimension});
+    inverse_norm_ = tensor({kTableRows});
+    x_ = tensor({kTableSamples, kTableDimension});
     small_ = tensor({5});
-    statistics_ = OwnedTensor(*ops_, {kSamples, kBytes}, DType::kUInt8);
+    statistics_ = OwnedTensor(*ops_, {kTableSamples, kBytes}, DType::kUInt8);
   }
 
   [[nodiscard]] CentreTable table() {
-    return {.first_class = kFirst,
+    return {.first_class = kTableFirst,
             .weight = weight_,
             .inverse_norm = inverse_norm_,
             .momentum = momentum_,
@@ -49,7 +49,7 @@ class MarginChecks : public OnEachDevice {
   }
 
   OwnedTensor weight_, momentum_, inverse_norm_, x_, small_, statistics_;
-  std::vector<std::int32_t> updated_ = std::vector<std::int32_t>(kRows);
+  std::vector<std::int32_t> updated_ = std::vector<std::int32_t>(kTableRows);
   UpdateHistory history_{OptimizerKind::kSgd};
   const std::vector<std::int64_t> classes_{10, 12, 15};
 };
@@ -63,7 +63,7 @@ TEST_P(MarginChecks, OfTheTensorsOfATable) {
   t.inverse_norm = small_;
   EXPECT_EQ(refusal_of(t), "margin_softmax.table: inverse_norm is fp32 [5], expected fp32 [6]");
   t = table();
-  t.weight.shape = Shape{kRows * kDimension};
+  t.weight.shape = Shape{kTableRows * kTableDimension};
   EXPECT_EQ(refusal_of(t), "margin_softmax.table: weight must be [R, D]");
 }
 
@@ -92,7 +92,7 @@ TEST_P(MarginChecks, OfABatch) {
   b.embeddings = small_;
   EXPECT_EQ(words(b, statistics_),
             "margin_softmax.forward: embeddings is fp32 [5], expected fp32 [5, 8]");
-  b.embeddings = Tensor(nullptr, DType::kFloat32, {0, kDimension});
+  b.embeddings = Tensor(nullptr, DType::kFloat32, {0, kTableDimension});
   EXPECT_EQ(words(b, statistics_), "margin_softmax.forward: there are no embeddings");
   EXPECT_EQ(words(batch(), small_),
             "margin_softmax.forward: statistics is fp32 [5], expected uint8 [3, " +
@@ -102,7 +102,7 @@ TEST_P(MarginChecks, OfABatch) {
   b.classes = outside;
   EXPECT_EQ(words(b, statistics_),
             "margin_softmax.forward: classes 9 to 12 are not within this worker's 10 to 15");
-  const std::vector<Positive> positives(kSamples + 1);
+  const std::vector<Positive> positives(kTableSamples + 1);
   b = batch();
   b.positives = positives;
   EXPECT_EQ(words(b, statistics_), "margin_softmax.forward: more positives than samples");

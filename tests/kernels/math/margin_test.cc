@@ -66,7 +66,7 @@ TEST(Margin, ExactTargetIsSphereFacesBeyondPi) {
 TEST(Margin, ExactTargetFallsWithEveryAngleAndItsSlopeIsNeverNegative) {
   constexpr int kSteps = 5000;
   for (const Margin& m : kMargins) {
-    SCOPED_TRACE(testing::Message() << m.m1 << " " << m.m2);
+    SCOPED_TRACE(::testing::Message() << m.m1 << " " << m.m2);
     double before = margin_target(m, kExact, angle_of(0));
     for (int i = 1; i <= kSteps; ++i) {
       const Angle angle = angle_of(kPi * i / kSteps);
@@ -81,7 +81,7 @@ TEST(Margin, ExactTargetFallsWithEveryAngleAndItsSlopeIsNeverNegative) {
 TEST(Margin, ExactTargetAndItsSlopeAreContinuousWhereTheCosineTurns) {
   for (const Margin& m : kMargins) {
     for (const double theta : borders_of(m)) {
-      SCOPED_TRACE(testing::Message() << m.m1 << " " << m.m2 << " " << theta);
+      SCOPED_TRACE(::testing::Message() << m.m1 << " " << m.m2 << " " << theta);
       const double h = 1e-7;
       const Angle below = angle_of(theta - h), at = angle_of(theta), above = angle_of(theta + h);
       for (const Angle& beside : {below, above}) {

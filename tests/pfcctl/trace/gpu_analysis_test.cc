@@ -10,13 +10,10 @@
 namespace pfc {
 namespace {
 
+using testing::analysis_of;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::RecordedTrace;
-
-TraceAnalysis analysis_of(const CollectedTrace& trace) {
-  return analyse(trace, match_collectives(trace));
-}
 
 /// Two steps of 10 ms; in each two kernels that overlap, and a copy: busy from 1 to 5 ms.
 RecordedTrace busy_gpu(int workers = 1) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pfcctl/trace/collected_trace.h"
+#include "pfcctl/trace/trace_analysis.h"
 #include "worker/report/trace_message.h"
 #include "worker/trace/clock_map.h"
 
@@ -121,5 +122,10 @@ class RecordedTrace {
   std::map<Rank, Clocks> clocks_;
   std::vector<Recorded> recorded_;
 };
+
+/// Analyses a trace with the collectives that match_collectives finds in it.
+inline TraceAnalysis analysis_of(const CollectedTrace& trace) {
+  return analyse(trace, match_collectives(trace));
+}
 
 }  // namespace pfc::testing

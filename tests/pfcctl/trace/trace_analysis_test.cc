@@ -9,13 +9,10 @@ namespace pfc {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::analysis_of;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::RecordedTrace;
-
-TraceAnalysis analysis_of(const CollectedTrace& trace) {
-  return analyse(trace, match_collectives(trace));
-}
 
 /// Rank 1 computes longer, and comes 12 ms late into each of so many collectives.
 RecordedTrace late_rank(int steps) {
@@ -69,7 +66,7 @@ TEST(TraceAnalysis, SaysItInWords) {
 }
 
 // A collective of two workers, of which rank 1 comes 5 ms after rank 0.
-CollectedTrace two_ranks(const std::map<Rank, RecordedTrace::Clocks>& clocks) {
+CollectedTrace late_collective(const std::map<Rank, RecordedTrace::Clocks>& clocks) {
   return RecordedTrace(2, clocks)
       .span(0, RecordedTrace::kStep, "all_gather", 10, 16)
       .span(1, RecordedTrace::kStep, "all_gather", 15, 16)
@@ -77,7 +74,7 @@ CollectedTrace two_ranks(const std::map<Rank, RecordedTrace::Clocks>& clocks) {
 }
 
 TEST(TraceAnalysis, AlignsClocksThatDifferBySeconds) {
-  const CollectedTrace trace = two_ranks({{0, {.ahead = 3s, .error = 200us}}});
+  const CollectedTrace trace = late_collective({{0, {.ahead = 3s, .error = 200us}}});
   const auto matched = match_collectives(trace);
   ASSERT_EQ(matched.size(), 1U);
   const CollectedSpan& a = *matched[0].parts[0].span;
@@ -90,7 +87,7 @@ TEST(TraceAnalysis, AlignsClocksThatDifferBySeconds) {
 }
 
 TEST(TraceAnalysis, BlamesNobodyWhereTheClocksCannotTell) {
-  const CollectedTrace trace = two_ranks({{0, {.error = 3ms}}, {1, {.error = 3ms}}});
+  const CollectedTrace trace = late_collective({{0, {.error = 3ms}}, {1, {.error = 3ms}}});
   EXPECT_FALSE(match_collectives(trace)[0].sure);
   const TraceAnalysis analysis = analysis_of(trace);
   EXPECT_FALSE(analysis.collectives[0].last);

@@ -40,7 +40,7 @@ json metadata(const json& trace, const std::string& name, int pid, int tid) {
   return {};
 }
 
-CollectedTrace two_ranks() {
+CollectedTrace json_trace_of_two_ranks() {
   return RecordedTrace(2)
       .span(0, RecordedTrace::kTraining, "forward", 5, 10, 42)
       .span(0, RecordedTrace::kStep, "all_gather", 10, 16.5, 7, 4'096)
@@ -50,7 +50,7 @@ CollectedTrace two_ranks() {
 }
 
 TEST(TraceJson, HasAnEventForEachSpan) {
-  const json spans = events(written(two_ranks()), "X");
+  const json spans = events(written(json_trace_of_two_ranks()), "X");
   ASSERT_EQ(spans.size(), 4U);
   EXPECT_EQ(spans[0], (json{{"ph", "X"},
                             {"name", "forward"},
@@ -65,7 +65,7 @@ TEST(TraceJson, HasAnEventForEachSpan) {
 }
 
 TEST(TraceJson, SaysWhoCameLastIntoACollective) {
-  const json spans = events(written(two_ranks()), "X");
+  const json spans = events(written(json_trace_of_two_ranks()), "X");
   const json args = spans[1].at("args");
   EXPECT_EQ(args.at("number"), 7);
   EXPECT_EQ(args.at("bytes"), 4'096);
@@ -75,7 +75,7 @@ TEST(TraceJson, SaysWhoCameLastIntoACollective) {
 }
 
 TEST(TraceJson, DrawsAnArrowFromWhoCameLast) {
-  const json trace = written(two_ranks());
+  const json trace = written(json_trace_of_two_ranks());
   const json tails = events(trace, "s"), heads = events(trace, "f");
   ASSERT_EQ(tails.size(), 1U);
   ASSERT_EQ(heads.size(), 1U);
@@ -88,7 +88,7 @@ TEST(TraceJson, DrawsAnArrowFromWhoCameLast) {
 }
 
 TEST(TraceJson, NamesProcessesAndThreads) {
-  const json trace = written(two_ranks());
+  const json trace = written(json_trace_of_two_ranks());
   EXPECT_EQ(metadata(trace, "process_name", 1, 0).at("name"), "rank 1 (host-b, slot 1)");
   EXPECT_EQ(metadata(trace, "process_sort_index", 1, 0).at("sort_index"), 1);
   EXPECT_EQ(metadata(trace, "thread_name", 0, 1).at("name"), "training");
@@ -124,7 +124,7 @@ TEST(TraceJson, IsWholeWithoutAnyEvent) {
 }
 
 TEST(TraceJson, EscapesWhatOthersHaveWritten) {
-  CollectedTrace trace = two_ranks();
+  CollectedTrace trace = json_trace_of_two_ranks();
   trace.ranks.at(0).host = "a\"b\\c";
   trace.names.at(0) = "\xff";
   EXPECT_EQ(metadata(written(trace), "process_name", 0, 0).at("name"), "rank 0 (a\"b\\c, slot 0)");

@@ -13,19 +13,19 @@ std::unique_ptr<Ops> bf16_ops() {
   return make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 2, .precision = Precision::kBf16});
 }
 
-struct Pass {
+struct Bf16Pass {
   std::vector<float> embeddings, gradients, state, evaluated;
-  friend bool operator==(const Pass&, const Pass&) = default;
+  friend bool operator==(const Bf16Pass&, const Bf16Pass&) = default;
 };
 
 /// One training pass and one evaluation of a fresh network.
-Pass run(Ops& ops, Backbone& net, const BackboneOptions& options) {
+Bf16Pass run_pass(Ops& ops, Backbone& net, const BackboneOptions& options) {
   const OwnedTensor x = to_device(ops, testing::images_shape(options),
                                   testing::random_images(options), ops.activation_type());
   const OwnedTensor d =
       to_device(ops, {options.batch, options.embedding_size},
                 testing::random_values(options.batch * options.embedding_size, 2));
-  Pass pass;
+  Bf16Pass pass;
   pass.embeddings = to_host(ops, net.forward(x, true, 5));
   net.backward(d, {}, [](std::int64_t) {});
   pass.gradients = to_host(ops, net.gradients());
@@ -63,8 +63,8 @@ class Bf16Networks : public Bf16OnCpu, public ::testing::WithParamInterface<Netw
 
 TEST_P(Bf16Networks, AgreeWithFloat32) {
   const auto fp32 = testing::cpu_ops();
-  const Pass expected = run(*fp32, *make_backbone(*fp32, options_), options_);
-  const Pass found = run(*ops_, *make_backbone(*ops_, options_), options_);
+  const Bf16Pass expected = run_pass(*fp32, *make_backbone(*fp32, options_), options_);
+  const Bf16Pass found = run_pass(*ops_, *make_backbone(*ops_, options_), options_);
   EXPECT_LT(relative_error(found.embeddings, expected.embeddings), GetParam().embeddings);
   EXPECT_LT(relative_error(found.gradients, expected.gradients), GetParam().gradients);
   EXPECT_LT(relative_error(found.state, expected.state), 1e-2);
@@ -72,8 +72,8 @@ TEST_P(Bf16Networks, AgreeWithFloat32) {
 }
 
 TEST_P(Bf16Networks, GiveTheSameBitsTwice) {
-  EXPECT_EQ(run(*ops_, *make_backbone(*ops_, options_), options_),
-            run(*ops_, *make_backbone(*ops_, options_), options_));
+  EXPECT_EQ(run_pass(*ops_, *make_backbone(*ops_, options_), options_),
+            run_pass(*ops_, *make_backbone(*ops_, options_), options_));
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, Bf16Networks,

@@ -15,18 +15,18 @@ struct Precise {
   double tolerance;
 };
 
-struct Pass {
+struct GpuPass {
   std::vector<float> embeddings, gradients, state, evaluated;
 };
 
 /// One training pass and one evaluation of a fresh network.
-Pass run(Ops& ops, Backbone& net, const BackboneOptions& options, float gradient_scale) {
+GpuPass run_scaled_pass(Ops& ops, Backbone& net, const BackboneOptions& options, float gradient_scale) {
   const OwnedTensor x = to_device(ops, testing::images_shape(options),
                                   testing::random_images(options), ops.activation_type());
   const OwnedTensor d =
       to_device(ops, {options.batch, options.embedding_size},
                 testing::random_values(options.batch * options.embedding_size, 2));
-  Pass pass;
+  GpuPass pass;
   pass.embeddings = to_host(ops, net.forward(x, true, 5));
   net.backward(d, {.gradient_scale = gradient_scale}, [](std::int64_t) {});
   pass.gradients = to_host(ops, net.gradients());
@@ -36,7 +36,7 @@ Pass run(Ops& ops, Backbone& net, const BackboneOptions& options, float gradient
   return pass;
 }
 
-void expect_close(const Pass& found, const Pass& expected, double tolerance) {
+void expect_close(const GpuPass& found, const GpuPass& expected, double tolerance) {
   EXPECT_LT(relative_error(found.embeddings, expected.embeddings), tolerance);
   EXPECT_LT(relative_error(found.gradients, expected.gradients), 4 * tolerance);
   EXPECT_LT(relative_error(found.state, expected.state), tolerance);
@@ -54,8 +54,8 @@ TEST_P(BackboneOnGpu, AgreesWithTheCpu) {
   const auto gpu = make_cuda_ops({.activations = GetParam().type});
   const auto cpu = testing::cpu_ops();
   const BackboneOptions options = testing::small_options(3);
-  const Pass expected = run(*cpu, *testing::make_small_network(*cpu, options), options, 1.f);
-  const Pass found = run(*gpu, *testing::make_small_network(*gpu, options), options,
+  const GpuPass expected = run_scaled_pass(*cpu, *testing::make_small_network(*cpu, options), options, 1.f);
+  const GpuPass found = run_scaled_pass(*gpu, *testing::make_small_network(*gpu, options), options,
                          GetParam().type == DType::kFloat16 ? 256.f : 1.f);
   expect_close(found, expected, GetParam().tolerance);
 }
@@ -74,8 +74,8 @@ TEST_P(NetworkOnGpu, AgreesWithTheCpu) {
                                 .seed = 3};
   const auto gpu = make_cuda_ops({});
   const auto cpu = testing::cpu_ops();
-  const Pass expected = run(*cpu, *make_backbone(*cpu, options), options, 1.f);
-  expect_close(run(*gpu, *make_backbone(*gpu, options), options, 1.f), expected, 3e-5);
+  const GpuPass expected = run_scaled_pass(*cpu, *make_backbone(*cpu, options), options, 1.f);
+  expect_close(run_scaled_pass(*gpu, *make_backbone(*gpu, options), options, 1.f), expected, 3e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, NetworkOnGpu, ::testing::Values("r18", "r50", "mbf"),

@@ -91,7 +91,7 @@ class MeetingDataset : public FakeDataset {
 };
 
 /// What a training run sees, batch by batch.
-struct Seen {
+struct PrefetchedBatches {
   std::vector<std::int64_t> labels;
   std::vector<std::uint8_t> images;
 
@@ -99,13 +99,13 @@ struct Seen {
     labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
     images.insert(images.end(), batch.images.begin(), batch.images.end());
   }
-  friend bool operator==(const Seen&, const Seen&) = default;
+  friend bool operator==(const PrefetchedBatches&, const PrefetchedBatches&) = default;
 };
 
-Seen run(const Dataset& dataset, PrefetcherOptions options, std::int64_t batches) {
+PrefetchedBatches run(const Dataset& dataset, PrefetcherOptions options, std::int64_t batches) {
   options.last_batch = options.first_batch + batches;
   const auto prefetcher = make_prefetcher(dataset, options);
-  Seen seen;
+  PrefetchedBatches seen;
   while (auto batch = prefetcher->next()) {
     seen.add(*batch);
     prefetcher->recycle(std::move(batch));
@@ -114,14 +114,14 @@ Seen run(const Dataset& dataset, PrefetcherOptions options, std::int64_t batches
 }
 
 /// All workers' batches in the global order.
-Seen run_all(const Dataset& dataset, PrefetcherOptions options, int world_size,
+PrefetchedBatches run_all(const Dataset& dataset, PrefetcherOptions options, int world_size,
              std::int64_t batches) {
   std::vector<std::unique_ptr<Prefetcher>> workers;
   options.world_size = world_size;
   for (options.rank = 0; options.rank < world_size; ++options.rank) {
     workers.push_back(make_prefetcher(dataset, options));
   }
-  Seen seen;
+  PrefetchedBatches seen;
   for (std::int64_t i = 0; i < batches; ++i) {
     for (const auto& worker : workers) seen.add(*worker->next());
   }
@@ -130,7 +130,7 @@ Seen run_all(const Dataset& dataset, PrefetcherOptions options, int world_size,
 
 TEST(Prefetcher, ShowsEveryImageOfAnEpochOnceButTheTail) {
   const FakeDataset dataset(103);
-  const Seen seen = run(dataset, {.batch_size = 10, .seed = 3}, 20);
+  const PrefetchedBatches seen = run(dataset, {.batch_size = 10, .seed = 3}, 20);
   for (std::size_t epoch = 0; epoch < 2; ++epoch) {
     const auto begin = seen.labels.begin() + static_cast<std::ptrdiff_t>(100 * epoch);
     EXPECT_EQ(std::set(begin, begin + 100).size(), 100u);
@@ -172,7 +172,7 @@ TEST(Prefetcher, FollowsTheGlobalOrderAndFlipsByPosition) {
 
 TEST(Prefetcher, ShowsTheSameToAnyNumberOfWorkers) {
   const FakeDataset dataset(100);
-  const Seen one = run_all(dataset, {.batch_size = 12, .seed = 3}, 1, 20);
+  const PrefetchedBatches one = run_all(dataset, {.batch_size = 12, .seed = 3}, 1, 20);
   EXPECT_EQ(one, run_all(dataset, {.batch_size = 4, .seed = 3}, 3, 20));
   EXPECT_EQ(one, run_all(dataset, {.batch_size = 1, .seed = 3}, 12, 20));
 }
@@ -190,11 +190,11 @@ TEST(Prefetcher, GivesTheSameBatchesForAnyNumberOfThreads) {
 TEST(Prefetcher, GoesOnInTheMiddleOfAnEpoch) {
   const FakeDataset dataset(103);
   const PrefetcherOptions options{.batch_size = 10, .seed = 3};
-  const Seen whole = run(dataset, options, 25);
-  Seen parts = run(dataset, options, 13);
+  const PrefetchedBatches whole = run(dataset, options, 25);
+  PrefetchedBatches parts = run(dataset, options, 13);
   PrefetcherOptions rest = options;
   rest.first_batch = 13;
-  const Seen second = run(dataset, rest, 12);
+  const PrefetchedBatches second = run(dataset, rest, 12);
   parts.labels.insert(parts.labels.end(), second.labels.begin(), second.labels.end());
   parts.images.insert(parts.images.end(), second.images.begin(), second.images.end());
   EXPECT_EQ(parts, whole);
@@ -202,7 +202,7 @@ TEST(Prefetcher, GoesOnInTheMiddleOfAnEpoch) {
 
 TEST(Prefetcher, ShufflesAndFlipsOnlyWhenAskedTo) {
   const FakeDataset dataset(20);
-  const Seen plain =
+  const PrefetchedBatches plain =
       run(dataset, {.batch_size = 10, .shuffle = false, .augmentation = {.flip = false}}, 2);
   ImageDecoder decoder;
   std::vector<std::byte> storage;
@@ -421,7 +421,7 @@ TEST(PrefetcherOnDisk, ReadsAFolder) {
   const testing::FaceFolder faces{.folder = folder.path()};
   write_insightface(faces);
   const auto dataset = open_dataset({.rec = folder.path()});
-  const Seen seen = run(*dataset, {.batch_size = 5}, 4);
+  const PrefetchedBatches seen = run(*dataset, {.batch_size = 5}, 4);
   std::map<std::int64_t, int> counts;
   for (const std::int64_t label : seen.labels) ++counts[label];
   for (std::int64_t label = 0; label < 5; ++label) EXPECT_EQ(counts[label], 4);

@@ -14,7 +14,7 @@
 namespace pfc::testing {
 namespace {
 
-constexpr std::int64_t kSamples = 30, kClasses = 101, kDimension = 24;
+constexpr std::int64_t kCosineSamples = 30, kCosineClasses = 101, kCosineDimension = 24;
 constexpr float kNone = 9;
 
 /// Of each sample with the centre of its label, in float64.
@@ -22,9 +22,9 @@ std::vector<double> expected_cosines(const MicroBatch& batch, const std::vector<
   std::vector<double> cosines;
   for (std::size_t i = 0; i < batch.labels.size(); ++i) {
     double ab = 0, aa = 0, bb = 0;
-    for (std::size_t k = 0; k < kDimension; ++k) {
-      const double a = batch.embeddings[i * kDimension + k];
-      const double b = centres[static_cast<std::size_t>(batch.labels[i]) * kDimension + k];
+    for (std::size_t k = 0; k < kCosineDimension; ++k) {
+      const double a = batch.embeddings[i * kCosineDimension + k];
+      const double b = centres[static_cast<std::size_t>(batch.labels[i]) * kCosineDimension + k];
       ab += a * b;
       aa += a * a;
       bb += b * b;
@@ -41,26 +41,27 @@ class HeadCosines : public OnHeadDevice<std::tuple<TestDevice, int>> {
 };
 
 TEST_P(HeadCosines, AreThoseOfTheCentresBeforeTheUpdateAndEachIsToldByOneWorker) {
-  const MicroBatch batch = random_batch(kSamples, kClasses, kDimension, 3);
-  const auto centres = random_matrix(kClasses, kDimension, 0.3, 4);
+  const MicroBatch batch = random_batch(kCosineSamples, kCosineClasses, kCosineDimension, 3);
+  const auto centres = random_matrix(kCosineClasses, kCosineDimension, 0.3, 4);
   std::vector<std::vector<float>> told(static_cast<std::size_t>(workers_));
   run_ranks(workers_, [&](Comm& comm) {
     const auto ops = device_.make(1);
     StagedComm staged(*ops, comm);
     const auto head = make_head(
-        *ops, staged, {.classes = kClasses, .embedding_size = kDimension, .sample_rate = 0.3});
+        *ops, staged,
+        {.classes = kCosineClasses, .embedding_size = kCosineDimension, .sample_rate = 0.3});
     copy_rows_to_device(*ops, head->state().centres,
-                        centres.data() + head->shard().begin * kDimension);
+                        centres.data() + head->shard().begin * kCosineDimension);
     head->state_changed();
     const auto memory = ops->allocate(batch.embeddings.size() * sizeof(float));
-    const Tensor embeddings(memory->data(), DType::kFloat32, {kSamples, kDimension});
+    const Tensor embeddings(memory->data(), DType::kFloat32, {kCosineSamples, kCosineDimension});
     ops->copy_to_device(embeddings, batch.embeddings.data());
     const ActiveCentres active = head->sample(batch.labels, 1);
     const HeadResult result =
         head->run({.all_embeddings = embeddings, .all_labels = batch.labels, .active = active});
     EXPECT_TRUE(result.moved);
     auto& cosines = told[static_cast<std::size_t>(comm.rank())];
-    cosines.assign(kSamples, kNone);
+    cosines.assign(kCosineSamples, kNone);
     head->target_cosines(cosines);
   });
   const std::vector<double> expected = expected_cosines(batch, centres);

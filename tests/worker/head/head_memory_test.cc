@@ -51,30 +51,30 @@ TEST(AccumulatedGradients, StateTheBytesThatTheyAllocate) {
   EXPECT_EQ(AccumulatedGradients::bytes(100, 16), ops.allocated);
 }
 
-constexpr std::int64_t kSamples = 40, kDimension = 64, kClasses = 1000;
+constexpr std::int64_t kMemorySamples = 40, kMemoryDimension = 64, kMemoryClasses = 1000;
 const MarginSoftmaxOptions kSoftmax{.logits_bytes = 400'000};
 
 /// What the first step of a new softmax asks of operator new.
 std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads) {
   CountingOps ops(threads);
-  ClassCentres centres(ops, {0, kClasses}, {.dimension = kDimension});
+  ClassCentres centres(ops, {0, kMemoryClasses}, {.dimension = kMemoryDimension});
   const auto softmax = make_margin_softmax(ops, options, centres.table());
   softmax->compute_inverse_norms();
-  std::vector<float> x = testing::random_matrix(kSamples, kDimension, 1, 1);
-  std::vector<RowStatistics> statistics(kSamples);
-  std::vector<std::int64_t> classes(kClasses);
+  std::vector<float> x = testing::random_matrix(kMemorySamples, kMemoryDimension, 1, 1);
+  std::vector<RowStatistics> statistics(kMemorySamples);
+  std::vector<std::int64_t> classes(kMemoryClasses);
   std::iota(classes.begin(), classes.end(), 0);
-  std::vector<Positive> positives(kSamples);
-  for (std::int64_t i = 0; i < kSamples; ++i) positives[static_cast<std::size_t>(i)] = {i, i};
-  const std::vector<ActiveRange> ranges(options.ranges ? kSamples : 0, {0, kClasses});
+  std::vector<Positive> positives(kMemorySamples);
+  for (std::int64_t i = 0; i < kMemorySamples; ++i) positives[static_cast<std::size_t>(i)] = {i, i};
+  const std::vector<ActiveRange> ranges(options.ranges ? kMemorySamples : 0, {0, kMemoryClasses});
 
   const std::size_t before = testing::bytes_of_new();
-  softmax->forward({.embeddings = Tensor(x.data(), {kSamples, kDimension}),
+  softmax->forward({.embeddings = Tensor(x.data(), {kMemorySamples, kMemoryDimension}),
                     .classes = classes,
                     .positives = positives,
                     .ranges = ranges},
                    Tensor(statistics.data(), DType::kUInt8,
-                          {kSamples, static_cast<std::int64_t>(sizeof(RowStatistics))}));
+                          {kMemorySamples, static_cast<std::int64_t>(sizeof(RowStatistics))}));
   return testing::bytes_of_new() - before;
 }
 
@@ -82,10 +82,11 @@ void expect_stated_bytes(const MarginSoftmaxOptions& options) {
   for (const int threads : {1, 3}) {
     bytes_of_first_step(options, threads);  // what is made once
     const std::size_t allocated =
-        bytes_of_first_step(options, threads) - CatchUpPlan::bytes(kClasses);
-    const CpuMarginBytes stated = cpu_margin_bytes(
-        options,
-        {.samples = kSamples, .dimension = kDimension, .active = kClasses, .threads = threads});
+        bytes_of_first_step(options, threads) - CatchUpPlan::bytes(kMemoryClasses);
+    const CpuMarginBytes stated = cpu_margin_bytes(options, {.samples = kMemorySamples,
+                                                             .dimension = kMemoryDimension,
+                                                             .active = kMemoryClasses,
+                                                             .threads = threads});
     EXPECT_NEAR(static_cast<double>(stated.working), static_cast<double>(allocated), 500);
     EXPECT_LE(stated.kept, options.logits_bytes);
     EXPECT_GT(stated.kept, 0);

@@ -8,16 +8,16 @@
 namespace pfc::testing {
 namespace {
 
-constexpr std::int64_t kDimension = 64;
-constexpr std::int64_t kClasses = 1501;
+constexpr std::int64_t kMovesLaterDimension = 64;
+constexpr std::int64_t kMovesLaterClasses = 1501;
 
 class HeadMovesLater : public OnHeadDevice<std::tuple<TestDevice, OptimizerKind>> {
  protected:
   static HeadJob job(int micro_batches, std::int64_t gradient_acc = 1) {
     HeadJob job;
     job.device = std::get<0>(GetParam());
-    job.options = {.classes = kClasses,
-                   .embedding_size = kDimension,
+    job.options = {.classes = kMovesLaterClasses,
+                   .embedding_size = kMovesLaterDimension,
                    .interclass_filtering_threshold = 0.2,
                    .sample_rate = 0.5,
                    .seed = 3,
@@ -26,8 +26,8 @@ class HeadMovesLater : public OnHeadDevice<std::tuple<TestDevice, OptimizerKind>
                    .moves_later = true};
     job.lr = 0.01;
     for (int i = 0; i < micro_batches; ++i) {
-      job.micro_batches.push_back(
-          random_batch(24, kClasses, kDimension, 20 + 7 * static_cast<std::uint64_t>(i)));
+      job.micro_batches.push_back(random_batch(24, kMovesLaterClasses, kMovesLaterDimension,
+                                               20 + 7 * static_cast<std::uint64_t>(i)));
     }
     return job;
   }

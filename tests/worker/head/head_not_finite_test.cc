@@ -12,8 +12,8 @@
 namespace pfc::testing {
 namespace {
 
-constexpr std::int64_t kClasses = 300;
-constexpr std::int64_t kDimension = 24;
+constexpr std::int64_t kFiniteCheckClasses = 300;
+constexpr std::int64_t kFiniteCheckDimension = 24;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -23,9 +23,10 @@ class HeadNotFinite : public OnHeadDevice<std::tuple<TestDevice, float>> {
   static HeadJob job() {
     HeadJob job;
     job.device = std::get<0>(GetParam());
-    job.options = {.classes = kClasses, .embedding_size = kDimension};
-    job.centres = random_matrix(kClasses, kDimension, 0.01, 7);
-    job.micro_batches = {random_batch(20, 100, kDimension, 8)};  // classes from 100 are negatives
+    job.options = {.classes = kFiniteCheckClasses, .embedding_size = kFiniteCheckDimension};
+    job.centres = random_matrix(kFiniteCheckClasses, kFiniteCheckDimension, 0.01, 7);
+    job.micro_batches = {
+        random_batch(20, 100, kFiniteCheckDimension, 8)};  // classes from 100 are negatives
     return job;
   }
 
@@ -53,14 +54,14 @@ TEST_P(HeadNotFinite, EmbeddingMovesNothing) {
 TEST_P(HeadNotFinite, CentreOfALabelMovesNothing) {
   HeadJob broken = job();
   const std::int64_t label = broken.micro_batches[0].labels[4];
-  broken.centres[static_cast<std::size_t>(label * kDimension + 3)] = value();
+  broken.centres[static_cast<std::size_t>(label * kFiniteCheckDimension + 3)] = value();
   expect_untouched(broken, 0);
   expect_untouched(broken, 0.1);
 }
 
 TEST_P(HeadNotFinite, CentreOfANegativeMovesNothing) {
   HeadJob broken = job();
-  broken.centres[static_cast<std::size_t>(211 * kDimension)] = value();
+  broken.centres[static_cast<std::size_t>(211 * kFiniteCheckDimension)] = value();
   expect_untouched(broken, 0);
   expect_untouched(broken, 0.1);
 }
@@ -80,9 +81,11 @@ class HeadOfMicroBatches : public OnHeadDevice<TestDevice> {};
 TEST_P(HeadOfMicroBatches, NotFiniteInOneOfThemLeavesTheCentresAlone) {
   HeadJob job;
   job.device = GetParam();
-  job.options = {.classes = kClasses, .embedding_size = kDimension, .gradient_acc = 2};
-  job.centres = random_matrix(kClasses, kDimension, 0.01, 7);
-  job.micro_batches = {random_batch(20, 100, kDimension, 8), random_batch(20, 100, kDimension, 9)};
+  job.options = {
+      .classes = kFiniteCheckClasses, .embedding_size = kFiniteCheckDimension, .gradient_acc = 2};
+  job.centres = random_matrix(kFiniteCheckClasses, kFiniteCheckDimension, 0.01, 7);
+  job.micro_batches = {random_batch(20, 100, kFiniteCheckDimension, 8),
+                       random_batch(20, 100, kFiniteCheckDimension, 9)};
   job.micro_batches[1].embeddings[0] = kNan;
   const HeadOutcome<float> outcome = run_head(job, 2);
   EXPECT_TRUE(std::isfinite(outcome.losses[0]));

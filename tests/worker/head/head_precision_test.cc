@@ -13,15 +13,16 @@
 namespace pfc::testing {
 namespace {
 
-constexpr std::int64_t kDimension = 64;
+constexpr std::int64_t kPrecisionDimension = 64;
 
-HeadJob job(const TestDevice& device, std::int64_t classes, int steps) {
+HeadJob job_of_steps(const TestDevice& device, std::int64_t classes, int steps) {
   HeadJob job;
   job.device = device;
-  job.options = {.classes = classes, .embedding_size = kDimension, .sample_rate = 0.5, .seed = 3};
+  job.options = {
+      .classes = classes, .embedding_size = kPrecisionDimension, .sample_rate = 0.5, .seed = 3};
   for (int i = 0; i < steps; ++i) {
     job.micro_batches.push_back(
-        random_batch(24, classes, kDimension, 20 + 7 * static_cast<std::uint64_t>(i)));
+        random_batch(24, classes, kPrecisionDimension, 20 + 7 * static_cast<std::uint64_t>(i)));
   }
   return job;
 }
@@ -33,12 +34,14 @@ void expect_equal(const HeadOutcome<float>& got, const HeadOutcome<float>& want)
   EXPECT_EQ(got.momentum, want.momentum);
 }
 
-std::string name_of(const ::testing::TestParamInfo<TestDevice>& test) { return test.param.name; }
+std::string device_name(const ::testing::TestParamInfo<TestDevice>& test) {
+  return test.param.name;
+}
 
 class KeptLogits : public OnHeadDevice<TestDevice> {};
 
 TEST_P(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
-  HeadJob j = job(GetParam(), 3001, 3);
+  HeadJob j = job_of_steps(GetParam(), 3001, 3);
   j.options.interclass_filtering_threshold = 0.2;
   j.options.logits_memory = 0;
   const HeadOutcome<float> made_again = run_head(j, 1, 2);
@@ -49,7 +52,7 @@ TEST_P(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, KeptLogits, ::testing::ValuesIn(head_devices()), name_of);
+INSTANTIATE_TEST_SUITE_P(Devices, KeptLogits, ::testing::ValuesIn(head_devices()), device_name);
 
 class Bf16Products : public OnHeadDevice<TestDevice> {
  protected:
@@ -63,13 +66,13 @@ class Bf16Products : public OnHeadDevice<TestDevice> {
 
   // Without momentum or decay, momentum after one step is the centres' gradient.
   [[nodiscard]] static HeadJob one_step(bool bf16, double logits_memory) {
-    HeadJob j = job(GetParam(), 1001, 1);
+    HeadJob j = job_of_steps(GetParam(), 1001, 1);
     j.options.sample_rate = 1;
     j.options.momentum = 0;
     j.options.weight_decay = 0;
     j.options.logits_memory = logits_memory;
     j.options.bf16_products = bf16;
-    j.centres = random_matrix(1001, kDimension, 0.01, 12);
+    j.centres = random_matrix(1001, kPrecisionDimension, 0.01, 12);
     return j;
   }
 };
@@ -99,7 +102,7 @@ TEST_P(Bf16Products, AgreeWithAReferenceThatRoundsTheirOperands) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Bf16Products, ::testing::ValuesIn(head_devices()), name_of);
+INSTANTIATE_TEST_SUITE_P(Devices, Bf16Products, ::testing::ValuesIn(head_devices()), device_name);
 
 class CentresKeptAs : public OnHeadDevice<std::tuple<TestDevice, CentrePrecision>> {
  protected:
@@ -108,7 +111,7 @@ class CentresKeptAs : public OnHeadDevice<std::tuple<TestDevice, CentrePrecision
 };
 
 TEST_P(CentresKeptAs, FollowTheFloat32CentresForManySteps) {
-  HeadJob j = job(device_, 301, 40);
+  HeadJob j = job_of_steps(device_, 301, 40);
   j.lr = 0.02;
   const HeadOutcome<float> want = run_head(j, 1, 2);
   j.options.centre_precision = precision_;
@@ -123,11 +126,11 @@ TEST_P(CentresKeptAs, FollowTheFloat32CentresForManySteps) {
 
 // Each step is a hundredth of a bfloat16's last bit: rounded to the nearest, no centre would move.
 TEST_P(CentresKeptAs, LoseNoStepHoweverSmall) {
-  HeadJob j = job(device_, 64, 100);
+  HeadJob j = job_of_steps(device_, 64, 100);
   for (MicroBatch& batch : j.micro_batches) batch = j.micro_batches[0];
   j.options.sample_rate = 1;
   j.options.momentum = 0;
-  j.centres = random_matrix(64, kDimension, 1, 12);
+  j.centres = random_matrix(64, kPrecisionDimension, 1, 12);
   j.lr = 2e-3;
   const auto moved = [&](const HeadOutcome<float>& outcome) {
     std::vector<float> d(j.centres.size());
@@ -150,7 +153,7 @@ TEST_P(CentresKeptAs, LoseNoStepHoweverSmall) {
 }
 
 TEST_P(CentresKeptAs, AreRoundedAlikeByAnyNumberOfWorkers) {
-  HeadJob j = job(device_, 301, 2);
+  HeadJob j = job_of_steps(device_, 301, 2);
   j.options.centre_precision = precision_;
   const HeadOutcome<float> one = run_head(j, 1);
   for (const int workers : {2, 3}) {
@@ -169,7 +172,7 @@ TEST_P(CentresKeptAs, AreRoundedAlikeByAnyNumberOfWorkers) {
 }
 
 TEST_P(CentresKeptAs, AccumulateMicroBatchesAsOneBatch) {
-  HeadJob j = job(device_, 301, 4);
+  HeadJob j = job_of_steps(device_, 301, 4);
   j.options.gradient_acc = 4;
   const HeadOutcome<float> want = run_head(j, 1);
   j.options.centre_precision = precision_;

@@ -15,7 +15,7 @@
 namespace pfc::testing {
 namespace {
 
-constexpr std::int64_t kDimension = 48;
+constexpr std::int64_t kReferenceDimension = 48;
 
 struct Case {
   std::string name;
@@ -60,14 +60,14 @@ class HeadAgainstReference : public OnHeadDevice<Case> {
   [[nodiscard]] HeadJob job(std::int64_t samples, std::int64_t classes) const {
     HeadJob job;
     job.options = {.classes = classes,
-                   .embedding_size = kDimension,
+                   .embedding_size = kReferenceDimension,
                    .margin = GetParam().margin,
                    .margin_gradient = GetParam().gradient,
                    .interclass_filtering_threshold = GetParam().threshold,
                    .momentum = 0,
                    .weight_decay = 0};
-    job.micro_batches = {random_batch(samples, classes, kDimension, 11)};
-    job.centres = random_matrix(classes, kDimension, 0.01, 12);
+    job.micro_batches = {random_batch(samples, classes, kReferenceDimension, 11)};
+    job.centres = random_matrix(classes, kReferenceDimension, 0.01, 12);
     job.device = GetParam().device;
     return job;
   }
@@ -76,16 +76,17 @@ class HeadAgainstReference : public OnHeadDevice<Case> {
     const HeadOutcome<double> want = reference_head(job);
     const HeadOutcome<float> got = run_head(job, 1, 2);
     EXPECT_NEAR(got.losses[0], want.losses[0], 1e-6 * want.losses[0]);
-    EXPECT_LT(worst_row_error(got.d_embeddings[0], want.d_embeddings[0], kDimension), 1e-4);
-    EXPECT_LT(worst_row_error(got.momentum, want.momentum, kDimension), 1e-4);
-    EXPECT_LT(worst_row_error(got.centres, want.centres, kDimension), 1e-4);
+    EXPECT_LT(worst_row_error(got.d_embeddings[0], want.d_embeddings[0], kReferenceDimension),
+              1e-4);
+    EXPECT_LT(worst_row_error(got.momentum, want.momentum, kReferenceDimension), 1e-4);
+    EXPECT_LT(worst_row_error(got.centres, want.centres, kReferenceDimension), 1e-4);
   }
 
   static void set_row(std::vector<float>& matrix, std::int64_t row, const std::vector<float>& from,
                       std::int64_t from_row, double factor) {
-    for (std::int64_t k = 0; k < kDimension; ++k) {
-      matrix[static_cast<std::size_t>(row * kDimension + k)] =
-          static_cast<float>(factor * from[static_cast<std::size_t>(from_row * kDimension + k)]);
+    for (std::int64_t k = 0; k < kReferenceDimension; ++k) {
+      matrix[static_cast<std::size_t>(row * kReferenceDimension + k)] = static_cast<float>(
+          factor * from[static_cast<std::size_t>(from_row * kReferenceDimension + k)]);
     }
   }
 };
@@ -100,8 +101,8 @@ TEST_P(HeadAgainstReference, OneClassHasNoLossAndNoGradient) {
   const HeadJob one = job(8, 1);
   const HeadOutcome<float> got = run_head(one, 1);
   EXPECT_EQ(got.losses[0], 0.0);
-  EXPECT_EQ(got.d_embeddings[0], std::vector<float>(8 * kDimension));
-  EXPECT_EQ(got.momentum, std::vector<float>(kDimension));
+  EXPECT_EQ(got.d_embeddings[0], std::vector<float>(8 * kReferenceDimension));
+  EXPECT_EQ(got.momentum, std::vector<float>(kReferenceDimension));
 }
 
 TEST_P(HeadAgainstReference, AgreesWhenAllLabelsAreEqual) {
@@ -129,7 +130,8 @@ TEST_P(HeadAgainstReference, AgreesOnEmbeddingsAlmostEqualAndAlmostOppositeToThe
     set_row(special.centres, 3 + i, batch.embeddings, i, i % 2 == 0 ? 1 : -1);
     // Angles from 1e-1 to about 1e-4: cosines within 5e-9 of 1, which float32 cannot tell from 1.
     const double angle = std::pow(10.0, -1 - static_cast<double>(i) * 3 / 7);
-    special.centres[static_cast<std::size_t>((3 + i) * kDimension)] += static_cast<float>(angle);
+    special.centres[static_cast<std::size_t>((3 + i) * kReferenceDimension)] +=
+        static_cast<float>(angle);
   }
   expect_agreement(special);
 }
@@ -151,7 +153,7 @@ class HeadUpdates : public OnHeadDevice<TestDevice> {
                      std::int64_t gradient_acc) {
     HeadJob job;
     job.options = {.classes = 500,
-                   .embedding_size = kDimension,
+                   .embedding_size = kReferenceDimension,
                    .scale = 32,
                    .sample_rate = rate,
                    .seed = 5,
@@ -161,16 +163,16 @@ class HeadUpdates : public OnHeadDevice<TestDevice> {
     job.lr = optimizer == OptimizerKind::kSgd ? 0.05 : 0.001;
     for (std::int64_t i = 0; i < micro_batches; ++i) {
       job.micro_batches.push_back(
-          random_batch(20, 500, kDimension, static_cast<std::uint64_t>(100 + i)));
+          random_batch(20, 500, kReferenceDimension, static_cast<std::uint64_t>(100 + i)));
     }
-    job.centres = random_matrix(500, kDimension, 0.1, 13);
+    job.centres = random_matrix(500, kReferenceDimension, 0.1, 13);
     job.device = GetParam();
     return job;
   }
 
   static void set_row(std::vector<float>& matrix, std::int64_t row,
                       const std::vector<float>& from) {
-    std::ranges::copy(from, matrix.begin() + row * kDimension);
+    std::ranges::copy(from, matrix.begin() + row * kReferenceDimension);
   }
 
   static void expect_agreement(const HeadJob& job) {
@@ -240,10 +242,10 @@ TEST_P(HeadUpdates, AgreeWhereExpOfWhatIsLeftOutWouldOverflow) {
   far.options.scale = 200;
   far.options.margin = {.m1 = 1, .m2 = 0, .m3 = 0.1};
   far.lr = 1e-5;
-  constexpr std::int64_t kHalf = kDimension / 2;
+  constexpr std::int64_t kHalf = kReferenceDimension / 2;
   const double along = -88.7 / 200 * std::sqrt(2.0);
   const auto pointing = [](double first, std::int64_t at, double there) {
-    std::vector<float> row(kDimension);
+    std::vector<float> row(kReferenceDimension);
     row[0] = static_cast<float>(first);
     row[static_cast<std::size_t>(at)] = static_cast<float>(there);
     return row;
@@ -268,7 +270,7 @@ TEST_P(HeadUpdates, DecayAloneMovesCentresThatWereNeverActive) {
       static_cast<float>(1 - positives_only.lr * positives_only.options.weight_decay);
   for (std::int64_t c = 0; c < 500; ++c) {
     const bool active = std::find(labels.begin(), labels.end(), c) != labels.end();
-    const auto begin = static_cast<std::size_t>(c * kDimension);
+    const auto begin = static_cast<std::size_t>(c * kReferenceDimension);
     EXPECT_EQ(got.momentum[begin] != 0.f, active) << c;
     if (active) continue;
     EXPECT_FLOAT_EQ(got.centres[begin], decay * positives_only.centres[begin]) << c;

@@ -111,7 +111,8 @@ TEST_P(HeadOfAnySize, AddsUpMicroBatchesOfSampledRows) {
   EXPECT_LT(relative_error(got.centres, want.centres), 1e-5);
 }
 
-std::string name_of(const ::testing::TestParamInfo<std::tuple<TestDevice, Sizes>>& test) {
+std::string device_and_sizes_name(
+    const ::testing::TestParamInfo<std::tuple<TestDevice, Sizes>>& test) {
   const auto& [device, size] = test.param;
   return device.name + "N" + std::to_string(size.samples) + "D" + std::to_string(size.dimension) +
          "C" + std::to_string(size.classes);
@@ -120,7 +121,7 @@ std::string name_of(const ::testing::TestParamInfo<std::tuple<TestDevice, Sizes>
 INSTANTIATE_TEST_SUITE_P(Sizes, HeadOfAnySize,
                          ::testing::Combine(::testing::ValuesIn(head_devices()),
                                             ::testing::ValuesIn(kSizes)),
-                         name_of);
+                         device_and_sizes_name);
 
 }  // namespace
 }  // namespace pfc::testing

@@ -17,20 +17,21 @@
 namespace pfc::testing {
 namespace {
 
-constexpr std::int64_t kDimension = 32;
-constexpr std::int64_t kClasses = 1009;  // prime: no number of workers divides it
+constexpr std::int64_t kWorkersDimension = 32;
+constexpr std::int64_t kPrimeClasses = 1009;  // prime: no number of workers divides it
 
-HeadJob job(double rate, const TestDevice& device, OptimizerKind optimizer = OptimizerKind::kSgd) {
+HeadJob job_at_rate(double rate, const TestDevice& device,
+                    OptimizerKind optimizer = OptimizerKind::kSgd) {
   HeadJob job;
   job.device = device;
-  job.options = {.classes = kClasses,
-                 .embedding_size = kDimension,
+  job.options = {.classes = kPrimeClasses,
+                 .embedding_size = kWorkersDimension,
                  .sample_rate = rate,
                  .seed = 77,
                  .optimizer = optimizer};
   job.lr = 0.01;
   for (std::uint64_t i = 0; i < 3; ++i) {
-    job.micro_batches.push_back(random_batch(30, kClasses, kDimension, 40 + i));
+    job.micro_batches.push_back(random_batch(30, kPrimeClasses, kWorkersDimension, 40 + i));
   }
   return job;
 }
@@ -54,18 +55,19 @@ class HeadOnWorkers : public OnHeadDevice<std::tuple<TestDevice, int>> {
 TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesAtEverySampleRate) {
   for (const double rate : {1.0, 0.1, 0.0}) {
     SCOPED_TRACE(rate);
-    expect_same(run_head(job(rate, device_), workers_), run_head(job(rate, device_), 1));
+    expect_same(run_head(job_at_rate(rate, device_), workers_),
+                run_head(job_at_rate(rate, device_), 1));
   }
 }
 
 TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesWithAdamWAndMicroBatches) {
-  HeadJob accumulated = job(0.1, device_, OptimizerKind::kAdamW);
+  HeadJob accumulated = job_at_rate(0.1, device_, OptimizerKind::kAdamW);
   accumulated.options.gradient_acc = 3;
   expect_same(run_head(accumulated, workers_), run_head(accumulated, 1));
 }
 
 TEST_P(HeadOnWorkers, ManyShardsWithoutAPositiveTakePart) {
-  HeadJob one_class = job(0.0, device_);
+  HeadJob one_class = job_at_rate(0.0, device_);
   for (MicroBatch& batch : one_class.micro_batches) {
     for (std::size_t i = 0; i < batch.labels.size(); ++i) {
       batch.labels[i] = 500 + static_cast<std::int64_t>(i % 3);
@@ -75,7 +77,7 @@ TEST_P(HeadOnWorkers, ManyShardsWithoutAPositiveTakePart) {
 }
 
 TEST_P(HeadOnWorkers, EveryShardMayHoldALabelAndAlmostNothingElse) {
-  HeadJob tiny = job(1.0, device_);
+  HeadJob tiny = job_at_rate(1.0, device_);
   tiny.options.classes = 5;
   for (MicroBatch& batch : tiny.micro_batches) {
     for (std::size_t i = 0; i < batch.labels.size(); ++i) {
@@ -86,22 +88,22 @@ TEST_P(HeadOnWorkers, EveryShardMayHoldALabelAndAlmostNothingElse) {
 }
 
 TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesWhereCentresMissManyUpdates) {
-  HeadJob missing = job(0.05, device_);
+  HeadJob missing = job_at_rate(0.05, device_);
   for (std::uint64_t i = 3; i < 25; ++i) {
-    missing.micro_batches.push_back(random_batch(30, kClasses, kDimension, 40 + i));
+    missing.micro_batches.push_back(random_batch(30, kPrimeClasses, kWorkersDimension, 40 + i));
   }
   expect_same(run_head(missing, workers_), run_head(missing, 1));
 }
 
 TEST_P(HeadOnWorkers, NeedsOneCollectiveAStep) {
-  HeadJob j = job(1.0, device_);
+  HeadJob j = job_at_rate(1.0, device_);
   run_ranks(workers_, [&](Comm& comm) {
     const auto ops = device_.make(1);
     StagedComm staged(*ops, comm);
     const auto head = make_head(*ops, staged, j.options);
     const MicroBatch& batch = j.micro_batches[0];
     const auto memory = ops->allocate(batch.embeddings.size() * sizeof(float));
-    const Tensor embeddings(memory->data(), DType::kFloat32, {30, kDimension});
+    const Tensor embeddings(memory->data(), DType::kFloat32, {30, kWorkersDimension});
     ops->copy_to_device(embeddings, batch.embeddings.data());
     const ActiveCentres active = head->sample(batch.labels, 1);
     head->run({.all_embeddings = embeddings, .all_labels = batch.labels, .active = active});
@@ -120,15 +122,15 @@ INSTANTIATE_TEST_SUITE_P(Workers, HeadOnWorkers,
 class HeadStep : public OnHeadDevice<TestDevice> {};
 
 TEST_P(HeadStep, RunsTheSameStepToTheSameBits) {
-  const HeadOutcome<float> first = run_head(job(0.3, GetParam()), 1, 2);
-  const HeadOutcome<float> second = run_head(job(0.3, GetParam()), 1, 2);
+  const HeadOutcome<float> first = run_head(job_at_rate(0.3, GetParam()), 1, 2);
+  const HeadOutcome<float> second = run_head(job_at_rate(0.3, GetParam()), 1, 2);
   EXPECT_EQ(first.losses, second.losses);
   EXPECT_EQ(first.d_embeddings, second.d_embeddings);
   EXPECT_EQ(first.centres, second.centres);
 }
 
 TEST_P(HeadStep, GivesALossThatIsNotFiniteForSuchEmbeddings) {
-  HeadJob broken = job(1.0, GetParam());
+  HeadJob broken = job_at_rate(1.0, GetParam());
   broken.micro_batches[0].embeddings[5] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(run_head(broken, 2).losses[0]));
 }

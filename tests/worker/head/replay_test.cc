@@ -23,7 +23,7 @@ namespace {
 using std::filesystem::path;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kSamples = 12, kClasses = 500, kDimension = 16;
+constexpr std::int64_t kReplaySamples = 12, kReplayClasses = 500, kReplayDimension = 16;
 
 std::vector<float> values_of(const SafetensorsFile& file, const std::string& name) {
   const auto values = file.float32(name, file.at(name).shape);
@@ -44,8 +44,8 @@ class HeadReplay : public ::testing::Test {
     std::filesystem::remove_all(parts_);
     std::filesystem::create_directory(parts_);
     HeadOptions options = head_options(job_);
-    options.classes = kClasses;
-    options.embedding_size = kDimension;
+    options.classes = kReplayClasses;
+    options.embedding_size = kReplayDimension;
     run_ranks(workers, [&](Comm& comm) {
       const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
       const auto head = make_head(*ops, comm, options);
@@ -62,7 +62,7 @@ class HeadReplay : public ::testing::Test {
 
   JobConfig job_;
   /// Of each step: job_.gradient_acc micro-batches, one after the other.
-  MicroBatch batch_ = random_batch(kSamples, kClasses, kDimension, 3);
+  MicroBatch batch_ = random_batch(kReplaySamples, kReplayClasses, kReplayDimension, 3);
   double loss_ = 0;  // of the last step, as trained: mean over micro-batches
   const TemporaryFolder folder_;
   const path parts_ = folder_ / "parts", out_ = folder_ / "out.safetensors";
@@ -77,7 +77,7 @@ class HeadReplay : public ::testing::Test {
                               .update = number,
                               .lr = job_.lr,
                               .micro_batches = job_.gradient_acc,
-                              .embeddings = Tensor(embeddings.data(), {all, kDimension}),
+                              .embeddings = Tensor(embeddings.data(), {all, kReplayDimension}),
                               .labels = batch_.labels};
       write_head_step_part(parts_ / ("part-" + std::to_string(comm.rank()) + ".safetensors"), ops,
                            head,
@@ -96,8 +96,8 @@ class HeadReplay : public ::testing::Test {
                                        static_cast<std::size_t>(samples));
       const ActiveCentres active = head.sample(labels, number);
       const Head::Step step{
-          .all_embeddings =
-              Tensor(embeddings.data() + micro * samples * kDimension, {samples, kDimension}),
+          .all_embeddings = Tensor(embeddings.data() + micro * samples * kReplayDimension,
+                                   {samples, kReplayDimension}),
           .all_labels = labels,
           .active = active,
           .lr = job_.lr,
@@ -135,7 +135,7 @@ TEST_F(HeadReplay, OfAllMicroBatchesGivesTheirMeanLoss) {
   train(2);
   const HeadStepInput in = parts();
   EXPECT_EQ(in.micro_batches, 3);
-  EXPECT_EQ(in.samples, kSamples);
+  EXPECT_EQ(in.samples, kReplaySamples);
   ASSERT_EQ(in.active.size(), 3u);
   EXPECT_NE(in.active[0], in.active[1]);  // each has its own labels beside what is sampled
   for (const int workers : {1, 3}) {
@@ -145,18 +145,18 @@ TEST_F(HeadReplay, OfAllMicroBatchesGivesTheirMeanLoss) {
   }
   EXPECT_EQ(SafetensorsFile(out_).at("loss").shape, std::vector<std::int64_t>{3});
   EXPECT_EQ(SafetensorsFile(out_).at("d_embeddings").shape,
-            (std::vector<std::int64_t>{kSamples, kDimension}));
+            (std::vector<std::int64_t>{kReplaySamples, kReplayDimension}));
 }
 
 TEST_F(HeadReplay, OfMicroBatchesStopsAtTheOneWhoseLossIsNotFinite) {
   job_.gradient_acc = 3;
-  batch_.embeddings[5 * kDimension + 2] = std::numeric_limits<float>::quiet_NaN();
+  batch_.embeddings[5 * kReplayDimension + 2] = std::numeric_limits<float>::quiet_NaN();
   train(2, 1);
   const ReplayResult result = replay(2);
   EXPECT_TRUE(std::isfinite(result.losses[0]));
   EXPECT_TRUE(std::isnan(result.losses[1]));
   EXPECT_TRUE(std::isnan(result.losses[2]));
-  EXPECT_EQ(result.d_embeddings.not_finite(), 2 * kSamples / 3 * kDimension);
+  EXPECT_EQ(result.d_embeddings.not_finite(), 2 * kReplaySamples / 3 * kReplayDimension);
   EXPECT_EQ(result.momentum.longest(), 0);
 }
 
@@ -184,8 +184,8 @@ TEST_P(HeadReplayMoves, TheRowsAsTheJobWouldHave) {
       if (found == next.classes.end()) continue;
       const auto row = static_cast<std::size_t>(found - next.classes.begin());
       const auto rows_of = [&](const std::vector<float>& table, std::size_t at) {
-        const float* begin = table.data() + at * kDimension;
-        return std::vector<float>(begin, begin + kDimension);
+        const float* begin = table.data() + at * kReplayDimension;
+        return std::vector<float>(begin, begin + kReplayDimension);
       };
       EXPECT_LT(relative_error(rows_of(replayed, i), rows_of(trained, row)), 1e-4) << name;
       ++compared;
@@ -201,7 +201,8 @@ TEST_F(HeadReplay, WritesTheSameStepForAnyNumberOfWorkers) {
   replay(1);
   const SafetensorsFile one(out_);
   EXPECT_EQ(one.at("loss").shape, std::vector<std::int64_t>{1});
-  EXPECT_EQ(one.at("d_embeddings").shape, (std::vector<std::int64_t>{kSamples, kDimension}));
+  EXPECT_EQ(one.at("d_embeddings").shape,
+            (std::vector<std::int64_t>{kReplaySamples, kReplayDimension}));
   EXPECT_EQ(one.at("classes").dtype, "I64");
   std::map<std::string, std::vector<float>> want;
   for (const char* name : {"loss", "d_embeddings", "centres", "momentum"}) {
@@ -223,12 +224,12 @@ TEST_F(HeadReplay, ScalesGradientsAsThoseOfAMicroBatch) {
 }
 
 TEST_F(HeadReplay, OfALossThatIsNotFiniteMovesNothingAndSaysWhere) {
-  batch_.embeddings[5 * kDimension + 2] = std::numeric_limits<float>::quiet_NaN();
+  batch_.embeddings[5 * kReplayDimension + 2] = std::numeric_limits<float>::quiet_NaN();
   train(2, 1);
   EXPECT_FALSE(std::isfinite(loss_));
   const ReplayResult result = replay(2);
   EXPECT_TRUE(std::isnan(result.loss));
-  EXPECT_EQ(result.d_embeddings.not_finite(), kSamples * kDimension);
+  EXPECT_EQ(result.d_embeddings.not_finite(), kReplaySamples * kReplayDimension);
   EXPECT_EQ(result.centres.not_finite(), 0);
   const SafetensorsFile after(out_);
   const std::vector<float> rows = values_of(after, "centres");
@@ -240,7 +241,7 @@ TEST_F(HeadReplay, OfALossThatIsNotFiniteMovesNothingAndSaysWhere) {
 
 TEST_F(HeadReplay, NeedsOneRowForEachWorker) {
   job_.sample_rate = 0;
-  batch_.labels.assign(kSamples, 7);
+  batch_.labels.assign(kReplaySamples, 7);
   train(1);
   EXPECT_THAT(message_of<InputError>([&] { replay(2); }),
               AllOf(HasSubstr("1 rows"), HasSubstr("2 workers")));

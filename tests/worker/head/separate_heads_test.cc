@@ -18,10 +18,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr std::int64_t kDimension = 40;
+constexpr std::int64_t kSeparateHeadsDimension = 40;
 // The boundaries lie within tiles and within the shards of several workers.
 const std::vector<std::int64_t> kHeads{300, 1, 520, 190};
-constexpr std::int64_t kClasses = 1011;
+constexpr std::int64_t kSeparateHeadsClasses = 1011;
 
 TEST(SeparateHeads, GiveEachSampleThePartOfTheActiveClassesOfItsHead) {
   SeparateHeads heads(std::vector<std::int64_t>{10, 5, 20});
@@ -36,10 +36,11 @@ TEST(SeparateHeads, OneHeadHasNoRanges) {
   EXPECT_THAT(heads.ranges(std::vector<std::int64_t>{2}, std::vector<std::int64_t>{2}), IsEmpty());
 }
 
-HeadJob job(const TestDevice& device, double rate, OptimizerKind optimizer = OptimizerKind::kSgd) {
+HeadJob separate_heads_job(const TestDevice& device, double rate,
+                           OptimizerKind optimizer = OptimizerKind::kSgd) {
   HeadJob job;
-  job.options = {.classes = kClasses,
-                 .embedding_size = kDimension,
+  job.options = {.classes = kSeparateHeadsClasses,
+                 .embedding_size = kSeparateHeadsDimension,
                  .scale = 32,
                  .sample_rate = rate,
                  .seed = 9,
@@ -47,10 +48,11 @@ HeadJob job(const TestDevice& device, double rate, OptimizerKind optimizer = Opt
                  .head_classes = kHeads};
   job.lr = 0.02;
   for (std::uint64_t i = 0; i < 3; ++i) {
-    job.micro_batches.push_back(random_batch(30, kClasses, kDimension, 70 + i));
+    job.micro_batches.push_back(
+        random_batch(30, kSeparateHeadsClasses, kSeparateHeadsDimension, 70 + i));
     job.micro_batches.back().labels[3] = 300;  // the head of one class
   }
-  job.centres = random_matrix(kClasses, kDimension, 0.1, 14);
+  job.centres = random_matrix(kSeparateHeadsClasses, kSeparateHeadsDimension, 0.1, 14);
   job.device = device;
   return job;
 }
@@ -65,21 +67,22 @@ class SeparateHeadsOn : public OnHeadDevice<std::tuple<TestDevice, int>> {
     const HeadOutcome<float> got = run_head(job, workers_, 2);
     for (std::size_t i = 0; i < want.losses.size(); ++i) {
       EXPECT_NEAR(got.losses[i], want.losses[i], 2e-6 * want.losses[i]);
-      EXPECT_LT(worst_row_error(got.d_embeddings[i], want.d_embeddings[i], kDimension), 1e-4);
+      EXPECT_LT(worst_row_error(got.d_embeddings[i], want.d_embeddings[i], kSeparateHeadsDimension),
+                1e-4);
     }
-    EXPECT_LT(worst_row_error(got.centres, want.centres, kDimension), 1e-4);
+    EXPECT_LT(worst_row_error(got.centres, want.centres, kSeparateHeadsDimension), 1e-4);
   }
 };
 
 TEST_P(SeparateHeadsOn, AgreeWithTheReferenceAtEverySampleRate) {
   for (const double rate : {1.0, 0.2, 0.0}) {
     SCOPED_TRACE(rate);
-    expect_reference(job(device_, rate));
+    expect_reference(separate_heads_job(device_, rate));
   }
 }
 
 TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWithFilterMicroBatchesAndAdamW) {
-  HeadJob filtered = job(device_, 0.5, OptimizerKind::kAdamW);
+  HeadJob filtered = separate_heads_job(device_, 0.5, OptimizerKind::kAdamW);
   filtered.lr = 0.001;
   filtered.options.interclass_filtering_threshold = 0.1;
   filtered.options.gradient_acc = 3;
@@ -89,19 +92,19 @@ TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWithFilterMicroBatchesAndAdamW) {
 // The cosines to a sample's own head are near -1, those to the other heads near 1: at a scale of
 // 200 exp() of what is left out is no float.
 TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWhereCosinesOfTheOwnHeadAreNegative) {
-  HeadJob opposed = job(device_, 1.0);
+  HeadJob opposed = separate_heads_job(device_, 1.0);
   opposed.options.scale = 200;
   opposed.options.margin = {.m1 = 1, .m2 = 0, .m3 = 0.1};
   const auto in_first_head = [](std::int64_t c) { return c < kHeads[0]; };
   const auto shift = [](float* row, float by) {
-    for (std::int64_t i = 0; i < kDimension; ++i) row[i] += by;
+    for (std::int64_t i = 0; i < kSeparateHeadsDimension; ++i) row[i] += by;
   };
-  for (std::int64_t c = 0; c < kClasses; ++c) {
-    shift(opposed.centres.data() + c * kDimension, in_first_head(c) ? 0.5f : -0.5f);
+  for (std::int64_t c = 0; c < kSeparateHeadsClasses; ++c) {
+    shift(opposed.centres.data() + c * kSeparateHeadsDimension, in_first_head(c) ? 0.5f : -0.5f);
   }
   for (MicroBatch& batch : opposed.micro_batches) {
     for (std::size_t i = 0; i < batch.labels.size(); ++i) {
-      shift(batch.embeddings.data() + static_cast<std::int64_t>(i) * kDimension,
+      shift(batch.embeddings.data() + static_cast<std::int64_t>(i) * kSeparateHeadsDimension,
             in_first_head(batch.labels[i]) ? -1.f : 1.f);
     }
   }
@@ -109,14 +112,14 @@ TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWhereCosinesOfTheOwnHeadAreNegative
 }
 
 TEST_P(SeparateHeadsOn, OfOneDataSetOnlyAreThatHeadAlone) {
-  HeadJob both = job(device_, 1.0);
+  HeadJob both = separate_heads_job(device_, 1.0);
   for (MicroBatch& batch : both.micro_batches) {
     for (std::int64_t& label : batch.labels) label %= kHeads[0];
   }
   HeadJob alone = both;
   alone.options.classes = kHeads[0];
   alone.options.head_classes = {};
-  alone.centres.resize(static_cast<std::size_t>(kHeads[0] * kDimension));
+  alone.centres.resize(static_cast<std::size_t>(kHeads[0] * kSeparateHeadsDimension));
   const HeadOutcome<float> got = run_head(both, workers_, 2);
   const HeadOutcome<float> want = run_head(alone, workers_, 2);
   for (std::size_t i = 0; i < want.losses.size(); ++i) {

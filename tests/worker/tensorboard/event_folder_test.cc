@@ -21,12 +21,13 @@ namespace {
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
 
-constexpr std::int64_t kBatch = 10;  // images of a step
+constexpr std::int64_t kImagesOfAStep = 10;  // images of a step
 
 class EventFolder : public ::testing::Test {
  protected:
   /// A process start that writes these steps.
-  fs::path write(std::int64_t first_step, const Steps& steps, std::int64_t global_batch = kBatch) {
+  fs::path write(std::int64_t first_step, const Steps& steps,
+                 std::int64_t global_batch = kImagesOfAStep) {
     fs::path path = next_event_file(board_, global_batch);
     EventFile file(path, first_step);
     for (const std::int64_t step : steps) {
@@ -71,9 +72,9 @@ TEST_F(EventFolder, AnotherGlobalBatchHasAFolderOfItsOwn) {
 
 TEST_F(EventFolder, StepsThatWillBeTrainedAgainAreDropped) {
   const fs::path file = write(1, {10, 20, 30, 40});
-  drop_orphaned_events(board_, 20 * kBatch);
+  drop_orphaned_events(board_, 20 * kImagesOfAStep);
   EXPECT_EQ(testing::steps_of(file), (Steps{10, 20}));
-  drop_orphaned_events(board_, 20 * kBatch);
+  drop_orphaned_events(board_, 20 * kImagesOfAStep);
   EXPECT_EQ(testing::steps_of(file), (Steps{10, 20}));
 }
 
@@ -89,7 +90,7 @@ TEST_F(EventFolder, AFileThatShowsNothingAnyMoreIsRemovedAndTheOneBeforeItIsCut)
   const fs::path first = write(1, {10, 20, 30});
   const fs::path second = write(21, {30, 40});
   const fs::path third = write(31, {});
-  drop_orphaned_events(board_, 15 * kBatch);
+  drop_orphaned_events(board_, 15 * kImagesOfAStep);
   EXPECT_EQ(testing::steps_of(first), (Steps{10}));
   EXPECT_FALSE(fs::exists(second));
   EXPECT_FALSE(fs::exists(third));
@@ -141,7 +142,7 @@ TEST_F(EventFolder, FilesOfOthersStayAsTheyAre) {
 TEST_F(EventFolder, SaysWhichFolderCannotBeMade) {
   testing::write_file(board_, "a file");
   drop_orphaned_events(board_, 100);
-  EXPECT_THAT(testing::message_of<StorageError>([&] { next_event_file(board_, kBatch); }),
+  EXPECT_THAT(testing::message_of<StorageError>([&] { next_event_file(board_, kImagesOfAStep); }),
               ::testing::StartsWith(board_.string() + ": "));
 }
 

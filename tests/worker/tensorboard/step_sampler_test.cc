@@ -27,8 +27,8 @@ TEST(StepSampler, WantsNoStepWhereItIsOff) {
   for (std::int64_t step = 1; step <= 9; ++step) EXPECT_FALSE(StepSampler(0, true).wants(step));
 }
 
-constexpr std::int64_t kBatch = 4, kMicroBatches = 2, kDimension = 16;
-constexpr int kWorkers = 2;
+constexpr std::int64_t kSampledBatch = 4, kSampledMicroBatches = 2, kSampledDimension = 16;
+constexpr int kSampledWorkers = 2;
 
 /// Two workers, one step of two micro-batches, without augmentation and in the order of the data.
 class SampledStep : public ::testing::Test {
@@ -36,9 +36,9 @@ class SampledStep : public ::testing::Test {
   SampledStep() {
     testing::write_insightface(faces_);
     job_.network = "mbf";
-    job_.embedding_size = kDimension;
-    job_.batch_size = kBatch;
-    job_.gradient_acc = kMicroBatches;
+    job_.embedding_size = kSampledDimension;
+    job_.batch_size = kSampledBatch;
+    job_.gradient_acc = kSampledMicroBatches;
     job_.num_workers = 1;
     job_.shuffle = false;
     job_.augment.flip = false;
@@ -51,15 +51,15 @@ class SampledStep : public ::testing::Test {
   /// That of rank 0, after step 1.
   StepSample sample() {
     StepSample found;
-    testing::with_sessions(job_, kWorkers, [&](int rank, TrainingSession& session) {
+    testing::with_sessions(job_, kSampledWorkers, [&](int rank, TrainingSession& session) {
       Trainer trainer = session.trainer();
       const Tensor centres = session.head->state().centres;
       const std::vector<float> before = testing::on_host(*session.ops, centres);
       EXPECT_TRUE(train_step(trainer).complete);
       StepSample sample = session.sample();
       const std::lock_guard lock(mutex_);
-      centres_.resize(static_cast<std::size_t>(job_classes() * kDimension));
-      std::ranges::copy(before, centres_.begin() + session.head->shard().begin * kDimension);
+      centres_.resize(static_cast<std::size_t>(job_classes() * kSampledDimension));
+      std::ranges::copy(before, centres_.begin() + session.head->shard().begin * kSampledDimension);
       if (rank == 0) {
         embeddings_ = testing::on_host(*session.ops, session.all_embeddings);
         found = std::move(sample);
@@ -82,17 +82,17 @@ class SampledStep : public ::testing::Test {
 
 TEST_F(SampledStep, HasTheLastMicroBatchOfAllWorkers) {
   const StepSample found = sample();
-  constexpr std::size_t kSamples = kBatch * kWorkers;
+  constexpr std::size_t kSamples = kSampledBatch * kSampledWorkers;
   ASSERT_EQ(found.lengths.size(), kSamples);
   ASSERT_EQ(found.target_cosines.size(), kSamples);
-  const std::size_t first = embeddings_.size() / kDimension - kSamples;
+  const std::size_t first = embeddings_.size() / kSampledDimension - kSamples;
   for (std::size_t i = 0; i < kSamples; ++i) {
-    const float* const x = embeddings_.data() + (first + i) * kDimension;
+    const float* const x = embeddings_.data() + (first + i) * kSampledDimension;
     // The images of a step stand one after the other, those of a micro-batch too.
     const auto label = static_cast<std::size_t>(faces_.label(static_cast<std::int64_t>(first + i)));
-    const float* const centre = centres_.data() + label * kDimension;
+    const float* const centre = centres_.data() + label * kSampledDimension;
     double xx = 0, cc = 0, xc = 0;
-    for (std::size_t k = 0; k < kDimension; ++k) {
+    for (std::size_t k = 0; k < kSampledDimension; ++k) {
       const double a = static_cast<double>(x[k]), b = static_cast<double>(centre[k]);
       xx += a * a;
       cc += b * b;
@@ -105,11 +105,11 @@ TEST_F(SampledStep, HasTheLastMicroBatchOfAllWorkers) {
 
 TEST_F(SampledStep, HasTheImagesOfItsOwnWorker) {
   const StepSample found = sample();
-  ASSERT_EQ(found.images_shape, (Shape{kBatch, 16, 16, 3}));
+  ASSERT_EQ(found.images_shape, (Shape{kSampledBatch, 16, 16, 3}));
   const std::size_t bytes = 16 * 16 * 3;
-  for (std::int64_t i = 0; i < kBatch; ++i) {
+  for (std::int64_t i = 0; i < kSampledBatch; ++i) {
     std::vector<std::uint8_t> rgb(bytes);
-    const std::int64_t image = kBatch * kWorkers * (kMicroBatches - 1) + i;
+    const std::int64_t image = kSampledBatch * kSampledWorkers * (kSampledMicroBatches - 1) + i;
     ImageDecoder().decode(faces_.encoded(image), {.height = 16, .width = 16}, rgb);
     const auto begin = found.images.begin() + i * static_cast<std::int64_t>(bytes);
     EXPECT_TRUE(std::equal(rgb.begin(), rgb.end(), begin)) << i;

@@ -10,13 +10,14 @@ namespace {
 using namespace std::chrono_literals;
 
 TimePoint here(std::chrono::nanoseconds time) { return TimePoint(time); }
-WallTime there(std::chrono::nanoseconds time) {
+WallTime coordinator_time(std::chrono::nanoseconds time) {
   return WallTime(std::chrono::duration_cast<WallTime::duration>(time));
 }
 
 TEST(ClockMap, TakesTheReadingThatTookTheShortestTime) {
-  const ClockOffset best = best_offset(std::vector<ClockReading>{
-      {here(0ms), here(100ms), there(1000ms)}, {here(200ms), here(204ms), there(1303ms)}});
+  const ClockOffset best =
+      best_offset(std::vector<ClockReading>{{here(0ms), here(100ms), coordinator_time(1000ms)},
+                                            {here(200ms), here(204ms), coordinator_time(1303ms)}});
   EXPECT_EQ(best.offset, 1101ms);
   EXPECT_EQ(best.error, 2ms);
   EXPECT_EQ(best.at, here(202ms));
@@ -25,8 +26,8 @@ TEST(ClockMap, TakesTheReadingThatTookTheShortestTime) {
 TEST(ClockMap, IsOffByNoMoreThanItSays) {
   // The answer came at once, or the question did: the coordinator's clock is 500 ms ahead.
   for (const auto asked_at : {10ms, 15ms, 20ms}) {
-    const ClockOffset best =
-        best_offset(std::vector<ClockReading>{{here(10ms), here(20ms), there(asked_at + 500ms)}});
+    const ClockOffset best = best_offset(
+        std::vector<ClockReading>{{here(10ms), here(20ms), coordinator_time(asked_at + 500ms)}});
     const auto off = ClockMap(best, best).there(here(1s)) - (1500ms / 1ns);
     EXPECT_LE(std::abs(off), best.error.count());
   }

@@ -36,15 +36,15 @@ GpuActivity drifting() {
   return activity;
 }
 
-std::uint64_t there(std::chrono::nanoseconds since_begin) {
+std::uint64_t on_gpu_clock(std::chrono::nanoseconds since_begin) {
   return static_cast<std::uint64_t>((kBegin.time_since_epoch() + 5s + since_begin) / 1ns);
 }
 
 TEST(GpuClock, ChangesEvenlyBetweenTwoMeasurements) {
   const GpuActivity activity = drifting();
-  EXPECT_EQ(time_of_gpu(activity, there(0s)), kBegin);
-  EXPECT_NEAR((time_of_gpu(activity, there(50s + 500us)) - (kBegin + 50s)) / 1ns, 0, 10);
-  EXPECT_NEAR((time_of_gpu(activity, there(100s + 1ms)) - (kBegin + 100s)) / 1ns, 0, 10);
+  EXPECT_EQ(time_of_gpu(activity, on_gpu_clock(0s)), kBegin);
+  EXPECT_NEAR((time_of_gpu(activity, on_gpu_clock(50s + 500us)) - (kBegin + 50s)) / 1ns, 0, 10);
+  EXPECT_NEAR((time_of_gpu(activity, on_gpu_clock(100s + 1ms)) - (kBegin + 100s)) / 1ns, 0, 10);
 }
 
 /// Three steps of 10 ms that begin 1 s after the clock was read.
@@ -63,7 +63,7 @@ class GpuSteps : public ::testing::Test {
   }
   void runs(std::chrono::nanoseconds after_first, std::uint32_t stream = 7) {
     activity.records.push_back(
-        {"conv", there(1s + after_first), there(1s + after_first + 1ms), 64, stream});
+        {"conv", on_gpu_clock(1s + after_first), on_gpu_clock(1s + after_first + 1ms), 64, stream});
   }
   GpuSpans spans(std::size_t most = 100) { return spans_of_gpu(activity, recording, most); }
 
@@ -121,7 +121,7 @@ TEST_F(GpuSteps, AreNotCompleteAfterAKernelThatWasDropped) {
   runs(2ms);
   runs(12ms);
   activity.dropped = 1;
-  activity.complete_until_ns = there(1s + 13ms);
+  activity.complete_until_ns = on_gpu_clock(1s + 13ms);
   const GpuSpans all = spans();
   EXPECT_EQ(all.spans[0].number, 4);
   EXPECT_EQ(all.spans[1].number, 0);

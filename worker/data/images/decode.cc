@@ -34,7 +34,7 @@ bool has(std::span<const std::byte> bytes, std::size_t at, std::string_view sign
       encoded.size(), found));
 }
 
-std::size_t bytes_of(ImageSize size) {
+std::size_t rgb_bytes(ImageSize size) {
   return static_cast<std::size_t>(size.height * size.width * 3);
 }
 
@@ -67,7 +67,7 @@ ImageSize ImageDecoder::size(std::span<const std::byte> encoded) {
 
 void ImageDecoder::decode(std::span<const std::byte> encoded, ImageSize wanted,
                           std::span<std::uint8_t> rgb) {
-  check(rgb.size() == bytes_of(wanted), "ImageDecoder: rgb is not [height, width, 3]");
+  check(rgb.size() == rgb_bytes(wanted), "ImageDecoder: rgb is not [height, width, 3]");
   ImageFormat& format = format_of(encoded);
   const ImageSize own = bounded_size(format, encoded);
   if (own == wanted) {
@@ -80,7 +80,7 @@ void ImageDecoder::decode(std::span<const std::byte> encoded, ImageSize wanted,
     return;
   }
   constexpr std::size_t kKept = std::size_t{16} << 20;
-  other_size_.resize(bytes_of(reduced));
+  other_size_.resize(rgb_bytes(reduced));
   format.decode(encoded, reduced, other_size_);
   resize_rgb(other_size_, reduced, wanted, rgb);
   if (other_size_.capacity() > kKept) other_size_ = {};
@@ -90,7 +90,7 @@ ImageSize ImageDecoder::decode_whole(std::span<const std::byte> encoded,
                                      std::vector<std::uint8_t>& rgb) {
   ImageFormat& format = format_of(encoded);
   const ImageSize own = bounded_size(format, encoded);
-  rgb.resize(bytes_of(own));
+  rgb.resize(rgb_bytes(own));
   format.decode(encoded, own, rgb);
   return own;
 }

@@ -28,7 +28,7 @@ const char* reason_of(VP8StatusCode status) {
   }
 }
 
-[[noreturn]] void fail(VP8StatusCode status) {
+[[noreturn]] void fail_decoding(VP8StatusCode status) {
   throw DamagedImage(fmt::format("a WebP that does not decode: {}", reason_of(status)));
 }
 
@@ -64,7 +64,7 @@ class WebpFormat final : public ImageFormat {
     config.output.u.RGBA.stride = static_cast<int>(size.width) * (transparent ? 4 : 3);
     const VP8StatusCode status = WebPDecode(data(encoded), encoded.size(), &config);
     WebPFreeDecBuffer(&config.output);
-    if (status != VP8_STATUS_OK) fail(status);
+    if (status != VP8_STATUS_OK) fail_decoding(status);
     if (!transparent) return;
     for (std::size_t i = 0; i < pixels; ++i) {
       for (std::size_t c = 0; c < 3; ++c) rgb[3 * i + c] = rgba_[4 * i + c];
@@ -76,7 +76,7 @@ class WebpFormat final : public ImageFormat {
   static WebPBitstreamFeatures features(std::span<const std::byte> encoded) {
     WebPBitstreamFeatures found;
     const VP8StatusCode status = WebPGetFeatures(data(encoded), encoded.size(), &found);
-    if (status != VP8_STATUS_OK) fail(status);
+    if (status != VP8_STATUS_OK) fail_decoding(status);
     if (found.has_animation != 0) throw DamagedImage("a WebP with several frames, expected one");
     return found;
   }

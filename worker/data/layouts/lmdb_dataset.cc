@@ -82,7 +82,7 @@ struct Numbered {
 };
 
 /// The entries under PREFIX and a number, in the order of these; of two with one number the first.
-std::vector<Numbered> numbered(std::string_view prefix, const std::vector<Entry>& entries) {
+std::vector<Numbered> numbered_entries(std::string_view prefix, const std::vector<Entry>& entries) {
   std::vector<Numbered> found;
   for (const Entry& entry : entries) {
     const std::int64_t number = number_after(prefix, entry.key);
@@ -218,8 +218,8 @@ std::int64_t LmdbDataset::label_in(const Numbered& entry, std::vector<std::byte>
 }
 
 void LmdbDataset::take_pairs(const std::vector<Entry>& entries) {
-  const std::vector<Numbered> images = numbered("image-", entries);
-  const std::vector<Numbered> labels = numbered("label-", entries);
+  const std::vector<Numbered> images = numbered_entries("image-", entries);
+  const std::vector<Numbered> labels = numbered_entries("label-", entries);
   kind_ = ValueKind::kImage;
   std::vector<std::byte> storage;
   for (const Numbered& image : images) {

@@ -21,7 +21,7 @@ namespace {
 //          main database | u64 last page | u64 transaction
 // A database:  u32 (in the free one: bytes of a page) | u16 flags | u16 depth | u64 branch pages |
 //          u64 leaf pages | u64 overflow pages | u64 entries | u64 root
-constexpr std::uint32_t kMagic = 0xbeefc0de;
+constexpr std::uint32_t kLmdbMagic = 0xbeefc0de;
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kNoPage = UINT64_MAX;  // the root of an empty database
 constexpr std::size_t kPageHeader = 16, kNodeHeader = 8;
@@ -68,8 +68,8 @@ LmdbReader::Meta LmdbReader::read_meta(std::uint64_t offset) const {
   const std::size_t body = kPageHeader, free = body + 24, main = free + 48, end = main + 48;
   const auto magic = number_at<std::uint32_t>(bytes, body);
   const auto version = number_at<std::uint32_t>(bytes, body + 4);
-  if (magic != kMagic || (number_at<std::uint16_t>(bytes, 10) & kMetaPage) == 0) {
-    fail(page, fmt::format("found {:08x}, expected LMDB's {:08x}", magic, kMagic));
+  if (magic != kLmdbMagic || (number_at<std::uint16_t>(bytes, 10) & kMetaPage) == 0) {
+    fail(page, fmt::format("found {:08x}, expected LMDB's {:08x}", magic, kLmdbMagic));
   }
   if (version != kVersion) {
     fail(page, fmt::format("found version {}, expected {}", version, kVersion));

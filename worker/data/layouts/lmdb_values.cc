@@ -20,7 +20,7 @@ bool begins_with(std::span<const std::byte> value, std::initializer_list<unsigne
                     [](unsigned a, std::byte b) { return static_cast<std::byte>(a) == b; });
 }
 
-bool is_image(std::span<const std::byte> value) {
+bool is_image_value(std::span<const std::byte> value) {
   return begins_with(value, {0xff, 0xd8, 0xff}) || begins_with(value, {0x89, 'P', 'N', 'G'}) ||
          begins_with(value, {'R', 'I', 'F', 'F'});
 }
@@ -90,7 +90,7 @@ class DatumParser {
           fail();
       }
     }
-    if (!is_image(found.image)) {
+    if (!is_image_value(found.image)) {
       throw DamagedImage(name_ +
                          ": found a Datum of raw pixels, or another value; expected an "
                          "encoded image");
@@ -139,7 +139,7 @@ const char* text_of(ValueKind kind) {
 
 ValueKind kind_of(std::span<const std::byte> value) {
   if (is_pickle(value)) return ValueKind::kPickle;
-  return is_image(value) ? ValueKind::kImage : ValueKind::kDatum;
+  return is_image_value(value) ? ValueKind::kImage : ValueKind::kDatum;
 }
 
 LabelledImage parse_value(ValueKind kind, std::size_t bytes, const std::string& name,

@@ -93,7 +93,7 @@ std::int64_t label_in_json(const std::string& text) {
 }
 
 /// "shard-" and 41 of "shard-000041.tar"; no number: nullopt.
-std::optional<std::pair<std::string, std::int64_t>> numbered(const fs::path& shard) {
+std::optional<std::pair<std::string, std::int64_t>> numbered_shard(const fs::path& shard) {
   const std::string stem = fs::path(name_before_staging(shard)).stem().string();
   const std::size_t digits = stem.find_last_not_of("0123456789") + 1;  // 0: nothing but digits
   const std::int64_t number = parse_label(std::string_view(stem).substr(digits));
@@ -120,7 +120,7 @@ void warn_of_gaps(const ByNumber& shards, std::vector<std::string>& warnings) {
 void warn_of_gaps(const std::vector<fs::path>& shards, std::vector<std::string>& warnings) {
   std::map<std::string, ByNumber> groups;
   for (const fs::path& shard : shards) {
-    if (const auto name = numbered(shard)) groups[name->first].emplace(name->second, shard);
+    if (const auto name = numbered_shard(shard)) groups[name->first].emplace(name->second, shard);
   }
   for (const auto& [beginning, group] : groups) warn_of_gaps(group, warnings);
 }

@@ -18,7 +18,7 @@ constexpr std::size_t kName = 0, kNameSize = 100;
 constexpr std::size_t kSize = 124, kSizeSize = 12;
 constexpr std::size_t kSum = 148, kSumSize = 8;
 constexpr std::size_t kType = 156;
-constexpr std::size_t kMagic = 257;
+constexpr std::size_t kMagicOffset = 257;
 constexpr std::size_t kPrefix = 345, kPrefixSize = 155;
 
 constexpr std::uint64_t kLongestHeader = 1 << 16;
@@ -203,7 +203,7 @@ std::string TarReader::name_of_member(const Header& header) {
   if (long_name_) {
     name = *long_name_;
   } else {
-    const bool ustar = field(header, kMagic, 5) == "ustar" && header[kMagic + 5] == '\0';
+    const bool ustar = field(header, kMagicOffset, 5) == "ustar" && header[kMagicOffset + 5] == '\0';
     const auto prefix = ustar ? field(header, kPrefix, kPrefixSize) : std::string_view{};
     if (!prefix.empty()) name = std::string(prefix) + '/';
     name += field(header, kName, kNameSize);

@@ -18,9 +18,9 @@ namespace pfc {
 
 namespace {
 
-constexpr std::size_t kPiece = 1 << 20;
+constexpr std::size_t kWriteBufferBytes = 1 << 20;
 
-[[noreturn]] void fail(const std::filesystem::path& file, const char* doing) {
+[[noreturn]] void fail_part_file(const std::filesystem::path& file, const char* doing) {
   const int error = errno;
   throw StorageError(file.string() + ": cannot " + doing + ": " + file_error_text(error));
 }
@@ -37,7 +37,7 @@ bool is_at(const std::filesystem::path& path, const struct stat& open) {
 PartFile::PartFile(std::filesystem::path path)
     : path_(std::move(path)), part_(path_.string() + ".part") {
   expect_regular_or_nothing(path_);
-  buffer_.reserve(kPiece);
+  buffer_.reserve(kWriteBufferBytes);
   try {
     open();
   } catch (...) {
@@ -50,7 +50,7 @@ PartFile::PartFile(std::filesystem::path path)
 void PartFile::open() {
   while (true) {
     fd_ = open_to_write(part_, O_RDWR | O_CREAT);
-    if (fd_ < 0) fail(part_, "create");
+    if (fd_ < 0) fail_part_file(part_, "create");
     // Some network file systems have no locks; that is no reason not to write there.
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw StorageError(part_.string() +
@@ -58,7 +58,7 @@ void PartFile::open() {
                          "folder");
     }
     struct stat status {};
-    if (::fstat(fd_, &status) != 0) fail(part_, "look at");
+    if (::fstat(fd_, &status) != 0) fail_part_file(part_, "look at");
     offset_ = static_cast<std::uint64_t>(status.st_size);
     if (is_at(part_, status)) return;
     ::close(std::exchange(fd_, -1));  // its writer has given it the final name meanwhile
@@ -76,13 +76,13 @@ PartFile::~PartFile() {
 
 void PartFile::keep(std::uint64_t bytes) {
   flush();
-  if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) fail(part_, "shorten");
+  if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) fail_part_file(part_, "shorten");
   offset_ = bytes;
 }
 
 void PartFile::write(std::span<const std::byte> bytes) {
-  if (buffer_.size() + bytes.size() > kPiece) flush();
-  if (bytes.size() <= kPiece) {
+  if (buffer_.size() + bytes.size() > kWriteBufferBytes) flush();
+  if (bytes.size() <= kWriteBufferBytes) {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   } else {
     put(offset_, bytes);
@@ -106,7 +106,7 @@ void PartFile::put(std::uint64_t offset, std::span<const std::byte> bytes) {
     const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) errno = EIO;  // or it would be tried for ever
-    if (n <= 0) fail(part_, "write");
+    if (n <= 0) fail_part_file(part_, "write");
     offset += static_cast<std::uint64_t>(n);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
@@ -114,12 +114,12 @@ void PartFile::put(std::uint64_t offset, std::span<const std::byte> bytes) {
 
 void PartFile::sync() {
   flush();
-  if (::fdatasync(fd_) != 0) fail(part_, "sync");
+  if (::fdatasync(fd_) != 0) fail_part_file(part_, "sync");
 }
 
 void PartFile::commit() {
   sync();
-  if (::rename(part_.c_str(), path_.c_str()) != 0) fail(part_, "rename");
+  if (::rename(part_.c_str(), path_.c_str()) != 0) fail_part_file(part_, "rename");
   ::close(std::exchange(fd_, -1));
 }
 

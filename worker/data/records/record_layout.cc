@@ -65,7 +65,7 @@ std::optional<RecordZero> read_record_zero(const RecordReader& rec, const Record
   return RecordZero{std::llround(images), std::llround(identities)};
 }
 
-bool is_image(const RecordReader& rec, std::uint64_t offset) {
+bool is_image_record(const RecordReader& rec, std::uint64_t offset) {
   std::vector<std::byte> storage;
   const auto record = parse_image_record(rec.read(offset, storage));
   return record && !record->image.empty();
@@ -79,7 +79,7 @@ RecordZero undo_rounding(const RecordReader& rec, const std::vector<std::uint64_
   const auto keys = static_cast<std::int64_t>(offsets.size());
   const auto image_at = [&](std::int64_t key) {
     const std::uint64_t offset = offsets[static_cast<std::size_t>(key)];
-    return offset != kMissing && is_image(rec, offset);
+    return offset != kMissing && is_image_record(rec, offset);
   };
   zero.images = std::min(zero.images, keys - 1);
   while (zero.images + 1 < keys && image_at(zero.images + 1)) ++zero.images;

@@ -160,7 +160,7 @@ TEST_P(TileProductsOfAKind, PrefetchTheirListAndComputeTheSame) {
   EXPECT_GE(soon.next, stretches.data() + 2);  // each stretch rounds its last step up
 }
 
-std::string name_of(const ::testing::TestParamInfo<std::tuple<Kind, Sizes>>& test) {
+std::string kind_and_sizes_name(const ::testing::TestParamInfo<std::tuple<Kind, Sizes>>& test) {
   const auto& [kind, size] = test.param;
   return kind.name + "N" + std::to_string(size.samples) + "D" + std::to_string(size.dimension) +
          "C" + std::to_string(size.classes);
@@ -169,7 +169,7 @@ std::string name_of(const ::testing::TestParamInfo<std::tuple<Kind, Sizes>>& tes
 INSTANTIATE_TEST_SUITE_P(Kinds, TileProductsOfAKind,
                          ::testing::Combine(::testing::ValuesIn(kinds()),
                                             ::testing::ValuesIn(kSizes)),
-                         name_of);
+                         kind_and_sizes_name);
 
 }  // namespace
 }  // namespace pfc

@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kDimension = 100;  // not a multiple of a vector's size
+constexpr std::int64_t kRowSize = 100;  // not a multiple of a vector's size
 
 /// A row in memory, stored in the types that CentrePrecision says.
 class Numbers {
@@ -36,7 +36,7 @@ class Numbers {
 std::vector<float> random_row(double deviation, unsigned seed) {
   std::mt19937 generator(seed);
   std::normal_distribution<double> normal(0, deviation);
-  std::vector<float> row(kDimension);
+  std::vector<float> row(kRowSize);
   for (float& x : row) x = static_cast<float>(normal(generator));
   return row;
 }
@@ -45,7 +45,7 @@ class CentreUpdate
     : public ::testing::TestWithParam<std::tuple<const VectorKernels*, CentrePrecision>> {
  protected:
   CentreRow row() {
-    return {.n = kDimension,
+    return {.n = kRowSize,
             .gradient = gradient_.data(),
             .inverse_norm = 4.f,
             .along = 0.25f,
@@ -90,20 +90,20 @@ class CentreUpdate
   const std::vector<float> gradient_ = random_row(0.1, 1);
   Numbers weight_{half_weight_, random_row(0.05, 2)};
   Numbers momentum_{half_state_, random_row(0.2, 3)};
-  Numbers second_{half_state_, std::vector<float>(kDimension, 0.02f)};
+  Numbers second_{half_state_, std::vector<float>(kRowSize, 0.02f)};
 };
 
 TEST_P(CentreUpdate, AgreesWithSgd) {
   const SgdOptions o{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.05f};
   const Numbers w = weight_, v = momentum_;
-  std::vector<double> want_v(kDimension), want_w(kDimension);
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  std::vector<double> want_v(kRowSize), want_w(kRowSize);
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     want_v[i] = 0.9 * double{v[i]} + across(i) + 0.05 * double{w[i]};
     want_w[i] = double{w[i]} - 0.1 * want_v[i];
   }
   const double squares = kernels_.centre_sgd(precision_, o, row());
   double stored = 0;
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     expect_rounded(half_state_, momentum_[i], want_v[i]);
     expect_rounded(half_weight_, weight_[i], want_w[i]);
     stored += double{weight_[i]} * double{weight_[i]};
@@ -118,7 +118,7 @@ TEST_P(CentreUpdate, AppliesMissedUpdatesFirst) {
   missing.missed = &missed_;
   const double squares = kernels_.centre_sgd(precision_, o, missing);
   double stored = 0;
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     const double now_w = caught_up_weight(w, v, i);
     const double across = double{gradient_[i]} - now_w * 4.0 * 0.25;
     const double want_v = 0.9 * caught_up_momentum(w, v, i) + across + 0.05 * now_w;
@@ -135,7 +135,7 @@ TEST_P(CentreUpdate, SettlesMissedUpdates) {
   missing.missed = &missed_;
   const double squares = kernels_.centre_settle(precision_, missing);
   double stored = 0;
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     expect_rounded(half_weight_, weight_[i], caught_up_weight(w, v, i));
     expect_rounded(half_state_, momentum_[i], caught_up_momentum(w, v, i));
     stored += double{weight_[i]} * double{weight_[i]};
@@ -146,9 +146,9 @@ TEST_P(CentreUpdate, SettlesMissedUpdates) {
 TEST_P(CentreUpdate, CopiesACentreAfterItsMissedUpdates) {
   for (const float length : {1.f, 1e-22f, 1e+22f}) {
     const CatchUp missed{.ww = length * missed_.ww, .wv = length * missed_.wv};
-    std::vector<float> floats(kDimension);
-    std::vector<BFloat16> halves(kDimension);
-    CaughtUpCentre centre{.n = kDimension,
+    std::vector<float> floats(kRowSize);
+    std::vector<BFloat16> halves(kRowSize);
+    CaughtUpCentre centre{.n = kRowSize,
                           .weight = weight_.data(),
                           .momentum = momentum_.data(),
                           .missed = missed,
@@ -158,7 +158,7 @@ TEST_P(CentreUpdate, CopiesACentreAfterItsMissedUpdates) {
     centre.halves = halves.data();
     EXPECT_NEAR(kernels_.centre_caught_up(precision_, centre), squares, 1e-6 * squares);
     double want = 0;
-    for (std::size_t i = 0; i < kDimension; ++i) {
+    for (std::size_t i = 0; i < kRowSize; ++i) {
       const double w = double{length} * caught_up_weight(weight_, momentum_, i);
       want += w * w;
       EXPECT_NEAR(double{floats[i]}, w, std::abs(w) * 1e-5 + 1e-7 * double{length});
@@ -171,9 +171,9 @@ TEST_P(CentreUpdate, CopiesACentreAfterItsMissedUpdates) {
 TEST_P(CentreUpdate, AddsTheProjectedGradientAfterMissedUpdates) {
   CentreRow missing = row();
   missing.missed = &missed_;
-  std::vector<float> sum(kDimension, 1.f);
+  std::vector<float> sum(kRowSize, 1.f);
   kernels_.add_centre_gradient(precision_, missing, sum.data());
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     const double now = caught_up_weight(weight_, momentum_, i);
     EXPECT_NEAR(sum[i], 1 + double{gradient_[i]} - now * 4.0 * 0.25, 1e-6);
   }
@@ -182,8 +182,8 @@ TEST_P(CentreUpdate, AddsTheProjectedGradientAfterMissedUpdates) {
 TEST_P(CentreUpdate, AgreesWithAdamW) {
   const AdamWOptions o = adamw_options(0.01, 0.1, 3);
   const Numbers w = weight_, m = momentum_, s = second_;
-  std::vector<double> want_m(kDimension), want_s(kDimension), want_w(kDimension);
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  std::vector<double> want_m(kRowSize), want_s(kRowSize), want_w(kRowSize);
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     const double g = across(i);
     want_m[i] = 0.9 * double{m[i]} + 0.1 * g;
     want_s[i] = 0.999 * double{s[i]} + 0.001 * g * g;
@@ -192,7 +192,7 @@ TEST_P(CentreUpdate, AgreesWithAdamW) {
         double{w[i]} * (1 - 0.01 * 0.1) - 0.01 * want_m[i] / (1 - std::pow(0.9, 3)) / denominator;
   }
   kernels_.centre_adamw(precision_, o, adamw_row());
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     expect_rounded(half_state_, momentum_[i], want_m[i]);
     expect_rounded(half_state_, second_[i], want_s[i]);
     expect_rounded(half_weight_, weight_[i], want_w[i]);
@@ -205,7 +205,7 @@ TEST_P(CentreUpdate, AppliesAdamWsMissedUpdatesFirst) {
   CentreRow missing = adamw_row();
   missing.missed = &adamw_missed_;
   kernels_.centre_adamw(precision_, o, missing);
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     const double now = adamw_weight(w, m, s, i);
     const double g = double{gradient_[i]} - now * 4.0 * 0.25;
     const double want_m = 0.9 * double{adamw_missed_.vv} * double{m[i]} + 0.1 * g;
@@ -223,7 +223,7 @@ TEST_P(CentreUpdate, SettlesAdamWsMissedUpdates) {
   CentreRow missing = adamw_row();
   missing.missed = &adamw_missed_;
   kernels_.centre_settle(precision_, missing);
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     expect_rounded(half_weight_, weight_[i], adamw_weight(w, m, s, i));
     expect_rounded(half_state_, momentum_[i], double{adamw_missed_.vv} * double{m[i]});
     expect_rounded(half_state_, second_[i], double{adamw_missed_.second} * double{s[i]});
@@ -231,8 +231,8 @@ TEST_P(CentreUpdate, SettlesAdamWsMissedUpdates) {
 }
 
 TEST_P(CentreUpdate, ReadsACentreAfterAdamWsMissedUpdates) {
-  std::vector<float> floats(kDimension);
-  kernels_.centre_caught_up(precision_, {.n = kDimension,
+  std::vector<float> floats(kRowSize);
+  kernels_.centre_caught_up(precision_, {.n = kRowSize,
                                          .weight = weight_.data(),
                                          .momentum = momentum_.data(),
                                          .second = second_.data(),
@@ -240,9 +240,9 @@ TEST_P(CentreUpdate, ReadsACentreAfterAdamWsMissedUpdates) {
                                          .floats = floats.data()});
   CentreRow missing = adamw_row();
   missing.missed = &adamw_missed_;
-  std::vector<float> sum(kDimension, 1.f);
+  std::vector<float> sum(kRowSize, 1.f);
   kernels_.add_centre_gradient(precision_, missing, sum.data());
-  for (std::size_t i = 0; i < kDimension; ++i) {
+  for (std::size_t i = 0; i < kRowSize; ++i) {
     const double now = adamw_weight(weight_, momentum_, second_, i);
     EXPECT_NEAR(double{floats[i]}, now, std::abs(now) * 1e-5 + 1e-7);
     EXPECT_NEAR(sum[i], 1 + double{gradient_[i]} - now * 4.0 * 0.25, 1e-6);
@@ -250,21 +250,22 @@ TEST_P(CentreUpdate, ReadsACentreAfterAdamWsMissedUpdates) {
 }
 
 TEST_P(CentreUpdate, AddsTheProjectedGradient) {
-  std::vector<float> sum(kDimension, 1.f);
+  std::vector<float> sum(kRowSize, 1.f);
   kernels_.add_centre_gradient(precision_, row(), sum.data());
-  for (std::size_t i = 0; i < kDimension; ++i) EXPECT_NEAR(sum[i], 1 + across(i), 1e-6);
+  for (std::size_t i = 0; i < kRowSize; ++i) EXPECT_NEAR(sum[i], 1 + across(i), 1e-6);
 }
 
 TEST_P(CentreUpdate, SquaresOfTinyAndHugeCentresAreAccurate) {
   for (const double length : {1e-22, 1e-3, 1e+22}) {
     Numbers centre(half_weight_, random_row(length, 5));
     double want = 0;
-    for (std::size_t i = 0; i < kDimension; ++i) want += double{centre[i]} * double{centre[i]};
-    EXPECT_NEAR(kernels_.centre_squares(precision_, centre.data(), kDimension), want, 1e-5 * want);
+    for (std::size_t i = 0; i < kRowSize; ++i) want += double{centre[i]} * double{centre[i]};
+    EXPECT_NEAR(kernels_.centre_squares(precision_, centre.data(), kRowSize), want, 1e-5 * want);
   }
 }
 
-std::string name_of(const std::tuple<const VectorKernels*, CentrePrecision>& parameter) {
+std::string vector_and_precision_name(
+    const std::tuple<const VectorKernels*, CentrePrecision>& parameter) {
   std::string name = std::get<0>(parameter)->name;
   std::erase_if(name, [](char c) { return !std::isalnum(c); });
   const CentrePrecision p = std::get<1>(parameter);
@@ -278,7 +279,7 @@ INSTANTIATE_TEST_SUITE_P(InstructionSets, CentreUpdate,
                                             ::testing::Values(CentrePrecision::kFp32,
                                                               CentrePrecision::kBf16Momentum,
                                                               CentrePrecision::kBf16)),
-                         [](const auto& test) { return name_of(test.param); });
+                         [](const auto& test) { return vector_and_precision_name(test.param); });
 
 }  // namespace
 }  // namespace pfc

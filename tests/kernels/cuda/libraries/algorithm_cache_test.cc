@@ -19,7 +19,7 @@
 namespace pfc {
 namespace {
 
-class ConvolutionAlgorithms : public testing::Test {
+class ConvolutionAlgorithms : public ::testing::Test {
  protected:
   [[nodiscard]] AlgorithmCache opened() const {
     return {folder_.path() / "pfc", "NVIDIA H100 80GB", "9.19.0"};
@@ -123,7 +123,7 @@ TEST_F(ConvolutionAlgorithms, AreDeterministicEvenIfOthersAreFaster) {
   const std::string text = text_of_the_file();
   // The emulated cuDNN's fastest algorithm is number 0; its fastest deterministic one is number 5.
   for (const std::string pass : {"forward", "backward data", "backward weights"}) {
-    EXPECT_THAT(text, testing::HasSubstr(pass + "\t5 1\n"));
+    EXPECT_THAT(text, ::testing::HasSubstr(pass + "\t5 1\n"));
   }
 }
 
@@ -133,7 +133,7 @@ TEST_F(ConvolutionAlgorithms, OfFloat32NeitherTransformNorRoundToTf32) {
   const std::string text = text_of_the_file();
   const std::string fma = std::to_string(CUDNN_FMA_MATH);
   for (const std::string pass : {"forward", "backward data", "backward weights"}) {
-    EXPECT_THAT(text, testing::HasSubstr("fp32, " + pass + "\t1 " + fma + "\n"));
+    EXPECT_THAT(text, ::testing::HasSubstr("fp32, " + pass + "\t1 " + fma + "\n"));
   }
 }
 

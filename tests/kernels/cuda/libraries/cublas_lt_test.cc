@@ -14,7 +14,7 @@
 namespace pfc {
 namespace {
 
-class CublasLtProduct : public testing::Test {
+class CublasLtProduct : public ::testing::Test {
  protected:
   static constexpr std::int64_t kM = 5, kN = 7, kK = 11;
   static constexpr std::int64_t kWidth = 19;  // width of all three stored matrices
@@ -125,9 +125,9 @@ TEST_F(CublasLtProduct, ThatIsImpossibleIsNamedInTheError) {
                     device_.scratch.data(), device_.compute.get());
     FAIL() << "accepted";
   } catch (const DeviceError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("GPU 3 (NVIDIA H100)"),
-                                             testing::HasSubstr("2 x 3 x 4 (NN, fp32 to bf16)"),
-                                             testing::HasSubstr("NOT_SUPPORTED")));
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("GPU 3 (NVIDIA H100)"),
+                                               ::testing::HasSubstr("2 x 3 x 4 (NN, fp32 to bf16)"),
+                                               ::testing::HasSubstr("NOT_SUPPORTED")));
   }
 }
 

@@ -18,8 +18,8 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kDimension = 512;
-constexpr std::int64_t kSamples = 3;
+constexpr std::int64_t kEmbeddingSize = 512;
+constexpr std::int64_t kBatchSize = 3;
 
 /// A table in sparse memory: only rows that are used take room. The host may access them between
 /// steps.
@@ -33,7 +33,7 @@ class SparseTable {
         updated_(count() * sizeof(std::int32_t)) {}
 
   [[nodiscard]] CentreTable view() const {
-    const Shape shape{rows_, kDimension};
+    const Shape shape{rows_, kEmbeddingSize};
     return {.first_class = 0,
             .weight = {weight_.data(), DType::kFloat32, shape},
             .inverse_norm = {inverse_norm_.data(), DType::kFloat32, {rows_}},
@@ -42,16 +42,18 @@ class SparseTable {
             .updated = {static_cast<std::int32_t*>(updated_.data()), count()},
             .history = history_.get()};
   }
-  [[nodiscard]] float* row(std::int64_t i) const { return view().weight.f32() + i * kDimension; }
+  [[nodiscard]] float* row(std::int64_t i) const {
+    return view().weight.f32() + i * kEmbeddingSize;
+  }
   [[nodiscard]] float* velocity(std::int64_t i) const {
-    return view().momentum.f32() + i * kDimension;
+    return view().momentum.f32() + i * kEmbeddingSize;
   }
   /// Whether row i holds the same numbers as row j of another table.
   void fill_row(std::int64_t i, unsigned seed) const {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal(0.f, 0.05f);
     double squares = 0;
-    for (std::int64_t k = 0; k < kDimension; ++k) {
+    for (std::int64_t k = 0; k < kEmbeddingSize; ++k) {
       const float x = row(i)[k] = normal(generator);
       velocity(i)[k] = normal(generator);
       squares += double{x} * double{x};
@@ -61,7 +63,7 @@ class SparseTable {
 
  private:
   [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(rows_); }
-  [[nodiscard]] std::size_t bytes() const { return count() * kDimension * sizeof(float); }
+  [[nodiscard]] std::size_t bytes() const { return count() * kEmbeddingSize * sizeof(float); }
 
   const std::int64_t rows_;
   const simt::SparseMemory weight_, momentum_, inverse_norm_, updated_;
@@ -69,7 +71,7 @@ class SparseTable {
       std::make_unique<UpdateHistory>(OptimizerKind::kSgd);
 };
 
-class CudaMarginSoftmax : public testing::Test {
+class CudaMarginSoftmax : public ::testing::Test {
  protected:
   struct Outcome {
     double loss = 0;
@@ -79,9 +81,9 @@ class CudaMarginSoftmax : public testing::Test {
   [[nodiscard]] OwnedTensor embeddings() const {
     std::mt19937 generator(4);
     std::normal_distribution<float> normal;
-    std::vector<float> x(kSamples * kDimension);
+    std::vector<float> x(kBatchSize * kEmbeddingSize);
     for (float& value : x) value = normal(generator);
-    return to_device(*ops_, {kSamples, kDimension}, x);
+    return to_device(*ops_, {kBatchSize, kEmbeddingSize}, x);
   }
 
   /// Runs one step with the active classes `classes`. The contents of their rows do not depend on
@@ -94,8 +96,8 @@ class CudaMarginSoftmax : public testing::Test {
     const auto last = static_cast<std::int64_t>(classes.size()) - 1;
     const std::vector<Positive> positives{{.index = 1, .sample = 2}, {.index = last, .sample = 0}};
     const auto softmax = make_margin_softmax(*ops_, options_, table.view());
-    const OwnedTensor x = embeddings(), d_x(*ops_, {kSamples, kDimension});
-    const OwnedTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
+    const OwnedTensor x = embeddings(), d_x(*ops_, {kBatchSize, kEmbeddingSize});
+    const OwnedTensor statistics(*ops_, {kBatchSize, sizeof(RowStatistics)}, DType::kUInt8);
     softmax->forward({.embeddings = x, .classes = classes, .positives = positives}, statistics);
     Outcome outcome{.loss = softmax->combine(statistics, 1), .d_embeddings = {}};
     if (gradients) {
@@ -111,7 +113,7 @@ class CudaMarginSoftmax : public testing::Test {
   static void expect_equal_rows(const SparseTable& a, const std::vector<std::int64_t>& of_a,
                                 const SparseTable& b, const std::vector<std::int64_t>& of_b) {
     for (std::size_t i = 0; i < of_a.size(); ++i) {
-      for (std::int64_t k = 0; k < kDimension; ++k) {
+      for (std::int64_t k = 0; k < kEmbeddingSize; ++k) {
         ASSERT_EQ(a.row(of_a[i])[k], b.row(of_b[i])[k]) << i << "," << k;
         ASSERT_EQ(a.velocity(of_a[i])[k], b.velocity(of_b[i])[k]) << i << "," << k;
       }
@@ -153,11 +155,11 @@ TEST_F(CudaMarginSoftmax, AddsGradientsToTheirSlots) {
   const SparseTable small(16), large(kMany);
   const std::vector<std::int64_t> near{0, 1, 5, 9};
   const std::vector<std::int64_t> far{0, 4'194'305, kMany / 2, kMany - 1};
-  const simt::SparseMemory few(16 * kDimension * sizeof(float));
-  const simt::SparseMemory many(std::size_t{kMany} * kDimension * sizeof(float));
+  const simt::SparseMemory few(16 * kEmbeddingSize * sizeof(float));
+  const simt::SparseMemory many(std::size_t{kMany} * kEmbeddingSize * sizeof(float));
   const Outcome want =
-      step(small, near, {few.data(), DType::kFloat32, {16, kDimension}}, {3, 0, 2, 1});
-  const Outcome got = step(large, far, {many.data(), DType::kFloat32, {kMany, kDimension}},
+      step(small, near, {few.data(), DType::kFloat32, {16, kEmbeddingSize}}, {3, 0, 2, 1});
+  const Outcome got = step(large, far, {many.data(), DType::kFloat32, {kMany, kEmbeddingSize}},
                            {5'000'000, 0, kMany - 1, 4'194'304});
   EXPECT_EQ(got.loss, want.loss);
   expect_equal_rows(large, far, small, near);
@@ -180,9 +182,9 @@ TEST_F(CudaMarginSoftmax, WaitsOnlyForTheLoss) {
   const std::vector<Positive> positives{{.index = 7, .sample = 1}};
   const auto softmax = make_margin_softmax(*ops_, options_, table.view());
   const OwnedTensor x = embeddings();
-  const simt::SparseMemory d_x(kSamples * kDimension * sizeof(float));
-  const simt::SparseMemory rows(kSamples * sizeof(RowStatistics));
-  const Tensor statistics(rows.data(), DType::kUInt8, {kSamples, sizeof(RowStatistics)});
+  const simt::SparseMemory d_x(kBatchSize * kEmbeddingSize * sizeof(float));
+  const simt::SparseMemory rows(kBatchSize * sizeof(RowStatistics));
+  const Tensor statistics(rows.data(), DType::kUInt8, {kBatchSize, sizeof(RowStatistics)});
   const auto* const sum = &static_cast<const RowStatistics*>(rows.data())->sum;
   const auto* const gradient = static_cast<const float*>(d_x.data());
   ops_->synchronize();
@@ -195,7 +197,7 @@ TEST_F(CudaMarginSoftmax, WaitsOnlyForTheLoss) {
     }
     softmax->combine(statistics, 1);
     EXPECT_NE(*sum, sum_before);
-    softmax->backward(1.0, Tensor(d_x.data(), DType::kFloat32, {kSamples, kDimension}), {});
+    softmax->backward(1.0, Tensor(d_x.data(), DType::kFloat32, {kBatchSize, kEmbeddingSize}), {});
     EXPECT_EQ(gradient[0], gradient_before);
     EXPECT_EQ(table.row(5)[0], row_before);
     ops_->synchronize();
@@ -215,15 +217,15 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
     {
       const auto softmax = make_margin_softmax(*ops_, options_, table.view());
       const OwnedTensor x = embeddings();
-      const OwnedTensor statistics(*ops_, {kSamples, sizeof(RowStatistics)}, DType::kUInt8);
+      const OwnedTensor statistics(*ops_, {kBatchSize, sizeof(RowStatistics)}, DType::kUInt8);
       const std::size_t begun = simt::device_memory().free;
       softmax->forward({.embeddings = x, .classes = classes, .positives = {}}, statistics);
       step_memory = begun - simt::device_memory().free;
       softmax->combine(statistics, 1);
     }
     EXPECT_EQ(simt::device_memory().free, before);
-    const auto planned = static_cast<std::size_t>(margin_device_bytes({.samples = kSamples,
-                                                                       .dimension = kDimension,
+    const auto planned = static_cast<std::size_t>(margin_device_bytes({.samples = kBatchSize,
+                                                                       .dimension = kEmbeddingSize,
                                                                        .bf16_products = halves,
                                                                        .l2_bytes = 1 << 16,
                                                                        .multiprocessors = 2},
@@ -243,14 +245,14 @@ TEST_F(CudaMarginSoftmax, AllocatesItsListsOfRangesAsPlanned) {
   for (std::int64_t i = 0; i < kRanged; ++i)
     positives.push_back({.index = i / kClasses, .sample = i});
   const auto softmax = make_margin_softmax(*ops_, options_, table.view());
-  const OwnedTensor x(*ops_, {kRanged, kDimension});
+  const OwnedTensor x(*ops_, {kRanged, kEmbeddingSize});
   const OwnedTensor statistics(*ops_, {kRanged, sizeof(RowStatistics)}, DType::kUInt8);
   const std::size_t begun = simt::device_memory().free;
   softmax->forward({.embeddings = x, .classes = classes, .positives = positives, .ranges = ranges},
                    statistics);
   const std::size_t lists_and_tiles = begun - simt::device_memory().free;
   const MarginPlanOptions plan{.samples = kRanged,
-                               .dimension = kDimension,
+                               .dimension = kEmbeddingSize,
                                .ranges = true,
                                .l2_bytes = 1 << 16,
                                .multiprocessors = 2};

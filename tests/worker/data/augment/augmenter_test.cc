@@ -16,7 +16,7 @@ namespace {
 
 using Rgb = std::vector<std::uint8_t>;
 
-constexpr ImageSize kSize{32, 24};
+constexpr ImageSize kAugmentedSize{32, 24};
 constexpr std::uint64_t kSeed = 11;
 
 Rgb original() { return testing::draw_waves(32, 24, 3); }
@@ -24,7 +24,7 @@ Rgb original() { return testing::draw_waves(32, 24, 3); }
 Rgb augmented(const Augmentation& how, std::int64_t position, std::int64_t epoch = 0,
               std::uint64_t seed = kSeed) {
   Rgb rgb = original();
-  Augmenter(how, seed).augment(epoch, position, {rgb, kSize});
+  Augmenter(how, seed).augment(epoch, position, {rgb, kAugmentedSize});
   return rgb;
 }
 
@@ -87,11 +87,11 @@ TEST(Augmenter, IsAPureFunctionOfSeedEpochAndPosition) {
   Augmenter used(all, kSeed);
   std::vector<Rgb> forwards(50, original());
   for (std::size_t i = 0; i < 50; ++i) {
-    used.augment(3, static_cast<std::int64_t>(i), {forwards[i], kSize});
+    used.augment(3, static_cast<std::int64_t>(i), {forwards[i], kAugmentedSize});
   }
   for (std::size_t i = 50; i-- > 0;) {
     Rgb again = original();
-    used.augment(3, static_cast<std::int64_t>(i), {again, kSize});
+    used.augment(3, static_cast<std::int64_t>(i), {again, kAugmentedSize});
     EXPECT_EQ(again, forwards[i]);
     EXPECT_EQ(again, augmented(all, static_cast<std::int64_t>(i), 3));
   }
@@ -102,7 +102,7 @@ TEST(Augmenter, ChangesDoNotDependOnWhichOthersThereAre) {
   const Augmentation both{.flip = true, .grey = 0.3};
   for (int i = 0; i < 200; ++i) {
     Rgb alone = augmented(grey, i);
-    if (flips(kSeed, 0, i)) flip_horizontally(alone, kSize.width);
+    if (flips(kSeed, 0, i)) flip_horizontally(alone, kAugmentedSize.width);
     EXPECT_EQ(augmented(both, i), alone);
   }
 }

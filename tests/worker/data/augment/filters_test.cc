@@ -12,11 +12,11 @@
 namespace pfc {
 namespace {
 
-constexpr ImageSize kSize{17, 23};
+constexpr ImageSize kFilteredSize{17, 23};
 
 std::vector<std::uint8_t> noise(unsigned seed) {
   std::mt19937 random(seed);
-  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(kSize.height * kSize.width * 3));
+  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(kFilteredSize.height * kFilteredSize.width * 3));
   for (std::uint8_t& value : rgb) value = static_cast<std::uint8_t>(random());
   return rgb;
 }
@@ -35,23 +35,23 @@ TEST_P(BlurOfRadius, IsAGaussianWithMirroredBorders) {
   const std::vector<std::uint8_t> before = noise(7);
   std::vector<std::uint8_t> after = before;
   FilterScratch scratch;
-  blur({after, kSize}, radius, scratch);
+  blur({after, kFilteredSize}, radius, scratch);
   const double deviation = 0.3 * (radius - 1) + 0.8;
   double worst = 0;
-  for (std::int64_t y = 0; y < kSize.height; ++y) {
-    for (std::int64_t x = 0; x < kSize.width; ++x) {
+  for (std::int64_t y = 0; y < kFilteredSize.height; ++y) {
+    for (std::int64_t x = 0; x < kFilteredSize.width; ++x) {
       for (std::int64_t c = 0; c < 3; ++c) {
         double sum = 0, weights = 0;
         for (int dy = -radius; dy <= radius; ++dy) {
           for (int dx = -radius; dx <= radius; ++dx) {
             const double w = std::exp(-(dx * dx + dy * dy) / (2 * deviation * deviation));
             const std::int64_t at =
-                (mirror(y + dy, kSize.height) * kSize.width + mirror(x + dx, kSize.width)) * 3 + c;
+                (mirror(y + dy, kFilteredSize.height) * kFilteredSize.width + mirror(x + dx, kFilteredSize.width)) * 3 + c;
             sum += w * before[static_cast<std::size_t>(at)];
             weights += w;
           }
         }
-        const auto at = static_cast<std::size_t>((y * kSize.width + x) * 3 + c);
+        const auto at = static_cast<std::size_t>((y * kFilteredSize.width + x) * 3 + c);
         worst = std::max(worst, std::abs(after[at] - sum / weights));
       }
     }
@@ -63,10 +63,10 @@ TEST_P(BlurOfRadius, IsAGaussianWithMirroredBorders) {
 INSTANTIATE_TEST_SUITE_P(Radii, BlurOfRadius, ::testing::Values(1, 2));
 
 TEST(Filters, KeepAnEvenImage) {
-  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(kSize.height * kSize.width * 3), 93);
+  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(kFilteredSize.height * kFilteredSize.width * 3), 93);
   const std::vector<std::uint8_t> before = rgb;
   FilterScratch scratch;
-  const ImagePixels image{rgb, kSize};
+  const ImagePixels image{rgb, kFilteredSize};
   blur(image, 1, scratch);
   blur(image, 2, scratch);
   lower_resolution(image, {9, 11}, scratch);
@@ -92,7 +92,7 @@ TEST(Filters, TurnHueAndScaleSaturation) {
   const std::vector<std::uint8_t> before = noise(3);
   for (const auto& [hue, saturation] : {std::pair{0.0, 1.0}, {20.0, 1.2}, {7.0, 0.0}}) {
     std::vector<std::uint8_t> after = before;
-    transform_colours({after, kSize}, hue_and_saturation(hue, saturation));
+    transform_colours({after, kFilteredSize}, hue_and_saturation(hue, saturation));
     for (std::size_t p = 0; p < before.size(); p += 3) {
       const auto expected =
           turned({static_cast<double>(before[p]), static_cast<double>(before[p + 1]),
@@ -108,7 +108,7 @@ TEST(Filters, TurnHueAndScaleSaturation) {
 TEST(Filters, TurnGreyByTheLuma) {
   const std::vector<std::uint8_t> before = noise(4);
   std::vector<std::uint8_t> after = before;
-  turn_grey({after, kSize});
+  turn_grey({after, kFilteredSize});
   for (std::size_t p = 0; p < before.size(); p += 3) {
     const double luma = 0.299 * before[p] + 0.587 * before[p + 1] + 0.114 * before[p + 2];
     EXPECT_NEAR(after[p], luma, 0.501);
@@ -119,10 +119,10 @@ TEST(Filters, TurnGreyByTheLuma) {
 TEST(Filters, CutOutItsRegionAndNothingElse) {
   const std::vector<std::uint8_t> before = noise(5);
   std::vector<std::uint8_t> after = before;
-  cut_out({after, kSize}, {.top = 3, .left = 20, .height = 14, .width = 3});
-  for (std::int64_t y = 0; y < kSize.height; ++y) {
-    for (std::int64_t x = 0; x < kSize.width; ++x) {
-      const auto at = static_cast<std::size_t>((y * kSize.width + x) * 3);
+  cut_out({after, kFilteredSize}, {.top = 3, .left = 20, .height = 14, .width = 3});
+  for (std::int64_t y = 0; y < kFilteredSize.height; ++y) {
+    for (std::int64_t x = 0; x < kFilteredSize.width; ++x) {
+      const auto at = static_cast<std::size_t>((y * kFilteredSize.width + x) * 3);
       EXPECT_EQ(after[at], y >= 3 && x >= 20 ? 128 : before[at]);
     }
   }
@@ -132,16 +132,16 @@ TEST(Filters, ZoomOfTheWholeIsTheImage) {
   const std::vector<std::uint8_t> before = noise(6);
   std::vector<std::uint8_t> after = before;
   FilterScratch scratch;
-  zoom({after, kSize}, {0, 0, kSize.height, kSize.width}, scratch);
+  zoom({after, kFilteredSize}, {0, 0, kFilteredSize.height, kFilteredSize.width}, scratch);
   EXPECT_EQ(after, before);
 }
 
 TEST(Filters, ZoomShowsItsRegion) {
   std::vector<std::uint8_t> rgb = noise(8);
   const ImageRegion region{.top = 4, .left = 6, .height = 5, .width = 7};
-  cut_out({rgb, kSize}, region);
+  cut_out({rgb, kFilteredSize}, region);
   FilterScratch scratch;
-  zoom({rgb, kSize}, region, scratch);
+  zoom({rgb, kFilteredSize}, region, scratch);
   EXPECT_EQ(rgb, std::vector<std::uint8_t>(rgb.size(), 128));
 }
 

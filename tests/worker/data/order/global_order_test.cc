@@ -48,17 +48,6 @@ TEST(GlobalOrder, IsAPermutationOfMoreImagesThan32BitsCount) {
   }
 }
 
-/// Pearson's statistic of counts that should be equal, as a number of deviations from its mean.
-double chi_squared_deviations(const std::vector<double>& counts) {
-  double total = 0;
-  for (const double c : counts) total += c;
-  const double expected = total / static_cast<double>(counts.size());
-  double statistic = 0;
-  for (const double c : counts) statistic += (c - expected) * (c - expected) / expected;
-  const double freedom = static_cast<double>(counts.size()) - 1;
-  return (statistic - freedom) / std::sqrt(2 * freedom);
-}
-
 TEST(GlobalOrder, PutsEveryImageEverywhereEquallyOften) {
   for (const std::int64_t images : {3, 8, 20, 300}) {
     const auto n = static_cast<std::size_t>(images);

@@ -13,16 +13,6 @@ namespace {
 
 using Images = std::vector<std::int64_t>;
 
-/// Pearson's statistic of counts that should be equal, as a number of deviations from its mean.
-double chi_squared_deviations(const std::vector<double>& counts) {
-  const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
-  const double expected = total / static_cast<double>(counts.size());
-  double statistic = 0;
-  for (const double c : counts) statistic += (c - expected) * (c - expected) / expected;
-  const double freedom = static_cast<double>(counts.size()) - 1;
-  return (statistic - freedom) / std::sqrt(2 * freedom);
-}
-
 TEST(KeyedPermutation, HasEveryNumberOnce) {
   for (std::uint64_t size = 1; size < 400; ++size) {
     std::set<std::uint64_t> seen;

@@ -26,7 +26,7 @@ using testing::message_of;
 using testing::ReadLog;
 using ::testing::StartsWith;
 
-struct Seen {
+struct SequentialBatches {
   std::vector<std::int64_t> labels;
   std::vector<std::uint8_t> images;
   std::int64_t skipped = 0;
@@ -35,7 +35,7 @@ struct Seen {
     images.insert(images.end(), batch.images.begin(), batch.images.end());
     skipped = batch.skipped_images;
   }
-  friend bool operator==(const Seen&, const Seen&) = default;
+  friend bool operator==(const SequentialBatches&, const SequentialBatches&) = default;
 };
 
 /// 240 images of 16 x 16, each of a class of its own, in windows of about 48.
@@ -54,10 +54,10 @@ class SequentialReading : public ::testing::Test {
             .seed = 3,
             .read = {.kind = ReadKind::kSequential, .buffer_bytes = window * 16 / 7 + 100}};
   }
-  static Seen run(const Dataset& dataset, PrefetcherOptions o, std::int64_t batches) {
+  static SequentialBatches run(const Dataset& dataset, PrefetcherOptions o, std::int64_t batches) {
     o.last_batch = o.first_batch + batches;
     const auto prefetcher = make_prefetcher(dataset, o);
-    Seen seen;
+    SequentialBatches seen;
     while (auto batch = prefetcher->next()) {
       seen.add(*batch);
       prefetcher->recycle(std::move(batch));
@@ -65,12 +65,12 @@ class SequentialReading : public ::testing::Test {
     return seen;
   }
   /// All workers' batches in the global order.
-  static Seen run_all(const Dataset& dataset, PrefetcherOptions o, int workers,
+  static SequentialBatches run_all(const Dataset& dataset, PrefetcherOptions o, int workers,
                       std::int64_t batches) {
     std::vector<std::unique_ptr<Prefetcher>> all;
     o.world_size = workers;
     for (o.rank = 0; o.rank < workers; ++o.rank) all.push_back(make_prefetcher(dataset, o));
-    Seen seen;
+    SequentialBatches seen;
     for (std::int64_t i = 0; i < batches; ++i) {
       for (const auto& worker : all) seen.add(*worker->next());
     }
@@ -87,7 +87,7 @@ class SequentialReading : public ::testing::Test {
 };
 
 TEST_F(SequentialReading, ShowsEveryImageOfAnEpochOnce) {
-  const Seen seen = run(*dataset_, options(), 60);
+  const SequentialBatches seen = run(*dataset_, options(), 60);
   for (std::ptrdiff_t epoch = 0; epoch < 2; ++epoch) {
     const auto begin = seen.labels.begin() + kImages * epoch;
     EXPECT_EQ(std::set(begin, begin + kImages).size(), 240u);
@@ -95,7 +95,7 @@ TEST_F(SequentialReading, ShowsEveryImageOfAnEpochOnce) {
 }
 
 TEST_F(SequentialReading, ShowsTheSameToAnyNumberOfWorkers) {
-  const Seen one = run_all(*dataset_, options(24), 1, 25);
+  const SequentialBatches one = run_all(*dataset_, options(24), 1, 25);
   EXPECT_EQ(one, run_all(*dataset_, options(8), 3, 25));
   EXPECT_EQ(one, run_all(*dataset_, options(2), 12, 25));
 }
@@ -109,13 +109,13 @@ TEST_F(SequentialReading, GivesTheSameBatchesForAnyNumberOfThreads) {
 }
 
 TEST_F(SequentialReading, GoesOnInTheMiddleOfAWindowAfterReadingThatWindowOnly) {
-  const Seen whole = run(*dataset_, options(), 45);
+  const SequentialBatches whole = run(*dataset_, options(), 45);
   ReadLog log;
   PrefetcherOptions rest = options();
   rest.first_batch = 39;
   log_reads(*dataset_, rest, 1, log);
   EXPECT_LE(log.bytes(), dataset_->stretch({0, kImages})->bytes / 4) << "a fifth, and its share";
-  const Seen second = run(*dataset_, rest, 6);
+  const SequentialBatches second = run(*dataset_, rest, 6);
   EXPECT_TRUE(std::equal(second.labels.begin(), second.labels.end(), whole.labels.end() - 48));
   EXPECT_TRUE(std::equal(second.images.begin(), second.images.end(),
                          whole.images.end() - std::ssize(second.images)));
@@ -146,10 +146,10 @@ TEST_F(SequentialReading, TakesTheNextImageOfTheOrderForADamagedOne) {
   file.close();
   PrefetcherOptions o = options(24);
   o.max_damaged = 0.01;
-  const Seen one = run_all(*dataset_, o, 1, 10);
+  const SequentialBatches one = run_all(*dataset_, o, 1, 10);
   o.batch_size = 4;
   o.make_reader = {};
-  const Seen six = run_all(*dataset_, o, 6, 10);
+  const SequentialBatches six = run_all(*dataset_, o, 6, 10);
   EXPECT_EQ(one.labels, six.labels);
   EXPECT_EQ(one.images, six.images);
   EXPECT_EQ(one.skipped, 1);
@@ -163,7 +163,7 @@ TEST_F(SequentialReading, MixesSeveralDataSetsEvenly) {
   parts[0].dataset = open_dataset({.rec = folder_.path()});
   parts[1].dataset = open_dataset({.rec = other.path()});
   const auto both = combine_datasets(std::move(parts), SharedIdentities::kNone);
-  const Seen one = run_all(*both, options(24), 1, 15);
+  const SequentialBatches one = run_all(*both, options(24), 1, 15);
   EXPECT_EQ(std::set(one.labels.begin(), one.labels.end()).size(), 360u);
   EXPECT_EQ(one, run_all(*both, options(8), 3, 15));
   for (std::ptrdiff_t batch = 0; batch < 15; ++batch) {
@@ -194,7 +194,7 @@ TEST_F(SequentialReading, TakesTheFilesOfOneSetOneBehindTheOther) {
   const auto of_one = open_dataset({.rec = one.path()});
   const auto of_several = open_dataset({.rec = several.path()});
   EXPECT_THAT(of_several->info().part_images, ::testing::IsEmpty()) << "it is one data set";
-  const Seen expected = run_all(*of_one, options(8), 1, 40);
+  const SequentialBatches expected = run_all(*of_one, options(8), 1, 40);
   EXPECT_EQ(run_all(*of_several, options(8), 1, 40), expected);
   EXPECT_EQ(run_all(*of_several, options(2), 4, 40), expected);
   ReadLog log;

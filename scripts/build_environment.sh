@@ -1,0 +1,35 @@
+# Sourced by the scripts that build: ccache's settings, and estimates of how long a build takes.
+
+# Another clone finds what this one has compiled. pch_defines, time_macros: ccache needs them to cache
+# what uses precompiled headers.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+
+# Prints the seconds that this machine takes to compile three typical files (gRPC, Asio, vector code)
+# with all cores busy.
+compile_seconds() {
+  local folder start core
+  folder=$(mktemp -d)
+  start=${EPOCHREALTIME/[.,]/}
+  for ((core = 0; core < $(nproc); core++)); do
+    (
+      g++ -std=c++20 -O1 -I. -c proto/channel.cc -o "$folder/grpc-$core.o"
+      g++ -std=c++20 -O1 -I. -c common/machine/stop_signals.cc -o "$folder/asio-$core.o"
+      g++ -std=c++20 -O3 -I. -mavx2 -mfma -DPFC_ISA=avx2 '-DPFC_ISA_NAME="AVX2"' -DPFC_VECTOR_BYTES=32 \
+        -Wno-psabi -c kernels/cpu/vector/elementwise.cc -o "$folder/vector-$core.o"
+    ) &
+  done
+  wait
+  rm -rf "$folder"
+  awk -v us="$((${EPOCHREALTIME/[.,]/} - start))" 'BEGIN { print us / 1000000 }'
+}
+
+# build_minutes SECONDS UNITS PRESET TARGET...: prints the minutes that building TARGETs will take.
+# SECONDS: from compile_seconds. UNITS: the whole build, in compilations of those three files.
+build_minutes() {
+  local seconds=$1 units=$2 folder=build/$3 left all
+  shift 3
+  left=$(ninja -C "$folder" -n "$@" | grep -c '^\[' || true)
+  all=$(ninja -C "$folder" -t commands "$@" | wc -l)
+  awk -v seconds="$seconds" -v units="$units" -v cores="$(nproc)" -v left="$left" -v all="$all" \
+    'BEGIN { printf "%.1f", units * seconds / cores / 60 * (all ? left / all : 0) }'
+}

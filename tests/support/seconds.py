@@ -1,0 +1,43 @@
+"""Prints how many seconds each test method takes, one line each. Importing this module turns it on.
+
+A line is "time: restart_test.Restart.test_x 12.3 s". Time between two methods of more than a second is the end of one
+class and the start of the next, and is counted as the setUpClass of the latter.
+"""
+
+import pathlib
+import sys
+import time
+import unittest
+
+WORTH_A_LINE = 1.0  # seconds between two methods
+
+
+def _print(name, seconds):
+    print(f"time: {name} {seconds:.1f} s", flush=True)
+
+
+class TimedResult(unittest.TextTestResult):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.last = time.monotonic()
+
+    def startTest(self, test):
+        super().startTest(test)
+        now = time.monotonic()
+        if now - self.last > WORTH_A_LINE:
+            _print(f"{self.name_of(test).rsplit('.', 1)[0]}.setUpClass", now - self.last)
+        self.last = now
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        now = time.monotonic()
+        _print(self.name_of(test), now - self.last)
+        self.last = now
+
+    @staticmethod
+    def name_of(test):
+        """With the name of the file in place of __main__."""
+        return test.id().replace("__main__", pathlib.Path(sys.argv[0]).stem, 1)
+
+
+unittest.TextTestRunner.resultclass = TimedResult
