@@ -18,7 +18,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::chrono::seconds kLongestPause{10};      // for a coordinator that refuses the agent
+constexpr std::chrono::seconds kLongestJoinPause{10};  // for a coordinator that refuses the agent
 constexpr std::chrono::milliseconds kFarewell{2'000};  // for the coordinator to hear of it
 
 /// Whether another attempt would be refused as well.
@@ -102,7 +102,7 @@ void Agent::connect() {
   options.lost = [this](const grpc::Status& status, std::chrono::milliseconds silence) {
     return connection_lost(status, silence);
   };
-  if (options_.stays) options.max_backoff = kLongestPause;
+  if (options_.stays) options.max_backoff = kLongestJoinPause;
   stream_ = std::make_unique<Stream>(std::move(options));
 }
 

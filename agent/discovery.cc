@@ -26,7 +26,7 @@ namespace ip = boost::asio::ip;
 using ip::udp;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kInterfacePollInterval{1'000};   // how often new interfaces are looked for
+constexpr milliseconds kInterfacePollInterval{1'000};  // how often new interfaces are looked for
 constexpr int kMostDatagrams = 1'000;  // read before that is done again, whatever is sent
 
 struct InterfaceNames {
@@ -119,8 +119,8 @@ JoinString discover(const DiscoveryOptions& options) {
       throw CommError("no coordinator with this token has told where it is in " +
                       std::to_string(waited.count() / 1000) + " s");
     }
-    const auto beacon =
-        listeners.wait_for_beacon(std::min({kInterfacePollInterval, options.limit - waited, patience}), hash);
+    const auto beacon = listeners.wait_for_beacon(
+        std::min({kInterfacePollInterval, options.limit - waited, patience}), hash);
     if (beacon) {
       return {
           .token = options.token, .address = beacon->address, .fingerprint = beacon->fingerprint};

@@ -17,16 +17,16 @@ using Unit = std::pair<std::string_view, double>;
 // A number without a unit below this is more likely one whose unit was forgotten.
 constexpr double kFewestWithoutUnit = 1e6;
 
-constexpr std::array<Unit, 10> kUnits{{{"", 1},
-                                       {"B", 1},
-                                       {"KB", 1e3},
-                                       {"MB", 1e6},
-                                       {"GB", 1e9},
-                                       {"TB", 1e12},
-                                       {"KiB", 1024},
-                                       {"MiB", 1024.0 * 1024},
-                                       {"GiB", 1024.0 * 1024 * 1024},
-                                       {"TiB", 1024.0 * 1024 * 1024 * 1024}}};
+constexpr std::array<Unit, 10> kByteUnits{{{"", 1},
+                                           {"B", 1},
+                                           {"KB", 1e3},
+                                           {"MB", 1e6},
+                                           {"GB", 1e9},
+                                           {"TB", 1e12},
+                                           {"KiB", 1024},
+                                           {"MiB", 1024.0 * 1024},
+                                           {"GiB", 1024.0 * 1024 * 1024},
+                                           {"TiB", 1024.0 * 1024 * 1024 * 1024}}};
 
 }  // namespace
 
@@ -41,7 +41,7 @@ std::uint64_t parse_byte_size(const std::string& text, const std::string& origin
     throw InputError(origin + ": found \"" + text + "\" without a unit; did you mean " + text +
                      "GB?");
   }
-  for (const auto& [name, bytes] : kUnits) {
+  for (const auto& [name, bytes] : kByteUnits) {
     if (parsed.ec != std::errc() || name != unit) continue;
     if (number > 0 && number * bytes <= kMost) {
       return static_cast<std::uint64_t>(std::llround(number * bytes));

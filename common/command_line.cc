@@ -164,18 +164,19 @@ void prepare_command(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
     if (option->get_items_expected_max() > 0) option->check(not_empty());
   }
-  for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) prepare_command(*inner);
+  for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; }))
+    prepare_command(*inner);
 }
 
 /// The seconds of "2min"; none where that is no time.
 std::optional<double> seconds_of(const std::string& text) {
-  constexpr std::pair<std::string_view, double> kUnits[] = {
+  constexpr std::pair<std::string_view, double> kTimeUnits[] = {
       {"", 1}, {"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}};
   double number = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc()) return {};
-  for (const auto& [unit, factor] : kUnits) {
+  for (const auto& [unit, factor] : kTimeUnits) {
     if (std::string_view(rest, static_cast<std::size_t>(end - rest)) == unit)
       return number * factor;
   }

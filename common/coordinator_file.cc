@@ -112,13 +112,13 @@ CoordinatorFile read_file(const fs::path& path) {
   };
   CoordinatorFile file;
   try {
-    const auto json = parse_strict_json(read_text(path, kLimits.bytes + 1), "JSON", kLimits);
-    file = {.job_id = json.at("job_id").get<std::string>(),
-            .address = json.at("address").get<std::string>(),
-            .http_address = json.at("http_address").get<std::string>(),
-            .pid = json.at("pid").get<pid_t>(),
-            .tls = json.at("tls").get<bool>(),
-            .job = json.at("job").get<std::string>()};
+    const auto written = parse_strict_json(read_text(path, kLimits.bytes + 1), "JSON", kLimits);
+    file = {.job_id = written.at("job_id").get<std::string>(),
+            .address = written.at("address").get<std::string>(),
+            .http_address = written.at("http_address").get<std::string>(),
+            .pid = written.at("pid").get<pid_t>(),
+            .tls = written.at("tls").get<bool>(),
+            .job = written.at("job").get<std::string>()};
   } catch (const nlohmann::json::exception& error) {
     refuse(problem_of(error));
   } catch (const InputError& error) {

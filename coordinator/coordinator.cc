@@ -154,7 +154,7 @@ void Coordinator::forgive_stall() {
       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(gap).count()) +
       " s; nobody is blamed for that time";
   terminal_.note(text, Severity::kWarning);
-  chronicle_.tell(Event::Kind::kJob, Severity::kWarning, text);
+  chronicle_.tell(ClusterEvent::Kind::kJob, Severity::kWarning, text);
   postpone(state_, gap);
   if (measurement_) measurement_->postpone(gap);
   if (gap >= options_.coordinator_grace) excused_until_ = now + kAgentEnds;
@@ -272,7 +272,7 @@ void Coordinator::finish_job() {
     for (const std::string& incident : incidents) terminal_.note(incident, Severity::kWarning);
   }
   const Verdict how = run_.check ? end_check() : verdict(state_);
-  chronicle_.tell(Event::Kind::kJob,
+  chronicle_.tell(ClusterEvent::Kind::kJob,
                   how.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote,
                   how.message, how.rank);
   if (options_.is_service) return end_job(how);

@@ -38,16 +38,16 @@ namespace pfc {
 /// One open stream towards an agent or a worker. Owned by the service, which calls
 /// agent_link_closed() or worker_link_closed() before it destroys one.
 template <typename Command>
-class Link {
+class CommandLink {
  public:
   virtual void send(Command command) = 0;
   virtual void close(const Refusal& why) = 0;
 
  protected:
-  ~Link() = default;
+  ~CommandLink() = default;
 };
-using AgentLink = Link<proto::AgentCommand>;
-using WorkerLink = Link<proto::WorkerCommand>;
+using AgentLink = CommandLink<proto::AgentCommand>;
+using WorkerLink = CommandLink<proto::WorkerCommand>;
 
 /// Workers wait for each other so much longer than the coordinator does, whose message names those
 /// that are missing.

@@ -217,7 +217,7 @@ void Coordinator::inject_fault(const proto::InjectFaultRequest& request,
         const bool done = std::holds_alternative<proto::InjectFaultReply>(result);
         if (done && !asked) {
           terminal_.note(what, Severity::kWarning);
-          chronicle_.tell(Event::Kind::kRequest, Severity::kWarning, what);
+          chronicle_.tell(ClusterEvent::Kind::kRequest, Severity::kWarning, what);
         }
         answer(std::move(result));
       },

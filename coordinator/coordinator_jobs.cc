@@ -13,8 +13,8 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestRequestFile = 500;    // of a job file's path that is kept
-constexpr std::size_t kMostOverrides = 200;  // that are looked at for a message
+constexpr std::size_t kLongestRequestFile = 500;  // of a job file's path that is kept
+constexpr std::size_t kMostOverrides = 200;       // that are looked at for a message
 constexpr std::ptrdiff_t kShownJobs = 16;
 
 Job job_from(const proto::SubmitRequest& request, int workers) {
@@ -134,7 +134,7 @@ bool Coordinator::begin_next_job() {
   }
   reason_.clear();
   chronicle_.begin_job();
-  chronicle_.tell(Event::Kind::kJob, Severity::kNote, title_of(run_.job) + " begins");
+  chronicle_.tell(ClusterEvent::Kind::kJob, Severity::kNote, title_of(run_.job) + " begins");
   if (options_.is_service) terminal_.note(title_of(run_.job) + " begins");
   return true;
 }

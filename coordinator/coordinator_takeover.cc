@@ -260,7 +260,7 @@ void Coordinator::see_takeover(TimePoint now) {
                    : agents + std::to_string(back) + " of " + counted(all, "worker")) +
       " are back after " + takeover_time_text(takeover_seconds_);
   terminal_.note(text);
-  chronicle_.tell(Event::Kind::kTakeover, Severity::kNote, text);
+  chronicle_.tell(ClusterEvent::Kind::kTakeover, Severity::kNote, text);
 }
 
 }  // namespace pfc

@@ -129,7 +129,8 @@ void Coordinator::tell_stragglers() {
     if (worker == nullptr) continue;
     terminal_.note(name_of(*worker) + " " + to_text(change),
                    change.begins ? Severity::kWarning : Severity::kNote);
-    chronicle_.tell(Event::Kind::kStraggler, change.begins ? Severity::kWarning : Severity::kNote,
+    chronicle_.tell(ClusterEvent::Kind::kStraggler,
+                    change.begins ? Severity::kWarning : Severity::kNote,
                     name_of(*worker) + " " + to_text(change), worker->rank);
   }
 }

@@ -128,7 +128,7 @@ bool is_silent(const HostState& host, const HealthLimits& limits, TimePoint now)
 }
 
 void add_silent_hosts(const ClusterState& state, const HealthLimits& limits, TimePoint now,
-                       std::vector<Incident>& found) {
+                      std::vector<Incident>& found) {
   for (const HostState& host : state.hosts) {
     if (!is_silent(host, limits, now)) continue;
     found.push_back(

@@ -69,9 +69,9 @@ void submit(const SubmitOptions& options) {
 }
 
 /// "2026-05-12 14:03:07", in this machine's time zone; "-" for 0.
-std::string job_time_text(std::int64_t milliseconds) {
-  if (milliseconds == 0) return "-";
-  const auto seconds = static_cast<std::time_t>(milliseconds / 1000);
+std::string job_time_text(std::int64_t unix_ms) {
+  if (unix_ms == 0) return "-";
+  const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
   std::tm parts{};
   std::array<char, 32> text{};
   if (localtime_r(&seconds, &parts) == nullptr) return "-";
@@ -79,9 +79,9 @@ std::string job_time_text(std::int64_t milliseconds) {
   return text.data();
 }
 
-nlohmann::ordered_json time_json(std::int64_t milliseconds) {
-  if (milliseconds == 0) return {};
-  return static_cast<double>(milliseconds) / 1000;
+nlohmann::ordered_json time_json(std::int64_t unix_ms) {
+  if (unix_ms == 0) return {};
+  return static_cast<double>(unix_ms) / 1000;
 }
 
 void show_queue(const QueueOptions& options) {

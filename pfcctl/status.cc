@@ -56,8 +56,8 @@ std::string progress_text(const proto::StatusReply& status) {
   if (status.total_steps() == 0) return {};
   std::string text =
       formatted("step %lld of %lld, epoch %lld, loss %.4f, %.1f samples/s",
-            static_cast<long long>(status.step()), static_cast<long long>(status.total_steps()),
-            static_cast<long long>(status.epoch()), status.loss(), status.samples_per_second());
+                static_cast<long long>(status.step()), static_cast<long long>(status.total_steps()),
+                static_cast<long long>(status.epoch()), status.loss(), status.samples_per_second());
   const auto left = static_cast<long long>(std::llround(status.remaining_seconds()));
   if (left >= 0) {
     text += formatted(", %lld:%02lld:%02lld left", left / 3600, left / 60 % 60, left % 60);
@@ -71,12 +71,13 @@ std::string short_cell(const std::string& text) { return one_line(text, 64); }
 std::string worker_row(const proto::WorkerStatus& worker) {
   const proto::Progress& progress = worker.progress();
   const double gibibytes = static_cast<double>(progress.resident_bytes()) / (1 << 30);
-  return formatted("%4d  %-20s %4d %8lld  %-8s %-11s %9lld  %-14s %10.1f %7.2f GiB %6.0f s %6.0f s\n",
-               worker.rank(), short_cell(worker.host()).c_str(), worker.slot(),
-               static_cast<long long>(worker.pid()), short_cell(progress.device()).c_str(),
-               short_cell(worker.state()).c_str(), static_cast<long long>(progress.step()),
-               short_cell(progress.phase()).c_str(), progress.samples_per_second(), gibibytes,
-               worker.silent_seconds(), worker.stuck_seconds());
+  return formatted(
+      "%4d  %-20s %4d %8lld  %-8s %-11s %9lld  %-14s %10.1f %7.2f GiB %6.0f s %6.0f s\n",
+      worker.rank(), short_cell(worker.host()).c_str(), worker.slot(),
+      static_cast<long long>(worker.pid()), short_cell(progress.device()).c_str(),
+      short_cell(worker.state()).c_str(), static_cast<long long>(progress.step()),
+      short_cell(progress.phase()).c_str(), progress.samples_per_second(), gibibytes,
+      worker.silent_seconds(), worker.stuck_seconds());
 }
 
 void print_status(const std::string& address, const proto::StatusReply& status, bool json) {
@@ -158,7 +159,7 @@ std::string no_progress_text(const proto::StatusReply& status) {
     if (worker.state() != "no progress") continue;
     text += "rank " + std::to_string(worker.rank()) +
             formatted(" has made no progress for %.0f s: step %lld, phase ", worker.stuck_seconds(),
-                  static_cast<long long>(worker.progress().step())) +
+                      static_cast<long long>(worker.progress().step())) +
             short_cell(worker.progress().phase()) + "\n";
   }
   return text;
@@ -172,7 +173,7 @@ std::string slow_text(const proto::StatusReply& status) {
     text += "rank " + std::to_string(worker.rank()) + " (host " + short_cell(worker.host()) +
             ") is slow: " +
             formatted("its own work takes %.1f times as long as that of the other ranks\n",
-                  worker.slowness());
+                      worker.slowness());
   }
   return text;
 }
@@ -181,7 +182,7 @@ std::string slow_text(const proto::StatusReply& status) {
 std::string restarts_text(const proto::StatusReply& status) {
   if (status.restarts() == 0) return {};
   return formatted("restarted %d times, %d of %d are left; the last time because of ",
-               status.restarts(), status.restarts_left(), status.max_restarts()) +
+                   status.restarts(), status.restarts_left(), status.max_restarts()) +
          one_line(status.last_restart()) + "\n";
 }
 
@@ -193,7 +194,7 @@ std::string membership_text(const proto::StatusReply& status) {
     text += (each.slot() < 0 ? "" : formatted("slot %d of ", each.slot())) + "host " +
             short_cell(each.host()) +
             formatted(" is left out for %.0f s more after %d failures, the last: ", each.seconds(),
-                  each.failures()) +
+                      each.failures()) +
             one_line(each.cause()) + "\n";
   }
   if (status.idle().empty() || status.world_size() == 0) return text;
@@ -217,9 +218,10 @@ std::string takeover_text(const proto::StatusReply& status) {
   }
   return "the coordinator was killed and taken over at " + std::string(text) +
          (status.takeovers() > 1 ? formatted(" (%d times)", status.takeovers()) : "") +
-         (status.takeover_seconds() < 0 ? "; not all agents and workers are back yet"
-                                        : formatted("; all agents and workers were back after %.1f s",
-                                                status.takeover_seconds())) +
+         (status.takeover_seconds() < 0
+              ? "; not all agents and workers are back yet"
+              : formatted("; all agents and workers were back after %.1f s",
+                          status.takeover_seconds())) +
          "\n";
 }
 
@@ -238,9 +240,9 @@ std::string status_text(const proto::StatusReply& status) {
     if (!host.registered()) text += "host " + short_cell(host.name()) + " has not registered\n";
   }
   if (status.workers().empty()) return text;
-  text +=
-      formatted("%4s  %-20s %4s %8s  %-8s %-11s %9s  %-14s %10s %11s %8s %8s\n", "rank", "host", "slot",
-            "pid", "device", "state", "step", "phase", "samples/s", "memory", "heard", "moved");
+  text += formatted("%4s  %-20s %4s %8s  %-8s %-11s %9s  %-14s %10s %11s %8s %8s\n", "rank", "host",
+                    "slot", "pid", "device", "state", "step", "phase", "samples/s", "memory",
+                    "heard", "moved");
   for (const proto::WorkerStatus& worker : status.workers()) text += worker_row(worker);
   return text + no_progress_text(status) + slow_text(status);
 }

@@ -1,8 +1,7 @@
 # Sourced by the scripts that build: ccache's settings, and estimates of how long a build takes.
 
-# Another clone finds what this one has compiled. pch_defines, time_macros: ccache needs them to cache
-# what uses precompiled headers.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+# Another clone finds what this one has compiled.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 # Prints the seconds that this machine takes to compile three typical files (gRPC, Asio, vector code)
 # with all cores busy.

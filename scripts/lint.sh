@@ -3,7 +3,7 @@
 #   scripts/lint.sh
 #   scripts/lint.sh tidy [FILE...]    also runs clang-tidy on all sources, or on these: half a minute a file
 #   scripts/lint.sh alone [FILE...]   also compiles each source, or these, by itself: finds missing #includes,
-#                                     which the presets hide because they compile several files together
+#                                     which the presets hide, because they compile several files together
 # Installs first what is missing for it (scripts/setup.sh lint).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,11 +16,11 @@ shift
 files=("$@")
 # Commands for single files, and the protocol's headers.
 source scripts/build_environment.sh
-cmake -S . -B build/lint -G Ninja -DPFC_CUDA=OFF -DPFC_TESTS=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+cmake -S . -B build/lint -G Ninja -DPFC_CUDA=OFF -DPFC_TESTS=OFF >/dev/null
 cmake --build build/lint --target pfc_coordinator_proto pfc_journal_proto pfc_tensorboard_proto
 if [[ $what == alone ]]; then
   objects=programs
-  ((${#files[@]} == 0)) || objects=$(printf '%s^ ' "${files[@]}")
+  ((${#files[@]} == 0)) || objects=$(printf "$PWD/%s^ " "${files[@]}")
   cmake --build build/lint --target $objects
   exit
 fi

@@ -24,13 +24,13 @@ constexpr const char* kNoFile = "expected a file of this user, and no link or pi
 /// RFC 3339, UTC, with milliseconds.
 std::string time_text() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-  const std::time_t seconds = milliseconds / 1000;
+  const auto unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  const std::time_t seconds = unix_ms / 1000;
   std::tm parts{};
   gmtime_r(&seconds, &parts);
   char day[24], text[40];
   std::strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text, sizeof(text), "%s.%03dZ", day, static_cast<int>(milliseconds % 1000));
+  std::snprintf(text, sizeof(text), "%s.%03dZ", day, static_cast<int>(unix_ms % 1000));
   return text;
 }
 

@@ -33,7 +33,6 @@ void add_extension(X509& certificate, X509* issuer, int kind, const std::string&
 
 /// X509V3_EXT_conf_nid() would take commas and colons for its own syntax.
 void add_name(X509& certificate, int kind, const std::string& text) {
-  using NamesOwner = std::unique_ptr<GENERAL_NAMES, FreeWith<GENERAL_NAMES_free>>;
   const NamesOwner names(GENERAL_NAMES_new());
   GENERAL_NAME* const name = GENERAL_NAME_new();
   ASN1_IA5STRING* const value = ASN1_IA5STRING_new();

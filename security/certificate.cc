@@ -10,8 +10,6 @@
 namespace pfc {
 namespace {
 
-using NamesOwner = std::unique_ptr<GENERAL_NAMES, FreeWith<GENERAL_NAMES_free>>;
-
 std::optional<Identity> identity_of(X509& certificate) {
   const NamesOwner names(static_cast<GENERAL_NAMES*>(
       X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)));

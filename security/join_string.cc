@@ -52,7 +52,8 @@ JoinString parse_join_string(std::string_view text, std::string_view origin) {
   text.remove_prefix(first);
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
   if (text.empty()) refuse("it is empty");
-  if (text.size() > kLongestJoinString) refuse("it is longer than " + std::to_string(kLongestJoinString) + " bytes");
+  if (text.size() > kLongestJoinString)
+    refuse("it is longer than " + std::to_string(kLongestJoinString) + " bytes");
   const std::size_t at = text.find('@');
   if (at == text.npos) refuse("it has no @");
   const std::size_t hash = text.find('#', at);

@@ -25,6 +25,7 @@ using KeyOwner = std::unique_ptr<EVP_PKEY, FreeWith<EVP_PKEY_free>>;
 using CertificateOwner = std::unique_ptr<X509, FreeWith<X509_free>>;
 using RequestOwner = std::unique_ptr<X509_REQ, FreeWith<X509_REQ_free>>;
 using ExtensionOwner = std::unique_ptr<X509_EXTENSION, FreeWith<X509_EXTENSION_free>>;
+using NamesOwner = std::unique_ptr<GENERAL_NAMES, FreeWith<GENERAL_NAMES_free>>;
 using NumberOwner = std::unique_ptr<BIGNUM, FreeWith<BN_free>>;
 using BioOwner = std::unique_ptr<BIO, FreeWith<BIO_free_all>>;
 

@@ -45,7 +45,8 @@ std::string mode_text(mode_t mode) {
   return text;
 }
 
-void write_all(int fd, std::string_view text, const fs::path& path, const std::string& option) {
+void write_secret_text(int fd, std::string_view text, const fs::path& path,
+                       const std::string& option) {
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -105,7 +106,7 @@ void write_secret(const fs::path& path, std::string_view text, const std::string
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) fail(path, "made", option);
   try {
-    write_all(fd, text, path, option);
+    write_secret_text(fd, text, path, option);
     if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "renamed", option);
   } catch (...) {
     close(fd);

@@ -95,7 +95,8 @@ TokenStore::Contents TokenStore::load() const {
   Contents contents{.mark = mark_of(path_)};  // before it is read: then a later change is seen
   const std::string text = read_secret(path_, kLongestTokenFile);
   try {
-    const auto json = parse_strict_json(text, path_.string(), {.bytes = kLongestTokenFile, .depth = 8});
+    const auto json =
+        parse_strict_json(text, path_.string(), {.bytes = kLongestTokenFile, .depth = 8});
     for (const auto& each : json.at("tokens")) contents.tokens.push_back(token_from(each));
     for (const auto& [host, each] : json.at("hosts").items()) {
       contents.hosts[host] = {

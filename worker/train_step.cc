@@ -83,7 +83,7 @@ Optimizer::Result update_backbone(Trainer& t, Optimizer::Update update) {
 /// Ends training by throwing. All workers have the same loss and the same reduced gradients, so all
 /// stop at the same place. labels: of the micro-batches so far.
 void stop_on_invalid(Trainer& t, const StepInput& in, std::span<const std::int64_t> labels,
-          const StepDump::Verdict& verdict) {
+                     const StepDump::Verdict& verdict) {
   const auto samples = static_cast<std::int64_t>(labels.size());
   const GivenToHead given{
       .step = in.step,

@@ -121,7 +121,8 @@ void TrainingSession::connect(const SessionOptions& options) {
   const auto guard = [&](Comm& comm) {
     if (options.abort_switch != nullptr) abort_guards.emplace_back(*options.abort_switch, comm);
   };
-  DeviceComms comms = make_device_comms(*ops, session_comm_options(options, trace, ""), options.store);
+  DeviceComms comms =
+      make_device_comms(*ops, session_comm_options(options, trace, ""), options.store);
   step_comm = std::move(comms.step);
   guard(*step_comm);
   gradient_comm = std::move(comms.gradients);
@@ -129,7 +130,8 @@ void TrainingSession::connect(const SessionOptions& options) {
   input_comm = make_host_comm(session_comm_options(options, trace, "inputs"), options.store);
   guard(*input_comm);
   if (job.replicate && options.snapshots != nullptr) {
-    snapshot_comm = make_host_comm(session_comm_options(options, trace, "snapshots"), options.store);
+    snapshot_comm =
+        make_host_comm(session_comm_options(options, trace, "snapshots"), options.store);
     guard(*snapshot_comm);
   }
   if (ops->on_host()) return;

@@ -14,7 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kForTheAnswer{200};
-constexpr milliseconds kPartitionProbeTime{1'000};  // when it is mended even if this process is stopped
+constexpr milliseconds kPartitionProbeTime{
+    1'000};  // when it is mended even if this process is stopped
 
 milliseconds time_of(const proto::Fault& fault) {
   return std::clamp<milliseconds>(milliseconds{fault.lasts_ms()}, milliseconds{0}, kLongestFault);
@@ -58,7 +59,8 @@ std::string Faults::obstacle(const proto::Fault& fault) const {
 /// for a moment before.
 std::string Faults::try_to_cut(const proto::Fault& fault) {
   try {
-    const Partition attempt({fault.addresses().begin(), fault.addresses().end()}, kPartitionProbeTime);
+    const Partition attempt({fault.addresses().begin(), fault.addresses().end()},
+                            kPartitionProbeTime);
     return {};
   } catch (const std::runtime_error& error) {
     return error.what();

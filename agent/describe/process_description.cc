@@ -24,7 +24,7 @@ constexpr std::size_t kMostThreads = 4;  // besides the first one
 constexpr std::size_t kMostFrames = 6;   // of a stack within the kernel
 constexpr std::size_t kLongestName = 200;
 
-std::string read(const fs::path& path) {
+std::string read_proc_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -115,7 +115,7 @@ std::string state_text(char state) {
 
 /// Fills in what it waits for. "0 0x3 0x7f... " is read of file 3; "running" and "-1 ..." are none.
 void add_call(Thread& thread, const fs::path& process) {
-  std::istringstream text(read(thread.folder / "syscall"));
+  std::istringstream text(read_proc_file(thread.folder / "syscall"));
   long number = -1;
   std::string first;
   if (!(text >> number >> first) || number < 0) return;
@@ -137,9 +137,9 @@ void add_call(Thread& thread, const fs::path& process) {
 
 Thread look_at(const fs::path& folder, const fs::path& process) {
   Thread thread{.folder = folder, .id = folder.filename().string()};
-  thread.state = state_in(read(folder / "stat"));
+  thread.state = state_in(read_proc_file(folder / "stat"));
   add_call(thread, process);
-  thread.waits = one_line(read(folder / "wchan"), kLongestName);
+  thread.waits = one_line(read_proc_file(folder / "wchan"), kLongestName);
   if (thread.waits == "0") thread.waits.clear();
   return thread;
 }
@@ -155,7 +155,7 @@ std::string doing(const Thread& thread) {
 /// The innermost functions of a thread that only the kernel can free; root alone may read them.
 std::string kernel_stack(const Thread& thread) {
   if (thread.state != 'D') return {};
-  std::istringstream lines(read(thread.folder / "stack"));
+  std::istringstream lines(read_proc_file(thread.folder / "stack"));
   std::string text, line;
   for (std::size_t frame = 0; frame < kMostFrames && std::getline(lines, line); ++frame) {
     const std::size_t name = line.find("] ");
@@ -167,7 +167,7 @@ std::string kernel_stack(const Thread& thread) {
 }
 
 std::string other_text(const Thread& thread) {
-  std::string name = read(thread.folder / "comm");
+  std::string name = read_proc_file(thread.folder / "comm");
   name.resize(std::min(name.find('\n'), name.size()));
   std::string text = "thread " + thread.id + " (" + one_line(name, 32) + ") " + doing(thread);
   if (thread.state != 'S' && thread.state != 'R') text += ", " + state_text(thread.state);
@@ -196,7 +196,7 @@ std::vector<fs::path> other_threads(pid_t pid, const fs::path& process) {
 
 std::string describe_process(pid_t pid, const fs::path& proc) {
   const fs::path process = proc / std::to_string(pid);
-  const std::string stat = read(process / "stat");
+  const std::string stat = read_proc_file(process / "stat");
   if (stat.empty()) return {};
   const Thread first = look_at(process, process);
   std::string text =
@@ -213,9 +213,9 @@ std::string describe_process(pid_t pid, const fs::path& proc) {
 
 bool handles_signal(pid_t pid, int signal, const fs::path& proc) {
   const fs::path process = proc / std::to_string(pid);
-  const char state = state_in(read(process / "stat"));
+  const char state = state_in(read_proc_file(process / "stat"));
   if (state == 'T' || state == 't' || state == 'Z' || state == '?') return false;
-  std::istringstream status(read(process / "status"));
+  std::istringstream status(read_proc_file(process / "status"));
   for (std::string line; std::getline(status, line);) {
     constexpr std::string_view kCaught = "SigCgt:";
     if (!line.starts_with(kCaught)) continue;

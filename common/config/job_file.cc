@@ -21,7 +21,7 @@ using nlohmann::json;
 
 constexpr std::size_t kLargestFile = 1 << 20;
 
-std::string read_text(const std::filesystem::path& path) {
+std::string read_job_text(const std::filesystem::path& path) {
   std::error_code ignored;
   if (path.empty()) throw InputError("--config '': expected the path of a job file (JSON)");
   if (std::filesystem::is_directory(path, ignored)) {
@@ -111,7 +111,7 @@ void apply_overrides(json& job, std::span<const std::string> overrides) {
 }
 
 json read_job_file(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  json job = parse_strict_json(read_text(path), path.string(), {.bytes = kLargestFile});
+  json job = parse_strict_json(read_job_text(path), path.string(), {.bytes = kLargestFile});
   if (!job.is_object()) {
     throw InputError(path.string() + ": expected a JSON object { \"key\": value, ... }, found " +
                      job.type_name());

@@ -20,42 +20,43 @@ using nlohmann::json;
 // Every number has bounds. Where the meaning of the key gives none, they are far beyond what a job
 // needs, so that only a mistyped number exceeds them, and far from where what is computed
 // overflows.
-constexpr Range kPositive{.low = 0,
-                          .high = 1e6,
-                          .low_open = true,
-                          .high_open = false,
-                          .text = "a number above 0, at most 1000000"};
-constexpr Range kNotNegative{
+constexpr NumberRange kPositive{.low = 0,
+                                .high = 1e6,
+                                .low_open = true,
+                                .high_open = false,
+                                .text = "a number above 0, at most 1000000"};
+constexpr NumberRange kNotNegative{
     .low = 0, .high = 1e6, .high_open = false, .text = "a number from 0 to 1000000"};
 // Wide, so that a job that diverges at once can be made on purpose.
-constexpr Range kLearningRate{
+constexpr NumberRange kLearningRate{
     .low = 0, .high = 1e30, .high_open = false, .text = "a number from 0 to 1e30"};
-constexpr Range kMarginFactor{
+constexpr NumberRange kMarginFactor{
     .low = 0, .high = 100, .low_open = true, .high_open = false, .text = "m1 above 0, at most 100"};
-constexpr Range kMarginOffset{
+constexpr NumberRange kMarginOffset{
     .low = -100, .high = 100, .high_open = false, .text = "m2 and m3 from -100 to 100"};
-constexpr Range kFraction{.low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
+constexpr NumberRange kFraction{
+    .low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
 // Above these bounds nearly everything is dropped, or the momentum never ends: as float32 the
 // largest numbers below 1 are 1.
-constexpr Range kDropout{
+constexpr NumberRange kDropout{
     .low = 0, .high = 0.99, .high_open = false, .text = "a number from 0 to 0.99"};
-constexpr Range kMomentum{
+constexpr NumberRange kMomentum{
     .low = 0, .high = 0.9999, .high_open = false, .text = "a number from 0 to 0.9999"};
-constexpr Range kSteps{
+constexpr NumberRange kSteps{
     .low = 1, .high = 1e9, .high_open = false, .text = "an integer from 1 to 1000000000"};
-constexpr Range kStepsOrZero{
+constexpr NumberRange kStepsOrZero{
     .low = 0, .high = 1e9, .high_open = false, .text = "an integer from 0 to 1000000000"};
-constexpr Range kSeed{.low = 0, .text = "an integer from 0 to 18446744073709551615"};
-constexpr Range kBatch{
+constexpr NumberRange kSeed{.low = 0, .text = "an integer from 0 to 18446744073709551615"};
+constexpr NumberRange kBatch{
     .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
-constexpr Range kDimension{
+constexpr NumberRange kDimension{
     .low = 0, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
-constexpr Range kTableSize{
+constexpr NumberRange kTableSize{
     .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
-constexpr Range kMilestone{.low = 1, .high = 1e6};
-constexpr Range kImageSize{
+constexpr NumberRange kMilestone{.low = 1, .high = 1e6};
+constexpr NumberRange kImageSize{
     .low = 0, .high = 4096, .high_open = false, .text = "an integer from 0 to 4096"};
-constexpr Range kThreads{
+constexpr NumberRange kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
 constexpr Names<std::string_view, 8> kNetworks{{{"r18", "r18"},
@@ -257,7 +258,7 @@ struct Writer {
   json& object;
 
   template <class Value>
-  void number(const char* key, const Value& value, const Range&) {
+  void number(const char* key, const Value& value, const NumberRange&) {
     object[key] = value;
   }
   void flag(const char* key, bool value) { object[key] = value; }
@@ -270,7 +271,7 @@ struct Writer {
     object[key] = json::array();
     for (const std::filesystem::path& each : value) object[key].push_back(each.string());
   }
-  void numbers(const char* key, const std::vector<std::int64_t>& value, const Range&) {
+  void numbers(const char* key, const std::vector<std::int64_t>& value, const NumberRange&) {
     object[key] = value;
   }
   void margin(const char* key, const Margin& m) { object[key] = {m.m1, m.m2, m.m3}; }

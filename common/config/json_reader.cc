@@ -103,7 +103,7 @@ void JsonReader::paths(const std::string& key, std::vector<std::filesystem::path
 }
 
 void JsonReader::numbers(const std::string& key, std::vector<std::int64_t>& out,
-                         const Range& range) const {
+                         const NumberRange& range) const {
   const json* value = find(key);
   if (value == nullptr) return;
   if (!value->is_array()) fail(key, *value, "an array of integers, for example [85742, 10572]");
@@ -121,7 +121,7 @@ void JsonReader::check_keys(std::span<const std::string> known) const {
   }
 }
 
-void JsonReader::number(const std::string& key, double& out, const Range& range) const {
+void JsonReader::number(const std::string& key, double& out, const NumberRange& range) const {
   if (const json* value = find(key)) out = real(key, *value, range);
 }
 
@@ -137,7 +137,7 @@ const nlohmann::json* JsonReader::find(const std::string& key) const {
   return at == object_.end() || at->is_null() ? nullptr : &*at;
 }
 
-double JsonReader::real(const std::string& key, const json& value, const Range& range) const {
+double JsonReader::real(const std::string& key, const json& value, const NumberRange& range) const {
   if (!value.is_number() || !range.has(value.get<double>())) fail(key, value, range.text);
   const double number = value.get<double>();
   const double size = std::abs(number);

@@ -15,7 +15,7 @@
 namespace pfc {
 
 /// The allowed range of a number. `text` describes it in errors: "a number above 0".
-struct Range {
+struct NumberRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false;
@@ -44,10 +44,10 @@ class JsonReader {
   JsonReader& operator=(const JsonReader&) = delete;
 
   void flag(const std::string& key, bool& out) const;
-  void number(const std::string& key, double& out, const Range& range) const;
+  void number(const std::string& key, double& out, const NumberRange& range) const;
 
   template <class Integer>
-  void number(const std::string& key, Integer& out, const Range& range) const {
+  void number(const std::string& key, Integer& out, const NumberRange& range) const {
     const json* value = find(key);
     if (value == nullptr) return;
     const bool fits =
@@ -83,7 +83,8 @@ class JsonReader {
   /// One path, or an array of them; an empty string is none.
   void paths(const std::string& key, std::vector<std::filesystem::path>& out) const;
   /// An array of integers.
-  void numbers(const std::string& key, std::vector<std::int64_t>& out, const Range& range) const;
+  void numbers(const std::string& key, std::vector<std::int64_t>& out,
+               const NumberRange& range) const;
 
   /// Throws InputError for a key that is not one of `known`, with the nearest of them.
   void check_keys(std::span<const std::string> known) const;
@@ -95,7 +96,8 @@ class JsonReader {
   [[nodiscard]] const json* find(const std::string& key) const;  ///< nullptr: missing or null
   /// The number in `value`, which belongs to `key`. Refuses those that float32, in which kernels
   /// compute, cannot hold: a learning rate of 1e-50 would be 0.
-  [[nodiscard]] double real(const std::string& key, const json& value, const Range& range) const;
+  [[nodiscard]] double real(const std::string& key, const json& value,
+                            const NumberRange& range) const;
   /// What an error about the key begins with.
   [[nodiscard]] virtual std::string origin_of(const std::string& key) const;
 

@@ -84,7 +84,8 @@ json parse_strict_json(std::string_view text, const std::string& origin, const J
                      ": not valid JSON: " + problem_of(e));
   } catch (const json::exception& e) {  // a number out of range carries no position
     throw InputError(origin + ": " + inspection.where() +
-                     "expected a number of at most 1.7e308 in size, found " + number_in_message(e.what()));
+                     "expected a number of at most 1.7e308 in size, found " +
+                     number_in_message(e.what()));
   }
 }
 

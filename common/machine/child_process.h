@@ -21,8 +21,8 @@ struct ProcessExit {
   friend bool operator==(const ProcessExit&, const ProcessExit&) = default;
 };
 
-/// The exit code of a program that cannot be started. A shell returns the same code when it does not
-/// find a command.
+/// The exit code of a program that cannot be started. A shell returns the same code when it does
+/// not find a command.
 inline constexpr int kCannotStartCode = 127;
 
 /// "killed by signal 9 (SIGKILL)", "exited with code 3".

@@ -18,7 +18,8 @@ namespace {
 
 namespace ip = boost::asio::ip;
 
-constexpr std::size_t kMaxHostListBytes = kMaxHosts * (kMaxHostName + 64);  // a line of each, with a comment
+constexpr std::size_t kMaxHostListBytes =
+    kMaxHosts * (kMaxHostName + 64);  // a line of each, with a comment
 
 /// Where an entry stands: "--hosts 'a:8,b:x'", "hosts.txt, line 3".
 struct Source {

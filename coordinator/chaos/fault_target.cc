@@ -30,9 +30,9 @@ std::set<std::string> addresses_of_others(const ClusterState& state, const std::
   return others;
 }
 
-std::string fault_time_text(std::int64_t milliseconds) {
+std::string fault_time_text(std::int64_t ms) {
   std::ostringstream text;
-  text << static_cast<double>(milliseconds) / 1000 << " s";
+  text << static_cast<double>(ms) / 1000 << " s";
   return text.str();
 }
 

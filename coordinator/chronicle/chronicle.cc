@@ -1,6 +1,5 @@
 #include "coordinator/chronicle/chronicle.h"
 
-#include <chrono>
 #include <utility>
 
 #include "common/clock.h"
@@ -22,27 +21,28 @@ void Chronicle::begin_job() {
 void Chronicle::begin_generation(const std::string& text) {
   phases_.clear();
   start_notes_.clear();
-  tell(Event::Kind::kGeneration, Severity::kNote, text);
+  tell(ClusterEvent::Kind::kGeneration, Severity::kNote, text);
 }
 
 void Chronicle::take_over(const ClusterState& state) {
   static_cast<void>(watch_.update(state));  // what was before is known
   history_.clear(to_ms(wall_now()));
   cut_ = !state.job.id.empty();
-  tell(Event::Kind::kTakeover, Severity::kWarning,
+  tell(ClusterEvent::Kind::kTakeover, Severity::kWarning,
        "the coordinator was started again, and has taken over from the one before it");
 }
 
 void Chronicle::observe(const ClusterState& state) {
-  for (Event& event : watch_.update(state)) {
+  for (ClusterEvent& event : watch_.update(state)) {
     event.ms = to_ms(wall_now());
     events_.add(std::move(event));
   }
 }
 
-void Chronicle::tell(Event::Kind kind, Severity severity, const std::string& text,
+void Chronicle::tell(ClusterEvent::Kind kind, Severity severity, const std::string& text,
                      std::optional<Rank> rank) {
-  events_.add({.ms = to_ms(wall_now()), .kind = kind, .severity = severity, .rank = rank, .text = text});
+  events_.add(
+      {.ms = to_ms(wall_now()), .kind = kind, .severity = severity, .rank = rank, .text = text});
 }
 
 void Chronicle::add_phases(const WorkerState& worker, const proto::Progress& report) {

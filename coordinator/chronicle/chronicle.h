@@ -26,7 +26,7 @@ class Chronicle {
   void take_over(const ClusterState& state);
   /// Looks for what has happened since the last call.
   void observe(const ClusterState& state);
-  void tell(Event::Kind kind, Severity severity, const std::string& text,
+  void tell(ClusterEvent::Kind kind, Severity severity, const std::string& text,
             std::optional<Rank> rank = {});
   /// A worker has written a line.
   void add_output(Rank rank, std::string_view line) {

@@ -8,36 +8,36 @@
 namespace pfc {
 namespace {
 
-Event note(Event::Kind kind, std::string text, Severity severity = Severity::kNote) {
+ClusterEvent note(ClusterEvent::Kind kind, std::string text, Severity severity = Severity::kNote) {
   return {.kind = kind, .severity = severity, .rank = {}, .text = std::move(text)};
 }
 
 }  // namespace
 
-std::vector<Event> ClusterWatch::update(const ClusterState& state) {
-  std::vector<Event> found;
+std::vector<ClusterEvent> ClusterWatch::update(const ClusterState& state) {
+  std::vector<ClusterEvent> found;
   see_hosts(state, found);
   see_job(state.job, found);
   see_generation(state.job.current, found);
   return found;
 }
 
-void ClusterWatch::see_hosts(const ClusterState& state, std::vector<Event>& found) {
+void ClusterWatch::see_hosts(const ClusterState& state, std::vector<ClusterEvent>& found) {
   hosts_.resize(state.hosts.size());
   for (std::size_t i = 0; i < state.hosts.size(); ++i) {
     const HostState& host = state.hosts[i];
     Host& known = hosts_[i];
     const bool is_new = host.registered && (!known.registered || known.agent_id != host.agent_id);
     if (is_new) {
-      found.push_back(note(Event::Kind::kHost, "host " + host.name + " has joined with " +
-                                                   counted(host.slots, "slot")));
+      found.push_back(note(ClusterEvent::Kind::kHost, "host " + host.name + " has joined with " +
+                                                          counted(host.slots, "slot")));
     } else if (known.registered && !host.registered) {
-      found.push_back(note(Event::Kind::kHost, "host " + host.name + " is not here any more",
+      found.push_back(note(ClusterEvent::Kind::kHost, "host " + host.name + " is not here any more",
                            Severity::kWarning));
     }
     if (host.leaving && !std::exchange(known.leaving, true)) {
       found.push_back(
-          note(Event::Kind::kHost,
+          note(ClusterEvent::Kind::kHost,
                "host " + host.name + " must be free soon (" + host.leaving->reason + ")",
                Severity::kWarning));
     }
@@ -47,7 +47,7 @@ void ClusterWatch::see_hosts(const ClusterState& state, std::vector<Event>& foun
   }
 }
 
-void ClusterWatch::see_job(const JobState& job, std::vector<Event>& found) {
+void ClusterWatch::see_job(const JobState& job, std::vector<ClusterEvent>& found) {
   if (job.id != job_) {
     job_ = job.id;
     generation_ = 0;
@@ -55,25 +55,26 @@ void ClusterWatch::see_job(const JobState& job, std::vector<Event>& found) {
     saved_at_ = {};
   }
   if (job.stop && !std::exchange(stops_, true)) {
-    found.push_back(note(Event::Kind::kRequest, job.stop->leaving.empty()
-                                                    ? "a stop was asked for by " + job.stop->reason
-                                                    : job.stop->reason + ": the job stops"));
+    found.push_back(note(ClusterEvent::Kind::kRequest,
+                         job.stop->leaving.empty() ? "a stop was asked for by " + job.stop->reason
+                                                   : job.stop->reason + ": the job stops"));
   }
   // What a generation has gone on from has no time.
   if (job.saved.at == TimePoint() || job.saved.at == saved_at_) return;
   if (saved_at_ != TimePoint() && job.saved.at - saved_at_ < kPause) return;
   saved_at_ = job.saved.at;
-  found.push_back(note(Event::Kind::kCheckpoint,
+  found.push_back(note(ClusterEvent::Kind::kCheckpoint,
                        "the state of step " + std::to_string(job.saved.step) + " is safe"));
 }
 
-void ClusterWatch::see_generation(const GenerationState& current, std::vector<Event>& found) {
+void ClusterWatch::see_generation(const GenerationState& current,
+                                  std::vector<ClusterEvent>& found) {
   if (std::exchange(generation_, current.number) != current.number || current.number == 0) {
     incidents_ = failures_ = 0;
     lost_peers_ = begun_ = false;
   }
   if (current.begun && !std::exchange(begun_, true)) {
-    found.push_back(note(Event::Kind::kGeneration,
+    found.push_back(note(ClusterEvent::Kind::kGeneration,
                          counted(std::ssize(current.workers), "worker") + " of generation " +
                              std::to_string(current.number) + " train together"));
   }
@@ -81,11 +82,11 @@ void ClusterWatch::see_generation(const GenerationState& current, std::vector<Ev
     const Incident& incident = current.incidents[incidents_];
     if (incident.kind == Incident::Kind::kPeerLost) {
       if (std::exchange(lost_peers_, true)) continue;
-      Event event = note(Event::Kind::kFailure, incident.text(), Severity::kWarning);
+      ClusterEvent event = note(ClusterEvent::Kind::kFailure, incident.text(), Severity::kWarning);
       event.rank = incident.rank;
       found.push_back(std::move(event));
     } else if (failures_++ < kMostFailures) {
-      Event event = note(Event::Kind::kFailure, incident.text(), Severity::kError);
+      ClusterEvent event = note(ClusterEvent::Kind::kFailure, incident.text(), Severity::kError);
       event.rank = incident.rank;
       found.push_back(std::move(event));
     }

@@ -22,7 +22,7 @@ class ClusterWatch {
 
   /// What is new since the last call, oldest first, without number and time. Takes little where
   /// nothing is. REQUIRES: called at least once a generation.
-  std::vector<Event> update(const ClusterState& state);
+  std::vector<ClusterEvent> update(const ClusterState& state);
 
  private:
   struct Host {
@@ -30,9 +30,9 @@ class ClusterWatch {
     bool leaving = false;
     std::string agent_id;
   };
-  void see_hosts(const ClusterState& state, std::vector<Event>& found);
-  void see_generation(const GenerationState& current, std::vector<Event>& found);
-  void see_job(const JobState& job, std::vector<Event>& found);
+  void see_hosts(const ClusterState& state, std::vector<ClusterEvent>& found);
+  void see_generation(const GenerationState& current, std::vector<ClusterEvent>& found);
+  void see_job(const JobState& job, std::vector<ClusterEvent>& found);
 
   std::vector<Host> hosts_;  // as in the state
   std::string job_;

@@ -7,31 +7,31 @@
 
 namespace pfc {
 
-const char* name_of(Event::Kind kind) {
+const char* name_of(ClusterEvent::Kind kind) {
   switch (kind) {
-    case Event::Kind::kHost:
+    case ClusterEvent::Kind::kHost:
       return "host";
-    case Event::Kind::kFailure:
+    case ClusterEvent::Kind::kFailure:
       return "failure";
-    case Event::Kind::kGeneration:
+    case ClusterEvent::Kind::kGeneration:
       return "generation";
-    case Event::Kind::kCheckpoint:
+    case ClusterEvent::Kind::kCheckpoint:
       return "checkpoint";
-    case Event::Kind::kTakeover:
+    case ClusterEvent::Kind::kTakeover:
       return "takeover";
-    case Event::Kind::kStraggler:
+    case ClusterEvent::Kind::kStraggler:
       return "straggler";
-    case Event::Kind::kRequest:
+    case ClusterEvent::Kind::kRequest:
       return "request";
-    case Event::Kind::kJob:
+    case ClusterEvent::Kind::kJob:
       break;
   }
   return "job";
 }
 
-void EventLog::add(Event event) {
-  const auto of_checkpoint = [](const Event& each) {
-    return each.kind == Event::Kind::kCheckpoint;
+void EventLog::add(ClusterEvent event) {
+  const auto of_checkpoint = [](const ClusterEvent& each) {
+    return each.kind == ClusterEvent::Kind::kCheckpoint;
   };
   if (of_checkpoint(event) && std::ranges::count_if(events_, of_checkpoint) >=
                                   static_cast<std::ptrdiff_t>(kMostCheckpoints)) {

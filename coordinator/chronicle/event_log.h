@@ -12,7 +12,7 @@
 
 namespace pfc {
 
-struct Event {
+struct ClusterEvent {
   enum class Kind {
     kHost,
     kFailure,
@@ -32,7 +32,7 @@ struct Event {
 };
 
 /// "host", "failure", "generation", "checkpoint", "job", "takeover", "straggler" or "request"
-const char* name_of(Event::Kind kind);
+const char* name_of(ClusterEvent::Kind kind);
 
 /// Keeps the last kMost events, but of checkpoints the last kMostCheckpoints: a job writes many.
 class EventLog {
@@ -42,13 +42,15 @@ class EventLog {
   static constexpr std::size_t kLongestText = 400;  ///< bytes
 
   /// Fills in the number, and makes the text one line.
-  void add(Event event);
+  void add(ClusterEvent event);
 
-  [[nodiscard]] const std::deque<Event>& events() const { return events_; }  ///< oldest first
-  [[nodiscard]] std::int64_t newest() const { return newest_; }              ///< number; 0: none
+  [[nodiscard]] const std::deque<ClusterEvent>& events() const {
+    return events_;
+  }                                                              ///< oldest first
+  [[nodiscard]] std::int64_t newest() const { return newest_; }  ///< number; 0: none
 
  private:
-  std::deque<Event> events_;
+  std::deque<ClusterEvent> events_;
   std::int64_t newest_ = 0;
 };
 

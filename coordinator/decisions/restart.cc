@@ -75,7 +75,7 @@ Decision measure_again(const ClusterState& state, const RendezvousConfig& config
 
 /// Hosts that have fallen silent while the next generation is awaited.
 std::vector<Incident> silent_hosts(const ClusterState& state, const HealthLimits& limits,
-                                        TimePoint now) {
+                                   TimePoint now) {
   std::vector<Incident> silent = find_silent(state, limits, now);
   std::erase_if(silent, [](const Incident& incident) { return incident.host.empty(); });
   return silent;
@@ -120,9 +120,9 @@ Incident too_few(Incident cause, const RendezvousConfig& config, const Plan& pla
 
 /// What must happen before there are members for the next generation; empty: there are. `since`:
 /// the end of the last one, for which `cause` would be blamed if too few came.
-std::optional<Decision> gather_for_restart(const ClusterState& state, const RendezvousConfig& config,
-                               const Plan& plan, TimePoint since, const Incident& cause,
-                               TimePoint now) {
+std::optional<Decision> gather_for_restart(const ClusterState& state,
+                                           const RendezvousConfig& config, const Plan& plan,
+                                           TimePoint since, const Incident& cause, TimePoint now) {
   if (!plan.enough()) {
     if (auto blame = take_back(state, config.elastic, now)) {
       return act(action::ChangeBlame{std::move(*blame)},
@@ -220,7 +220,8 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
   }
   // With whom does it go on?
   const Plan plan = plan_members(state, config.elastic, now);
-  if (auto wait = gather_for_restart(state, config, plan, since, root_cause(state.job.current), now)) {
+  if (auto wait =
+          gather_for_restart(state, config, plan, since, root_cause(state.job.current), now)) {
     return *wait;
   }
   // Can they reach each other?
@@ -245,7 +246,8 @@ Decision begin_again(const ClusterState& state, const RendezvousConfig& config, 
                       .at_start = true,
                       .permanent = true,
                       .at = now};
-  if (auto wait = gather_for_restart(state, config, plan, state.job.current.started_at, away, now)) {
+  if (auto wait =
+          gather_for_restart(state, config, plan, state.job.current.started_at, away, now)) {
     return *wait;
   }
   if (auto measure = see_to_network(state, plan)) return *measure;

@@ -14,8 +14,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAgentPollInterval{100};
 constexpr milliseconds kAgentExitTimeout{3'000};
-constexpr milliseconds kFirstPause{500};
-constexpr milliseconds kLongestPause{30'000};
+constexpr milliseconds kFirstRestartPause{500};
+constexpr milliseconds kLongestRestartPause{30'000};
 
 std::vector<std::string> arguments_of(const LocalAgentOptions& options) {
   std::vector<std::string> arguments{"--coordinator", options.coordinator, "--host", options.host};
@@ -32,7 +32,7 @@ LocalAgent::LocalAgent(boost::asio::io_context& loop, LocalAgentOptions options,
       living_(std::move(living)),
       timer_(loop),
       handler_(std::move(handler)),
-      pause_(kFirstPause) {
+      pause_(kFirstRestartPause) {
   if (!living_) start();
   watch();
 }
@@ -77,7 +77,7 @@ void LocalAgent::watch() {
 
 void LocalAgent::start_again() {
   timer_.expires_after(pause_);
-  pause_ = std::min(2 * pause_, kLongestPause);
+  pause_ = std::min(2 * pause_, kLongestRestartPause);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     try {

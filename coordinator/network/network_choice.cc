@@ -57,7 +57,7 @@ std::string interface_text(const std::vector<NetworkHost>& hosts, const UsableNe
   return interfaces.size() == 1 && !said ? " (" + *interfaces.begin() + ")" : "";
 }
 
-std::string listed(const std::vector<std::string>& parts, std::size_t most) {
+std::string listed_at_most(const std::vector<std::string>& parts, std::size_t most) {
   std::string text;
   for (std::size_t i = 0; i < std::min(parts.size(), most); ++i) {
     text += (i == 0 ? "" : ", ") + parts[i];
@@ -76,7 +76,7 @@ std::string unused_text(const std::vector<NetworkHost>& hosts, const FoundNetwor
   for (const UnusableNetwork& each : found.unusable) {
     unused.push_back(each.name + " (" + gap_text(hosts, each.gap) + ")");
   }
-  return listed(unused, kShownNetworks);
+  return listed_at_most(unused, kShownNetworks);
 }
 
 /// A pair of hosts of which one reaches the other at no address; empty: every pair has one.
@@ -105,7 +105,7 @@ std::string problem_of_pair(const std::vector<NetworkHost>& hosts, const Reach& 
          text_of(all[static_cast<std::size_t>(gap.from)].addresses) + "; " + to + " has " +
          text_of(all[static_cast<std::size_t>(gap.to)].addresses) +
          (tries.empty() ? "; they have no kind of address in common"
-                        : "; tried " + listed(tries, kShownTries));
+                        : "; tried " + listed_at_most(tries, kShownTries));
 }
 
 std::string problem(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,

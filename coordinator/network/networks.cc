@@ -69,8 +69,9 @@ void add_subnets(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
   for (const HostAddress& each : hosts.front().addresses) {
     if (!wish.admits(each) || !seen.insert(network_of(each)).second) continue;
     add_network(networks, network_with(network_of(each), hosts, [&](const HostAddress& address) {
-          return wish.admits(address) && is_in_network(address.address, each.address, each.prefix);
-        }));
+                  return wish.admits(address) &&
+                         is_in_network(address.address, each.address, each.prefix);
+                }));
   }
 }
 

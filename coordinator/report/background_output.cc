@@ -35,7 +35,7 @@ std::uint64_t lines_in(std::string_view text) {
 
 /// Writes all of it, however long that takes. Returns false when it cannot be written: the reader
 /// is gone, or the disk is full.
-bool write_all(int fd, std::string_view text) {
+bool write_all_waiting(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = ::write(fd, text.data(), text.size());
     if (count >= 0) {
@@ -66,7 +66,7 @@ struct BackgroundOutput::Lane {
       if (ending) return;
       const Piece& piece = queue.front();  // stays where it is while others are added behind it
       lock.unlock();
-      const bool written = write_all(piece.fd, piece.text);
+      const bool written = write_all_waiting(piece.fd, piece.text);
       lock.lock();
       if (!written) all_dropped += lines_in(piece.text);
       bytes -= piece.text.size();

@@ -10,9 +10,9 @@ namespace pfc {
 namespace {
 
 constexpr std::size_t kLongestProgressName = 64;
-constexpr int kMostCommunicators = 16;  // a worker has four
-constexpr int kMostKinds = 16;          // a communicator has six
-constexpr int kMostReportedPhases = 64;         // a worker has two dozen
+constexpr int kMostCommunicators = 16;   // a worker has four
+constexpr int kMostKinds = 16;           // a communicator has six
+constexpr int kMostReportedPhases = 64;  // a worker has two dozen
 
 std::string short_name(const std::string& text) { return one_line(text, kLongestProgressName); }
 
@@ -22,7 +22,8 @@ void limit_kinds(proto::CommTotal& total) {
   if (total.kinds_size() > kMostKinds) {
     total.mutable_kinds()->DeleteSubrange(kMostKinds, total.kinds_size() - kMostKinds);
   }
-  for (proto::CollectiveTotal& kind : *total.mutable_kinds()) kind.set_kind(short_name(kind.kind()));
+  for (proto::CollectiveTotal& kind : *total.mutable_kinds())
+    kind.set_kind(short_name(kind.kind()));
 }
 
 }  // namespace

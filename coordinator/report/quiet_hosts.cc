@@ -3,7 +3,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::chrono::seconds kQuiet{5};
+constexpr std::chrono::seconds kQuietNoticeDelay{5};
 
 }  // namespace
 
@@ -11,7 +11,7 @@ std::vector<std::string> QuietHosts::update(const ClusterState& state,
                                             std::chrono::milliseconds lost_after, TimePoint now) {
   std::vector<std::string> lines;
   for (const HostState& host : state.hosts) {
-    const bool quiet = host.registered && now - host.last_heard >= kQuiet;
+    const bool quiet = host.registered && now - host.last_heard >= kQuietNoticeDelay;
     if (quiet == quiet_.contains(host.name)) continue;
     if (quiet) {
       quiet_.insert(host.name);

@@ -18,7 +18,7 @@ grpc::Status to_status(const Refusal& refusal);
 /// gRPC calls On...() on its own threads; each posts its work to the loop. Everything else is
 /// called on the loop. The object deletes itself after it has called `closed`.
 template <typename In, typename Command>
-class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Link<Command> {
+class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public CommandLink<Command> {
  public:
   struct Handler {
     std::function<void(StreamReactor&, const In&)> message;

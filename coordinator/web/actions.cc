@@ -19,10 +19,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kDrainMilliseconds = 30'000;  // as pfcctl drain
 
-HttpReply json_reply(const Json& json, int status = 200) {
+HttpReply json_reply(const Json& body, int status = 200) {
   return {.status = status,
           .content_type = "application/json",
-          .body = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"};
+          .body = body.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"};
 }
 
 HttpReply error_reply(int status, const std::string& message) {

@@ -40,7 +40,10 @@ HttpServer::HttpServer(asio::io_context& loop, const std::string& address, int p
       security_(std::move(security)),
       tls_(tls_context(security_.server)),
       listener_(loop,
-                {.address = address, .port = port, .flag = "--http-port", .held_back = kDescriptorsForOthers},
+                {.address = address,
+                 .port = port,
+                 .flag = "--http-port",
+                 .held_back = kDescriptorsForOthers},
                 [this](int fd) { serve(fd); }) {}
 
 void HttpServer::serve(int fd) {

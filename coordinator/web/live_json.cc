@@ -170,7 +170,7 @@ LiveJson live_curves(const History& history, std::size_t from, bool cut) {
 
 LiveJson live_events(const EventLog& events, std::int64_t after) {
   LiveJson rows = LiveJson::array();
-  for (const Event& event : events.events()) {
+  for (const ClusterEvent& event : events.events()) {
     if (event.number <= after) continue;
     rows.push_back({{"number", event.number},
                     {"ms", event.ms},

@@ -1,19 +1,17 @@
 #include "coordinator/web/live_state.h"
 
-#include <chrono>
-
 #include "common/clock.h"
 
 namespace pfc {
 namespace {
 
 // What a worker has written may be no UTF-8.
-std::string live_text(const LiveJson& json) {
-  return json.dump(-1, ' ', false, LiveJson::error_handler_t::replace);
+std::string live_text(const LiveJson& value) {
+  return value.dump(-1, ' ', false, LiveJson::error_handler_t::replace);
 }
 
-void add_member(std::string& object, const std::string& name, const std::string& json) {
-  object += (object.empty() ? "{\"" : ",\"") + name + "\":" + json;
+void add_member(std::string& object, const std::string& name, const std::string& value) {
+  object += (object.empty() ? "{\"" : ",\"") + name + "\":" + value;
 }
 
 }  // namespace
@@ -33,7 +31,8 @@ std::string LiveState::changes() {
   std::string object;
   std::vector<Part> now = parts();
   for (std::size_t i = 0; i < now.size(); ++i) {
-    if (i >= told_.size() || told_[i].json != now[i].json) add_member(object, now[i].name, now[i].json);
+    if (i >= told_.size() || told_[i].json != now[i].json)
+      add_member(object, now[i].name, now[i].json);
   }
   told_ = std::move(now);
   const Chronicle& chronicle = coordinator_.chronicle();

@@ -88,15 +88,16 @@ std::string summary(const std::vector<DoneFault>& faults, const ChaosResult& res
       recovery_text("%-12s %7s %8s %9s %9s\n", "fault", "done", "went on", "median", "worst");
   for (auto& [kind, of_kind] : kinds) {
     std::ranges::sort(of_kind.took);
-    text +=
-        recovery_text("%-12s %7d %8zu %9s %9s\n", name_of(kind).c_str(), of_kind.done, of_kind.took.size(),
-              quantile_text(of_kind.took, 0.5).c_str(), quantile_text(of_kind.took, 1).c_str());
+    text += recovery_text("%-12s %7d %8zu %9s %9s\n", name_of(kind).c_str(), of_kind.done,
+                          of_kind.took.size(), quantile_text(of_kind.took, 0.5).c_str(),
+                          quantile_text(of_kind.took, 1).c_str());
   }
   if (result.refused > 0) text += recovery_text("%d more were not done\n", result.refused);
   const std::int64_t lost = result.end.images_lost - result.begin.images_lost;
   text += recovery_text("images lost: %lld", static_cast<long long>(lost));
   if (!faults.empty()) {
-    text += recovery_text(", %.1f a fault", static_cast<double>(lost) / static_cast<double>(faults.size()));
+    text += recovery_text(", %.1f a fault",
+                          static_cast<double>(lost) / static_cast<double>(faults.size()));
   }
   const double seconds = in_seconds(result.end.at - result.begin.at);
   if (seconds <= 0) return text + "\n";
@@ -104,8 +105,8 @@ std::string summary(const std::vector<DoneFault>& faults, const ChaosResult& res
       static_cast<double>(result.end.images_seen - result.begin.images_seen) / seconds;
   text += recovery_text("\ngoodput: %.1f images/s that count, over %.0f s", rate, seconds);
   if (result.rate_before > 0) {
-    text +=
-        recovery_text("; %.1f %% of the %.1f before", 100 * rate / result.rate_before, result.rate_before);
+    text += recovery_text("; %.1f %% of the %.1f before", 100 * rate / result.rate_before,
+                          result.rate_before);
   }
   return text + "\n";
 }

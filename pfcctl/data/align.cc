@@ -110,10 +110,10 @@ std::vector<Face> read_faces(const fs::path& file) {
     if (fields.empty()) return;
     const auto points = landmarks_in(std::span(fields).subspan(1));
     const fs::path image = fs::path(fields.front()).lexically_normal();
-    const bool heading = number == 1 && std::ranges::none_of(fields.begin() + 1, fields.end(),
-                                                             [](std::string_view field) {
-                                                               return coordinate_in(field).has_value();
-                                                             });
+    const bool heading =
+        number == 1 && std::ranges::none_of(
+                           fields.begin() + 1, fields.end(),
+                           [](std::string_view field) { return coordinate_in(field).has_value(); });
     if (heading) return;
     if (!points || !are_of_a_face(*points) || !stays_inside(image)) {
       throw InputError(fmt::format(

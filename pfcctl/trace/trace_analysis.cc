@@ -39,7 +39,7 @@ double overlap(const std::vector<const CollectedSpan*>& a,
     while (other != b.end() && (*other)->end_ns <= span->begin_ns) ++other;
     for (auto each = other; each != b.end() && (*each)->begin_ns < span->end_ns; ++each) {
       sum += seconds_from_ns(std::min(span->end_ns, (*each)->end_ns) -
-                     std::max(span->begin_ns, (*each)->begin_ns));
+                             std::max(span->begin_ns, (*each)->begin_ns));
     }
   }
   return sum;
@@ -198,8 +198,8 @@ TraceAnalysis analyse(const CollectedTrace& trace,
     if (steps == 0) continue;
     times[rank] = times_of(trace, collected);
     analysis.steps = analysis.steps == 0 ? steps : std::min(analysis.steps, steps);
-    analysis.clock_error_seconds =
-        std::max(analysis.clock_error_seconds, 2 * seconds_from_ns(collected.summary.clock_error_ns()));
+    analysis.clock_error_seconds = std::max(
+        analysis.clock_error_seconds, 2 * seconds_from_ns(collected.summary.clock_error_ns()));
   }
   std::map<Kind, std::vector<const MatchedCollective*>> kinds;
   for (const MatchedCollective& each : collectives) {

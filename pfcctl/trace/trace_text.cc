@@ -60,8 +60,8 @@ std::string comparison(const CollectedTrace& trace, const TraceAnalysis& analysi
   std::string text = fmt::format(
       "Slowest: {}, {} of each step its own; fastest: {}, {}.\n\n{:<18} {:>12} {:>12}\n",
       rank_title(trace, *analysis.slowest), ms(analysis.slowest_own_seconds),
-      rank_title(trace, *analysis.fastest), ms(analysis.fastest_own_seconds), "phase, a step", "slowest",
-      "fastest");
+      rank_title(trace, *analysis.fastest), ms(analysis.fastest_own_seconds), "phase, a step",
+      "slowest", "fastest");
   const std::size_t shown = std::min(kMostPhases, analysis.phases.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const PhaseShare& each = analysis.phases[i];

@@ -49,7 +49,7 @@ class Voice {
         sendto(socket_fd, each.data(), each.size(), 0, reinterpret_cast<const sockaddr*>(&to),
                sizeof(to));
       }
-      std::this_thread::sleep_for(5ms);
+      std::this_thread::sleep_for(5ms);  // sends again until the test ends
     }
     close(socket_fd);
   }
@@ -74,7 +74,7 @@ TEST(Discover, TellsThatItWaitsAndEndsWithItsLimit) {
   std::vector<std::string> told;
   try {
     discover({.token = std::string(32, 'b'),
-              .limit = 200ms,
+              .limit = 2s,
               .patience = 20ms,
               .notice = [&](const auto& line) { told.push_back(line); }});
     ADD_FAILURE() << "somebody else's beacon was taken";

@@ -87,7 +87,7 @@ int suffer(CoordinatorClient& client, const std::string& what) {
 std::atomic<bool> g_terminated{false};
 
 int save(int rank) {
-  std::this_thread::sleep_for(300ms);
+  std::this_thread::sleep_for(300ms);  // saving takes a while: nobody may kill it before
   std::ofstream(std::string(std::getenv("PFC_TEST_MARK")) + "/saved-" + std::to_string(rank));
   return 0;
 }
@@ -130,7 +130,7 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& g
     progress.device = "cpu";
     progress.phases = {{.phase = "forward", .seconds = 0.01}};
     client.report(progress);
-    if (endless) std::this_thread::sleep_for(20ms);
+    if (endless) std::this_thread::sleep_for(20ms);  // the time of a step
   }
   client.finish(CoordinatorClient::Outcome::kCompleted, "");
   return 0;

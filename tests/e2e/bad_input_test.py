@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import struct
 import unittest
@@ -21,8 +20,7 @@ class BadInput(JobTest):
 
     def damaged(self, change):
         """A copy of the data set, changed."""
-        copy = self.folder / "damaged"
-        shutil.copytree(self.data, copy)
+        copy = self.copy_of_data("damaged")
         change(copy)
         return str(copy)
 
@@ -99,8 +97,7 @@ class BadInput(JobTest):
     def test_no_fifo_is_waited_for(self):
         for name in ("train.idx", "property", "val.bin", "train.rec"):
             with self.subTest(name=name):
-                copy = self.folder / name
-                shutil.copytree(self.data, copy)
+                copy = self.copy_of_data(name)
                 (copy / name).unlink()
                 os.mkfifo(copy / name)
                 self.fails(f"{name}: not a regular file but a FIFO", rec=str(copy), val_targets=["val"])

@@ -10,7 +10,6 @@ try:
     from PIL import Image
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 except ImportError:
     webdriver = None
@@ -41,13 +40,13 @@ class Browser:
         options.binary_location = CHROMIUM
         for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                      "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
-                     "--force-color-profile=srgb", "--ignore-certificate-errors", f"--user-data-dir={self.folder}"):
+                     "--force-color-profile=srgb", "--disable-features=BackForwardCache", "--ignore-certificate-errors", f"--user-data-dir={self.folder}"):
             options.add_argument(word)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(service=Service(DRIVER, env=environment), options=options)
         self.driver.set_page_load_timeout(limit)
         self.command("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
-        self.size(1360, 900)
+        self.plain()
 
     def command(self, name, **arguments):
         return self.driver.execute_cdp_cmd(name, arguments)
@@ -65,6 +64,19 @@ class Browser:
         word = base64.b64encode(f"anybody:{token}".encode()).decode()
         self.command("Network.enable")
         self.command("Network.setExtraHTTPHeaders", headers={"Authorization": f"Basic {word}"})
+
+    def reset(self):
+        """Forgets the last page: what it has written to the console, its token, size and colours."""
+        # A page in the back-forward cache would keep its connection, of which there are six to one server.
+        self.driver.get("about:blank")
+        self.driver.get_log("browser")
+        self.command("Network.setExtraHTTPHeaders", headers={})
+        self.plain()
+
+    def plain(self):
+        """Size and colours as at the beginning."""
+        self.prefer("light")
+        self.size(1360, 900)
 
     def open(self, address):
         self.driver.get(address)

@@ -1,8 +1,8 @@
-"""The small data set that the end-to-end tests share, drawn once for all of them.
+"""The small data sets that the end-to-end tests share, drawn once for all of them.
 
-data_set.py draw: draws the set of support.JobTest into $PFC_E2E_DATA. data_set.py check: fails if a test has changed
-it since then. No test may write to it: take JobTest.copy_of_data() and change that. A test file that runs by itself,
-or wants another size, draws a set of its own.
+data_set.py draw: draws them into $PFC_E2E_DATA. data_set.py check: fails if a test has changed them since then. No
+test may write to them: take JobTest.copy_of_data() and change that. A test file that runs by itself, or wants another
+size, draws a set of its own.
 """
 
 import hashlib
@@ -12,6 +12,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
+
+SHARED = ((8, 10, 32), (8, 10, 112))  # identities, images of each, pixels a side
 
 
 def draw(folder, identities, images, size):
@@ -23,25 +25,30 @@ def draw(folder, identities, images, size):
 
 def shared(*parameters):
     """The folder of the shared set with these parameters, or None."""
-    folder = pathlib.Path(os.environ.get("PFC_E2E_DATA", "")) / "x".join(map(str, parameters))
-    return folder if (folder / "train.rec").exists() else None
+    folder = folder_of(parameters) if "PFC_E2E_DATA" in os.environ else None
+    return folder if folder and folder.exists() else None
 
 
-def digests(folder):
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*"))}
+def folder_of(parameters):
+    return pathlib.Path(os.environ["PFC_E2E_DATA"]) / "x".join(map(str, parameters))
+
+
+def digests():
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+            for parameters in SHARED for path in sorted(folder_of(parameters).rglob("*"))}
 
 
 def main(verb):
-    from support import JobTest
-    parameters = (JobTest.IDENTITIES, JobTest.IMAGES, JobTest.SIZE)
     top = pathlib.Path(os.environ["PFC_E2E_DATA"])
-    folder, expected = top / "x".join(map(str, parameters)), top / "sha256.json"
+    expected = top / "sha256.json"
     if verb == "draw":
         shutil.rmtree(top, ignore_errors=True)
         top.mkdir()
-        expected.write_text(json.dumps(digests(draw(folder, *parameters))))
-    elif digests(folder) != json.loads(expected.read_text()):
-        sys.exit(f"{folder}: a test has changed the shared data set; copy it where a test changes it")
+        for parameters in SHARED:
+            draw(folder_of(parameters), *parameters)
+        expected.write_text(json.dumps(digests()))
+    elif digests() != json.loads(expected.read_text()):
+        sys.exit(f"{top}: a test has changed a shared data set; let it change a copy")
 
 
 if __name__ == "__main__":

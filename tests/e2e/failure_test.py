@@ -1,4 +1,4 @@
-"""What a person sees when something dies, and that nothing is left behind."""
+"""Output of a job in which a process fails or is stopped. No process is left behind."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ class Failure(JobTest):
         return output.strip().splitlines()
 
     def test_a_killed_worker_is_named_with_its_cause(self):
-        process = self.start(2, self.job(num_epoch=100))
+        process = self.start(2, self.job(num_epoch=10_000))
         self.read_until(process, "Global Step: 2")
         os.kill(self.workers()[1], signal.SIGKILL)
         lines = self.end_of(process)
@@ -24,7 +24,7 @@ class Failure(JobTest):
         self.assertEqual(self.processes(), [])
 
     def test_a_stop_ends_every_process_and_leaves_a_checkpoint(self):
-        process = self.start(2, self.job(num_epoch=100))
+        process = self.start(2, self.job(num_epoch=10_000))
         self.read_until(process, "Global Step: 2")
         process.send_signal(signal.SIGINT)
         self.end_of(process)
@@ -32,15 +32,15 @@ class Failure(JobTest):
         self.assertEqual(len(list((self.folder / "out").glob("step-*/manifest.json"))), 1)
 
     def test_workers_write_a_checkpoint_and_end_when_their_coordinator_is_killed(self):
-        process = self.start(2, self.job(num_epoch=100))
+        process = self.start(2, self.job(num_epoch=10_000), "--coordinator-grace", "1s")
         self.read_until(process, "Global Step: 2")
         process.kill()
-        process.wait()
+        process.communicate()
         self.wait_until_all_have_ended()
         self.assertEqual(len(list((self.folder / "out").glob("step-*/manifest.json"))), 1)
 
     def test_a_stuck_worker_is_named_after_the_collective_timeout(self):
-        process = self.start(2, self.job(num_epoch=100), "--collective-timeout", "5s")
+        process = self.start(2, self.job(num_epoch=10_000), "--collective-timeout", "5s")
         self.read_until(process, "Global Step: 2")
         stopped = time.monotonic()
         os.kill(self.workers()[1], signal.SIGSTOP)
@@ -52,10 +52,10 @@ class Failure(JobTest):
         self.assertEqual(self.processes(), [])
 
     def test_a_coordinator_that_was_itself_stopped_says_so_and_the_job_goes_on(self):
-        process = self.start(2, self.job(num_epoch=100_000))
+        process = self.start(2, self.job(num_epoch=10_000))
         self.read_until(process, "Global Step: 2")
         process.send_signal(signal.SIGSTOP)
-        time.sleep(4)  # longer than any event takes
+        time.sleep(4)  # the time without the coordinator, which reports 3 s or more
         process.send_signal(signal.SIGCONT)
         self.read_until(process, "the coordinator itself did not run for ")
         self.read_until(process, "Global Step")

@@ -1,4 +1,4 @@
-"""What jobs do to their output folder: one job has it at a time, and nothing in it is lost."""
+"""The output folder of a job: only one job uses it at a time, and nothing in it is lost."""
 
 import json
 import os
@@ -37,7 +37,8 @@ class TwoJobs(Output):
     def test_a_second_job_is_refused_and_the_first_one_goes_on(self):
         first = self.start(2, self.job(num_epoch=10_000))
         self.read_until(first, "Global Step: 2")
-        second = self.train(2, self.job("second.json", resume=True))
+        # It waits for the folder for half of this time.
+        second = self.train(2, self.job("second.json", resume=True), "--collective-timeout", "6s")
         self.assert_one_line(second, "ranks 0-1: ", str(self.out), "is in use by job ", "pid ", code=2)
         first.send_signal(signal.SIGTERM)
         rest, _ = first.communicate(timeout=LIMIT)
@@ -106,8 +107,7 @@ class Kept(Output):
 
 class Saved(Output):
     def data_with_a_bad_label(self, image):
-        data = self.folder / "data"
-        shutil.copytree(self.data, data)
+        data = self.copy_of_data()
         raw = bytearray((data / "train.rec").read_bytes())
         offsets = dict(line.split("\t") for line in (data / "train.idx").read_text().splitlines())
         at = int(offsets[str(image)])  # RecordIO head 8 bytes, flag 4, then the label
@@ -133,8 +133,7 @@ class Saved(Output):
             self.assertEqual(digest(path), digest(self.folder / "whole/step-000000005" / path.name), path)
 
     def test_data_that_are_cut_short(self):
-        data = self.folder / "data"
-        shutil.copytree(self.data, data)
+        data = self.copy_of_data()
         process = self.start(2, self.job(rec=str(data), num_epoch=10_000))
         self.read_until(process, "Global Step: 2")
         os.truncate(data / "train.rec", 20_000)

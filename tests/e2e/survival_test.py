@@ -17,7 +17,7 @@ import unittest
 from faults import Lines
 from hosts_test import ThreeHosts
 from network import may_make_namespaces
-from service_test import FAKE, ServiceTest
+from service_test import ServiceTest
 from support import BIN, LIMIT, JobTest, digest, run
 
 KILLS = 20 if os.environ.get("PFC_KILLS") == "all" else 3
@@ -31,6 +31,7 @@ if os.environ.get("PFC_KILLS") != "all":
 
 
 class Survival(JobTest):
+    SIZE = 112  # pixels: steps long enough to kill the coordinator between two of them
     KEYS = dict(max_steps=STEPS, num_epoch=1000, sample_rate=0.5, verbose=20)
 
     def setUp(self):

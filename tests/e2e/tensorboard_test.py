@@ -106,7 +106,7 @@ class TensorBoard(JobTest):
         import torch
         from backbone_reference import make_backbone, normalised
         weights = safetensors_io.load(self.folder / "out" / "backbone.safetensors")
-        network = make_backbone("mbf", 64).double()
+        network = make_backbone("mbf", 64, height=self.SIZE, width=self.SIZE).double()
         network.load_state_dict({name: torch.from_numpy(np.asarray(value))
                                  for name, value in weights.items()}, strict=False)
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""One training job from data to model, with two workers."""
+"""Training jobs of two workers, from the data to the model."""
 
 import json
 import re
@@ -13,36 +13,28 @@ LINE = re.compile(
 
 class Train(JobTest):
     def test_two_workers_leave_model_log_metrics_and_checkpoint(self):
-        job = self.job(max_steps=6, val_targets=["val"])
+        job = self.job(max_steps=3, val_targets=["val"])
         done = self.train(2, job)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         out = self.folder / "out"
         log = (out / "training.log").read_text().splitlines()
-        self.assertEqual(len([line for line in log if LINE.match(line)]), 6, "\n".join(log))
+        self.assertEqual(len([line for line in log if LINE.match(line)]), 3, "\n".join(log))
         self.assertTrue(any("Accuracy-Flip" in line for line in log))
-        self.assertIn("Global Step: 6", done.stdout, "rank 0's log reaches the terminal")
+        self.assertIn("Global Step: 3", done.stdout, "rank 0's log reaches the terminal")
         steps = [m for m in self.metrics() if "loss" in m]
-        self.assertEqual([m["step"] for m in steps], list(range(1, 7)))
+        self.assertEqual([m["step"] for m in steps], [1, 2, 3])
         for key in ("data_wait_seconds", "samples_per_second", "phases", "memory_bytes"):
             self.assertIn(key, steps[0])
         self.assertTrue(any(m["reduce_overlapped_seconds"] > 0 for m in steps))
-        self.assertEqual(steps[-1]["comm_calls"]["step"], 3 * 6 + 1,
-                         "three collectives a step, and one for the histograms of the first step")
         self.assertEqual(steps[0]["resident_bytes"] > 10_000_000, "gpu_memory_bytes" not in steps[0])
         self.assertTrue((out / "backbone.safetensors").stat().st_size > 1_000_000)
-        manifest = json.loads((out / "step-000000006" / "manifest.json").read_text())
+        manifest = json.loads((out / "step-000000003" / "manifest.json").read_text())
         self.assertEqual(manifest["world_size"], 2)
         self.assertEqual([p.name for p in out.glob("*tmp*")], [], "nothing half-written")
+        self.check_what_every_communicator_sent(steps[-1])
 
-    def test_a_job_of_one_step_learns(self):
-        done = self.train(2, self.job(batch_size=40, num_epoch=1))  # all 80 images at once
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual([m["lr"] for m in self.metrics() if m["kind"] == "step"], [0.02])
-
-    def test_bytes_are_counted_for_every_communicator(self):
-        done = self.train(2, self.job(max_steps=3))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        sent = [m for m in self.metrics() if m["kind"] == "step"][-1]["comm_bytes"]
+    def check_what_every_communicator_sent(self, third_step):
+        sent = third_step["comm_bytes"]
         # Of two workers each sends half of its gradients, and then half of the sums.
         model = (self.folder / "out" / "backbone.safetensors").stat().st_size
         self.assertAlmostEqual(sent["gradients"] / (3 * model), 1, delta=0.1)
@@ -51,6 +43,13 @@ class Train(JobTest):
         self.assertEqual(sent["step"], 3 * (4 * 4 * 64 + 8 * 24 + 4 * 4 * 64) + 8 * 4)
         # 4 labels and 3 signals of 8 bytes, for the batches that were made ahead as well.
         self.assertGreaterEqual(sent["inputs"], 3 * 7 * 8)
+        self.assertEqual(third_step["comm_calls"]["step"], 3 * 3 + 1,
+                         "three collectives a step, and one for the histograms of the first step")
+
+    def test_a_job_of_one_step_learns(self):
+        done = self.train(2, self.job(batch_size=40, num_epoch=1))  # all 80 images at once
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([m["lr"] for m in self.metrics() if m["kind"] == "step"], [0.02])
 
     def test_evaluations_and_checkpoints_are_events_and_belong_to_no_step(self):
         done = self.train(2, self.job(max_steps=4, val_targets=["val"], verbose=2, save_every_steps=2))
@@ -73,11 +72,13 @@ class Train(JobTest):
         self.assertLessEqual(sum(spent.values()), events[-1]["seconds"])
         self.assertIn(" evaluate ", done.stdout.split("where the time went:")[1])
 
-    def test_a_poll_shows_the_phase_that_runs(self):
-        process = self.start(2, self.job(num_epoch=1000, frequent=1))
+    def test_phase_metrics_and_status_are_there_while_it_trains(self):
+        # Batches so large that the phases of a step are much longer than the gaps between them.
+        process = self.start(2, self.job(num_epoch=10_000, batch_size=16))
         try:
             lines = self.read_until(process, "Global Step: 3")
             port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
+            self.check_metrics_and_status(port)
             seen = []
             for _ in range(30):
                 status = json.loads(self.page(port, "/status.json"))
@@ -88,6 +89,20 @@ class Train(JobTest):
         finally:
             process.terminate()
             process.communicate(timeout=LIMIT)
+
+    def check_metrics_and_status(self, port):
+        text = self.page(port, "/metrics")
+        for name in ("pfc_job_step", "pfc_job_loss", "pfc_job_learning_rate",
+                     "pfc_worker_up{", "pfc_worker_samples_total{",
+                     "pfc_worker_resident_memory_bytes{", "pfc_worker_phase_duration_seconds_bucket{",
+                     "pfc_worker_data_wait_seconds_total",
+                     'communicator="gradients"'):
+            self.assertIn(name, text)
+        self.assertEqual(self.page(port, "/healthz"), "ok\n")
+        status = run(BIN / "pfcctl", "status", "--state-dir", self.folder / "state", "--json",
+                     env=self.environment)
+        self.assertEqual(status.returncode, 0, status.stderr)
+        self.assertEqual(len(json.loads(status.stdout)["workers"]), 2)
 
     def test_a_stop_does_not_wait_for_the_end_of_a_long_step(self):
         # 10 micro-batches an epoch: the one step of this job goes 500 times through the data.
@@ -116,27 +131,6 @@ class Train(JobTest):
         self.assertEqual(len(a), 3)
         for one, two, bound in zip(a, b, (1e-5, 2e-2, 2e-2)):
             self.assertLess(abs(one - two) / abs(one), bound)
-
-    def test_metrics_and_status_are_there_while_it_trains(self):
-        process = self.start(2, self.job(num_epoch=50))
-        try:
-            lines = self.read_until(process, "Global Step: 3")
-            port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
-            text = self.page(port, "/metrics")
-            for name in ("pfc_job_step", "pfc_job_loss", "pfc_job_learning_rate",
-                         "pfc_worker_up{", "pfc_worker_samples_total{",
-                         "pfc_worker_resident_memory_bytes{", "pfc_worker_phase_duration_seconds_bucket{",
-                         "pfc_worker_data_wait_seconds_total",
-                         'communicator="gradients"'):
-                self.assertIn(name, text)
-            self.assertEqual(self.page(port, "/healthz"), "ok\n")
-            status = run(BIN / "pfcctl", "status", "--state-dir", self.folder / "state", "--json",
-                         env=self.environment)
-            self.assertEqual(status.returncode, 0, status.stderr)
-            self.assertEqual(len(json.loads(status.stdout)["workers"]), 2)
-        finally:
-            process.terminate()
-            process.communicate(timeout=LIMIT)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,25 @@
 """A real Prometheus watches a real job with the rules of deploy/prometheus, and a real Alertmanager tells of it."""
 
 import os
-import re
 import signal
 import subprocess
 import unittest
 
-from prometheus import MISSING, Watch
+from prometheus import MISSING, Watch, free_port
 from support import LIMIT, JobTest
 
 
 @unittest.skipIf(MISSING, f"not run: {', '.join(MISSING)} not installed (scripts/setup.sh watch)")
 class WatchTest(JobTest):
     def begin(self, *more, **keys):
-        """Starts a job that lasts, and Prometheus beside it."""
-        self.process = self.start(2, self.job(**{"num_epoch": 100000, **keys}), *more)
-        lines = self.read_until(self.process, "Global Step: 2")
-        self.port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines))[1]
+        """Starts Prometheus, and a job that lasts."""
+        self.port = free_port()
         self.watch = Watch(self.folder / "watch", f"127.0.0.1:{self.port}", self.environment)
+        command = self.coordinator(2, self.job(**{"num_epoch": 100000, **keys}), *more)
+        command[command.index("--http-port") + 1] = str(self.port)
+        self.process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        self.read_until(self.process, "Global Step: 2")
 
     def tearDown(self):
         self.watch.close()
@@ -49,11 +51,11 @@ class WatchTest(JobTest):
         self.assertEqual(jobs, {"pfc": f"127.0.0.1:{self.port}", "pfc-hosts": "127.0.0.1:9100"})
 
     def test_the_last_values_of_a_job_are_read(self):
-        self.begin(num_epoch=12)
+        self.begin(num_epoch=40)
         self.watch.wait_for("a first reading", lambda: len(self.watch.query("count_over_time(pfc_job_step[1m]) > 3")))
         self.process.communicate(timeout=LIMIT)
         self.assertEqual(self.process.returncode, 0)
-        steps = 12 * self.IDENTITIES * self.IMAGES // 8
+        steps = 40 * self.IDENTITIES * self.IMAGES // 8
         self.assertEqual(self.watch.query("last_over_time(pfc_job_step[1m])")[0][1], steps)
         self.assertEqual(self.watch.query('last_over_time(pfc_job_state{state="completed"}[1m])')[0][1], 1)
 

@@ -33,7 +33,7 @@ TEST(Network, SaysWhatASpeedLooksLike) {
   }
 }
 
-PlannedJob job(int workers) {
+PlannedJob job_to_plan(int workers) {
   return {.job = {.network = "mbf",
                   .precision = Precision::kFp16,
                   .batch_size = 8,
@@ -45,7 +45,7 @@ PlannedJob job(int workers) {
 }
 
 Capacity plan(const CapacityFlags& flags, int workers, int of_host) {
-  const PlannedJob planned = job(workers);
+  const PlannedJob planned = job_to_plan(workers);
   return plan_capacity(flags, planned, of_host, plan_memory(planned, plan_backbone(planned), 1),
                        *machine_of(flags, planned));
 }
@@ -73,7 +73,7 @@ TEST(CapacityPlan, SaysNothingOfTheNetworkOfOneHost) {
 
 /// A file that somebody has written by hand.
 TEST(CapacityPlan, RefusesAMachineOnWhichAStepTakesNoTime) {
-  const PlannedJob planned = job(1);
+  const PlannedJob planned = job_to_plan(1);
   MachineProfile machine{.name = "quick", .source = "a\x1b[2Jhand", .gpu = true, .cores = 1};
   const auto capacity = [&] {
     return plan_capacity({.machine = "quick.json"}, planned, 1,
@@ -91,7 +91,7 @@ TEST(CapacityPlan, AsksForWhatItNeeds) {
               HasSubstr("--gpu this"));
   EXPECT_THAT(message_of<InputError>([] { plan({.machine = "no-such-file"}, 1, 1); }),
               HasSubstr("no-such-file"));
-  PlannedJob bf16 = job(1);
+  PlannedJob bf16 = job_to_plan(1);
   bf16.job.precision = Precision::kBf16;
   EXPECT_THAT(message_of<InputError>([&] { machine_of({.machine = "v100"}, bf16); }),
               HasSubstr("it has no bf16"));

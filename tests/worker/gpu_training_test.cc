@@ -15,10 +15,10 @@
 namespace pfc {
 namespace {
 
-constexpr int kWorkers = 2;
-constexpr std::int64_t kSteps = 3;
+constexpr int kGpuTrainingWorkers = 2;
+constexpr std::int64_t kGpuTrainingSteps = 3;
 
-struct Trained {
+struct TrainedOnDevice {
   std::vector<double> losses, norms;
   std::vector<float> weights, centres;
 };
@@ -32,7 +32,7 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
   job.lr = 0.001;  // small: batch norm over few rows magnifies rounding from step to step
   job.sync_bn = true;
   job.num_workers = 1;
-  job.max_steps = kSteps;
+  job.max_steps = kGpuTrainingSteps;
   job.seed = 2;  // no activation is within rounding of the kink of its PReLU
   job.rec = {data};
   job.output = output;
@@ -40,14 +40,14 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
   return job;
 }
 
-Trained train_one(TrainingSession& session) {
+TrainedOnDevice train_one(TrainingSession& session) {
   // What they need of a GPU's memory they have taken before the first step.
   for (const Comm* comm : {session.step_comm.get(), session.gradient_comm.get()}) {
     EXPECT_EQ(comm->counters().calls > 0, session.job.device == DeviceChoice::kCuda);
   }
   Trainer trainer = session.trainer();
-  Trained trained;
-  for (std::int64_t step = 1; step <= kSteps; ++step) {
+  TrainedOnDevice trained;
+  for (std::int64_t step = 1; step <= kGpuTrainingSteps; ++step) {
     const StepStats stats = train_step(trainer);
     EXPECT_EQ(stats.step, step);
     trained.losses.push_back(stats.loss);
@@ -61,10 +61,10 @@ Trained train_one(TrainingSession& session) {
 }
 
 /// By rank.
-std::vector<Trained> train_on(DeviceChoice device, const std::filesystem::path& data) {
+std::vector<TrainedOnDevice> train_on(DeviceChoice device, const std::filesystem::path& data) {
   const TemporaryFolder output;
-  std::vector<Trained> all(kWorkers);
-  testing::with_sessions(job_of(device, data, output.path()), kWorkers,
+  std::vector<TrainedOnDevice> all(kGpuTrainingWorkers);
+  testing::with_sessions(job_of(device, data, output.path()), kGpuTrainingWorkers,
                          [&](int rank, TrainingSession& session) {
                            all[static_cast<std::size_t>(rank)] = train_one(session);
                          });
@@ -86,10 +86,10 @@ TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
   const TemporaryFolder data;
   testing::write_insightface({.folder = data.path(), .identities = 9, .images_per_identity = 5});
   static_cast<void>(transports());  // as many GPUs as there are workers
-  const std::vector<Trained> cpus = train_on(DeviceChoice::kCpu, data.path());
-  const std::vector<Trained> gpus = train_on(DeviceChoice::kCuda, data.path());
-  for (std::size_t rank = 0; rank < kWorkers; ++rank) {
-    for (std::size_t step = 0; step < kSteps; ++step) {
+  const std::vector<TrainedOnDevice> cpus = train_on(DeviceChoice::kCpu, data.path());
+  const std::vector<TrainedOnDevice> gpus = train_on(DeviceChoice::kCuda, data.path());
+  for (std::size_t rank = 0; rank < kGpuTrainingWorkers; ++rank) {
+    for (std::size_t step = 0; step < kGpuTrainingSteps; ++step) {
       EXPECT_NEAR(gpus[rank].losses[step] / cpus[rank].losses[step], 1, 1e-5);
       EXPECT_NEAR(gpus[rank].norms[step] / cpus[rank].norms[step], 1, 1e-4);
     }

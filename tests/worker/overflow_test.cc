@@ -17,9 +17,9 @@
 namespace pfc {
 namespace {
 
-constexpr int kWorkers = 2;
+constexpr int kOverflowWorkers = 2;
 
-struct Case {
+struct OverflowCase {
   const char* name;
   DeviceChoice device;
   OptimizerKind optimizer;
@@ -27,14 +27,14 @@ struct Case {
 };
 
 /// Everything that an update changes.
-struct Trained {
+struct UpdatedState {
   std::vector<float> weights, momentum, centres, centre_momentum, centre_second;
   std::vector<std::int32_t> seen;
   std::int32_t updates = 0;
-  friend bool operator==(const Trained&, const Trained&) = default;
+  friend bool operator==(const UpdatedState&, const UpdatedState&) = default;
 };
 
-Trained state_of(TrainingSession& s) {
+UpdatedState state_of(TrainingSession& s) {
   const Head::State head = s.head->state();
   return {.weights = testing::on_host(*s.ops, s.backbone->weights.flat()),
           .momentum = testing::on_host(*s.ops, s.optimizer->momentum()),
@@ -45,7 +45,7 @@ Trained state_of(TrainingSession& s) {
           .updates = head.history->count()};
 }
 
-class Overflow : public ::testing::TestWithParam<Case> {
+class Overflow : public ::testing::TestWithParam<OverflowCase> {
  protected:
   Overflow() {
     testing::write_insightface({.folder = data_.path(), .identities = 9, .images_per_identity = 8});
@@ -70,7 +70,7 @@ class Overflow : public ::testing::TestWithParam<Case> {
 
   /// Runs `body` on each worker, with a scale that makes the gradients of the first step overflow.
   void train(const std::function<void(TrainingSession&, Trainer&)>& body) {
-    testing::with_sessions(job(), kWorkers, [&](int, TrainingSession& session) {
+    testing::with_sessions(job(), kOverflowWorkers, [&](int, TrainingSession& session) {
       session.loss_scale = LossScale::dynamic();
       session.loss_scale.restore({.value = on_gpu() ? 0x1p24 : 0x1p127});
       Trainer trainer = session.trainer();
@@ -85,7 +85,7 @@ class Overflow : public ::testing::TestWithParam<Case> {
 
 TEST_P(Overflow, MovesNeitherTheBackboneNorACentre) {
   train([](TrainingSession& session, Trainer& trainer) {
-    const Trained before = state_of(session);
+    const UpdatedState before = state_of(session);
     const double scale = session.loss_scale.value();
     const StepStats stats = train_step(trainer);
     EXPECT_FALSE(std::isfinite(stats.gradient_norm));
@@ -98,11 +98,11 @@ TEST_P(Overflow, MovesNeitherTheBackboneNorACentre) {
 TEST_P(Overflow, IsFollowedByAnUpdateOfBothThatIsTheFirst) {
   train([](TrainingSession& session, Trainer& trainer) {
     static_cast<void>(train_step(trainer));
-    const Trained before = state_of(session);
+    const UpdatedState before = state_of(session);
     session.loss_scale.restore({.value = 0x1p-8, .left_out = session.loss_scale.left_out()});
     const StepStats stats = train_step(trainer);
     EXPECT_TRUE(std::isfinite(stats.gradient_norm));
-    const Trained after = state_of(session);
+    const UpdatedState after = state_of(session);
     EXPECT_NE(after.weights, before.weights);
     EXPECT_NE(after.centres, before.centres);
     EXPECT_EQ(after.updates, 1);
@@ -118,10 +118,11 @@ TEST_P(Overflow, IsFollowedByAnUpdateOfBothThatIsTheFirst) {
 
 INSTANTIATE_TEST_SUITE_P(
     Devices, Overflow,
-    ::testing::Values(Case{"GpuSgd", DeviceChoice::kCuda, OptimizerKind::kSgd, 1},
-                      Case{"GpuAdamW", DeviceChoice::kCuda, OptimizerKind::kAdamW, 1},
-                      Case{"CpuSgdMicroBatches", DeviceChoice::kCpu, OptimizerKind::kSgd, 2},
-                      Case{"CpuAdamWMicroBatches", DeviceChoice::kCpu, OptimizerKind::kAdamW, 2}),
+    ::testing::Values(
+        OverflowCase{"GpuSgd", DeviceChoice::kCuda, OptimizerKind::kSgd, 1},
+        OverflowCase{"GpuAdamW", DeviceChoice::kCuda, OptimizerKind::kAdamW, 1},
+        OverflowCase{"CpuSgdMicroBatches", DeviceChoice::kCpu, OptimizerKind::kSgd, 2},
+        OverflowCase{"CpuAdamWMicroBatches", DeviceChoice::kCpu, OptimizerKind::kAdamW, 2}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

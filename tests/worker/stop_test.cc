@@ -16,7 +16,7 @@
 namespace pfc {
 namespace {
 
-constexpr int kWorkers = 2;
+constexpr int kStoppingWorkers = 2;
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 class StopInAStep : public ::testing::Test {
@@ -42,12 +42,12 @@ class StopInAStep : public ::testing::Test {
     std::atomic<int> stopped{0};
     std::atomic<std::int64_t> micro_batch{0};
     testing::with_sessions(
-        job_, kWorkers,
+        job_, kStoppingWorkers,
         [&](int, TrainingSession& session) {
           if (train(session, nullptr) == TrainingEnd::kStopped) ++stopped;
         },
         [&](int rank) { return rank == 1 && micro_batch++ >= stop_at; });
-    EXPECT_THAT(stopped.load(), ::testing::AnyOf(0, kWorkers)) << "all workers or none";
+    EXPECT_THAT(stopped.load(), ::testing::AnyOf(0, kStoppingWorkers)) << "all workers or none";
     return stopped == 0 ? TrainingEnd::kCompleted : TrainingEnd::kStopped;
   }
 

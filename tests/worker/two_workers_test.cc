@@ -15,13 +15,13 @@
 namespace pfc {
 namespace {
 
-constexpr int kWorkers = 2;
+constexpr int kTwoWorkers = 2;
 
-struct Outcome {
+struct TwoWorkersOutcome {
   TrainingEnd end = TrainingEnd::kStopped;
   std::int64_t first_step = 0;
   std::vector<float> weights, centres;
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const TwoWorkersOutcome&) const = default;
 };
 
 class TwoWorkers : public ::testing::Test {
@@ -49,21 +49,22 @@ class TwoWorkers : public ::testing::Test {
 
   /// By rank. Rank 1 asks for a stop when it has been asked `stop_after` times; 0: never.
   /// With `output_of` each is on a host of its own.
-  static std::vector<Outcome> run(const JobConfig& job, int stop_after,
-                                  const std::function<std::filesystem::path(int)>& output_of = {}) {
-    std::vector<Outcome> outcomes(kWorkers);
+  static std::vector<TwoWorkersOutcome> run(
+      const JobConfig& job, int stop_after,
+      const std::function<std::filesystem::path(int)>& output_of = {}) {
+    std::vector<TwoWorkersOutcome> outcomes(kTwoWorkers);
     std::atomic<int> asked = 0;
     const auto asked_to_stop = [&](int rank) {
       return rank == 1 && stop_after > 0 && ++asked >= stop_after;
     };
     const auto use = [&](int rank, TrainingSession& session) {
-      Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      TwoWorkersOutcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       outcome.first_step = session.first_step;
       outcome.end = train(session, nullptr);
       outcome.weights = testing::on_host(*session.ops, session.backbone->weights.flat());
       outcome.centres = testing::on_host(*session.ops, session.head->state().centres);
     };
-    testing::with_sessions(job, kWorkers, use, asked_to_stop, output_of);
+    testing::with_sessions(job, kTwoWorkers, use, asked_to_stop, output_of);
     return outcomes;
   }
 
@@ -71,15 +72,16 @@ class TwoWorkers : public ::testing::Test {
 };
 
 TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfARunWithoutAStop) {
-  const std::vector<Outcome> whole = run(job(whole_.path()), 0);
+  const std::vector<TwoWorkersOutcome> whole = run(job(whole_.path()), 0);
   EXPECT_EQ(whole[0].end, TrainingEnd::kCompleted);
   EXPECT_EQ(whole[0].weights, whole[1].weights);
 
   JobConfig in_parts = job(parts_.path());
-  for (const Outcome& stopped : run(in_parts, 3)) EXPECT_EQ(stopped.end, TrainingEnd::kStopped);
+  for (const TwoWorkersOutcome& stopped : run(in_parts, 3))
+    EXPECT_EQ(stopped.end, TrainingEnd::kStopped);
   in_parts.resume = true;
-  std::vector<Outcome> resumed = run(in_parts, 0);
-  for (std::size_t rank = 0; rank < kWorkers; ++rank) {
+  std::vector<TwoWorkersOutcome> resumed = run(in_parts, 0);
+  for (std::size_t rank = 0; rank < kTwoWorkers; ++rank) {
     EXPECT_GT(resumed[rank].first_step, 1);
     resumed[rank].first_step = 1;
     EXPECT_TRUE(resumed[rank] == whole[rank]) << "rank " << rank;
@@ -87,17 +89,17 @@ TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfARunWithoutAStop) {
 }
 
 TEST_F(TwoWorkers, OnHostsThatDoNotShareTheOutputStopAndResumeToTheSameBits) {
-  const std::vector<Outcome> whole = run(job(whole_.path()), 0);
+  const std::vector<TwoWorkersOutcome> whole = run(job(whole_.path()), 0);
   const auto output_of = [&](int rank) {
     return rank == 0 ? parts_.path() : other_host_ / "not/there";
   };
   JobConfig in_parts = job(parts_.path());
-  for (const Outcome& stopped : run(in_parts, 3, output_of)) {
+  for (const TwoWorkersOutcome& stopped : run(in_parts, 3, output_of)) {
     EXPECT_EQ(stopped.end, TrainingEnd::kStopped);
   }
   in_parts.resume = true;
-  std::vector<Outcome> resumed = run(in_parts, 0, output_of);
-  for (std::size_t rank = 0; rank < kWorkers; ++rank) {
+  std::vector<TwoWorkersOutcome> resumed = run(in_parts, 0, output_of);
+  for (std::size_t rank = 0; rank < kTwoWorkers; ++rank) {
     EXPECT_GT(resumed[rank].first_step, 1);
     resumed[rank].first_step = 1;
     EXPECT_TRUE(resumed[rank] == whole[rank]) << "rank " << rank;

@@ -25,11 +25,11 @@ namespace {
 using enum CheckFinding::Verdict;
 using Comparison = CheckFinding::Comparison;
 
-constexpr double kReadSeconds = 0.5;               // of each measurement
-constexpr std::size_t kReadBlockBytes = 256 << 10;      // bytes, read at once
-constexpr std::int64_t kMostReadBytes = 64 << 20;  // of all blocks
-constexpr double kFastDisk = 100e6;            // bytes/s: about 20,000 images of 5 kB
-constexpr int kSlice = 16;                     // images between two looks at the clock
+constexpr double kReadSeconds = 0.5;                // of each measurement
+constexpr std::size_t kReadBlockBytes = 256 << 10;  // bytes, read at once
+constexpr std::int64_t kMostReadBytes = 64 << 20;   // of all blocks
+constexpr double kFastDisk = 100e6;                 // bytes/s: about 20,000 images of 5 kB
+constexpr int kSlice = 16;                          // images between two looks at the clock
 
 class ReadFile {
  public:

@@ -24,10 +24,10 @@ namespace {
 namespace fs = std::filesystem;
 using enum CheckFinding::Verdict;
 
-constexpr std::size_t kWriteBlockBytes = 1 << 20;         // bytes, written at once
-constexpr std::size_t kMostWritten = 64 << 20;  // bytes
-constexpr double kWriteSeconds = 1.0;           // beyond which no more is written
-constexpr double kSlowDisk = 20e6;              // bytes/s: a checkpoint of 1 GB takes a minute
+constexpr std::size_t kWriteBlockBytes = 1 << 20;  // bytes, written at once
+constexpr std::size_t kMostWritten = 64 << 20;     // bytes
+constexpr double kWriteSeconds = 1.0;              // beyond which no more is written
+constexpr double kSlowDisk = 20e6;                 // bytes/s: a checkpoint of 1 GB takes a minute
 constexpr const char* kTemporary = ".pfc-check-XXXXXX";
 
 struct Written {
@@ -46,7 +46,7 @@ Written write_there(const fs::path& folder, std::uint64_t room) {
   std::size_t done = 0;
   const TimePoint start = Clock::now();
   while (done < most && seconds_since(start) < kWriteSeconds) {
-    const ssize_t wrote = write(file, block.data(), std::min(kWriteBlockBytes, most - done));
+    const ssize_t wrote = ::write(file, block.data(), std::min(kWriteBlockBytes, most - done));
     if (wrote <= 0) break;
     done += static_cast<std::size_t>(wrote);
   }

@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-constexpr int kCentresSender = 0;  // of a link
+constexpr int kCentresSender = 0;  // rank in a link
 
 template <typename T>
 void exchange(Comm& link, std::span<T> values) {

@@ -192,7 +192,8 @@ bool is_removed(const std::string& name) {
 std::string probe_name(const std::string& random) { return kProbePrefix + random + ".tmp"; }
 
 bool is_temporary(const std::string& name) {
-  const bool ours = name.starts_with(std::string(".") + kFolderPrefix) || name.starts_with(kProbePrefix);
+  const bool ours =
+      name.starts_with(std::string(".") + kFolderPrefix) || name.starts_with(kProbePrefix);
   return ours && name.ends_with(".tmp");
 }
 
@@ -269,7 +270,8 @@ void write_part(const std::filesystem::path& folder, Rank rank, const std::vecto
 }
 
 std::vector<File> read_part(const std::filesystem::path& folder, Rank rank) {
-  return read_json(folder / part_name(rank), [](const json& list) { return files_from_json(list); });
+  return read_json(folder / part_name(rank),
+                   [](const json& list) { return files_from_json(list); });
 }
 
 }  // namespace pfc::checkpoint_format

@@ -121,7 +121,7 @@ FileContent optimizer_file(const TrainingState& state) {
 
 /// This worker's files. `state` is borrowed by what is returned.
 std::vector<MakeFile> files_to_write(const TrainingState& state, const Membership& me,
-                               CheckpointMode mode) {
+                                     CheckpointMode mode) {
   std::vector<MakeFile> files;
   files.emplace_back([&state, &me, mode] { return centres_file(state, me, mode); });
   if (me.rank == 0) {  // every worker has the same backbone
@@ -142,7 +142,7 @@ std::vector<MakeFile> made(const std::vector<MakeFile>& files) {
   return done;
 }
 
-format::File write(const std::filesystem::path& folder, const FileContent& file) {
+format::File write_content(const std::filesystem::path& folder, const FileContent& file) {
   const WrittenFile written = write_safetensors(folder / file.name, file.entries, file.metadata);
   return {.name = file.name, .bytes = written.bytes, .sha256 = written.sha256};
 }
@@ -274,7 +274,7 @@ void FolderWriter::write_part(std::int64_t step, const std::vector<MakeFile>& fi
   make_folder(folder);
   try {
     if (options_.links != nullptr) receive_parts(folder);
-    for (const MakeFile& make : files) written.push_back(write(folder, make()));
+    for (const MakeFile& make : files) written.push_back(write_content(folder, make()));
     format::write_part(folder, options_.membership.rank, written);
   } catch (const StorageError&) {  // give back the space: others may need it to end well
     std::error_code error;

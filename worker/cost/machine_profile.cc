@@ -37,74 +37,75 @@ void each_number(Profile& p, const F& f) {
   f("/step_seconds", p.step_seconds);
 }
 
-const nlohmann::json& at(const nlohmann::json& json, const std::string& key) {
+const nlohmann::json& at(const nlohmann::json& stored, const std::string& key) {
   const nlohmann::json::json_pointer pointer(key);
-  if (!json.contains(pointer)) throw InputError("there is no '" + key + "'");
-  return json.at(pointer);
+  if (!stored.contains(pointer)) throw InputError("there is no '" + key + "'");
+  return stored.at(pointer);
 }
 
 template <typename T>
 T value(const nlohmann::json& profile, const std::string& key, bool right, const char* expected) {
   if (!right) {
-    using nlohmann::json;
-    const std::string found = at(profile, key).dump(-1, ' ', false, json::error_handler_t::replace);
+    const std::string found =
+        at(profile, key).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     throw InputError(key + ": found " + one_line(found, 60) + ", expected " + expected);
   }
   return at(profile, key).get<T>();
 }
 
-std::string text(const nlohmann::json& json, const std::string& key) {
-  return value<std::string>(json, key, at(json, key).is_string(), "a text");
+std::string text(const nlohmann::json& stored, const std::string& key) {
+  return value<std::string>(stored, key, at(stored, key).is_string(), "a text");
 }
 
-double number(const nlohmann::json& json, const std::string& key) {
-  const nlohmann::json& found = at(json, key);
+double number(const nlohmann::json& stored, const std::string& key) {
+  const nlohmann::json& found = at(stored, key);
   const bool right = found.is_number() && std::isfinite(found.get<double>()) &&
                      found.get<double>() >= 0 && found.get<double>() < 1e6;
-  return value<double>(json, key, right, "seconds, not below 0");
+  return value<double>(stored, key, right, "seconds, not below 0");
 }
 
-std::uint64_t count(const nlohmann::json& json, const std::string& key, std::uint64_t least,
+std::uint64_t count(const nlohmann::json& stored, const std::string& key, std::uint64_t least,
                     std::uint64_t most) {
-  const nlohmann::json& found = at(json, key);
+  const nlohmann::json& found = at(stored, key);
   const bool right = found.is_number_unsigned() && found.get<std::uint64_t>() >= least &&
                      found.get<std::uint64_t>() <= most;
-  return value<std::uint64_t>(json, key, right, "a whole number that a machine has");
+  return value<std::uint64_t>(stored, key, right, "a whole number that a machine has");
 }
 
-MachineProfile from_json(const nlohmann::json& json) {
-  if (const std::uint64_t schema = count(json, "/schema", 0, UINT64_MAX); schema != kProfileSchema) {
+MachineProfile from_json(const nlohmann::json& stored) {
+  if (const std::uint64_t schema = count(stored, "/schema", 0, UINT64_MAX);
+      schema != kProfileSchema) {
     throw InputError("/schema: found " + std::to_string(schema) + ", expected " +
                      std::to_string(kProfileSchema));
   }
   MachineProfile profile{
-      .name = text(json, "/name"),
-      .source = text(json, "/source"),
-      .gpu = value<bool>(json, "/gpu", at(json, "/gpu").is_boolean(), "true or false"),
-      .cores = static_cast<int>(count(json, "/cores", 1, 1 << 20)),
-      .cache_bytes = count(json, "/cache_bytes", 0, UINT64_MAX),
+      .name = text(stored, "/name"),
+      .source = text(stored, "/source"),
+      .gpu = value<bool>(stored, "/gpu", at(stored, "/gpu").is_boolean(), "true or false"),
+      .cores = static_cast<int>(count(stored, "/cores", 1, 1 << 20)),
+      .cache_bytes = count(stored, "/cache_bytes", 0, UINT64_MAX),
       .ops = {},
       .head = {},
       .local = {},
-      .memory_bytes = count(json, "/memory_bytes", 0, UINT64_MAX)};
-  each_number(profile, [&](const std::string& key, double& n) { n = number(json, key); });
+      .memory_bytes = count(stored, "/memory_bytes", 0, UINT64_MAX)};
+  each_number(profile, [&](const std::string& key, double& n) { n = number(stored, key); });
   return profile;
 }
 
 }  // namespace
 
 nlohmann::json to_json(const MachineProfile& profile) {
-  nlohmann::json json{{"schema", kProfileSchema},
-                      {"name", profile.name},
-                      {"source", profile.source},
-                      {"gpu", profile.gpu},
-                      {"cores", profile.cores},
-                      {"cache_bytes", profile.cache_bytes},
-                      {"memory_bytes", profile.memory_bytes}};
+  nlohmann::json stored{{"schema", kProfileSchema},
+                        {"name", profile.name},
+                        {"source", profile.source},
+                        {"gpu", profile.gpu},
+                        {"cores", profile.cores},
+                        {"cache_bytes", profile.cache_bytes},
+                        {"memory_bytes", profile.memory_bytes}};
   each_number(profile, [&](const std::string& key, const double& n) {
-    json[nlohmann::json::json_pointer(key)] = n;
+    stored[nlohmann::json::json_pointer(key)] = n;
   });
-  return json;
+  return stored;
 }
 
 MachineProfile read_profile(const std::filesystem::path& file) {

@@ -19,12 +19,13 @@ constexpr double kLongEnough = 0.04;  // seconds of all repetitions
 
 /// The median of several, each after `before`, whose time does not count.
 double median_call_seconds(Ops& ops, const std::function<void()>& before,
-                  const std::function<void()>& call) {
+                           const std::function<void()>& call) {
   call();
   ops.synchronize();
   std::vector<double> seconds;
   double all = 0;
-  while (std::ssize(seconds) < kFewestRepetitions || (std::ssize(seconds) < kMostRepetitions && all < kLongEnough)) {
+  while (std::ssize(seconds) < kFewestRepetitions ||
+         (std::ssize(seconds) < kMostRepetitions && all < kLongEnough)) {
     before();
     const TimePoint start = Clock::now();
     call();

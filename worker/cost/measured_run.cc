@@ -17,9 +17,9 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kWarmUp = 3;  // steps that make memory, plans and connections
-constexpr std::size_t kFewestSteps = 5;   // steps behind them
-constexpr double kLongest = 1e6;     // seconds of a phase
+constexpr std::int64_t kWarmUp = 3;      // steps that make memory, plans and connections
+constexpr std::size_t kFewestSteps = 5;  // steps behind them
+constexpr double kLongest = 1e6;         // seconds of a phase
 
 struct Run {
   nlohmann::json start;

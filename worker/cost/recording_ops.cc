@@ -76,13 +76,15 @@ class RecordingBatchNorm : public BatchNorm {
     works_.push_back({.kind = OpKind::kNormStatistics, .bytes = tensor_bytes({&x})});
   }
   void run_forward(const Forward& f) override {
-    works_.push_back({.kind = OpKind::kNormForward, .bytes = tensor_bytes({&f.x, &f.residual, &f.y})});
+    works_.push_back(
+        {.kind = OpKind::kNormForward, .bytes = tensor_bytes({&f.x, &f.residual, &f.y})});
   }
   void run_backward_reduce(const Backward& b) override {
     works_.push_back({.kind = OpKind::kNormReduce, .bytes = tensor_bytes({&b.x, &b.dy})});
   }
   void run_backward_apply(const Backward& b) override {
-    works_.push_back({.kind = OpKind::kNormApply, .bytes = tensor_bytes({&b.x, &b.dy, &b.add, &b.dx})});
+    works_.push_back(
+        {.kind = OpKind::kNormApply, .bytes = tensor_bytes({&b.x, &b.dy, &b.add, &b.dx})});
   }
 
   OpWorks& works_;
@@ -160,8 +162,8 @@ void RecordingOps::run_sgd(const SgdOptions& /*o*/, float /*gradient_scale*/,
 void RecordingOps::run_adamw(const AdamWOptions& /*o*/, float /*gradient_scale*/,
                              const Tensor& gradient, const Tensor& weight, const Tensor& m,
                              const Tensor& v) {
-  works_.push_back(
-      {.kind = OpKind::kUpdate, .bytes = tensor_bytes({&gradient, &weight, &weight, &m, &m, &v, &v})});
+  works_.push_back({.kind = OpKind::kUpdate,
+                    .bytes = tensor_bytes({&gradient, &weight, &weight, &m, &m, &v, &v})});
 }
 
 }  // namespace pfc

@@ -19,7 +19,7 @@ namespace pfc {
 namespace {
 
 void expect_number(const char* key, std::int64_t given, std::int64_t found, const char* of_what,
-            const JobConfig& job) {
+                   const JobConfig& job) {
   if (given == 0 || given == found) return;
   throw InputError(fmt::format("{}: found {} {}, but {} is {}: correct it or leave it out",
                                text_of(job.rec), found, of_what, key, given));
@@ -73,8 +73,8 @@ void check_samples(const JobConfig& job, const DatasetInfo& info) {
         job.network, text_of(job.rec), info.layout));
   }
   if (without)
-    expect_number("embedding_size", job.embedding_size, info.embedding_size, "numbers in each embedding",
-           job);
+    expect_number("embedding_size", job.embedding_size, info.embedding_size,
+                  "numbers in each embedding", job);
 }
 
 std::unique_ptr<Dataset> open_any(const JobConfig& job, const Doing& doing) {

@@ -53,7 +53,8 @@ struct Source {
 
 /// Made where it is missing. Others may write into /dev/shm: what they have made is not used.
 void make_own_folder(const fs::path& folder) {
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail_staging(folder, "make this folder");
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    fail_staging(folder, "make this folder");
   struct stat status {};
   if (::lstat(folder.c_str(), &status) != 0) fail_staging(folder, "look at");
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {

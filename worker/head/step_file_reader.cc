@@ -78,7 +78,7 @@ const Shape64& matrix_shape(const SafetensorsFile& file, const std::string& name
 }
 
 std::span<const std::int64_t> read_integers(const SafetensorsFile& file, const std::string& name,
-                                       std::int64_t count) {
+                                            std::int64_t count) {
   const SafetensorsFile::Tensor& t = file.at(name);
   if (t.dtype != "I64" || t.shape != Shape64{count}) {
     refuse(file, name, "I64 " + shape_text({count}));

@@ -13,7 +13,7 @@ constexpr std::int64_t kRowsPerWrite = 2048;  // 4 MiB at D = 512
 
 /// The rows of these classes, at most kRowsPerWrite; neighbours in one copy.
 std::span<const float> read_rows(Ops& ops, const Tensor& table, std::int64_t first_class,
-                                   std::span<const std::int64_t> classes, std::span<float> block) {
+                                 std::span<const std::int64_t> classes, std::span<float> block) {
   const auto d = static_cast<std::size_t>(table.shape[1]);
   std::size_t done = 0;
   while (done < classes.size()) {

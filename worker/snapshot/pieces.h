@@ -7,13 +7,13 @@
 
 namespace pfc {
 
-inline constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kSnapshotPieceBytes = std::size_t{16} << 20;
 
 /// The piece that begins there; empty behind the end.
 template <typename Byte>
 std::span<Byte> piece_of(std::span<Byte> bytes, std::size_t begin) {
   const std::size_t from = std::min(begin, bytes.size());
-  return bytes.subspan(from, std::min(kPieceBytes, bytes.size() - from));
+  return bytes.subspan(from, std::min(kSnapshotPieceBytes, bytes.size() - from));
 }
 
 }  // namespace pfc

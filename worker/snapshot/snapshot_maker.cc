@@ -88,7 +88,7 @@ void SnapshotMaker::send_rows(Snapshot& snapshot, const RowBytes& row_bytes, std
   const auto most = static_cast<std::size_t>(shard_of(classes, 0, me.world_size).size());
   for (std::size_t i = 0; i < kRowTensors; ++i) {
     const std::size_t bytes = most * row_bytes[i];
-    for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
+    for (std::size_t begin = 0; begin < bytes; begin += kSnapshotPieceBytes) {
       const Comm::Sent sent{keeper,
                             piece_of(std::span<const std::byte>(snapshot.own.tensors[i]), begin)};
       const Comm::Received received{snapshot.copy.rank,

@@ -28,7 +28,7 @@ std::vector<std::pair<Rank, Rank>> shared_senders(const SnapshotChoice& choice, 
 std::uint64_t send_to(const std::vector<std::pair<Rank, Rank>>& pairs, std::span<std::byte> bytes,
                       Comm& comm) {
   if (pairs.empty()) return 0;
-  for (std::size_t begin = 0; begin < bytes.size(); begin += kPieceBytes) {
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kSnapshotPieceBytes) {
     std::vector<Comm::Sent> sent;
     std::vector<Comm::Received> received;
     for (const auto& [from, to] : pairs) {
@@ -72,7 +72,7 @@ using Streams = std::map<std::pair<Rank, Rank>, std::vector<Move>>;
 
 Streams streams_of(const std::vector<Move>& moves, std::size_t width) {
   const auto rows_at_once =
-      static_cast<std::int64_t>(std::max<std::size_t>(1, kPieceBytes / width));
+      static_cast<std::int64_t>(std::max<std::size_t>(1, kSnapshotPieceBytes / width));
   Streams streams;
   for (const Move& move : moves) {
     if (move.stays()) continue;

@@ -92,10 +92,10 @@ void expect_same(std::span<const std::string> hosts, const std::vector<std::stri
 }
 
 std::vector<std::string> clock_warnings(std::span<const std::string> hosts,
-                                        const std::vector<std::int64_t>& milliseconds) {
+                                        const std::vector<std::int64_t>& clocks_ms) {
   std::vector<std::string> warnings;
   for (const std::size_t rank : first_ranks(hosts)) {
-    const std::int64_t ahead = milliseconds[rank] - milliseconds.front();
+    const std::int64_t ahead = clocks_ms[rank] - clocks_ms.front();
     if (std::abs(ahead) <= std::chrono::milliseconds(kClockTolerance).count()) continue;
     warnings.push_back(fmt::format(
         "host {}: its clock is {:.0f} s {} that of host {}: training does not depend on it, but "

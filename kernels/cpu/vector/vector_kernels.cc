@@ -4,6 +4,7 @@
 
 namespace pfc {
 
+#ifdef PFC_ALL_INSTRUCTION_SETS
 namespace avx512_bf16 {
 extern const VectorKernels kTable;
 }
@@ -13,11 +14,13 @@ extern const VectorKernels kTable;
 namespace avx2 {
 extern const VectorKernels kTable;
 }
+#endif
 namespace baseline {
 extern const VectorKernels kTable;
 }
 
 std::span<const VectorKernels* const> runnable_vector_kernels() {
+#ifdef PFC_ALL_INSTRUCTION_SETS
   static constexpr std::array<const VectorKernels*, 4> kTables{
       &avx512_bf16::kTable, &avx512::kTable, &avx2::kTable, &baseline::kTable};
   // The same features as in CMakeLists.txt. __builtin_cpu_supports() also checks that the operating
@@ -28,6 +31,10 @@ std::span<const VectorKernels* const> runnable_vector_kernels() {
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   const bool has_bf16 = has_avx512 && __builtin_cpu_supports("avx512bf16");
   return std::span(kTables).subspan(has_bf16 ? 0 : has_avx512 ? 1 : has_avx2 ? 2 : 3);
+#else
+  static constexpr std::array<const VectorKernels*, 1> kTables{&baseline::kTable};
+  return kTables;
+#endif
 }
 
 }  // namespace pfc

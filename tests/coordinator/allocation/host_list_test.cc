@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string refusal(const std::string& hosts) {
+std::string host_list_error(const std::string& hosts) {
   return testing::message_of<InputError>([&] { parse_hosts(hosts); });
 }
 
@@ -32,53 +32,57 @@ TEST(ParseHosts, ReadsIpv6AddressesInBrackets) {
 }
 
 TEST(ParseHosts, SaysThatAnIpv6AddressNeedsBrackets) {
-  EXPECT_THAT(refusal("2001:db8::7"),
+  EXPECT_THAT(host_list_error("2001:db8::7"),
               HasSubstr("write the IPv6 address '2001:db8::7' in brackets"));
 }
 
 TEST(ParseHosts, RefusesBracketsAroundSomethingElse) {
   for (const char* hosts : {"[]", "[a]:2", "[2001:db8::7", "[10.0.0.2]", "[::1]2", "["}) {
-    EXPECT_THAT(refusal(hosts), HasSubstr("--hosts '" + std::string(hosts) + "': ")) << hosts;
+    EXPECT_THAT(host_list_error(hosts), HasSubstr("--hosts '" + std::string(hosts) + "': "))
+        << hosts;
   }
 }
 
 TEST(ParseHosts, RefusesAnEmptyList) {
-  EXPECT_THAT(refusal(""), AllOf(HasSubstr("--hosts ''"), HasSubstr("empty")));
+  EXPECT_THAT(host_list_error(""), AllOf(HasSubstr("--hosts ''"), HasSubstr("empty")));
 }
 
 TEST(ParseHosts, RefusesAnEmptyEntry) {
-  EXPECT_THAT(refusal("a:1,,b:1"), HasSubstr("an entry is empty"));
-  EXPECT_THAT(refusal("a:1,"), HasSubstr("an entry is empty"));
+  EXPECT_THAT(host_list_error("a:1,,b:1"), HasSubstr("an entry is empty"));
+  EXPECT_THAT(host_list_error("a:1,"), HasSubstr("an entry is empty"));
 }
 
-TEST(ParseHosts, RefusesAMissingName) { EXPECT_THAT(refusal(":2"), HasSubstr("no host name")); }
+TEST(ParseHosts, RefusesAMissingName) {
+  EXPECT_THAT(host_list_error(":2"), HasSubstr("no host name"));
+}
 
 TEST(ParseHosts, RefusesAColonWithoutANumber) {
-  EXPECT_THAT(refusal("a:"), HasSubstr("'a:' has no number of slots"));
+  EXPECT_THAT(host_list_error("a:"), HasSubstr("'a:' has no number of slots"));
 }
 
 TEST(ParseHosts, RefusesANumberOfSlotsThatIsNotPositive) {
   for (const char* hosts : {"a:0", "a:-1", "a:x", "a:2x", "a:99999999999", "a: 2", "a:1:2"}) {
-    EXPECT_THAT(refusal(hosts), AllOf(HasSubstr(hosts), HasSubstr("not 1 to 1024")));
+    EXPECT_THAT(host_list_error(hosts), AllOf(HasSubstr(hosts), HasSubstr("not 1 to 1024")));
   }
 }
 
 TEST(ParseHosts, RefusesANameThatNoHostCanHave) {
-  EXPECT_THAT(refusal("a b:1"), HasSubstr("no host name or address"));
-  EXPECT_THAT(refusal("$(reboot):1"), HasSubstr("no host name or address"));
+  EXPECT_THAT(host_list_error("a b:1"), HasSubstr("no host name or address"));
+  EXPECT_THAT(host_list_error("$(reboot):1"), HasSubstr("no host name or address"));
 }
 
 TEST(ParseHosts, RefusesAnAddressThatNoHostHas) {
   for (const char* hosts : {"0.0.0.0:1", "255.255.255.255"}) {
-    EXPECT_THAT(refusal(hosts), HasSubstr("is the address of no host"));
+    EXPECT_THAT(host_list_error(hosts), HasSubstr("is the address of no host"));
   }
-  EXPECT_THAT(refusal("-x"), HasSubstr("no host name or address"));
+  EXPECT_THAT(host_list_error("-x"), HasSubstr("no host name or address"));
 }
 
 TEST(ParseHosts, RefusesTheSameHostTwice) {
-  EXPECT_THAT(refusal("Node:1,node:1"), HasSubstr("host 'node' is given twice"));
-  EXPECT_THAT(refusal("203.0.113.7:1,203.0.113.7:2"), HasSubstr("'203.0.113.7' is given twice"));
-  EXPECT_THAT(refusal("[::1]:1,[0::1]:2"), HasSubstr("'::1' is given twice"));
+  EXPECT_THAT(host_list_error("Node:1,node:1"), HasSubstr("host 'node' is given twice"));
+  EXPECT_THAT(host_list_error("203.0.113.7:1,203.0.113.7:2"),
+              HasSubstr("'203.0.113.7' is given twice"));
+  EXPECT_THAT(host_list_error("[::1]:1,[0::1]:2"), HasSubstr("'::1' is given twice"));
 }
 
 class HostsFile : public ::testing::Test {

@@ -21,7 +21,7 @@ std::vector<std::string> expand(const std::string& list) {
   return expand_slurm_nodes("NODES", list);
 }
 
-std::string refusal(const std::string& list) {
+std::string node_list_error(const std::string& list) {
   return testing::message_of<InputError>([&] { expand(list); });
 }
 
@@ -50,8 +50,8 @@ TEST(ExpandSlurmNodes, RefusesWhatIsNoList) {
   for (const char* list :
        {"", "a,", ",a", "a,,b", "a[", "a[1", "a]", "a[]", "a[1-]", "a[-1]", "a[1,]", "a[,1]",
         "a[x]", "a[1-2-3]", "a[2-1]", "a[[1-2]]", "a[+1]", "a[9999999999]"}) {
-    EXPECT_THAT(refusal(list), AllOf(HasSubstr("NODES '" + std::string(list) + "': "),
-                                     HasSubstr("expected names with ranges")))
+    EXPECT_THAT(node_list_error(list), AllOf(HasSubstr("NODES '" + std::string(list) + "': "),
+                                             HasSubstr("expected names with ranges")))
         << list;
   }
 }
@@ -60,12 +60,13 @@ TEST(ExpandSlurmNodes, TakesAsManyHostsAsAHostListMayHave) {
   EXPECT_THAT(expand("n[1-16384]"), SizeIs(16'384));
   for (const char* list : {"n[0-16384]", "n[0-999999999]", "a,n[1-16384]", "a[1-200]b[1-200]",
                            "a[1-9]b[1-9]c[1-9]d[1-9]e[1-9]f[1-9]g[1-9]h[1-9]"}) {
-    EXPECT_THAT(refusal(list), HasSubstr("more than 16384 hosts")) << list;
+    EXPECT_THAT(node_list_error(list), HasSubstr("more than 16384 hosts")) << list;
   }
 }
 
 TEST(ExpandSlurmNodes, RefusesNamesThatAreTooLong) {
-  EXPECT_THAT(refusal("n[1-16384]" + std::string(300, 'x')), HasSubstr("a name is too long"));
+  EXPECT_THAT(node_list_error("n[1-16384]" + std::string(300, 'x')),
+              HasSubstr("a name is too long"));
 }
 
 TEST(ExpandSlurmCounts, ReadsRepetitions) {

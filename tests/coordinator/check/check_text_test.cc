@@ -95,13 +95,13 @@ TEST(CheckText, IsJsonForPrograms) {
   proto::CheckFinding& slow = add(report, "b", "decode speed", "10 images/s", proto::CHECK_SLOWS);
   slow.set_value(10);
   slow.set_unit("images/s");
-  const auto json = check_json(report);
-  EXPECT_EQ(json["would_run"], true);
-  EXPECT_EQ(json["good"], false);
-  EXPECT_EQ(json["findings"][0]["verdict"], "slows");
-  EXPECT_EQ(json["findings"][0]["rank"], nullptr);
-  EXPECT_EQ(json["findings"][0]["value"], 10);
-  EXPECT_EQ(json["findings"][0]["remedy"], "do something");
+  const auto printed = check_json(report);
+  EXPECT_EQ(printed["would_run"], true);
+  EXPECT_EQ(printed["good"], false);
+  EXPECT_EQ(printed["findings"][0]["verdict"], "slows");
+  EXPECT_EQ(printed["findings"][0]["rank"], nullptr);
+  EXPECT_EQ(printed["findings"][0]["value"], 10);
+  EXPECT_EQ(printed["findings"][0]["remedy"], "do something");
 }
 
 TEST(CheckOfNobody, IsNotGood) {

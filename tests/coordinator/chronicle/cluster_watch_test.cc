@@ -25,7 +25,7 @@ class Watch : public ::testing::Test {
 
   std::vector<std::string> texts() {
     std::vector<std::string> found;
-    for (const Event& event : watch.update(state)) found.push_back(event.text);
+    for (const ClusterEvent& event : watch.update(state)) found.push_back(event.text);
     return found;
   }
   void registers(HostState& host, const std::string& agent) {
@@ -67,9 +67,9 @@ TEST_F(Watch, TellsOfAHostThatMustBeFree) {
 
 TEST_F(Watch, NamesTheRankOfAFailure) {
   state.job.current.incidents = {crash(1)};
-  const std::vector<Event> found = watch.update(state);
+  const std::vector<ClusterEvent> found = watch.update(state);
   ASSERT_THAT(found, SizeIs(1));
-  EXPECT_EQ(found[0].kind, Event::Kind::kFailure);
+  EXPECT_EQ(found[0].kind, ClusterEvent::Kind::kFailure);
   EXPECT_EQ(found[0].severity, Severity::kError);
   EXPECT_EQ(found[0].rank, 1);
   EXPECT_EQ(found[0].text, "rank 1: killed");
@@ -80,7 +80,7 @@ TEST_F(Watch, TellsOnceThatWorkersHaveLostTheirPeersAndNotAsAFailureOfTheirs) {
   for (Rank rank = 2; rank < 100; ++rank) {
     state.job.current.incidents.push_back(crash(rank, Incident::Kind::kPeerLost));
   }
-  const std::vector<Event> found = watch.update(state);
+  const std::vector<ClusterEvent> found = watch.update(state);
   ASSERT_THAT(found, SizeIs(2));
   EXPECT_EQ(found[1].severity, Severity::kWarning);
 }

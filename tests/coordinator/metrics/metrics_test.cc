@@ -212,7 +212,7 @@ TEST_F(MetricsTest, CountRestartsByTheirCause) {
                 "pfc_job_restarts_total{cause=\"connection_lost\"} 1"});
 }
 
-std::size_t count_of(const std::string& text, const std::string& part) {
+std::size_t occurrences_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
     ++count;
@@ -230,8 +230,8 @@ TEST_F(MetricsTest, HaveABoundedNumberOfLabelsWhateverAWorkerSends) {
     told.mutable_comm(0)->mutable_kinds(0)->set_calls(1);
     metrics.add_progress(worker(), told, now);
   }
-  EXPECT_EQ(count_of(text(), "pfc_worker_phase_duration_seconds_count{"), 65U);
-  EXPECT_LE(count_of(text(), "pfc_worker_collectives_total{"), 17U * 17U);
+  EXPECT_EQ(occurrences_of(text(), "pfc_worker_phase_duration_seconds_count{"), 65U);
+  EXPECT_LE(occurrences_of(text(), "pfc_worker_collectives_total{"), 17U * 17U);
   EXPECT_THAT(text(), HasSubstr("pfc_worker_phase_duration_seconds_count{phase=\"other\"} 936\n"));
 }
 

@@ -26,16 +26,16 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Takes every worker for rank 0 of one, and keeps what it says.
-class Listener final : public proto::CoordinatorService::Service {
+class ProgressListener final : public proto::CoordinatorService::Service {
  public:
-  Listener() {
+  ProgressListener() {
     set_up_grpc();
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
-  ~Listener() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  ~ProgressListener() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
   grpc::Status Join(grpc::ServerContext*, const proto::JoinRequest*,
                     proto::JoinReply* reply) override {
@@ -91,7 +91,7 @@ const Progress kLastStep{.step = 42, .phase = "forward", .phases = {{"forward", 
 
 // What the stream carries may arrive after the end, and is dropped then.
 TEST(CoordinatorClient, RepeatsWithItsEndTheProgressThatTheStreamHasTaken) {
-  Listener coordinator;
+  ProgressListener coordinator;
   const auto worker = coordinator.worker();
   worker->join(20s);
   worker->report(kLastStep);
@@ -102,7 +102,7 @@ TEST(CoordinatorClient, RepeatsWithItsEndTheProgressThatTheStreamHasTaken) {
 }
 
 TEST(CoordinatorClient, TellsNoProgressOfAnEarlierGenerationAtItsEnd) {
-  Listener coordinator;
+  ProgressListener coordinator;
   const auto worker = coordinator.worker();
   worker->join(20s);
   worker->report(kLastStep);

@@ -45,7 +45,7 @@ TEST_F(ServiceOverTls, RefusesPlaintextAndTellsItApart) {
 TEST_F(ServiceOverTls, ServesOthersAfterHandshakesThatNobodyEnds) {
   Gate another({.state_dir = folder / "another"});
   testing::RunningCoordinator busy({{.name = "a", .slots = 1}}, testing::impatient(), 0, kJob,
-                                   &another, {.all = 2, .of_address = 2, .patience = 200ms});
+                                   &another, {.all = 2, .of_address = 2, .patience = 1s});
   boost::asio::io_context loop;
   std::vector<boost::asio::ip::tcp::socket> halves;
   for (int i = 0; i < 4; ++i) {

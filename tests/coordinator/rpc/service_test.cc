@@ -314,7 +314,7 @@ TEST_F(ServiceOfOneHost, FailsTheJobOfASilentWorker) {
 
 TEST_F(ServiceOfOneHost, AsksTheAgentWhatAStuckWorkerDoesAndNamesIt) {
   RendezvousConfig config = testing::impatient();
-  config.limits.pace = {.floor = 300ms, .factor = 1, .unknown = 300ms};
+  config.limits.pace = {.floor = 1s, .factor = 1, .unknown = 1s};
   RunningCoordinator other({{.name = "a", .slots = 2}}, config);
   VoiceOfAgent voice(other.address(), "a");
   std::vector<std::unique_ptr<CoordinatorClient>> workers;
@@ -335,7 +335,7 @@ TEST_F(ServiceOfOneHost, AsksTheAgentWhatAStuckWorkerDoesAndNamesIt) {
   proto::AgentCommand asked;
   while (!asked.has_describe()) asked = voice.hears();
   EXPECT_EQ(asked.describe().slot(), 1);
-  const auto doing = workers[0]->get(doing_key(1), 10s);
+  const auto doing = workers[0]->get(doing_key(1), 60s);
   EXPECT_THAT(std::string(doing.begin(), doing.end()), HasSubstr("at step 3 in forward for "));
   voice.tells_description(1, "state R (runs)\nmain thread computes");
   EXPECT_EQ(voice.is_told_workers().slots(0).wish(), proto::DesiredSlots::TERMINATE);
@@ -356,7 +356,7 @@ TEST_F(ServiceOfOneHost, NamesAPortInUseAndWhatToDo) {
 TEST_F(ServiceOfOneHost, AnswersEveryWaitingRequestWhenItCloses) {
   begin_generation();
   auto joining = std::async(std::launch::async,
-                            [&] { return message_of<CommError>([&] { worker(0)->join(5s); }); });
+                            [&] { return message_of<CommError>([&] { worker(0)->join(2min); }); });
   wait_until([&] { return coordinator.status().workers(0).state() == "joined"; });
   coordinator.shut_down();
   EXPECT_THAT(joining.get(), HasSubstr("cannot be reached"));

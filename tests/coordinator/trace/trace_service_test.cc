@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -31,22 +32,19 @@ class TraceService : public ServiceOfOneHost {
                       .steps = static_cast<std::uint64_t>(step),
                       .step_seconds = 0.1 * static_cast<double>(step)});
     }
-    const auto trains = [](const proto::StatusReply& status) { return status.step() > 0; };
-    while (!trains(coordinator.status())) std::this_thread::sleep_for(5ms);
+    wait_until([&] {
+      const proto::StatusReply status = coordinator.status();
+      return std::ranges::all_of(status.workers(), [step](const proto::WorkerStatus& worker) {
+        return worker.progress().step() == step;
+      });
+    });
   }
 
   grpc::Status begins(int steps, proto::StartTraceReply& reply) {
     proto::StartTraceRequest request;
     request.set_steps(steps);
-    grpc::Status status;
-    // The second worker's report may still be on its way.
-    for (int i = 0; i < 1'000; ++i) {
-      grpc::ClientContext context;
-      status = stub()->StartTrace(&context, request, &reply);
-      if (status.error_message().find("does not train now") == std::string::npos) break;
-      std::this_thread::sleep_for(10ms);
-    }
-    return status;
+    grpc::ClientContext context;
+    return stub()->StartTrace(&context, request, &reply);
   }
 
   proto::ReadTraceReply reads(std::int64_t trace, int from) {
@@ -80,7 +78,7 @@ class Trainee {
     for (std::int64_t step = 10; !stops_; ++step) {
       recorder_.begin_step(step);
       const TraceTrack::Scope scope(training_, "forward", step);
-      std::this_thread::sleep_for(100ms);
+      std::this_thread::sleep_for(100ms);  // the time of the step
     }
   }};
   TraceTaker taker_;
@@ -111,8 +109,8 @@ TEST_F(TraceService, GathersWhatAllWorkersHaveRecorded) {
   EXPECT_EQ(reply.ranks(1).host(), "a");
   EXPECT_EQ(reply.ranks(1).problem(), "");
   EXPECT_GT(reply.ranks(1).summary().clock_error_ns(), 0);
-  // The same machine, and so the same clock.
-  EXPECT_LT(std::abs(reply.ranks(1).summary().clock_ahead_ns()), 1s / 1ns);
+  // Both use the clock of this machine. The limit leaves room for a process that is held up.
+  EXPECT_LT(std::abs(reply.ranks(1).summary().clock_ahead_ns()), 1min / 1ns);
 }
 
 TEST_F(TraceService, NamesAWorkerThatEndsMeanwhile) {

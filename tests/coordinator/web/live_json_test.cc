@@ -74,9 +74,9 @@ TEST(LivePhases, AreOfTheRanksThatWorkLongestWhereThereAreMany) {
 
 TEST(LiveEvents, AreThoseAfterANumber) {
   EventLog log;
-  log.add({.kind = Event::Kind::kHost, .rank = {}, .text = "host a has joined"});
+  log.add({.kind = ClusterEvent::Kind::kHost, .rank = {}, .text = "host a has joined"});
   log.add({.ms = 5,
-           .kind = Event::Kind::kFailure,
+           .kind = ClusterEvent::Kind::kFailure,
            .severity = Severity::kError,
            .rank = 3,
            .text = "rank 3: killed"});

@@ -4,6 +4,7 @@
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <future>
 #include <memory>
@@ -116,6 +117,14 @@ class PageServer : public ::testing::Test {
     std::promise<decltype(call())> result;
     boost::asio::post(loop, [&] { result.set_value(call()); });
     return result.get_future().get();
+  }
+
+  /// Waits until a timer of the loop has expired. All earlier timers of the loop have then run.
+  void pass_on_loop(std::chrono::milliseconds time) {
+    std::promise<void> over;
+    boost::asio::steady_timer timer(loop, time);
+    timer.async_wait([&](const boost::system::error_code&) { over.set_value(); });
+    over.get_future().wait();
   }
 
   static constexpr const char* kOwn =
@@ -243,7 +252,7 @@ TEST_F(PageServer, MakesNothingWithoutReaders) {
   }
   while (on_loop([&] { return feed.readers(); }) > 0) std::this_thread::sleep_for(1ms);
   const int asked = on_loop([&] { return source.asked; });
-  std::this_thread::sleep_for(100ms);  // ten pauses
+  pass_on_loop(100ms);  // ten pauses
   EXPECT_EQ(on_loop([&] { return source.asked; }), asked);
 }
 

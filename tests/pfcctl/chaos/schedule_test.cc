@@ -66,7 +66,7 @@ TEST(PlanOfFaults, OfOneKindDoesNotDependOnTheOthers) {
 TEST(PlanOfFaults, IsEmptyWithoutAWish) { EXPECT_TRUE(plan_faults({.duration = 10min}).empty()); }
 
 /// Ranks 0 and 1 on host a, 2 on host b; host c has not registered.
-proto::StatusReply job() {
+proto::StatusReply status_of_job() {
   proto::StatusReply status;
   for (const std::string name : {"a", "b", "c"}) {
     status.add_hosts()->set_name(name);
@@ -88,10 +88,10 @@ constexpr PlannedFault kill(double pick) {
 constexpr PlannedFault cut(double pick) { return {.kind = proto::FAULT_PARTITION, .pick = pick}; }
 
 TEST(VictimOfAFault, IsAnyWorkerThatRuns) {
-  EXPECT_EQ(pick_victim(kill(0), {}, job())->rank, 0);
-  EXPECT_EQ(pick_victim(kill(0.5), {}, job())->rank, 1);
-  EXPECT_EQ(pick_victim(kill(0.999), {}, job())->rank, 2);
-  proto::StatusReply status = job();
+  EXPECT_EQ(pick_victim(kill(0), {}, status_of_job())->rank, 0);
+  EXPECT_EQ(pick_victim(kill(0.5), {}, status_of_job())->rank, 1);
+  EXPECT_EQ(pick_victim(kill(0.999), {}, status_of_job())->rank, 2);
+  proto::StatusReply status = status_of_job();
   status.mutable_workers(0)->set_state("exited");
   EXPECT_EQ(pick_victim(kill(0), {}, status)->rank, 1);
   status.mutable_workers(1)->set_pid(0);  // not started yet
@@ -99,20 +99,20 @@ TEST(VictimOfAFault, IsAnyWorkerThatRuns) {
 }
 
 TEST(VictimOfAFault, IsAHostThatIsHere) {
-  EXPECT_EQ(pick_victim(cut(0), {}, job())->host, "a");
-  EXPECT_EQ(pick_victim(cut(0.999), {}, job())->host, "b");
+  EXPECT_EQ(pick_victim(cut(0), {}, status_of_job())->host, "a");
+  EXPECT_EQ(pick_victim(cut(0.999), {}, status_of_job())->host, "b");
 }
 
 TEST(VictimOfAFault, IsInTheScope) {
-  EXPECT_EQ(pick_victim(kill(0), {.rank = 1, .host = ""}, job())->rank, 1);
-  EXPECT_EQ(pick_victim(kill(0), {.rank = {}, .host = "b"}, job())->rank, 2);
-  EXPECT_FALSE(pick_victim(cut(0), {.rank = {}, .host = "c"}, job()));
+  EXPECT_EQ(pick_victim(kill(0), {.rank = 1, .host = ""}, status_of_job())->rank, 1);
+  EXPECT_EQ(pick_victim(kill(0), {.rank = {}, .host = "b"}, status_of_job())->rank, 2);
+  EXPECT_FALSE(pick_victim(cut(0), {.rank = {}, .host = "c"}, status_of_job()));
 }
 
 TEST(VictimOfAFault, IsNotOnAHostThatHasRefusedThisKind) {
   const FaultScope scope{.rank = {}, .host = "", .refused = {{proto::FAULT_PARTITION, {"a"}}}};
-  EXPECT_EQ(pick_victim(cut(0), scope, job())->host, "b");
-  EXPECT_EQ(pick_victim(kill(0), scope, job())->host, "a");
+  EXPECT_EQ(pick_victim(cut(0), scope, status_of_job())->host, "b");
+  EXPECT_EQ(pick_victim(kill(0), scope, status_of_job())->host, "a");
 }
 
 }  // namespace

@@ -19,36 +19,37 @@
 #include "tests/support/simt/nccl_faults.h"
 
 namespace pfc::simt {
-namespace {
 
-constexpr int kPollsOfACall = 3;
-constexpr std::chrono::seconds kPatience{100};     // after which a collective counts as hanging
-constexpr std::chrono::seconds kAbortPatience{2};  // how long an abort waits for other work
-
-enum class Kind { kGather, kReduce, kScatter, kBroadcast };
+enum class NcclOperation { kGather, kReduce, kScatter, kBroadcast };
 
 /// The arguments of one rank's call.
-struct Call {
-  Kind kind = Kind::kGather;
+struct NcclCall {
+  NcclOperation kind = NcclOperation::kGather;
   const void* send = nullptr;
   std::byte* receive = nullptr;
   std::size_t send_bytes = 0;
   int root = 0;
 };
 
-struct Meeting {
+struct NcclMeeting {
   std::map<int, std::vector<std::byte>> inputs;  // by rank, as far as they have arrived
-  Call first;
+  NcclCall first;
   std::size_t left = 0;
 };
 
 /// The state that the ranks of one communicator share.
-struct Clique {
+struct NcclClique {
   int ranks = 0;
   int joined = 0;
-  std::map<std::uint64_t, Meeting> meetings;
+  std::map<std::uint64_t, NcclMeeting> meetings;
   std::vector<NcclHandle*> members;
 };
+
+namespace {
+
+constexpr int kPollsOfACall = 3;
+constexpr std::chrono::seconds kPatience{100};     // after which a collective counts as hanging
+constexpr std::chrono::seconds kAbortPatience{2};  // how long an abort waits for other work
 
 struct Faults {
   bool connects_nobody = false;
@@ -62,7 +63,7 @@ struct World {
   std::mutex mutex;
   std::condition_variable changed;
   // Guarded by mutex:
-  std::map<std::string, std::shared_ptr<Clique>> cliques;  // by unique id
+  std::map<std::string, std::shared_ptr<NcclClique>> cliques;  // by unique id
   std::list<NcclHandle*> handles;
   Faults faults;
   std::uint64_t ids = 0;
@@ -77,7 +78,7 @@ World& world() {
 
 /// All members are guarded by the world's mutex.
 struct NcclHandle {
-  std::shared_ptr<Clique> clique;
+  std::shared_ptr<NcclClique> clique;
   int rank = 0;
   int device = 0;
   int polls = kPollsOfACall;     // how many polls remain until the present call is complete
@@ -96,7 +97,7 @@ struct NcclHandle {
 
 namespace {
 
-std::vector<std::byte> sum_of(const Meeting& meeting, std::size_t begin, std::size_t bytes) {
+std::vector<std::byte> sum_of(const NcclMeeting& meeting, std::size_t begin, std::size_t bytes) {
   std::vector<std::byte> sum(bytes);
   bool first = true;
   for (const auto& [rank, input] : meeting.inputs) {
@@ -112,20 +113,21 @@ std::vector<std::byte> sum_of(const Meeting& meeting, std::size_t begin, std::si
   return sum;
 }
 
-void give_result(const Meeting& meeting, const Call& call, int rank) {
+void give_result(const NcclMeeting& meeting, const NcclCall& call, int rank) {
   const auto bytes = call.send_bytes;
-  if (call.kind == Kind::kGather) {
+  if (call.kind == NcclOperation::kGather) {
     std::byte* to = call.receive;
     for (const auto& [from, input] : meeting.inputs) {
       std::memcpy(to, input.data(), bytes);
       to += bytes;
     }
-  } else if (call.kind == Kind::kBroadcast) {
+  } else if (call.kind == NcclOperation::kBroadcast) {
     std::memcpy(call.receive, meeting.inputs.at(call.root).data(), bytes);
   } else {
-    const std::size_t part = call.kind == Kind::kReduce ? bytes : bytes / meeting.inputs.size();
+    const std::size_t part =
+        call.kind == NcclOperation::kReduce ? bytes : bytes / meeting.inputs.size();
     const std::size_t begin =
-        call.kind == Kind::kReduce ? 0 : part * static_cast<std::size_t>(rank);
+        call.kind == NcclOperation::kReduce ? 0 : part * static_cast<std::size_t>(rank);
     const std::vector<std::byte> sum = sum_of(meeting, begin, part);
     std::memcpy(call.receive, sum.data(), part);
   }
@@ -133,13 +135,13 @@ void give_result(const Meeting& meeting, const Call& call, int rank) {
 
 /// The work that a collective enqueues. It never completes when ranks pass different arguments, as
 /// with NCCL.
-void take_part(const std::shared_ptr<Clique>& clique,
+void take_part(const std::shared_ptr<NcclClique>& clique,
                const std::shared_ptr<NcclHandle::Waiting>& state, int rank, std::uint64_t number,
-               const Call& call) {
+               const NcclCall& call) {
   World& w = world();
   std::unique_lock lock(w.mutex);
   if (state->aborted) return;
-  Meeting& meeting = clique->meetings[number];
+  NcclMeeting& meeting = clique->meetings[number];
   if (meeting.inputs.empty()) meeting.first = call;
   const bool same = meeting.first.kind == call.kind && meeting.first.send_bytes == call.send_bytes;
   if (same) {
@@ -161,7 +163,7 @@ void take_part(const std::shared_ptr<Clique>& clique,
   if (++meeting.left == meeting.inputs.size()) clique->meetings.erase(number);
 }
 
-ncclResult_t begin(ncclComm_t comm, const Call& call, cudaStream_t stream) {
+ncclResult_t begin(ncclComm_t comm, const NcclCall& call, cudaStream_t stream) {
   if (!is_device(call.send) || !is_device(call.receive)) return ncclInvalidArgument;
   const std::lock_guard lock(world().mutex);
   if (comm->error != ncclSuccess) return comm->error;
@@ -285,7 +287,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   cudaGetDevice(&device);
   const std::lock_guard lock(world().mutex);
   auto& clique = world().cliques[std::string(id.internal, sizeof(id.internal))];
-  if (!clique) clique = std::make_shared<Clique>(Clique{.ranks = ranks});
+  if (!clique) clique = std::make_shared<NcclClique>(NcclClique{.ranks = ranks});
   for (const NcclHandle* other : clique->members) {
     // NCCL refuses two ranks on one GPU.
     if (other->device == device || other->rank == rank) return ncclInvalidUsage;
@@ -345,7 +347,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t send_count,
                            ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
   return begin(comm,
-               {.kind = Kind::kGather,
+               {.kind = NcclOperation::kGather,
                 .send = send,
                 .receive = static_cast<std::byte*>(receive),
                 .send_bytes = send_count * size_of(type)},
@@ -355,7 +357,7 @@ ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t send_cou
 ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
                            ncclRedOp_t /*op*/, ncclComm_t comm, cudaStream_t stream) {
   return begin(comm,
-               {.kind = Kind::kReduce,
+               {.kind = NcclOperation::kReduce,
                 .send = send,
                 .receive = static_cast<std::byte*>(receive),
                 .send_bytes = count * size_of(type)},
@@ -367,7 +369,7 @@ ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t rece
                                cudaStream_t stream) {
   return begin(
       comm,
-      {.kind = Kind::kScatter,
+      {.kind = NcclOperation::kScatter,
        .send = send,
        .receive = static_cast<std::byte*>(receive),
        .send_bytes = receive_count * size_of(type) * static_cast<std::size_t>(comm->clique->ranks)},
@@ -377,7 +379,7 @@ ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t rece
 ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
   return begin(comm,
-               {.kind = Kind::kBroadcast,
+               {.kind = NcclOperation::kBroadcast,
                 .send = send,
                 .receive = static_cast<std::byte*>(receive),
                 .send_bytes = count * size_of(type),

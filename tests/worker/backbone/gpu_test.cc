@@ -20,7 +20,8 @@ struct GpuPass {
 };
 
 /// One training pass and one evaluation of a fresh network.
-GpuPass run_scaled_pass(Ops& ops, Backbone& net, const BackboneOptions& options, float gradient_scale) {
+GpuPass run_scaled_pass(Ops& ops, Backbone& net, const BackboneOptions& options,
+                        float gradient_scale) {
   const OwnedTensor x = to_device(ops, testing::images_shape(options),
                                   testing::random_images(options), ops.activation_type());
   const OwnedTensor d =
@@ -54,9 +55,10 @@ TEST_P(BackboneOnGpu, AgreesWithTheCpu) {
   const auto gpu = make_cuda_ops({.activations = GetParam().type});
   const auto cpu = testing::cpu_ops();
   const BackboneOptions options = testing::small_options(3);
-  const GpuPass expected = run_scaled_pass(*cpu, *testing::make_small_network(*cpu, options), options, 1.f);
+  const GpuPass expected =
+      run_scaled_pass(*cpu, *testing::make_small_network(*cpu, options), options, 1.f);
   const GpuPass found = run_scaled_pass(*gpu, *testing::make_small_network(*gpu, options), options,
-                         GetParam().type == DType::kFloat16 ? 256.f : 1.f);
+                                        GetParam().type == DType::kFloat16 ? 256.f : 1.f);
   expect_close(found, expected, GetParam().tolerance);
 }
 

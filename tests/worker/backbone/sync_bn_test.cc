@@ -7,17 +7,17 @@
 namespace pfc {
 namespace {
 
-struct Result {
+struct SyncBnResult {
   std::vector<float> embeddings, gradients, state;
 };
 
-Result run(const BackboneOptions& options, const std::vector<float>& images,
-           const std::vector<float>& d_embeddings) {
+SyncBnResult run_synced_pass(const BackboneOptions& options, const std::vector<float>& images,
+                             const std::vector<float>& d_embeddings) {
   const auto ops = testing::cpu_ops();
   const auto net = testing::make_small_network(*ops, options);
   const OwnedTensor x = to_device(*ops, testing::images_shape(options), images);
   const OwnedTensor d = to_device(*ops, {options.batch, options.embedding_size}, d_embeddings);
-  Result result;
+  SyncBnResult result;
   result.embeddings = to_host(*ops, net->forward(x, true, 0));
   net->backward(d, {}, [](std::int64_t) {});
   result.gradients = to_host(*ops, net->gradients());
@@ -41,20 +41,20 @@ TEST_P(SyncBn, RanksTogetherAreOneWorkerWithTheWholeBatch) {
     images[i] = 3.f * images[i] + 2.f;
   }
   const std::vector<float> d = testing::random_values(whole.batch * whole.embedding_size, 9);
-  const Result expected = run(whole, images, d);
+  const SyncBnResult expected = run_synced_pass(whole, images, d);
 
-  std::vector<Result> results(static_cast<std::size_t>(ranks));
+  std::vector<SyncBnResult> results(static_cast<std::size_t>(ranks));
   testing::run_ranks(ranks, [&](Comm& comm) {
     BackboneOptions options = testing::small_options(4);
     options.sync_bn = &comm;
     options.rank = comm.rank();
     results[static_cast<std::size_t>(comm.rank())] =
-        run(options, part(images, comm.rank(), ranks), part(d, comm.rank(), ranks));
+        run_synced_pass(options, part(images, comm.rank(), ranks), part(d, comm.rank(), ranks));
   });
 
-  Result together;
+  SyncBnResult together;
   together.gradients.assign(expected.gradients.size(), 0.f);
-  for (const Result& r : results) {
+  for (const SyncBnResult& r : results) {
     together.embeddings.insert(together.embeddings.end(), r.embeddings.begin(), r.embeddings.end());
     for (std::size_t i = 0; i < r.gradients.size(); ++i) together.gradients[i] += r.gradients[i];
     EXPECT_LT(relative_error(r.state, expected.state), 1e-5);
@@ -71,7 +71,8 @@ TEST(SyncBn, AFailedPeerEndsTheForwardPass) {
                                     if (comm.rank() == 1) throw CommError("gone");
                                     BackboneOptions options = testing::small_options(4);
                                     options.sync_bn = &comm;
-                                    run(options, testing::random_images(options),
+                                    run_synced_pass(
+                                        options, testing::random_images(options),
                                         testing::random_values(4 * options.embedding_size, 9));
                                   }),
                CommError);

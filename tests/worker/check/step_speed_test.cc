@@ -12,13 +12,14 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-PlannedJob job() {
+PlannedJob job_to_check() {
   return {.job = {.network = "mbf", .batch_size = 8, .num_classes = 1000}, .world_size = 2};
 }
 
 TEST(SpeedToExpect, IsThatOfComputationAndCollectives) {
-  const CheckFinding f = speed_to_expect({.forward = 0.1, .backward = 0.2, .head = 0.05},
-                                         {.gradients = 0.1, .embeddings = 0.05}, job(), false);
+  const CheckFinding f =
+      speed_to_expect({.forward = 0.1, .backward = 0.2, .head = 0.05},
+                      {.gradients = 0.1, .embeddings = 0.05}, job_to_check(), false);
   EXPECT_THAT(f.found, AllOf(HasSubstr("about 32 samples/s, 2 steps/s: 500 ms a step"),
                              HasSubstr("backbone 300, classification layer 50, collectives 150")));
   EXPECT_NEAR(f.value, 32, 1e-9);
@@ -27,15 +28,17 @@ TEST(SpeedToExpect, IsThatOfComputationAndCollectives) {
 
 TEST(SpeedToExpect, LeavesOutWhatIsReducedBesideTheBackwardPass) {
   EXPECT_THAT(
-      speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.15}, job(), true).found,
+      speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.15}, job_to_check(), true)
+          .found,
       HasSubstr("collectives 0"));
   EXPECT_THAT(
-      speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.3}, job(), true).found,
+      speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.3}, job_to_check(), true)
+          .found,
       HasSubstr("collectives 100"));
 }
 
 TEST(SpeedToExpect, CountsEveryMicroBatch) {
-  PlannedJob planned = job();
+  PlannedJob planned = job_to_check();
   planned.job.gradient_acc = 3;
   // What was measured is of all micro-batches; of collectives of embeddings it is one.
   EXPECT_THAT(speed_to_expect({.forward = 0.9}, {.embeddings = 0.1}, planned, false).found,
@@ -45,7 +48,7 @@ TEST(SpeedToExpect, CountsEveryMicroBatch) {
 TEST(TimeCompute, RunsAPieceOfTheJob) {
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const auto comm = make_host_comm({}, nullptr);
-  PlannedJob planned = job();
+  PlannedJob planned = job_to_check();
   planned.world_size = 1;
   planned.job.gradient_acc = 1000;  // neither so many images nor so many classes are computed
   planned.job.num_classes = 40'000'000;

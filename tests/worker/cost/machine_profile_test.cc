@@ -46,22 +46,22 @@ TEST(MachineProfile, IsTheSameAfterAFile) {
 TEST(MachineProfile, SaysWhatIsWrongWithAFile) {
   const TemporaryFolder folder;
   const auto file = folder / "machine.json";
-  const auto message = [&](const nlohmann::json& json) {
-    std::ofstream(file) << json.dump();
+  const auto message = [&](const nlohmann::json& contents) {
+    std::ofstream(file) << contents.dump();
     return message_of<InputError>([&] { read_profile(file); });
   };
-  nlohmann::json json = to_json(profile());
-  json["ops"]["product"].erase("seconds_per_flop");
-  EXPECT_THAT(message(json), AllOf(HasSubstr("machine.json"),
-                                   HasSubstr("there is no '/ops/product/seconds_per_flop'")));
-  json = to_json(profile());
-  json["step_seconds"] = -1;
-  EXPECT_THAT(message(json), HasSubstr("/step_seconds: found -1, expected seconds"));
-  json = to_json(profile());
-  json["cores"] = 0;
-  EXPECT_THAT(message(json), HasSubstr("/cores: found 0"));
-  json["schema"] = 2;
-  EXPECT_THAT(message(json), HasSubstr("/schema: found 2, expected 1"));
+  nlohmann::json changed = to_json(profile());
+  changed["ops"]["product"].erase("seconds_per_flop");
+  EXPECT_THAT(message(changed), AllOf(HasSubstr("machine.json"),
+                                      HasSubstr("there is no '/ops/product/seconds_per_flop'")));
+  changed = to_json(profile());
+  changed["step_seconds"] = -1;
+  EXPECT_THAT(message(changed), HasSubstr("/step_seconds: found -1, expected seconds"));
+  changed = to_json(profile());
+  changed["cores"] = 0;
+  EXPECT_THAT(message(changed), HasSubstr("/cores: found 0"));
+  changed["schema"] = 2;
+  EXPECT_THAT(message(changed), HasSubstr("/schema: found 2, expected 1"));
   EXPECT_THAT(message("a text"), HasSubstr("there is no '/schema'"));
   std::ofstream(file) << "{";
   EXPECT_THAT(message_of<InputError>([&] { read_profile(file); }), HasSubstr("no JSON"));

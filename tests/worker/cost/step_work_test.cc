@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-PlannedJob job(const std::string& network, std::int64_t batch) {
+PlannedJob job_with_network(const std::string& network, std::int64_t batch) {
   return {.job = {.network = network, .batch_size = batch, .num_classes = 1000}};
 }
 
@@ -47,19 +47,20 @@ TEST(StepWork, CountsAnIresnetAsItsArchitectureHasIt) {
   for (const auto& [network, blocks] :
        {std::pair{"r18", std::array{2, 2, 2, 2}}, std::pair{"r50", std::array{3, 4, 14, 3}},
         std::pair{"r100", std::array{3, 13, 30, 3}}}) {
-    const StepWork work = count_step(job(network, 4));
+    const StepWork work = count_step(job_with_network(network, 4));
     EXPECT_DOUBLE_EQ(flops(work.forward), 4 * iresnet_flops(blocks)) << network;
   }
 }
 
 TEST(StepWork, GoesBackWithTwiceTheProductsButThoseOfTheImages) {
-  const StepWork work = count_step(job("r18", 4));
+  const StepWork work = count_step(job_with_network("r18", 4));
   const double first = 2.0 * 4 * 112 * 112 * 3 * 64 * 9;  // images need no gradient
   EXPECT_DOUBLE_EQ(flops(work.backward), 2 * flops(work.forward) - first);
 }
 
 TEST(StepWork, IsProportionalToTheBatch) {
-  const StepWork one = count_step(job("mbf", 2)), two = count_step(job("mbf", 4));
+  const StepWork one = count_step(job_with_network("mbf", 2)),
+                 two = count_step(job_with_network("mbf", 4));
   EXPECT_DOUBLE_EQ(flops(two.forward), 2 * flops(one.forward));
   EXPECT_EQ(one.forward.size(), two.forward.size());
   EXPECT_EQ(flops(one.optimizer), 0);
@@ -68,15 +69,15 @@ TEST(StepWork, IsProportionalToTheBatch) {
 }
 
 TEST(StepWork, TellsDepthwiseConvolutionsFromDenseOnes) {
-  const StepWork work = count_step(job("mbf", 2));
+  const StepWork work = count_step(job_with_network("mbf", 2));
   EXPECT_GT(flops(work.forward, {OpKind::kDepthwise}), 0);
   EXPECT_GT(flops(work.forward, {OpKind::kPointwise}),
             10 * flops(work.forward, {OpKind::kDepthwise}));
-  EXPECT_EQ(flops(count_step(job("r18", 2)).forward, {OpKind::kDepthwise}), 0);
+  EXPECT_EQ(flops(count_step(job_with_network("r18", 2)).forward, {OpKind::kDepthwise}), 0);
 }
 
 TEST(StepWork, HalvesBytesOfActivationsInSixteenBits) {
-  PlannedJob half = job("r18", 2);  // on a CPU
+  PlannedJob half = job_with_network("r18", 2);  // on a CPU
   half.job.precision = Precision::kBf16;
   const auto bytes = [](const StepWork& work) {
     double sum = 0;
@@ -85,13 +86,13 @@ TEST(StepWork, HalvesBytesOfActivationsInSixteenBits) {
     }
     return sum;
   };
-  const double whole = bytes(count_step(job("r18", 2)));
+  const double whole = bytes(count_step(job_with_network("r18", 2)));
   // The last batch norm's embeddings stay float32.
   EXPECT_NEAR(bytes(count_step(half)), whole / 2, whole / 1000);
 }
 
 TEST(StepWork, CountsTheCollectivesOfSyncedBatchNorms) {
-  PlannedJob synced = job("r18", 4);
+  PlannedJob synced = job_with_network("r18", 4);
   synced.world_size = 2;
   EXPECT_EQ(count_step(synced).synced_norms, 0);
   synced.job.sync_bn = true;
@@ -99,7 +100,7 @@ TEST(StepWork, CountsTheCollectivesOfSyncedBatchNorms) {
 }
 
 TEST(StepWork, NeedsNoMemoryForALargeBatch) {
-  const StepWork work = count_step(job("r200", 100'000));  // terabytes of activations
+  const StepWork work = count_step(job_with_network("r200", 100'000));  // terabytes of activations
   EXPECT_GT(flops(work.forward), 1e15);
 }
 

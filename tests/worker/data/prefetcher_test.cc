@@ -115,7 +115,7 @@ PrefetchedBatches run(const Dataset& dataset, PrefetcherOptions options, std::in
 
 /// All workers' batches in the global order.
 PrefetchedBatches run_all(const Dataset& dataset, PrefetcherOptions options, int world_size,
-             std::int64_t batches) {
+                          std::int64_t batches) {
   std::vector<std::unique_ptr<Prefetcher>> workers;
   options.world_size = world_size;
   for (options.rank = 0; options.rank < world_size; ++options.rank) {

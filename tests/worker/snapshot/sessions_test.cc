@@ -20,10 +20,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-struct Trained {
+struct TrainedWorker {
   std::vector<float> weights, statistics, momentum;
   std::vector<std::uint8_t> centres, centres_momentum;
-  bool operator==(const Trained&) const = default;
+  bool operator==(const TrainedWorker&) const = default;
 };
 
 std::vector<std::uint8_t> bytes_on_host(Ops& ops, const Tensor& tensor) {
@@ -60,12 +60,12 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
 
   /// Trains a generation, by rank. Rank 1 fails when it is asked for the signals of this
   /// micro-batch; 0: never.
-  std::vector<Trained> train_in(const std::filesystem::path& output, Generation generation,
-                                int fails_at) {
+  std::vector<TrainedWorker> train_in(const std::filesystem::path& output, Generation generation,
+                                      int fails_at) {
     job_.output = output;
     MemoryStore meet;
     const int workers = static_cast<int>(stores_.size());
-    std::vector<Trained> trained(stores_.size());
+    std::vector<TrainedWorker> trained(stores_.size());
     messages_.assign(stores_.size(), {});
     on_threads(workers, [&](int rank) {
       const auto i = static_cast<std::size_t>(rank);
@@ -111,11 +111,11 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
 };
 
 TEST_P(SessionsWithSnapshots, GoOnFromMemoryToTheSameBits) {
-  const std::vector<Trained> whole = train_in(folder_ / "whole", 1, 0);
+  const std::vector<TrainedWorker> whole = train_in(folder_ / "whole", 1, 0);
   start_processes(2);
   EXPECT_THROW(train_in(folder_ / "parts", 1, 8), CommError);
   stores_[1] = std::make_unique<SnapshotStore>();  // its process has ended
-  const std::vector<Trained> parts = train_in(folder_ / "parts", 2, 0);
+  const std::vector<TrainedWorker> parts = train_in(folder_ / "parts", 2, 0);
   EXPECT_THAT(messages_[0],
               AllOf(HasSubstr("went on from the copies in memory of step "),
                     HasSubstr("1 of 2 parts from their own worker, 1 from the neighbour")));

@@ -137,7 +137,7 @@ TEST_F(Recorder, EndsTheWaitWhereNoStepFollows) {
   recorder.arm(1, 100);
   recorder.begin_step(1);
   auto waiting = std::async(std::launch::async, [this] { recorder.wait(); });
-  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);
+  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);  // it waits
   recorder.stop();
   waiting.get();
   EXPECT_EQ(recorder.take().first_step, 1);
@@ -155,7 +155,7 @@ TEST_F(Recorder, HasThePhasesOfTraining) {
   PhaseTimer phase(training);
   recorder.arm(7, 7);
   recorder.begin_step(7);
-  phase("forward", [] { std::this_thread::sleep_for(2ms); });
+  phase("forward", [] { std::this_thread::sleep_for(2ms); });  // the time that it records
   recorder.stop();
   const TraceRecording recording = recorder.take();
   ASSERT_EQ(recording.spans.size(), 1U);

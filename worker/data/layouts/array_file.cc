@@ -18,8 +18,8 @@ namespace pfc {
 
 namespace {
 
-constexpr std::string_view kMagic("\x93NUMPY", 6);
-constexpr std::size_t kBegin = 8;               // magic and version
+constexpr std::string_view kNumpyMagic("\x93NUMPY", 6);
+constexpr std::size_t kVersionEnd = 8;          // magic and version
 constexpr std::uint32_t kMaxHeader = 64 << 10;  // NumPy's are below 200 bytes
 constexpr std::size_t kMostDimensions = 8;
 
@@ -187,11 +187,11 @@ NpyHeader parse_npy_header(std::string_view text, const std::string& file) {
 ArrayInFile npy_array(const std::filesystem::path& path) {
   RegularFile file(path);
   const std::string name = path.string();
-  std::string begin(kBegin + sizeof(std::uint32_t), '\0');
+  std::string begin(kVersionEnd + sizeof(std::uint32_t), '\0');
   begin.resize(file.read(std::as_writable_bytes(std::span(begin))));
-  if (begin.size() < kBegin + sizeof(std::uint32_t) || !begin.starts_with(kMagic)) {
+  if (begin.size() < kVersionEnd + sizeof(std::uint32_t) || !begin.starts_with(kNumpyMagic)) {
     throw InputError(fmt::format("{}: found '{}' at its beginning, expected NumPy's \\x93NUMPY",
-                                 name, shown(begin.substr(0, kMagic.size()))));
+                                 name, shown(begin.substr(0, kNumpyMagic.size()))));
   }
   const int version = static_cast<unsigned char>(begin[6]);
   if (version < 1 || version > 3) {
@@ -200,14 +200,14 @@ ArrayInFile npy_array(const std::filesystem::path& path) {
   }
   const std::size_t length_bytes = version == 1 ? 2 : 4;
   std::uint32_t length = 0;
-  std::memcpy(&length, begin.data() + kBegin, length_bytes);
-  const std::uint64_t offset = kBegin + length_bytes + length;
+  std::memcpy(&length, begin.data() + kVersionEnd, length_bytes);
+  const std::uint64_t offset = kVersionEnd + length_bytes + length;
   if (length > kMaxHeader || offset > file.bytes()) {
     throw InputError(
         fmt::format("{}: found a header of {} bytes in a file of {}, expected at most {}", name,
                     length, file.bytes(), kMaxHeader));
   }
-  std::string header = begin.substr(kBegin + length_bytes);
+  std::string header = begin.substr(kVersionEnd + length_bytes);
   const std::size_t have = std::min<std::size_t>(header.size(), length);
   header.resize(length);
   const std::size_t got = file.read(std::as_writable_bytes(std::span(header)).subspan(have));

@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kTold = 4096;  // images between two words about it
+constexpr std::int64_t kEntriesPerMessage = 4096;  // images between two words about it
 
 /// -1: the text is no number.
 std::int64_t number_in(std::string_view text) {
@@ -179,7 +179,7 @@ std::vector<Entry> LmdbDataset::read_entries(const Doing& doing) const {
   std::vector<Entry> entries;
   std::uint64_t seen = 0;
   reader_.for_each([&](std::string_view key, const LmdbValue& value) {
-    if (doing && seen++ % kTold == 0) {
+    if (doing && seen++ % kEntriesPerMessage == 0) {
       doing(fmt::format("reading the keys of {}: {} of {}", path(), seen, reader_.entries()));
     }
     if (describes_the_database(key)) return;
@@ -296,7 +296,7 @@ std::int64_t LmdbDataset::classes_of_values(const Doing& doing) const {
   std::int64_t greatest = -1;
   std::vector<std::byte> storage;
   for (std::int64_t i = 0; i < info_.images; ++i) {
-    if (doing && i % kTold == 0) {
+    if (doing && i % kEntriesPerMessage == 0) {
       doing(fmt::format("reading the labels of {}: {} of {} images", path(), i, info_.images));
     }
     try {

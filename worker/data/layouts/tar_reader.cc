@@ -19,12 +19,12 @@ constexpr std::size_t kSize = 124, kSizeSize = 12;
 constexpr std::size_t kSum = 148, kSumSize = 8;
 constexpr std::size_t kType = 156;
 constexpr std::size_t kMagicOffset = 257;
-constexpr std::size_t kPrefix = 345, kPrefixSize = 155;
+constexpr std::size_t kPrefixOffset = 345, kPrefixSize = 155;
 
 constexpr std::uint64_t kLongestHeader = 1 << 16;
 constexpr std::size_t kLongestName = 4096;
 
-std::uint64_t padded(std::uint64_t bytes) { return (bytes + 511) / 512 * 512; }
+std::uint64_t padded_to_block(std::uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 /// Up to a NUL or the field's end.
 template <std::size_t n>
@@ -125,7 +125,7 @@ std::optional<TarMember> TarReader::next() {
       fail(fmt::format("a member of {} bytes, but the archive ends after {}: it is cut short",
                        bytes, archive_.bytes() - content));
     }
-    const std::uint64_t behind = std::min(content + padded(bytes), archive_.bytes());
+    const std::uint64_t behind = std::min(content + padded_to_block(bytes), archive_.bytes());
     if (!extended) {
       if (type == 'S') fail("a sparse member; make the archive without --sparse");
       TarMember member{.name = name_of_member(header),
@@ -203,8 +203,9 @@ std::string TarReader::name_of_member(const Header& header) {
   if (long_name_) {
     name = *long_name_;
   } else {
-    const bool ustar = field(header, kMagicOffset, 5) == "ustar" && header[kMagicOffset + 5] == '\0';
-    const auto prefix = ustar ? field(header, kPrefix, kPrefixSize) : std::string_view{};
+    const bool ustar =
+        field(header, kMagicOffset, 5) == "ustar" && header[kMagicOffset + 5] == '\0';
+    const auto prefix = ustar ? field(header, kPrefixOffset, kPrefixSize) : std::string_view{};
     if (!prefix.empty()) name = std::string(prefix) + '/';
     name += field(header, kName, kNameSize);
   }

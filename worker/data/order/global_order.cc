@@ -11,7 +11,7 @@ namespace pfc {
 namespace {
 
 // Four rounds suffice for wide halves (Luby and Rackoff); narrow ones want more to mix.
-constexpr std::uint32_t kRounds = 8;
+constexpr std::uint32_t kShuffleRounds = 8;
 // With halves of one or two bits there are too few round functions to reach most permutations.
 constexpr int kMinHalfBits = 4;
 
@@ -37,7 +37,7 @@ std::uint64_t GlobalOrder::permute(std::uint32_t epoch, std::uint64_t x) const {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
   std::uint64_t left = x >> half_bits_;
   std::uint64_t right = x & mask;
-  for (std::uint32_t round = 0; round < kRounds; ++round) {
+  for (std::uint32_t round = 0; round < kShuffleRounds; ++round) {
     const std::uint64_t counter = std::uint64_t{round} << 32 | right;
     const std::uint64_t mixed = random_words(seed_, Stream::kShuffle, epoch, counter).x[0];
     const std::uint64_t next = left ^ (mixed & mask);

@@ -173,12 +173,12 @@ Classes RecordDataset::classes(const DatasetOptions& options,
 }
 
 Classes RecordDataset::classes_of_labels(const Doing& doing) const {
-  constexpr std::int64_t kTold = 4096;  // images between two words about it
+  constexpr std::int64_t kRecordsPerMessage = 4096;  // images between two words about it
   std::vector<std::byte> storage;
   std::int64_t greatest = -1;
   std::int64_t where = 0;
   for (std::int64_t i = 0; i < info_.images; ++i) {
-    if (doing && i % kTold == 0) {
+    if (doing && i % kRecordsPerMessage == 0) {
       doing(fmt::format("reading the labels of {}: {} of {} images", origin_, i, info_.images));
     }
     try {

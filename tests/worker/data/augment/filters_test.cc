@@ -16,7 +16,8 @@ constexpr ImageSize kFilteredSize{17, 23};
 
 std::vector<std::uint8_t> noise(unsigned seed) {
   std::mt19937 random(seed);
-  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(kFilteredSize.height * kFilteredSize.width * 3));
+  std::vector<std::uint8_t> rgb(
+      static_cast<std::size_t>(kFilteredSize.height * kFilteredSize.width * 3));
   for (std::uint8_t& value : rgb) value = static_cast<std::uint8_t>(random());
   return rgb;
 }
@@ -45,8 +46,10 @@ TEST_P(BlurOfRadius, IsAGaussianWithMirroredBorders) {
         for (int dy = -radius; dy <= radius; ++dy) {
           for (int dx = -radius; dx <= radius; ++dx) {
             const double w = std::exp(-(dx * dx + dy * dy) / (2 * deviation * deviation));
-            const std::int64_t at =
-                (mirror(y + dy, kFilteredSize.height) * kFilteredSize.width + mirror(x + dx, kFilteredSize.width)) * 3 + c;
+            const std::int64_t at = (mirror(y + dy, kFilteredSize.height) * kFilteredSize.width +
+                                     mirror(x + dx, kFilteredSize.width)) *
+                                        3 +
+                                    c;
             sum += w * before[static_cast<std::size_t>(at)];
             weights += w;
           }
@@ -63,7 +66,8 @@ TEST_P(BlurOfRadius, IsAGaussianWithMirroredBorders) {
 INSTANTIATE_TEST_SUITE_P(Radii, BlurOfRadius, ::testing::Values(1, 2));
 
 TEST(Filters, KeepAnEvenImage) {
-  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(kFilteredSize.height * kFilteredSize.width * 3), 93);
+  std::vector<std::uint8_t> rgb(
+      static_cast<std::size_t>(kFilteredSize.height * kFilteredSize.width * 3), 93);
   const std::vector<std::uint8_t> before = rgb;
   FilterScratch scratch;
   const ImagePixels image{rgb, kFilteredSize};

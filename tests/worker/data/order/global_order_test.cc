@@ -5,8 +5,12 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/worker/data/order/chi_squared.h"
+
 namespace pfc {
 namespace {
+
+using testing::chi_squared_deviations;
 
 std::vector<std::int64_t> whole_order(std::int64_t images, std::uint64_t seed, std::int64_t epoch) {
   const GlobalOrder order(images, seed, true);

@@ -6,11 +6,13 @@
 #include <numeric>
 #include <set>
 
+#include "tests/worker/data/order/chi_squared.h"
 #include "worker/data/order/keyed_permutation.h"
 
 namespace pfc {
 namespace {
 
+using testing::chi_squared_deviations;
 using Images = std::vector<std::int64_t>;
 
 TEST(KeyedPermutation, HasEveryNumberOnce) {

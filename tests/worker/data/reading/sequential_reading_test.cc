@@ -66,7 +66,7 @@ class SequentialReading : public ::testing::Test {
   }
   /// All workers' batches in the global order.
   static SequentialBatches run_all(const Dataset& dataset, PrefetcherOptions o, int workers,
-                      std::int64_t batches) {
+                                   std::int64_t batches) {
     std::vector<std::unique_ptr<Prefetcher>> all;
     o.world_size = workers;
     for (o.rank = 0; o.rank < workers; ++o.rank) all.push_back(make_prefetcher(dataset, o));
