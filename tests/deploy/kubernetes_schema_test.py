@@ -6,7 +6,11 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import unittest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import seconds  # noqa: E402, F401  prints the time of each test
 
 try:
     import yaml

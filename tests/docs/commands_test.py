@@ -129,7 +129,7 @@ class Commands(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="pfc-docs-"))
         subprocess.run([BIN / "pfcctl", "data", "synth", "--identities", "8", "--images-per-identity", "4",
-                        "--val-identities", "6", "--val-pairs", "20", "--out", cls.folder / "data"],
+                        "--val-identities", "6", "--val-pairs", "20", "--size", "32", "--out", cls.folder / "data"],
                        check=True, capture_output=True)
 
     @classmethod

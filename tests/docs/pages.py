@@ -2,7 +2,11 @@
 
 import pathlib
 import re
+import sys
 from dataclasses import dataclass, field
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import seconds  # noqa: E402, F401  prints the time of each test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOT_OURS = {"build", ".git"}  # folders whose pages are not the project's own

@@ -30,6 +30,12 @@ if os.environ.get("PFC_KILLS") != "all":
     NEXT_POINTS = ("the next generation", "all members")
 
 
+def has_pending(pid, number):
+    """Whether a stopped process was sent this signal."""
+    pending = re.search(r"^ShdPnd:\s*(\w+)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1]
+    return int(pending, 16) >> (number - 1) & 1
+
+
 class Survival(JobTest):
     SIZE = 112  # pixels: steps long enough to kill the coordinator between two of them
     KEYS = dict(max_steps=STEPS, num_epoch=1000, sample_rate=0.5, verbose=20)
@@ -62,6 +68,13 @@ class Survival(JobTest):
             ended = self.coordinators[-1].poll()
             if ended is not None and not condition():
                 self.fail(f"{what}: the coordinator has ended with {ended}\n{self.said()}")
+            time.sleep(0.02)
+
+    def wait_until(self, what, condition):
+        """As wait_for(), where no coordinator lives."""
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what + "\n" + self.said())
             time.sleep(0.02)
 
     def said(self):
@@ -149,9 +162,7 @@ class Survival(JobTest):
         self.start_again(job)
         self.wait_for("a step", lambda: self.reached_step(2) and self.status().get("step", 0) >= 1)
         self.kill()
-        deadline = time.monotonic() + LIMIT
-        while not self.reached_step(4) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        self.wait_until("the last step", lambda: self.reached_step(4))
         self.start_again(job)
         self.expect_end()
         self.assertIn("job completed", self.coordinators[-1].log.read_text())
@@ -213,9 +224,9 @@ class Survival(JobTest):
         stopped = self.workers()[1]
         os.kill(stopped, signal.SIGSTOP)
         self.kill()
-        time.sleep(4)
+        self.wait_until("the agent has given the job up", lambda: has_pending(stopped, signal.SIGTERM))
         self.start_again(job, 2, "--coordinator-grace", "2s")
-        time.sleep(1)
+        self.wait_for("the next one", lambda: "taking over" in self.coordinators[-1].log.read_text())
         os.kill(stopped, signal.SIGCONT)
         self.expect_end()
         self.assertEqual(self.steps(), list(range(1, STEPS + 1)))
@@ -297,7 +308,8 @@ class Survival(JobTest):
 class SeveralHosts(ThreeHosts):
     """Over TLS: the next coordinator must accept what the last one has issued."""
 
-    COMMAND = ("--hosts", "host-a:2,host-b:2,host-c:2", "--min-workers", 4)
+    # A coordinator that takes over waits for the lost host's agent for --start-timeout.
+    COMMAND = ("--hosts", "host-a:2,host-b:2,host-c:2", "--min-workers", 4, "--start-timeout", "20s")
 
     def setUp(self):
         super().setUp()
@@ -364,7 +376,7 @@ class AService(ServiceTest):
         before = self.processes()
         service.kill()
         service.wait()
-        self.starts("again", *service.args)
+        again = self.starts("again", *service.args)
         self.wait_for("their return", lambda: "are back after" in self.said("again"))
         self.assertEqual({pid for pid in before if self.name_of(pid) == "pfc-worker"},
                          {pid for pid in self.processes() if self.name_of(pid) == "pfc-worker"})
@@ -373,6 +385,8 @@ class AService(ServiceTest):
         self.assertEqual(self.ctl("stop", running).returncode, 0)
         for job in waiting:
             self.wait_until(job, "completed")
+        again.send_signal(signal.SIGTERM)
+        self.assertEqual(again.wait(LIMIT), 143)
 
 
 if __name__ == "__main__":

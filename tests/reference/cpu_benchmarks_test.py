@@ -10,6 +10,9 @@ import tempfile
 import unittest
 from unittest import mock
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import seconds  # noqa: E402, F401  prints the time of each test
+
 import bench_head
 import bench_peer
 import bench_report

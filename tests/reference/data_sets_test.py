@@ -11,6 +11,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import seconds  # noqa: E402, F401  prints the time of each test
+
 import lmdb
 
 PFCCTL = None

@@ -15,6 +15,9 @@ import types
 import unittest
 from unittest import mock
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import seconds  # noqa: E402, F401  prints the time of each test
+
 import bench_head_gpu
 import bench_step_gpu
 import gpu_runs

@@ -4,8 +4,12 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import seconds  # noqa: E402, F401  prints the time of each test
 
 PROGRAMS = ["pfc-coordinator", "pfc-agent", "pfc-worker", "pfcctl"]
 

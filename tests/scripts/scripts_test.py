@@ -3,8 +3,12 @@
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import seconds  # noqa: E402, F401  prints the time of each test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "scripts").glob("*.sh"))
@@ -97,10 +101,24 @@ class Setup(Script):
 
 
 class Test(Script):
-    def test_builds_everything_or_the_named_test_programs(self):
+    def test_runs_each_test_in_one_preset_and_says_how_long_it_takes(self):
+        done = self.run_script("test.sh")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for command in ("cmake --build --preset cpu --target all", "ctest --preset cpu --parallel 2",
+                        "cmake --build --preset asan --target unit_tests", "ctest --preset asan --parallel 2"):
+            self.assertIn(command + "\n", self.noted())
+        self.assertRegex(done.stdout, r"test: about \d+ minutes from here on")
+
+    def test_fails_where_tests_fail_and_runs_the_other_preset_all_the_same(self):
+        self.stub("ctest", 'case "$*" in *cpu*) exit 8;; esac')
+        done = self.run_script("test.sh")
+        self.assertEqual(done.returncode, 8, done.stderr)
+        self.assertIn("ctest --preset asan", self.noted())
+
+    def test_builds_all_test_programs_of_a_preset_or_those_named(self):
         done = self.run_script("test.sh", "asan")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("cmake --build --preset asan\n", self.noted())
+        self.assertIn("cmake --build --preset asan --target unit_tests\n", self.noted())
         self.notes.unlink()
         done = self.run_script("test.sh", "tsan", "--targets", "a_test,b_test", "-R", "a")
         self.assertEqual(done.returncode, 0, done.stderr)

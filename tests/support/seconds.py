@@ -12,10 +12,6 @@ import unittest
 WORTH_A_LINE = 1.0  # seconds between two methods
 
 
-def _print(name, seconds):
-    print(f"time: {name} {seconds:.1f} s", flush=True)
-
-
 class TimedResult(unittest.TextTestResult):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -25,14 +21,18 @@ class TimedResult(unittest.TextTestResult):
         super().startTest(test)
         now = time.monotonic()
         if now - self.last > WORTH_A_LINE:
-            _print(f"{self.name_of(test).rsplit('.', 1)[0]}.setUpClass", now - self.last)
+            self.tell(f"{self.name_of(test).rsplit('.', 1)[0]}.setUpClass", now - self.last)
         self.last = now
 
     def stopTest(self, test):
         super().stopTest(test)
         now = time.monotonic()
-        _print(self.name_of(test), now - self.last)
+        self.tell(self.name_of(test), now - self.last)
         self.last = now
+
+    def tell(self, name, seconds):
+        before = "\n" if self.dots else ""  # a dot is there already
+        print(f"{before}time: {name} {seconds:.1f} s", flush=True)
 
     @staticmethod
     def name_of(test):

@@ -14,9 +14,9 @@ struct TimedEvent : CudaEvent {
 };
 
 double seconds_between(const CudaEvent& start, const CudaEvent& end) {
-  float milliseconds = 0;
-  cuda_check(cudaEventElapsedTime(&milliseconds, start.get(), end.get()), "an event's time");
-  return milliseconds / 1000.0;
+  float elapsed_ms = 0;
+  cuda_check(cudaEventElapsedTime(&elapsed_ms, start.get(), end.get()), "an event's time");
+  return elapsed_ms / 1000.0;
 }
 
 class CudaReducer : public GradReducer {
