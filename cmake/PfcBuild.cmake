@@ -3,6 +3,9 @@
 set(PFC_TESTS OFF CACHE STRING
   "Tests and benchmarks: OFF, ON (the tests that run in this kind of build), or ALL (every unit test)")
 set_property(CACHE PFC_TESTS PROPERTY STRINGS OFF ON ALL)
+if(NOT PFC_TESTS MATCHES "^(OFF|ON|ALL)$")
+  message(FATAL_ERROR "PFC_TESTS is ${PFC_TESTS}, expected OFF, ON or ALL; configure with -DPFC_TESTS=OFF")
+endif()
 option(PFC_WERROR "Treat warnings as errors" ON)
 set(PFC_SANITIZE "" CACHE STRING "Sanitizers, comma-separated: address,undefined or thread")
 
@@ -34,6 +37,12 @@ target_include_directories(pfc_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(PFC_SANITIZE)
   # Each finding ends the process, however it was started.
   add_compile_options(-fsanitize=${PFC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  if(PFC_SANITIZE MATCHES undefined)
+    # These checks double the time to compile. Without them a null pointer still ends the process with a
+    # stack, a virtual call on a wrong object nearly always reads memory that AddressSanitizer guards, and
+    # object-size needs optimisation. Alignment is checked where bytes are read as numbers (pfc_library).
+    add_compile_options(-fno-sanitize=null,vptr,object-size)
+  endif()
   add_link_options(-fsanitize=${PFC_SANITIZE})
   # gcc 12 reports false uninitialised and overflow warnings once sanitizers change its inlining.
   target_compile_options(pfc_flags INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow
@@ -48,6 +57,11 @@ endif()
 # programs' own files.
 set(PFC_LIBRARIES_THAT_COMPUTE_NOTHING agent common coordinator coordinator_client plan proto
   security status)
+if(PFC_SANITIZE)  # nothing that runs there measures their speed
+  list(APPEND PFC_LIBRARIES_THAT_COMPUTE_NOTHING data_verbs evaluation synth tensorboard worker)
+endif()
+
+set(PFC_LIBRARIES_THAT_READ_BYTES backbone common data evaluation head kernels)
 
 # -O1 builds what is mostly gRPC, Asio, JSON and CLI11 in about three quarters of the time of -O2, and
 # under sanitizers -O0 in two thirds of the time of -O1.
@@ -67,6 +81,9 @@ function(pfc_library name)
   target_link_libraries(pfc_${name} PUBLIC pfc_flags ${arg_DEPENDS})
   if(name IN_LIST PFC_LIBRARIES_THAT_COMPUTE_NOTHING)
     pfc_compile_quickly(pfc_${name})
+  endif()
+  if(PFC_SANITIZE MATCHES undefined AND NOT name IN_LIST PFC_LIBRARIES_THAT_READ_BYTES)
+    target_compile_options(pfc_${name} PRIVATE -fno-sanitize=alignment)
   endif()
   if(arg_SEPARATELY)
     set_target_properties(pfc_${name} PROPERTIES UNITY_BUILD OFF)
@@ -137,8 +154,8 @@ endfunction()
 # and also
 #   PARTS 4            ctest entries that share its test cases (1)
 #   TIMEOUT 300        seconds for one of them (900)
-#   DEFINITIONS A=1    of its sources
-#   NEEDS target       what it loads or starts, built before it
+#   DEFINITIONS A=1    compile definitions
+#   NEEDS target       targets to build first, which the test loads or starts
 #   EMULATED_GPU [x.cc ...]  runs on the emulated GPU (tests/support/simt), with these sources as well.
 #                            ThreadSanitizer's build has no emulated GPU
 function(pfc_test name)
@@ -150,6 +167,10 @@ function(pfc_test name)
       list(APPEND kinds ${kind})
     endif()
   endforeach()
+  if(NOT kinds OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "pfc_test(${name}): expected one or more of COMPUTES, CHECKS and THREADS; "
+      "unknown words: '${arg_UNPARSED_ARGUMENTS}'")
+  endif()
   pfc_test_is_built(built ${kinds})
   if(NOT built)
     return()

@@ -4,7 +4,7 @@
 #   scripts/lint.sh tidy [FILE...]    also runs clang-tidy on all sources, or on these: half a minute a file
 #   scripts/lint.sh alone [FILE...]   also compiles each source, or these, by itself: finds missing #includes,
 #                                     which the presets hide, because they compile several files together
-# Installs first what is missing for it (scripts/setup.sh lint).
+# Installs first what is missing for it (scripts/setup.sh lint, and for tidy and alone also build test).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
@@ -13,15 +13,17 @@ git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format --dry-run -Werror
 [[ ${1:-} =~ ^(tidy|alone)$ ]] || exit 0
 what=$1
 shift
+scripts/setup.sh build test
 files=("$@")
 # Commands for single files, and the protocol's headers.
 source scripts/build_environment.sh
-cmake -S . -B build/lint -G Ninja -DPFC_CUDA=OFF -DPFC_TESTS=OFF >/dev/null
+cmake -S . -B build/lint -G Ninja -DPFC_CUDA=OFF -DPFC_TESTS=ALL >/dev/null
 cmake --build build/lint --target pfc_coordinator_proto pfc_journal_proto pfc_tensorboard_proto
 if [[ $what == alone ]]; then
-  objects=programs
-  ((${#files[@]} == 0)) || objects=$(printf "$PWD/%s^ " "${files[@]}")
-  cmake --build build/lint --target $objects
+  objects=("${files[@]/#/$PWD/}")
+  objects=("${objects[@]/%/^}")  # what ninja makes of them
+  ((${#files[@]})) || objects=(all)
+  cmake --build build/lint --target "${objects[@]}"
   exit
 fi
 ((${#files[@]})) || mapfile -t files < <(git ls-files '*.cc' ':!tests' \

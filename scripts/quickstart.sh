@@ -23,7 +23,7 @@ say_how_long() {
   local seconds building
   seconds=$(compile_seconds)
   building=$(build_minutes "$seconds" "$build_units" cpu programs)
-  awk -v building="$building" -v training="$(awk "BEGIN { print $training_units * $seconds / 60 }")" \
+  LC_ALL=C awk -v building="$building" -v training="$(LC_ALL=C awk "BEGIN { print $training_units * $seconds / 60 }")" \
     -v cores="$(nproc)" 'BEGIN {
       printf "quickstart: about %.0f minutes from here on, on %d cores: ", building + training + 0.5, cores
       printf "building %.1f (less where ccache has compiled it before), drawing and training %.1f\n",

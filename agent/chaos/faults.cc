@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kForTheAnswer{200};
-constexpr milliseconds kPartitionProbeTime{
-    1'000};  // when it is mended even if this process is stopped
+// A trial partition ends after this time even if this process is stopped.
+constexpr milliseconds kPartitionProbeTime{1'000};
 
 milliseconds time_of(const proto::Fault& fault) {
   return std::clamp<milliseconds>(milliseconds{fault.lasts_ms()}, milliseconds{0}, kLongestFault);

@@ -87,7 +87,7 @@ int suffer(CoordinatorClient& client, const std::string& what) {
 std::atomic<bool> g_terminated{false};
 
 int save(int rank) {
-  std::this_thread::sleep_for(300ms);  // saving takes a while: nobody may kill it before
+  std::this_thread::sleep_for(300ms);  // the worker must not be killed before it has saved
   std::ofstream(std::string(std::getenv("PFC_TEST_MARK")) + "/saved-" + std::to_string(rank));
   return 0;
 }

@@ -40,7 +40,8 @@ class Browser:
         options.binary_location = CHROMIUM
         for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                      "--disable-background-networking", "--disable-component-update", "--hide-scrollbars",
-                     "--force-color-profile=srgb", "--disable-features=BackForwardCache", "--ignore-certificate-errors", f"--user-data-dir={self.folder}"):
+                     "--force-color-profile=srgb", "--disable-features=BackForwardCache", "--ignore-certificate-errors",
+                     f"--user-data-dir={self.folder}"):
             options.add_argument(word)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(service=Service(DRIVER, env=environment), options=options)

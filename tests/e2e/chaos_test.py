@@ -1,4 +1,4 @@
-"""pfcctl chaos on running jobs: they overcome its faults, which it counts, and undoes where they last."""
+"""pfcctl chaos on running jobs. Jobs survive its faults. It counts the faults, and ends those that last."""
 
 import json
 import pathlib

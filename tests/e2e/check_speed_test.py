@@ -1,4 +1,4 @@
-"""Checks of three hosts whose findings are speeds, and checks that must not find any host slow.
+"""pfcctl check on three hosts: tests that must find a slow host, and tests that must not.
 
 They run alone: another test beside them would make hosts slow. Needs root.
 """

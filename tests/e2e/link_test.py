@@ -1,7 +1,7 @@
 """Jobs whose hosts lose the network for a while: they go on, and are back soon after the link.
 
 The coordinators are in one network namespace, the worker of each job in another one, with a bridge between them. A
-link is taken away in two ways: down, which both sides see, or silent, when packets are lost without a sign. The
+link fails in two ways: down (both sides see it) or silent (packets are dropped). The
 agents know their coordinator by address or by name. There is a job for each of the four combinations, and all lose
 their links at the same time. Prints how long after the link the agent and the worker were heard of again.
 """

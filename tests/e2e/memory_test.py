@@ -32,7 +32,7 @@ CASES = [
 
 
 class Memory(JobTest):
-    SIZE = 112  # pixels: activations must be a part of the memory that counts
+    SIZE = 112  # pixels: large enough that activations are a significant part of the memory
 
     def keys(self, network, batch, classes, rate, **more):
         rec = self.shared / "plain"

@@ -37,7 +37,7 @@ class TwoJobs(Output):
     def test_a_second_job_is_refused_and_the_first_one_goes_on(self):
         first = self.start(2, self.job(num_epoch=10_000))
         self.read_until(first, "Global Step: 2")
-        # It waits for the folder for half of this time.
+        # A job waits half of --collective-timeout for the output folder.
         second = self.train(2, self.job("second.json", resume=True), "--collective-timeout", "6s")
         self.assert_one_line(second, "ranks 0-1: ", str(self.out), "is in use by job ", "pid ", code=2)
         first.send_signal(signal.SIGTERM)

@@ -291,6 +291,8 @@ class OfTwoHosts(PageTest):
 
 @unittest.skipUnless("PFC_SCREENSHOTS" in os.environ, "takes pictures only where PFC_SCREENSHOTS says where to")
 class Pictures(PageTest):
+    SIZE = 112
+
     def test_of_the_documents(self):
         folder = pathlib.Path(os.environ["PFC_SCREENSHOTS"])
         self.opened(2, "--max-restarts", 3, save_every_steps=30, num_epoch=16)

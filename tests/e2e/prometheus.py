@@ -3,6 +3,7 @@
 import http.server
 import json
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -18,9 +19,15 @@ MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
 
 
 def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    """A port that no outgoing connection takes before a program listens on it."""
+    while True:
+        port = random.randrange(20_000, 32_000)  # below those that Linux gives to connections
+        with socket.socket() as found:
+            try:
+                found.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def minutes_as_seconds(rules):

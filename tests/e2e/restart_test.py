@@ -10,10 +10,10 @@ from support import LIMIT, JobTest, digest
 
 
 class Restart(JobTest):
-    KEYS = dict(num_epoch=6, sample_rate=0.5)  # 36 steps of three workers
+    KEYS = dict(num_epoch=20, sample_rate=0.5)  # 120 steps of three workers: more than a test can miss
 
     def end_of(self, process):
-        """Returns the output up to the end of the job, which must be a good one."""
+        """Waits for the job to end with exit code 0. Returns its output."""
         output, _ = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 0, output)
         self.assertEqual(self.processes(), [])
@@ -23,8 +23,10 @@ class Restart(JobTest):
         """The output of three workers of which none is lost. All tests share it."""
         output = self.shared / "whole"
         if not output.exists():
-            done = self.train(3, self.job("whole.json", **self.KEYS, output=str(output)))
+            begun = self.shared / "whole.begun"
+            done = self.train(3, self.job("whole.json", **self.KEYS, output=str(begun)))
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            begun.rename(output)
         return output
 
     def losses(self, output):
@@ -79,7 +81,7 @@ class Restart(JobTest):
         self.assert_same_bits(whole, out)
 
     def test_without_a_checkpoint_training_begins_again(self):
-        process = self.start(2, self.job(num_epoch=3), "--max-restarts", 1)
+        process = self.start(2, self.job(num_epoch=20), "--max-restarts", 1)
         self.read_until(process, "Global Step: 2 ")
         os.kill(self.workers()[1], signal.SIGKILL)
         self.read_until(process, "training begins at step 1")

@@ -31,7 +31,7 @@ class Resume(JobTest):
 
     def test_a_job_that_was_ended_and_stopped_gives_the_bits_of_one_that_was_not(self):
         # An epoch has 20 global batches of two workers: the job is resumed in the middle of one.
-        keys = dict(batch_size=2, max_steps=50, num_epoch=4, sample_rate=0.5)
+        keys = dict(batch_size=2, max_steps=200, num_epoch=10, sample_rate=0.5)
         self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
         b = self.job("b.json", output=str(self.folder / "b"), **keys)
         self.finished(2, b, "--set", "max_steps=10")
@@ -44,9 +44,9 @@ class Resume(JobTest):
         self.assertIn("checkpoint written", rest)
         self.assertEqual(self.processes(), [])
         self.finished(2, b, "--set", "resume=true")
-        self.assertEqual(self.outputs("a", 50), self.outputs("b", 50))
+        self.assertEqual(self.outputs("a", 200), self.outputs("b", 200))
         self.assertEqual([m["step"] for m in self.metrics(self.folder / "b") if "loss" in m],
-                         list(range(1, 51)))
+                         list(range(1, 201)))
 
     def test_centres_kept_as_bf16_resume_with_the_same_bits_and_also_as_fp32(self):
         keys = dict(batch_size=2, max_steps=4, num_epoch=2, centre_precision="bf16")

@@ -71,7 +71,7 @@ class Survival(JobTest):
             time.sleep(0.02)
 
     def wait_until(self, what, condition):
-        """As wait_for(), where no coordinator lives."""
+        """Like wait_for(), but no coordinator needs to run."""
         deadline = time.monotonic() + LIMIT
         while not condition():
             self.assertLess(time.monotonic(), deadline, what + "\n" + self.said())

@@ -136,7 +136,7 @@ class TensorBoard(JobTest):
         self.assertFalse(self.board.exists())
 
     def test_a_job_that_was_killed_goes_on_without_a_point_twice(self):
-        job = self.job(max_steps=1000, save_every_steps=4, histograms_every_steps=2)
+        job = self.job(max_steps=1000, num_epoch=100, save_every_steps=4, histograms_every_steps=2)
         process = subprocess.Popen([BIN / "pfc-worker", "--config", job], env=self.environment,
                                    stdout=subprocess.PIPE, text=True)
         self.read_until(process, "Global Step: 11 ")
@@ -145,16 +145,16 @@ class TensorBoard(JobTest):
         (killed,) = event_files.files(self.board)
         with open(killed, "ab") as file:  # as if it had been killed while it wrote
             file.write(next(event_files.frames(killed.read_bytes()))[:5])
-        done = run(BIN / "pfc-worker", "--config", job, "--set", "resume=true", "--set", "max_steps=20",
+        done = run(BIN / "pfc-worker", "--config", job, "--set", "resume=true", "--set", "max_steps=100",
                    env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         first, second = event_files.files(self.board)
         self.assertEqual(first, killed)
         found = event_files.values(self.board)  # fails where a point is there twice
         steps = sorted(step for tag, step in found if tag == "train/loss")
-        self.assertEqual(steps, list(range(1, 21)))
+        self.assertEqual(steps, list(range(1, 101)))
         self.assertEqual(sorted(step for tag, step in found if tag == "embeddings/length"),
-                         [1, *range(2, 21, 2)])
+                         [1, *range(2, 101, 2)])
         resumed = event_files.events(second)
         self.assertEqual(resumed[0].file_version, "brain.Event:2")
         start = event_files.event_class()().session_log.START

@@ -164,11 +164,11 @@ class TraceTest(JobTest):
         self.wait_until_all_have_ended()
 
     def test_a_job_that_ends_meanwhile_is_traced_to_its_end(self):
-        self.begin(2, num_epoch=6)  # 60 steps
+        self.begin(2, num_epoch=40)  # 400 steps
         done = self.traces("--steps", 10000)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(" to 60 of job ", done.stdout)
-        self.assertEqual(max(s.args["step"] for s in self.written().on_row("training") if s.name == "forward"), 60)
+        self.assertIn(" to 400 of job ", done.stdout)
+        self.assertEqual(max(s.args["step"] for s in self.written().on_row("training") if s.name == "forward"), 400)
         self.process.communicate(timeout=LIMIT)
 
     def test_without_a_job_it_says_so(self):

@@ -51,11 +51,11 @@ class WatchTest(JobTest):
         self.assertEqual(jobs, {"pfc": f"127.0.0.1:{self.port}", "pfc-hosts": "127.0.0.1:9100"})
 
     def test_the_last_values_of_a_job_are_read(self):
-        self.begin(num_epoch=40)
+        self.begin(num_epoch=100)
         self.watch.wait_for("a first reading", lambda: len(self.watch.query("count_over_time(pfc_job_step[1m]) > 3")))
         self.process.communicate(timeout=LIMIT)
         self.assertEqual(self.process.returncode, 0)
-        steps = 40 * self.IDENTITIES * self.IMAGES // 8
+        steps = 100 * self.IDENTITIES * self.IMAGES // 8
         self.assertEqual(self.watch.query("last_over_time(pfc_job_step[1m])")[0][1], steps)
         self.assertEqual(self.watch.query('last_over_time(pfc_job_state{state="completed"}[1m])')[0][1], 1)
 

@@ -200,7 +200,7 @@ TEST_F(Tokens, CanBeReadWhileAnotherWriterWaits) {
     store.create({.lifetime = 1h});  // waits for the lock; throws after 5 s
   });
   while (!begun) std::this_thread::yield();
-  // The writer tries the lock in a loop and tells nobody: reads for a while beside it.
+  // The writer retries the lock without reporting it, so there is no event to wait for.
   for (int i = 0; i < 50; ++i) {
     EXPECT_TRUE(store.is_current("b", serial));
     EXPECT_EQ(store.valid_join_hashes().size(), 1U);

@@ -1,6 +1,6 @@
 """Prints how many seconds each test method takes, one line each. Importing this module turns it on.
 
-A line is "time: restart_test.Restart.test_x 12.3 s". Time between two methods of more than a second is the end of one
+A line is "time: restart_test.Restart.test_x 12.3 s", or "skipped: restart_test.Restart.test_x". Time between two methods of more than a second is the end of one
 class and the start of the next, and is counted as the setUpClass of the latter.
 """
 
@@ -16,18 +16,26 @@ class TimedResult(unittest.TextTestResult):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.last = time.monotonic()
+        self.was_skipped = False
 
     def startTest(self, test):
-        super().startTest(test)
+        self.was_skipped = False
         now = time.monotonic()
         if now - self.last > WORTH_A_LINE:
             self.tell(f"{self.name_of(test).rsplit('.', 1)[0]}.setUpClass", now - self.last)
         self.last = now
+        super().startTest(test)  # prints the name, without an end of the line
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.was_skipped = True
+        print(f"skipped: {self.name_of(test)}", flush=True)
 
     def stopTest(self, test):
         super().stopTest(test)
         now = time.monotonic()
-        self.tell(self.name_of(test), now - self.last)
+        if not self.was_skipped:
+            self.tell(self.name_of(test), now - self.last)
         self.last = now
 
     def tell(self, name, seconds):

@@ -4,7 +4,7 @@
     tests/support/test_times.py [--most 20] build/cpu build/asan ...
 
 Reads each folder's Testing/Temporary/LastTest.log: GoogleTest's lines, the lines "time: NAME SECONDS s" of the
-Python tests (tests/e2e/support.py), and ctest's own lines for tests that print neither.
+Python tests (tests/support/seconds.py), and ctest's own lines for tests that print neither.
 """
 
 import argparse
@@ -12,17 +12,17 @@ import pathlib
 import re
 
 BEGIN = re.compile(r"^\d+/\d+ Test(?:ing)?: (\S+)")
-CASE = re.compile(r"^\[ {7}OK \] (\S+?)(?:, where .*)? \((\d+) ms\)")
+CASE = re.compile(r"^\[(?: {7}OK |  FAILED )\] (\S+?)(?:, where .*)? \((\d+) ms\)$")
 SKIPPED = re.compile(r"^\[  SKIPPED \] (\S+?)(?:, where .*)? \(\d+ ms\)")
 TIME = re.compile(r"^time: (\S+) ([0-9.]+) s$")
 END = re.compile(r"^Test time = +([0-9.]+) sec")
-PYTHON_SKIPPED = re.compile(r"^(\S+) \(.*\) \.\.\. skipped")
+PYTHON_SKIPPED = re.compile(r"^skipped: (\S+)$")
 
 
 def read(log):
     """([(seconds, name)], [names of skipped cases]) of one log."""
     times, skipped, entry, found = [], [], "", False
-    for line in log.read_text(errors="replace").splitlines():
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         if match := BEGIN.match(line):
             entry, found = match[1], False
         elif match := SKIPPED.match(line) or PYTHON_SKIPPED.match(line):
@@ -51,7 +51,8 @@ def main():
             more_times, more_skipped = read(log)
             times += [(seconds, f"{build.name}: {name}") for seconds, name in more_times]
             skipped += more_skipped
-    print(f"{len(times)} test cases ran, {len(skipped)} were skipped. The slowest:")
+    cases = sum(not name.endswith(".setUpClass") for _, name in times)
+    print(f"{cases} test cases ran, {len(skipped)} were skipped. The slowest:")
     for seconds, name in sorted(times, reverse=True)[:options.most]:
         print(f"{seconds:8.1f} s  {name}")
     for name in skipped:

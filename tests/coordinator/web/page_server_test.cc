@@ -119,7 +119,7 @@ class PageServer : public ::testing::Test {
     return result.get_future().get();
   }
 
-  /// Waits until a timer of the loop has expired. All earlier timers of the loop have then run.
+  /// Waits until a timer of the loop has expired. Timers that were due earlier have then run.
   void pass_on_loop(std::chrono::milliseconds time) {
     std::promise<void> over;
     boost::asio::steady_timer timer(loop, time);

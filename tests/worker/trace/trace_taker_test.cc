@@ -151,7 +151,7 @@ TEST_F(Taker, RecordsEachTraceOnce) {
   trains(1, 2);
   client.summary();
   asks(5, 1, 1'000'000);  // with the next connection
-  // Nothing may happen, so there is no event to wait for: watches for a tenth of a second.
+  // Nothing should happen, so there is no event to wait for. Watches for 0.1 s.
   for (int step = 3; step < 100; ++step) {
     trains(step, step);
     ASSERT_FALSE(training.on());
