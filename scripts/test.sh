@@ -82,6 +82,7 @@ configure() {
 
 run_tests() {  # PRESET [CTEST_ARGUMENT...]
   local preset=$1 together=(--parallel 2)
+  [[ $preset == cpu ]] && together=(--parallel 4)  # end-to-end tests mostly wait
   shift
   if [[ $preset == cuda ]]; then
     for program in pfc-coordinator pfc-agent pfc-worker pfcctl; do

@@ -104,7 +104,7 @@ class Test(Script):
     def test_runs_each_test_in_one_preset_and_says_how_long_it_takes(self):
         done = self.run_script("test.sh")
         self.assertEqual(done.returncode, 0, done.stderr)
-        for command in ("cmake --build --preset cpu --target all", "ctest --preset cpu --parallel 2",
+        for command in ("cmake --build --preset cpu --target all", "ctest --preset cpu --parallel 4",
                         "cmake --build --preset asan --target unit_tests", "ctest --preset asan --parallel 2"):
             self.assertIn(command + "\n", self.noted())
         self.assertRegex(done.stdout, r"test: about \d+ minutes from here on")
