@@ -23,10 +23,11 @@ build=(
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libwebp-dev libcli11-dev libspdlog-dev libssl-dev
   libhwloc-dev liburing-dev
 )
+# libopenblas0-pthread: PyTorch multiplies matrices ten times as fast with it as without.
 # faketime and nftables: faults that tests/e2e/check_test.py plants. LMDB and dmlc-core write
 # what our readers read.
 test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch faketime nftables
-  protobuf-compiler python3-protobuf python3-pil liblmdb-dev python3-lmdb libdmlc-dev)
+  protobuf-compiler python3-protobuf python3-pil liblmdb-dev python3-lmdb libdmlc-dev libopenblas0-pthread)
 bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
   libopenblas0-pthread libopenblas0-openmp libjemalloc2 libtcmalloc-minimal4)
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.

@@ -1,10 +1,10 @@
 #include "coordinator/journal/journal_file.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "common/error.h"
+#include "common/files/crc32c.h"
 
 namespace pfc {
 namespace {
@@ -16,18 +16,6 @@ constexpr std::size_t kNumber = 4;
 constexpr std::size_t kHeaderBytes = kMagic.size() + 4 * kNumber;
 // Length and checksum of the record; checksum of these two.
 constexpr std::size_t kRecordHeaderBytes = 3 * kNumber;
-
-constexpr std::array<std::uint32_t, 256> make_table() {
-  constexpr std::uint32_t kPolynomial = 0x82F63B78;  // reversed
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
-    std::uint32_t sum = byte;
-    for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? kPolynomial : 0);
-    table[byte] = sum;
-  }
-  return table;
-}
-constexpr std::array<std::uint32_t, 256> kTable = make_table();
 
 void append_number(std::string& bytes, std::uint32_t number) {
   for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(number >> shift);
@@ -117,14 +105,6 @@ void apply(proto::JournalRecord& record, JournalValues& values) {
 }
 
 }  // namespace
-
-std::uint32_t crc32c(std::string_view bytes) {
-  std::uint32_t sum = ~std::uint32_t{0};
-  for (const char byte : bytes) {
-    sum = (sum >> 8) ^ kTable[(sum ^ static_cast<unsigned char>(byte)) & 0xFF];
-  }
-  return ~sum;
-}
 
 std::string encode_header(const proto::JournalIdentity& identity) {
   const std::string text = identity.SerializeAsString();

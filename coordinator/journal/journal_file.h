@@ -38,7 +38,4 @@ JournalContents parse_journal(std::string_view bytes, const std::string& name);
 /// Of the file's beginning: it may be cut anywhere behind the header. Throws likewise.
 proto::JournalIdentity parse_identity(std::string_view bytes, const std::string& name);
 
-/// CRC-32C (Castagnoli), as RFC 3720 has it.
-std::uint32_t crc32c(std::string_view bytes);
-
 }  // namespace pfc

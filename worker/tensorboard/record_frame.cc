@@ -1,6 +1,6 @@
 #include "worker/tensorboard/record_frame.h"
 
-#include <boost/crc.hpp>
+#include "common/files/crc32c.h"
 
 namespace pfc {
 namespace {
@@ -22,12 +22,6 @@ Number number_at(std::string_view bytes, std::size_t offset) {
 }
 
 }  // namespace
-
-std::uint32_t crc32c(std::string_view bytes) {
-  boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;
-  crc.process_bytes(bytes.data(), bytes.size());
-  return crc.checksum();
-}
 
 std::uint32_t masked_crc32c(std::string_view bytes) {
   constexpr std::uint32_t kMask = 0xa282ead8;

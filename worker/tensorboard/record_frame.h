@@ -19,9 +19,7 @@ namespace pfc {
 inline constexpr std::size_t kFrameHeaderBytes = 12;
 inline constexpr std::size_t kFrameFooterBytes = 4;
 
-/// The CRC-32C (Castagnoli, RFC 3720 appendix B.4) of the bytes.
-std::uint32_t crc32c(std::string_view bytes);
-/// As it is stored, so that the CRC of data that have a CRC in them stays useful.
+/// The CRC-32C as it is stored, so that the CRC of data that have a CRC in them stays useful.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
 /// The data as a frame.

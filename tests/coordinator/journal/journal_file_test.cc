@@ -43,11 +43,6 @@ std::string problem_of(const std::string& bytes) {
   return "none";
 }
 
-TEST(JournalFile, HasTheChecksumOfRfc3720) {
-  EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
-  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);
-}
-
 TEST(JournalFile, GivesTheLastValueOfEachKey) {
   const JournalContents contents =
       parse_journal(encode_header(identity()) + change("a", "1") + change("b", "2") +
