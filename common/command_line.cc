@@ -62,7 +62,7 @@ std::vector<std::string> options_at(const CLI::App& command) {
 }
 
 /// A word of the command line in a message, where an empty one or one with spaces must be seen.
-std::string shown(const std::string& word) {
+std::string shown_word(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_of(" \t\n'") == std::string::npos;
   return plain ? word : "'" + word + "'";
 }
@@ -83,7 +83,7 @@ std::string unknown_word(const CLI::App& program) {
   std::string text = (option           ? "unknown option "
                       : !known.empty() ? "unknown command "
                                        : "unexpected argument ") +
-                     shown(word);
+                     shown_word(word);
   if (!nearest.empty()) text += "; did you mean " + nearest + "?";
   return text;
 }

@@ -15,7 +15,7 @@ namespace pfc {
 namespace {
 
 constexpr std::int64_t kImages = 4, kImagesOfGpu = 32;  // of a worker
-constexpr std::int64_t kRows = 20'000;                  // of a worker's shard
+constexpr std::int64_t kSpeedCheckRows = 20'000;        // of a worker's shard
 
 /// The second of two passes: the first one makes code and memory.
 void time_backbone(Ops& ops, const PlannedJob& p, ComputeSeconds& seconds) {
@@ -46,7 +46,7 @@ void time_head(Ops& ops, Comm& comm, const PlannedJob& p, ComputeSeconds& second
   options.gradient_acc = 1;
   options.moves_later = false;
   const HeadWork whole = head_work(options, samples, (options.classes + workers - 1) / workers);
-  options.classes = std::min(options.classes, kRows * workers);
+  options.classes = std::min(options.classes, kSpeedCheckRows * workers);
   const HeadWork piece = head_work(options, samples, (options.classes + workers - 1) / workers);
   const std::unique_ptr<Head> head = make_head(ops, comm, options);
   const OwnedTensor embeddings(ops, {samples, options.embedding_size});

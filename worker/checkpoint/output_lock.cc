@@ -38,7 +38,7 @@ nlohmann::json read_owner(int fd) {
 }
 
 /// "job 5f0c... (host a, pid 4711)"
-std::string name_of(const nlohmann::json& owner) {
+std::string owner_name(const nlohmann::json& owner) {
   const auto text = [&](const char* key) {
     const auto found = owner.find(key);
     return found != owner.end() && found->is_string() ? found->get<std::string>() : "unknown";
@@ -95,7 +95,7 @@ OutputLock::OutputLock(std::filesystem::path output, std::string job_id, millise
     if (Clock::now() >= deadline) refuse();
     if (!std::exchange(told, true)) {
       spdlog::info("output: {} is in use by {}; waiting for at most {} s", output_.string(),
-                   name_of(read_owner(fd_.number)), patience.count() / 1000);
+                   owner_name(read_owner(fd_.number)), patience.count() / 1000);
     }
     std::this_thread::sleep_for(kLockPollInterval);
   }
@@ -136,10 +136,10 @@ void OutputLock::refuse() const {
   if (!owner.is_null() && owner.value("job_id", nlohmann::json()) == job_id_) {
     throw CommError(
         "output: " + output_.string() +
-        " is still held by an earlier worker of this job: " + name_of(owner) +
+        " is still held by an earlier worker of this job: " + owner_name(owner) +
         "; end that process, or wait until its host or the file server has given it up");
   }
-  throw InputError("output: " + output_.string() + " is in use by " + name_of(owner) +
+  throw InputError("output: " + output_.string() + " is in use by " + owner_name(owner) +
                    "; wait until it has ended, or choose another folder. Where its coordinator was "
                    "killed its workers end after about a minute");
 }
@@ -168,7 +168,7 @@ void OutputLock::expect_held() const {
   }
   const nlohmann::json owner = read_owner(fd_.number);
   if (owner.is_null() || owner.value("job_id", nlohmann::json()) == job_id_) return;
-  throw StorageError("output: " + output_.string() + " was taken over by " + name_of(owner) +
+  throw StorageError("output: " + output_.string() + " was taken over by " + owner_name(owner) +
                      " while this job ran");
 }
 

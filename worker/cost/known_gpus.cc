@@ -28,9 +28,9 @@ constexpr double kConvolutions = 0.40;
 constexpr double kProducts = 0.55;
 constexpr double kMemory = 0.80;
 constexpr double kLinks = 0.70;
-constexpr double kKernel = 3e-6;       // seconds between the kernels of a CUDA graph
-constexpr double kStep = 300e-6;       // seconds of the host's part of a step
-constexpr double kCollective = 15e-6;  // seconds of a small NCCL collective within a host
+constexpr double kKernel = 3e-6;         // seconds between the kernels of a CUDA graph
+constexpr double kStepSeconds = 300e-6;  // seconds of the host's part of a step
+constexpr double kCollective = 15e-6;    // seconds of a small NCCL collective within a host
 constexpr double kHeadLaunches = 200e-6;
 
 double peak(const DataSheet& sheet, DType activations, bool tf32) {
@@ -64,7 +64,7 @@ std::optional<MachineProfile> gpu_profile(const std::string& name, DType activat
       .ops = {},
       .head = {},
       .local = {.latency = kCollective, .per_byte = 1 / (sheet->nvlink * kLinks)},
-      .step_seconds = kStep,
+      .step_seconds = kStepSeconds,
       .memory_bytes = sheet->memory_bytes};
   const double flops = peak(*sheet, activations, tf32);
   const double per_byte = 1 / (sheet->memory * kMemory);

@@ -45,7 +45,7 @@ std::optional<ElementType> type_named(std::string_view Type::*as, std::string_vi
 }
 
 /// A piece of a file's header, fit for a line of text.
-std::string shown(std::string_view text) {
+std::string printable(std::string_view text) {
   std::string line(text.substr(0, 80));
   std::ranges::replace_if(
       line, [](char c) { return c < ' ' || c > '~'; }, '?');
@@ -75,7 +75,7 @@ class HeaderParser {
         header.shape = tuple();
         seen |= 4;
       } else {
-        fail(fmt::format("the key '{}', expected descr, fortran_order and shape", shown(key)));
+        fail(fmt::format("the key '{}', expected descr, fortran_order and shape", printable(key)));
       }
       if (!take(',') && !next_is('}')) unexpected("a comma");
     }
@@ -90,7 +90,7 @@ class HeaderParser {
     throw InputError(fmt::format("{}: found {}", file_, found));
   }
   [[noreturn]] void unexpected(const char* expected) const {
-    fail(fmt::format("'{}' in the header, expected {}", shown(rest_), expected));
+    fail(fmt::format("'{}' in the header, expected {}", printable(rest_), expected));
   }
   void skip_spaces() {
     rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r\n"), rest_.size()));
@@ -158,7 +158,7 @@ ElementType npy_type(const std::string& descr, const std::string& file) {
       objects      ? "pickled objects, which are not read, of type"
       : big_endian ? "big-endian numbers of type"
                    : "numbers of type",
-      shown(descr)));
+      printable(descr)));
 }
 
 /// Throws where the product overflows, or the file has fewer bytes behind the offset.
@@ -191,7 +191,7 @@ ArrayInFile npy_array(const std::filesystem::path& path) {
   begin.resize(file.read(std::as_writable_bytes(std::span(begin))));
   if (begin.size() < kVersionEnd + sizeof(std::uint32_t) || !begin.starts_with(kNumpyMagic)) {
     throw InputError(fmt::format("{}: found '{}' at its beginning, expected NumPy's \\x93NUMPY",
-                                 name, shown(begin.substr(0, kNumpyMagic.size()))));
+                                 name, printable(begin.substr(0, kNumpyMagic.size()))));
   }
   const int version = static_cast<unsigned char>(begin[6]);
   if (version < 1 || version > 3) {
