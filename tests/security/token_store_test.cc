@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -35,6 +36,18 @@ class Tokens : public ::testing::Test {
     if (const auto* denial = std::get_if<Denial>(&result)) return denial->code;
     serial = std::get<TokenStore::Exchange>(result).issued.serial;
     return "";
+  }
+
+  /// Adds copies of the first token to the file until it holds `tokens` of them.
+  void fill_file(std::size_t tokens) {
+    nlohmann::json json;
+    std::ifstream(folder / "tokens.json") >> json;
+    nlohmann::json& list = json.at("tokens");
+    while (list.size() < tokens) {
+      list.push_back(list[0]);
+      list.back()["id"] = "copy" + std::to_string(list.size());
+    }
+    std::ofstream(folder / "tokens.json") << json;
   }
 
   TemporaryFolder folder;
@@ -147,7 +160,9 @@ TEST_F(Tokens, AreSharedByTheCoordinatorsOfOneFolder) {
 }
 
 TEST_F(Tokens, AreLimitedInNumberUntilTheyHaveLongExpired) {
-  for (std::size_t i = 0; i < TokenStore::kMostTokens; ++i) store.create({.lifetime = 1h});
+  store.create({.lifetime = 1h});
+  fill_file(TokenStore::kMostTokens - 1);
+  store.create({.lifetime = 1h});
   EXPECT_THAT(message_of<InputError>([&] { store.create({.lifetime = 1h}); }),
               HasSubstr("1000 tokens already"));
   now += 8 * 86'400;

@@ -356,7 +356,7 @@ TEST_F(ServiceOfOneHost, NamesAPortInUseAndWhatToDo) {
 TEST_F(ServiceOfOneHost, AnswersEveryWaitingRequestWhenItCloses) {
   begin_generation();
   auto joining = std::async(std::launch::async,
-                            [&] { return message_of<CommError>([&] { worker(0)->join(2min); }); });
+                            [&] { return message_of<CommError>([&] { worker(0)->join(15s); }); });
   wait_until([&] { return coordinator.status().workers(0).state() == "joined"; });
   coordinator.shut_down();
   EXPECT_THAT(joining.get(), HasSubstr("cannot be reached"));
