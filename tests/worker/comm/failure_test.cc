@@ -165,10 +165,11 @@ TEST(CommFailure, ARankThatDoesNotTakePartTimesOutByName) {
     auto comm = make_host_comm(options, &store);
     comm->barrier();
     if (rank == 0) {
-      EXPECT_THAT(message_of<CommError>([&] { all_reduce(*comm, 10); }),
-                  AllOf(ContainsRegex("rank 1 .127.0.0.1. failed after ([3-9]|[1-5][0-9])\\.[0-9] s"),
-                        HasSubstr("Timed out"),
-                        HasSubstr("no word from rank 1 (127.0.0.1): stuck elsewhere, or dead")));
+      EXPECT_THAT(
+          message_of<CommError>([&] { all_reduce(*comm, 10); }),
+          AllOf(ContainsRegex("rank 1 .127.0.0.1. failed after ([3-9]|[1-5][0-9])\\.[0-9] s"),
+                HasSubstr("Timed out"),
+                HasSubstr("no word from rank 1 (127.0.0.1): stuck elsewhere, or dead")));
       store.set("over", {});
     } else {
       store.get("over", 30s);
