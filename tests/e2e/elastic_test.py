@@ -34,7 +34,7 @@ class OneHost(JobTest):
         return output
 
     def test_a_spare_takes_the_place_of_a_killed_worker(self):
-        process = self.start(3, self.job(num_epoch=40, save_every_steps=2), "--spares", 1)
+        process = self.start(3, self.job(num_epoch=15, save_every_steps=2), "--spares", 1)
         lines = self.read_until(process, "Global Step: 5")
         port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
         before = self.workers()
