@@ -19,16 +19,16 @@ from trace_event_format import Trace
 
 
 @contextlib.contextmanager
-def slowed(pid, seconds=0.25):
-    """Stops a process again and again, for as long as it then runs."""
+def slowed(pid, stopped=0.5, running=0.1):
+    """Stops a process again and again, so long each time that no busy machine makes another one as slow."""
     over = threading.Event()
 
     def pulse():
         while not over.is_set():
             os.kill(pid, signal.SIGSTOP)
-            over.wait(seconds)
+            over.wait(stopped)
             os.kill(pid, signal.SIGCONT)
-            over.wait(seconds)
+            over.wait(running)
 
     thread = threading.Thread(target=pulse)
     thread.start()
