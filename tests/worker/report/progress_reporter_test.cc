@@ -83,8 +83,8 @@ TEST(ProgressReporter, LooksAtThePhaseEveryTick) {
   ProgressReporter reporter(client, phase, {.comms = no_comms, .start = {.step = 7}, .tick = 1ms});
   phase("evaluate", [&] {
     auto reports = client.wait_for(1);
-    while (reports.back().phase.empty()) reports = client.wait_for(reports.size() + 1);
-    EXPECT_EQ(reports.back().phase, "evaluate");
+    // The first tick may have come before the phase.
+    while (reports.back().phase != "evaluate") reports = client.wait_for(reports.size() + 1);
     EXPECT_EQ(reports.back().step, 7);
   });
 }
