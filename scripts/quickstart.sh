@@ -18,7 +18,7 @@ part() {  # part NAME COMMAND [ARGUMENT...]: runs it, and notes how long it took
 }
 
 # What building, and drawing and training, take, in compilations of compile_seconds' files.
-readonly build_units=80 training_units=10
+readonly build_units=130 training_units=10
 say_how_long() {
   local seconds building
   seconds=$(compile_seconds)

@@ -46,7 +46,7 @@ targets_of() {  # PRESET: what it builds
 }
 
 # What building and running the tests of a preset takes, in compilations of compile_seconds' files.
-declare -A build_units=([cpu]=110 [asan]=90 [tsan]=40 [cuda]=110) test_units=([cpu]=100 [asan]=60 [tsan]=30 [cuda]=2)
+declare -A build_units=([cpu]=190 [asan]=220 [tsan]=100 [cuda]=150) test_units=([cpu]=150 [asan]=70 [tsan]=35 [cuda]=2)
 
 say_how_long() {
   local seconds preset minutes=0
