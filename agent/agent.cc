@@ -28,7 +28,7 @@ bool is_final(const grpc::Status& status) {
          status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
 }
 
-std::string text_of(const proto::WorkerOutput& said) {
+std::string output_text(const proto::WorkerOutput& said) {
   std::string text;
   for (const std::string& line : said.lines()) text.append(line).append("\n");
   return text;
@@ -241,7 +241,7 @@ Rank Agent::rank_of(const proto::WorkerOutput& said, Rank first) const {
 
 void Agent::worker_said(proto::AgentMessage said, Rank first) {
   const proto::WorkerOutput& output = said.output();
-  if (logs_) logs_->add(said.job_id(), rank_of(output, first), text_of(output));
+  if (logs_) logs_->add(said.job_id(), rank_of(output, first), output_text(output));
   outbox_.add_output(std::move(said));
   stream_->wake();
 }

@@ -38,9 +38,9 @@ if(PFC_SANITIZE)
   # Each finding ends the process, however it was started.
   add_compile_options(-fsanitize=${PFC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(PFC_SANITIZE MATCHES undefined)
-    # These checks double the time to compile. Without them a null pointer still ends the process with a
-    # stack, a virtual call on a wrong object nearly always reads memory that AddressSanitizer guards, and
-    # object-size needs optimisation. Alignment is checked where bytes are read as numbers (pfc_library).
+    # With these and alignment a file takes one and a half times as long to compile. Without them a null
+    # pointer still ends the process with a stack, and object-size finds nothing at -O0. Alignment is
+    # checked in PFC_LIBRARIES_THAT_READ_BYTES.
     add_compile_options(-fno-sanitize=null,vptr,object-size)
   endif()
   add_link_options(-fsanitize=${PFC_SANITIZE})
@@ -61,6 +61,7 @@ if(PFC_SANITIZE)  # nothing that runs there measures their speed
   list(APPEND PFC_LIBRARIES_THAT_COMPUTE_NOTHING data_verbs evaluation synth tensorboard worker)
 endif()
 
+# Libraries that read numbers out of bytes or compute on raw memory: UBSan checks their alignment.
 set(PFC_LIBRARIES_THAT_READ_BYTES backbone common data evaluation head kernels)
 
 # -O1 builds what is mostly gRPC, Asio, JSON and CLI11 in about three quarters of the time of -O2, and
@@ -116,15 +117,15 @@ function(pfc_test_is_built result)
   endif()
 endfunction()
 
-# The ctest entries common.part_1_of_8 and so on. One process runs many test cases, because starting a
-# process costs 0.1 to 0.2 s. tests/support/test_times.py lists the time of each case.
-function(pfc_add_parts name parts timeout)
+# The ctest entries common.part_1_of_8 and so on. One process runs many test cases, because a process for
+# each costs 0.2 s under a sanitizer. tests/support/test_times.py lists the time of each case.
+function(pfc_add_parts name parts)
   math(EXPR last "${parts} - 1")
   foreach(part RANGE ${last})
     math(EXPR number "${part} + 1")
     set(entry ${name}.part_${number}_of_${parts})
     add_test(NAME ${entry} COMMAND ${name}_test)
-    set_tests_properties(${entry} PROPERTIES LABELS unit TIMEOUT ${timeout}
+    set_tests_properties(${entry} PROPERTIES LABELS unit TIMEOUT 900
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${part}")
   endforeach()
 endfunction()
@@ -132,7 +133,7 @@ endfunction()
 # Makes the GoogleTest binary tests/NAME_test.
 function(pfc_test_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
-  # A compiler that sees its operator new beside a use of it warns.
+  # g++ warns where it sees this operator new in the same file as its uses.
   set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/counting_new.cc PROPERTIES
     SKIP_UNITY_BUILD_INCLUSION ON)
   add_executable(${name}_test ${arg_SOURCES})
@@ -153,13 +154,12 @@ endfunction()
 #   THREADS   runs under ThreadSanitizer
 # and also
 #   PARTS 4            ctest entries that share its test cases (1)
-#   TIMEOUT 300        seconds for one of them (900)
 #   DEFINITIONS A=1    compile definitions
 #   NEEDS target       targets to build first, which the test loads or starts
 #   EMULATED_GPU [x.cc ...]  runs on the emulated GPU (tests/support/simt), with these sources as well.
 #                            ThreadSanitizer's build has no emulated GPU
 function(pfc_test name)
-  cmake_parse_arguments(arg "COMPUTES;CHECKS;THREADS" "TIMEOUT;PARTS"
+  cmake_parse_arguments(arg "COMPUTES;CHECKS;THREADS" "PARTS"
     "SOURCES;DEPENDS;DEFINITIONS;NEEDS;EMULATED_GPU" ${ARGN})
   set(kinds)
   foreach(kind COMPUTES CHECKS THREADS)
@@ -185,13 +185,10 @@ function(pfc_test name)
     target_sources(${name}_test PRIVATE ${arg_EMULATED_GPU})
     pfc_link_cuda(${name}_test emulated)
   endif()
-  if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 900)
-  endif()
   if(NOT arg_PARTS)
     set(arg_PARTS 1)
   endif()
-  pfc_add_parts(${name} ${arg_PARTS} ${arg_TIMEOUT})
+  pfc_add_parts(${name} ${arg_PARTS})
 endfunction()
 
 # pfc_benchmark(kernels SOURCES ... DEPENDS ...) makes the Google Benchmark binary

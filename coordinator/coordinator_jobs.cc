@@ -13,11 +13,11 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestRequestFile = 500;  // of a job file's path that is kept
+constexpr std::size_t kLongestRequestFile = 500;  // bytes of a job file's path that are kept
 constexpr std::size_t kMostOverrides = 200;       // that are looked at for a message
 constexpr std::ptrdiff_t kShownJobs = 16;
 
-Job job_from(const proto::SubmitRequest& request, int workers) {
+Job submitted_job(const proto::SubmitRequest& request, int workers) {
   const std::string file = one_line(request.file(), kLongestRequestFile);
   JobOrigin origin(file.empty() ? "the job" : file);
   for (const std::string& each : request.overrides()) {
@@ -27,7 +27,7 @@ Job job_from(const proto::SubmitRequest& request, int workers) {
 }
 
 /// How many workers the hosts start; 0: not known yet.
-int workers_of(const ClusterState& state) {
+int workers_of_hosts(const ClusterState& state) {
   int workers = 0;
   for (const HostState& host : state.hosts) {
     if (host.slots == 0 || host.counts_gpus) return 0;  // another device has other slots
@@ -68,7 +68,7 @@ void Coordinator::submit(const proto::SubmitRequest& request,
   proto::SubmitReply reply;
   std::string title;
   try {
-    Job job = job_from(request, workers_of(state_));
+    Job job = submitted_job(request, workers_of_hosts(state_));
     if (request.check()) become_check(job, request.without_job());
     reply.set_job_id(job.id);
     for (const std::string& warning : job.warnings) reply.add_warnings(warning);

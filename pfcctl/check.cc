@@ -71,7 +71,7 @@ void print(const Report& report) {
                                            : "This machine cannot train: see FAILED above.");
 }
 
-nlohmann::ordered_json to_json(const Report& report) {
+nlohmann::ordered_json report_json(const Report& report) {
   using nlohmann::ordered_json;
   const auto list = [](const std::vector<DeviceInfo>& items) {
     ordered_json array = ordered_json::array();
@@ -97,7 +97,7 @@ nlohmann::ordered_json to_json(const Report& report) {
 void run_check(bool as_json) {
   const Report report = make_report();
   if (as_json) {
-    std::printf("%s\n", to_json(report).dump(2).c_str());
+    std::printf("%s\n", report_json(report).dump(2).c_str());
   } else {
     print(report);
   }

@@ -23,7 +23,7 @@ build=(
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libwebp-dev libcli11-dev libspdlog-dev libssl-dev
   libhwloc-dev liburing-dev
 )
-# libopenblas0-pthread: PyTorch multiplies matrices ten times as fast with it as without.
+# libopenblas0-pthread: without it PyTorch multiplies matrices several times more slowly.
 # faketime and nftables: faults that tests/e2e/check_test.py plants. LMDB and dmlc-core write
 # what our readers read.
 test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch faketime nftables

@@ -82,7 +82,7 @@ Optimizer::Result update_backbone(Trainer& t, Optimizer::Update update) {
 
 /// Ends training by throwing. All workers have the same loss and the same reduced gradients, so all
 /// stop at the same place. labels: of the micro-batches so far.
-void stop_on_invalid(Trainer& t, const StepInput& in, std::span<const std::int64_t> labels,
+void stop_not_finite(Trainer& t, const StepInput& in, std::span<const std::int64_t> labels,
                      const StepDump::Verdict& verdict) {
   const auto samples = static_cast<std::int64_t>(labels.size());
   const GivenToHead given{
@@ -127,7 +127,7 @@ StepStats train_step(Trainer& t) {
     });
     t.comm.throw_if_failed();  // the loss is only true if no collective has failed
     if (!std::isfinite(head.loss)) {
-      stop_on_invalid(t, in, labels, {.not_finite = "the loss", .loss = head.loss});
+      stop_not_finite(t, in, labels, {.not_finite = "the loss", .loss = head.loss});
     }
     const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                   // [B, D]
     t.phase("reduce_scatter", [&] {
@@ -154,9 +154,9 @@ StepStats train_step(Trainer& t) {
   });
   t.comm.throw_if_failed();  // so is the norm; on a GPU this covers the gradients' Comm too
   if (!update.finite && !t.loss_scale.can_shrink()) {
-    stop_on_invalid(t, in, labels,
-         {.not_finite = "the gradient of the backbone", .loss = stats.loss,
-          .rows_moved = head.moved, .d_embeddings = t.d_embeddings});
+    stop_not_finite(t, in, labels,
+                    {.not_finite = "the gradient of the backbone", .loss = stats.loss,
+                     .rows_moved = head.moved, .d_embeddings = t.d_embeddings});
   }
   if (update.finite && !head.moved) {
     t.phase("head", [&] { t.head.move(head_step(t, in, t.gradient_acc - 1)); });

@@ -126,7 +126,7 @@ int gpus_of(const Field& field) {
 }
 
 /// One number for each host; empty: their agents count the GPUs.
-std::vector<int> slots_of(const Variables& variables, std::size_t hosts) {
+std::vector<int> slots_of_nodes(const Variables& variables, std::size_t hosts) {
   if (const auto gpus = variables("SLURM_GPUS_PER_NODE")) {
     const int each = gpus_of({.variable = "SLURM_GPUS_PER_NODE",
                               .value = *gpus,
@@ -201,7 +201,7 @@ std::vector<HostSpec> slurm_hosts(const Variables& variables) {
                      "are all in SLURM_JOB_NODELIST");
   }
   const std::vector<std::string> names = expand_slurm_nodes("SLURM_JOB_NODELIST", *nodes);
-  const std::vector<int> slots = slots_of(variables, names.size());
+  const std::vector<int> slots = slots_of_nodes(variables, names.size());
   std::vector<HostSpec> hosts;
   for (std::size_t i = 0; i < names.size(); ++i) {
     hosts.push_back({.name = names[i], .slots = slots.empty() ? 0 : slots[i]});

@@ -33,7 +33,7 @@ proto::CheckFinding finding(const std::string& host, Rank rank, const std::strin
 }
 
 /// Fit to be shown, as of this worker.
-proto::CheckFinding admitted(const WorkerState& worker, proto::CheckFinding told) {
+proto::CheckFinding admitted_finding(const WorkerState& worker, proto::CheckFinding told) {
   told.set_host(worker.host);
   told.set_rank(told.rank() < 0 ? -1 : worker.rank);
   told.set_what(one_line(told.what(), kLongestCheckName));
@@ -44,7 +44,7 @@ proto::CheckFinding admitted(const WorkerState& worker, proto::CheckFinding told
   return told;
 }
 
-std::string host_of(const ClusterState& state, const Incident& incident) {
+std::string host_of_incident(const ClusterState& state, const Incident& incident) {
   if (!incident.host.empty() || !incident.rank) return incident.host;
   const auto rank = static_cast<std::size_t>(*incident.rank);
   const auto& workers = state.job.current.workers;
@@ -71,7 +71,7 @@ void CheckRecord::add(const WorkerState& worker, const proto::ReportCheckRequest
       dropped_ = true;
       return;
     }
-    findings_.push_back(admitted(worker, request.findings(i)));
+    findings_.push_back(admitted_finding(worker, request.findings(i)));
   }
 }
 
@@ -81,8 +81,8 @@ void CheckRecord::note(const ClusterState& state) {
     if (!noted_.insert({current.number, i}).second) continue;
     const Incident& incident = current.incidents[i];
     findings_.push_back(
-        finding(host_of(state, incident), incident.rank.value_or(-1), "worker", incident.what,
-                "a worker that runs to the end of the check",
+        finding(host_of_incident(state, incident), incident.rank.value_or(-1), "worker",
+                incident.what, "a worker that runs to the end of the check",
                 "its own words say why; where they do not, see pfcctl logs, and dmesg on this host",
                 proto::CHECK_STOPS));
   }

@@ -55,9 +55,9 @@ void ClusterWatch::see_job(const JobState& job, std::vector<ClusterEvent>& found
     saved_at_ = {};
   }
   if (job.stop && !std::exchange(stops_, true)) {
-    found.push_back(note(ClusterEvent::Kind::kRequest,
-                         job.stop->leaving.empty() ? "a stop was asked for by " + job.stop->reason
-                                                   : job.stop->reason + ": the job stops"));
+    found.push_back(note(ClusterEvent::Kind::kRequest, job.stop->leaving.empty()
+                                                           ? "stop requested by " + job.stop->reason
+                                                           : job.stop->reason + ": the job stops"));
   }
   // What a generation has gone on from has no time.
   if (job.saved.at == TimePoint() || job.saved.at == saved_at_) return;

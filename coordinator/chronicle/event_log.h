@@ -44,10 +44,10 @@ class EventLog {
   /// Fills in the number, and makes the text one line.
   void add(ClusterEvent event);
 
-  [[nodiscard]] const std::deque<ClusterEvent>& events() const {
-    return events_;
-  }                                                              ///< oldest first
-  [[nodiscard]] std::int64_t newest() const { return newest_; }  ///< number; 0: none
+  /// The kept events, oldest first.
+  [[nodiscard]] const std::deque<ClusterEvent>& events() const { return events_; }
+  /// The number of the newest event; 0 if there is none.
+  [[nodiscard]] std::int64_t newest() const { return newest_; }
 
  private:
   std::deque<ClusterEvent> events_;

@@ -94,7 +94,7 @@ std::optional<std::pair<proto::JournalRecord, std::size_t>> read_record(std::str
   return std::pair(std::move(record), size);
 }
 
-void apply(proto::JournalRecord& record, JournalValues& values) {
+void apply_record(proto::JournalRecord& record, JournalValues& values) {
   for (proto::JournalEntry& entry : *record.mutable_entries()) {
     if (entry.erased()) {
       values.erase(entry.key());
@@ -132,7 +132,7 @@ JournalContents parse_journal(std::string_view bytes, const std::string& name) {
   while (offset < bytes.size()) {
     auto record = read_record(bytes.substr(offset), offset, name);
     if (!record) break;
-    apply(record->first, contents.values);
+    apply_record(record->first, contents.values);
     contents.records += 1;
     offset += record->second;
   }

@@ -8,7 +8,7 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-proto::NetworkAddress to_saved(const HostAddress& address) {
+proto::NetworkAddress saved_address(const HostAddress& address) {
   proto::NetworkAddress saved;
   saved.set_interface(address.interface);
   saved.set_address(address.address);
@@ -24,7 +24,7 @@ HostAddress address_from(const proto::NetworkAddress& saved) {
           .mtu = saved.mtu()};
 }
 
-proto::SavedIncident to_saved(const Incident& incident) {
+proto::SavedIncident saved_incident(const Incident& incident) {
   proto::SavedIncident saved;
   saved.set_kind(static_cast<int>(incident.kind));
   if (incident.rank) saved.set_rank(*incident.rank);
@@ -98,7 +98,7 @@ FailureHistory blame_from(const proto::SavedRun& saved, const Times& times) {
   return blame;
 }
 
-proto::SavedBudget to_saved(const RestartBudget& budget, const Times& times) {
+proto::SavedBudget saved_budget(const RestartBudget& budget, const Times& times) {
   proto::SavedBudget saved;
   saved.set_spent(budget.spent);
   saved.set_counted_ms(times.saved(budget.counted_at));
@@ -144,8 +144,8 @@ proto::SavedHost to_saved(const HostState& host) {
   for (const std::string& agent : host.former_agents) saved.add_former_agents(agent);
   saved.set_peer(host.peer);
   saved.set_address(host.address);
-  for (const HostAddress& each : host.addresses) *saved.add_addresses() = to_saved(each);
-  if (host.chosen) *saved.mutable_chosen() = to_saved(*host.chosen);
+  for (const HostAddress& each : host.addresses) *saved.add_addresses() = saved_address(each);
+  if (host.chosen) *saved.mutable_chosen() = saved_address(*host.chosen);
   saved.set_cores(host.cores);
   for (const std::string& device : host.devices) saved.add_devices(device);
   saved.set_gpus(host.gpus);
@@ -245,8 +245,8 @@ proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause
   saved.set_terminated(job.terminated_at.has_value());
   saved.set_killed(job.killed_at.has_value());
   saved.set_lost(job.current.lost);
-  for (const Incident& each : job.current.incidents) *saved.add_incidents() = to_saved(each);
-  for (const Incident& each : job.restarts) *saved.add_restarts() = to_saved(each);
+  for (const Incident& each : job.current.incidents) *saved.add_incidents() = saved_incident(each);
+  for (const Incident& each : job.restarts) *saved.add_restarts() = saved_incident(each);
   if (job.stop) {
     proto::SavedStop& stop = *saved.mutable_stop();
     stop.set_reason(job.stop->reason);
@@ -255,7 +255,7 @@ proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause
     stop.set_within_ms(job.stop->within.count());
   }
   save_blame(job.blame, times, saved);
-  *saved.mutable_budget() = to_saved(job.budget, times);
+  *saved.mutable_budget() = saved_budget(job.budget, times);
   saved.set_counted(job.current.counted);
   if (job.current.regroup) {
     saved.mutable_regroup()->set_reason(job.current.regroup->reason);

@@ -80,7 +80,7 @@ std::string hosts_text(const proto::JournalIdentity& identity) {
   return text;
 }
 
-std::string title_of(const proto::JournalIdentity& identity) {
+std::string identity_title(const proto::JournalIdentity& identity) {
   return (identity.is_service() ? "service " : "job ") + identity.id();
 }
 
@@ -145,7 +145,8 @@ void forget(const Left& left) {
 
 /// A job that another command can go on with, or that ends by itself.
 std::string not_used(const Left& left, const std::string& why) {
-  return title_of(left.identity) + ", whose coordinator was killed, is not gone on with: " + why +
+  return identity_title(left.identity) +
+         ", whose coordinator was killed, is not gone on with: " + why +
          ". Its workers end at the latest " + std::to_string(left.identity.grace_ms() / 1000) +
          " s after that coordinator";
 }

@@ -18,7 +18,7 @@ constexpr std::size_t kMostBytesOfPart = std::size_t{256} << 10;
 constexpr std::size_t kLongestTraceText = 400;
 constexpr int kMostNotes = 8;
 
-proto::TraceSummary limited(proto::TraceSummary summary) {
+proto::TraceSummary limited_summary(proto::TraceSummary summary) {
   summary.set_device(one_line(summary.device(), 64));
   if (summary.notes_size() > kMostNotes) {
     summary.mutable_notes()->DeleteSubrange(kMostNotes, summary.notes_size() - kMostNotes);
@@ -101,7 +101,7 @@ std::variant<proto::SendTraceReply, Refusal> TraceGatherer::add(
   state->bytes += bytes;
   if (bytes > 0) parts_.push_back({.rank = request.rank(), .spans = request.spans()});
   if (request.has_last()) {
-    state->summary = limited(request.last());
+    state->summary = limited_summary(request.last());
     if (!first_done_) first_done_ = now;
     finish(*state, "");
   }

@@ -29,7 +29,7 @@ HttpReply error_reply(int status, const std::string& message) {
   return json_reply({{"error", one_line(message)}}, status);
 }
 
-int status_of(Refusal::Kind kind) {
+int http_status_of(Refusal::Kind kind) {
   switch (kind) {
     case Refusal::Kind::kOldGeneration:
       return 409;
@@ -52,7 +52,7 @@ template <typename Reply, typename ToJson>
 Answer<Reply> answer_of(const HttpAnswer& answer, ToJson to_json) {
   return [answer, to_json](const std::variant<Reply, Refusal>& result) {
     if (const auto* refusal = std::get_if<Refusal>(&result)) {
-      return answer(error_reply(status_of(refusal->kind), refusal->message));
+      return answer(error_reply(http_status_of(refusal->kind), refusal->message));
     }
     answer(json_reply(to_json(std::get<Reply>(result))));
   };
@@ -171,7 +171,7 @@ void Actions::drain(const HttpRequest& request, const HttpAnswer& answer) {
   Refusal why;
   const bool idle = asked.job_id().empty() && coordinator_.fence().job_id.empty();
   if (!idle && !of_this_job(asked.job_id(), coordinator_.fence(), why)) {
-    return answer(error_reply(status_of(why.kind), why.message));
+    return answer(error_reply(http_status_of(why.kind), why.message));
   }
   calls_.drain(request.caller, asked,
                answer_of<proto::DrainReply>(answer, [](const auto&) { return Json::object(); }));

@@ -255,7 +255,7 @@ class Chaos {
   std::map<std::string, milliseconds> lasting_;  ///< until when, by host
 };
 
-void check(const ChaosOptions& options) {
+void check_options(const ChaosOptions& options) {
   const ChaosPlan plan = plan_of(options);
   if (plan.wishes.empty()) {
     throw InputError(
@@ -318,7 +318,7 @@ void add_chaos_verb(CLI::App& pfcctl) {
       "themselves when its time is over. Exit code 1: after some fault training has not gone on\n"
       "(docs/chaos.md).");
   verb->callback([options] {
-    check(*options);
+    check_options(*options);
     end_at_a_signal();
     const int code = Chaos(*options).run();
     if (code != kExitSuccess) throw ExitStatus{code};

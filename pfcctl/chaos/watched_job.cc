@@ -13,8 +13,8 @@ namespace {
 
 using Stub = proto::CoordinatorService::Stub;
 
-constexpr std::chrono::milliseconds kReconnectPause{
-    100};  // between two attempts to find the coordinator
+// Between two attempts to find the coordinator.
+constexpr std::chrono::milliseconds kReconnectPause{100};
 constexpr std::chrono::seconds kLongestAway{60};
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-std::string duration(double seconds) {
+std::string duration_text(double seconds) {
   if (seconds < 100) return fmt::format("{:.0f} s", seconds);
   if (seconds < 6000) return fmt::format("{:.0f} min", seconds / 60);
   return fmt::format("{:.1f} h", seconds / 3600);
@@ -52,7 +52,7 @@ void Progress::print(std::int64_t done, std::int64_t all, bool last) {
   }
   if (rate > 0) line += fmt::format(", {:.0f} a second", rate);
   if (rate > 0 && all > 0 && !last) {
-    line += fmt::format(", {} left", duration(static_cast<double>(all - done) / rate));
+    line += fmt::format(", {} left", duration_text(static_cast<double>(all - done) / rate));
   }
   std::fprintf(stderr, terminal_ ? "\r%s\033[K" : "%s\n", line.c_str());
   std::fflush(stderr);

@@ -11,7 +11,7 @@ constexpr std::size_t kLongestName = 64;
 constexpr std::size_t kMostTracks = 1'024;  // of a rank, which has about ten
 constexpr std::size_t kMostNames = 65'536;
 
-std::uint32_t track_of(CollectedRank& rank, const proto::TraceTrack& track) {
+std::uint32_t track_index(CollectedRank& rank, const proto::TraceTrack& track) {
   const CollectedTrack wanted{track.row(), one_line(track.name(), kLongestName)};
   const auto found = std::ranges::find(rank.tracks, wanted);
   const auto place = static_cast<std::uint32_t>(found - rank.tracks.begin());
@@ -64,7 +64,7 @@ void TraceCollector::add(const proto::TraceChunk& part) {
     return;
   }
   std::vector<std::uint32_t> tracks, names;
-  for (const proto::TraceTrack& track : sent.tracks()) tracks.push_back(track_of(rank, track));
+  for (const proto::TraceTrack& track : sent.tracks()) tracks.push_back(track_index(rank, track));
   for (const std::string& name : sent.names()) names.push_back(name_of(name));
   rank.spans.reserve(rank.spans.size() + static_cast<std::size_t>(sent.spans_size()));
   for (const proto::TraceSpan& span : sent.spans()) {

@@ -17,7 +17,7 @@ constexpr double kInputHolds = 0.05;
 
 std::string ms(double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); }
 
-std::string rank_title(const CollectedTrace& trace, Rank rank) {
+std::string title_of_rank(const CollectedTrace& trace, Rank rank) {
   return rank_title(rank, trace.ranks.at(rank));
 }
 
@@ -26,9 +26,10 @@ std::string table_of_collectives(const CollectedTrace& trace, const TraceAnalysi
   std::string text = fmt::format("\n{:<14} {:<15} {:>6} {:>10} {:>10}  {}\n", "communicator",
                                  "collective", "calls", "time", "wait", "came last most often");
   for (const CollectiveWaits& each : analysis.collectives) {
-    const std::string last = each.last ? fmt::format("{}: {} of {}", rank_title(trace, *each.last),
-                                                     each.last_count, each.count)
-                                       : "nobody that the clocks can tell";
+    const std::string last = each.last
+                                 ? fmt::format("{}: {} of {}", title_of_rank(trace, *each.last),
+                                               each.last_count, each.count)
+                                 : "nobody that the clocks can tell";
     text += fmt::format("{:<14} {:<15} {:>6} {:>10} {:>10}  {}\n", each.communicator, each.kind,
                         each.count, ms(each.seconds), ms(each.wait_seconds), last);
   }
@@ -49,7 +50,7 @@ std::string sentences_on_waits(const CollectedTrace& trace, const TraceAnalysis&
     text += fmt::format(
         "{} came last into {} of {} of the communicator \"{}\"; the others waited {} "
         "a step for it.\n",
-        rank_title(trace, *each.last), each.last_count, counted(each.count, each.kind),
+        title_of_rank(trace, *each.last), each.last_count, counted(each.count, each.kind),
         each.communicator, ms(a_step));
   }
   return text;
@@ -59,8 +60,8 @@ std::string comparison(const CollectedTrace& trace, const TraceAnalysis& analysi
   if (!analysis.slowest || !analysis.fastest) return {};
   std::string text = fmt::format(
       "Slowest: {}, {} of each step its own; fastest: {}, {}.\n\n{:<18} {:>12} {:>12}\n",
-      rank_title(trace, *analysis.slowest), ms(analysis.slowest_own_seconds),
-      rank_title(trace, *analysis.fastest), ms(analysis.fastest_own_seconds), "phase, a step",
+      title_of_rank(trace, *analysis.slowest), ms(analysis.slowest_own_seconds),
+      title_of_rank(trace, *analysis.fastest), ms(analysis.fastest_own_seconds), "phase, a step",
       "slowest", "fastest");
   const std::size_t shown = std::min(kMostPhases, analysis.phases.size());
   for (std::size_t i = 0; i < shown; ++i) {
@@ -77,12 +78,12 @@ std::string sentence_on_input(const CollectedTrace& trace, const TraceAnalysis& 
   return fmt::format(
       "The input {} training back: {} waited for its own data for {:.1f} % of the "
       "time{}.\n",
-      holds ? "held" : "did not hold", rank_title(trace, *analysis.hungriest),
+      holds ? "held" : "did not hold", title_of_rank(trace, *analysis.hungriest),
       100 * analysis.input_share, holds ? "" : ", the others for less");
 }
 
 std::string share_of(const CollectedTrace& trace, const GpuBusy& gpu) {
-  return fmt::format("{:.1f} % ({})", 100 * gpu.share, rank_title(trace, gpu.rank));
+  return fmt::format("{:.1f} % ({})", 100 * gpu.share, title_of_rank(trace, gpu.rank));
 }
 
 std::string sentence_on_gpus(const CollectedTrace& trace, const TraceAnalysis& analysis) {

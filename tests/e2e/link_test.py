@@ -1,9 +1,8 @@
 """Jobs whose hosts lose the network for a while: they go on, and are back soon after the link.
 
 The coordinators are in one network namespace, the worker of each job in another one, with a bridge between them. A
-link fails in two ways: down (both sides see it) or silent (packets are dropped). The
-agents know their coordinator by address or by name. There is a job for each of the four combinations, and all lose
-their links at the same time. Prints how long after the link the agent and the worker were heard of again.
+link fails in two ways: down (both sides see it) or silent (packets are dropped). The agents know their coordinator by
+address or by name. There is a job for each of the four combinations, and all lose their links at the same time. Prints how long after the link the agent and the worker were heard of again.
 """
 
 import itertools

@@ -37,7 +37,7 @@ std::optional<CheckpointInfo> newest_below(const std::filesystem::path& output,
   return std::nullopt;
 }
 
-std::string advice(const std::filesystem::path& folder, const format::Identity& damaged) {
+std::string resume_advice(const std::filesystem::path& folder, const format::Identity& damaged) {
   const auto before =
       newest_below(std::filesystem::absolute(folder).parent_path(), damaged.images_seen());
   if (!before) return "there is no checkpoint before it";
@@ -75,8 +75,8 @@ auto with_advice(const std::filesystem::path& folder, const format::Manifest& ma
   try {
     return read();
   } catch (const InputError& error) {
-    throw InputError(std::string(error.what()) +
-                     "; the checkpoint cannot be used: " + advice(folder, manifest.identity));
+    throw InputError(std::string(error.what()) + "; the checkpoint cannot be used: " +
+                     resume_advice(folder, manifest.identity));
   }
 }
 

@@ -85,7 +85,7 @@ void expect_alike(const Part& first, const Part& other) {
                                two.briefs().front().file.string(), content_of(two.info())));
 }
 
-std::string name_of(const PartDataset& part, std::int64_t label) {
+std::string identity_name(const PartDataset& part, std::int64_t label) {
   return part.names.size() > 0 ? part.names.at(label) : part.dataset->identity(label);
 }
 
@@ -133,7 +133,7 @@ void CombinedDataset::share(Part& part) {
   const PartDataset& given = part.given;
   const std::int64_t classes = given.dataset->info().classes;
   for (std::int64_t label = 0; label < classes; ++label) {
-    const std::string name = name_of(given, label);
+    const std::string name = identity_name(given, label);
     if (name.empty()) {
       throw InputError(fmt::format(
           "share_identities: label {} of {} has no name; expected identities.txt beside the data, "
@@ -168,7 +168,7 @@ std::string CombinedDataset::identity(std::int64_t label) const {
   if (names_.size() > 0) return names_.at(label);  // shared: a class may be of several parts
   const auto behind = std::ranges::upper_bound(parts_, label, {}, &Part::first_class);
   const Part& part = *std::prev(behind);
-  return name_of(part.given, label - part.first_class);
+  return identity_name(part.given, label - part.first_class);
 }
 
 const Part& CombinedDataset::part_of(std::int64_t image) const {

@@ -208,8 +208,8 @@ void check_parts(std::span<const Part> parts) {
 }
 
 /// The tensor `name` of all parts together. Either all parts that have rows have it, or none has.
-RowTable merge(std::span<const Part> parts, std::span<const float> Part::*member,
-               const char* name) {
+RowTable merge_parts(std::span<const Part> parts, std::span<const float> Part::*member,
+                     const char* name) {
   RowTable table{.columns = parts.front().dimension, .pieces = {}};
   const Part* without = nullptr;
   for (const Part& part : parts) {
@@ -357,9 +357,9 @@ HeadStepInput read_head_step(std::span<const path> paths) {
   HeadStepInput in{
       .samples = first.samples, .dimension = first.dimension, .micro_batches = first.micro_batches};
   in.embeddings = first.embeddings;
-  in.centres = merge(parts, &Part::centres, "centres");
-  in.momentum = merge(parts, &Part::momentum, "momentum");
-  in.second = merge(parts, &Part::second, "second");
+  in.centres = merge_parts(parts, &Part::centres, "centres");
+  in.momentum = merge_parts(parts, &Part::momentum, "momentum");
+  in.second = merge_parts(parts, &Part::second, "second");
   for (const Part& part : parts) in.rows += part.rows;
   merge_classes(parts, in);
   set_labels(first, in);

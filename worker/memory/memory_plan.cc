@@ -80,7 +80,7 @@ class WorldSize : public Comm {
 std::int64_t samples(const PlannedJob& p) { return p.job.batch_size * p.world_size; }
 
 /// Type and shape of a batch.
-Tensor batch_of(const PlannedJob& p) {
+Tensor planned_batch(const PlannedJob& p) {
   return batch_of(backbone_options(p.job, p.data.height, p.data.width));
 }
 
@@ -151,7 +151,7 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
 /// What a GPU holds beside head and backbone. Decoded batches, verification sets and files that are
 /// being written are in host memory.
 void add_gpu_buffers(const PlannedJob& p, PartList& list) {
-  const Tensor images = batch_of(p);
+  const Tensor images = planned_batch(p);
   list.add("communication", StepShapes(p.job, p.world_size).bytes(),
            counted(p.world_size, "worker"));
   list.add("images", evaluated_images(p) + ImageUpload::bytes(images.shape, images.dtype),
@@ -168,7 +168,7 @@ void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& li
            counted(p.world_size, "worker"));
   const int ahead = prefetch_depth(static_cast<int>(p.job.num_workers));
   const std::size_t batch = Batch::bytes(
-      p.job.batch_size, batch_of(p).bytes() / static_cast<std::size_t>(p.job.batch_size));
+      p.job.batch_size, planned_batch(p).bytes() / static_cast<std::size_t>(p.job.batch_size));
   list.add(
       "input batches",
       prefetcher_bytes(ahead, kStepInputs, batch) + evaluated_images(p) +

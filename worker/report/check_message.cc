@@ -5,7 +5,7 @@
 namespace pfc {
 namespace {
 
-proto::CheckVerdict to_proto(CheckFinding::Verdict verdict) {
+proto::CheckVerdict proto_verdict(CheckFinding::Verdict verdict) {
   switch (verdict) {
     case CheckFinding::Verdict::kOk:
       return proto::CHECK_OK;
@@ -19,7 +19,7 @@ proto::CheckVerdict to_proto(CheckFinding::Verdict verdict) {
   return proto::CHECK_STOPS;
 }
 
-proto::CheckComparison to_proto(CheckFinding::Comparison comparison) {
+proto::CheckComparison proto_comparison(CheckFinding::Comparison comparison) {
   switch (comparison) {
     case CheckFinding::Comparison::kSameEverywhere:
       return proto::CHECK_SAME_EVERYWHERE;
@@ -39,12 +39,12 @@ proto::CheckFinding to_proto(const CheckFinding& finding) {
   message.set_what(one_line(finding.what));
   message.set_found(finding.found);
   message.set_expected(finding.expected);
-  message.set_verdict(to_proto(finding.verdict));
+  message.set_verdict(proto_verdict(finding.verdict));
   message.set_remedy(finding.remedy);
   message.set_value(finding.value);
   message.set_unit(finding.unit);
-  message.set_comparison(to_proto(finding.comparison));
-  message.set_otherwise(to_proto(finding.otherwise));
+  message.set_comparison(proto_comparison(finding.comparison));
+  message.set_otherwise(proto_verdict(finding.otherwise));
   message.set_enough(finding.enough);
   return message;
 }

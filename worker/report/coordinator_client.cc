@@ -34,7 +34,7 @@ constexpr milliseconds kHeartbeat{1'000};
 // The next attempt comes as soon as the link is back, and anyhow after so long.
 constexpr milliseconds kConnectPause{1'000};
 
-proto::Outcome to_proto(CoordinatorClient::Outcome outcome) {
+proto::Outcome proto_outcome(CoordinatorClient::Outcome outcome) {
   switch (outcome) {
     case CoordinatorClient::Outcome::kCompleted:
       return proto::OUTCOME_COMPLETED;
@@ -213,7 +213,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::FinishRequest request;
     request.set_job_id(options_.job_id);
     *request.mutable_worker() = id();
-    request.set_outcome(to_proto(outcome));
+    request.set_outcome(proto_outcome(outcome));
     request.set_message(message);
     request.set_left_generation(generation_);
     {

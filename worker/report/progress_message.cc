@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-proto::GpuReading to_proto(const GpuReading& reading) {
+proto::GpuReading proto_gpu(const GpuReading& reading) {
   proto::GpuReading message;
   if (reading.utilisation) message.set_utilisation(*reading.utilisation);
   if (reading.memory_used) message.set_memory_used(*reading.memory_used);
@@ -20,7 +20,7 @@ proto::GpuReading to_proto(const GpuReading& reading) {
   return message;
 }
 
-proto::CheckpointTotal to_proto(const Progress::Checkpoints& checkpoints) {
+proto::CheckpointTotal proto_checkpoints(const Progress::Checkpoints& checkpoints) {
   proto::CheckpointTotal message;
   message.set_count(checkpoints.count);
   message.set_seconds(checkpoints.seconds);
@@ -103,9 +103,9 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_gradient_norm(progress.gradient_norm);
   message.set_loss_scale(progress.loss_scale);
   message.set_cpu_seconds(progress.vitals.cpu_seconds);
-  if (progress.vitals.gpu) *message.mutable_gpu() = to_proto(*progress.vitals.gpu);
+  if (progress.vitals.gpu) *message.mutable_gpu() = proto_gpu(*progress.vitals.gpu);
   if (progress.checkpoints.count > 0) {
-    *message.mutable_checkpoints() = to_proto(progress.checkpoints);
+    *message.mutable_checkpoints() = proto_checkpoints(progress.checkpoints);
   }
   for (const Progress::PhaseSeconds& sample : progress.phases) {
     proto::PhaseSeconds& all = phase_of(sample.phase, message);

@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-proto::TraceTrack to_proto(const TraceTrackInfo& info) {
+proto::TraceTrack proto_track(const TraceTrackInfo& info) {
   proto::TraceTrack track;
   track.set_name(info.name);
   switch (info.row) {
@@ -31,7 +31,7 @@ proto::TraceTrack to_proto(const TraceTrackInfo& info) {
 /// The names once each. Literals that are equal may lie at several places, and are told as often.
 proto::TraceSpans spans_of(const TracePart& part) {
   proto::TraceSpans all;
-  for (const TraceTrackInfo& info : part.tracks) *all.add_tracks() = to_proto(info);
+  for (const TraceTrackInfo& info : part.tracks) *all.add_tracks() = proto_track(info);
   std::map<const char*, std::uint32_t> names;
   std::int64_t base = 0;
   for (const TraceSpan& span : part.spans) {
@@ -54,7 +54,7 @@ proto::TraceSpans spans_of(const TracePart& part) {
   return all;
 }
 
-proto::TraceSummary to_proto(const TracePart::Summary& summary, const ClockMap* clock) {
+proto::TraceSummary proto_summary(const TracePart::Summary& summary, const ClockMap* clock) {
   proto::TraceSummary message;
   message.set_first_step(summary.first_step);
   message.set_last_step(summary.last_step);
@@ -80,7 +80,7 @@ proto::SendTraceRequest to_proto(const TracePart& part) {
   proto::SendTraceRequest request;
   request.set_trace(part.trace);
   if (!part.spans.empty()) request.set_spans(spans_of(part).SerializeAsString());
-  if (part.last != nullptr) *request.mutable_last() = to_proto(*part.last, part.clock);
+  if (part.last != nullptr) *request.mutable_last() = proto_summary(*part.last, part.clock);
   return request;
 }
 

@@ -8,10 +8,11 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kUpdatedTensors =
-    kRowTensors - 1;  // the only one in host memory on every device
+// Index of Head::State::updated among the tensors of a row: the only one in host memory on every
+// device.
+constexpr std::size_t kUpdatedIndex = kRowTensors - 1;
 
-std::array<Tensor, kUpdatedTensors> device_tables(const TrainingState& state) {
+std::array<Tensor, kUpdatedIndex> device_tables(const TrainingState& state) {
   const Head::State head = state.head.state();
   return {head.centres, head.momentum, head.second};
 }
@@ -25,11 +26,10 @@ void copy_own(const TrainingState& state, Rank rank, SnapshotRows& own) {
   own.rank = rank;
   own.rows = state.head.shard();
   const auto tables = device_tables(state);
-  for (std::size_t i = 0; i < kUpdatedTensors; ++i)
-    copy_tensor(state.ops, tables[i], own.tensors[i]);
+  for (std::size_t i = 0; i < kUpdatedIndex; ++i) copy_tensor(state.ops, tables[i], own.tensors[i]);
   const std::span<const std::byte> updated = std::as_bytes(state.head.state().updated);
-  fit(own.tensors[kUpdatedTensors], updated.size());
-  std::ranges::copy(updated, own.tensors[kUpdatedTensors].begin());
+  fit(own.tensors[kUpdatedIndex], updated.size());
+  std::ranges::copy(updated, own.tensors[kUpdatedIndex].begin());
 }
 
 void copy_shared(const TrainingState& state, SharedState& shared) {
@@ -76,12 +76,12 @@ std::size_t Snapshot::bytes() const {
 RowBytes row_bytes(const TrainingState& state) {
   RowBytes bytes{};
   const auto tables = device_tables(state);
-  for (std::size_t i = 0; i < kUpdatedTensors; ++i) {
+  for (std::size_t i = 0; i < kUpdatedIndex; ++i) {
     if (tables[i].shape.rank() == 2) {  // also where this worker has no rows
       bytes[i] = static_cast<std::size_t>(tables[i].shape[1]) * size_of(tables[i].dtype);
     }
   }
-  bytes[kUpdatedTensors] = sizeof(std::int32_t);
+  bytes[kUpdatedIndex] = sizeof(std::int32_t);
   return bytes;
 }
 
@@ -127,7 +127,7 @@ void restore_rows(std::size_t tensor, RowRange rows, std::span<const std::byte> 
   const RowRange shard = state.head.shard();
   check(rows.begin >= shard.begin && rows.end <= shard.end, "snapshot: rows of another shard");
   const std::int64_t first = rows.begin - shard.begin;
-  if (tensor == kUpdatedTensors) {
+  if (tensor == kUpdatedIndex) {
     std::memcpy(state.head.state().updated.data() + first, bytes.data(), bytes.size());
     return;
   }

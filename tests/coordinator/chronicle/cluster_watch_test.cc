@@ -114,7 +114,7 @@ TEST_F(Watch, TellsOfCheckpointsAtMostTwiceAMinute) {
 
 TEST_F(Watch, TellsWhoHasAskedForAStop) {
   state.job.stop = StopRequest{.reason = "pfcctl stop", .at = {}, .leaving = {}};
-  EXPECT_THAT(texts(), ElementsAre("a stop was asked for by pfcctl stop"));
+  EXPECT_THAT(texts(), ElementsAre("stop requested by pfcctl stop"));
   EXPECT_THAT(texts(), IsEmpty());
 }
 
