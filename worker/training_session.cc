@@ -35,7 +35,7 @@ namespace {
 // checkpoint, and kills it then.
 constexpr std::chrono::milliseconds kOutputPatience{45'000};
 
-CommOptions session_comm_options(const SessionOptions& o, TraceRecorder& trace, const char* name) {
+CommOptions peer_options(const SessionOptions& o, TraceRecorder& trace, const char* name) {
   return {.membership = o.membership,
           .name = name,
           .address = o.peer_address,
@@ -121,21 +121,19 @@ void TrainingSession::connect(const SessionOptions& options) {
   const auto guard = [&](Comm& comm) {
     if (options.abort_switch != nullptr) abort_guards.emplace_back(*options.abort_switch, comm);
   };
-  DeviceComms comms =
-      make_device_comms(*ops, session_comm_options(options, trace, ""), options.store);
+  DeviceComms comms = make_device_comms(*ops, peer_options(options, trace, ""), options.store);
   step_comm = std::move(comms.step);
   guard(*step_comm);
   gradient_comm = std::move(comms.gradients);
   guard(*gradient_comm);
-  input_comm = make_host_comm(session_comm_options(options, trace, "inputs"), options.store);
+  input_comm = make_host_comm(peer_options(options, trace, "inputs"), options.store);
   guard(*input_comm);
   if (job.replicate && options.snapshots != nullptr) {
-    snapshot_comm =
-        make_host_comm(session_comm_options(options, trace, "snapshots"), options.store);
+    snapshot_comm = make_host_comm(peer_options(options, trace, "snapshots"), options.store);
     guard(*snapshot_comm);
   }
   if (ops->on_host()) return;
-  gpu_host_comm = make_host_comm(session_comm_options(options, trace, "host"), options.store);
+  gpu_host_comm = make_host_comm(peer_options(options, trace, "host"), options.store);
   guard(*gpu_host_comm);
   // NCCL allocates its buffers at the first collective. Too little memory for them shows now.
   step_comm->barrier();
@@ -171,7 +169,7 @@ void TrainingSession::link_output(const SessionOptions& options) {
   if (output_links.shared()) return;
   tell(options, "connecting to the host that has the output folder");
   connect_links(output_links, membership.rank, hosts, [&](Rank worker) {
-    CommOptions link = session_comm_options(options, trace, "");
+    CommOptions link = peer_options(options, trace, "");
     link.name = "output/" + std::to_string(worker);
     link.membership = {
         .rank = membership.rank == 0 ? 0 : 1, .world_size = 2, .generation = membership.generation};

@@ -209,8 +209,8 @@ TEST_F(JournalTest, HoldsNobodyAgainWhileTheDiskHangs) {
   EXPECT_FALSE(journal.settle(100ms));
   const TimePoint start = Clock::now();
   journal.put("a", "3");
-  EXPECT_FALSE(journal.settle(10min));
-  EXPECT_LT(Clock::now() - start, 1min);
+  EXPECT_FALSE(journal.settle(20s));
+  EXPECT_LT(Clock::now() - start, 10s);
   EXPECT_THAT(lines(), ElementsAre(HasSubstr("has not answered for 100 ms")));
   disk.answer();
   while (lines().size() < 2) usleep(1'000);
@@ -230,7 +230,7 @@ TEST_F(JournalTest, HoldsNobodyAtItsEndWhileTheDiskHangs) {
     EXPECT_FALSE(journal.settle(100ms));
     const TimePoint start = Clock::now();
     journal.remove();
-    EXPECT_LT(Clock::now() - start, 1min);
+    EXPECT_LT(Clock::now() - start, 10s);
     disk->answer();
   }
   EXPECT_FALSE(std::filesystem::exists(file));
