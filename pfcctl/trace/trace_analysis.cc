@@ -92,7 +92,7 @@ CollectiveWaits waits_of(const CollectedTrace& trace, const Kind& kind,
   waits.seconds = median(std::move(took));
   waits.wait_seconds = median(std::move(waited));
   for (const auto& [rank, told] : last) {
-    if (told.first <= waits.last_count) continue;
+    if (told.second <= waits.waited_for_last_seconds) continue;
     waits.last = rank;
     std::tie(waits.last_count, waits.waited_for_last_seconds) = told;
   }

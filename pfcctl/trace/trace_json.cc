@@ -171,12 +171,13 @@ class Writer {
       if (!each.sure) continue;
       const auto& last = each.parts[each.last];
       for (const auto& part : each.parts) {
-        if (part.rank == last.rank || each.waited_seconds(part) < kArrowSeconds) continue;
+        const std::int64_t at = last.span->begin_ns;
+        // One that had left by then did not wait, or the clocks are off by that much.
+        if (part.rank == last.rank || part.span->end_ns < at) continue;
+        if (each.waited_seconds(part) < kArrowSeconds) continue;
         if (++id > kMostArrows) return;
-        // Both ends lie within their spans, to which a viewer ties them so.
-        const std::int64_t end = std::min(last.span->begin_ns, part.span->end_ns);
-        add(arrow("s", id, last, std::min(last.span->begin_ns, end)));
-        Json head = arrow("f", id, part, end);
+        add(arrow("s", id, last, at));
+        Json head = arrow("f", id, part, at);
         head["bp"] = "e";
         add(head);
       }

@@ -24,12 +24,12 @@ std::string title_of_rank(const CollectedTrace& trace, Rank rank) {
 std::string table_of_collectives(const CollectedTrace& trace, const TraceAnalysis& analysis) {
   if (analysis.collectives.empty()) return {};
   std::string text = fmt::format("\n{:<14} {:<15} {:>6} {:>10} {:>10}  {}\n", "communicator",
-                                 "collective", "calls", "time", "wait", "came last most often");
+                                 "collective", "calls", "time", "wait", "waited longest for");
   for (const CollectiveWaits& each : analysis.collectives) {
-    const std::string last = each.last
-                                 ? fmt::format("{}: {} of {}", title_of_rank(trace, *each.last),
-                                               each.last_count, each.count)
-                                 : "nobody that the clocks can tell";
+    const std::string last =
+        each.last ? fmt::format("{}, last into {} of {}", title_of_rank(trace, *each.last),
+                                each.last_count, each.count)
+                  : "nobody that the clocks can tell";
     text += fmt::format("{:<14} {:<15} {:>6} {:>10} {:>10}  {}\n", each.communicator, each.kind,
                         each.count, ms(each.seconds), ms(each.wait_seconds), last);
   }

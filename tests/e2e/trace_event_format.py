@@ -24,6 +24,7 @@ class Trace:
         self.problems = []
         self.json = json.loads(text, parse_constant=lambda word: self.problems.append(f"{word} is no JSON"))
         self.names, self.threads, self.slices, self.arrows = {}, {}, [], []
+        self.rows = collections.defaultdict(list)  # the slices of each (pid, tid)
         tails, heads = {}, {}
         self.expect(isinstance(self.json, dict) and isinstance(self.json.get("traceEvents"), list), "no traceEvents")
         self.expect(self.json.get("displayTimeUnit") in ("ms", "ns"), "displayTimeUnit")
@@ -40,6 +41,7 @@ class Trace:
                 self.expect(self.is_time(event["dur"]) and isinstance(event["args"], dict), f"dur or args of {event}")
                 self.slices.append(Slice(event["pid"], event["tid"], event["name"], event["cat"], event["ts"],
                                          event["ts"] + event["dur"], event["args"]))
+                self.rows[event["pid"], event["tid"]].append(self.slices[-1])
             else:
                 ends = tails if event["ph"] == "s" else heads
                 self.expect(event["id"] not in ends, f"id {event['id']} twice")
@@ -69,11 +71,8 @@ class Trace:
 
     def check_rows(self):
         """On a row one slice lies within another, or outside of it; every row and process has a name."""
-        rows = collections.defaultdict(list)
-        for each in self.slices:
-            rows[each.pid, each.tid].append(each)
-            self.expect(each.pid in self.names and (each.pid, each.tid) in self.threads, f"no name for the row of {each}")
-        for row, slices in rows.items():
+        for row, slices in self.rows.items():
+            self.expect(row[0] in self.names and row in self.threads, f"no name for the row of {slices[0]}")
             open_ends = []
             for each in sorted(slices, key=lambda s: (s.begin, -s.end)):
                 while open_ends and open_ends[-1] <= each.begin + 1e-3:
@@ -84,8 +83,8 @@ class Trace:
 
     def at(self, event):
         """The slices that an end of an arrow lies in."""
-        return [s for s in self.slices if (s.pid, s.tid) == (event["pid"], event["tid"])
-                and s.begin - 1e-3 <= event["ts"] <= s.end + 1e-3]
+        return [s for s in self.rows.get((event["pid"], event["tid"]), [])
+                if s.begin - 1e-3 <= event["ts"] <= s.end + 1e-3]
 
     def check_arrows(self, tails, heads):
         self.expect(set(tails) == set(heads), "an arrow with one end")

@@ -43,6 +43,20 @@ TEST(TraceAnalysis, FindsWhoCameLastAndWhatTheOthersWaited) {
   EXPECT_NEAR(waits.waited_for_last_seconds, 20 * 0.012, 1e-5);
 }
 
+TEST(TraceAnalysis, NamesTheWorkerThatTheOthersWaitedForLongestNotTheOneLastMostOften) {
+  RecordedTrace trace(2);
+  for (int i = 0; i < 5; ++i) {  // rank 0 is late by 2 ms four times, rank 1 once by 200 ms
+    const double begin = 300.0 * i, late_0 = i < 4 ? 2 : 0, late_1 = i < 4 ? 0 : 200;
+    const double end = begin + late_0 + late_1 + 1;
+    trace.span(0, RecordedTrace::kStep, "all_gather", begin + late_0, end, i + 1)
+        .span(1, RecordedTrace::kStep, "all_gather", begin + late_1, end, i + 1);
+  }
+  const CollectiveWaits waits = analysis_of(trace.collected()).collectives.at(0);
+  EXPECT_EQ(waits.last, 1);
+  EXPECT_EQ(waits.last_count, 1);
+  EXPECT_NEAR(waits.waited_for_last_seconds, 0.2, 1e-6);
+}
+
 TEST(TraceAnalysis, TellsTheSlowestFromTheFastestByTheirOwnTime) {
   const CollectedTrace trace = late_rank(4).collected(10, 13);
   const TraceAnalysis analysis = analysis_of(trace);

@@ -87,6 +87,19 @@ TEST(TraceJson, DrawsAnArrowFromWhoCameLast) {
   EXPECT_DOUBLE_EQ(heads[0].at("ts"), 10'000.0);
 }
 
+TEST(TraceJson, DrawsNoArrowToAWorkerThatHadLeftBeforeTheLastCame) {
+  const json trace = written(RecordedTrace(3)
+                                 .span(0, RecordedTrace::kStep, "all_gather", 0, 8)
+                                 .span(1, RecordedTrace::kStep, "all_gather", 1, 12)
+                                 .span(2, RecordedTrace::kStep, "all_gather", 10, 12)
+                                 .collected());
+  const json tails = events(trace, "s"), heads = events(trace, "f");
+  ASSERT_EQ(tails.size(), 1U);
+  ASSERT_EQ(heads.size(), 1U);
+  EXPECT_EQ(tails[0].at("pid"), 2);
+  EXPECT_EQ(heads[0].at("pid"), 1);
+}
+
 TEST(TraceJson, NamesProcessesAndThreads) {
   const json trace = written(json_trace_of_two_ranks());
   EXPECT_EQ(metadata(trace, "process_name", 1, 0).at("name"), "rank 1 (host-b, slot 1)");
