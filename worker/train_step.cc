@@ -16,17 +16,15 @@ Tensor rows_of(const Trainer& t, const Tensor& all, std::int64_t micro) {
   return row_range(all, micro * rows, rows);
 }
 
-/// The number of the update that this step makes.
-std::int64_t update_number(const Trainer& t, const StepInput& in) {
-  return in.step - t.loss_scale.left_out();
-}
+/// The number of the update that this step makes, from 1.
+std::int64_t update_number(const Trainer& t) { return t.loss_scale.updates() + 1; }
 
 Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) {
   return {.all_embeddings = rows_of(t, t.all_embeddings, micro),
           .all_labels = in.all_labels,
           .active = in.active,
           .lr = t.lr.at(in.step),
-          .update = update_number(t, in),
+          .update = update_number(t),
           .micro_batch = micro,
           .gradient_scale = 1.0 / static_cast<double>(t.gradient_acc)};
 }
@@ -87,7 +85,7 @@ void stop_not_finite(Trainer& t, const StepInput& in, std::span<const std::int64
   const auto samples = static_cast<std::int64_t>(labels.size());
   const GivenToHead given{
       .step = in.step,
-      .update = update_number(t, in),
+      .update = update_number(t),
       .lr = t.lr.at(in.step),
       .micro_batches = samples / static_cast<std::int64_t>(in.all_labels.size()),
       .embeddings = row_range(t.all_embeddings, 0, samples),
@@ -149,7 +147,7 @@ StepStats train_step(Trainer& t) {
 
   t.phase("gradient_wait", [&] { t.reducer.wait(); });
   const Optimizer::Result update = t.phase("optimizer", [&] {
-    return update_backbone(t, {.lr = t.lr.at(in.step), .number = update_number(t, in),
+    return update_backbone(t, {.lr = t.lr.at(in.step), .number = update_number(t),
                                .loss_scale = t.loss_scale.value()});
   });
   t.comm.throw_if_failed();  // so is the norm; on a GPU this covers the gradients' Comm too

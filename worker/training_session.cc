@@ -260,7 +260,6 @@ void TrainingSession::make_model() {
 void TrainingSession::go_on_after(std::int64_t step, std::int64_t global_batch) {
   resumed_images = step * global_batch;
   first_step = steps_done(plan, resumed_images) + 1;
-  loss_scale.count_in_steps_of_this_job(step, first_step - 1);
 }
 
 // REQUIRES: go_on_after() was called.

@@ -85,10 +85,16 @@ auto read_json(const std::filesystem::path& path, Read read) {
 
 LossScale::State loss_scale_of(const json& manifest) {
   const json& scale = manifest.at("loss_scale");
-  const bool counted = scale.contains("updates_left_out");  // older ones lack it
-  return {.value = scale.at("value").get<double>(),
-          .finite_updates = whole<std::int64_t>(scale, "finite_updates"),
-          .left_out = counted ? whole<std::int64_t>(scale, "updates_left_out") : 0};
+  LossScale::State state{.value = scale.at("value").get<double>(),
+                         .finite_updates = whole<std::int64_t>(scale, "finite_updates")};
+  if (scale.contains("updates")) {
+    state.updates = whole<std::int64_t>(scale, "updates");
+  } else {  // an older one: every step of its job has made one, or all but those that it counts
+    const bool counted = scale.contains("updates_left_out");
+    const std::int64_t left_out = counted ? whole<std::int64_t>(scale, "updates_left_out") : 0;
+    state.updates = std::max<std::int64_t>(0, whole<std::int64_t>(manifest, "step") - left_out);
+  }
+  return state;
 }
 
 std::string checksum_of(json manifest) {
@@ -134,7 +140,8 @@ void check_agrees(const Identity& id, const std::string& folder_name_) {
 void check_in_range(const Identity& id) {
   std::int64_t images_seen = 0;
   if (id.step < 0 || id.world_size < 1 || id.global_batch < 1 || id.classes < 0 ||
-      id.embedding_size < 1 || __builtin_mul_overflow(id.step, id.global_batch, &images_seen)) {
+      id.embedding_size < 1 || __builtin_mul_overflow(id.step, id.global_batch, &images_seen) ||
+      id.loss_scale.updates < 0 || id.loss_scale.updates > images_seen) {
     throw InputError("step, world_size or another number is out of range");
   }
 }
@@ -203,6 +210,20 @@ std::string centres_name(Rank rank, int world_size) {
 
 std::string part_name(Rank rank) { return "part-" + digits(rank, 5) + ".json"; }
 
+bool is_file_name(const std::string& written) {
+  constexpr std::string_view kBeingWritten = ".tmp";  // AtomicFile's
+  std::string_view name = written;
+  if (name.ends_with(kBeingWritten)) name.remove_suffix(kBeingWritten.size());
+  if (name == kManifest || name == kBackbone || name == kBackboneOptimizer) return true;
+  const auto numbered = [name](std::string_view begin, std::string_view end) {
+    if (!name.starts_with(begin) || !name.ends_with(end)) return false;
+    const std::string_view numbers =
+        name.substr(begin.size(), name.size() - begin.size() - end.size());
+    return !numbers.empty() && numbers.find_first_not_of("0123456789-of") == numbers.npos;
+  };
+  return numbered("centres-", ".safetensors") || numbered("part-", ".json");
+}
+
 bool Identity::same_model(const Identity& other) const {
   const auto network = [](const json& of) {
     return of.is_object() && of.contains("network") ? of["network"] : json();
@@ -232,7 +253,7 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
                {"loss_scale",
                 {{"value", id.loss_scale.value},
                  {"finite_updates", id.loss_scale.finite_updates},
-                 {"updates_left_out", id.loss_scale.left_out}}},
+                 {"updates", id.loss_scale.updates}}},
                {"job", id.job},
                {"files", to_json(manifest.files)}};
   text[kChecksum] = checksum_of(text);

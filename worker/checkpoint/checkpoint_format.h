@@ -71,6 +71,8 @@ std::string probe_name(const std::string& random);
 bool is_temporary(const std::string& folder_name);
 std::string centres_name(Rank rank, int world_size);
 std::string part_name(Rank rank);
+/// Whether pfc gives a file in a checkpoint's folder this name, also while it writes it.
+bool is_file_name(const std::string& name);
 
 struct File {
   std::string name;

@@ -17,16 +17,15 @@ class LossScale {
   [[nodiscard]] bool is_dynamic() const { return value_ > 0; }
   [[nodiscard]] double value() const { return is_dynamic() ? value_ : 1.0; }
 
-  /// To be called after each step. When a gradient was not finite, halves the scale and counts the
-  /// update as left out; doubles the scale after kGrowthInterval finite updates in a row. REQUIRES:
-  /// all workers give the same answer, which they do because it is that of the summed gradients.
+  /// To be called after each step. Counts a finite update; for one that was not finite, which no
+  /// worker has made, halves the scale. Doubles it after kGrowthInterval finite updates in a row.
+  /// REQUIRES: all workers give the same answer, which they do because it is that of the summed
+  /// gradients.
   void update(bool finite);
-  /// How many updates have been left out. The others are numbered without them, as torch.optim
-  /// numbers those that torch's GradScaler lets through: AdamW's bias correction depends on it.
-  [[nodiscard]] std::int64_t left_out() const { return left_out_; }
-  /// After a resume with another global batch, where `before` steps of the checkpoint's job are
-  /// `now` of this one: of these the same part was left out.
-  void count_in_steps_of_this_job(std::int64_t before, std::int64_t now);
+  /// How many updates the weights have seen, in this job and in those that it goes on from. AdamW's
+  /// bias correction depends on it: it belongs to the moments, whatever a step is now. torch.optim
+  /// counts the same in state["step"].
+  [[nodiscard]] std::int64_t updates() const { return updates_; }
   /// Whether a smaller scale might make the gradients finite. At 1 the scale is not the reason.
   [[nodiscard]] bool can_shrink() const { return value_ > 1; }
 
@@ -34,9 +33,9 @@ class LossScale {
   struct State {
     double value = 0;  ///< 0: none
     std::int64_t finite_updates = 0;
-    std::int64_t left_out = 0;
+    std::int64_t updates = 0;
   };
-  [[nodiscard]] State state() const { return {value_, finite_updates_, left_out_}; }
+  [[nodiscard]] State state() const { return {value_, finite_updates_, updates_}; }
   /// Leaves the scale when this job or the checkpoint's has none: the precision has changed.
   void restore(const State& state);
 
@@ -49,7 +48,7 @@ class LossScale {
 
   double value_;  // 0: none
   std::int64_t finite_updates_ = 0;
-  std::int64_t left_out_ = 0;
+  std::int64_t updates_ = 0;
 };
 
 }  // namespace pfc

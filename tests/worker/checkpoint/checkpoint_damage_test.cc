@@ -181,6 +181,26 @@ TEST_F(WrongManifest, OfAnOlderVersionIsBelievedOnlyWhereItAgrees) {
               HasSubstr("global_batch is 128, but world_size x batch_size x gradient_acc is 256"));
 }
 
+TEST_F(WrongManifest, OfAnOlderVersionHasAnUpdateForEachStepThatWasNotLeftOut) {
+  const auto updates_of = [&](const Change& change) {
+    nlohmann::json manifest = old();
+    change(manifest);
+    testing::write_file(file_, std::string_view(manifest.dump()));
+    return checkpoint_format::load_manifest(folder(5)).identity.loss_scale.updates;
+  };
+  EXPECT_EQ(updates_of([](auto& m) { m["loss_scale"]["updates"] = 4; }), 4);
+  EXPECT_EQ(updates_of([](auto& m) { m["loss_scale"].erase("updates"); }), 5);
+  EXPECT_EQ(updates_of([](auto& m) {
+              m["loss_scale"].erase("updates");
+              m["loss_scale"]["updates_left_out"] = 2;
+            }),
+            3);
+  for (const std::int64_t updates : {std::int64_t{-1}, std::int64_t{1} << 62}) {
+    EXPECT_THAT(error_of(old(), [&](auto& m) { m["loss_scale"]["updates"] = updates; }),
+                HasSubstr("out of range"));
+  }
+}
+
 TEST_F(Checkpoint, ThatIsDamagedIsNeitherCountedNorRemoved) {
   Writers all = writers(1, 1, 2);
   save(all, 1);

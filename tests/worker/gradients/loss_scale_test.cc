@@ -37,29 +37,14 @@ TEST(LossScale, DoublesAfterAHundredFiniteUpdatesInARow) {
   EXPECT_EQ(scale.value(), 1 << 24);
 }
 
-TEST(LossScale, CountsTheUpdatesThatAreLeftOutAlsoAfterAResumeInAnotherPrecision) {
+TEST(LossScale, CountsTheUpdatesThatAreMadeAlsoAfterAResumeInAnotherPrecision) {
   LossScale scale = LossScale::dynamic();
   for (int i = 0; i < 60; ++i) scale.update(i % 20 != 0);
-  EXPECT_EQ(scale.left_out(), 3);
+  EXPECT_EQ(scale.updates(), 57);
   LossScale none = LossScale::none();
-  none.update(false);
-  EXPECT_EQ(none.left_out(), 0);
   none.restore(scale.state());
-  EXPECT_EQ(none.left_out(), 3);
-}
-
-TEST(LossScale, CountsWhatWasLeftOutInStepsOfTheJobThatGoesOn) {
-  const auto left_out = [](std::int64_t before, std::int64_t now) {
-    LossScale scale = LossScale::dynamic();
-    scale.restore({.value = 1024, .finite_updates = 0, .left_out = 5});
-    scale.count_in_steps_of_this_job(before, now);
-    return scale.left_out();
-  };
-  EXPECT_EQ(left_out(8, 8), 5);
-  EXPECT_EQ(left_out(8, 2), 1) << "with four times the global batch";
-  EXPECT_EQ(left_out(8, 16), 10);
-  EXPECT_EQ(left_out(5, 1), 1) << "so the next update is number 1";
-  EXPECT_EQ(left_out(0, 0), 5);
+  none.update(true);
+  EXPECT_EQ(none.updates(), 58);
 }
 
 TEST(LossScale, ContinuesFromTheStateInACheckpoint) {
