@@ -164,7 +164,9 @@ ColourMatrix hue_and_saturation(double hue, double saturation) {
   using Matrix = std::array<std::array<double, 3>, 3>;
   // The colour television standard of 1953.
   constexpr Matrix kToYiq{{{0.299, 0.587, 0.114}, {0.596, -0.274, -0.321}, {0.211, -0.523, 0.311}}};
-  constexpr Matrix kToRgb{{{1, 0.956, 0.621}, {1, -0.272, -0.647}, {1, -1.107, 1.705}}};
+  constexpr Matrix kToRgb{{{0.9996643205, 0.9565411897, 0.6208617021},  // the inverse of kToYiq
+                           {0.9996248232, -0.2722745032, -0.6474512713},
+                           {1.0028122538, -1.1068480906, 1.7054056784}}};
   const auto product = [](const Matrix& a, const Matrix& b) {
     Matrix c{};
     for (std::size_t i = 0; i < 3; ++i) {
@@ -176,7 +178,7 @@ ColourMatrix hue_and_saturation(double hue, double saturation) {
   };
   const double angle = hue * std::numbers::pi / 180;
   const double cosine = saturation * std::cos(angle), sine = saturation * std::sin(angle);
-  const Matrix turn{{{1, 0, 0}, {0, cosine, -sine}, {0, sine, cosine}}};
+  const Matrix turn{{{1, 0, 0}, {0, cosine, sine}, {0, -sine, cosine}}};
   const Matrix all = product(kToRgb, product(turn, kToYiq));
   ColourMatrix rounded{};
   for (std::size_t i = 0; i < 9; ++i) {

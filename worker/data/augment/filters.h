@@ -42,7 +42,8 @@ void blur(ImagePixels image, int radius, FilterScratch& scratch);
 /// Three rows of three factors, in units of 1/4096.
 using ColourMatrix = std::array<std::int32_t, 9>;
 /// Turns the hue by `hue` degrees and multiplies the saturation: in YIQ (NTSC, 1953), where the
-/// luma stays, a rotation and a scaling of I and Q. As DALI's hsv operator.
+/// luma stays, a rotation and a scaling of I and Q. As DALI's hsv and color_twist, which turn
+/// red towards yellow.
 ColourMatrix hue_and_saturation(double hue, double saturation);
 /// Each pixel's colour multiplied by the matrix, rounded, and cut to 0 .. 255.
 void transform_colours(ImagePixels image, const ColourMatrix& matrix);
