@@ -78,13 +78,6 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return files;
 }
 
-void remove_stale_files(const fs::path& folder) {
-  for (const fs::path& path : files_in(folder)) {
-    std::error_code ignored;  // it does no harm: nobody takes it for a living one
-    if (!is_locked(path)) fs::remove(path, ignored);
-  }
-}
-
 /// Written and locked under another name first, so that nobody sees it unlocked or in part.
 int write_locked(const fs::path& path, const std::string& text) {
   const fs::path temporary = path.string() + ".tmp";
@@ -125,6 +118,23 @@ CoordinatorFile read_file(const fs::path& path) {
     refuse(error.what());
   }
   return file;
+}
+
+/// Whether a coordinator has written it: other programs keep files that end with .json too, where
+/// the folder is not pfc's alone.
+bool is_coordinators(const fs::path& path) {
+  try {
+    return read_file(path).job_id == path.stem();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void remove_stale_files(const fs::path& folder) {
+  for (const fs::path& path : files_in(folder)) {
+    std::error_code ignored;  // it does no harm: nobody takes it for a living one
+    if (!is_locked(path) && is_coordinators(path)) fs::remove(path, ignored);
+  }
 }
 
 /// "job 1234 (job.json) at 127.0.0.1:7450, pid 42; service 5678 at ..."

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,9 @@
 #include "common/coordinator_file.h"
 #include "common/error.h"
 #include "common/error_text.h"
+#include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
+#include "common/files/folder.h"
 
 namespace pfc {
 namespace {
@@ -23,16 +26,46 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestId = 64;
 
+bool is_id(const std::string& job) {
+  return !job.empty() && job.size() <= kLongestId &&
+         job.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz") == job.npos;
+}
+
 /// A job's id becomes the name of a folder, and comes from another program.
 void check_id(const std::string& job) {
-  const bool good = !job.empty() && job.size() <= kLongestId &&
-                    job.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz") == job.npos;
-  if (!good) throw InputError("this is no job's id");
+  if (!is_id(job)) throw InputError("this is no job's id");
 }
 
 std::string folder_variable(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): only read
   return value == nullptr ? "" : value;
+}
+
+/// In each job's folder that pfc has made.
+constexpr const char* kMarker = ".pfc-logs";
+constexpr const char* kMarkerText =
+    "pfc-agent keeps logs of one job here. It removes this folder when it has those of enough "
+    "newer "
+    "jobs,\nunless there are files of anybody else in it.\n";
+
+bool is_log_name(const std::string& name) {
+  constexpr std::string_view kBegin = "rank-", kDigits = "0123456789";
+  if (name == kMarker) return true;
+  if (!name.starts_with(kBegin)) return false;
+  const std::size_t dot = name.find_first_not_of(kDigits, kBegin.size());
+  if (dot == kBegin.size() || dot == name.npos || !name.substr(dot).starts_with(".log")) {
+    return false;
+  }
+  const std::string part = name.substr(dot + std::string_view(".log").size());
+  return part.empty() ||
+         (part.size() > 1 && part[0] == '.' && part.find_first_not_of(kDigits, 1) == part.npos);
+}
+
+/// Whether this program has made the folder.
+bool is_own(const fs::directory_entry& folder) {
+  std::error_code error;
+  return folder.is_directory(error) && !folder.is_symlink(error) &&
+         is_id(folder.path().filename().string()) && fs::exists(folder.path() / kMarker, error);
 }
 
 /// The lock that keeps a folder from being removed, or -1.
@@ -107,15 +140,22 @@ void WorkerLogs::begin_job(const std::string& job) {
   job_ = job;
   check_id(job);
   std::error_code error;
+  bool made = false;
   fs::create_directories(folder_, error);
   if (!error && fs::create_directory(folder_ / job, error)) {
     fs::permissions(folder_ / job, fs::perms::owner_all, error);
+    made = true;
   }
   lock_ = lock_folder(folder_ / job, LOCK_SH);
   if (lock_ < 0) {
     throw StorageError((folder_ / job).string() +
                        ": cannot be made: " + (error ? error.message() : file_error_text(errno)) +
                        "; choose another folder with --log-dir");
+  }
+  try {
+    if (made) write_file_atomically(folder_ / job / kMarker, kMarkerText);
+  } catch (const StorageError& problem) {
+    warn(std::string(problem.what()) + ": this folder will not be removed when it is old");
   }
   remove_old_jobs();
 }
@@ -130,7 +170,7 @@ void WorkerLogs::remove_old_jobs() {
   std::vector<std::pair<fs::file_time_type, fs::path>> jobs;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
-    if (entry.is_directory(error) && !entry.is_symlink(error)) {
+    if (is_own(entry)) {
       jobs.emplace_back(entry.last_write_time(error), entry.path());
     }
   }
@@ -138,7 +178,11 @@ void WorkerLogs::remove_old_jobs() {
   for (std::size_t i = static_cast<std::size_t>(limits_.jobs); i < jobs.size(); ++i) {
     const int lock = lock_folder(jobs[i].second, LOCK_EX);
     if (lock < 0) continue;  // another agent's
-    fs::remove_all(jobs[i].second, error);
+    try {
+      remove_own_folder(jobs[i].second, is_log_name, kMarker);
+    } catch (const StorageError& problem) {
+      if (told_.insert(jobs[i].second).second) warning_(problem.what());
+    }
     ::close(lock);
   }
 }

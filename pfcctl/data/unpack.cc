@@ -81,8 +81,8 @@ const char* ending_of(const std::string& format) {
 
 [[noreturn]] void throw_is_there(const fs::path& file) {
   throw InputError(file.string() +
-                   ": is there already, and unpack did not write it; name another folder, or move "
-                   "the file away");
+                   ": is there already, and holds something else than unpack would write; name "
+                   "another folder, or move the file away");
 }
 
 /// Where an image was written, or what is wrong with it.
@@ -111,6 +111,14 @@ class ImageFiles {
     as_storage_error([&] {
       for (const std::string& folder : folders_) expect_nothing_to_replace(folder);
     });
+  }
+
+  /// Throws InputError likewise. Empty: there is nothing to write.
+  void write_names(const std::string& names) const {
+    const fs::path file = out_ / "identities.txt";
+    if (has(file, std::as_bytes(std::span(names)))) return;  // of an earlier start
+    if (something_at(file)) throw_is_there(file);
+    if (!names.empty()) write_file_atomically(file, names);
   }
 
   [[nodiscard]] WrittenImage write(std::int64_t image) const {
@@ -172,6 +180,11 @@ class ImageFiles {
   }
   static void put(const fs::path& path, std::span<const std::byte> bytes) {
     if (has(path, bytes)) return;  // of an earlier start
+    // A power cut may have left that start's file empty.
+    std::error_code none;
+    const bool is_empty =
+        fs::is_regular_file(fs::symlink_status(path)) && fs::file_size(path, none) == 0;
+    if (something_at(path) && !is_empty) throw_is_there(path);
     const fs::path part = path.string() + ".part";
     {
       std::ofstream file(part, std::ios::binary);
@@ -203,7 +216,7 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   }
   const auto allowed = allowed_of(images, options.max_damaged);
   const ImageFiles files(*dataset, options.out);
-  // Otherwise an earlier start wrote what is there.
+  // Otherwise an earlier start wrote most of what is there; put() looks at each file.
   if (!something_at(list_file.string() + ".part")) files.expect_nothing_to_replace();
   PartFile list(list_file);
   list.keep(0);
@@ -222,7 +235,7 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
         }
         if (progress) progress(i + 1, images);
       });
-  write_names(*dataset, greatest, options.out / "identities.txt");
+  files.write_names(names_of_people(*dataset, greatest));
   list.commit();
   sync_folder(options.out);
   return result;

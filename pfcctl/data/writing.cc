@@ -94,25 +94,28 @@ class NameLines {
 
 }  // namespace
 
-void write_names(const Dataset& dataset, std::int64_t greatest, const fs::path& file) {
+std::string names_of_people(const Dataset& dataset, std::int64_t greatest) {
   std::string names;
   NameLines lines(dataset, greatest);
   for (std::int64_t label = 0; label <= greatest; ++label) {
     const std::string name = lines.line(dataset.identity(label));
-    if (name.empty()) {
-      as_storage_error([&] { fs::remove(file); });
-      return;
-    }
+    if (name.empty()) return {};
     names += name + '\n';
   }
-  write_file_atomically(file, names);
+  return names;
 }
 
 void write_companions(const Dataset& dataset, const fs::path& folder) {
   const DatasetInfo& info = dataset.info();
   as_storage_error([&] { fs::remove(folder / "train.rec"); });
   write_property(folder / "property", {info.classes, info.height, info.width});
-  write_names(dataset, info.classes - 1, folder / "identities.txt");
+  const fs::path file = folder / "identities.txt";
+  const std::string names = names_of_people(dataset, info.classes - 1);
+  if (names.empty()) {
+    as_storage_error([&] { fs::remove(file); });
+  } else {
+    write_file_atomically(file, names);
+  }
 }
 
 void expect_images(const Dataset& dataset, const std::string& verb) {
@@ -206,8 +209,10 @@ void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   }
   fs::create_directories(out, error);
   if (error) throw StorageError(out.string() + ": cannot make this folder: " + error.message());
-  if (!replace && something_at(out / "train.rec")) {
-    throw InputError((out / "train.rec").string() +
+  if (replace || something_at(out / "train.rec.begun.part")) return;  // that is an earlier start's
+  for (const char* name : {"train.rec", "train.idx", "property", "identities.txt"}) {
+    if (!something_at(out / name)) continue;
+    throw InputError((out / name).string() +
                      ": is there already; name another folder, or replace it with --force");
   }
 }

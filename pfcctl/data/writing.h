@@ -29,12 +29,12 @@ std::vector<std::string> values(const NumberedNotes& notes);
 /// and those that notes tell of were left out. Forgets notes of later places.
 std::int64_t first_open_place(std::int64_t kept, NumberedNotes& notes);
 
-/// The names of labels 0 .. greatest, a line for each; no file where one of them has no name, also
-/// none of an earlier data set. Ends of lines in a name, which may be a folder's, become "_", and
-/// where another one is called so, it gets more of them at its end.
-void write_names(const Dataset& dataset, std::int64_t greatest, const std::filesystem::path& file);
+/// The names of labels 0 .. greatest, a line for each; empty where one of them has no name. Ends of
+/// lines in a name, which may be a folder's, become "_", and where another one is called so, it
+/// gets more of them at its end.
+std::string names_of_people(const Dataset& dataset, std::int64_t greatest);
 /// property, and identities.txt where the data name their people, for a train.rec that comes next:
-/// one of an earlier data set is removed.
+/// those of an earlier data set are replaced or removed.
 void write_companions(const Dataset& dataset, const std::filesystem::path& folder);
 
 /// Throws InputError where the data are embeddings, for a verb of pfcctl data that is for images.
@@ -74,7 +74,8 @@ std::optional<std::filesystem::path> way_within(const std::filesystem::path& fol
 
 /// Makes the folder `out` where it is missing. Throws InputError where it is `in` itself or the
 /// folder of the file `in`, where it lies in a folder of people `in`, of whom it would be one, and
-/// where it has a train.rec and may not `replace` it.
+/// where it has a train.rec, or a file that belongs to one, of no start that was cut off, and may
+/// not `replace` it.
 void prepare_folder(const std::filesystem::path& in, const std::filesystem::path& out,
                     bool replace);
 

@@ -109,6 +109,18 @@ TEST_F(CoordinatorFileInAFolder, OfAKilledCoordinatorIsNotTakenForALivingOne) {
   EXPECT_FALSE(fs::exists(state / "aa11.json")) << "the next coordinator removes it";
 }
 
+TEST_F(CoordinatorFileInAFolder, RemovesNoFileOfAnotherProgram) {
+  is_killed("aa11");
+  fs::copy_file(state / "aa11.json", state / "copy.json");
+  std::ofstream(state / "job.json") << R"({"network": "r50"})";
+  std::ofstream(state / "notes.json") << "no JSON";
+  const auto next = runs("bb22");
+  for (const char* name : {"copy.json", "job.json", "notes.json"}) {
+    EXPECT_TRUE(fs::exists(state / name)) << name;
+  }
+  EXPECT_FALSE(fs::exists(state / "aa11.json"));
+}
+
 TEST_F(CoordinatorFileInAFolder, TakesAJobFileWhosePathIsNotText) {
   const PublishedCoordinator published(state, {.job_id = "1a", .job = "caf\xe9.json"});
   EXPECT_EQ(find_coordinator(state, "").job, "caf\xef\xbf\xbd.json");

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include <cerrno>
+#include <exception>
 #include <system_error>
 
 #include "common/error.h"
@@ -22,15 +23,32 @@ namespace fs = std::filesystem;
 /// Whether anything has this name, also a link that points nowhere.
 bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
 
-/// Its name is its job's alone, so that one that stays is in nobody's way.
+void remove_checkpoint(const fs::path& folder) { remove_own_folder(folder, format::is_file_name); }
+
+/// A folder, or a probe's file. Its name is its job's alone, so that one that stays is in nobody's
+/// way.
 void remove_or_log(const fs::path& temporary) {
-  std::error_code error;
-  fs::remove_all(temporary, error);
-  if (!error) return;
-  spdlog::warn(
-      "{}: cannot remove a checkpoint that is not whole: {}; the next job in this folder "
-      "tries again",
-      temporary.string(), error.message());
+  try {
+    if (fs::is_regular_file(fs::symlink_status(temporary))) {
+      fs::remove(temporary);
+    } else {
+      remove_checkpoint(temporary);
+    }
+  } catch (const std::exception& error) {
+    spdlog::warn(
+        "cannot remove a checkpoint that is not whole: {}; the next job in this folder tries again",
+        error.what());
+  }
+}
+
+/// Why an old checkpoint may not be removed; empty: it may.
+std::string why_to_keep(const fs::path& folder) {
+  try {
+    const std::string foreign = foreign_entry(folder, format::is_file_name);
+    return foreign.empty() ? "" : foreign + " in it was not made by pfc";
+  } catch (const StorageError& error) {  // somebody may be removing it
+    return error.what();
+  }
 }
 
 /// Gives a finished folder its final name. What had that name before is called `old` afterwards.
@@ -55,7 +73,7 @@ void move_folder(const fs::path& from, const fs::path& to, const fs::path& old) 
 CheckpointFolders::CheckpointFolders(const CheckpointOptions& options)
     : options_(options),
       owner_{.job_id = options.job_id, .generation = options.membership.generation},
-      removal_(options.remove) {}
+      removal_(options.remove ? options.remove : remove_checkpoint) {}
 
 fs::path CheckpointFolders::temporary(std::int64_t step) const {
   return options_.output / format::temporary_name(step, owner_);
@@ -76,7 +94,8 @@ void CheckpointFolders::remove_leftovers() {
 
 bool CheckpointFolders::may_replace(const fs::path& folder, const format::Identity& identity) {
   try {
-    return !fs::is_symlink(folder) && format::load_manifest(folder).identity.same_model(identity);
+    return !fs::is_symlink(folder) && format::load_manifest(folder).identity.same_model(identity) &&
+           foreign_entry(folder, format::is_file_name).empty();
   } catch (const InputError&) {  // it is damaged, or no checkpoint
     return false;
   }
@@ -89,7 +108,7 @@ void CheckpointFolders::make_room(const fs::path& folder, const format::Identity
     aside = options_.output / format::set_aside_name(identity.step, number);
   }
   fs::rename(folder, aside);
-  spdlog::warn("{}: not a whole checkpoint of this model; it is now {}", folder.string(),
+  spdlog::warn("{}: not a whole checkpoint of this model alone; it is now {}", folder.string(),
                aside.filename().string());
 }
 
@@ -120,6 +139,12 @@ void CheckpointFolders::prune(const format::Identity& newest) {
   for (const format::Published& p : format::published(options_.output)) {
     const bool ours = p.identity && p.identity->same_model(newest) && !fs::is_symlink(p.folder);
     if (!ours || p.folder == published || kept++ < options_.keep) continue;
+    if (const std::string why = why_to_keep(p.folder); !why.empty()) {
+      if (kept_for_others_.insert(p.folder).second) {
+        spdlog::warn("{}: this old checkpoint is kept: {}", p.folder.string(), why);
+      }
+      continue;
+    }
     // Out of sight first: a crash must not leave half of it under a checkpoint's name.
     const fs::path hidden = name_to_remove(p.identity->step);
     std::error_code error;

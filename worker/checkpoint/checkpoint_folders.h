@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
@@ -12,7 +13,8 @@ namespace pfc {
 
 /// Removes and replaces only what this job has begun to write, what a job that has ended has left
 /// half written, and checkpoints of the job's model that can be read. What else has a checkpoint's
-/// name is somebody's: a damaged checkpoint, a link, another model's. It stays. All members belong
+/// name is somebody's: a damaged checkpoint, a link, another model's, one into which a file was put
+/// that no checkpoint has. It stays. All members belong
 /// to rank 0's training thread, but for temporary() and wait_for_removals(), which are thread-safe.
 class CheckpointFolders {
  public:
@@ -48,7 +50,8 @@ class CheckpointFolders {
   const CheckpointOptions options_;
   const checkpoint_format::Owner owner_;
   CheckpointRemoval removal_;
-  int removed_ = 0;  ///< names given away so far
+  int removed_ = 0;                                  ///< names given away so far
+  std::set<std::filesystem::path> kept_for_others_;  ///< of which a warning has told
 };
 
 }  // namespace pfc

@@ -2,7 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include <system_error>
+#include <exception>
 #include <utility>
 
 namespace pfc {
@@ -48,14 +48,10 @@ void CheckpointRemoval::run() {
 
 void CheckpointRemoval::remove(const std::filesystem::path& folder) const {
   try {
-    if (remove_) {
-      remove_(folder);
-    } else {
-      std::filesystem::remove_all(folder);
-    }
-  } catch (const std::filesystem::filesystem_error& error) {
-    spdlog::warn("{}: cannot remove an old checkpoint: {}; the next job in this folder tries again",
-                 folder.string(), error.code().message());
+    remove_(folder);
+  } catch (const std::exception& error) {
+    spdlog::warn("cannot remove an old checkpoint: {}; the next job in this folder tries again",
+                 error.what());
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace pfc {
 
-/// Removes a folder and all that is in it. Throws std::filesystem::filesystem_error.
+/// Removes a folder of a checkpoint. Throws StorageError or std::filesystem::filesystem_error.
 using RemoveFolder = std::function<void(const std::filesystem::path&)>;
 
 /// Folders are removed one after the other. One that cannot be removed is logged and left: the next
@@ -18,8 +18,7 @@ using RemoveFolder = std::function<void(const std::filesystem::path&)>;
 /// thread.
 class CheckpointRemoval {
  public:
-  /// `remove` empty: std::filesystem::remove_all.
-  explicit CheckpointRemoval(RemoveFolder remove = {});
+  explicit CheckpointRemoval(RemoveFolder remove);
   /// Waits until all folders have been tried.
   ~CheckpointRemoval();
   CheckpointRemoval(const CheckpointRemoval&) = delete;

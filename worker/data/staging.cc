@@ -15,6 +15,7 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "common/byte_size.h"
 #include "common/error.h"
 #include "common/files/file_error.h"
+#include "common/files/folder.h"
 #include "common/files/regular_file.h"
 #include "common/files/sha256.h"
 #include "common/machine/host_memory.h"
@@ -188,16 +190,41 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
   return sources;
 }
 
+/// Whether a file of a staged folder may have this name. A folder, or a file of another name, was
+/// put there by somebody.
+bool is_staged_name(const std::string& staged) {
+  constexpr std::string_view kBeingCopied = ".part";  // PartFile's
+  std::string_view name = staged;
+  if (name.ends_with(kBeingCopied)) name.remove_suffix(kBeingCopied.size());
+  constexpr std::array<std::string_view, 5> kEndings{".rec", ".idx", ".tar", ".npy",
+                                                     ".safetensors"};
+  return name == kLock || name == kNames || name == "property" ||
+         std::ranges::any_of(kEndings, [&](auto end) { return name.ends_with(end); });
+}
+
+/// Whether a folder with this in it may be taken for a data set of another layout.
+bool would_be_read(const fs::path& path) {
+  const std::string name = path.filename().string(), ending = path.extension().string();
+  return name == "train.lst" || name == "train.tsv" || ending == ".mdb" || ending == ".lmdb";
+}
+
 /// A shard or an .idx that the data do not have any more would be read as a part of them.
 void remove_others(const fs::path& folder, const std::vector<Source>& sources) {
   as_storage_error([&] {
     std::vector<fs::path> others;
     for (const auto& entry : fs::directory_iterator(folder)) {
-      const bool wanted = entry.path().filename() == kLock ||
-                          std::ranges::find(sources, entry.path(), &Source::to) != sources.end();
-      if (!wanted) others.push_back(entry.path());
+      const std::string name = entry.path().filename().string();
+      const bool wanted =
+          name == kLock || std::ranges::find(sources, entry.path(), &Source::to) != sources.end();
+      const bool is_file = fs::is_regular_file(entry.symlink_status());
+      if (!wanted && is_file && is_staged_name(name)) others.push_back(entry.path());
+      if (!is_staged_name(name) && would_be_read(entry.path())) {
+        throw InputError(entry.path().string() +
+                         ": was not staged by pfc, and would be read in the place of what was; "
+                         "move it elsewhere");
+      }
     }
-    for (const fs::path& other : others) fs::remove_all(other);
+    for (const fs::path& other : others) fs::remove(other);
   });
 }
 
@@ -306,7 +333,7 @@ bool remove_staged(const fs::path& rec, const fs::path& where, const Doing& doin
   const fs::path folder = staged_folder(rec, where);
   if (!something_at(folder)) return false;
   const Lock lock(folder, doing);
-  as_storage_error([&] { fs::remove_all(folder); });
+  remove_own_folder(folder, is_staged_name, kLock);
   return true;
 }
 

@@ -20,11 +20,11 @@ std::filesystem::path staged_folder(const std::filesystem::path& rec,
 std::vector<std::filesystem::path> files_to_stage(const std::filesystem::path& rec);
 
 /// Copies the data set, unless there is a copy of files of the same sizes and times, and returns
-/// what to open there. Whatever else is in the folder is removed. One process of a host copies, and
-/// others wait for it. Throws InputError that says what is needed and what there is where it does
-/// not fit: on a file system in memory it must fit into the memory that is available too. Throws
-/// StorageError, also where the data change meanwhile. What `doing` throws ends it, and leaves only
-/// whole files there.
+/// what to open there. Data files of an earlier copy are removed from the folder; what else is in
+/// it was put there by somebody, and stays. One process of a host copies, and others wait for it.
+/// Throws InputError that says what is needed and what there is where it does not fit: on a file
+/// system in memory it must fit into the memory that is available too. Throws StorageError, also
+/// where the data change meanwhile. What `doing` throws ends it, and leaves only whole files there.
 std::filesystem::path stage_dataset(const std::filesystem::path& rec,
                                     const std::filesystem::path& where, const Doing& doing = {});
 
@@ -32,7 +32,8 @@ std::filesystem::path stage_dataset(const std::filesystem::path& rec,
 /// for what of all these data sets is not copied yet. Changes nothing.
 void check_staging(std::span<const std::filesystem::path> recs, const std::filesystem::path& where);
 
-/// Removes the copy, when nobody makes it any more. Returns whether there was one. Throws as above.
+/// Removes the copy, when nobody makes it any more. Returns whether there was one. Throws as above,
+/// and as remove_own_folder() where somebody has put something else there.
 bool remove_staged(const std::filesystem::path& rec, const std::filesystem::path& where,
                    const Doing& doing = {});
 

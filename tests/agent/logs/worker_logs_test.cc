@@ -72,6 +72,27 @@ TEST_F(Logs, OfTheOldestJobsAreRemoved) {
   EXPECT_THAT(jobs(), UnorderedElementsAre("job3", "job4"));
 }
 
+TEST_F(Logs, AreAllThatIsRemovedFromAFolderThatHoldsOtherThings) {
+  const fs::path home = folder / "logs";
+  fs::create_directories(home / "photos/2026");
+  std::ofstream(home / "photos/2026/face.jpg") << "x";
+  fs::create_directories(home / "job0");
+  std::ofstream(home / "job0/rank-0.log") << "made by another program";
+  fs::create_directories(home / "empty");
+  const auto writer = logs(1);
+  for (const std::string job : {"job1", "job2", "job3", "job4"}) {
+    writer->add(job, 0, "a\n");
+    reads(*writer, job, 0);
+    if (job == "job1") std::ofstream(home / "job1/notes.txt") << "kept by a person";
+    if (job == "job2") fs::create_directory(home / "job2/rank-1.log.1");
+    fs::last_write_time(home / job, fs::file_time_type::clock::now() - std::chrono::hours{2});
+  }
+  EXPECT_THAT(jobs(), UnorderedElementsAre("photos", "job0", "empty", "job1", "job2", "job4"));
+  EXPECT_TRUE(fs::exists(home / "photos/2026/face.jpg"));
+  EXPECT_TRUE(fs::exists(home / "job0/rank-0.log"));
+  EXPECT_TRUE(fs::exists(home / "job1/rank-0.log")) << "all of it stays, or nothing";
+}
+
 TEST_F(Logs, ThatAnotherAgentWritesAreNotRemoved) {
   const auto another = logs();
   another->add("theirs", 0, "a\n");

@@ -50,5 +50,71 @@ TEST(EntriesOf, ThrowsForWhatIsNoFolder) {
               HasSubstr("Too many levels of symbolic links"));
 }
 
+bool is_own_name(const std::string& name) { return name == ".marker" || name.starts_with("own"); }
+
+class OwnFolder : public ::testing::Test {
+ protected:
+  OwnFolder() {
+    std::filesystem::create_directory(own());
+    for (const char* name : {".marker", "own1", "own2"}) std::ofstream(own() / name) << "x";
+    std::ofstream(folder / "theirs") << "x";
+  }
+  [[nodiscard]] std::filesystem::path own() const { return folder / "own"; }
+  /// What remove_own_folder() throws; all that was in the folder must still be there then.
+  std::string refusal() {
+    const std::size_t before = entries_of(own()).size();
+    const std::string text =
+        message_of<StorageError>([&] { remove_own_folder(own(), is_own_name); });
+    EXPECT_EQ(entries_of(own()).size(), before);
+    return text;
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(OwnFolder, IsRemovedWithItsFiles) {
+  remove_own_folder(own(), is_own_name);
+  EXPECT_THAT(entries_of(folder.path()), ElementsAre(folder / "theirs"));
+  remove_own_folder(own(), is_own_name);
+}
+
+TEST_F(OwnFolder, StaysAsItIsWithAFileOfAnotherName) {
+  std::ofstream(own() / "notes.txt") << "x";
+  EXPECT_THAT(refusal(), HasSubstr("own: not removed: notes.txt in it was not made by pfc"));
+}
+
+TEST_F(OwnFolder, StaysAsItIsWithAFolderInIt) {
+  std::filesystem::create_directory(own() / "own3");
+  EXPECT_THAT(refusal(), HasSubstr("own3 in it"));
+}
+
+TEST_F(OwnFolder, StaysAsItIsWithALinkInIt) {
+  std::filesystem::create_symlink(folder / "theirs", own() / "own3");
+  EXPECT_THAT(refusal(), HasSubstr("own3 in it"));
+}
+
+TEST_F(OwnFolder, GoesWithWhatAFileManagerLeaves) {
+  std::ofstream(own() / ".DS_Store") << "x";
+  remove_own_folder(own(), is_own_name, ".marker");
+  EXPECT_FALSE(std::filesystem::exists(own()));
+}
+
+TEST_F(OwnFolder, KeepsWhatIsPutThereMeanwhile) {
+  // Somebody puts a file there while the first name is looked at, after the folder was listed.
+  const auto meanwhile = [&](const std::string& name) {
+    std::ofstream(own() / "theirs") << "x";
+    return is_own_name(name);
+  };
+  EXPECT_THAT(message_of<StorageError>([&] { remove_own_folder(own(), meanwhile, ".marker"); }),
+              HasSubstr("own: not removed: "));
+  EXPECT_TRUE(std::filesystem::exists(own() / "theirs"));
+}
+
+TEST_F(OwnFolder, StaysWhereItIsALink) {
+  std::filesystem::create_directory_symlink(own(), folder / "link");
+  EXPECT_THAT(message_of<StorageError>([&] { remove_own_folder(folder / "link", is_own_name); }),
+              HasSubstr("link: not removed: it is no folder, or a link to one"));
+  EXPECT_EQ(entries_of(own()).size(), 3U);
+}
+
 }  // namespace
 }  // namespace pfc

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -112,10 +113,48 @@ TEST_F(OldCheckpoints, ThatCannotBeRemovedDoNotEndTheJob) {
 TEST_F(OldCheckpoints, ThatACrashLeftHalfRemovedAreRemovedByTheNextJob) {
   Writers all = writers(1);
   save(all, 5);
-  std::filesystem::create_directories(output_ / ".step-000000004.g1.old-3.tmp" / "half");
+  const auto half = output_ / ".step-000000004.g1.old-3.tmp";
+  std::filesystem::create_directories(half);
+  for (const char* name : {"backbone.safetensors", "centres-00001-of-00004.safetensors",
+                           "part-00003.json", "manifest.json.tmp"}) {
+    std::ofstream(half / name) << "x";
+  }
   expect_loads(1, 5);
   writers(1, 2).clear();
   EXPECT_THAT(entries(), ElementsAre("step-000000005"));
+}
+
+TEST_F(OldCheckpoints, ThatHoldAnythingOfAPersonAreKept) {
+  Writers all = writers(1, 1, 1);
+  save(all, 5);
+  std::ofstream(output_ / "step-000000005" / "notes.txt") << "the best so far";
+  save(all, 6);
+  std::filesystem::create_directory(output_ / "step-000000006" / "exported");
+  save(all, 7);
+  save(all, 8);
+  all.clear();
+  EXPECT_THAT(entries(), ElementsAre("step-000000005", "step-000000006", "step-000000008"));
+  EXPECT_TRUE(std::filesystem::exists(output_ / "step-000000005" / "notes.txt"));
+  EXPECT_NO_THROW(
+      check_checkpoint_fits(output_ / "step-000000005", {.network = {},
+                                                         .embedding_size = WorldOptions{}.dimension,
+                                                         .classes = WorldOptions{}.classes}));
+}
+
+TEST_F(OldCheckpoints, OfTheSameStepThatHoldAnythingOfAPersonAreSetAside) {
+  Writers all = writers(1);
+  save(all, 5);
+  std::ofstream(output_ / "step-000000005" / "notes.txt") << "the best so far";
+  save(all, 5);
+  all.clear();
+  EXPECT_TRUE(std::filesystem::exists(output_ / "step-000000005.set-aside-1" / "notes.txt"));
+}
+
+TEST_F(OldCheckpoints, AreNotWhatAPersonHasPutUnderATemporaryName) {
+  std::filesystem::create_directories(output_ / ".step-000000004.tmp" / "photos");
+  std::ofstream(output_ / ".step-000000004.tmp" / "photos" / "face.jpg") << "x";
+  writers(1).clear();
+  EXPECT_TRUE(std::filesystem::exists(output_ / ".step-000000004.tmp" / "photos" / "face.jpg"));
 }
 
 }  // namespace

@@ -106,6 +106,21 @@ TEST_F(Staging, RemovesWhatAnEarlierStartHasLeft) {
   EXPECT_FALSE(fs::exists(there / "train.rec.part"));
 }
 
+TEST_F(Staging, RemovesNothingThatAPersonHasPutThere) {
+  const fs::path there = stage_dataset(data_, fast_);
+  write_file(there / "notes.txt", "a person's");
+  fs::create_directory(there / "photos.rec");
+  stage_dataset(data_, fast_);
+  EXPECT_TRUE(fs::exists(there / "notes.txt"));
+  EXPECT_TRUE(fs::exists(there / "photos.rec"));
+  EXPECT_THAT(message_of<StorageError>([&] { remove_staged(data_, fast_); }),
+              HasSubstr("notes.txt in it was not made by pfc"));
+  EXPECT_TRUE(fs::exists(there / "train.rec"));
+  write_file(there / "train.lst", "0\t0\ta.jpg\n");
+  EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, fast_); }),
+              HasSubstr("train.lst: was not staged by pfc"));
+}
+
 TEST_F(Staging, LeavesNoHalfFileWhereItIsInterrupted) {
   struct Interrupt {};
   EXPECT_THROW(stage_dataset(data_, fast_, [](const std::string&) { throw Interrupt(); }),
