@@ -70,6 +70,51 @@ inline std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, i
   return bytes;
 }
 
+struct PngKind {
+  int colour_type = PNG_COLOR_TYPE_RGB;
+  int bits = 8;      ///< of a channel
+  double gamma = 0;  ///< of a gAMA chunk; 0: none
+  int interlace = PNG_INTERLACE_NONE;
+  std::vector<png_color> palette = {};       ///< for PNG_COLOR_TYPE_PALETTE
+  std::vector<png_byte> palette_alpha = {};  ///< of its first colours
+};
+/// `rows` as the file has them: of 16 bits, the high byte first.
+inline std::vector<std::byte> encode_png_as(const PngKind& kind, std::span<const std::uint8_t> rows,
+                                            int height, int width) {
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  check(png != nullptr, "png_create_write_struct");
+  png_infop info = png_create_info_struct(png);
+  std::vector<std::byte> file;
+  const auto write = [](png_structp of, png_bytep data, std::size_t bytes) {
+    const std::vector<std::byte> piece = to_bytes(data, bytes);
+    auto& all = *static_cast<std::vector<std::byte>*>(png_get_io_ptr(of));
+    all.insert(all.end(), piece.begin(), piece.end());
+  };
+  png_set_write_fn(png, &file, write, nullptr);
+  png_set_IHDR(png, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height),
+               kind.bits, kind.colour_type, kind.interlace, PNG_COMPRESSION_TYPE_DEFAULT,
+               PNG_FILTER_TYPE_DEFAULT);
+  if (kind.gamma > 0) png_set_gAMA(png, info, kind.gamma);
+  if (!kind.palette.empty()) {
+    png_set_PLTE(png, info, kind.palette.data(), static_cast<int>(kind.palette.size()));
+  }
+  if (!kind.palette_alpha.empty()) {
+    png_set_tRNS(png, info, kind.palette_alpha.data(), static_cast<int>(kind.palette_alpha.size()),
+                 nullptr);
+  }
+  png_write_info(png, info);
+  const int passes = png_set_interlace_handling(png);
+  const std::size_t row_bytes = rows.size() / static_cast<std::size_t>(height);
+  for (int pass = 0; pass < passes; ++pass) {
+    for (std::size_t y = 0; y < static_cast<std::size_t>(height); ++y) {
+      png_write_row(png, rows.data() + y * row_bytes);
+    }
+  }
+  png_write_end(png, info);
+  png_destroy_write_struct(&png, &info);
+  return file;
+}
+
 /// Lossless. rgb [height, width, 3], or with `alpha` rgba [height, width, 4].
 inline std::vector<std::byte> encode_webp(std::span<const std::uint8_t> pixels, int height,
                                           int width, bool alpha = false) {

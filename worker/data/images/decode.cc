@@ -34,6 +34,10 @@ bool has(std::span<const std::byte> bytes, std::size_t at, std::string_view sign
       encoded.size(), found));
 }
 
+ImageSize turned(ImageSize size, Orientation orientation) {
+  return swaps_sides(orientation) ? ImageSize{size.width, size.height} : size;
+}
+
 std::size_t rgb_bytes(ImageSize size) {
   return static_cast<std::size_t>(size.height * size.width * 3);
 }
@@ -61,14 +65,30 @@ ImageSize ImageDecoder::bounded_size(ImageFormat& format, std::span<const std::b
                   format.name(), size.height, size.width, kMaxDecodedSide, kMaxDecodedPixels));
 }
 
+Orientation ImageDecoder::orientation(const ImageFormat& format,
+                                      std::span<const std::byte> encoded) const {
+  return &format == jpeg_.get() ? orientation_of(encoded) : Orientation::kUpright;
+}
+
 ImageSize ImageDecoder::size(std::span<const std::byte> encoded) {
-  return bounded_size(format_of(encoded), encoded);
+  ImageFormat& format = format_of(encoded);
+  return turned(bounded_size(format, encoded), orientation(format, encoded));
 }
 
 void ImageDecoder::decode(std::span<const std::byte> encoded, ImageSize wanted,
                           std::span<std::uint8_t> rgb) {
   check(rgb.size() == rgb_bytes(wanted), "ImageDecoder: rgb is not [height, width, 3]");
   ImageFormat& format = format_of(encoded);
+  const Orientation turn = orientation(format, encoded);
+  if (turn == Orientation::kUpright) return decode_stored(format, encoded, wanted, rgb);
+  const ImageSize stored = turned(wanted, turn);
+  std::vector<std::uint8_t> pixels(rgb.size());
+  decode_stored(format, encoded, stored, pixels);
+  turn_upright(pixels, stored, turn, rgb);
+}
+
+void ImageDecoder::decode_stored(ImageFormat& format, std::span<const std::byte> encoded,
+                                 ImageSize wanted, std::span<std::uint8_t> rgb) {
   const ImageSize own = bounded_size(format, encoded);
   if (own == wanted) {
     format.decode(encoded, own, rgb);
@@ -92,7 +112,12 @@ ImageSize ImageDecoder::decode_whole(std::span<const std::byte> encoded,
   const ImageSize own = bounded_size(format, encoded);
   rgb.resize(rgb_bytes(own));
   format.decode(encoded, own, rgb);
-  return own;
+  const Orientation turn = orientation(format, encoded);
+  if (turn == Orientation::kUpright) return own;
+  std::vector<std::uint8_t> upright(rgb.size());
+  turn_upright(rgb, own, turn, upright);
+  rgb.swap(upright);
+  return turned(own, turn);
 }
 
 }  // namespace pfc

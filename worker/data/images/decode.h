@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "worker/data/images/exif.h"
 #include "worker/data/images/formats.h"
 #include "worker/data/images/image_size.h"
 
@@ -27,7 +28,7 @@ class ImageDecoder {
  public:
   ImageDecoder();
 
-  /// The size in the image's header.
+  /// The size in the image's header, upright as decode() gives it.
   [[nodiscard]] ImageSize size(std::span<const std::byte> encoded);
   /// "JPEG", "PNG" or "WebP".
   [[nodiscard]] const char* format(std::span<const std::byte> encoded) {
@@ -36,9 +37,11 @@ class ImageDecoder {
 
   /// Fills rgb [wanted.height, wanted.width, 3]. An image of another size is resized (resize.h); a
   /// JPEG that is much larger is decoded at M/8 of its size first, the smallest that is not smaller
-  /// than `wanted`. Grey images become RGB, 16 bits become 8, and transparent pixels are blended
-  /// with black. JPEG is decoded as OpenCV does it: accurate inverse DCT, smooth chroma upsampling.
-  /// An image where libjpeg-turbo would only warn (cut short, broken entropy coding) is damaged.
+  /// than `wanted`. Grey images become RGB, of 16 bits the upper 8 are taken, and transparent
+  /// pixels are blended with black; a PNG's gAMA chunk is ignored, as OpenCV and Pillow do. JPEG is
+  /// decoded as OpenCV does it: accurate inverse DCT, smooth chroma upsampling, and turned as its
+  /// camera has noted (exif.h). One where libjpeg-turbo would only warn (cut short, broken entropy
+  /// coding) is damaged.
   void decode(std::span<const std::byte> encoded, ImageSize wanted, std::span<std::uint8_t> rgb);
 
   /// The image at its own size, rgb [height, width, 3].
@@ -46,6 +49,11 @@ class ImageDecoder {
 
  private:
   ImageFormat& format_of(std::span<const std::byte> encoded) const;
+  [[nodiscard]] Orientation orientation(const ImageFormat& format,
+                                        std::span<const std::byte> encoded) const;
+  /// decode() without the turn.
+  void decode_stored(ImageFormat& format, std::span<const std::byte> encoded, ImageSize wanted,
+                     std::span<std::uint8_t> rgb);
   ImageSize bounded_size(ImageFormat& format, std::span<const std::byte> encoded);
 
   std::unique_ptr<ImageFormat> jpeg_, png_, webp_;

@@ -18,10 +18,12 @@ namespace {
 using testing::draw_waves;
 using testing::encode_jpeg;
 using testing::encode_png;
+using testing::encode_png_as;
 using testing::encode_webp;
 using ::testing::HasSubstr;
 using testing::make_jpeg;
 using testing::message_of;
+using testing::PngKind;
 
 class Decode : public ::testing::Test {
  protected:
@@ -61,6 +63,138 @@ TEST_F(Decode, TurnsGreyIntoRgb) {
     ASSERT_EQ(rgb[3 * i], grey[i]);
     ASSERT_EQ(rgb[3 * i + 1], grey[i]);
     ASSERT_EQ(rgb[3 * i + 2], grey[i]);
+  }
+}
+
+TEST_F(Decode, LeavesTheBrightnessOfAPngWithGammaAsItIs) {
+  const auto drawn = draw_waves(20, 30, 3);
+  for (const double gamma : {1.0, 0.45455, 0.1}) {
+    EXPECT_EQ(decode(encode_png_as({.gamma = gamma}, drawn, 20, 30), 20, 30), drawn) << gamma;
+  }
+}
+
+TEST_F(Decode, TakesTheHighBytesOfAPngOf16Bits) {
+  const auto drawn = draw_waves(20, 30, 4);
+  std::vector<std::uint8_t> wide;
+  for (const std::uint8_t value : drawn) {
+    wide.push_back(value);
+    wide.push_back(static_cast<std::uint8_t>(7 * value));
+  }
+  EXPECT_EQ(decode(encode_png_as({.bits = 16}, wide, 20, 30), 20, 30), drawn);
+  EXPECT_EQ(decode(encode_png_as({.bits = 16, .gamma = 1.0}, wide, 20, 30), 20, 30), drawn);
+}
+
+TEST_F(Decode, ReadsAnInterlacedPng) {
+  const auto drawn = draw_waves(20, 30, 5);
+  EXPECT_EQ(decode(encode_png_as({.interlace = PNG_INTERLACE_ADAM7}, drawn, 20, 30), 20, 30),
+            drawn);
+}
+
+TEST_F(Decode, BlendsTransparentPixelsWithBlackWhateverTheGammaIs) {
+  const std::vector<std::uint8_t> rgba{200, 100, 50, 255, 200, 100, 50, 0, 200, 100, 50, 51};
+  const std::vector<std::uint8_t> grey_alpha{90, 255, 90, 0, 90, 51};
+  for (const double gamma : {0.0, 0.45455, 1.0}) {
+    EXPECT_EQ(
+        decode(encode_png_as({.colour_type = PNG_COLOR_TYPE_RGB_ALPHA, .gamma = gamma}, rgba, 1, 3),
+               1, 3),
+        (std::vector<std::uint8_t>{200, 100, 50, 0, 0, 0, 40, 20, 10}))
+        << gamma;
+    EXPECT_EQ(decode(encode_png_as({.colour_type = PNG_COLOR_TYPE_GRAY_ALPHA, .gamma = gamma},
+                                   grey_alpha, 1, 3),
+                     1, 3),
+              (std::vector<std::uint8_t>{90, 90, 90, 0, 0, 0, 18, 18, 18}))
+        << gamma;
+    const PngKind palette{.colour_type = PNG_COLOR_TYPE_PALETTE,
+                          .gamma = gamma,
+                          .palette = {{200, 100, 50}, {1, 2, 3}},
+                          .palette_alpha = {51}};
+    EXPECT_EQ(decode(encode_png_as(palette, std::vector<std::uint8_t>{0, 1, 0}, 1, 3), 1, 3),
+              (std::vector<std::uint8_t>{40, 20, 10, 1, 2, 3, 40, 20, 10}))
+        << gamma;
+  }
+}
+
+/// A JPEG with this in its Exif data, in Intel's or Motorola's order of bytes.
+std::vector<std::byte> with_orientation(std::vector<std::byte> jpeg, int orientation, bool big) {
+  const auto two = [&](int value) {
+    const std::vector<int> order{value >> 8, value & 255};
+    return big ? order : std::vector<int>{order[1], order[0]};
+  };
+  std::vector<int> tiff = big ? std::vector<int>{'M', 'M'} : std::vector<int>{'I', 'I'};
+  const auto add = [&](const std::vector<int>& bytes) {
+    tiff.insert(tiff.end(), bytes.begin(), bytes.end());
+  };
+  const std::vector<int> none{0, 0};
+  add(two(42));
+  add(big ? std::vector<int>{0, 0, 0, 8} : std::vector<int>{8, 0, 0, 0});
+  add(two(2));  // entries: the first is another tag
+  add(two(0x010f)), add(two(2)),
+      add(big ? std::vector<int>{0, 0, 0, 1} : std::vector<int>{1, 0, 0, 0});
+  add(none), add(none);
+  add(two(0x0112)), add(two(3)),
+      add(big ? std::vector<int>{0, 0, 0, 1} : std::vector<int>{1, 0, 0, 0});
+  add(two(orientation)), add(none);
+  std::vector<int> segment{0xff, 0xe1, 0, static_cast<int>(tiff.size()) + 8, 'E', 'x', 'i',
+                           'f',  0,    0};
+  segment.insert(segment.end(), tiff.begin(), tiff.end());
+  std::vector<std::byte> bytes;
+  for (const int value : segment) bytes.push_back(static_cast<std::byte>(value));
+  jpeg.insert(jpeg.begin() + 2, bytes.begin(), bytes.end());
+  return jpeg;
+}
+
+TEST_F(Decode, TurnsAPhotographAsItsCameraHasNoted) {
+  // Three by two blocks of 16 pixels, each of one grey value.
+  constexpr int kBlock = 16, kRows = 2, kColumns = 3;
+  std::vector<std::uint8_t> stored;
+  for (int y = 0; y < kRows * kBlock; ++y) {
+    for (int x = 0; x < kColumns * kBlock; ++x) {
+      stored.insert(stored.end(), 3,
+                    static_cast<std::uint8_t>(40 * (y / kBlock * kColumns + x / kBlock)));
+    }
+  }
+  const auto jpeg = encode_jpeg(stored, kRows * kBlock, kColumns * kBlock, 100);
+  // Which stored block each upright one is, row by row: figure 5 of the TIFF 6.0 standard's
+  // section 8.
+  const std::vector<std::vector<int>> upright{
+      {0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0}, {3, 4, 5, 0, 1, 2},
+      {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2}, {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    for (const bool big : {false, true}) {
+      const auto photograph = with_orientation(jpeg, orientation, big);
+      const int rows = orientation < 5 ? kRows : kColumns,
+                columns = orientation < 5 ? kColumns : kRows;
+      const ImageSize size{rows * kBlock, columns * kBlock};
+      EXPECT_EQ(decoder_.size(photograph), size);
+      std::vector<std::uint8_t> whole;
+      EXPECT_EQ(decoder_.decode_whole(photograph, whole), size);
+      EXPECT_EQ(decode(photograph, size.height, size.width), whole);
+      for (int block = 0; block < rows * columns; ++block) {
+        const int y = block / columns * kBlock + kBlock / 2,
+                  x = block % columns * kBlock + kBlock / 2;
+        EXPECT_NEAR(
+            whole[static_cast<std::size_t>((y * size.width + x) * 3)],
+            40 *
+                upright[static_cast<std::size_t>(orientation - 1)][static_cast<std::size_t>(block)],
+            3)
+            << "orientation " << orientation << ", block " << block;
+      }
+    }
+  }
+}
+
+TEST_F(Decode, IgnoresAnOrientationThatMakesNoSense) {
+  const auto drawn = draw_waves(20, 30, 1);
+  const auto jpeg = encode_jpeg(drawn, 20, 30, 100);
+  const auto expected = decode(jpeg, 20, 30);
+  for (const int orientation : {0, 9, 65535}) {
+    EXPECT_EQ(decode(with_orientation(jpeg, orientation, true), 20, 30), expected);
+  }
+  // Cut short anywhere in the Exif segment, which a JPEG's reader skips by its length.
+  const auto whole = with_orientation(jpeg, 6, true);
+  for (std::size_t bytes = 0; bytes < 60; ++bytes) {
+    const Orientation found = orientation_of(std::span(whole).first(bytes));
+    EXPECT_TRUE(found == Orientation::kUpright || bytes >= whole.size() - jpeg.size()) << bytes;
   }
 }
 
