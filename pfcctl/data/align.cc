@@ -4,20 +4,19 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "pfcctl/data/landmarks.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
@@ -28,7 +27,6 @@
 #include "worker/data/images/decode.h"
 #include "worker/data/images/image_file.h"
 #include "worker/data/images/jpeg_encoder.h"
-#include "worker/data/text_lines.h"
 
 namespace pfc {
 
@@ -42,45 +40,8 @@ struct Face {
   fs::path image;  ///< relative
   fs::path out;    ///< likewise
   Landmarks landmarks;
+  std::string problem;  ///< why there are none; empty: there are
 };
-
-std::optional<double> coordinate_in(std::string_view text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(number)) return {};
-  return number;
-}
-
-std::optional<Landmarks> landmarks_in(std::span<const std::string_view> fields) {
-  Landmarks points;
-  if (fields.size() != 2 * points.size()) return {};
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const auto x = coordinate_in(fields[2 * i]), y = coordinate_in(fields[2 * i + 1]);
-    if (!x || !y) return {};
-    points[i] = {*x, *y};
-  }
-  return points;
-}
-
-/// Whether they may be those of a face: pixels of an image, and not all of them in one.
-bool are_of_a_face(const Landmarks& points) {
-  constexpr double kFarthest = 100'000, kNearest = 1;
-  const auto extent = [&](double Point::*side) {
-    const auto [least, most] = std::ranges::minmax(points, {}, side);
-    return most.*side - least.*side;
-  };
-  return std::max(extent(&Point::x), extent(&Point::y)) >= kNearest &&
-         std::ranges::all_of(points, [](const Point& p) {
-           return std::abs(p.x) <= kFarthest && std::abs(p.y) <= kFarthest;
-         });
-}
-
-/// Whether it stays below what it is relative to.
-bool stays_inside(const fs::path& path) {
-  return path.is_relative() && !path.empty() &&
-         std::ranges::none_of(path, [](const fs::path& part) { return part == ".."; });
-}
 
 /// The files of the faces. Images whose names differ by their endings alone share one numbering.
 class FaceFiles {
@@ -102,29 +63,32 @@ class FaceFiles {
       used_;  ///< a-2.jpg may be the second face of a.jpg, or the first of a-2.jpg
 };
 
-std::vector<Face> read_faces(const fs::path& file) {
+std::vector<Face> with_files(std::vector<FaceLine> lines) {
   std::vector<Face> faces;
   FaceFiles outs;
-  read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
-    const std::vector<std::string_view> fields = fields_of(line, " ,");
-    if (fields.empty()) return;
-    const auto points = landmarks_in(std::span(fields).subspan(1));
-    const fs::path image = fs::path(fields.front()).lexically_normal();
-    const bool heading =
-        number == 1 && std::ranges::none_of(
-                           fields.begin() + 1, fields.end(),
-                           [](std::string_view field) { return coordinate_in(field).has_value(); });
-    if (heading) return;
-    if (!points || !are_of_a_face(*points) || !stays_inside(image)) {
-      throw InputError(fmt::format(
-          "{}: line {}: found '{}', expected the path of an image, without .., and x and y of five "
-          "landmarks, in pixels",
-          file.string(), number, line.substr(0, 80)));
-    }
-    faces.push_back({image, outs.next(image), *points});
-  });
-  if (faces.empty()) throw InputError(file.string() + ": no line with landmarks");
+  for (FaceLine& each : lines) {
+    fs::path out = outs.next(each.image);
+    faces.push_back(
+        {std::move(each.image), std::move(out), each.landmarks, std::move(each.problem)});
+  }
   return faces;
+}
+
+/// A face may be cut by the border of the image: less than half of its landmarks may lie beyond, by
+/// more than a tenth of the image.
+void expect_inside(const Landmarks& landmarks, ImageSize size) {
+  const auto outside = std::ranges::count_if(landmarks, [&](const Point& p) {
+    const auto beyond = [](double at, std::int64_t side) {
+      const auto length = static_cast<double>(side);
+      return at < -0.1 * length || at > 1.1 * length;
+    };
+    return beyond(p.x, size.width) || beyond(p.y, size.height);
+  });
+  if (outside < 3) return;
+  throw DamagedImage(fmt::format(
+      "{} of its five landmarks are outside of its {} x {} pixels (width x height): they are of "
+      "another size, or of the photograph before it was turned",
+      outside, size.width, size.height));
 }
 
 struct Result {
@@ -157,8 +121,10 @@ Result align_one(const Face& face, const fs::path& images, const AlignOptions& o
     return {.damage = {}, .existed = true};
   }
   const fs::path source = images / face.image;
+  if (!face.problem.empty()) return {.damage = face.problem};
   try {
     const ImageSize size = decoder.decode_whole(read_image_file(source, encoded), rgb);
+    expect_inside(face.landmarks, size);
     const ImageSize wanted{options.size, options.size};
     const Similarity placed = estimate_similarity(face.landmarks, template_landmarks(options.size));
     if (std::hypot(placed.a, placed.b) < kSmallest) {
@@ -194,13 +160,14 @@ void check_out(const std::vector<Face>& faces, const fs::path& images, const fs:
 }  // namespace
 
 Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
-  const std::vector<Face> faces = read_faces(options.landmarks);
+  LandmarkList list = read_landmarks(options.landmarks);
+  const std::vector<Face> faces = with_files(std::move(list.faces));
   const fs::path beside = options.landmarks.parent_path();
   const fs::path images = !options.images.empty() ? options.images : beside.empty() ? "." : beside;
   check_out(faces, images, options.out);
   const auto count = std::ssize(faces);
   const auto allowed = allowed_of(count, options.max_damaged);
-  Aligned aligned;
+  Aligned aligned{.in_columns = list.in_columns, .exchanged = list.exchanged};
   synth::ordered_work<Result>(
       count, options.threads,
       [&](std::int64_t i) {
@@ -251,6 +218,13 @@ void add_data_align(CLI::App& data) {
     std::printf("%s: %lld faces, %lld of which were there, %zu damaged ones left out\n",
                 o->out.c_str(), static_cast<long long>(aligned.images),
                 static_cast<long long>(aligned.existing), aligned.damaged.size());
+    if (aligned.in_columns) {
+      std::printf("the list has x of all landmarks before y, and was read so\n");
+    }
+    if (aligned.exchanged > 0) {
+      std::printf("%lld faces had left and right exchanged, which was mended\n",
+                  static_cast<long long>(aligned.exchanged));
+    }
   });
 }
 

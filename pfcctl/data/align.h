@@ -23,17 +23,19 @@ struct AlignOptions {
 struct Aligned {
   std::int64_t images = 0, existing = 0;  ///< written, and of them those that were there already
   std::vector<std::string> damaged;
+  bool in_columns = false;     ///< as in LandmarkList
+  std::int64_t exchanged = 0;  ///< likewise
 };
 
 /// Writes OUT/PATH, with the ending .jpg, for each line: the face turned, scaled and moved so that
-/// its landmarks come nearest to InsightFace's (worker/data/images/align.h). Fields are separated
-/// by tabs, or by spaces or commas where there is no tab; a first line without numbers is a
-/// heading. An image with several lines has several faces: the second one is PATH-2.jpg, and so is
-/// that of a second image whose name differs by its ending alone. Faces that are there are not
-/// written again. Throws InputError that names file and line, also for a path that leads out of
-/// `images` and for landmarks that are no pixels, and for too many damaged images; where `out`
-/// holds `images` or any image of the list; and for a file in the place of a face that is no image
-/// of `size`. Throws StorageError.
+/// its landmarks come nearest to InsightFace's (worker/data/images/align.h). The lines are read as
+/// read_landmarks() says. An image with several lines has several faces: the second one is
+/// PATH-2.jpg, and so is that of a second image whose name differs by its ending alone. Faces that
+/// are there are not written again. An image that does not decode, a line without landmarks, and
+/// landmarks outside of the image are damaged. Throws InputError that names file and line for a
+/// path that leads out of `images`, and for too many damaged images; where `out` holds `images` or
+/// any image of the list; and for a file in the place of a face that is no image of `size`. Throws
+/// StorageError.
 Aligned align_faces(const AlignOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

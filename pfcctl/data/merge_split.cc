@@ -65,8 +65,20 @@ std::unique_ptr<Dataset> open_all(const MergeOptions& options) {
                                                                      : SharedIdentities::kNone);
 }
 
-/// The classes that are held out, in rising order.
-std::vector<std::int64_t> draw_classes(const SplitOptions& options, std::int64_t classes) {
+/// The classes that have images, in rising order.
+std::vector<std::int64_t> classes_in(std::vector<std::int64_t> labels, std::int64_t classes) {
+  std::ranges::sort(labels);
+  const auto rest = std::ranges::unique(labels);
+  labels.erase(rest.begin(), rest.end());
+  // A damaged image's label may not be known.
+  std::erase_if(labels, [&](std::int64_t label) { return label < 0 || label >= classes; });
+  return labels;
+}
+
+/// Those of `all` that are held out, in rising order.
+std::vector<std::int64_t> draw_classes(const SplitOptions& options,
+                                       const std::vector<std::int64_t>& all) {
+  const auto classes = std::ssize(all);
   const std::int64_t count = std::llround(options.held_out * static_cast<double>(classes));
   if (count < 1 || count >= classes) {
     throw InputError(fmt::format(
@@ -75,21 +87,26 @@ std::vector<std::int64_t> draw_classes(const SplitOptions& options, std::int64_t
   }
   const GlobalOrder order(classes, options.seed, /*shuffle=*/true);
   std::vector<std::int64_t> drawn;
-  for (std::int64_t i = 0; i < count; ++i) drawn.push_back(order.at(0, i));
+  for (std::int64_t i = 0; i < count; ++i) {
+    drawn.push_back(all[static_cast<std::size_t>(order.at(0, i))]);
+  }
   std::ranges::sort(drawn);
   return drawn;
 }
 
 /// Images by whether their class is held out: those that are not, and those that are. A damaged one
-/// whose label is not known goes to the first, where it is told of.
-std::pair<Choice, Choice> choices(const Dataset& whole, std::vector<std::int64_t> held) {
+/// whose label is not known goes to the first, where it is told of. A label that no image has is in
+/// neither.
+std::pair<Choice, Choice> choices(const Dataset& whole, const SplitOptions& options) {
   Choice train, held_out;
   const std::vector<std::int64_t> labels = labels_of(whole);
+  const std::vector<std::int64_t> classes = classes_in(labels, whole.info().classes);
+  std::vector<std::int64_t> held = draw_classes(options, classes);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const bool is_held = std::ranges::binary_search(held, labels[i]);
     (is_held ? held_out : train).images.push_back(static_cast<std::int64_t>(i));
   }
-  for (std::int64_t c = 0; c < whole.info().classes; ++c) {
+  for (const std::int64_t c : classes) {
     if (!std::ranges::binary_search(held, c)) train.classes.push_back(c);
   }
   held_out.classes = std::move(held);
@@ -123,7 +140,7 @@ Split split_dataset(const SplitOptions& options, const ShowProgress& progress) {
   const auto whole = open_dataset({.rec = options.pack.in, .doing = end_at_interrupt});
   expect_images(*whole, "split");
   check_classes(whole->info(), options.pack.in);
-  auto [train, held_out] = choices(*whole, draw_classes(options, whole->info().classes));
+  auto [train, held_out] = choices(*whole, options);
   const std::int64_t first = std::ssize(train.images), all = whole->info().images;
   const auto train_set = choose(*whole, std::move(train));
   const auto held_out_set = choose(*whole, std::move(held_out));

@@ -31,16 +31,24 @@ void read_lines(const std::filesystem::path& path, const Doing& doing,
   };
   std::uint64_t done = 0;
   std::string text;  // the rest of a line, then the next piece of the file
+  char end_of_line = '\n';
   for (bool more = true; more;) {
     const std::size_t kept = text.size();
     text.resize(kept + piece);
     const std::size_t got = file.read(std::as_writable_bytes(std::span(text).subspan(kept)));
     text.resize(kept + got);
     more = got == piece;
+    if (done == 0) {
+      if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+        throw InputError(path.string() + ": UTF-16 text; save it as UTF-8");
+      }
+      const bool no_line_feed = text.find('\n') == std::string::npos;
+      if (no_line_feed && text.find('\r') != std::string::npos) end_of_line = '\r';
+    }
     done += got;
     if (doing) doing(fmt::format("reading {}: {} MiB", path.string(), done >> 20));
     std::string_view rest = text;
-    for (std::size_t end; (end = rest.find('\n')) != std::string_view::npos;) {
+    for (std::size_t end; (end = rest.find(end_of_line)) != std::string_view::npos;) {
       give(rest.substr(0, end));
       rest.remove_prefix(end + 1);
     }

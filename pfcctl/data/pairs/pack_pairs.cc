@@ -20,6 +20,7 @@
 #include "worker/data/damaged_image.h"
 #include "worker/data/images/decode.h"
 #include "worker/data/images/image_file.h"
+#include "worker/data/layouts/layout.h"
 #include "worker/data/text_lines.h"
 #include "worker/evaluation/verification_bin.h"
 
@@ -64,12 +65,14 @@ std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields) {
   return {};
 }
 
-/// LFW's counts, or words; not two images without what says whether they are of one person.
+/// LFW's counts, or words; not images without what says whether they are of one person.
 bool is_heading(const std::vector<std::string_view>& fields, const fs::path& images) {
-  if (fields.size() > 2) return false;
+  const auto is_number = [](std::string_view field) { return image_number_in(field).has_value(); };
+  if (fields.size() <= 2 && std::ranges::all_of(fields, is_number)) return true;
   return std::ranges::none_of(fields, [&](std::string_view field) {
     std::error_code ignored;
-    return fs::is_regular_file(images / field, ignored);
+    return is_number(field) || is_image_name(fs::path(field)) ||
+           fs::is_regular_file(images / field, ignored);
   });
 }
 

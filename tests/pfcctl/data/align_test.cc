@@ -15,6 +15,7 @@ namespace pfc {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::make_jpeg;
 using testing::message_of;
@@ -103,8 +104,119 @@ TEST_F(AlignFaces, RefusesLandmarksThatAreNoPixelsOfAFace) {
     EXPECT_THAT(error_of(std::string("a.jpg ") + points + "\n"),
                 HasSubstr("landmarks.txt: line 1: found 'a.jpg "))
         << points;
+    options_.max_damaged = 0.5;
+    const Aligned aligned = align(std::string("a.jpg") + kPoints + "a.jpg " + points + "\n");
+    EXPECT_EQ(aligned.images, 1);
+    EXPECT_THAT(aligned.damaged, ElementsAre(HasSubstr("line 2: found 'a.jpg ")));
+    options_.max_damaged = 0.001;
+    fs::remove_all(options_.out);
   }
   EXPECT_THAT(error_of(std::string("../a.jpg") + kPoints), HasSubstr("without .."));
+}
+
+TEST_F(AlignFaces, TakesForAHeadingOnlyWhatCannotBeAFace) {
+  for (const char* name : {"a.jpg", "b.jpg"}) put(name, 1);
+  options_.max_damaged = 0.5;
+  const std::string b = std::string("b.jpg") + kPoints;
+  EXPECT_THAT(align("a.jpg\n" + b).damaged, ElementsAre(HasSubstr("line 1: found 'a.jpg'")));
+  EXPECT_THAT(align("a.jpg nan nan nan nan nan nan nan nan nan nan\n" + b).damaged,
+              ElementsAre(HasSubstr("line 1: found 'a.jpg nan")));
+  // As CelebA's list begins.
+  EXPECT_TRUE(align("2\nlefteye_x lefteye_y righteye_x righteye_y nose_x nose_y\n" + b + b)
+                  .damaged.empty());
+}
+
+/// A photograph of 64 x 64 pixels with an upright face.
+constexpr const char* kFace[5][2] = {
+    {"22", "24"}, {"42", "24"}, {"32", "34"}, {"24", "46"}, {"40", "46"}};
+std::string line_of(const std::string& image, const std::vector<int>& order, bool in_columns) {
+  std::string line = image;
+  for (int k = 0; k < 10; ++k) {
+    const int point = in_columns ? k % 5 : k / 2;
+    line += std::string(" ") +
+            kFace[order[static_cast<std::size_t>(point)]][in_columns ? k / 5 : k % 2];
+  }
+  return line + "\n";
+}
+
+class AlignOrders : public AlignFaces {
+ protected:
+  AlignOrders() {
+    for (const char* name : {"a.jpg", "b.jpg", "c.jpg"}) {
+      write_file(options_.images / name, make_jpeg(64, 64, 3));
+    }
+  }
+  std::vector<std::byte> face_of(const std::string& lines, Aligned& aligned) {
+    fs::remove_all(options_.out);
+    aligned = align(lines);
+    return read_file(options_.out / "a.jpg");
+  }
+};
+
+TEST_F(AlignOrders, AreRecognisedAndMended) {
+  const std::vector<int> upright{0, 1, 2, 3, 4};
+  Aligned aligned;
+  const auto expected = face_of(line_of("a.jpg", upright, false), aligned);
+  EXPECT_FALSE(aligned.in_columns);
+  EXPECT_EQ(aligned.exchanged, 0);
+
+  EXPECT_EQ(face_of(line_of("a.jpg", upright, true) + line_of("b.jpg", upright, true), aligned),
+            expected);
+  EXPECT_TRUE(aligned.in_columns);
+
+  for (const std::vector<int>& order :
+       {std::vector{1, 0, 2, 3, 4}, {1, 0, 2, 4, 3}, {0, 1, 2, 4, 3}}) {
+    for (const bool in_columns : {false, true}) {
+      EXPECT_EQ(
+          face_of(line_of("a.jpg", order, in_columns) + line_of("b.jpg", upright, in_columns) +
+                      line_of("c.jpg", upright, in_columns),
+                  aligned),
+          expected);
+      EXPECT_EQ(aligned.exchanged, 1);
+      EXPECT_EQ(aligned.in_columns, in_columns);
+    }
+  }
+}
+
+TEST_F(AlignOrders, OfFacesThatAreTurnedAreLeftAsTheyAre) {
+  // Upside down, and lying on a side: a similarity turns them, and no exchange is needed.
+  Aligned aligned;
+  face_of("a.jpg 42 40 22 40 32 30 40 18 24 18\nb.jpg 40 22 40 42 30 32 18 24 18 40\n", aligned);
+  EXPECT_EQ(aligned.exchanged, 0);
+  EXPECT_FALSE(aligned.in_columns);
+}
+
+TEST_F(AlignOrders, OfAListByThePersonsLeftAreMendedInProfileToo) {
+  // As above, but seen from the side: all x are near to each other.
+  const std::string profile = "a.jpg 30 24 32 24 35 34 31 46 33 46\n";
+  const std::string exchanged = "a.jpg 32 24 30 24 35 34 33 46 31 46\n";
+  Aligned aligned;
+  const auto expected = face_of(profile + line_of("b.jpg", {0, 1, 2, 3, 4}, false), aligned);
+  EXPECT_EQ(aligned.exchanged, 0);
+  EXPECT_EQ(face_of(exchanged + line_of("b.jpg", {1, 0, 2, 4, 3}, false) +
+                        line_of("c.jpg", {1, 0, 2, 4, 3}, false),
+                    aligned),
+            expected);
+  EXPECT_EQ(aligned.exchanged, 3);
+}
+
+TEST_F(AlignOrders, OfOnePointAreDamagedAlsoInColumns) {
+  options_.max_damaged = 0.5;
+  Aligned aligned;
+  face_of(line_of("a.jpg", {0, 1, 2, 3, 4}, true) + "b.jpg 30 30 30 30 30 20 20 20 20 20\n",
+          aligned);
+  EXPECT_TRUE(aligned.in_columns);
+  EXPECT_THAT(aligned.damaged, ElementsAre(HasSubstr("b.jpg: its landmarks are one point")));
+}
+
+TEST_F(AlignOrders, OutsideOfTheImageAreDamaged) {
+  options_.max_damaged = 0.5;
+  Aligned aligned;
+  face_of(
+      line_of("a.jpg", {0, 1, 2, 3, 4}, false) + "b.jpg 220 240 420 240 320 340 240 460 400 460\n",
+      aligned);
+  EXPECT_THAT(aligned.damaged,
+              ElementsAre(HasSubstr("5 of its five landmarks are outside of its 64 x 64 pixels")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <set>
@@ -96,6 +97,20 @@ TEST_F(Sets, ASplitGoesOnWhereItEnded) {
     EXPECT_GT(first, 1);
     EXPECT_EQ(read_file(pack_.out / "held-out/train.rec"), whole);
   }
+}
+
+TEST_F(Sets, ASplitCountsPeopleWithImagesOnly) {
+  std::string list;
+  for (int person = 0; person < 20; ++person) {  // labels 0, 50, 100, ...
+    list += fmt::format("{}\t{}\tp{:02}/0.jpg\n", person, 50 * person, person);
+  }
+  testing::write_file(pack_.in / "train.lst", list);
+  pack_.in /= "train.lst";
+  const Split split = split_dataset({.held_out = 0.1, .seed = 1, .pack = pack_}, {});
+  EXPECT_EQ(split.held_out.classes, 2);
+  EXPECT_EQ(split.held_out.images, 2);
+  EXPECT_EQ(split.train.classes, 18);
+  EXPECT_EQ(split.train.images, 18);
 }
 
 TEST_F(Sets, ASplitNeedsPeopleInBothParts) {
@@ -223,18 +238,24 @@ TEST_F(Sets, UnpackGoesOnWhereItEnded) {
             contents(*open_dataset({.rec = pack_.in})));
 }
 
-TEST_F(Sets, UnpackTakesNothingOfOtherDataForItsOwn) {
+TEST_F(Sets, UnpackThatGoesOnReplacesNoFileOfOtherContent) {
   const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
   const auto stop = [](std::int64_t done, std::int64_t) {
     if (done >= 30) throw ExitStatus{130};
   };
   EXPECT_THROW(unpack_dataset(unpack, stop), ExitStatus);
-  // As many bytes, but others.
-  auto bytes = read_file(pack_.in / "p00/0.jpg");
+  // As many bytes, but others: a person's, or those of data that have changed since.
+  const fs::path image = unpack.out / "p00/01.jpg";
+  auto bytes = read_file(image);
+  const auto before = bytes;
   bytes[bytes.size() / 2] ^= std::byte{1};
-  testing::write_file(pack_.in / "p00/0.jpg", bytes);
-  unpack_dataset(unpack, {});
-  EXPECT_EQ(read_file(unpack.out / "p00/01.jpg"), bytes);
+  testing::write_file(image, bytes);
+  EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
+              HasSubstr("p00/01.jpg: is there already, and holds something else"));
+  EXPECT_EQ(read_file(image), bytes);
+  testing::write_file(image, "");  // as a power cut may leave it
+  EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
+  EXPECT_EQ(read_file(image), before);
 }
 
 TEST_F(Sets, UnpackReplacesNoFileThatItDidNotWrite) {
@@ -245,7 +266,7 @@ TEST_F(Sets, UnpackReplacesNoFileThatItDidNotWrite) {
   testing::write_file(unpack.out / "p19/61.jpg", "no image has this number\n");
   for (int start = 0; start < 2; ++start) {
     EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
-                HasSubstr("p19/60.jpg: is there already, and unpack did not write it"));
+                HasSubstr("p19/60.jpg: is there already, and holds something else"));
     EXPECT_FALSE(fs::exists(unpack.out / "train.lst.part"));
   }
   EXPECT_EQ(fs::file_size(mine), 9u);
@@ -258,7 +279,7 @@ TEST_F(Sets, UnpackReplacesNoNamesThatItDidNotWrite) {
   fs::create_directories(unpack.out);
   testing::write_file(unpack.out / "identities.txt", "ada\n");
   EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
-              HasSubstr("identities.txt: is there already, and unpack did not write it"));
+              HasSubstr("identities.txt: is there already, and holds something else"));
 }
 
 TEST_F(Sets, UnpackHasAFolderOfItsOwn) {

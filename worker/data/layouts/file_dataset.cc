@@ -111,6 +111,11 @@ struct LeftOut {
   std::int64_t files = 0, folders = 0;
 };
 
+/// Hidden, or made by a Synology server or an archive of macOS beside the images.
+bool is_ignored(const std::string& name) {
+  return name.starts_with('.') || name == "@eaDir" || name == "__MACOSX";
+}
+
 using FileId = std::pair<dev_t, ino_t>;
 
 /// What is in the folder of one person. Each folder is looked into once, however many links lead to
@@ -132,7 +137,7 @@ class PersonSearch {
          entry.increment(error)) {
       std::error_code ignored;
       const fs::path& path = entry->path();
-      if (path.filename().string().starts_with('.')) {
+      if (is_ignored(path.filename().string())) {
         ++left_out_.files;
       } else if (entry->is_directory(ignored)) {
         (entry->is_symlink(ignored) ? links : folders).push_back(path);
@@ -179,7 +184,7 @@ std::vector<std::string> folders_in(const fs::path& root, LeftOut& left_out) {
        entry.increment(error)) {
     std::error_code ignored;
     const std::string name = entry->path().filename().string();
-    if (entry->is_directory(ignored) && !name.starts_with('.')) {
+    if (entry->is_directory(ignored) && !is_ignored(name)) {
       names.push_back(name);
     } else {
       ++left_out.files;
@@ -192,6 +197,50 @@ std::vector<std::string> folders_in(const fs::path& root, LeftOut& left_out) {
   return names;
 }
 
+/// Notices a folder one level too high, such as one of `train` and `val`.
+class FolderLevel {
+ public:
+  /// images: paths "PERSON/1.jpg" or "PERSON/FOLDER/1.jpg", sorted.
+  void add(const std::string& person, const std::vector<std::string>& images) {
+    if (seems_right_) return;
+    std::set<std::string> folders;
+    for (const std::string& image : images) {
+      const std::string below = image.substr(person.size() + 1);
+      const std::size_t slash = below.find('/');
+      if (slash == std::string::npos) {
+        seems_right_ = true;
+      } else if (!seems_right_) {
+        folders.insert(below.substr(0, slash));
+      }
+    }
+    if (++people_ > kMostParts) seems_right_ = true;
+    if (seems_right_) return;
+    text_ += fmt::format("{}{}: {}", text_.empty() ? "" : ", ", person, folders.size());
+    if (folders.size() > most_) {
+      most_ = folders.size();
+      fullest_ = person;
+    }
+  }
+
+  void expect_right(const fs::path& root) const {
+    if (seems_right_ || most_ < kFewestPeople) return;
+    throw InputError(fmt::format(
+        "{}: expected a folder of images for each person, found folders of such folders ({}), so "
+        "that there would be {}; is it {} that you mean? If not, list the images in a train.lst",
+        root.string(), text_, people_ == 1 ? "1 person" : fmt::format("{} people", people_),
+        (root / fullest_).string()));
+  }
+
+ private:
+  static constexpr int kMostParts = 10;
+  static constexpr std::size_t kFewestPeople = 10;
+
+  bool seems_right_ = false;  ///< an image lies in a person's own folder, or there are many people
+  std::int64_t people_ = 0;
+  std::size_t most_ = 0;  ///< folders in one
+  std::string fullest_, text_;
+};
+
 ImageFiles find_people(const DatasetOptions& options) {
   ImageFiles files{.root = options.rec,
                    .origin = options.rec,
@@ -201,6 +250,7 @@ ImageFiles find_people(const DatasetOptions& options) {
                    .layout = "a folder for each person",
                    .warnings = {}};
   LeftOut left_out;
+  FolderLevel level;
   const std::vector<std::string> people = folders_in(options.rec, left_out);
   for (std::size_t i = 0; i < people.size(); ++i) {
     if (options.doing && i % 64 == 0) {
@@ -214,12 +264,14 @@ ImageFiles find_people(const DatasetOptions& options) {
       ++left_out.folders;
       continue;
     }
+    level.add(people[i], images);
     for (const std::string& image : images) {
       files.paths.append(image);
       files.labels.push_back(files.names.size());
     }
     files.names.append(people[i]);
   }
+  level.expect_right(options.rec);
   if (left_out.files > 0 || left_out.folders > 0) {
     files.warnings.push_back(fmt::format(
         "{}: left out {} that are no images by their names (.jpg, .jpeg, .png, .webp) and {} "
@@ -243,9 +295,10 @@ std::vector<std::string_view> split(std::string_view line) {
 }
 
 struct ListLine {
-  std::string_view path;
+  std::string_view path = {};
   std::int64_t label = -1;     ///< -1: the line is no image
   bool may_be_heading = true;  ///< it has no number in the place of the label
+  std::string_view advice = {};
 };
 
 bool is_number(std::string_view text) {
@@ -257,13 +310,24 @@ bool is_number(std::string_view text) {
 ListLine parse_lst(std::string_view line) {
   const auto fields = split(line);
   if (fields.size() < 3) return {};
-  return {fields.back(), parse_label(fields[1])};
+  if (!is_number(fields[1]) && is_image_name(fs::path(fields[1]))) {  // as face2rec2 reads them
+    if (fields[0] == "1") return {.path = fields[1], .label = parse_label(fields[2])};
+    if (fields[0] != "0") return {.advice = "; here the path comes before the label"};
+    return {.advice =
+                "; flag 0 of a face2rec2 list says that the image is not aligned: use pfcctl "
+                "data align first"};
+  }
+  if (fields.size() > 3) {
+    return {.advice = "; labels of several columns, of which none is an identity, are not read"};
+  }
+  return {.path = fields[2], .label = parse_label(fields[1])};
 }
 
 ListLine parse_tsv(std::string_view line) {
   const auto fields = split(line);
   if (fields.size() != 2) return {};
-  return {fields[0], parse_label(fields[1]), !is_number(fields[1])};
+  return {
+      .path = fields[0], .label = parse_label(fields[1]), .may_be_heading = !is_number(fields[1])};
 }
 
 template <typename Parse>
@@ -290,8 +354,8 @@ ImageFiles read_list(const DatasetOptions& options, const char* layout, const ch
       return;
     }
     if (number == 1 && may_have_heading && parsed.may_be_heading) return;
-    throw InputError(fmt::format("{}: line {}: found '{}', expected {}", options.rec.string(),
-                                 number, line.substr(0, 80), expected));
+    throw InputError(fmt::format("{}: line {}: found '{}', expected {}{}", options.rec.string(),
+                                 number, line.substr(0, 80), expected, parsed.advice));
   });
   files.names = read_identity_names(folder / "identities.txt",
                                     count_classes(files.labels, options, options.rec.string()));

@@ -170,11 +170,13 @@ TEST_F(Pairs, OfAListTakeNoPairForAHeading) {
   const std::string pair = "p00/0.jpg p00/1.jpg";
   EXPECT_THAT(error_of_list(pair + "\n" + pair + " 1\n"),
               HasSubstr("pairs.txt: line 1: found 'p00/0.jpg p00/1.jpg', expected"));
-  const auto packed = pack_pairs({.pairs = list("one other\n" + pair + " 1\n"),
-                                  .images = people_,
-                                  .out = folder_ / "words.bin"},
-                                 {});
-  EXPECT_EQ(packed.pairs, 1);
+  EXPECT_THAT(error_of_list(pair + " yes\n" + pair + " 1\n"), HasSubstr("pairs.txt: line 1: "));
+  for (const std::string heading : {"one other", "first second same", "10", "10 300"}) {
+    const fs::path out = folder_ / (heading + ".bin");
+    const auto packed = pack_pairs(
+        {.pairs = list(heading + "\n" + pair + " 1\n"), .images = people_, .out = out}, {});
+    EXPECT_EQ(packed.pairs, 1) << heading;
+  }
 }
 
 TEST_F(Pairs, OverwriteNoImage) {

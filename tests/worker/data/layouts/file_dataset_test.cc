@@ -154,12 +154,49 @@ TEST_F(ImageFiles, AnImageThatIsNoFileOrGoneIsDamaged) {
 TEST_F(ImageFiles, AListOfIm2rec) {
   write("x/1.jpg", make_jpeg(16, 16, 1));
   write("x/2.jpg", make_jpeg(16, 16, 2));
-  write("train.lst", "7\t3.000000\tx/2.jpg\r\n\n2\t0\t0.5\t1\tx/1.jpg");
+  write("train.lst", "7\t3.000000\tx/2.jpg\r\n\n2\t0\tx/1.jpg");
   const auto dataset = open_dataset({.rec = folder_.path()});
   EXPECT_THAT(images_of(*dataset), ElementsAre("x/2.jpg", "x/1.jpg"));
   EXPECT_THAT(labels_of(*dataset), ElementsAre(3, 0));
   EXPECT_EQ(dataset->info().classes, 4);
   EXPECT_THAT(dataset->info().warnings, Contains(HasSubstr("4 classes, but there are only 2")));
+}
+
+TEST_F(ImageFiles, AListOfSeveralColumnsOfLabelsIsRefusedWithItsLine) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  for (const char* line : {"1\t0\t1\t0\t1.jpg", "1\t2\t5\t0\t0.1\t0.2\t0.3\t0.4\t1.jpg"}) {
+    write("a.lst", std::string("0\t0\t1.jpg\n") + line + "\n");
+    EXPECT_THAT(error({.rec = folder_ / "a.lst"}),
+                AllOf(HasSubstr("a.lst: line 2: found '"), HasSubstr("labels of several columns")));
+  }
+}
+
+TEST_F(ImageFiles, AListOfFace2rec2) {
+  write("x/1.jpg", make_jpeg(16, 16, 1));
+  write("x/2.jpg", make_jpeg(16, 16, 2));
+  write("a.lst", "1\tx/2.jpg\t7\n1\tx/1.jpg\t0\t1\t2\t3\t4\t5\t6\t7\t8\t9\t10\n");
+  const auto dataset = open_dataset({.rec = folder_ / "a.lst"});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("x/2.jpg", "x/1.jpg"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(7, 0));
+  write("a.lst", "1\tx/2.jpg\t7\n0\tx/1.jpg\t0\n");
+  EXPECT_THAT(error({.rec = folder_ / "a.lst"}),
+              AllOf(HasSubstr("a.lst: line 2: found '"), HasSubstr("pfcctl data align")));
+}
+
+TEST_F(ImageFiles, AListMayHaveTheLineEndsOfAnySystem) {
+  for (const char* name : {"1.jpg", "2.jpg", "3.jpg"}) write(name, make_jpeg(16, 16, 1));
+  for (const std::string end : {"\n", "\r\n", "\r"}) {
+    write("a.lst", "0\t0\t1.jpg" + end + "1\t1\t2.jpg" + end + "2\t2\t3.jpg" + end);
+    EXPECT_THAT(images_of(*open_dataset({.rec = folder_ / "a.lst"})),
+                ElementsAre("1.jpg", "2.jpg", "3.jpg"));
+  }
+}
+
+TEST_F(ImageFiles, AListInUtf16IsCalledSo) {
+  write("a.lst", std::string("\xff\xfe"
+                             "0\0\t\0",
+                             6));
+  EXPECT_THAT(error({.rec = folder_ / "a.lst"}), HasSubstr("a.lst: UTF-16 text; save it as UTF-8"));
 }
 
 /// A heading has no number; an image whose label is none must not be taken for one.
@@ -193,6 +230,29 @@ TEST_F(ImageFiles, TheFirstImageThatCanBeReadGivesTheSize) {
   EXPECT_THAT(error({.rec = folder_ / "people"}),
               AllOf(HasSubstr("ada/1.jpg: 8 bytes that begin with"),
                     HasSubstr("none of the first ones can be read")));
+}
+
+TEST_F(ImageFiles, AFolderOneLevelTooHighIsRefusedAndTheRightOneNamed) {
+  for (int person = 0; person < 12; ++person) {
+    write("faces/train/p" + std::to_string(person) + "/1.jpg", make_jpeg(16, 16, 1));
+  }
+  write("faces/val/p0/1.jpg", make_jpeg(16, 16, 1));
+  EXPECT_THAT(error({.rec = folder_ / "faces"}),
+              AllOf(HasSubstr("folders of such folders (train: 12, val: 1)"),
+                    HasSubstr("is it " + (folder_ / "faces/train").string() + " that you mean?")));
+  EXPECT_EQ(open_dataset({.rec = folder_ / "faces/train"})->info().classes, 12);
+  write("faces/ada/1.jpg", make_jpeg(16, 16, 1));  // a person, so the others are people too
+  EXPECT_EQ(open_dataset({.rec = folder_ / "faces"})->info().classes, 3);
+}
+
+TEST_F(ImageFiles, AFolderOfASynologyServerOrOfMacOsIsNoPerson) {
+  for (const char* name :
+       {"ada/1.jpg", "bob/1.jpg", "@eaDir/x/1.jpg", "ada/@eaDir/2.jpg", "__MACOSX/ada/1.jpg"}) {
+    write(std::string("people/") + name, make_jpeg(16, 16, 1));
+  }
+  const auto dataset = open_dataset({.rec = folder_ / "people"});
+  EXPECT_EQ(dataset->info().classes, 2);
+  EXPECT_EQ(dataset->info().images, 2);
 }
 
 TEST_F(ImageFiles, AFolderIsNoShard) {

@@ -1,0 +1,191 @@
+#include "pfcctl/data/landmarks.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "common/error.h"
+#include "worker/data/layouts/layout.h"
+#include "worker/data/text_lines.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Numbers = std::array<double, 10>;
+
+std::optional<double> coordinate_in(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(number)) return {};
+  return number;
+}
+
+std::optional<Numbers> numbers_in(std::span<const std::string_view> fields) {
+  Numbers numbers{};
+  if (fields.size() != numbers.size()) return {};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto number = coordinate_in(fields[i]);
+    if (!number) return {};
+    numbers[i] = *number;
+  }
+  return numbers;
+}
+
+Landmarks points_of(const Numbers& numbers, bool in_columns) {
+  Landmarks points;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    points[i] = in_columns ? Point{numbers[i], numbers[i + points.size()]}
+                           : Point{numbers[2 * i], numbers[2 * i + 1]};
+  }
+  return points;
+}
+
+/// Whether they may be those of a face: pixels of an image, and not all of them in one.
+bool are_of_a_face(const Landmarks& points) {
+  constexpr double kFarthest = 100'000, kNearest = 1;
+  const auto extent = [&](double Point::*side) {
+    const auto [least, most] = std::ranges::minmax(points, {}, side);
+    return most.*side - least.*side;
+  };
+  return std::max(extent(&Point::x), extent(&Point::y)) >= kNearest &&
+         std::ranges::all_of(points, [](const Point& p) {
+           return std::abs(p.x) <= kFarthest && std::abs(p.y) <= kFarthest;
+         });
+}
+
+/// How far the landmarks stay from where a face has them, once they are turned, scaled and moved
+/// there: the root of the mean square, as a part of the face's size.
+double misfit(const Landmarks& points) {
+  constexpr std::int64_t kSize = 112;
+  if (!are_of_a_face(points)) return std::numeric_limits<double>::infinity();
+  const Landmarks place = template_landmarks(kSize);
+  const Similarity similarity = estimate_similarity(points, place);
+  double sum = 0;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Point p = similarity.of(points[i]);
+    sum += std::pow(p.x - place[i].x, 2) + std::pow(p.y - place[i].y, 2);
+  }
+  return std::sqrt(sum / static_cast<double>(points.size())) / kSize;
+}
+
+// A part of the face's size. Faces that look at the camera fit well within; profiles may not.
+constexpr double kFits = 0.1;
+
+/// The same with left and right exchanged: of the eyes, of the mouth, or of both. Of these the one
+/// that fits best.
+std::pair<Landmarks, double> best_exchange(const Landmarks& points) {
+  std::pair<Landmarks, double> best{points, std::numeric_limits<double>::infinity()};
+  for (const auto& [eyes, mouth] : {std::pair{true, false}, {false, true}, {true, true}}) {
+    Landmarks other = points;
+    if (eyes) std::swap(other[0], other[1]);
+    if (mouth) std::swap(other[3], other[4]);
+    if (const double found = misfit(other); found < best.second) best = {other, found};
+  }
+  return best;
+}
+
+/// A list by the person's left, and not the image's, has all faces exchanged. There those are
+/// exchanged too that fit badly either way, as in profile, where they fit better then. In any other
+/// list only faces that fit well then.
+void mend_sides(LandmarkList& list) {
+  std::int64_t fitting = 0, exchanged = 0;
+  for (const FaceLine& face : list.faces) {
+    if (!face.problem.empty()) continue;
+    if (misfit(face.landmarks) < kFits) {
+      ++fitting;
+    } else if (best_exchange(face.landmarks).second < kFits) {
+      ++exchanged;
+    }
+  }
+  const bool all = exchanged > fitting;
+  for (FaceLine& face : list.faces) {
+    if (!face.problem.empty()) continue;
+    const double before = misfit(face.landmarks);
+    const auto [other, after] = best_exchange(face.landmarks);
+    if (after >= before || (!all && (before < kFits || after >= kFits))) continue;
+    face.landmarks = other;
+    ++list.exchanged;
+  }
+}
+
+bool fits_somehow(const Landmarks& points) {
+  return misfit(points) < kFits || best_exchange(points).second < kFits;
+}
+
+/// Whether it stays below what it is relative to.
+bool stays_inside(const fs::path& path) {
+  return path.is_relative() && !path.empty() &&
+         std::ranges::none_of(path, [](const fs::path& part) { return part == ".."; });
+}
+
+/// Of a line that cannot be a face's: "image x1 y1 ...", or the number of lines.
+bool is_heading(std::span<const std::string_view> fields) {
+  if (fields.size() == 1 && coordinate_in(fields[0])) return true;
+  return !is_image_name(fs::path(fields[0])) &&
+         std::ranges::none_of(fields, [](auto field) { return coordinate_in(field).has_value(); });
+}
+
+}  // namespace
+
+LandmarkList read_landmarks(const fs::path& file) {
+  LandmarkList list;
+  std::vector<std::optional<Numbers>> numbers;
+  std::int64_t headings = 0;
+  read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
+    const std::vector<std::string_view> fields = fields_of(line, " ,");
+    if (fields.empty()) return;
+    const bool may_be_heading = list.faces.empty() && headings < 2;
+    if (may_be_heading && is_heading(fields)) {
+      ++headings;
+      return;
+    }
+    const fs::path image = fs::path(fields.front()).lexically_normal();
+    if (!stays_inside(image)) {
+      throw InputError(
+          fmt::format("{}: line {}: found '{}', expected the path of an image, "
+                      "without ..",
+                      file.string(), number, line.substr(0, 80)));
+    }
+    numbers.push_back(numbers_in(std::span(fields).subspan(1)));
+    std::string problem;
+    if (!numbers.back() || !are_of_a_face(points_of(*numbers.back(), false))) {
+      numbers.back().reset();
+      problem = fmt::format(
+          "{}: line {}: found '{}', expected a path, and x and y of five landmarks, in pixels",
+          file.string(), number, line.substr(0, 80));
+    }
+    list.faces.push_back({.image = image, .landmarks = {}, .problem = std::move(problem)});
+  });
+  if (list.faces.empty()) throw InputError(file.string() + ": no line with landmarks");
+
+  std::int64_t as_points = 0, as_columns = 0;
+  for (const auto& each : numbers) {
+    if (!each) continue;
+    as_points += fits_somehow(points_of(*each, false)) ? 1 : 0;
+    as_columns += fits_somehow(points_of(*each, true)) ? 1 : 0;
+  }
+  list.in_columns = as_columns > as_points;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (!numbers[i]) continue;
+    Landmarks& points = list.faces[i].landmarks;
+    points = points_of(*numbers[i], list.in_columns);
+    if (!are_of_a_face(points)) {
+      list.faces[i].problem = list.faces[i].image.string() + ": its landmarks are one point";
+    }
+  }
+  mend_sides(list);
+  return list;
+}
+
+}  // namespace pfc
