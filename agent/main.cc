@@ -15,6 +15,7 @@
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/machine/child_process.h"
+#include "common/machine/cores.h"
 #include "common/machine/descriptors.h"
 #include "common/machine/event_loop.h"
 #include "common/machine/exit_deadline.h"
@@ -128,6 +129,7 @@ int run(int argc, char** argv) {
   app.footer("Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
   expect_limits({.files = kOwnFiles});
+  static_cast<void>(threads_asked_for());  // what is wrong with it is told before anybody waits
   options.gpus = usable_gpus();
   options.patience = std::chrono::milliseconds{static_cast<std::int64_t>(patience * 1000)};
   if (waits->count() > 0) {

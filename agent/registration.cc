@@ -29,6 +29,7 @@ proto::AgentMessage make_registration(const AgentOptions& options, const std::st
   registration->set_version(version());
   registration->set_once(!options.stays);
   registration->set_cores(usable_cores());
+  registration->set_threads_asked_for(threads_asked_for());
   for (std::string& device : list_devices(options.gpus.gpus, options.bind)) {
     registration->add_devices(std::move(device));
   }

@@ -1,5 +1,6 @@
 #include "common/network_address.h"
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <charconv>
 
@@ -67,6 +68,13 @@ std::string host_of(const std::string& host_and_port) {
   boost::system::error_code not_v6;
   ip::make_address_v6(inside, not_v6);
   return not_v6 ? "" : inside;
+}
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return text;
 }
 
 }  // namespace pfc

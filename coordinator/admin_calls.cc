@@ -1,18 +1,26 @@
 #include "coordinator/admin_calls.h"
 
 #include "common/one_line.h"
+#include "coordinator/access/noted.h"
 
 namespace pfc {
 
 void AdminCalls::stop(const Caller& caller, const proto::StopRequest& request,
                       const Answer<proto::StopReply>& answer) {
-  if (gate_ != nullptr) gate_->note(caller, "stop", request.reason());
-  coordinator_.stop_job(request, answer);
+  const std::string reason = request.reason();
+  coordinator_.stop_job(
+      request, noted<proto::StopReply>(gate_, caller, "stop", "stop of job " + request.job(),
+                                       answer, [reason](const proto::StopReply& stopped) {
+                                         return "job " + stopped.job_id() + ": " + reason;
+                                       }));
 }
 
 void AdminCalls::drain(const Caller& caller, const proto::DrainRequest& request,
-                       const Answer<proto::DrainReply>& answer) {
-  if (gate_ != nullptr) gate_->note(caller, "drain", request.host());
+                       const Answer<proto::DrainReply>& plain_answer) {
+  const std::string host = "host " + one_line(request.host(), 64);
+  const auto answer =
+      noted<proto::DrainReply>(gate_, caller, "drain", "drain of " + host, plain_answer,
+                               [host](const proto::DrainReply&) { return host; });
   // gRPC frees the request with the answer, and the stop may end this server before it.
   const proto::DrainRequest asked = request;
   if (!coordinator_.has_host(asked.host())) {

@@ -1,5 +1,5 @@
-// What an admin may ask for both by gRPC (pfcctl) and on the page at /: each is noted in the audit
-// log before it is done.
+// What an admin may ask for both by gRPC (pfcctl) and on the page at /: the audit log has each,
+// and what became of it.
 #pragma once
 
 #include "coordinator/access/gate.h"

@@ -291,6 +291,9 @@ class Coordinator {
   std::optional<Refusal> replace_agent(HostState& host, const std::string& agent_id,
                                        const std::string& peer);
   [[nodiscard]] HostState* match_host(const std::string& given, const std::string& peer);
+  void warn_of_threads(const HostState& host, int threads_asked_for);
+  /// Tells people of it, once for each host and reason.
+  void note_refused_agent(const std::string& host, const std::string& why);
   void local_agent_failed(const std::string& what, bool at_start);
   void set_local_address();
 
@@ -313,6 +316,7 @@ class Coordinator {
   LogRequests log_requests_;
   FaultRequests fault_requests_;
   RefusedAgents refused_agents_;
+  std::map<std::string, std::string> own_names_;  ///< by host: what its agent calls itself
   std::deque<std::pair<std::string, proto::CheckReport>> checks_;  ///< the last, by job id
   TraceGatherer trace_;
   QuietHosts quiet_hosts_;

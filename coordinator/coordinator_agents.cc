@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/counted.h"
+#include "common/machine/cores.h"
 #include "common/network_address.h"
 #include "common/one_line.h"
 #include "common/version.h"
@@ -12,6 +13,8 @@
 
 namespace pfc {
 namespace {
+
+constexpr std::size_t kLongestRefusal = 300;
 
 /// How many workers a host gets whose number was not given, and why.
 std::string slots_text(const HostState& host, DeviceChoice device) {
@@ -21,20 +24,40 @@ std::string slots_text(const HostState& host, DeviceChoice device) {
   return "host " + host.name + ": " + counted(host.slots, "worker") + " (" + why + ")";
 }
 
+/// Of a host: "w" of "w.foo.net".
+std::string first_label(const std::string& host) { return host.substr(0, host.find('.')); }
+
 }  // namespace
 
+void Coordinator::note_refused_agent(const std::string& host, const std::string& why) {
+  const std::string text = one_line(why, kLongestRefusal);
+  state_.refused_agent = text;
+  if (refused_agents_.add(host, why, Clock::now())) {
+    terminal_.note("an agent was refused: " + text, Severity::kWarning);
+  }
+}
+
+void Coordinator::warn_of_threads(const HostState& host, int threads_asked_for) {
+  const std::string text = oversubscription(threads_asked_for, host.slots, host.cores);
+  if (!text.empty()) terminal_.note("host " + host.name + ": " + text, Severity::kWarning);
+}
+
 HostState* Coordinator::match_host(const std::string& given, const std::string& peer) {
-  const std::string name = plain_address(given);
-  const auto short_name = [](const std::string& host) { return host.substr(0, host.find('.')); };
-  if (HostState* host = find_host(state_, name)) return host;
+  const std::string name = lower_case(plain_address(given));  // compared without case: RFC 4343
+  for (HostState& host : state_.hosts) {
+    if (lower_case(host.name) == name) return &host;
+  }
   if (HostState* host = find_host(state_, peer)) return host;
-  if (HostState* host = find_host(state_, short_name(name))) return host;
-  const auto same_short_name =
-      std::find_if(state_.hosts.begin(), state_.hosts.end(), [&](const HostState& each) {
-        return !std::isdigit(static_cast<unsigned char>(each.name.front())) &&
-               short_name(each.name) == name;
-      });
-  return same_short_name == state_.hosts.end() ? nullptr : &*same_short_name;
+  // A short name stands for a long one where it can be no other's.
+  HostState* found = nullptr;
+  for (HostState& host : state_.hosts) {
+    if (std::isdigit(static_cast<unsigned char>(host.name.front())) != 0) continue;
+    const std::string listed = lower_case(host.name);
+    if (listed != first_label(name) && first_label(listed) != name) continue;
+    if (found != nullptr) return nullptr;
+    found = &host;
+  }
+  return found;
 }
 
 std::optional<std::string> Coordinator::listed_host(const std::string& given,
@@ -58,7 +81,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
   if (closed_) return going_away();
   const auto refuse = [&](std::string message) {
-    refused_agents_.add(registration.host(), message, Clock::now());
+    note_refused_agent(registration.host(), message);
     return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
   };
   if (registration.version() != version()) {
@@ -68,8 +91,16 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   HostState* const host = match_host(registration.host(), peer);
   if (host == nullptr) {
     return refuse("host " + registration.host() + " (" + peer +
-                  ") is not in the coordinator's --hosts; start the agent with --host NAME as it "
-                  "is written there");
+                  ") is not in the coordinator's --hosts, or is short for several of them; start "
+                  "the agent with --host NAME as it is written there");
+  }
+  const std::string own_name = lower_case(registration.host());
+  const auto known = own_names_.find(host->name);
+  if (host->registered && known != own_names_.end() && known->second != own_name &&
+      host->agent_id != registration.agent_id() && lower_case(host->name) != own_name &&
+      lower_case(host->name) == first_label(own_name)) {
+    return refuse("hosts " + known->second + " and " + own_name + " (" + peer + ") are both " +
+                  host->name + " in the coordinator's --hosts; write their whole names there");
   }
   const bool is_own = host->local && !options_.local_agent_id.empty();
   if (is_own && registration.agent_id() != options_.local_agent_id) {
@@ -78,18 +109,20 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
                   "itself: none is needed here");
   }
   if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) {
-    refused_agents_.add(host->name, refusal->message, Clock::now());
+    note_refused_agent(host->name, refusal->message);
     return *refusal;
   }
   const bool is_new = !host->registered || host->agent_id != registration.agent_id();
   if (is_new) refused_agents_.forget(host->name);
   agents_[host->name] = &link;
+  own_names_[host->name] = own_name;
   host->peer = peer;
   // That of this machine is set when all hosts are here; its agent may come back later.
   if (!host->local || host->address.empty()) host->address = peer;
   const bool count_gpus = host->slots == 0;
   host_registered(*host, registration, state_.job.device, Clock::now());
   if (count_gpus) terminal_.note(slots_text(*host, state_.job.device));
+  if (is_new) warn_of_threads(*host, registration.threads_asked_for());
   save_soon();
   proto::AgentCommand welcome;
   welcome.set_job_id(state_.job.id);

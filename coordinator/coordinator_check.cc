@@ -122,8 +122,7 @@ void Coordinator::check_result(const proto::CheckResultRequest& request,
 }
 
 void Coordinator::agent_was_refused(const std::string& host, const std::string& why) {
-  boost::asio::post(timer_.get_executor(),
-                    [this, host, why] { refused_agents_.add(host, why, Clock::now()); });
+  boost::asio::post(timer_.get_executor(), [this, host, why] { note_refused_agent(host, why); });
 }
 
 void Coordinator::report_check(const proto::ReportCheckRequest& request,

@@ -99,7 +99,9 @@ void find_missing_hosts(const ClusterState& state, const HealthLimits& limits, T
   const bool several = missing.find(',') != std::string::npos;
   found.push_back(late_at_start(
       (several ? "hosts " : "host ") + missing,
-      "no agent has registered after " + seconds(limits.start) + "; " + missing_hosts_advice(state),
+      "no agent has registered after " + seconds(limits.start) + "; " +
+          (state.refused_agent.empty() ? "" : "one was refused: " + state.refused_agent + "; ") +
+          missing_hosts_advice(state),
       now));
 }
 

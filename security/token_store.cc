@@ -1,6 +1,7 @@
 #include "security/token_store.h"
 
 #include <openssl/rand.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -26,6 +27,10 @@ using FileMark = TokenStore::FileMark;
 constexpr std::size_t kLongestTokenFile = std::size_t{64} << 20;
 constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // so that it is called expired, not wrong
 constexpr std::size_t kIdDigits = 12;
+constexpr std::chrono::minutes kTellAgain{1};
+constexpr std::chrono::seconds kLoadAgain{1};  // what was wrong may have been this process's alone
+
+std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_clock::now(); }
 
 std::string draw_secret() {
   std::array<unsigned char, kTokenDigits / 2> bytes{};
@@ -116,11 +121,35 @@ TokenStore::Snapshot TokenStore::newest() {
     const std::lock_guard lock(mutex_);
     // A file that was removed is no change: what it had is written with the next one.
     if (mark == snapshot_->mark || mark == FileMark()) return snapshot_;
+    const bool is_as_before = damage_ && damage_->mark == mark;
+    if (is_as_before && steady_now() - damage_->at < kLoadAgain) throw InputError(damage_->problem);
   }
-  auto loaded = std::make_shared<const Contents>(load());
-  const std::lock_guard lock(mutex_);
-  snapshot_ = loaded;
-  return loaded;
+  try {
+    auto loaded = std::make_shared<const Contents>(load());
+    const std::lock_guard lock(mutex_);
+    snapshot_ = loaded;
+    damage_.reset();
+    return loaded;
+  } catch (const InputError& error) {
+    const std::lock_guard lock(mutex_);
+    damage_ = Damage{.mark = mark, .problem = error.what(), .at = steady_now()};
+    throw;
+  }
+}
+
+TokenStore::Snapshot TokenStore::in_force() {
+  try {
+    return newest();
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    const auto now = steady_now();
+    if (!told_ || now - *told_ >= kTellAgain) {
+      spdlog::error("{}. What it held before stays in force; no token can be made or revoked",
+                    error.what());
+      told_ = now;
+    }
+    return snapshot_;
+  }
 }
 
 void TokenStore::save(Contents contents) {
@@ -181,10 +210,10 @@ TokenStore::NewToken TokenStore::create(const Request& request) {
   });
 }
 
-std::vector<Token> TokenStore::list() { return newest()->tokens; }
+std::vector<Token> TokenStore::list() { return in_force()->tokens; }
 
 std::vector<std::string> TokenStore::valid_join_hashes() {
-  const Snapshot contents = newest();
+  const Snapshot contents = in_force();
   std::vector<std::string> hashes;
   for (auto token = contents->tokens.rbegin(); token != contents->tokens.rend(); ++token) {
     if (token->kind == Token::Kind::kJoin && !denial_of(&*token)) hashes.push_back(token->hash);
@@ -284,20 +313,20 @@ std::variant<TokenStore::Exchange, Denial> TokenStore::exchange(const std::strin
 }
 
 bool TokenStore::is_current(const std::string& host, const std::string& serial) {
-  const Snapshot contents = newest();
+  const Snapshot contents = in_force();
   const auto found = contents->hosts.find(host);
   return !serial.empty() && found != contents->hosts.end() && found->second.serial == serial;
 }
 
 std::variant<std::string, Denial> TokenStore::reader(const std::string& secret) {
-  const Snapshot contents = newest();
+  const Snapshot contents = in_force();
   const Token* const token = find(*contents, secret, Token::Kind::kRead);
   if (auto denial = denial_of(token)) return *std::move(denial);
   return token->id;
 }
 
 std::variant<Token, Denial> TokenStore::of_pages(const std::string& secret) {
-  const Snapshot contents = newest();
+  const Snapshot contents = in_force();
   const Token* token = find(*contents, secret, Token::Kind::kAdmin);
   if (token == nullptr) token = find(*contents, secret, Token::Kind::kRead);
   if (auto denial = denial_of(token)) return *std::move(denial);

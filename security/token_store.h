@@ -117,8 +117,11 @@ class TokenStore {
   using Snapshot = std::shared_ptr<const Contents>;  // shared by those who read it
 
   [[nodiscard]] Contents load() const;
-  /// What the file has now; read again only where it has changed.
+  /// What the file has now; read again only where it has changed. Throws where it makes no sense.
   [[nodiscard]] Snapshot newest();
+  /// The same, or what the file had before it was damaged: then it is logged, once a minute. For
+  /// all who only ask, so that a damaged file neither ends the coordinator nor lets anybody in.
+  [[nodiscard]] Snapshot in_force();
   /// Writes the file, and then lets everybody see what it has.
   void save(Contents contents);
   /// Calls `change` on a copy of what the file has now, and writes it.
@@ -138,7 +141,15 @@ class TokenStore {
   const WallClock clock_;
   std::mutex writing_;  ///< held while the file is written; taken before mutex_
   std::mutex mutex_;    ///< held for moments only
-  Snapshot snapshot_;   ///< guarded by mutex_
+  // Guarded by mutex_.
+  Snapshot snapshot_;
+  struct Damage {
+    FileMark mark;
+    std::string problem;
+    std::chrono::steady_clock::time_point at;
+  };
+  std::optional<Damage> damage_;  ///< of the newest file
+  std::optional<std::chrono::steady_clock::time_point> told_;
 };
 
 }  // namespace pfc

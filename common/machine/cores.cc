@@ -6,10 +6,24 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <thread>
+
+#include "common/counted.h"
+#include "common/error.h"
+#include "common/machine/limits.h"
 
 namespace pfc {
 namespace {
+
+constexpr const char* kVariable = "OMP_NUM_THREADS";
+constexpr int kMostThreadsPerCore = 64;  // no worker would end a step with more
+
+/// 0: not set, or no number.
+int environment_threads() {
+  const char* const value = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe): only read
+  return value == nullptr ? 0 : static_cast<int>(std::strtol(value, nullptr, 10));
+}
 
 int affinity_cores() {
   cpu_set_t cores;
@@ -17,26 +31,59 @@ int affinity_cores() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// A container's limit, "quota period" in microseconds or "max period" (cgroup v2); 0: none.
-int quota_cores() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
-  return std::max(1, static_cast<int>(std::strtod(quota.c_str(), nullptr) / period));
-}
-
-int environment_threads() {
-  const char* value = std::getenv("OMP_NUM_THREADS");  // NOLINT(concurrency-mt-unsafe): only read
-  return value == nullptr ? 0 : static_cast<int>(std::strtol(value, nullptr, 10));
+/// Of one group, in whole cores; 0: none.
+int quota_of(const ControlGroup& group) {
+  double quota = 0, period = 0;
+  if (group.version == 2) {  // "quota period" in microseconds, or "max period"
+    std::ifstream file(group.folder / "cpu.max");
+    if (!(file >> quota >> period)) return 0;
+  } else {  // -1: none
+    std::ifstream quota_file(group.folder / "cpu.cfs_quota_us");
+    std::ifstream period_file(group.folder / "cpu.cfs_period_us");
+    if (!(quota_file >> quota) || !(period_file >> period)) return 0;
+  }
+  return quota > 0 && period > 0 ? std::max(1, static_cast<int>(quota / period)) : 0;
 }
 
 }  // namespace
+
+int quota_cores(const std::filesystem::path& root) {
+  int least = 0;
+  for (const ControlGroup& group : control_groups("cpu", root)) {
+    const int quota = quota_of(group);
+    if (quota > 0 && (least == 0 || quota < least)) least = quota;
+  }
+  return least;
+}
 
 int usable_cores() {
   const int cores = std::max(affinity_cores(), 1);
   const int quota = quota_cores();
   return quota > 0 ? std::min(cores, quota) : cores;
+}
+
+int threads_asked_for() {
+  const char* const value = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe): only read
+  if (value == nullptr || *value == '\0') return 0;
+  char* end = nullptr;
+  const long threads = std::strtol(value, &end, 10);  // NOLINT(google-runtime-int): strtol's type
+  const int cores = usable_cores();
+  // OpenMP also takes a number for each level of nested threads: "4,2".
+  if (end == value || std::string_view("\0, ", 3).find(*end) == std::string_view::npos ||
+      threads < 1 || threads > long{kMostThreadsPerCore} * cores) {
+    throw InputError(std::string(kVariable) + "=" + value + ": expected 1 to " +
+                     std::to_string(kMostThreadsPerCore * cores) + " threads on " +
+                     counted(cores, "core") + "; unset it, and each worker gets its share");
+  }
+  return static_cast<int>(threads);
+}
+
+std::string oversubscription(int threads, int workers, int cores) {
+  const long long all = static_cast<long long>(threads) * workers;
+  if (threads <= 1 || cores <= 0 || all <= cores) return {};
+  return std::string(kVariable) + "=" + std::to_string(threads) + ": " +
+         counted(workers, "worker") + " would run " + std::to_string(all) + " threads on " +
+         counted(cores, "core") + ", and wait for one another; unset it";
 }
 
 int threads_of_worker(int workers_of_host, int own_cores) {

@@ -1,10 +1,25 @@
 // Cores that this process may compute with, and how the workers of a host share them.
 #pragma once
 
+#include <filesystem>
+#include <string>
+
 namespace pfc {
 
-/// Of this process's affinity and its control group's quota (a container's limit); at least 1.
+/// Of this process's affinity and the quotas of its control groups; at least 1.
 int usable_cores();
+
+/// The least quota of this process's control groups (a container's limit, systemd's CPUQuota=), in
+/// whole cores, at least 1; 0: there is none. `root` is another folder in tests.
+int quota_cores(const std::filesystem::path& root = "/");
+
+/// OMP_NUM_THREADS; 0 where it is not set. Throws InputError for what is no number, and for a
+/// number with which no worker would end a step: to be told before workers are started.
+int threads_asked_for();
+
+/// "OMP_NUM_THREADS=64: 2 workers would run 128 threads on 2 cores, ..."; empty where the host has
+/// enough cores, or `threads`, which it asks for, is 0.
+std::string oversubscription(int threads, int workers, int cores);
 
 /// Compute threads of each of the workers of this host: OMP_NUM_THREADS where a person has set it,
 /// as for every OpenMP program; or else the cores that it is bound to, as far as the quota goes (0:

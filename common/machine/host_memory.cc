@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "common/machine/limits.h"
+
 namespace pfc {
 namespace {
 
@@ -44,29 +46,17 @@ void lower(HostMemory& memory, std::uint64_t available, const std::string& limit
   if (available < memory.available_bytes) memory = {available, limit};
 }
 
-void look_at_group(const fs::path& folder, const fs::path& name, const GroupFiles& files,
-                   HostMemory& memory) {
-  const auto limit = number_in_file(folder / files.limit);
-  const auto usage = number_in_file(folder / files.usage);
+void look_at_group(const ControlGroup& group, HostMemory& memory) {
+  const GroupFiles& files = group.version == 2 ? kVersion2 : kVersion1;
+  const auto limit = number_in_file(group.folder / files.limit);
+  const auto usage = number_in_file(group.folder / files.usage);
   if (!limit || !usage) return;
-  const fs::path statistics = folder / "memory.stat";
+  const fs::path statistics = group.folder / "memory.stat";
   const std::uint64_t cache = number_of(statistics, files.inactive_file).value_or(0) +
                               number_of(statistics, files.active_file).value_or(0);
   const std::uint64_t used = *usage - std::min(cache, *usage);
-  lower(memory, *limit - std::min(used, *limit), std::string(files.limit) + " of " + name.string());
-}
-
-/// This process's group and all groups around it. In a container the group's own name may not be
-/// there, but what limits the container is at the mount's root.
-void look_at_groups(const fs::path& root, const fs::path& mount, const std::string& group,
-                    const GroupFiles& files, HostMemory& memory) {
-  fs::path relative = fs::path(group).relative_path();
-  while (true) {
-    const fs::path name = relative.empty() ? mount : mount / relative;
-    look_at_group(root / name.relative_path(), name, files, memory);
-    if (relative.empty()) return;
-    relative = relative.parent_path();
-  }
+  lower(memory, *limit - std::min(used, *limit),
+        std::string(files.limit) + " of " + group.name.string());
 }
 
 }  // namespace
@@ -76,20 +66,7 @@ HostMemory host_memory(const fs::path& root) {
   if (const auto kib = number_of(root / "proc/meminfo", "MemAvailable:")) {
     lower(memory, *kib * 1024, "MemAvailable of /proc/meminfo");
   }
-  // Lines are "0::/group" (version 2) and "4:memory:/group", "5:cpu,memory:/group" (version 1).
-  std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (controllers == ",,") {
-      look_at_groups(root, "/sys/fs/cgroup", group, kVersion2, memory);
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      look_at_groups(root, "/sys/fs/cgroup/memory", group, kVersion1, memory);
-    }
-  }
+  for (const ControlGroup& group : control_groups("memory", root)) look_at_group(group, memory);
   return memory;
 }
 

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 namespace pfc {
 
@@ -17,5 +20,18 @@ struct ProcessNeeds {
 /// libraries only say that a peer cannot be reached, or nothing. REQUIRES: a program that raises
 /// its limit of open files has done so.
 void expect_limits(const ProcessNeeds& needs);
+
+/// A control group of this process, which limits what it may use, or one around it.
+struct ControlGroup {
+  std::filesystem::path name;    ///< "/sys/fs/cgroup/job"
+  std::filesystem::path folder;  ///< where its files are: `name` below the root
+  int version = 2;               ///< of the interface, which names files otherwise
+};
+
+/// This process's group for a controller ("memory", "cpu") and all groups around it, the innermost
+/// first. In a container the group's own name may not be there, but what limits the container is at
+/// the mount's root, the last one. `root` is another folder in tests.
+std::vector<ControlGroup> control_groups(const std::string& controller,
+                                         const std::filesystem::path& root = "/");
 
 }  // namespace pfc

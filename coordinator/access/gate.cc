@@ -325,11 +325,13 @@ Refusal Gate::refuse(const Caller& caller, std::string_view what, const std::str
   return {.kind = Refusal::Kind::kDenied, .message = one_line(message)};
 }
 
-void Gate::note(const Caller& caller, std::string_view what, const std::string& detail) {
+void Gate::note(const Caller& caller, std::string_view what, const std::string& detail,
+                const std::string& result) {
   audit_.add({.what = std::string(what),
               .peer = caller.peer,
               .identity = caller.identity,
               .serial = caller.serial,
+              .result = result,
               .detail = detail});
 }
 

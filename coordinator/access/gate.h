@@ -93,8 +93,9 @@ class Gate {
   /// Refuses, counts by `code`, and writes into the audit log.
   Refusal refuse(const Caller& caller, std::string_view what, const std::string& code,
                  const std::string& message);
-  /// Writes into the audit log what was done.
-  void note(const Caller& caller, std::string_view what, const std::string& detail);
+  /// Writes into the audit log what was done, or with another result that it was not (noted.h).
+  void note(const Caller& caller, std::string_view what, const std::string& detail,
+            const std::string& result = "ok");
 
   /// What Prometheus gets besides the job's metrics.
   [[nodiscard]] std::string metrics_text() const;

@@ -57,11 +57,6 @@ std::string_view name_part(std::string_view entry) {
   return bracket == std::string_view::npos ? entry : entry.substr(0, bracket + 1);
 }
 
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 std::string parse_name(const Source& source, const std::string& quoted, std::string_view part) {
   if (part.empty()) source.refuse(quoted + " has no host name");
   if (!part.starts_with('[')) {

@@ -58,10 +58,15 @@ bool may_be(const std::string& agent, const std::string& host) {
 
 }  // namespace
 
-void RefusedAgents::add(const std::string& host, const std::string& why, TimePoint now) {
+bool RefusedAgents::add(const std::string& host, const std::string& why, TimePoint now) {
   const std::string name = one_line(host, kLongestCheckName);
-  if (last_.size() >= kMost && !last_.contains(name)) return;
-  last_[name] = {.why = one_line(why, kLongestCheckText), .at = now};
+  if (last_.size() >= kMost && !last_.contains(name)) return false;
+  const bool is_first = !last_.contains(name);
+  Refused& last = last_[name];
+  std::string text = one_line(why, kLongestCheckText);
+  const bool is_news = is_first || (last.why != text && now - last.at > kRefusedLately);
+  last = {.why = std::move(text), .at = now};
+  return is_news;
 }
 
 void CheckRecord::add(const WorkerState& worker, const proto::ReportCheckRequest& request) {

@@ -23,7 +23,9 @@ class RefusedAgents {
     TimePoint at;
   };
 
-  void add(const std::string& host, const std::string& why, TimePoint now);
+  /// Returns whether people should be told: the host's first, or for another reason a minute later,
+  /// so that nobody can fill the terminal.
+  bool add(const std::string& host, const std::string& why, TimePoint now);
   /// An agent of the host was admitted.
   void forget(const std::string& host) { last_.erase(host); }
   [[nodiscard]] const std::map<std::string, Refused>& last() const { return last_; }

@@ -9,8 +9,10 @@
 #include <thread>
 #include <utility>
 
+#include "common/counted.h"
 #include "common/network_address.h"
 #include "common/one_line.h"
+#include "coordinator/access/noted.h"
 #include "coordinator/admin_calls.h"
 #include "coordinator/rpc/agent_streams.h"
 #include "coordinator/rpc/calls.h"
@@ -165,23 +167,17 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                         const proto::InjectFaultRequest* request,
                                         proto::InjectFaultReply* reply) override {
     using Reply = proto::InjectFaultReply;
-    return calls_.handle<Reply>(
-        context, request, reply,
-        [this, request](const Answer<Reply>& answer, const Caller& caller) {
-          const std::string what = proto::FaultKind_Name(request->kind());
-          if (gate_ == nullptr || request->only_ask()) {
-            return coordinator_.inject_fault(*request, answer);
-          }
-          coordinator_.inject_fault(
-              *request, [this, answer, caller, what](std::variant<Reply, Refusal> result) {
-                const auto* done = std::get_if<Reply>(&result);
-                gate_->note(caller, "chaos",
-                            what + (done != nullptr
-                                        ? ": " + done->target()
-                                        : " was not done: " + std::get<Refusal>(result).message));
-                answer(std::move(result));
-              });
-        });
+    return calls_.handle<Reply>(context, request, reply,
+                                [this, request](const Answer<Reply>& answer, const Caller& caller) {
+                                  const std::string what = proto::FaultKind_Name(request->kind());
+                                  if (request->only_ask())
+                                    return coordinator_.inject_fault(*request, answer);
+                                  coordinator_.inject_fault(
+                                      *request, noted<Reply>(gate_, caller, "chaos", what, answer,
+                                                             [what](const Reply& done) {
+                                                               return what + ": " + done.target();
+                                                             }));
+                                });
   }
 
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
@@ -196,12 +192,16 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const proto::SubmitRequest* request,
                                    proto::SubmitReply* reply) override {
-    return calls_.handle<proto::SubmitReply>(context, request, reply,
-                                             [this, request](auto answer, const Caller& caller) {
-                                               if (gate_ != nullptr)
-                                                 gate_->note(caller, "submit", request->file());
-                                               coordinator_.submit(*request, answer);
-                                             });
+    using Reply = proto::SubmitReply;
+    return calls_.handle<Reply>(
+        context, request, reply,
+        [this, request](const Answer<Reply>& answer, const Caller& caller) {
+          const std::string file = request->file();
+          coordinator_.submit(*request, noted<Reply>(gate_, caller, "submit", file, answer,
+                                                     [file](const Reply& to) {
+                                                       return "job " + to.job_id() + ": " + file;
+                                                     }));
+        });
   }
 
   grpc::ServerUnaryReactor* Queue(grpc::CallbackServerContext* context,
@@ -232,11 +232,17 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                        const proto::StartTraceRequest* request,
                                        proto::StartTraceReply* reply) override {
     return calls_.handle<proto::StartTraceReply>(
-        context, request, reply, [this, request](auto answer, const Caller& caller) {
-          if (gate_ != nullptr) {
-            gate_->note(caller, "trace", std::to_string(request->steps()) + " steps");
-          }
-          coordinator_.start_trace(*request, answer);
+        context, request, reply,
+        [this, request](const Answer<proto::StartTraceReply>& answer, const Caller& caller) {
+          const std::string steps = counted(request->steps(), "step");
+          coordinator_.start_trace(
+              *request, noted<proto::StartTraceReply>(gate_, caller, "trace", steps, answer,
+                                                      [steps](const proto::StartTraceReply& begun) {
+                                                        return "job " + begun.job_id() + ": " +
+                                                               steps + " from step " +
+                                                               std::to_string(begun.first_step()) +
+                                                               " on";
+                                                      }));
         });
   }
 

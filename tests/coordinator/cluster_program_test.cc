@@ -19,6 +19,7 @@
 
 #include "common/coordinator_file.h"
 #include "common/machine/child_process.h"
+#include "common/machine/cores.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "tests/coordinator/cluster_fixture.h"
@@ -60,6 +61,23 @@ TEST_F(Cluster, DividesTheCoresAmongTheSlots) {
   const auto ran = runs("complete");
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   EXPECT_THAT(ran.out, HasSubstr("threads " + std::to_string(std::max(cores / 2, 1L)) + "\n"));
+}
+
+TEST_F(Cluster, WarnsWhereTheWorkersWouldHaveMoreThreadsThanCores) {
+  const std::string threads = std::to_string(32 * usable_cores());
+  launcher += " OMP_NUM_THREADS=" + threads;
+  const Ran ran = runs("complete");
+  EXPECT_EQ(ran.exit, ProcessExit{}) << ran.err;
+  EXPECT_THAT(ran.err,
+              HasSubstr("host localhost: OMP_NUM_THREADS=" + threads + ": 2 workers would run "));
+}
+
+TEST_F(Cluster, RefusesAnAbsurdNumberOfThreads) {
+  launcher += " OMP_NUM_THREADS=100000";
+  const Ran ran = runs("complete");
+  EXPECT_NE(ran.exit, ProcessExit{});
+  EXPECT_THAT(ran.err, HasSubstr("OMP_NUM_THREADS=100000: expected 1 to "));
+  EXPECT_THAT(processes_left(), IsEmpty());
 }
 
 TEST_F(Cluster, NamesTheKilledWorkerAndNotThePeerThatLostIt) {

@@ -41,6 +41,18 @@ TEST_F(Rendezvous, FailsWithTheCommandToRunWhenAHostDoesNotRegister) {
             "--coordinator 10.0.0.1:7450 --host b");
 }
 
+TEST_F(Rendezvous, NamesTheAgentThatWasRefusedWhereAHostHasNone) {
+  expect_hosts({{"a", 1}, {"b", 1}});
+  registers("a");
+  state.refused_agent = "host NODE (10.0.0.7) is not in the coordinator's --hosts";
+  passes(60s);
+  EXPECT_EQ(does(), "blame");
+  EXPECT_EQ(does(), "finish");
+  EXPECT_THAT(verdict(state).message,
+              HasSubstr("no agent has registered after 60 s; one was refused: host NODE "
+                        "(10.0.0.7) is not in the coordinator's --hosts; run there: "));
+}
+
 TEST_F(Rendezvous, NamesTheFirstOfManyMissingHosts) {
   std::vector<std::pair<std::string, int>> hosts;
   for (int i = 0; i < 2'000; ++i) hosts.emplace_back("h" + std::to_string(i), 1);

@@ -177,6 +177,26 @@ TEST_F(Tokens, OfAFileThatIsDamagedAreRefusedWithItsName) {
               HasSubstr("tokens.json: not what a coordinator writes"));
 }
 
+TEST_F(Tokens, StayInForceWhileTheFileIsDamaged) {
+  const TokenStore::NewToken reading = store.create({.kind = Token::Kind::kRead});
+  const std::string joining = store.create({.lifetime = 1h}).secret;
+  ASSERT_EQ(exchanges(joining, "b", *key), "");
+  std::ofstream(folder / "tokens.json") << R"({"number": "x"})";
+  for (int i = 0; i < 1'001; ++i) {
+    EXPECT_EQ(std::get<Denial>(store.of_pages("junk" + std::to_string(i))).code, "wrong_token");
+  }
+  EXPECT_EQ(std::get<std::string>(store.reader(reading.secret)), reading.token.id);
+  EXPECT_TRUE(store.is_current("b", serial));
+  EXPECT_EQ(store.list().size(), 2U);
+  EXPECT_EQ(store.valid_join_hashes().size(), 1U);
+  // A change would be lost, or would make what the file had before undone.
+  EXPECT_THAT(message_of<InputError>([&] { store.create({.lifetime = 1h}); }),
+              HasSubstr("tokens.json: not what a coordinator writes"));
+  EXPECT_THROW(store.exchange(joining, "c", *another_key, authority), InputError);
+  std::ifstream file(folder / "tokens.json");
+  EXPECT_EQ((std::string{std::istreambuf_iterator<char>(file), {}}), R"({"number": "x"})");
+}
+
 /// Nothing can be written: the name of the temporary file is taken.
 class TokensOnAFullDisk : public Tokens {
  protected:

@@ -1,6 +1,7 @@
 #include "worker/check/check.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -286,6 +287,13 @@ void check_shared_output(const JobConfig& job, const SessionOptions& options, Co
   comm.barrier();  // rank 0 keeps the folder until all have looked
 }
 
+/// Not those of the affinity: this worker may be bound to its own.
+int cores_of_host() {
+  const int quota = quota_cores();
+  const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return quota > 0 ? std::min(quota, online) : online;
+}
+
 }  // namespace
 
 CheckFinding unexpected_finding(const std::exception& error) {
@@ -322,7 +330,10 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
   doing(options, "looking at limits and devices");
   if (first) check_host(job, options, tell);
   const std::unique_ptr<Ops> ops = open_device(job, options, tell);
-  if (ops && (first || !ops->on_host())) tell(compute_findings(*ops, threads_of_worker(1)));
+  if (ops && (first || !ops->on_host()))
+    tell(compute_findings(*ops, {.of_each = threads_of_worker(1),
+                                 .workers = options.membership.local_world_size,
+                                 .cores = cores_of_host()}));
   if (!has_data(job)) return;
   const auto data = open_data(job, options, tell);
   if (!data) return;

@@ -97,19 +97,28 @@ CheckFinding throttling(const GpuHealth& gpu) {
 
 }  // namespace
 
-std::vector<CheckFinding> compute_findings(Ops& ops, int threads) {
+std::vector<CheckFinding> compute_findings(Ops& ops, const WorkerThreads& threads) {
   if (!ops.on_host()) return {speed_finding(convolution_speed(ops, 256), true)};
   const auto one_thread = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
-  return {speed_finding(convolution_speed(*one_thread, 1), false),
-          {.what = "cores of a worker",
-           .found = std::to_string(threads),
-           .expected = {},
-           .remedy = "look at the CPU limit of this host's container or unit, at taskset, and at "
-                     "the number of its workers in --hosts",
-           .value = static_cast<double>(threads),
-           .unit = "cores",
-           .comparison = Comparison::kAsFastAsOthers,
-           .otherwise = kSlows}};
+  CheckFinding share{.what = "cores of a worker",
+                     .found = std::to_string(threads.of_each),
+                     .expected = {},
+                     .remedy =
+                         "look at the CPU limit of this host's container or unit, at "
+                         "taskset, and at the number of its workers in --hosts",
+                     .value = static_cast<double>(threads.of_each),
+                     .unit = "cores",
+                     .comparison = Comparison::kAsFastAsOthers,
+                     .otherwise = kSlows};
+  if (threads.of_each * threads.workers > std::max(threads.cores, threads.workers)) {
+    share.verdict = kSlows;
+    share.found = fmt::format("{} of {} run {} threads on {}", counted(threads.workers, "worker"),
+                              counted(threads.of_each, "thread"), threads.of_each * threads.workers,
+                              counted(threads.cores, "core"));
+    share.expected = "no more threads than cores";
+    share.remedy = "unset OMP_NUM_THREADS on this host";
+  }
+  return {speed_finding(convolution_speed(*one_thread, 1), false), share};
 }
 
 std::vector<CheckFinding> gpu_findings(const GpuHealthReport& health, const std::string& nccl) {

@@ -11,9 +11,15 @@
 
 namespace pfc {
 
+/// How the workers of a host share its cores.
+struct WorkerThreads {
+  int of_each = 1;
+  int workers = 1;
+  int cores = 1;  ///< of the host
+};
 /// The speed of a convolution on the worker's device: on a CPU with one thread, the best of many
 /// short runs; and the cores that each worker has. Blocks for a second.
-std::vector<CheckFinding> compute_findings(Ops& ops, int threads);
+std::vector<CheckFinding> compute_findings(Ops& ops, const WorkerThreads& threads);
 
 /// Driver, CUDA and NCCL, which must be the same everywhere, and each GPU's memory errors, clock
 /// and throttling. `nccl`: its version; empty: there is none. Pure.

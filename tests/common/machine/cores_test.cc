@@ -1,12 +1,20 @@
 #include "common/machine/cores.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 
 #include <cstdlib>
+#include <fstream>
+
+#include "common/error.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(Cores, AreNoMoreThanTheAffinityHas) {
   cpu_set_t before, first;
@@ -31,9 +39,67 @@ TEST(Cores, AreSharedByTheWorkersUnlessAPersonSaysOtherwise) {
   EXPECT_EQ(threads_of_worker(1), 7);
   EXPECT_EQ(threads_of_worker(4), 7);
   EXPECT_EQ(threads_of_worker(4, 1), 7);
-  setenv("OMP_NUM_THREADS", "a few", 1);
+  setenv("OMP_NUM_THREADS", "5,2", 1);
+  EXPECT_EQ(threads_of_worker(1), 5);
+  EXPECT_EQ(threads_asked_for(), 5);
+  setenv("OMP_NUM_THREADS", "", 1);
   EXPECT_EQ(threads_of_worker(1), usable_cores());
   unsetenv("OMP_NUM_THREADS");
+}
+
+TEST(Cores, AreNotSharedByAnAbsurdNumberOfThreads) {
+  for (const char* value : {"a few", "0", "-1", "7x", "100000", "99999999999999999999"}) {
+    setenv("OMP_NUM_THREADS", value, 1);
+    EXPECT_THAT(testing::message_of<InputError>([] { threads_asked_for(); }),
+                HasSubstr(std::string("OMP_NUM_THREADS=") + value + ": expected 1 to "));
+  }
+  unsetenv("OMP_NUM_THREADS");
+}
+
+TEST(Cores, OfTooManyThreadsAreToldWithTheRemedy) {
+  EXPECT_EQ(oversubscription(64, 2, 2),
+            "OMP_NUM_THREADS=64: 2 workers would run 128 threads on 2 cores, and wait for one "
+            "another; unset it");
+  EXPECT_EQ(oversubscription(4, 2, 8), "");
+  EXPECT_EQ(oversubscription(1, 3, 2), "") << "more workers than cores are a person's wish";
+  EXPECT_NE(oversubscription(2'147'483'647, 2'147'483'647, 2), "");
+  EXPECT_EQ(oversubscription(0, 16, 8), "") << "it is not set";
+}
+
+class Quota : public ::testing::Test {
+ protected:
+  void file(const std::string& path, const std::string& text) {
+    const auto place = host_.path() / path;
+    std::filesystem::create_directories(place.parent_path());
+    std::ofstream(place) << text;
+  }
+  [[nodiscard]] int cores() const { return quota_cores(host_.path()); }
+
+ private:
+  const TemporaryFolder host_;
+};
+
+TEST_F(Quota, IsThatOfTheOwnGroupOrOfOneAroundIt) {
+  file("proc/self/cgroup", "0::/job/worker\n");
+  EXPECT_EQ(cores(), 0);
+  file("sys/fs/cgroup/job/worker/cpu.max", "max 100000\n");
+  EXPECT_EQ(cores(), 0);
+  file("sys/fs/cgroup/job/cpu.max", "600000 100000\n");
+  EXPECT_EQ(cores(), 6);
+  file("sys/fs/cgroup/job/worker/cpu.max", "250000 100000\n");
+  EXPECT_EQ(cores(), 2);
+  file("sys/fs/cgroup/cpu.max", "10000 100000\n");
+  EXPECT_EQ(cores(), 1) << "a part of a core";
+}
+
+TEST_F(Quota, OfVersion1IsReadToo) {
+  file("proc/self/cgroup", "3:memory:/x\n5:cpu,cpuacct:/job\n");
+  file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cores(), 0);
+  file("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "400000\n");
+  file("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cores(), 4);
 }
 
 TEST(Cores, OfABoundWorkerAreItsOwn) {

@@ -56,6 +56,42 @@ TEST(ServiceOfTwoHosts, DoesNotStartAgainWhatHasEndedWithAnAgentThatTrained) {
   EXPECT_EQ(wanted.slots(0).wish(), proto::DesiredSlots::KILL);
 }
 
+TEST(ServiceOfTwoHosts, FindsAHostByItsNameWithoutCaseOrByAShortOneThatIsNoOthers) {
+  RunningCoordinator coordinator({{.name = "node-a", .slots = 1},
+                                  {.name = "w.2.foo.net", .slots = 1},
+                                  {.name = "w.3.foo.net", .slots = 1},
+                                  {.name = "x", .slots = 1}});
+  coordinator.on_loop([](auto&, Coordinator& of) {
+    EXPECT_EQ(of.listed_host("NODE-A", ""), "node-a");
+    EXPECT_EQ(of.listed_host("Node-A.foo.net", ""), "node-a");
+    EXPECT_EQ(of.listed_host("w.3.FOO.net", ""), "w.3.foo.net");
+    EXPECT_EQ(of.listed_host("w", ""), std::nullopt) << "two have this short name";
+    EXPECT_EQ(of.listed_host("w.4.foo.net", ""), std::nullopt);
+    EXPECT_EQ(of.listed_host("x.foo.net", ""), "x");
+  });
+}
+
+TEST(ServiceOfTwoHosts, TellsPeopleOnceWhichAgentWasRefusedAndWhy) {
+  RunningCoordinator coordinator({{.name = "w", .slots = 1}, {.name = "b", .slots = 1}});
+  for (int i = 0; i < 2; ++i) {
+    VoiceOfAgent stranger(coordinator.address(), "elsewhere", "a stranger");
+    EXPECT_THAT(stranger.is_refused().error_message(), HasSubstr("host elsewhere (127.0.0.1)"));
+  }
+  VoiceOfAgent first(coordinator.address(), "w.2.foo.net", "agent of w.2");
+  EXPECT_TRUE(first.hears().has_registered());
+  VoiceOfAgent second(coordinator.address(), "w.3.foo.net", "agent of w.3");
+  EXPECT_THAT(second.is_refused().error_message(),
+              HasSubstr("hosts w.2.foo.net and w.3.foo.net (127.0.0.1) are both w in the "
+                        "coordinator's --hosts"));
+  coordinator.shut_down();
+  const std::string told = coordinator.output();
+  const std::string line = "an agent was refused: host elsewhere (127.0.0.1) is not in the";
+  const std::size_t at = told.find(line);
+  EXPECT_NE(at, told.npos) << told;
+  EXPECT_EQ(told.find(line, at + 1), told.npos) << "told twice";
+  EXPECT_THAT(told, HasSubstr("an agent was refused: hosts w.2.foo.net and w.3.foo.net"));
+}
+
 TEST(ServiceOfTwoHosts, TellsTheAddressOfThisMachineWithoutLookingANameUp) {
   RunningCoordinator coordinator(
       {{.name = "a", .slots = 1, .local = true}, {.name = "b.invalid", .slots = 1}});

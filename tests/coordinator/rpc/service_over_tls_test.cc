@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::kJob;
+using ::testing::Not;
 using testing::ServiceOverTls;
 using testing::VoiceOfAgent;
 using testing::wait_until;
@@ -153,7 +154,27 @@ TEST_F(ServiceOverTls, LetsAnAdminStopTheJobAndNotesIt) {
   EXPECT_TRUE(calls(&Stub::Stop, admin(), request).ok());
   EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
   wait_until([&] { return audit().find("\"what\":\"stop\"") != std::string::npos; });
-  EXPECT_THAT(audit(), HasSubstr("\"role\":\"admin\""));
+  EXPECT_THAT(audit(), AllOf(HasSubstr("\"role\":\"admin\""), HasSubstr("\"result\":\"ok\""),
+                             HasSubstr(std::string("job ") + kJob)));
+}
+
+TEST_F(ServiceOverTls, NotesOfWhatCouldNotBeDoneThatItWasNot) {
+  proto::StopRequest stop;
+  stop.set_job("fedcba9876543210");
+  EXPECT_FALSE(calls(&Stub::Stop, admin(), stop).ok());
+  proto::DrainRequest drain;
+  drain.set_job_id(kJob);
+  drain.set_host("nowhere");
+  EXPECT_FALSE(calls(&Stub::Drain, admin(), drain).ok());
+  proto::SubmitRequest submit;
+  submit.set_file("job.json");
+  EXPECT_FALSE(calls(&Stub::Submit, admin(), submit).ok());
+  proto::StartTraceRequest trace;
+  EXPECT_FALSE(calls(&Stub::StartTrace, admin(), trace).ok());
+  wait_until([&] { return audit().find("\"what\":\"trace\"") != std::string::npos; });
+  EXPECT_THAT(audit(), AllOf(HasSubstr("stop of job fedcba9876543210 was not done: "),
+                             HasSubstr("drain of host nowhere was not done: there is no host"),
+                             HasSubstr("job.json was not done: "), Not(HasSubstr("\"ok\""))));
 }
 
 TEST_F(ServiceOverTls, LetsOnlyAnAdminBreakThingsAndNotesIt) {

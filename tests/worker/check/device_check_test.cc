@@ -51,9 +51,22 @@ TEST(DeviceCheck, NotesThatNothingIsKnownOfGpusWithoutNvml) {
 
 TEST(DeviceCheck, MeasuresWhatACpuComputes) {
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
-  const auto findings = compute_findings(*ops, 3);
+  const auto findings = compute_findings(*ops, {.of_each = 3, .workers = 2, .cores = 6});
   EXPECT_GT(about(findings, "compute speed").value, 0);
   EXPECT_EQ(about(findings, "cores of a worker").value, 3);
+  EXPECT_EQ(about(findings, "cores of a worker").verdict, Verdict::kOk);
+}
+
+TEST(DeviceCheck, FindsMoreThreadsThanCores) {
+  const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+  const auto findings = compute_findings(*ops, {.of_each = 64, .workers = 2, .cores = 2});
+  const CheckFinding& threads = about(findings, "cores of a worker");
+  EXPECT_EQ(threads.verdict, Verdict::kSlows);
+  EXPECT_EQ(threads.found, "2 workers of 64 threads run 128 threads on 2 cores");
+  EXPECT_THAT(threads.remedy, HasSubstr("unset OMP_NUM_THREADS"));
+  const auto more_workers = compute_findings(*ops, {.of_each = 1, .workers = 3, .cores = 2});
+  EXPECT_EQ(about(more_workers, "cores of a worker").verdict, Verdict::kOk)
+      << "more workers than cores are a person's wish";
 }
 
 TEST(ClockCheck, NotesAClockThatIsMoreThanFiveSecondsOff) {
