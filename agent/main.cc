@@ -129,7 +129,7 @@ int run(int argc, char** argv) {
   app.footer("Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
   expect_limits({.files = kOwnFiles});
-  static_cast<void>(threads_asked_for());  // what is wrong with it is told before anybody waits
+  static_cast<void>(threads_asked_for());  // report a bad value before the agent starts to wait
   options.gpus = usable_gpus();
   options.patience = std::chrono::milliseconds{static_cast<std::int64_t>(patience * 1000)};
   if (waits->count() > 0) {

@@ -120,8 +120,8 @@ CoordinatorFile read_file(const fs::path& path) {
   return file;
 }
 
-/// Whether a coordinator has written it: other programs keep files that end with .json too, where
-/// the folder is not pfc's alone.
+/// Whether a coordinator wrote this file. The folder may also contain .json files of other
+/// programs.
 bool is_coordinators(const fs::path& path) {
   try {
     return read_file(path).job_id == path.stem();

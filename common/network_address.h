@@ -20,7 +20,7 @@ std::string address_of_peer(const std::string& peer);
 /// address stands in brackets.
 std::string host_of(const std::string& host_and_port);
 
-/// ASCII letters in lower case: names of hosts are compared so (RFC 4343).
+/// Converts ASCII letters to lower case. Host names are compared in lower case (RFC 4343).
 std::string lower_case(std::string text);
 
 }  // namespace pfc

@@ -1,5 +1,5 @@
-// What an admin may ask for both by gRPC (pfcctl) and on the page at /: the audit log has each,
-// and what became of it.
+// What an admin may ask for both by gRPC (pfcctl) and on the page at /. Each request and its
+// result are written to the audit log.
 #pragma once
 
 #include "coordinator/access/gate.h"

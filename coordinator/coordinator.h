@@ -292,7 +292,7 @@ class Coordinator {
                                        const std::string& peer);
   [[nodiscard]] HostState* match_host(const std::string& given, const std::string& peer);
   void warn_of_threads(const HostState& host, int threads_asked_for);
-  /// Tells people of it, once for each host and reason.
+  /// Prints a warning if RefusedAgents::add() says so.
   void note_refused_agent(const std::string& host, const std::string& why);
   void local_agent_failed(const std::string& what, bool at_start);
   void set_local_address();
@@ -316,7 +316,7 @@ class Coordinator {
   LogRequests log_requests_;
   FaultRequests fault_requests_;
   RefusedAgents refused_agents_;
-  std::map<std::string, std::string> own_names_;  ///< by host: what its agent calls itself
+  std::map<std::string, std::string> own_names_;  ///< host in --hosts -> name that its agent gave
   std::deque<std::pair<std::string, proto::CheckReport>> checks_;  ///< the last, by job id
   TraceGatherer trace_;
   QuietHosts quiet_hosts_;

@@ -90,17 +90,19 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   }
   HostState* const host = match_host(registration.host(), peer);
   if (host == nullptr) {
-    return refuse("host " + registration.host() + " (" + peer +
-                  ") is not in the coordinator's --hosts, or is short for several of them; start "
-                  "the agent with --host NAME as it is written there");
+    return refuse(
+        "host " + registration.host() + " (" + peer +
+        ") is not in the coordinator's --hosts, or its short name matches several of them; "
+        "start the agent with --host NAME, spelled as in --hosts");
   }
   const std::string own_name = lower_case(registration.host());
   const auto known = own_names_.find(host->name);
   if (host->registered && known != own_names_.end() && known->second != own_name &&
       host->agent_id != registration.agent_id() && lower_case(host->name) != own_name &&
       lower_case(host->name) == first_label(own_name)) {
-    return refuse("hosts " + known->second + " and " + own_name + " (" + peer + ") are both " +
-                  host->name + " in the coordinator's --hosts; write their whole names there");
+    return refuse("host " + own_name + " (" + peer + ") matches " + host->name +
+                  " in the coordinator's --hosts, but so does " + known->second +
+                  ", which has registered; write the full names in --hosts");
   }
   const bool is_own = host->local && !options_.local_agent_id.empty();
   if (is_own && registration.agent_id() != options_.local_agent_id) {

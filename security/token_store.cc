@@ -28,7 +28,7 @@ constexpr std::size_t kLongestTokenFile = std::size_t{64} << 20;
 constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // so that it is called expired, not wrong
 constexpr std::size_t kIdDigits = 12;
 constexpr std::chrono::minutes kTellAgain{1};
-constexpr std::chrono::seconds kLoadAgain{1};  // what was wrong may have been this process's alone
+constexpr std::chrono::seconds kLoadAgain{1};  // retry: the cause may lie in this process
 
 std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_clock::now(); }
 
@@ -144,8 +144,10 @@ TokenStore::Snapshot TokenStore::in_force() {
     const std::lock_guard lock(mutex_);
     const auto now = steady_now();
     if (!told_ || now - *told_ >= kTellAgain) {
-      spdlog::error("{}. What it held before stays in force; no token can be made or revoked",
-                    error.what());
+      spdlog::error(
+          "{}. Until then the last valid tokens stay in force, and no token can be created or "
+          "revoked",
+          error.what());
       told_ = now;
     }
     return snapshot_;

@@ -117,10 +117,12 @@ class TokenStore {
   using Snapshot = std::shared_ptr<const Contents>;  // shared by those who read it
 
   [[nodiscard]] Contents load() const;
-  /// What the file has now; read again only where it has changed. Throws where it makes no sense.
+  /// What the file has now; read again only where it has changed. Throws InputError if it is
+  /// damaged.
   [[nodiscard]] Snapshot newest();
-  /// The same, or what the file had before it was damaged: then it is logged, once a minute. For
-  /// all who only ask, so that a damaged file neither ends the coordinator nor lets anybody in.
+  /// Like newest(). If the file is damaged, returns its last good contents and logs the problem at
+  /// most once a minute. For read-only callers: a damaged file must neither stop the coordinator
+  /// nor admit anyone.
   [[nodiscard]] Snapshot in_force();
   /// Writes the file, and then lets everybody see what it has.
   void save(Contents contents);

@@ -44,9 +44,9 @@ std::string folder_variable(const char* name) {
 /// In each job's folder that pfc has made.
 constexpr const char* kMarker = ".pfc-logs";
 constexpr const char* kMarkerText =
-    "pfc-agent keeps logs of one job here. It removes this folder when it has those of enough "
-    "newer "
-    "jobs,\nunless there are files of anybody else in it.\n";
+    "pfc-agent keeps the logs of one job here. It deletes this folder when there are logs of "
+    "enough "
+    "newer jobs,\nunless the folder contains other files.\n";
 
 bool is_log_name(const std::string& name) {
   constexpr std::string_view kBegin = "rank-", kDigits = "0123456789";
@@ -155,7 +155,8 @@ void WorkerLogs::begin_job(const std::string& job) {
   try {
     if (made) write_file_atomically(folder_ / job / kMarker, kMarkerText);
   } catch (const StorageError& problem) {
-    warn(std::string(problem.what()) + ": this folder will not be removed when it is old");
+    warn(std::string(problem.what()) +
+         ": pfc will never delete this log folder; delete it yourself");
   }
   remove_old_jobs();
 }

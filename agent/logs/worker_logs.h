@@ -25,8 +25,8 @@ std::filesystem::path default_log_folder();
 /// hangs holds nobody: what it has not taken yet is kept, at most kMostBytes, and what is beyond
 /// that is dropped, and counted in the log. What goes wrong with a job's files is told once, and
 /// the job goes on without them. The folders of the last LogLimits::jobs jobs are kept, and those
-/// that another agent writes into. A folder without the marker that add() has put into it, or with
-/// anything else than logs in it, is somebody's: it is never removed.
+/// that another agent writes into. A folder that lacks add()'s marker, or
+/// contains anything except logs, is never removed.
 class WorkerLogs {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{8} << 20;
@@ -65,7 +65,7 @@ class WorkerLogs {
   int lock_ = -1;        // its folder, so that nobody removes it
   bool warned_ = false;  // of this job
   std::map<Rank, std::unique_ptr<RotatingLog>> files_;
-  std::set<std::filesystem::path> told_;  // old folders that are not removed
+  std::set<std::filesystem::path> told_;  // folders already reported as not removable
   boost::asio::thread_pool thread_{1};    // last: it uses what is above
 };
 

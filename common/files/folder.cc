@@ -83,7 +83,7 @@ void remove_own_folder(const std::filesystem::path& folder, const IsOwnName& is_
   const OpenFolder opened(folder);
   if (!opened.is_open()) {
     if (errno == ENOENT) return;
-    fail(errno == ENOTDIR || errno == ELOOP ? "it is no folder, or a link to one"
+    fail(errno == ENOTDIR || errno == ELOOP ? "expected a folder, found a link or a file"
                                             : file_error_text(errno));
   }
   std::vector<std::string> names;
@@ -92,7 +92,7 @@ void remove_own_folder(const std::filesystem::path& folder, const IsOwnName& is_
     struct stat status {};
     if (!opened.look_at(name, status)) continue;
     if (!is_own_file(status, name, is_own)) {
-      fail(name + " in it was not made by pfc; move it elsewhere");
+      fail("contains " + name + ", which pfc did not make; move it elsewhere");
     }
     names.push_back(name);
   }

@@ -16,16 +16,16 @@ std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folde
 /// Whether the program gives its files such a name.
 using IsOwnName = std::function<bool(const std::string& name)>;
 
-/// The name of an entry that the program has not made: it is not a regular file (but a folder, or a
-/// link), or its name is none of its own, nor one that file managers leave (.DS_Store). Empty:
-/// there is none. Throws as entries_of().
+/// Returns the name of the first entry that is not the program's own: a folder, a link, or a file
+/// whose name neither is_own() accepts nor a file manager leaves (.DS_Store). Returns "" if there
+/// is none. Throws like entries_of().
 std::string foreign_entry(const std::filesystem::path& folder, const IsOwnName& is_own);
 
-/// Removes a folder and the files in it, one by one, where all are the program's own; `last`, such
-/// as a marker or a lock, after all others, so that a removal that was cut off can be done again.
-/// Goes into no folder in it and follows no link. What is put there meanwhile stays, and the folder
-/// with it. Does nothing where there is no such folder. Throws StorageError that names what is
-/// foreign, with all still there, or what cannot be removed.
+/// Removes a folder that contains only the program's own files. Deletes them one by one, `last` (a
+/// marker or a lock) at the end, so that an interrupted removal can be repeated. Does not recurse
+/// and follows no link. If a file is added during the call, that file and the folder stay. Does
+/// nothing if the folder does not exist. Throws StorageError that names a foreign entry (nothing
+/// was deleted then) or the entry that could not be deleted.
 void remove_own_folder(const std::filesystem::path& folder, const IsOwnName& is_own,
                        const std::string& last = {});
 

@@ -31,7 +31,7 @@ int affinity_cores() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-/// Of one group, in whole cores; 0: none.
+/// Returns one group's quota in whole cores; 0 if there is none.
 int quota_of(const ControlGroup& group) {
   double quota = 0, period = 0;
   if (group.version == 2) {  // "quota period" in microseconds, or "max period"
@@ -73,7 +73,8 @@ int threads_asked_for() {
       threads < 1 || threads > long{kMostThreadsPerCore} * cores) {
     throw InputError(std::string(kVariable) + "=" + value + ": expected 1 to " +
                      std::to_string(kMostThreadsPerCore * cores) + " threads on " +
-                     counted(cores, "core") + "; unset it, and each worker gets its share");
+                     counted(cores, "core") +
+                     "; unset it to give each worker its share of the cores");
   }
   return static_cast<int>(threads);
 }
@@ -83,7 +84,7 @@ std::string oversubscription(int threads, int workers, int cores) {
   if (threads <= 1 || cores <= 0 || all <= cores) return {};
   return std::string(kVariable) + "=" + std::to_string(threads) + ": " +
          counted(workers, "worker") + " would run " + std::to_string(all) + " threads on " +
-         counted(cores, "core") + ", and wait for one another; unset it";
+         counted(cores, "core") + ", which slows all of them; unset it on this host";
 }
 
 int threads_of_worker(int workers_of_host, int own_cores) {

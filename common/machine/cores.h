@@ -13,12 +13,12 @@ int usable_cores();
 /// whole cores, at least 1; 0: there is none. `root` is another folder in tests.
 int quota_cores(const std::filesystem::path& root = "/");
 
-/// OMP_NUM_THREADS; 0 where it is not set. Throws InputError for what is no number, and for a
-/// number with which no worker would end a step: to be told before workers are started.
+/// OMP_NUM_THREADS; 0 where it is not set. Throws InputError if it is not a number or is
+/// unreasonably large. Call it before workers are started.
 int threads_asked_for();
 
-/// "OMP_NUM_THREADS=64: 2 workers would run 128 threads on 2 cores, ..."; empty where the host has
-/// enough cores, or `threads`, which it asks for, is 0.
+/// Returns a warning if workers x threads exceeds `cores`: "OMP_NUM_THREADS=64: 2 workers would
+/// run 128 threads on 2 cores, ...". Returns "" otherwise, and if `threads` is 1 or 0 (not set).
 std::string oversubscription(int threads, int workers, int cores);
 
 /// Compute threads of each of the workers of this host: OMP_NUM_THREADS where a person has set it,

@@ -21,11 +21,11 @@ struct ProcessNeeds {
 /// its limit of open files has done so.
 void expect_limits(const ProcessNeeds& needs);
 
-/// A control group of this process, which limits what it may use, or one around it.
+/// A control group of this process, or one of its ancestors.
 struct ControlGroup {
   std::filesystem::path name;    ///< "/sys/fs/cgroup/job"
   std::filesystem::path folder;  ///< where its files are: `name` below the root
-  int version = 2;               ///< of the interface, which names files otherwise
+  int version = 2;               ///< cgroup version; decides the file names
 };
 
 /// This process's group for a controller ("memory", "cpu") and all groups around it, the innermost

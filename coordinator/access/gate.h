@@ -93,7 +93,7 @@ class Gate {
   /// Refuses, counts by `code`, and writes into the audit log.
   Refusal refuse(const Caller& caller, std::string_view what, const std::string& code,
                  const std::string& message);
-  /// Writes into the audit log what was done, or with another result that it was not (noted.h).
+  /// Writes an entry to the audit log. `result` is "ok" or "not_done" (noted.h).
   void note(const Caller& caller, std::string_view what, const std::string& detail,
             const std::string& result = "ok");
 

@@ -11,8 +11,9 @@
 
 namespace pfc {
 
-/// `answer`, which notes first that `what` was done, with `detail(reply)`; or that it was not, with
-/// `asked` ("job 1234") and the reason. `gate`, borrowed, may be null: then there is no audit log.
+/// Wraps `answer` so that the result is first written to the audit log: on success
+/// `detail(reply)`, on refusal `asked` ("stop of job 1234") and the reason. `gate` is not owned;
+/// nullptr: there is no audit log.
 template <typename Reply>
 Answer<Reply> noted(Gate* gate, const Caller& caller, const std::string& what,
                     const std::string& asked, const Answer<Reply>& answer,
@@ -22,7 +23,7 @@ Answer<Reply> noted(Gate* gate, const Caller& caller, const std::string& what,
     if (const auto* done = std::get_if<Reply>(&result)) {
       gate->note(caller, what, detail(*done));
     } else {
-      gate->note(caller, what, asked + " was not done: " + std::get<Refusal>(result).message,
+      gate->note(caller, what, asked + ": not done: " + std::get<Refusal>(result).message,
                  "not_done");
     }
     answer(std::move(result));

@@ -23,8 +23,9 @@ class RefusedAgents {
     TimePoint at;
   };
 
-  /// Returns whether people should be told: the host's first, or for another reason a minute later,
-  /// so that nobody can fill the terminal.
+  /// Records a refusal. Returns true if it should be printed: the first one of this host, or
+  /// another reason more than a minute after the last refusal. This limits what strangers can
+  /// print.
   bool add(const std::string& host, const std::string& why, TimePoint now);
   /// An agent of the host was admitted.
   void forget(const std::string& host) { last_.erase(host); }

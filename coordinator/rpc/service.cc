@@ -197,10 +197,10 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
         context, request, reply,
         [this, request](const Answer<Reply>& answer, const Caller& caller) {
           const std::string file = request->file();
-          coordinator_.submit(*request, noted<Reply>(gate_, caller, "submit", file, answer,
-                                                     [file](const Reply& to) {
-                                                       return "job " + to.job_id() + ": " + file;
-                                                     }));
+          coordinator_.submit(
+              *request,
+              noted<Reply>(gate_, caller, "submit", "submission of " + file, answer,
+                           [file](const Reply& to) { return "job " + to.job_id() + ": " + file; }));
         });
   }
 
@@ -236,13 +236,12 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
         [this, request](const Answer<proto::StartTraceReply>& answer, const Caller& caller) {
           const std::string steps = counted(request->steps(), "step");
           coordinator_.start_trace(
-              *request, noted<proto::StartTraceReply>(gate_, caller, "trace", steps, answer,
-                                                      [steps](const proto::StartTraceReply& begun) {
-                                                        return "job " + begun.job_id() + ": " +
-                                                               steps + " from step " +
-                                                               std::to_string(begun.first_step()) +
-                                                               " on";
-                                                      }));
+              *request, noted<proto::StartTraceReply>(
+                            gate_, caller, "trace", "trace of " + steps, answer,
+                            [steps](const proto::StartTraceReply& begun) {
+                              return "job " + begun.job_id() + ": " + steps + " from step " +
+                                     std::to_string(begun.first_step()) + " on";
+                            }));
         });
   }
 

@@ -85,10 +85,11 @@ void expect_inside(const Landmarks& landmarks, ImageSize size) {
     return beyond(p.x, size.width) || beyond(p.y, size.height);
   });
   if (outside < 3) return;
-  throw DamagedImage(fmt::format(
-      "{} of its five landmarks are outside of its {} x {} pixels (width x height): they are of "
-      "another size, or of the photograph before it was turned",
-      outside, size.width, size.height));
+  throw DamagedImage(
+      fmt::format("{} of 5 landmarks are outside the image ({} x {} pixels, width x height); "
+                  "expected pixels of "
+                  "this image as displayed, with its Exif rotation applied",
+                  outside, size.width, size.height));
 }
 
 struct Result {
@@ -219,10 +220,10 @@ void add_data_align(CLI::App& data) {
                 o->out.c_str(), static_cast<long long>(aligned.images),
                 static_cast<long long>(aligned.existing), aligned.damaged.size());
     if (aligned.in_columns) {
-      std::printf("the list has x of all landmarks before y, and was read so\n");
+      std::printf("landmarks were read in the order x1 .. x5 y1 .. y5\n");
     }
     if (aligned.exchanged > 0) {
-      std::printf("%lld faces had left and right exchanged, which was mended\n",
+      std::printf("left and right landmarks were swapped back in %lld faces\n",
                   static_cast<long long>(aligned.exchanged));
     }
   });

@@ -95,9 +95,9 @@ std::pair<Landmarks, double> best_exchange(const Landmarks& points) {
   return best;
 }
 
-/// A list by the person's left, and not the image's, has all faces exchanged. There those are
-/// exchanged too that fit badly either way, as in profile, where they fit better then. In any other
-/// list only faces that fit well then.
+/// If most faces fit only when exchanged, the list names the person's own left. Then every face is
+/// exchanged that fits better exchanged, also one that fits badly either way (a profile). In other
+/// lists a face is exchanged only if it does not fit as it is and does fit exchanged.
 void mend_sides(LandmarkList& list) {
   std::int64_t fitting = 0, exchanged = 0;
   for (const FaceLine& face : list.faces) {
@@ -153,8 +153,8 @@ LandmarkList read_landmarks(const fs::path& file) {
     const fs::path image = fs::path(fields.front()).lexically_normal();
     if (!stays_inside(image)) {
       throw InputError(
-          fmt::format("{}: line {}: found '{}', expected the path of an image, "
-                      "without ..",
+          fmt::format("{}: line {}: found '{}', expected an image path "
+                      "without \"..\"",
                       file.string(), number, line.substr(0, 80)));
     }
     numbers.push_back(numbers_in(std::span(fields).subspan(1)));
@@ -167,7 +167,8 @@ LandmarkList read_landmarks(const fs::path& file) {
     }
     list.faces.push_back({.image = image, .landmarks = {}, .problem = std::move(problem)});
   });
-  if (list.faces.empty()) throw InputError(file.string() + ": no line with landmarks");
+  if (list.faces.empty())
+    throw InputError(file.string() + ": no faces; expected lines of an image path and ten numbers");
 
   std::int64_t as_points = 0, as_columns = 0;
   for (const auto& each : numbers) {
@@ -181,7 +182,8 @@ LandmarkList read_landmarks(const fs::path& file) {
     Landmarks& points = list.faces[i].landmarks;
     points = points_of(*numbers[i], list.in_columns);
     if (!are_of_a_face(points)) {
-      list.faces[i].problem = list.faces[i].image.string() + ": its landmarks are one point";
+      list.faces[i].problem =
+          list.faces[i].image.string() + ": all five landmarks are the same point";
     }
   }
   mend_sides(list);

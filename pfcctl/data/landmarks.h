@@ -13,7 +13,7 @@ namespace pfc {
 struct FaceLine {
   std::filesystem::path image;  ///< relative
   Landmarks landmarks;
-  std::string problem;  ///< why there are none: "line 7: found ..."; empty: there are
+  std::string problem;  ///< why `landmarks` is not set; empty if it is
 };
 
 struct LandmarkList {
@@ -22,13 +22,14 @@ struct LandmarkList {
   std::int64_t exchanged = 0;  ///< faces whose left and right were exchanged, which is mended
 };
 
-/// Reads lines of the path of an image and ten numbers, separated by tabs, or by spaces or commas
-/// where there is no tab. The first two lines may be headings: the number of lines, or names that
-/// end with no image's ending. A line that makes no sense is a face with a `problem`. Which of the
-/// two orders the list has is what most of its faces fit. Left and right eye, or corners of the
-/// mouth, are exchanged where a face fits then and not before, and in a list where most faces do so
-/// (it is by the person's left) wherever they fit better then. Throws InputError for a path that
-/// leads out of the folder, and where there is no line.
+/// Reads lines of an image path and ten numbers. Fields are separated by tabs, or by spaces or
+/// commas if the line has no tab. Up to two heading lines are skipped: a line count, or a line
+/// without numbers whose first field is not an image name. A malformed line becomes a face with a
+/// `problem`. Detects two deviations:
+/// - Column order (x1 .. x5 y1 .. y5): used if more faces fit it than fit x1 y1 .. x5 y5.
+/// - Left and right exchanged (eyes, mouth or both): swapped for a face that fits only when
+///   swapped. If most faces of the list need it, also for faces that only fit better swapped.
+/// Throws InputError for a path that leads out of the folder and for a list without faces.
 LandmarkList read_landmarks(const std::filesystem::path& file);
 
 }  // namespace pfc

@@ -95,7 +95,7 @@ std::vector<std::int64_t> draw_classes(const SplitOptions& options,
 }
 
 /// Images by whether their class is held out: those that are not, and those that are. A damaged one
-/// whose label is not known goes to the first, where it is told of. A label that no image has is in
+/// whose label is not known goes to `train`, which reports it. A label that no image has is in
 /// neither.
 std::pair<Choice, Choice> choices(const Dataset& whole, const SplitOptions& options) {
   Choice train, held_out;

@@ -34,7 +34,7 @@ struct Split {
 
 /// People drawn at random go into `held-out` with all their images, the others into `train`; labels
 /// keep their order in both, and one that no image has is in neither. Throws InputError where one
-/// of them would have nobody.
+/// of them would have no people.
 Split split_dataset(const SplitOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

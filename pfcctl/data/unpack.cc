@@ -113,7 +113,7 @@ class ImageFiles {
     });
   }
 
-  /// Throws InputError likewise. Empty: there is nothing to write.
+  /// Writes identities.txt unless `names` is empty. Throws InputError if another one exists.
   void write_names(const std::string& names) const {
     const fs::path file = out_ / "identities.txt";
     if (has(file, std::as_bytes(std::span(names)))) return;  // of an earlier start

@@ -209,7 +209,7 @@ void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   }
   fs::create_directories(out, error);
   if (error) throw StorageError(out.string() + ": cannot make this folder: " + error.message());
-  if (replace || something_at(out / "train.rec.begun.part")) return;  // that is an earlier start's
+  if (replace || something_at(out / "train.rec.begun.part")) return;  // left by an interrupted run
   for (const char* name : {"train.rec", "train.idx", "property", "identities.txt"}) {
     if (!something_at(out / name)) continue;
     throw InputError((out / name).string() +

@@ -73,9 +73,9 @@ std::optional<std::filesystem::path> way_within(const std::filesystem::path& fol
                                                 const std::filesystem::path& path);
 
 /// Makes the folder `out` where it is missing. Throws InputError where it is `in` itself or the
-/// folder of the file `in`, where it lies in a folder of people `in`, of whom it would be one, and
-/// where it has a train.rec, or a file that belongs to one, of no start that was cut off, and may
-/// not `replace` it.
+/// folder of the file `in`, and where it lies in a folder of people `in`, of whom it would be one.
+/// Also throws InputError if `out` has a train.rec or one of its side files, unless `replace` is
+/// set or an earlier run left them incomplete.
 void prepare_folder(const std::filesystem::path& in, const std::filesystem::path& out,
                     bool replace);
 

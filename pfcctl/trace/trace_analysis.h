@@ -42,9 +42,9 @@ struct CollectiveWaits {
   int count = 0;            ///< that all workers have recorded
   double seconds = 0;       ///< that one takes, median over all of them and all workers
   double wait_seconds = 0;  ///< that a worker other than the last waits in one, median
-  /// The one for which the others waited longest, all its calls together, where the clocks are sure
-  /// that it came last. Not the one that was last most often: a stall makes one call late by much,
-  /// and thereafter chance alone orders the many that had piled up.
+  /// The worker for which the others waited longest in total. Only calls count in which the clocks
+  /// prove that it came last. Counting calls would name the wrong worker: a stall makes one call
+  /// very late, and chance decides who is last in the short calls that follow.
   std::optional<Rank> last;
   int last_count = 0;                  ///< calls into which it came last
   double waited_for_last_seconds = 0;  ///< by one other worker, in these calls

@@ -172,7 +172,7 @@ class Writer {
       const auto& last = each.parts[each.last];
       for (const auto& part : each.parts) {
         const std::int64_t at = last.span->begin_ns;
-        // One that had left by then did not wait, or the clocks are off by that much.
+        // A worker that had already left did not wait, or the clocks differ too much for an arrow.
         if (part.rank == last.rank || part.span->end_ns < at) continue;
         if (each.waited_seconds(part) < kArrowSeconds) continue;
         if (++id > kMostArrows) return;

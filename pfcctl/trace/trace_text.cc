@@ -27,9 +27,9 @@ std::string table_of_collectives(const CollectedTrace& trace, const TraceAnalysi
                                  "collective", "calls", "time", "wait", "waited longest for");
   for (const CollectiveWaits& each : analysis.collectives) {
     const std::string last =
-        each.last ? fmt::format("{}, last into {} of {}", title_of_rank(trace, *each.last),
+        each.last ? fmt::format("{}, last in {} of {}", title_of_rank(trace, *each.last),
                                 each.last_count, each.count)
-                  : "nobody that the clocks can tell";
+                  : "unknown (clocks too inaccurate)";
     text += fmt::format("{:<14} {:<15} {:>6} {:>10} {:>10}  {}\n", each.communicator, each.kind,
                         each.count, ms(each.seconds), ms(each.wait_seconds), last);
   }

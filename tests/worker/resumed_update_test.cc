@@ -84,7 +84,7 @@ double error_as_update(std::int64_t number, const Moments& before, const Moments
   return std::sqrt(wrong / way);
 }
 
-TEST_P(ResumedUpdate, IsNumberedByTheUpdatesThatItsMomentsHaveSeen) {
+TEST_P(ResumedUpdate, ContinuesTheUpdateNumberOfTheCheckpoint) {
   JobConfig before = job();
   before.max_steps = kUpdatesBefore;
   testing::with_sessions(before, 2, [](int, TrainingSession& session) {

@@ -89,7 +89,7 @@ struct CheckpointOptions {
   std::int64_t keep = 3;
   std::int64_t global_batch = 0;
   TraceTrack track = {};     ///< records when this worker writes its part
-  RemoveFolder remove = {};  ///< of old checkpoints; empty: those with nothing else in them
+  RemoveFolder remove = {};  ///< removes an old checkpoint; empty: if it has no foreign file
 };
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options);
 

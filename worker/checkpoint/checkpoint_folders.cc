@@ -36,7 +36,7 @@ void remove_or_log(const fs::path& temporary) {
     }
   } catch (const std::exception& error) {
     spdlog::warn(
-        "cannot remove a checkpoint that is not whole: {}; the next job in this folder tries again",
+        "{}; the next job in this output folder tries again to remove this incomplete checkpoint",
         error.what());
   }
 }
@@ -45,7 +45,7 @@ void remove_or_log(const fs::path& temporary) {
 std::string why_to_keep(const fs::path& folder) {
   try {
     const std::string foreign = foreign_entry(folder, format::is_file_name);
-    return foreign.empty() ? "" : foreign + " in it was not made by pfc";
+    return foreign.empty() ? "" : "contains " + foreign + ", which pfc did not make";
   } catch (const StorageError& error) {  // somebody may be removing it
     return error.what();
   }
@@ -108,8 +108,9 @@ void CheckpointFolders::make_room(const fs::path& folder, const format::Identity
     aside = options_.output / format::set_aside_name(identity.step, number);
   }
   fs::rename(folder, aside);
-  spdlog::warn("{}: not a whole checkpoint of this model alone; it is now {}", folder.string(),
-               aside.filename().string());
+  spdlog::warn(
+      "{}: damaged, another model's, or contains files that pfc did not write; renamed to {}",
+      folder.string(), aside.filename().string());
 }
 
 fs::path CheckpointFolders::name_to_remove(std::int64_t step) {
@@ -141,7 +142,7 @@ void CheckpointFolders::prune(const format::Identity& newest) {
     if (!ours || p.folder == published || kept++ < options_.keep) continue;
     if (const std::string why = why_to_keep(p.folder); !why.empty()) {
       if (kept_for_others_.insert(p.folder).second) {
-        spdlog::warn("{}: this old checkpoint is kept: {}", p.folder.string(), why);
+        spdlog::warn("{}: old checkpoint not removed: {}", p.folder.string(), why);
       }
       continue;
     }

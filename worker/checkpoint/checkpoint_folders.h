@@ -11,11 +11,11 @@
 
 namespace pfc {
 
-/// Removes and replaces only what this job has begun to write, what a job that has ended has left
-/// half written, and checkpoints of the job's model that can be read. What else has a checkpoint's
-/// name is somebody's: a damaged checkpoint, a link, another model's, one into which a file was put
-/// that no checkpoint has. It stays. All members belong
-/// to rank 0's training thread, but for temporary() and wait_for_removals(), which are thread-safe.
+/// Removes and replaces only three things: what this job has started to write, incomplete
+/// checkpoints of jobs that have ended, and readable checkpoints of this job's model. Everything
+/// else under a checkpoint's name is kept: a damaged checkpoint, a link, another model's one, or
+/// one with a file that pfc did not write. All members belong to rank 0's training thread, except
+/// temporary() and wait_for_removals(), which are thread-safe.
 class CheckpointFolders {
  public:
   explicit CheckpointFolders(const CheckpointOptions& options);
@@ -51,7 +51,7 @@ class CheckpointFolders {
   const checkpoint_format::Owner owner_;
   CheckpointRemoval removal_;
   int removed_ = 0;                                  ///< names given away so far
-  std::set<std::filesystem::path> kept_for_others_;  ///< of which a warning has told
+  std::set<std::filesystem::path> kept_for_others_;  ///< already warned about
 };
 
 }  // namespace pfc

@@ -89,7 +89,7 @@ LossScale::State loss_scale_of(const json& manifest) {
                          .finite_updates = whole<std::int64_t>(scale, "finite_updates")};
   if (scale.contains("updates")) {
     state.updates = whole<std::int64_t>(scale, "updates");
-  } else {  // an older one: every step of its job has made one, or all but those that it counts
+  } else {  // older manifest: every step was an update, except updates_left_out
     const bool counted = scale.contains("updates_left_out");
     const std::int64_t left_out = counted ? whole<std::int64_t>(scale, "updates_left_out") : 0;
     state.updates = std::max<std::int64_t>(0, whole<std::int64_t>(manifest, "step") - left_out);

@@ -50,7 +50,7 @@ void CheckpointRemoval::remove(const std::filesystem::path& folder) const {
   try {
     remove_(folder);
   } catch (const std::exception& error) {
-    spdlog::warn("cannot remove an old checkpoint: {}; the next job in this folder tries again",
+    spdlog::warn("{}; the next job in this output folder tries again to remove this old checkpoint",
                  error.what());
   }
 }

@@ -190,8 +190,8 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
   return sources;
 }
 
-/// Whether a file of a staged folder may have this name. A folder, or a file of another name, was
-/// put there by somebody.
+/// Whether a file of a staged folder may have this name. Anything else was
+/// not staged by pfc.
 bool is_staged_name(const std::string& staged) {
   constexpr std::string_view kBeingCopied = ".part";  // PartFile's
   std::string_view name = staged;
@@ -220,8 +220,8 @@ void remove_others(const fs::path& folder, const std::vector<Source>& sources) {
       if (!wanted && is_file && is_staged_name(name)) others.push_back(entry.path());
       if (!is_staged_name(name) && would_be_read(entry.path())) {
         throw InputError(entry.path().string() +
-                         ": was not staged by pfc, and would be read in the place of what was; "
-                         "move it elsewhere");
+                         ": was not staged by pfc, and pfc would read it instead of the staged "
+                         "data; move it elsewhere");
       }
     }
     for (const fs::path& other : others) fs::remove(other);

@@ -14,10 +14,11 @@ namespace pfc {
 /// The longest line that is read: paths are shorter.
 inline constexpr std::size_t kLongestLine = 16384;
 
-/// Calls take(line, number) for each line, numbered from 1, without its end, which is "\n" or
-/// "\r\n", or in a text without any "\n" "\r", and without a byte order mark; also for empty lines,
-/// and for a last one without an end. Throws InputError that names file and line where the file
-/// cannot be read or a line is longer than kLongestLine, and what `take` throws.
+/// Calls take(line, number) for each line, numbered from 1; also for empty lines, and for a last
+/// one without an end. Lines end with "\n" or "\r\n"; in a file without any "\n" they end with
+/// "\r". The line end and a byte order mark are not passed on. Throws InputError that names file
+/// and line where the file cannot be read, is UTF-16, or has a line longer than kLongestLine, and
+/// what `take` throws.
 void read_lines(const std::filesystem::path& file, const Doing& doing,
                 const std::function<void(std::string_view line, std::int64_t number)>& take);
 

@@ -17,14 +17,13 @@ class LossScale {
   [[nodiscard]] bool is_dynamic() const { return value_ > 0; }
   [[nodiscard]] double value() const { return is_dynamic() ? value_ : 1.0; }
 
-  /// To be called after each step. Counts a finite update; for one that was not finite, which no
-  /// worker has made, halves the scale. Doubles it after kGrowthInterval finite updates in a row.
-  /// REQUIRES: all workers give the same answer, which they do because it is that of the summed
-  /// gradients.
+  /// Call after each step. A finite update is counted; kGrowthInterval of them in a row double the
+  /// scale. A non-finite update was skipped by every worker: the scale is halved. REQUIRES:
+  /// `finite` is the same on all workers. It is, because it is computed from the summed gradients.
   void update(bool finite);
-  /// How many updates the weights have seen, in this job and in those that it goes on from. AdamW's
-  /// bias correction depends on it: it belongs to the moments, whatever a step is now. torch.optim
-  /// counts the same in state["step"].
+  /// The number of updates applied to the weights, in this job and in the jobs that it resumes.
+  /// AdamW's bias correction uses it, because it must match the moments; the number of steps
+  /// changes with the global batch. Same as state["step"] of torch.optim.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   /// Whether a smaller scale might make the gradients finite. At 1 the scale is not the reason.
   [[nodiscard]] bool can_shrink() const { return value_ > 1; }

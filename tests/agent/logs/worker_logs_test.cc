@@ -72,7 +72,7 @@ TEST_F(Logs, OfTheOldestJobsAreRemoved) {
   EXPECT_THAT(jobs(), UnorderedElementsAre("job3", "job4"));
 }
 
-TEST_F(Logs, AreAllThatIsRemovedFromAFolderThatHoldsOtherThings) {
+TEST_F(Logs, RemovesNoFolderWithForeignFiles) {
   const fs::path home = folder / "logs";
   fs::create_directories(home / "photos/2026");
   std::ofstream(home / "photos/2026/face.jpg") << "x";

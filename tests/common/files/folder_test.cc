@@ -52,9 +52,9 @@ TEST(EntriesOf, ThrowsForWhatIsNoFolder) {
 
 bool is_own_name(const std::string& name) { return name == ".marker" || name.starts_with("own"); }
 
-class OwnFolder : public ::testing::Test {
+class RemoveOwnFolder : public ::testing::Test {
  protected:
-  OwnFolder() {
+  RemoveOwnFolder() {
     std::filesystem::create_directory(own());
     for (const char* name : {".marker", "own1", "own2"}) std::ofstream(own() / name) << "x";
     std::ofstream(folder / "theirs") << "x";
@@ -71,34 +71,34 @@ class OwnFolder : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(OwnFolder, IsRemovedWithItsFiles) {
+TEST_F(RemoveOwnFolder, RemovesTheFolderAndItsFiles) {
   remove_own_folder(own(), is_own_name);
   EXPECT_THAT(entries_of(folder.path()), ElementsAre(folder / "theirs"));
   remove_own_folder(own(), is_own_name);
 }
 
-TEST_F(OwnFolder, StaysAsItIsWithAFileOfAnotherName) {
+TEST_F(RemoveOwnFolder, RejectsAForeignFile) {
   std::ofstream(own() / "notes.txt") << "x";
-  EXPECT_THAT(refusal(), HasSubstr("own: not removed: notes.txt in it was not made by pfc"));
+  EXPECT_THAT(refusal(), HasSubstr("own: not removed: contains notes.txt, which pfc did not make"));
 }
 
-TEST_F(OwnFolder, StaysAsItIsWithAFolderInIt) {
+TEST_F(RemoveOwnFolder, RejectsASubFolder) {
   std::filesystem::create_directory(own() / "own3");
-  EXPECT_THAT(refusal(), HasSubstr("own3 in it"));
+  EXPECT_THAT(refusal(), HasSubstr("contains own3"));
 }
 
-TEST_F(OwnFolder, StaysAsItIsWithALinkInIt) {
+TEST_F(RemoveOwnFolder, RejectsALinkInside) {
   std::filesystem::create_symlink(folder / "theirs", own() / "own3");
-  EXPECT_THAT(refusal(), HasSubstr("own3 in it"));
+  EXPECT_THAT(refusal(), HasSubstr("contains own3"));
 }
 
-TEST_F(OwnFolder, GoesWithWhatAFileManagerLeaves) {
+TEST_F(RemoveOwnFolder, RemovesFileManagerFiles) {
   std::ofstream(own() / ".DS_Store") << "x";
   remove_own_folder(own(), is_own_name, ".marker");
   EXPECT_FALSE(std::filesystem::exists(own()));
 }
 
-TEST_F(OwnFolder, KeepsWhatIsPutThereMeanwhile) {
+TEST_F(RemoveOwnFolder, KeepsWhatIsPutThereMeanwhile) {
   // Somebody puts a file there while the first name is looked at, after the folder was listed.
   const auto meanwhile = [&](const std::string& name) {
     std::ofstream(own() / "theirs") << "x";
@@ -109,10 +109,10 @@ TEST_F(OwnFolder, KeepsWhatIsPutThereMeanwhile) {
   EXPECT_TRUE(std::filesystem::exists(own() / "theirs"));
 }
 
-TEST_F(OwnFolder, StaysWhereItIsALink) {
+TEST_F(RemoveOwnFolder, RejectsALinkToAFolder) {
   std::filesystem::create_directory_symlink(own(), folder / "link");
   EXPECT_THAT(message_of<StorageError>([&] { remove_own_folder(folder / "link", is_own_name); }),
-              HasSubstr("link: not removed: it is no folder, or a link to one"));
+              HasSubstr("link: not removed: expected a folder, found a link or a file"));
   EXPECT_EQ(entries_of(own()).size(), 3U);
 }
 

@@ -47,7 +47,7 @@ TEST(Cores, AreSharedByTheWorkersUnlessAPersonSaysOtherwise) {
   unsetenv("OMP_NUM_THREADS");
 }
 
-TEST(Cores, AreNotSharedByAnAbsurdNumberOfThreads) {
+TEST(Cores, RejectsInvalidOmpNumThreads) {
   for (const char* value : {"a few", "0", "-1", "7x", "100000", "99999999999999999999"}) {
     setenv("OMP_NUM_THREADS", value, 1);
     EXPECT_THAT(testing::message_of<InputError>([] { threads_asked_for(); }),
@@ -56,12 +56,12 @@ TEST(Cores, AreNotSharedByAnAbsurdNumberOfThreads) {
   unsetenv("OMP_NUM_THREADS");
 }
 
-TEST(Cores, OfTooManyThreadsAreToldWithTheRemedy) {
+TEST(Cores, WarnsOfMoreThreadsThanCores) {
   EXPECT_EQ(oversubscription(64, 2, 2),
-            "OMP_NUM_THREADS=64: 2 workers would run 128 threads on 2 cores, and wait for one "
-            "another; unset it");
+            "OMP_NUM_THREADS=64: 2 workers would run 128 threads on 2 cores, which slows all of "
+            "them; unset it on this host");
   EXPECT_EQ(oversubscription(4, 2, 8), "");
-  EXPECT_EQ(oversubscription(1, 3, 2), "") << "more workers than cores are a person's wish";
+  EXPECT_EQ(oversubscription(1, 3, 2), "") << "more workers than cores is a deliberate choice";
   EXPECT_NE(oversubscription(2'147'483'647, 2'147'483'647, 2), "");
   EXPECT_EQ(oversubscription(0, 16, 8), "") << "it is not set";
 }
@@ -79,7 +79,7 @@ class Quota : public ::testing::Test {
   const TemporaryFolder host_;
 };
 
-TEST_F(Quota, IsThatOfTheOwnGroupOrOfOneAroundIt) {
+TEST_F(Quota, UsesTheSmallestOfAllParentGroups) {
   file("proc/self/cgroup", "0::/job/worker\n");
   EXPECT_EQ(cores(), 0);
   file("sys/fs/cgroup/job/worker/cpu.max", "max 100000\n");
@@ -92,7 +92,7 @@ TEST_F(Quota, IsThatOfTheOwnGroupOrOfOneAroundIt) {
   EXPECT_EQ(cores(), 1) << "a part of a core";
 }
 
-TEST_F(Quota, OfVersion1IsReadToo) {
+TEST_F(Quota, ReadsCgroupVersion1) {
   file("proc/self/cgroup", "3:memory:/x\n5:cpu,cpuacct:/job\n");
   file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
   file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");

@@ -56,7 +56,7 @@ TEST(ServiceOfTwoHosts, DoesNotStartAgainWhatHasEndedWithAnAgentThatTrained) {
   EXPECT_EQ(wanted.slots(0).wish(), proto::DesiredSlots::KILL);
 }
 
-TEST(ServiceOfTwoHosts, FindsAHostByItsNameWithoutCaseOrByAShortOneThatIsNoOthers) {
+TEST(ServiceOfTwoHosts, MatchesHostsIgnoringCaseAndByUniqueShortName) {
   RunningCoordinator coordinator({{.name = "node-a", .slots = 1},
                                   {.name = "w.2.foo.net", .slots = 1},
                                   {.name = "w.3.foo.net", .slots = 1},
@@ -71,7 +71,7 @@ TEST(ServiceOfTwoHosts, FindsAHostByItsNameWithoutCaseOrByAShortOneThatIsNoOther
   });
 }
 
-TEST(ServiceOfTwoHosts, TellsPeopleOnceWhichAgentWasRefusedAndWhy) {
+TEST(ServiceOfTwoHosts, ReportsARefusedAgentOnce) {
   RunningCoordinator coordinator({{.name = "w", .slots = 1}, {.name = "b", .slots = 1}});
   for (int i = 0; i < 2; ++i) {
     VoiceOfAgent stranger(coordinator.address(), "elsewhere", "a stranger");
@@ -80,16 +80,17 @@ TEST(ServiceOfTwoHosts, TellsPeopleOnceWhichAgentWasRefusedAndWhy) {
   VoiceOfAgent first(coordinator.address(), "w.2.foo.net", "agent of w.2");
   EXPECT_TRUE(first.hears().has_registered());
   VoiceOfAgent second(coordinator.address(), "w.3.foo.net", "agent of w.3");
-  EXPECT_THAT(second.is_refused().error_message(),
-              HasSubstr("hosts w.2.foo.net and w.3.foo.net (127.0.0.1) are both w in the "
-                        "coordinator's --hosts"));
+  EXPECT_THAT(
+      second.is_refused().error_message(),
+      HasSubstr("host w.3.foo.net (127.0.0.1) matches w in the coordinator's --hosts, but so "
+                "does w.2.foo.net"));
   coordinator.shut_down();
   const std::string told = coordinator.output();
   const std::string line = "an agent was refused: host elsewhere (127.0.0.1) is not in the";
   const std::size_t at = told.find(line);
   EXPECT_NE(at, told.npos) << told;
   EXPECT_EQ(told.find(line, at + 1), told.npos) << "told twice";
-  EXPECT_THAT(told, HasSubstr("an agent was refused: hosts w.2.foo.net and w.3.foo.net"));
+  EXPECT_THAT(told, HasSubstr("an agent was refused: host w.3.foo.net (127.0.0.1) matches w"));
 }
 
 TEST(ServiceOfTwoHosts, TellsTheAddressOfThisMachineWithoutLookingANameUp) {

@@ -158,7 +158,7 @@ TEST_F(ServiceOverTls, LetsAnAdminStopTheJobAndNotesIt) {
                              HasSubstr(std::string("job ") + kJob)));
 }
 
-TEST_F(ServiceOverTls, NotesOfWhatCouldNotBeDoneThatItWasNot) {
+TEST_F(ServiceOverTls, AuditsFailedRequestsAsNotDone) {
   proto::StopRequest stop;
   stop.set_job("fedcba9876543210");
   EXPECT_FALSE(calls(&Stub::Stop, admin(), stop).ok());
@@ -172,9 +172,10 @@ TEST_F(ServiceOverTls, NotesOfWhatCouldNotBeDoneThatItWasNot) {
   proto::StartTraceRequest trace;
   EXPECT_FALSE(calls(&Stub::StartTrace, admin(), trace).ok());
   wait_until([&] { return audit().find("\"what\":\"trace\"") != std::string::npos; });
-  EXPECT_THAT(audit(), AllOf(HasSubstr("stop of job fedcba9876543210 was not done: "),
-                             HasSubstr("drain of host nowhere was not done: there is no host"),
-                             HasSubstr("job.json was not done: "), Not(HasSubstr("\"ok\""))));
+  EXPECT_THAT(audit(),
+              AllOf(HasSubstr("stop of job fedcba9876543210: not done: "),
+                    HasSubstr("drain of host nowhere: not done: there is no host"),
+                    HasSubstr("submission of job.json: not done: "), Not(HasSubstr("\"ok\""))));
 }
 
 TEST_F(ServiceOverTls, LetsOnlyAnAdminBreakThingsAndNotesIt) {
@@ -187,7 +188,7 @@ TEST_F(ServiceOverTls, LetsOnlyAnAdminBreakThingsAndNotesIt) {
   const grpc::Status status = calls(&Stub::InjectFault, admin(), request);
   EXPECT_EQ(status.error_message(), "host a has no agent that is connected");
   wait_until([&] { return audit().find("\"what\":\"chaos\"") != std::string::npos; });
-  EXPECT_THAT(audit(), HasSubstr("FAULT_PARTITION was not done: host a has no agent"));
+  EXPECT_THAT(audit(), HasSubstr("FAULT_PARTITION: not done: host a has no agent"));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST_F(AlignFaces, RefusesLandmarksThatAreNoPixelsOfAFace) {
   EXPECT_THAT(error_of(std::string("../a.jpg") + kPoints), HasSubstr("without .."));
 }
 
-TEST_F(AlignFaces, TakesForAHeadingOnlyWhatCannotBeAFace) {
+TEST_F(AlignFaces, SkipsOnlyHeadingLines) {
   for (const char* name : {"a.jpg", "b.jpg"}) put(name, 1);
   options_.max_damaged = 0.5;
   const std::string b = std::string("b.jpg") + kPoints;
@@ -153,7 +153,7 @@ class AlignOrders : public AlignFaces {
   }
 };
 
-TEST_F(AlignOrders, AreRecognisedAndMended) {
+TEST_F(AlignOrders, ConvertsColumnsAndSwappedSides) {
   const std::vector<int> upright{0, 1, 2, 3, 4};
   Aligned aligned;
   const auto expected = face_of(line_of("a.jpg", upright, false), aligned);
@@ -178,7 +178,7 @@ TEST_F(AlignOrders, AreRecognisedAndMended) {
   }
 }
 
-TEST_F(AlignOrders, OfFacesThatAreTurnedAreLeftAsTheyAre) {
+TEST_F(AlignOrders, KeepsRotatedFaces) {
   // Upside down, and lying on a side: a similarity turns them, and no exchange is needed.
   Aligned aligned;
   face_of("a.jpg 42 40 22 40 32 30 40 18 24 18\nb.jpg 40 22 40 42 30 32 18 24 18 40\n", aligned);
@@ -186,7 +186,7 @@ TEST_F(AlignOrders, OfFacesThatAreTurnedAreLeftAsTheyAre) {
   EXPECT_FALSE(aligned.in_columns);
 }
 
-TEST_F(AlignOrders, OfAListByThePersonsLeftAreMendedInProfileToo) {
+TEST_F(AlignOrders, SwapsProfilesInAListByThePersonsLeft) {
   // As above, but seen from the side: all x are near to each other.
   const std::string profile = "a.jpg 30 24 32 24 35 34 31 46 33 46\n";
   const std::string exchanged = "a.jpg 32 24 30 24 35 34 33 46 31 46\n";
@@ -200,23 +200,24 @@ TEST_F(AlignOrders, OfAListByThePersonsLeftAreMendedInProfileToo) {
   EXPECT_EQ(aligned.exchanged, 3);
 }
 
-TEST_F(AlignOrders, OfOnePointAreDamagedAlsoInColumns) {
+TEST_F(AlignOrders, RejectsASinglePoint) {
   options_.max_damaged = 0.5;
   Aligned aligned;
   face_of(line_of("a.jpg", {0, 1, 2, 3, 4}, true) + "b.jpg 30 30 30 30 30 20 20 20 20 20\n",
           aligned);
   EXPECT_TRUE(aligned.in_columns);
-  EXPECT_THAT(aligned.damaged, ElementsAre(HasSubstr("b.jpg: its landmarks are one point")));
+  EXPECT_THAT(aligned.damaged,
+              ElementsAre(HasSubstr("b.jpg: all five landmarks are the same point")));
 }
 
-TEST_F(AlignOrders, OutsideOfTheImageAreDamaged) {
+TEST_F(AlignOrders, RejectsLandmarksOutsideTheImage) {
   options_.max_damaged = 0.5;
   Aligned aligned;
   face_of(
       line_of("a.jpg", {0, 1, 2, 3, 4}, false) + "b.jpg 220 240 420 240 320 340 240 460 400 460\n",
       aligned);
   EXPECT_THAT(aligned.damaged,
-              ElementsAre(HasSubstr("5 of its five landmarks are outside of its 64 x 64 pixels")));
+              ElementsAre(HasSubstr("5 of 5 landmarks are outside the image (64 x 64 pixels")));
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST(TraceAnalysis, BlamesNobodyWhereTheClocksCannotTell) {
   EXPECT_FALSE(match_collectives(trace)[0].sure);
   const TraceAnalysis analysis = analysis_of(trace);
   EXPECT_FALSE(analysis.collectives[0].last);
-  EXPECT_THAT(to_text(trace, analysis), HasSubstr("nobody that the clocks can tell"));
+  EXPECT_THAT(to_text(trace, analysis), HasSubstr("unknown (clocks too inaccurate)"));
 }
 
 TEST(TraceAnalysis, LeavesOutCollectivesThatNotAllHaveRecorded) {

@@ -87,7 +87,7 @@ TEST(TraceJson, DrawsAnArrowFromWhoCameLast) {
   EXPECT_DOUBLE_EQ(heads[0].at("ts"), 10'000.0);
 }
 
-TEST(TraceJson, DrawsNoArrowToAWorkerThatHadLeftBeforeTheLastCame) {
+TEST(TraceJson, DrawsNoArrowToAWorkerThatLeftFirst) {
   const json trace = written(RecordedTrace(3)
                                  .span(0, RecordedTrace::kStep, "all_gather", 0, 8)
                                  .span(1, RecordedTrace::kStep, "all_gather", 1, 12)

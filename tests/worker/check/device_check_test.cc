@@ -66,7 +66,7 @@ TEST(DeviceCheck, FindsMoreThreadsThanCores) {
   EXPECT_THAT(threads.remedy, HasSubstr("unset OMP_NUM_THREADS"));
   const auto more_workers = compute_findings(*ops, {.of_each = 1, .workers = 3, .cores = 2});
   EXPECT_EQ(about(more_workers, "cores of a worker").verdict, Verdict::kOk)
-      << "more workers than cores are a person's wish";
+      << "more workers than cores is a deliberate choice";
 }
 
 TEST(ClockCheck, NotesAClockThatIsMoreThanFiveSecondsOff) {

@@ -181,7 +181,7 @@ TEST_F(WrongManifest, OfAnOlderVersionIsBelievedOnlyWhereItAgrees) {
               HasSubstr("global_batch is 128, but world_size x batch_size x gradient_acc is 256"));
 }
 
-TEST_F(WrongManifest, OfAnOlderVersionHasAnUpdateForEachStepThatWasNotLeftOut) {
+TEST_F(WrongManifest, DerivesUpdatesFromStepsInOlderVersions) {
   const auto updates_of = [&](const Change& change) {
     nlohmann::json manifest = old();
     change(manifest);

@@ -124,7 +124,7 @@ TEST_F(OldCheckpoints, ThatACrashLeftHalfRemovedAreRemovedByTheNextJob) {
   EXPECT_THAT(entries(), ElementsAre("step-000000005"));
 }
 
-TEST_F(OldCheckpoints, ThatHoldAnythingOfAPersonAreKept) {
+TEST_F(OldCheckpoints, KeepsOnesWithForeignFiles) {
   Writers all = writers(1, 1, 1);
   save(all, 5);
   std::ofstream(output_ / "step-000000005" / "notes.txt") << "the best so far";
@@ -141,7 +141,7 @@ TEST_F(OldCheckpoints, ThatHoldAnythingOfAPersonAreKept) {
                                                          .classes = WorldOptions{}.classes}));
 }
 
-TEST_F(OldCheckpoints, OfTheSameStepThatHoldAnythingOfAPersonAreSetAside) {
+TEST_F(OldCheckpoints, SetsAsideTheSameStepWithForeignFiles) {
   Writers all = writers(1);
   save(all, 5);
   std::ofstream(output_ / "step-000000005" / "notes.txt") << "the best so far";
@@ -150,7 +150,7 @@ TEST_F(OldCheckpoints, OfTheSameStepThatHoldAnythingOfAPersonAreSetAside) {
   EXPECT_TRUE(std::filesystem::exists(output_ / "step-000000005.set-aside-1" / "notes.txt"));
 }
 
-TEST_F(OldCheckpoints, AreNotWhatAPersonHasPutUnderATemporaryName) {
+TEST_F(OldCheckpoints, KeepsForeignFoldersWithTemporaryNames) {
   std::filesystem::create_directories(output_ / ".step-000000004.tmp" / "photos");
   std::ofstream(output_ / ".step-000000004.tmp" / "photos" / "face.jpg") << "x";
   writers(1).clear();

@@ -114,7 +114,7 @@ TEST_F(Staging, RemovesNothingThatAPersonHasPutThere) {
   EXPECT_TRUE(fs::exists(there / "notes.txt"));
   EXPECT_TRUE(fs::exists(there / "photos.rec"));
   EXPECT_THAT(message_of<StorageError>([&] { remove_staged(data_, fast_); }),
-              HasSubstr("notes.txt in it was not made by pfc"));
+              HasSubstr("contains notes.txt, which pfc did not make"));
   EXPECT_TRUE(fs::exists(there / "train.rec"));
   write_file(there / "train.lst", "0\t0\ta.jpg\n");
   EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, fast_); }),

@@ -1,4 +1,4 @@
-// How a photograph is to be turned, as its camera has noted it.
+// Reads a JPEG's Exif orientation and rotates its pixels upright.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ enum class Orientation : std::uint8_t {
   kTurnLeft = 8,
 };
 
-/// That of a JPEG; kUpright where it says nothing that makes sense.
+/// Returns a JPEG's orientation; kUpright if it has none or an invalid one.
 Orientation orientation_of(std::span<const std::byte> jpeg);
 
 /// Whether rows become columns.
@@ -29,8 +29,8 @@ constexpr bool swaps_sides(Orientation orientation) {
   return orientation >= Orientation::kTransposed;
 }
 
-/// Fills `upright` from the pixels as they are stored, [stored.height, stored.width, 3]; it has the
-/// sides swapped where swaps_sides() says so. REQUIRES: they do not overlap.
+/// Copies pixels [stored.height, stored.width, 3] into `upright` in upright order. `upright` has
+/// height and width exchanged if swaps_sides(orientation). REQUIRES: the spans do not overlap.
 void turn_upright(std::span<const std::uint8_t> rgb, ImageSize stored, Orientation orientation,
                   std::span<std::uint8_t> upright);
 

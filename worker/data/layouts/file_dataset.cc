@@ -197,7 +197,7 @@ std::vector<std::string> folders_in(const fs::path& root, LeftOut& left_out) {
   return names;
 }
 
-/// Notices a folder one level too high, such as one of `train` and `val`.
+/// Detects a root that is one level too high, for example one that contains `train` and `val`.
 class FolderLevel {
  public:
   /// images: paths "PERSON/1.jpg" or "PERSON/FOLDER/1.jpg", sorted.
@@ -225,8 +225,8 @@ class FolderLevel {
   void expect_right(const fs::path& root) const {
     if (seems_right_ || most_ < kFewestPeople) return;
     throw InputError(fmt::format(
-        "{}: expected a folder of images for each person, found folders of such folders ({}), so "
-        "that there would be {}; is it {} that you mean? If not, list the images in a train.lst",
+        "{}: its sub-folders contain only folders ({}) and would count as {}; expected a folder of "
+        "images for each person; did you mean {}? Otherwise list the images in a train.lst",
         root.string(), text_, people_ == 1 ? "1 person" : fmt::format("{} people", people_),
         (root / fullest_).string()));
   }
@@ -312,13 +312,13 @@ ListLine parse_lst(std::string_view line) {
   if (fields.size() < 3) return {};
   if (!is_number(fields[1]) && is_image_name(fs::path(fields[1]))) {  // as face2rec2 reads them
     if (fields[0] == "1") return {.path = fields[1], .label = parse_label(fields[2])};
-    if (fields[0] != "0") return {.advice = "; here the path comes before the label"};
+    if (fields[0] != "0") return {.advice = "; the path and the label are in the wrong order"};
     return {.advice =
-                "; flag 0 of a face2rec2 list says that the image is not aligned: use pfcctl "
-                "data align first"};
+                "; flag 0 in a face2rec2 list marks an image that is not aligned; run \"pfcctl "
+                "data align\" first"};
   }
   if (fields.size() > 3) {
-    return {.advice = "; labels of several columns, of which none is an identity, are not read"};
+    return {.advice = "; lists with several label columns are not supported"};
   }
   return {.path = fields[2], .label = parse_label(fields[1])};
 }

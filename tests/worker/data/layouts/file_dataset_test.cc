@@ -167,7 +167,7 @@ TEST_F(ImageFiles, AListOfSeveralColumnsOfLabelsIsRefusedWithItsLine) {
   for (const char* line : {"1\t0\t1\t0\t1.jpg", "1\t2\t5\t0\t0.1\t0.2\t0.3\t0.4\t1.jpg"}) {
     write("a.lst", std::string("0\t0\t1.jpg\n") + line + "\n");
     EXPECT_THAT(error({.rec = folder_ / "a.lst"}),
-                AllOf(HasSubstr("a.lst: line 2: found '"), HasSubstr("labels of several columns")));
+                AllOf(HasSubstr("a.lst: line 2: found '"), HasSubstr("several label columns")));
   }
 }
 
@@ -192,7 +192,7 @@ TEST_F(ImageFiles, AListMayHaveTheLineEndsOfAnySystem) {
   }
 }
 
-TEST_F(ImageFiles, AListInUtf16IsCalledSo) {
+TEST_F(ImageFiles, RejectsUtf16Lists) {
   write("a.lst", std::string("\xff\xfe"
                              "0\0\t\0",
                              6));
@@ -237,15 +237,16 @@ TEST_F(ImageFiles, AFolderOneLevelTooHighIsRefusedAndTheRightOneNamed) {
     write("faces/train/p" + std::to_string(person) + "/1.jpg", make_jpeg(16, 16, 1));
   }
   write("faces/val/p0/1.jpg", make_jpeg(16, 16, 1));
-  EXPECT_THAT(error({.rec = folder_ / "faces"}),
-              AllOf(HasSubstr("folders of such folders (train: 12, val: 1)"),
-                    HasSubstr("is it " + (folder_ / "faces/train").string() + " that you mean?")));
+  EXPECT_THAT(
+      error({.rec = folder_ / "faces"}),
+      AllOf(HasSubstr("contain only folders (train: 12, val: 1) and would count as 2 people"),
+            HasSubstr("did you mean " + (folder_ / "faces/train").string() + "?")));
   EXPECT_EQ(open_dataset({.rec = folder_ / "faces/train"})->info().classes, 12);
   write("faces/ada/1.jpg", make_jpeg(16, 16, 1));  // a person, so the others are people too
   EXPECT_EQ(open_dataset({.rec = folder_ / "faces"})->info().classes, 3);
 }
 
-TEST_F(ImageFiles, AFolderOfASynologyServerOrOfMacOsIsNoPerson) {
+TEST_F(ImageFiles, IgnoresSynologyAndMacOsFolders) {
   for (const char* name :
        {"ada/1.jpg", "bob/1.jpg", "@eaDir/x/1.jpg", "ada/@eaDir/2.jpg", "__MACOSX/ada/1.jpg"}) {
     write(std::string("people/") + name, make_jpeg(16, 16, 1));
