@@ -111,7 +111,7 @@ TEST_F(AlignFaces, RefusesLandmarksThatAreNoPixelsOfAFace) {
     options_.max_damaged = 0.001;
     fs::remove_all(options_.out);
   }
-  EXPECT_THAT(error_of(std::string("../a.jpg") + kPoints), HasSubstr("without .."));
+  EXPECT_THAT(error_of(std::string("../a.jpg") + kPoints), HasSubstr("without \"..\""));
 }
 
 TEST_F(AlignFaces, SkipsOnlyHeadingLines) {
