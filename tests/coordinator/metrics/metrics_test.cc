@@ -93,6 +93,7 @@ TEST_F(MetricsTest, HaveTheNamesAndLabelsThatDashboardsUse) {
                 "pfc_job_info{job_id=\"0123456789abcdef\"} 1",
                 "pfc_job_state{state=\"training\"} 1",
                 "pfc_job_state{state=\"failed\"} 0",
+                "pfc_job_stragglers 0",
                 "pfc_host_up{host=\"a\"} 1",
                 "pfc_host_up{host=\"b\"} 0",
                 "pfc_worker_up{host=\"a\",rank=\"0\"} 1",

@@ -355,6 +355,14 @@ TEST_F(DamagedImages, EndTheJobWhenThereAreTooMany) {
   EXPECT_EQ(message_of<InputError>([&] { prefetcher->next(); }), message) << "and stays so";
 }
 
+TEST_F(DamagedImages, EndTheJobWhereTheLimitIsNoWholeNumberOfImages) {
+  for (std::int64_t p = 0; p < 3; ++p) dataset_.cut.insert(order_.at(0, 500 + 3 * p));
+  const auto prefetcher =
+      make_prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0.00125});  // 2.5
+  for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher->next(), nullptr);
+  EXPECT_THROW(prefetcher->next(), InputError);
+}
+
 TEST_F(DamagedImages, AreCountedByEpoch) {
   dataset_.cut = {1, 2};
   const auto prefetcher =
