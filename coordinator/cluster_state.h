@@ -179,7 +179,7 @@ struct JobState {
 struct ClusterState {
   std::string address;        ///< host:port by which agents reach the coordinator
   std::string launch_advice;  ///< how a scheduler starts the agents; empty: each is started by hand
-  std::string refused_agent;  ///< why the last agent was refused, for people
+  std::string refused_agent;  ///< why an agent was refused, the last one; empty: none was
   std::vector<HostState> hosts;  ///< in the order given
   NetworkState network;
   JobState job;

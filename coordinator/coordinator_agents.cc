@@ -24,17 +24,16 @@ std::string slots_text(const HostState& host, DeviceChoice device) {
   return "host " + host.name + ": " + counted(host.slots, "worker") + " (" + why + ")";
 }
 
-/// Of a host: "w" of "w.foo.net".
+/// The first part of a host's name: "w" of "w.foo.net".
 std::string first_label(const std::string& host) { return host.substr(0, host.find('.')); }
 
 }  // namespace
 
 void Coordinator::note_refused_agent(const std::string& host, const std::string& why) {
-  const std::string text = one_line(why, kLongestRefusal);
-  state_.refused_agent = text;
   if (refused_agents_.add(host, why, Clock::now())) {
-    terminal_.note("an agent was refused: " + text, Severity::kWarning);
+    terminal_.note("an agent was refused: " + one_line(why, kLongestRefusal), Severity::kWarning);
   }
+  state_.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
 }
 
 void Coordinator::warn_of_threads(const HostState& host, int threads_asked_for) {
@@ -115,7 +114,11 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     return *refusal;
   }
   const bool is_new = !host->registered || host->agent_id != registration.agent_id();
-  if (is_new) refused_agents_.forget(host->name);
+  if (is_new) {
+    refused_agents_.forget(host->name);
+    refused_agents_.forget(registration.host());
+    state_.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
+  }
   agents_[host->name] = &link;
   own_names_[host->name] = own_name;
   host->peer = peer;

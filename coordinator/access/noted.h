@@ -1,4 +1,4 @@
-// Answers that tell the audit log what became of a request.
+// Writes the result of a request to the audit log before the caller gets it.
 #pragma once
 
 #include <functional>

@@ -69,6 +69,12 @@ bool RefusedAgents::add(const std::string& host, const std::string& why, TimePoi
   return is_news;
 }
 
+std::string RefusedAgents::newest() const {
+  const auto found =
+      std::ranges::max_element(last_, {}, [](const auto& each) { return each.second.at; });
+  return found == last_.end() ? "" : found->second.why;
+}
+
 void CheckRecord::add(const WorkerState& worker, const proto::ReportCheckRequest& request) {
   const int most = std::min<int>(request.findings_size(), kMostOfRequest);
   for (int i = 0; i < most; ++i) {

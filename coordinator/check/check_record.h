@@ -29,6 +29,8 @@ class RefusedAgents {
   bool add(const std::string& host, const std::string& why, TimePoint now);
   /// An agent of the host was admitted.
   void forget(const std::string& host) { last_.erase(host); }
+  /// Why the last of these agents was refused; empty if there is none.
+  [[nodiscard]] std::string newest() const;
   [[nodiscard]] const std::map<std::string, Refused>& last() const { return last_; }
 
  private:

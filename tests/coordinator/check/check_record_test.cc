@@ -143,5 +143,27 @@ TEST_F(CheckOfTwoHosts, KeepsABoundedNumberOfFindings) {
   EXPECT_EQ(report().findings(0).what(), "check");
 }
 
+TEST(RefusedAgents, ForgetTheReasonOfAnAgentThatIsAdmitted) {
+  RefusedAgents refused;
+  const TimePoint now = Clock::now();
+  EXPECT_EQ(refused.newest(), "");
+  EXPECT_TRUE(refused.add("a", "another version", now));
+  EXPECT_TRUE(refused.add("b", "not in --hosts", now + std::chrono::seconds{1}));
+  EXPECT_EQ(refused.newest(), "not in --hosts");
+  refused.forget("b");
+  EXPECT_EQ(refused.newest(), "another version");
+  refused.forget("a");
+  EXPECT_EQ(refused.newest(), "");
+}
+
+TEST(RefusedAgents, AreNewsOnceAMinute) {
+  RefusedAgents refused;
+  const TimePoint now = Clock::now();
+  EXPECT_TRUE(refused.add("a", "one reason", now));
+  EXPECT_FALSE(refused.add("a", "one reason", now + std::chrono::seconds{90}));
+  EXPECT_FALSE(refused.add("a", "another reason", now + std::chrono::seconds{100}));
+  EXPECT_TRUE(refused.add("a", "a third reason", now + std::chrono::seconds{170}));
+}
+
 }  // namespace
 }  // namespace pfc
