@@ -117,8 +117,8 @@ class TokenStore {
   using Snapshot = std::shared_ptr<const Contents>;  // shared by those who read it
 
   [[nodiscard]] Contents load() const;
-  /// What the file has now; read again only where it has changed. Throws InputError if it is
-  /// damaged.
+  /// Returns the file's contents, and reads it again only if it has changed. Throws InputError if
+  /// it is damaged.
   [[nodiscard]] Snapshot newest();
   /// Like newest(). If the file is damaged, returns its last good contents and logs the problem at
   /// most once a minute. For read-only callers: a damaged file must neither stop the coordinator

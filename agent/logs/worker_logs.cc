@@ -44,9 +44,8 @@ std::string folder_variable(const char* name) {
 /// In each job's folder that pfc has made.
 constexpr const char* kMarker = ".pfc-logs";
 constexpr const char* kMarkerText =
-    "pfc-agent keeps the logs of one job here. It deletes this folder when there are logs of "
-    "enough "
-    "newer jobs,\nunless the folder contains other files.\n";
+    "pfc-agent keeps the logs of one job here. It deletes this folder when it has the logs of 20\n"
+    "newer jobs, unless the folder contains other files.\n";
 
 bool is_log_name(const std::string& name) {
   constexpr std::string_view kBegin = "rank-", kDigits = "0123456789";
@@ -155,8 +154,8 @@ void WorkerLogs::begin_job(const std::string& job) {
   try {
     if (made) write_file_atomically(folder_ / job / kMarker, kMarkerText);
   } catch (const StorageError& problem) {
-    warn(std::string(problem.what()) +
-         ": pfc will never delete this log folder; delete it yourself");
+    warning_(std::string(problem.what()) +
+             "; pfc will never delete this log folder; delete it yourself");
   }
   remove_old_jobs();
 }

@@ -17,7 +17,7 @@ namespace pfc {
 namespace {
 
 constexpr const char* kVariable = "OMP_NUM_THREADS";
-constexpr int kMostThreadsPerCore = 64;  // no worker would end a step with more
+constexpr int kMostThreadsPerCore = 64;  // with 512, no step ended in 100 s
 
 /// 0: not set, or no number.
 int environment_threads() {

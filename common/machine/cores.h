@@ -6,7 +6,8 @@
 
 namespace pfc {
 
-/// Of this process's affinity and the quotas of its control groups; at least 1.
+/// The cores of this process's affinity mask, but no more than the quota of its control groups; at
+/// least 1.
 int usable_cores();
 
 /// The least quota of this process's control groups (a container's limit, systemd's CPUQuota=), in

@@ -87,8 +87,7 @@ void expect_inside(const Landmarks& landmarks, ImageSize size) {
   if (outside < 3) return;
   throw DamagedImage(
       fmt::format("{} of 5 landmarks are outside the image ({} x {} pixels, width x height); "
-                  "expected pixels of "
-                  "this image as displayed, with its Exif rotation applied",
+                  "expected pixels of this image as displayed, with its Exif rotation applied",
                   outside, size.width, size.height));
 }
 

@@ -32,10 +32,10 @@ struct Aligned {
 /// read_landmarks() says. An image with several lines has several faces: the second one is
 /// PATH-2.jpg, and so is that of a second image whose name differs by its ending alone. Faces that
 /// are there are not written again. An image that does not decode, a line without landmarks, and
-/// landmarks outside of the image are damaged. Throws InputError that names file and line for a
-/// path that leads out of `images`, and for too many damaged images; where `out` holds `images` or
-/// any image of the list; and for a file in the place of a face that is no image of `size`. Throws
-/// StorageError.
+/// three or more landmarks outside the image are damaged. Throws InputError that names file and
+/// line for a path that leads out of `images`, and for too many damaged images; where `out` holds
+/// `images` or any image of the list; and for a file in the place of a face that is no image of
+/// `size`. Throws StorageError.
 Aligned align_faces(const AlignOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

@@ -82,8 +82,8 @@ double misfit(const Landmarks& points) {
 // A part of the face's size. Faces that look at the camera fit well within; profiles may not.
 constexpr double kFits = 0.1;
 
-/// The same with left and right exchanged: of the eyes, of the mouth, or of both. Of these the one
-/// that fits best.
+/// Exchanges left and right of the eyes, of the mouth, or of both, whichever fits best. Returns the
+/// new landmarks and their misfit.
 std::pair<Landmarks, double> best_exchange(const Landmarks& points) {
   std::pair<Landmarks, double> best{points, std::numeric_limits<double>::infinity()};
   for (const auto& [eyes, mouth] : {std::pair{true, false}, {false, true}, {true, true}}) {
@@ -112,8 +112,9 @@ void mend_sides(LandmarkList& list) {
   for (FaceLine& face : list.faces) {
     if (!face.problem.empty()) continue;
     const double before = misfit(face.landmarks);
+    if (!all && before < kFits) continue;
     const auto [other, after] = best_exchange(face.landmarks);
-    if (after >= before || (!all && (before < kFits || after >= kFits))) continue;
+    if (after >= before || (!all && after >= kFits)) continue;
     face.landmarks = other;
     ++list.exchanged;
   }

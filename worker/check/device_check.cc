@@ -7,6 +7,7 @@
 #include "common/byte_size.h"
 #include "common/clock.h"
 #include "common/counted.h"
+#include "common/machine/cores.h"
 #include "kernels/make_ops.h"
 #include "worker/check/thread_time.h"
 
@@ -110,7 +111,7 @@ std::vector<CheckFinding> compute_findings(Ops& ops, const WorkerThreads& thread
                      .unit = "cores",
                      .comparison = Comparison::kAsFastAsOthers,
                      .otherwise = kSlows};
-  if (threads.of_each * threads.workers > std::max(threads.cores, threads.workers)) {
+  if (!oversubscription(threads.of_each, threads.workers, threads.cores).empty()) {
     share.verdict = kSlows;
     share.found = fmt::format("{} of {} run {} threads on {}", counted(threads.workers, "worker"),
                               counted(threads.of_each, "thread"), threads.of_each * threads.workers,

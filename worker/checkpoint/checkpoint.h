@@ -89,7 +89,7 @@ struct CheckpointOptions {
   std::int64_t keep = 3;
   std::int64_t global_batch = 0;
   TraceTrack track = {};     ///< records when this worker writes its part
-  RemoveFolder remove = {};  ///< removes an old checkpoint; empty: if it has no foreign file
+  RemoveFolder remove = {};  ///< removes an old checkpoint; empty: remove_own_folder()
 };
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options);
 
