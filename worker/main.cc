@@ -211,6 +211,8 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
       .collective_timeout = seconds(arguments.collective_timeout),
       .stop_requested =
           [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); },
+      .checkpoint_step = joined.checkpoint_step,
+      .checkpoint_host = joined.checkpoint_host,
       .snapshots = &snapshots};
   if (joined.kind == GenerationKind::kTraining) return start_and_train(job, options, &coordinator);
   check_in_generation(job, joined.kind, options, coordinator);

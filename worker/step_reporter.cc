@@ -52,17 +52,16 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
     : s_(session),
       start_(Clock::now()),
       so_far_(progress_of_session()),
-      remaining_({.last_step = session.plan.last_step,
-                  .verbose = session.job.verbose,
-                  .save_every_steps = session.job.save_every_steps}),
+      remaining_(session.plan, {.verbose = session.job.verbose,
+                                .save_every_steps = session.job.save_every_steps}),
       input_watch_({.loader_threads = static_cast<int>(session.job.num_workers),
                     .cores = session.planned().threads}),
       window_start_(start_) {
   if (coordinator != nullptr) {
     Progress first = so_far_;
     first.starting = true;
-    first.step = std::min(s_.first_step - 1, s_.plan.last_step);
-    first.images_seen = s_.resumed_images;
+    first.step = s_.plan.start.step;
+    first.images_seen = s_.plan.start.images;
     first.resident_bytes = process_memory().resident_bytes;
     progress_.emplace(
         *coordinator, s_.phase,
@@ -73,14 +72,12 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
   }
   if (s_.membership.rank != 0) return;
   log_.emplace(TrainingLogOptions{.output = s_.job.output,
-                                  .global_batch = s_.plan.global_batch,
-                                  .resumed_images = s_.resumed_images,
+                                  .start = s_.plan.start,
+                                  .global_batch = s_.plan.batch.images(),
                                   .generation = s_.membership.generation});
   if (!s_.job.tensorboard) return;
   board_.emplace(TensorBoardOptions{.folder = s_.job.output / kTensorBoardFolder,
-                                    .global_batch = s_.plan.global_batch,
-                                    .resumed_images = s_.resumed_images,
-                                    .first_step = s_.first_step});
+                                    .first_step = s_.plan.first_step()});
 }
 
 void StepReporter::start() {
@@ -92,9 +89,10 @@ void StepReporter::start() {
                 std::to_string(job.batch_size) + "; " + s_.ops->description() + "; " +
                 s_.step_comm->description());
   log_->message(memory_message(s_.memory));
-  log_->message(s_.start_message + "; " + counted(s_.plan.last_step, "step") + ", " +
-                std::to_string(s_.plan.warmup_steps) + " of warm-up");
-  log_->start({.steps_done = s_.first_step - 1,
+  log_->message(s_.start_message + "; " + counted(s_.plan.last_step, "step") +
+                (s_.plan.resized() ? std::string()
+                                   : ", " + std::to_string(s_.plan.warmup_steps) + " of warm-up"));
+  log_->start({.steps_done = s_.plan.start.step,
                .last_step = s_.plan.last_step,
                .network = job.network,
                .device = device(),
@@ -138,6 +136,7 @@ void StepReporter::checkpoint(const std::vector<CheckpointEvent>& events) {
       continue;
     }
     count(event);
+    so_far_.checkpoint_step = event.step;
     saved(event.step);
   }
   take_phases_between_steps();
@@ -153,10 +152,15 @@ void StepReporter::count(const CheckpointEvent& published) {
   all.newest_bytes = published.bytes;
 }
 
+void StepReporter::in_memory(std::int64_t step) {
+  if (step <= so_far_.memory_step) return;
+  so_far_.memory_step = step;
+  saved(step);
+}
+
 void StepReporter::saved(std::int64_t step) {
-  if (step <= so_far_.saved_step) return;
-  so_far_.saved_step = step;
-  if (progress_) progress_->saved(step, so_far_.checkpoints);
+  so_far_.saved_step = std::max(so_far_.saved_step, step);
+  if (progress_) progress_->saved(so_far_);
 }
 
 void StepReporter::message(const std::string& text) {
@@ -286,16 +290,22 @@ std::string StepReporter::device() const {
 Progress StepReporter::progress_of_session() const {
   return {.total_steps = s_.plan.last_step,
           .device = device(),
-          .saved_step = s_.first_step - 1,
-          .resumed_images = s_.resumed_images,
+          .saved_step = s_.plan.start.step,
+          .checkpoint_step = s_.loaded_from_disk ? s_.plan.start.step : 0,
+          .output_unshared = s_.output_links.only_one_host_sees(s_.hosts),
+          .resumed_images = s_.plan.start.images,
           .most_workers = most_workers(s_.planned()),
+          .least_workers = s_.membership.rank > 0 ? 0
+                                                  : least_workers(s_.planned(), s_.memory.available,
+                                                                  s_.membership.local_world_size ==
+                                                                      s_.membership.world_size),
           .loader_threads = static_cast<int>(s_.job.num_workers)};
 }
 
 Progress StepReporter::progress(const StepRecord& r) const {
   Progress p = so_far_;
   p.step = r.stats.step;
-  p.images_seen = r.stats.step * s_.plan.global_batch;
+  p.images_seen = s_.plan.after(r.stats.step).images;
   p.epoch = r.stats.epoch;
   p.loss = r.stats.loss;
   p.lr = r.stats.lr;

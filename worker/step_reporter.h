@@ -40,8 +40,8 @@ class StepReporter {
 
   void evaluation(std::int64_t step, const VerificationResult& result);
   void checkpoint(const std::vector<CheckpointEvent>& events);
-  /// All workers have the state after this step, on disk or in memory; 0: none yet.
-  void saved(std::int64_t step);
+  /// All workers have the state after this step in memory; 0: none yet.
+  void in_memory(std::int64_t step);
   void message(const std::string& text);
   /// `step` is the last one that is complete. reason: "completed", "stopped" or "failed".
   void end(std::int64_t step, const std::string& reason);
@@ -76,6 +76,7 @@ class StepReporter {
   void add(const std::vector<PhaseTimer::Sample>& samples);
   void add(const StepStats& stats, double seconds, const std::vector<PhaseTimer::Sample>& phases);
   void count(const CheckpointEvent& published);
+  void saved(std::int64_t step);
   /// So that no step is charged for what happened before it.
   void take_phases_between_steps();
   [[nodiscard]] StepRecord step_record(const StepStats& stats, double seconds,

@@ -67,7 +67,7 @@ void save_model(TrainingSession& s) {
 std::string where_saved(const TrainingSession& s, std::int64_t done) {
   const std::filesystem::path folder = s.job.output / checkpoint_format::folder_name(done);
   std::error_code not_there;
-  const bool saved = s.output_links.to_rank_zero ? done >= s.first_step
+  const bool saved = s.output_links.to_rank_zero ? done >= s.plan.first_step()
                                                  : std::filesystem::exists(folder, not_there);
   if (!saved) return {};
   return "; the state after step " + std::to_string(done) + " is in " + folder.string() +
@@ -77,7 +77,7 @@ std::string where_saved(const TrainingSession& s, std::int64_t done) {
 /// Where no step is complete, the state is still the one that was loaded. A worker that has a
 /// failure throws it, after all have written a checkpoint.
 TrainingEnd stop_training(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
-  const bool moved = done >= s.first_step;
+  const bool moved = done >= s.plan.first_step();
   try {
     if (moved) save_checkpoint(s, done, reporter);
     if (moved && !reporter.failure().empty()) save_model(s);
@@ -87,7 +87,7 @@ TrainingEnd stop_training(TrainingSession& s, std::int64_t done, StepReporter& r
   }
   reporter.end(done, "stopped");
   reporter.message(moved ? "stopped after step " + std::to_string(done) + ", checkpoint written"
-                         : "stopped before step " + std::to_string(s.first_step) +
+                         : "stopped before step " + std::to_string(s.plan.first_step()) +
                                " was complete, there is nothing to write");
   if (!reporter.failure().empty()) throw StorageError(reporter.failure() + where_saved(s, done));
   return TrainingEnd::kStopped;
@@ -98,7 +98,7 @@ TrainingEnd end_without_data(TrainingSession& s, std::int64_t done, StepReporter
                              const DataFailed& failed) {
   std::string saved;
   try {
-    if (done >= s.first_step) {
+    if (done >= s.plan.first_step()) {
       save_checkpoint(s, done, reporter);
       save_model(s);
       s.host_comm().barrier();  // no worker fails before the model is written: the others are ended
@@ -116,11 +116,11 @@ TrainingEnd end_without_data(TrainingSession& s, std::int64_t done, StepReporter
 }
 
 TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
-  const bool trained = s.first_step <= s.plan.last_step;
+  const bool trained = s.plan.first_step() <= s.plan.last_step;
   if (trained) {
     // No step of this schedule follows, so the checkpoint gets the centres as they are now.
     s.phase("checkpoint", [&] {
-      if (done == s.plan.total_steps) s.head->settle_all();
+      if (s.plan.planned_steps == s.plan.total_steps) s.head->settle_all();
     });
     save_checkpoint(s, done, reporter);
   }
@@ -159,11 +159,12 @@ TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& rep
     reporter.checkpoint(
         s.phase("checkpoint", [&] { return s.checkpoints->after_step(done, stats.signals); }));
     if (s.snapshots) {
-      reporter.saved(s.phase(
-          "snapshot", [&] { return s.snapshots->after_step(s.state(), done, stats.signals); }));
+      reporter.in_memory(s.phase("snapshot", [&] {
+        return s.snapshots->after_step(s.state(), s.plan.after(done), stats.signals);
+      }));
     }
     reporter.checkpointed(done, seconds_since(checkpoint));
-    if (s.job.verbose > 0 && done % s.job.verbose == 0) evaluate_all(s, done, reporter);
+    if (s.plan.reaches_multiple(done, s.job.verbose)) evaluate_all(s, done, reporter);
   }
   return complete(s, done, reporter);
 }
@@ -176,7 +177,7 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
       s.trace, coordinator,
       s.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s.membership.local_rank));
   reporter.start();
-  std::int64_t done = s.first_step - 1;  // may lie beyond the last step when the job was resumed
+  std::int64_t done = s.plan.start.step;
   try {
     return train_from(s, done, reporter);
   } catch (const DataFailed& failed) {

@@ -3,16 +3,19 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "common/byte_size.h"
 #include "common/config/job_json.h"
 #include "common/counted.h"
+#include "common/error.h"
 #include "common/machine/cores.h"
 #include "common/machine/host_name.h"
 #include "common/random_id.h"
 #include "kernels/make_ops.h"
 #include "worker/checkpoint/checkpoint_format.h"
+#include "worker/checkpoint/fetch_checkpoint.h"
 #include "worker/comm/gather_texts.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/rank_zero.h"
@@ -97,6 +100,8 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   make_model();
   tell(options, "loading weights");
   load_weights(options.snapshots);
+  expect_no_older_state(options);
+  lr = std::make_unique<LrScheduler>(job.lr_schedule, job.lr * lr_factor(job, plan), plan);
   make_snapshots(options.snapshots);
   dump = std::make_unique<StepDump>(*ops, host_comm(), *head, job.output, job_json);
   sampler = {job.tensorboard ? job.histograms_every_steps : 0, membership.rank == 0};
@@ -245,7 +250,6 @@ void TrainingSession::make_model() {
                                                            .clip_norm = job.clip_norm},
                                           backbone->weights.count);
   if (ops->activation_type() == DType::kFloat16) loss_scale = LossScale::dynamic();
-  lr = std::make_unique<LrScheduler>(job.lr_schedule, job.lr, plan);
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
 
   if (!verification_sets.empty()) {
@@ -256,16 +260,14 @@ void TrainingSession::make_model() {
   d_embeddings = OwnedTensor(*ops, shapes.d_embeddings);
 }
 
-// After that many steps of a job with this global batch, which may not be this one's.
-void TrainingSession::go_on_after(std::int64_t step, std::int64_t global_batch) {
-  resumed_images = step * global_batch;
-  first_step = steps_done(plan, resumed_images) + 1;
+void TrainingSession::go_on_after(const TrainedSoFar& trained) {
+  plan = plan_steps(job, membership.world_size, job.num_image, trained);
 }
 
 // REQUIRES: go_on_after() was called.
-std::string TrainingSession::repeated_images(const OrderedJob& before) const {
-  const std::string order = other_order(before, ordered_job(job_json, plan.global_batch));
-  return repeated_images_message(order, plan, first_step);
+std::string TrainingSession::other_images(const OrderedJob& before) const {
+  const std::string order = other_order(before, ordered_job(job_json, plan.batch.images()));
+  return repeated_images_message(order, plan) + resized_message(job, plan);
 }
 
 // Where it does not, start_message says why.
@@ -273,34 +275,40 @@ bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images
   if (!snapshot_comm) return false;
   const SnapshotChoices choices = look_for_snapshots(*store, job.num_classes, *snapshot_comm);
   const auto& chosen = choices.newest_whole;
-  if (!chosen || chosen->id.images < images_on_disk) {
+  if (!chosen || chosen->id.trained.images < images_on_disk) {
     start_message = why_not_from_memory(choices, job.num_classes, images_on_disk);
     if (!start_message.empty()) start_message += "; ";
     return false;
   }
   const std::uint64_t moved = load_snapshot(*chosen, *store, state(), *snapshot_comm);
-  go_on_after(chosen->id.step, chosen->id.global_batch);
-  start_message = "went on from the copies in memory of " + where_from(*chosen) + "; moved " +
-                  byte_size_text(moved) + ": next is step " + std::to_string(first_step) +
-                  repeated_images(ordered_job(job_json, chosen->id.global_batch));
+  go_on_after(chosen->id.trained);
+  start_message =
+      "went on from the copies in memory of " + where_from(*chosen) + "; moved " +
+      byte_size_text(moved) + ": next is step " + std::to_string(plan.first_step()) +
+      other_images({.job = job_json, .micro_batch = chosen->id.world_size * job.batch_size});
   return true;
 }
 
 void TrainingSession::load_weights(SnapshotStore* store) {
+  std::string fetched;
+  if (!output_links.shared()) {
+    fetched = fetch_newest_checkpoint(*input_comm, checkpoint_options());
+    if (!fetched.empty()) fetched += "; ";
+  }
   // A later generation goes on from the checkpoint of an earlier one, but not from that of another
   // job: the first one may have had no time to see it, or it lies on another host.
   const auto newest = newest_checkpoint_of_all(*input_comm, job, job_id);
   if (load_from_memory(store, newest ? newest->images : 0)) return;
-  const std::string why_not = start_message;
+  const std::string why_not = fetched + start_message;
   if (newest) {
     const CheckpointInfo info =
         output_links.shared()
             ? load_checkpoint(newest->folder, state())
             : load_checkpoint_of_rank_zero(newest->folder, state(),
                                            {*step_comm, *input_comm, output_links});
-    go_on_after(info.step, info.global_batch);
-    start_message = why_not + resumed_message(info, first_step, plan.last_step) +
-                    repeated_images(newest->ordered);
+    go_on_after(info.trained);
+    loaded_from_disk = true;
+    start_message = why_not + resumed_message(info, plan) + other_images(newest->ordered);
     return;
   }
   if (!job.init_from.empty()) {
@@ -314,6 +322,21 @@ void TrainingSession::load_weights(SnapshotStore* store) {
                     " yet, training begins at step 1; " + start_message;
 }
 
+// A checkpoint may be missed for a moment, on NFS or on a host that comes back. So this is no
+// InputError, and the coordinator tries again while restarts are left.
+void TrainingSession::expect_no_older_state(const SessionOptions& options) const {
+  if (plan.start.step >= options.checkpoint_step) return;
+  const std::string host =
+      options.checkpoint_host.empty() ? "" : " on host " + options.checkpoint_host;
+  const std::string found =
+      plan.start.step == 0 ? "no state was found"
+                           : "the newest state found is step " + std::to_string(plan.start.step);
+  throw std::runtime_error(
+      "output: " + job.output.string() + host + " should have the checkpoint of step " +
+      std::to_string(options.checkpoint_step) + ", but " + found + "; restore it, or " +
+      "submit the job again with \"resume\": true to continue from what is there");
+}
+
 void TrainingSession::make_snapshots(SnapshotStore* store) {
   if (!snapshot_comm) return;
   const auto workers = static_cast<std::size_t>(membership.world_size);
@@ -322,38 +345,33 @@ void TrainingSession::make_snapshots(SnapshotStore* store) {
   snapshots = std::make_unique<SnapshotMaker>(*store, *snapshot_comm,
                                               SnapshotOptions{.membership = membership,
                                                               .keepers = keepers_of(places),
-                                                              .global_batch = plan.global_batch,
                                                               .seconds = job.snapshot_seconds,
                                                               .track = thread_row("snapshots")});
 }
 
 void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
-  writer = make_checkpoint_writer({.output = job.output,
-                                   .job_id = job_id,
-                                   .lock = output_lock.get(),
-                                   .links = &output_links,
-                                   .membership = membership,
-                                   .keep = job.keep_checkpoints,
-                                   .global_batch = plan.global_batch,
-                                   .track = thread_row("checkpoints")});
+  writer = make_checkpoint_writer(checkpoint_options());
   checkpoints = std::make_unique<CheckpointSchedule>(
-      job,
+      job, plan,
       [this](std::int64_t step, bool last) {
         const bool in_place = last || memory.checkpoints_in_place;
-        writer->begin(state(), step, job_json,
+        writer->begin(state(), plan.after(step), job_json,
                       in_place ? CheckpointMode::kInPlace : CheckpointMode::kCopy);
       },
       *writer, host_comm());
-  prefetcher = make_prefetcher(*dataset, {.batch_size = job.batch_size,
-                                          .rank = membership.rank,
-                                          .world_size = membership.world_size,
+  const BatchPlan batches = plan.batches(membership.rank);
+  prefetcher = make_prefetcher(*dataset, {.batch_size = batches.batch_size,
+                                          .rank = batches.rank,
+                                          .world_size = batches.world_size,
                                           .seed = job.seed,
                                           .shuffle = job.shuffle,
                                           .read = read_options(job),
                                           .augmentation = job.augment,
-                                          .first_batch = (first_step - 1) * job.gradient_acc,
+                                          .first_batch = batches.first_batch,
+                                          .start = batches.start,
                                           .last_batch = plan.last_step * job.gradient_acc,
                                           .threads = static_cast<int>(job.num_workers),
+                                          .max_damaged = job.max_damaged,
                                           .trace = &trace});
   const auto signals = [this, stop_requested] {
     WorkerSignals mine{.stop = end_early || (stop_requested && stop_requested())};
@@ -367,6 +385,17 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                              .gradient_acc = job.gradient_acc,
                              .signals = signals,
                              .track = thread_row("inputs")});
+}
+
+CheckpointOptions TrainingSession::checkpoint_options() {
+  return {.output = job.output,
+          .job_id = job_id,
+          .lock = output_lock.get(),
+          .links = &output_links,
+          .membership = membership,
+          .keep = job.keep_checkpoints,
+          .global_batch = plan.batch.images(),
+          .track = thread_row("checkpoints")};
 }
 
 TraceTrack TrainingSession::thread_row(const char* name) {

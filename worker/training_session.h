@@ -44,6 +44,10 @@ struct SessionOptions {
   std::chrono::milliseconds collective_timeout{300'000};
   /// Whether training is to end after a checkpoint. REQUIRES: it is thread-safe.
   std::function<bool()> stop_requested;
+  /// Of the job's newest checkpoint, below which it does not start, and the host that has it in its
+  /// own output folder; 0: there is none. Empty: all hosts see the folder.
+  std::int64_t checkpoint_step = 0;
+  std::string checkpoint_host;
   AbortSwitch* abort_switch = nullptr;  ///< ends what waits for other workers. Borrowed, or null
   /// Keeps this worker's snapshots from one generation to the next, where the job has `replicate`.
   /// Borrowed; null: none are taken.
@@ -84,8 +88,7 @@ struct TrainingSession {
   std::unique_ptr<Dataset> dataset;
   std::vector<VerificationSet> verification_sets;
   StepPlan plan;
-  std::int64_t first_step = 1;
-  std::int64_t resumed_images = 0;  ///< seen by the checkpoint that was loaded; 0: none was
+  bool loaded_from_disk = false;  ///< plan.start is that of a checkpoint in the output folder
   std::unique_ptr<Backbone> backbone;
   std::unique_ptr<StatisticsBackup> statistics;
   std::unique_ptr<Head> head;
@@ -130,11 +133,13 @@ struct TrainingSession {
   void agree_on_checkpoints();
   void make_model();
   void load_weights(SnapshotStore* store);
+  void expect_no_older_state(const SessionOptions& options) const;
   [[nodiscard]] bool load_from_memory(SnapshotStore* store, std::int64_t images_on_disk);
-  void go_on_after(std::int64_t step, std::int64_t global_batch);
-  [[nodiscard]] std::string repeated_images(const OrderedJob& before) const;
+  void go_on_after(const TrainedSoFar& trained);
+  [[nodiscard]] std::string other_images(const OrderedJob& before) const;
   void make_inputs(const std::function<bool()>& stop_requested);
   void make_snapshots(SnapshotStore* store);
+  [[nodiscard]] CheckpointOptions checkpoint_options();
   [[nodiscard]] TraceTrack thread_row(const char* name);
   [[nodiscard]] Tensor batch() const;  ///< type and shape of what the backbone reads
 };

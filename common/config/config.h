@@ -16,6 +16,8 @@ enum class Precision { kFp32, kBf16, kFp16, kAuto };
 enum class MarginGradient { kExact, kStraightThrough };
 enum class OptimizerKind { kSgd, kAdamW };
 enum class ScheduleKind { kPolynomial, kMultistep };
+/// How the learning rate follows the number of workers (worker/schedule/lr_schedule.h).
+enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
 enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 /// Of several data sets: one softmax over all classes, or one for each set over its own classes.
@@ -65,6 +67,7 @@ struct JobConfig {
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double lr = 0.1;
   LrSchedule lr_schedule;
+  LrScaling lr_scaling = LrScaling::kAuto;
   double momentum = 0.9;
   double weight_decay = 5e-4;
   double clip_norm = 5.0;  ///< 0: off
@@ -80,6 +83,7 @@ struct JobConfig {
   ReadKind read = ReadKind::kRandom;
   std::int64_t read_buffer_mib = 1024;   ///< sequential: memory of all workers for images as stored
   Augmentation augment;                  ///< of training images
+  double max_damaged = 0.001;            ///< part of an epoch's images that may be damaged
   std::filesystem::path stage;           ///< a folder to copy the data to first; empty: none
   std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths
   std::filesystem::path output = "work_dirs/job";

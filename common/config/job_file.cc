@@ -111,6 +111,13 @@ void apply_overrides(json& job, std::span<const std::string> overrides) {
 }
 
 json read_job_file(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  if (path.extension() == ".py") {
+    throw InputError(
+        path.string() +
+        ": a job file is JSON, and this is a Python configuration; write "
+        "config.lr = 0.1 as { \"lr\": 0.1 }, True as true, None as null, and a tuple as "
+        "an array: most keys are those of arcface_torch (docs/configuration.md)");
+  }
   json job = parse_strict_json(read_job_text(path), path.string(), {.bytes = kLargestFile});
   if (!job.is_object()) {
     throw InputError(path.string() + ": expected a JSON object { \"key\": value, ... }, found " +

@@ -81,6 +81,10 @@ constexpr Names<OptimizerKind, 2> kOptimizers{
     {{"sgd", OptimizerKind::kSgd}, {"adamw", OptimizerKind::kAdamW}}};
 constexpr Names<ScheduleKind, 2> kSchedules{
     {{"polynomial", ScheduleKind::kPolynomial}, {"multistep", ScheduleKind::kMultistep}}};
+constexpr Names<LrScaling, 4> kLrScalings{{{"auto", LrScaling::kAuto},
+                                           {"linear", LrScaling::kLinear},
+                                           {"sqrt", LrScaling::kSqrt},
+                                           {"none", LrScaling::kNone}}};
 constexpr Names<Heads, 2> kHeads{{{"one", Heads::kOne}, {"separate", Heads::kSeparate}}};
 constexpr Names<ReadKind, 2> kReads{
     {{"random", ReadKind::kRandom}, {"sequential", ReadKind::kSequential}}};
@@ -123,6 +127,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("optimizer", job.optimizer, kOptimizers);
   v.number("lr", job.lr, kLearningRate);
   v.schedule("lr_schedule", job.lr_schedule);
+  v.choice("lr_scaling", job.lr_scaling, kLrScalings);
   v.number("momentum", job.momentum, kMomentum);
   v.number("weight_decay", job.weight_decay, kNotNegative);
   v.number("clip_norm", job.clip_norm, kNotNegative);
@@ -138,6 +143,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("read", job.read, kReads);
   v.number("read_buffer_mib", job.read_buffer_mib, kBatch);
   v.augmentation("augment", job.augment);
+  v.number("max_damaged", job.max_damaged, kFraction);
   v.path("stage", job.stage);
   v.texts("val_targets", job.val_targets);
   v.path("output", job.output);

@@ -80,7 +80,7 @@ class Kept(Output):
         self.assertIn("nothing was left to train; the model is in", again.stdout)
         self.assertNotIn("next is step", again.stdout)
         fewer = self.finished(1, job, "--set", "resume=true")
-        self.assertIn("as its images are those of step 4 of this job", fewer.stdout)
+        self.assertIn("(step 2 of 2 workers): nothing is left to train; to go on", fewer.stdout)
 
     def test_a_manifest_that_was_edited_is_not_believed(self):
         job = self.job(max_steps=2, save_every_steps=1)

@@ -78,7 +78,7 @@ class Resume(JobTest):
         job = self.job(max_steps=2)
         self.finished(1, job)
         done = self.finished(1, job, "--set", "resume=true", "--set", "max_steps=3", "--set", "seed=7")
-        self.assertRegex(done.stdout, r"next is step 3; seed \d+ became 7, so to the end of this epoch images come that")
+        self.assertRegex(done.stdout, r"next is step 3; seed changed from \d+ to 7: some of the remaining \d+ images of epoch 0 repeat")
 
     def test_a_resume_with_another_batch_says_that_images_come_again_in_sequential_reading_only(self):
         for read in ("random", "sequential"):
@@ -86,7 +86,7 @@ class Resume(JobTest):
             self.finished(1, job)
             done = self.finished(1, job, "--set", "resume=true", "--set", "max_steps=3", "--set", "batch_size=3")
             self.assertIn("next is step 3", done.stdout)
-            told = "the batch of all workers 4 became 3, so to the end of this epoch" in done.stdout
+            told = "the batch of all workers changed from 4 to 3: some of the remaining " in done.stdout
             self.assertEqual(told, read == "sequential", done.stdout)
 
     def test_adamw_resumes_with_the_same_bits_while_centres_have_updates_outstanding(self):
@@ -105,16 +105,17 @@ class Resume(JobTest):
         out = self.folder / "out"
         self.finished(4, self.job(**keys))
         self.assertEqual(json.loads((out / "step-000000004/manifest.json").read_text())["world_size"], 4)
-        # 4 steps of 8 images are 16 steps of 2, or 5 whole steps of 6.
-        for workers, next_step in ((1, 17), (3, 6)):
+        # Of the planned 6 steps 2 are left, with 16 images: 8 steps of 2, or 3 steps of 6, the last not wholly planned.
+        for workers, steps in ((1, 8), (3, 3)):
             copy = self.folder / f"with-{workers}"
             shutil.copytree(out, copy)
-            done = self.finished(workers, self.job(**{**keys, "max_steps": next_step + 2,
-                                                      "resume": True, "output": str(copy)}))
-            self.assertIn(f"next is step {next_step}", done.stdout)
+            done = self.finished(workers, self.job(**{**keys, "max_steps": 6, "resume": True, "output": str(copy)}))
+            self.assertIn("next is step 5", done.stdout)
+            self.assertIn(f"instead of 8 images (4 workers x batch_size 2 x gradient_acc 1), so the job ends after step "
+                          f"{4 + steps}; lr is multiplied by {workers / 4:g} (lr_scaling)", done.stdout)
             images = [m["images_seen"] for m in self.metrics(copy) if "loss" in m]
             self.assertEqual(images[:4], [8, 16, 24, 32])
-            self.assertEqual(images[4:], [2 * workers * s for s in range(next_step, next_step + 3)])
+            self.assertEqual(images[4:], [32 + 2 * workers * step for step in range(1, steps + 1)])
 
     def test_two_workers_evaluate_the_model_that_they_write(self):
         # Without sync_bn each has running statistics of its own; the model has rank 0's.

@@ -16,7 +16,10 @@ namespace format = pfc::checkpoint_format;
 format::Manifest example() {
   format::Manifest manifest;
   manifest.identity = {.job_id = "0123456789abcdef",
-                       .step = 20,
+                       .trained = {.images = 1280,
+                                   .step = 20,
+                                   .next = {.epoch = 1, .position = 320},
+                                   .planned = {2, 32, 1}},
                        .world_size = 2,
                        .global_batch = 64,
                        .classes = 100,
@@ -64,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text = with_checksum({reinterpret_cast<const char*>(data), size});
   pfc::testing::write_file(checkpoint / format::kManifest, text);
   try {
-    if (format::load_manifest(checkpoint).identity.step != 20) __builtin_trap();
+    if (format::load_manifest(checkpoint).identity.trained.step != 20) __builtin_trap();
   } catch (const pfc::InputError&) {
   }
   return 0;

@@ -19,7 +19,7 @@ struct ResumedWith {
   const char* name;
   int workers;
   std::int64_t batch_size, gradient_acc;
-  std::int64_t step;  ///< the next one, as the job that goes on counts it
+  std::int64_t by_images;  ///< the next step, if the images so far had been steps of this size
 };
 
 constexpr std::int64_t kUpdatesBefore = 6;  // of 2 workers x 4 images
@@ -95,7 +95,7 @@ TEST_P(ResumedUpdate, ContinuesTheUpdateNumberOfTheCheckpoint) {
   now.batch_size = GetParam().batch_size;
   now.gradient_acc = GetParam().gradient_acc;
   testing::with_sessions(now, GetParam().workers, [&](int rank, TrainingSession& session) {
-    EXPECT_EQ(session.first_step, GetParam().step);
+    EXPECT_EQ(session.plan.first_step(), kUpdatesBefore + 1);
     Trainer trainer = session.trainer();
     const Moments backbone = of_backbone(session), centres = of_centres(session);
     const StepStats stats = train_step(trainer);
@@ -104,8 +104,8 @@ TEST_P(ResumedUpdate, ContinuesTheUpdateNumberOfTheCheckpoint) {
     };
     EXPECT_LT(error(kUpdatesBefore + 1, backbone, of_backbone(session)), 1e-4);
     EXPECT_LT(error(kUpdatesBefore + 1, centres, of_centres(session)), 1e-4);
-    if (GetParam().step != kUpdatesBefore + 1) {
-      EXPECT_GT(error(GetParam().step, backbone, of_backbone(session)), 0.01)
+    if (GetParam().by_images != kUpdatesBefore + 1) {
+      EXPECT_GT(error(GetParam().by_images, backbone, of_backbone(session)), 0.01)
           << "rank " << rank << ": the equations do not tell one number from the other";
     }
     session.host_comm().barrier();

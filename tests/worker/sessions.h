@@ -21,11 +21,13 @@ inline std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
 /// Makes the session of each of `workers` ranks on a thread of its own, and calls
 /// `use(rank, session)` there. `asked_to_stop(rank)`, which may be null, is what
 /// SessionOptions::stop_requested answers. With `output_of(rank)` each rank is on a host of its
-/// own, where the job's `output` is this folder. Rethrows what a rank has thrown.
+/// own, where the job's `output` is this folder. `checkpoint_step`: of the job's newest checkpoint,
+/// as the coordinator knows it. Rethrows what a rank has thrown.
 inline void with_sessions(const JobConfig& job, int workers,
                           const std::function<void(int rank, TrainingSession& session)>& use,
                           const std::function<bool(int rank)>& asked_to_stop = {},
-                          const std::function<std::filesystem::path(int rank)>& output_of = {}) {
+                          const std::function<std::filesystem::path(int rank)>& output_of = {},
+                          std::int64_t checkpoint_step = 0) {
   MemoryStore store;
   on_threads(workers, [&](int rank) {
     const auto stop_requested = [&] { return asked_to_stop && asked_to_stop(rank); };
@@ -37,7 +39,8 @@ inline void with_sessions(const JobConfig& job, int workers,
                                                  .local_world_size = output_of ? 1 : workers},
                                   .store = &store,
                                   .host = "host-" + std::to_string(rank),
-                                  .stop_requested = stop_requested});
+                                  .stop_requested = stop_requested,
+                                  .checkpoint_step = checkpoint_step});
     use(rank, session);
   });
 }

@@ -59,7 +59,7 @@ class TwoWorkers : public ::testing::Test {
     };
     const auto use = [&](int rank, TrainingSession& session) {
       TwoWorkersOutcome& outcome = outcomes[static_cast<std::size_t>(rank)];
-      outcome.first_step = session.first_step;
+      outcome.first_step = session.plan.first_step();
       outcome.end = train(session, nullptr);
       outcome.weights = testing::on_host(*session.ops, session.backbone->weights.flat());
       outcome.centres = testing::on_host(*session.ops, session.head->state().centres);
@@ -85,6 +85,29 @@ TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfARunWithoutAStop) {
     EXPECT_GT(resumed[rank].first_step, 1);
     resumed[rank].first_step = 1;
     EXPECT_TRUE(resumed[rank] == whole[rank]) << "rank " << rank;
+  }
+}
+
+// Such a failure is tried again: a checkpoint may be missed for a moment.
+TEST_F(TwoWorkers, DoNotContinueFromAnOlderStateThanTheJobHasSaved) {
+  JobConfig job_ = job(parts_.path());
+  job_.max_steps = 2;
+  run(job_, 0);
+  job_.resume = true;
+  job_.max_steps = 4;
+  const auto use = [](int, TrainingSession&) {};
+  testing::with_sessions(job_, kTwoWorkers, use, {}, {}, /*checkpoint_step=*/2);
+  try {
+    testing::with_sessions(job_, kTwoWorkers, use, {}, {}, /*checkpoint_step=*/3);
+    FAIL() << "it has begun below step 3";
+  } catch (const InputError& error) {
+    FAIL() << error.what() << ": this would end the job for good";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(
+        std::string(error.what())
+            .find("should have the checkpoint of step 3, but the newest state found is step 2"),
+        std::string::npos)
+        << error.what();
   }
 }
 

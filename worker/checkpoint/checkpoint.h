@@ -17,6 +17,7 @@
 #include "worker/gradients/loss_scale.h"
 #include "worker/gradients/optimizer.h"
 #include "worker/head/head.h"
+#include "worker/schedule/step_plan.h"
 #include "worker/trace/recorder.h"
 
 namespace pfc {
@@ -37,7 +38,7 @@ struct TrainingState {
 
 struct CheckpointInfo {
   std::filesystem::path folder;
-  std::int64_t step = 0;  ///< optimizer steps done
+  TrainedSoFar trained;
   int world_size = 0;
   std::int64_t global_batch = 0;  ///< world_size * batch_size * gradient_acc
 };
@@ -60,9 +61,10 @@ class CheckpointWriter {
  public:
   virtual ~CheckpointWriter() = default;
   /// Begins to write this worker's part. First waits for this worker's part of the checkpoint
-  /// before. In both modes, wait() and finished_step() throw the error when this one fails.
-  virtual void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
-                     CheckpointMode mode) = 0;
+  /// before. `trained`: the state's. In both modes, wait() and finished_step() throw the error when
+  /// this one fails.
+  virtual void begin(const TrainingState& state, const TrainedSoFar& trained,
+                     const nlohmann::json& job, CheckpointMode mode) = 0;
   /// The newest step whose part of this worker is on disk and synced; 0: none yet. When a write has
   /// failed (disk full), throws its StorageError in every call until wait() has thrown it, so that
   /// the training thread gets the error even if another thread asked first. Throws CommError when

@@ -105,7 +105,7 @@ void CheckpointFolders::make_room(const fs::path& folder, const format::Identity
   if (!is_there(folder) || may_replace(folder, identity)) return;
   fs::path aside;
   for (int number = 1; aside.empty() || is_there(aside); ++number) {
-    aside = options_.output / format::set_aside_name(identity.step, number);
+    aside = options_.output / format::set_aside_name(identity.trained.step, number);
   }
   fs::rename(folder, aside);
   spdlog::warn(
@@ -124,10 +124,10 @@ fs::path CheckpointFolders::name_to_remove(std::int64_t step) {
 void CheckpointFolders::publish(const format::Identity& identity) {
   if (options_.lock != nullptr) options_.lock->expect_held();
   as_storage_error([&] {
-    const fs::path final_name = options_.output / format::folder_name(identity.step);
+    const fs::path final_name = options_.output / format::folder_name(identity.trained.step);
     make_room(final_name, identity);
-    const fs::path replaced = name_to_remove(identity.step);
-    move_folder(temporary(identity.step), final_name, replaced);
+    const fs::path replaced = name_to_remove(identity.trained.step);
+    move_folder(temporary(identity.trained.step), final_name, replaced);
     if (is_there(replaced)) removal_.start(replaced);
   });
   as_storage_error([&] { prune(identity); });
@@ -135,7 +135,7 @@ void CheckpointFolders::publish(const format::Identity& identity) {
 
 // The one just published stays whatever its age: others may be left from a longer job.
 void CheckpointFolders::prune(const format::Identity& newest) {
-  const fs::path published = options_.output / format::folder_name(newest.step);
+  const fs::path published = options_.output / format::folder_name(newest.trained.step);
   std::int64_t kept = 1;
   for (const format::Published& p : format::published(options_.output)) {
     const bool ours = p.identity && p.identity->same_model(newest) && !fs::is_symlink(p.folder);
@@ -147,7 +147,7 @@ void CheckpointFolders::prune(const format::Identity& newest) {
       continue;
     }
     // Out of sight first: a crash must not leave half of it under a checkpoint's name.
-    const fs::path hidden = name_to_remove(p.identity->step);
+    const fs::path hidden = name_to_remove(p.identity->trained.step);
     std::error_code error;
     fs::rename(p.folder, hidden, error);
     if (error) {

@@ -118,19 +118,22 @@ void check_version(const json& manifest) {
   }
 }
 
+/// A number of the job's keys; 0 where it is not there.
+std::int64_t number_of_job(const json& job, const char* key) {
+  const bool there = job.is_object() && job.contains(key);
+  return there ? whole<std::int64_t>(job, key) : 0;
+}
+
 /// The step that the folder's name says, and the global batch that the job's keys give.
 void check_agrees(const Identity& id, const std::string& folder_name_) {
   const auto named = step_of(folder_name_);
-  if (named && *named != id.step) {
-    throw InputError("step " + std::to_string(id.step) + " in the folder " + folder_name_);
+  if (named && *named != id.trained.step) {
+    throw InputError("step " + std::to_string(id.trained.step) + " in the folder " + folder_name_);
   }
-  const auto of_job = [&](const char* key) {
-    const bool there = id.job.is_object() && id.job.contains(key);
-    return there ? whole<std::int64_t>(id.job, key) : 0;
-  };
   std::int64_t batch = id.world_size;
-  const bool too_large = __builtin_mul_overflow(batch, of_job("batch_size"), &batch) ||
-                         __builtin_mul_overflow(batch, of_job("gradient_acc"), &batch);
+  const bool too_large =
+      __builtin_mul_overflow(batch, number_of_job(id.job, "batch_size"), &batch) ||
+      __builtin_mul_overflow(batch, number_of_job(id.job, "gradient_acc"), &batch);
   if (too_large || (batch != 0 && batch != id.global_batch)) {
     throw InputError("global_batch is " + std::to_string(id.global_batch) +
                      ", but world_size x batch_size x gradient_acc is " + std::to_string(batch));
@@ -138,18 +141,67 @@ void check_agrees(const Identity& id, const std::string& folder_name_) {
 }
 
 void check_in_range(const Identity& id) {
-  std::int64_t images_seen = 0;
-  if (id.step < 0 || id.world_size < 1 || id.global_batch < 1 || id.classes < 0 ||
-      id.embedding_size < 1 || __builtin_mul_overflow(id.step, id.global_batch, &images_seen) ||
-      id.loss_scale.updates < 0 || id.loss_scale.updates > images_seen) {
-    throw InputError("step, world_size or another number is out of range");
+  // So that sums and products of a few of them do not overflow.
+  constexpr std::int64_t kMost = std::int64_t{1} << 50, kMostSteps = std::int64_t{1} << 40;
+  constexpr std::int64_t kMostOfAStep = 1 << 20;
+  const auto within = [](std::int64_t low, std::int64_t value, std::int64_t high) {
+    return low <= value && value <= high;
+  };
+  const TrainedSoFar& t = id.trained;
+  const bool all_within = within(0, t.step, kMostSteps) && within(1, id.world_size, kMostOfAStep) &&
+                          within(1, id.global_batch, kMost) && within(t.step, t.images, kMost) &&
+                          within(0, t.next.epoch, kMost) && within(0, t.next.position, kMost) &&
+                          within(1, t.planned.world_size, kMostOfAStep) &&
+                          within(1, t.planned.batch_size, kMostOfAStep) &&
+                          within(1, t.planned.gradient_acc, kMostOfAStep) &&
+                          within(0, id.classes, kMost) && within(1, id.embedding_size, kMost) &&
+                          within(0, id.loss_scale.updates, t.images);
+  if (!all_within) throw InputError("step, world_size or another number is out of range");
+}
+
+/// Of a manifest of version 1 or 2, which does not record a change of workers: there was none.
+TrainedSoFar trained_of_steps(const json& m) {
+  const auto step = whole<std::int64_t>(m, "step");
+  const auto batch = whole<std::int64_t>(m, "global_batch");
+  TrainedSoFar trained{.step = step};
+  if (step < 0 || batch < 1 || __builtin_mul_overflow(step, batch, &trained.images)) {
+    throw InputError("step or global_batch is out of range");
   }
+  const json& job = m.at("job");
+  trained.planned = {.world_size = std::max<std::int64_t>(whole<int>(m, "world_size"), 1),
+                     .batch_size = std::max<std::int64_t>(number_of_job(job, "batch_size"), 1),
+                     .gradient_acc = std::max<std::int64_t>(number_of_job(job, "gradient_acc"), 1)};
+  const std::int64_t images = number_of_job(job, "num_image");
+  const std::int64_t micro_batch = std::max<std::int64_t>(batch / trained.planned.gradient_acc, 1);
+  if (images < micro_batch) {
+    trained.next.position = trained.images;
+    return trained;
+  }
+  const std::int64_t micro_batches = trained.images / micro_batch;
+  const std::int64_t per_epoch = images / micro_batch;
+  trained.next = {.epoch = micro_batches / per_epoch,
+                  .position = micro_batches % per_epoch * micro_batch};
+  return trained;
+}
+
+TrainedSoFar trained_of(const json& m) {
+  if (whole<int>(m, "version") < 3) return trained_of_steps(m);
+  const json& trained = m.at("trained");
+  const json& next = trained.at("next");
+  const json& planned = trained.at("planned");
+  return {.images = whole<std::int64_t>(trained, "images"),
+          .step = whole<std::int64_t>(m, "step"),
+          .next = {.epoch = whole<std::int64_t>(next, "epoch"),
+                   .position = whole<std::int64_t>(next, "position")},
+          .planned = {.world_size = whole<std::int64_t>(planned, "world_size"),
+                      .batch_size = whole<std::int64_t>(planned, "batch_size"),
+                      .gradient_acc = whole<std::int64_t>(planned, "gradient_acc")}};
 }
 
 Manifest manifest_of(const json& m, const std::string& folder_name_) {
   check_version(m);
   Manifest manifest{.identity = {.job_id = m.value("job_id", ""),
-                                 .step = whole<std::int64_t>(m, "step"),
+                                 .trained = trained_of(m),
                                  .world_size = whole<int>(m, "world_size"),
                                  .global_batch = whole<std::int64_t>(m, "global_batch"),
                                  .classes = whole<std::int64_t>(m, "classes"),
@@ -242,20 +294,28 @@ const File& Manifest::file(const std::filesystem::path& folder, const std::strin
 
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
   const Identity& id = manifest.identity;
-  json text = {{"format", "pfc checkpoint"},
-               {"version", kVersion},
-               {"job_id", id.job_id},
-               {"step", id.step},
-               {"world_size", id.world_size},
-               {"global_batch", id.global_batch},
-               {"classes", id.classes},
-               {"embedding_size", id.embedding_size},
-               {"loss_scale",
-                {{"value", id.loss_scale.value},
-                 {"finite_updates", id.loss_scale.finite_updates},
-                 {"updates", id.loss_scale.updates}}},
-               {"job", id.job},
-               {"files", to_json(manifest.files)}};
+  json text = {
+      {"format", "pfc checkpoint"},
+      {"version", kVersion},
+      {"job_id", id.job_id},
+      {"step", id.trained.step},
+      {"trained",
+       {{"images", id.trained.images},
+        {"next", {{"epoch", id.trained.next.epoch}, {"position", id.trained.next.position}}},
+        {"planned",
+         {{"world_size", id.trained.planned.world_size},
+          {"batch_size", id.trained.planned.batch_size},
+          {"gradient_acc", id.trained.planned.gradient_acc}}}}},
+      {"world_size", id.world_size},
+      {"global_batch", id.global_batch},
+      {"classes", id.classes},
+      {"embedding_size", id.embedding_size},
+      {"loss_scale",
+       {{"value", id.loss_scale.value},
+        {"finite_updates", id.loss_scale.finite_updates},
+        {"updates", id.loss_scale.updates}}},
+      {"job", id.job},
+      {"files", to_json(manifest.files)}};
   text[kChecksum] = checksum_of(text);
   write_file_atomically(folder / kManifest, text.dump(2) + "\n");
 }
@@ -281,7 +341,7 @@ std::vector<Published> published(const std::filesystem::path& output) {
     }
   }
   std::ranges::sort(found, std::greater{}, [](const Published& p) {
-    return std::pair(p.identity ? p.identity->images_seen() : -1, p.folder);
+    return std::pair(p.identity ? p.identity->trained.images : -1, p.folder);
   });
   return found;
 }

@@ -26,11 +26,13 @@
 #include "common/ids.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/gradients/loss_scale.h"
+#include "worker/schedule/step_plan.h"
 
 namespace pfc::checkpoint_format {
 
-/// Version 1 had neither a checksum of the manifest nor the job's id. It can still be read.
-inline constexpr int kVersion = 2;
+/// Version 1 had neither a checksum of the manifest nor the job's id. Version 2 has no "trained",
+/// only "step". Both can still be read.
+inline constexpr int kVersion = 3;
 inline constexpr const char* kManifest = "manifest.json";
 inline constexpr const char* kBackbone = "backbone.safetensors";
 inline constexpr const char* kBackboneOptimizer = "backbone_optimizer.safetensors";
@@ -83,7 +85,7 @@ struct File {
 /// What the manifest says about the job and its state.
 struct Identity {
   std::string job_id;  ///< of the job that has written it; empty in version 1
-  std::int64_t step = 0;
+  TrainedSoFar trained;
   int world_size = 0;
   std::int64_t global_batch = 0;
   std::int64_t classes = 0;
@@ -91,8 +93,6 @@ struct Identity {
   LossScale::State loss_scale;
   nlohmann::json job;
 
-  /// Orders checkpoints by age. Steps do not when the global batch has changed between them.
-  [[nodiscard]] std::int64_t images_seen() const { return step * global_batch; }
   /// Whether both hold the same network with as many classes and embeddings of the same size.
   [[nodiscard]] bool same_model(const Identity& other) const;
 };

@@ -23,7 +23,7 @@ namespace format = checkpoint_format;
 
 CheckpointInfo info_of(const std::filesystem::path& folder, const format::Identity& id) {
   return {.folder = folder,
-          .step = id.step,
+          .trained = id.trained,
           .world_size = id.world_size,
           .global_batch = id.global_batch};
 }
@@ -32,16 +32,30 @@ CheckpointInfo info_of(const std::filesystem::path& folder, const format::Identi
 std::optional<CheckpointInfo> newest_below(const std::filesystem::path& output,
                                            std::int64_t limit) {
   for (const format::Published& p : format::published(output)) {
-    if (p.identity && p.identity->images_seen() < limit) return info_of(p.folder, *p.identity);
+    if (p.identity && p.identity->trained.images < limit) return info_of(p.folder, *p.identity);
   }
   return std::nullopt;
 }
 
 std::string resume_advice(const std::filesystem::path& folder, const format::Identity& damaged) {
   const auto before =
-      newest_below(std::filesystem::absolute(folder).parent_path(), damaged.images_seen());
+      newest_below(std::filesystem::absolute(folder).parent_path(), damaged.trained.images);
   if (!before) return "there is no checkpoint before it";
   return "move " + folder.string() + " away to resume from " + before->folder.string() + " instead";
+}
+
+/// A job that is to resume does not begin anew beside what another program has saved.
+void refuse_foreign_checkpoint(const std::filesystem::path& output) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(output, none)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("checkpoint_gpu_") || !name.ends_with(".pt")) continue;
+    throw InputError(
+        "resume: " + entry.path().string() +
+        " is a checkpoint of arcface_torch, which cannot be read; choose another "
+        "output, and to start from its weights convert model.pt to safetensors and set "
+        "init_from");
+  }
 }
 
 /// Checks that a file of the checkpoint is there, can be read, and has the manifest's size.
@@ -163,7 +177,7 @@ std::function<void()> named_by_host(const std::string& host, const std::function
 
 /// What rank 0 tells the workers that cannot read the manifest.
 struct Told {
-  std::int64_t step = 0;
+  TrainedSoFar trained;
   std::int64_t world_size = 0;
   std::int64_t global_batch = 0;
   std::int64_t batches_tracked = 0;
@@ -207,6 +221,7 @@ std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& out
 std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& output,
                                                    bool resume) {
   std::optional<CheckpointInfo> newest = newest_checkpoint(output);
+  if (!newest && resume) refuse_foreign_checkpoint(output);
   if (!newest || resume) return newest;
   throw InputError("output: " + output.string() + " already holds " +
                    newest->folder.filename().string() +
@@ -249,7 +264,7 @@ CheckpointInfo load_checkpoint_of_rank_zero(const std::filesystem::path& folder,
                  opened.emplace(open_all(folder, manifest, {0, state.classes}, state));
                  (void)opened->centres.seen({0, state.classes});  // before anything is sent
                  load_backbone(*opened, state);
-                 told = {.step = id.step,
+                 told = {.trained = id.trained,
                          .world_size = id.world_size,
                          .global_batch = id.global_batch,
                          .batches_tracked = state.backbone.batches_tracked,
@@ -269,7 +284,7 @@ CheckpointInfo load_checkpoint_of_rank_zero(const std::filesystem::path& folder,
   state.backbone.batches_tracked = told.batches_tracked;
   state.loss_scale.restore(told.loss_scale);
   return {.folder = folder,
-          .step = told.step,
+          .trained = told.trained,
           .world_size = static_cast<int>(told.world_size),
           .global_batch = told.global_batch};
 }

@@ -4,9 +4,10 @@
 
 namespace pfc {
 
-CheckpointSchedule::CheckpointSchedule(const JobConfig& job, Begin begin, CheckpointWriter& writer,
-                                       Comm& comm)
+CheckpointSchedule::CheckpointSchedule(const JobConfig& job, const StepPlan& plan, Begin begin,
+                                       CheckpointWriter& writer, Comm& comm)
     : job_(job),
+      plan_(plan),
       begin_(std::move(begin)),
       writer_(writer),
       comm_(comm),
@@ -40,7 +41,7 @@ void CheckpointSchedule::fill(WorkerSignals& mine) {
 }
 
 bool CheckpointSchedule::due(std::int64_t step, const WorkerSignals& all) const {
-  if (job_.save_every_steps > 0 && step % job_.save_every_steps == 0) return true;
+  if (plan_.reaches_multiple(step, job_.save_every_steps)) return true;
   return all.checkpoint_request == last_ + 1;  // an older request has got its checkpoint
 }
 

@@ -33,10 +33,12 @@ class CheckpointSchedule {
   /// may be written without copying it first. The writer waits and publishes. Everything is
   /// borrowed; the training thread uses `comm`.
   using Begin = std::function<void(std::int64_t step, bool last)>;
-  CheckpointSchedule(const JobConfig& job, Begin begin, CheckpointWriter& writer, Comm& comm);
+  CheckpointSchedule(const JobConfig& job, const StepPlan& plan, Begin begin,
+                     CheckpointWriter& writer, Comm& comm);
 
   /// Publishes a checkpoint whose parts are all on disk. Begins one when it is due: after every
-  /// save_every_steps steps, or when rank 0 has asked for one because save_every_seconds are over.
+  /// save_every_steps planned steps, or when rank 0 has asked for one because save_every_seconds
+  /// are over.
   std::vector<CheckpointEvent> after_step(std::int64_t step, const WorkerSignals& all);
 
   /// Writes a checkpoint of `step`, after which no step follows, waits for it and publishes it.
@@ -56,6 +58,7 @@ class CheckpointSchedule {
   void record(std::int64_t step, bool published, TimePoint since);
 
   const JobConfig& job_;
+  const StepPlan& plan_;
   const Begin begin_;
   CheckpointWriter& writer_;
   Comm& comm_;

@@ -155,12 +155,12 @@ class FolderWriter : public CheckpointWriter {
   /// Rank 0 takes away what was not published, the others' parts too: the job ends without it.
   ~FolderWriter() override {
     if (thread_.joinable()) thread_.join();
-    if (options_.membership.rank == 0 && identity_.step != published_) {
-      folders_.give_up(identity_.step);
+    if (options_.membership.rank == 0 && identity_.trained.step != published_) {
+      folders_.give_up(identity_.trained.step);
     }
   }
 
-  void begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
+  void begin(const TrainingState& state, const TrainedSoFar& trained, const nlohmann::json& job,
              CheckpointMode mode) override;
   std::int64_t finished_step() override;
   void wait() override;
@@ -187,12 +187,12 @@ class FolderWriter : public CheckpointWriter {
   std::exception_ptr error_;
 };
 
-void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nlohmann::json& job,
-                         CheckpointMode mode) {
+void FolderWriter::begin(const TrainingState& state, const TrainedSoFar& trained,
+                         const nlohmann::json& job, CheckpointMode mode) {
   wait();
   if (thread_.joinable()) thread_.join();
   identity_ = {.job_id = options_.job_id,
-               .step = step,
+               .trained = trained,
                .world_size = options_.membership.world_size,
                .global_batch = options_.global_batch,
                .classes = state.classes,
@@ -205,8 +205,8 @@ void FolderWriter::begin(const TrainingState& state, std::int64_t step, const nl
   }
   try {
     const std::vector<MakeFile> files = files_to_write(state, options_.membership, mode);
-    if (mode == CheckpointMode::kInPlace) return run(step, files);
-    thread_ = std::thread([this, step, copies = made(files)] { run(step, copies); });
+    if (mode == CheckpointMode::kInPlace) return run(trained.step, files);
+    thread_ = std::thread([this, step = trained.step, copies = made(files)] { run(step, copies); });
   } catch (...) {  // no memory for the copies, or no thread
     const std::lock_guard lock(mutex_);
     writing_ = false;
@@ -314,7 +314,7 @@ std::vector<format::File> FolderWriter::gather_parts(const std::filesystem::path
 
 std::uint64_t FolderWriter::publish(std::int64_t step) {
   check(options_.membership.rank == 0, "publish() is rank 0's");
-  check(identity_.step == step, "publish() of a step that was not the last begun");
+  check(identity_.trained.step == step, "publish() of a step that was not the last begun");
   const std::filesystem::path folder = folders_.temporary(step);
   std::uint64_t bytes = 0;
   as_storage_error([&] {

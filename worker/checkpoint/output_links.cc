@@ -60,6 +60,14 @@ bool finds(const fs::path& file, const std::string& content, milliseconds patien
 
 bool OutputLinks::shared() const { return std::ranges::find(sees, false) == sees.end(); }
 
+bool OutputLinks::only_one_host_sees(std::span<const std::string> hosts) const {
+  if (hosts.empty() || sees.empty()) return false;
+  for (std::size_t rank = 1; rank < sees.size(); ++rank) {
+    if (sees[rank] && hosts[rank] != hosts.front()) return false;
+  }
+  return true;
+}
+
 std::vector<Comm*> OutputLinks::comms() const {
   std::vector<Comm*> all;
   for (const OutputLink& link : remote) all.push_back(link.comm.get());

@@ -33,6 +33,9 @@ struct OutputLinks {
 
   /// Whether every worker sees the folder.
   [[nodiscard]] bool shared() const;
+  /// Whether no worker of another host than rank 0's sees the folder. `hosts`: by rank; none: the
+  /// job has one host, so that nobody knows.
+  [[nodiscard]] bool only_one_host_sees(std::span<const std::string> hosts) const;
   /// Those of all links of this worker, borrowed.
   [[nodiscard]] std::vector<Comm*> comms() const;
 };

@@ -41,16 +41,22 @@ constexpr int kSequentialReads = 8;
 constexpr std::size_t kReadPieceBytes = std::size_t{4} << 20;
 
 std::int64_t allowed_damage(const BatchPlan& plan, double part) {
-  const double epoch = part * static_cast<double>(plan.epoch_positions());
-  return static_cast<std::int64_t>(
-      std::floor(std::max(epoch / plan.world_size, std::min(epoch, 1.0))));
+  if (part == 0) return 0;
+  constexpr double kAlways = 3;
+  const double of_share = part * static_cast<double>(plan.epoch_positions()) / plan.world_size;
+  return static_cast<std::int64_t>(std::floor(std::max(of_share, kAlways)));
 }
 
 BatchPlan make_plan(const Dataset& dataset, const PrefetcherOptions& o) {
   check(o.batch_size > 0 && o.world_size > 0 && o.rank >= 0 && o.rank < o.world_size &&
             o.threads > 0 && o.depth >= 0 && o.first_batch >= 0,
         "Prefetcher: bad options");
-  const BatchPlan plan{dataset.info().images, o.batch_size, o.rank, o.world_size};
+  const BatchPlan plan{.images = dataset.info().images,
+                       .batch_size = o.batch_size,
+                       .rank = o.rank,
+                       .world_size = o.world_size,
+                       .start = o.start.value_or(DataPlace{}),
+                       .first_batch = o.start ? o.first_batch : 0};
   if (plan.batches_per_epoch() > 0) return plan;
   throw InputError("rec: the data has " + counted(plan.images, "image") +
                    ", fewer than one batch of " + std::to_string(plan.global_batch()) + " (" +
@@ -247,7 +253,7 @@ void ThreadedPrefetcher::count_damage(std::int64_t epoch, const std::vector<std:
     if (damage_ > source_.allowed_damage) {
       throw InputError(fmt::format(
           "more than {:g} % of epoch {}'s images are damaged (worker {} has met {} among its {}); "
-          "the last one: {}",
+          "leave them out with pfcctl data validate --fix, or raise max_damaged; the last one: {}",
           100 * max_damaged_, epoch, source_.plan.rank, damage_,
           source_.plan.epoch_positions() / source_.plan.world_size, message));
     }

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "common/config/config.h"
 #include "common/ids.h"
 #include "worker/data/batch.h"
+#include "worker/data/batch_plan.h"
 #include "worker/data/dataset.h"
 #include "worker/data/reading/make_async_reader.h"
 #include "worker/data/reading/read_options.h"
@@ -35,14 +37,15 @@ struct PrefetcherOptions {
   bool shuffle = true;
   ReadOptions read = {};
   Augmentation augmentation = {};
-  std::int64_t first_batch = 0;  ///< micro-batch to start with: resumes in the middle of an epoch
+  std::int64_t first_batch = 0;  ///< number of the micro-batch to start with
+  /// Position of first_batch; none: derived from first_batch.
+  std::optional<DataPlace> start = {};
   std::int64_t last_batch = -1;  ///< one past the last; -1: without end
   int threads = 2;
   int depth = 0;  ///< batches ahead; 0: prefetch_depth(threads)
   /// Part of an epoch's images that may be damaged. A worker sees only its own share of them, so it
-  /// gives up when more than this part of its share is damaged, one image always being allowed
-  /// where one is within this part of the whole epoch. Were too many damaged in all, some worker's
-  /// share would hold too many.
+  /// gives up when more than this part of its share is damaged. Were too many damaged in all, some
+  /// worker's share would hold too many. Three images are always accepted, unless this is 0.
   double max_damaged = 0.001;
   /// Makes the reads; empty: make_async_reader(). For tests that count them.
   std::function<std::unique_ptr<AsyncReader>()> make_reader = {};

@@ -198,6 +198,23 @@ std::string advice(const PlannedJob& p, const PlannedBackbone& backbone, const M
   return text + "; pfcctl plan shows every part";
 }
 
+int least_workers(const PlannedJob& p, std::uint64_t available, bool one_host) {
+  const PlannedBackbone backbone = plan_backbone(p);
+  const auto fits = [&](int workers) {
+    PlannedJob smaller = p;
+    smaller.world_size = workers;
+    if (batch_norm_samples(p.job, workers) < 2) return false;
+    const double share = one_host && !p.gpu ? static_cast<double>(p.world_size) / workers : 1;
+    return static_cast<double>(needed(smaller, backbone)) <= static_cast<double>(available) * share;
+  };
+  int least = p.world_size;
+  for (int bad = 0; least - bad > 1;) {
+    const int middle = bad + (least - bad) / 2;
+    (fits(middle) ? least : bad) = middle;
+  }
+  return least;
+}
+
 std::string memory_message(const MemoryPlan& plan) {
   std::string text = fmt::format("memory of a worker: {} planned of {}",
                                  byte_size_text(plan.total()), byte_size_text(plan.available));

@@ -38,6 +38,11 @@ LargestThatFits largest_that_fits(const PlannedJob& planned, const PlannedBackbo
 std::string advice(const PlannedJob& planned, const PlannedBackbone& backbone,
                    const MemoryThere& there);
 
+/// The fewest workers with which the job fits and can train. `available`: memory per worker at
+/// present; on one host fewer workers share the same host memory. REQUIRES: the job fits with
+/// planned.world_size workers.
+int least_workers(const PlannedJob& planned, std::uint64_t available, bool one_host);
+
 /// A line for the log of a job that fits: the planned and the available memory, and whether
 /// training waits while checkpoints are written.
 std::string memory_message(const MemoryPlan& plan);

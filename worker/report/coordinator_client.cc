@@ -116,6 +116,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
             .job_json = reply.job_json(),
             .peer_address = reply.peer_address(),
             .host = reply.host(),
+            .checkpoint_step = reply.checkpoint_step(),
+            .checkpoint_host = reply.checkpoint_host(),
             .kind = kind_of(reply.check())};
   }
 

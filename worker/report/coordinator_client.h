@@ -25,9 +25,11 @@ enum class GenerationKind { kTraining, kCheckAlone, kCheckTogether };
 
 struct JoinResult {
   Membership membership;
-  std::string job_json;      ///< the job as the coordinator has it, with overrides applied
-  std::string peer_address;  ///< this host's address, as its peers see it
-  std::string host;          ///< this host's name, as --hosts has it
+  std::string job_json;              ///< the job as the coordinator has it, with overrides applied
+  std::string peer_address;          ///< this host's address, as its peers see it
+  std::string host;                  ///< this host's name, as --hosts has it
+  std::int64_t checkpoint_step = 0;  ///< of the job's newest checkpoint; 0: there is none
+  std::string checkpoint_host;       ///< whose output folder alone has it; empty: all hosts see it
   GenerationKind kind = GenerationKind::kTraining;
 };
 

@@ -62,9 +62,14 @@ struct Progress {
   std::uint64_t skipped_images = 0;  ///< since the start
   /// Of rank 0: the newest step that another generation can go on from; 0: none.
   std::int64_t saved_step = 0;
-  std::int64_t images_seen = 0;     ///< by the state of the model, of all workers
+  /// Of rank 0: of the newest checkpoint in its output folder; 0: none that it knows.
+  std::int64_t checkpoint_step = 0;
+  std::int64_t memory_step = 0;  ///< of rank 0: of the newest state in all workers' memory; 0: none
+  bool output_unshared = false;  ///< a host of the job does not see this folder
+  std::int64_t images_seen = 0;  ///< by the state of the model, of all workers
   std::int64_t resumed_images = 0;  ///< by the state from which this generation began
   int most_workers = 0;             ///< that the job can use
+  int least_workers = 0;            ///< that it can train with
 
   // Since the start.
   std::uint64_t samples = 0;  ///< that this worker has trained on

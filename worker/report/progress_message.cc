@@ -91,9 +91,13 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_device(progress.device);
   message.set_skipped_images(progress.skipped_images);
   message.set_saved_step(progress.saved_step);
+  message.set_checkpoint_step(progress.checkpoint_step);
+  message.set_memory_step(progress.memory_step);
+  message.set_output_unshared(progress.output_unshared);
   message.set_images_seen(progress.images_seen);
   message.set_resumed_images(progress.resumed_images);
   message.set_most_workers(progress.most_workers);
+  message.set_least_workers(progress.least_workers);
   message.set_samples(progress.samples);
   message.set_steps(progress.steps);
   message.set_step_seconds(progress.step_seconds);

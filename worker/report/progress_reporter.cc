@@ -45,10 +45,12 @@ void ProgressReporter::add_phases(const std::vector<PhaseTimer::Sample>& samples
   changed_ = true;
 }
 
-void ProgressReporter::saved(std::int64_t step, const Progress::Checkpoints& checkpoints) {
+void ProgressReporter::saved(const Progress& so_far) {
   const std::lock_guard lock(mutex_);
-  next_.saved_step = step;
-  next_.checkpoints = checkpoints;
+  next_.saved_step = so_far.saved_step;
+  next_.checkpoint_step = so_far.checkpoint_step;
+  next_.memory_step = so_far.memory_step;
+  next_.checkpoints = so_far.checkpoints;
   changed_ = true;
 }
 

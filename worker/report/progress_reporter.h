@@ -47,8 +47,8 @@ class ProgressReporter {
   void update(Progress progress);
   /// How long phases took that belong to no step, for the next report.
   void add_phases(const std::vector<PhaseTimer::Sample>& samples);
-  /// All workers have the state after this step, on disk or in memory.
-  void saved(std::int64_t step, const Progress::Checkpoints& checkpoints);
+  /// Takes the steps that are saved, and the checkpoints, of this.
+  void saved(const Progress& so_far);
 
   /// What the thread does every tick. Thread-safe.
   void report();

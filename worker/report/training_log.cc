@@ -1,6 +1,7 @@
 #include "worker/report/training_log.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <map>
@@ -100,19 +101,21 @@ void RemainingTime::add_step(double seconds) {
 }
 
 void RemainingTime::add_checkpoint(std::int64_t step, double seconds) {
-  const std::int64_t every = schedule_.save_every_steps;
-  if (every > 0 && step % every == 0) return checkpoints_.add(seconds);
+  if (plan_.reaches_multiple(step, schedule_.save_every_steps)) return checkpoints_.add(seconds);
   others_.sum += seconds;
 }
 
 double RemainingTime::after(std::int64_t step) const {
-  if (step >= schedule_.last_step) return 0;
+  if (step >= plan_.last_step) return 0;
+  const double done = plan_.planned_steps_of(plan_.after(step).images);
+  const auto end = static_cast<double>(plan_.planned_steps);
   // One after the last step, and those in between.
   const auto still = [&](std::int64_t every) {
-    const std::int64_t between = every > 0 ? (schedule_.last_step - 1) / every - step / every : 0;
-    return static_cast<double>(between + 1);
+    if (every == 0) return 1.0;
+    const auto interval = static_cast<double>(every);
+    return std::ceil(end / interval) - 1 - std::floor(done / interval) + 1;
   };
-  const auto steps_left = static_cast<double>(schedule_.last_step - step);
+  const auto steps_left = static_cast<double>(plan_.last_step - step);
   return (steps_.value() + others_.value()) * steps_left +
          evaluations_.value() * still(schedule_.verbose) +
          checkpoints_.value() * still(schedule_.save_every_steps);
@@ -151,8 +154,8 @@ TrainingLog::TrainingLog(TrainingLogOptions options) : options_(std::move(option
   const fs::path metrics = options_.output / "metrics.jsonl";
   const fs::path board = options_.output / kTensorBoardFolder;
   std::string kept;
-  if (options_.resumed_images > 0) {
-    drop_events_after(metrics, options_.resumed_images);
+  if (options_.start.images > 0) {
+    drop_events_after(metrics, options_.start.images);
   } else {
     kept = as_storage_error([&] { return set_aside({log, metrics, board}); });
   }
@@ -174,7 +177,8 @@ nlohmann::ordered_json TrainingLog::event(const char* kind, std::int64_t step) c
           {"time", utc_time(std::chrono::system_clock::now())},
           {"generation", options_.generation},
           {"step", step},
-          {"images_seen", step * options_.global_batch}};
+          {"images_seen",
+           options_.start.images + (step - options_.start.step) * options_.global_batch}};
 }
 
 void TrainingLog::write(const nlohmann::ordered_json& event) { metrics_->write_line(event.dump()); }

@@ -19,6 +19,7 @@
 #include "worker/evaluation/evaluation.h"
 #include "worker/report/phase_timer.h"
 #include "worker/report/step_stats.h"
+#include "worker/schedule/step_plan.h"
 
 namespace pfc {
 
@@ -52,11 +53,11 @@ std::string time_left(double seconds);
 class RemainingTime {
  public:
   struct Schedule {
-    std::int64_t last_step = 0;
-    std::int64_t verbose = 0;           ///< steps between evaluations; 0: only after the last step
-    std::int64_t save_every_steps = 0;  ///< steps between checkpoints; 0: only after the last step
+    std::int64_t verbose = 0;  ///< planned steps between evaluations; 0: only after the last step
+    std::int64_t save_every_steps = 0;  ///< and between checkpoints
   };
-  explicit RemainingTime(const Schedule& schedule) : schedule_(schedule) {}
+  RemainingTime(const StepPlan& plan, const Schedule& schedule)
+      : plan_(plan), schedule_(schedule) {}
 
   void add_step(double seconds);
   void add_evaluation(double seconds) { evaluations_.add(seconds); }
@@ -79,6 +80,7 @@ class RemainingTime {
     [[nodiscard]] double value() const { return count > 0 ? sum / count : 0; }
   };
 
+  const StepPlan plan_;
   const Schedule schedule_;
   Mean steps_;  ///< of the latest steps, mostly
   Mean evaluations_;
@@ -130,8 +132,8 @@ struct EndRecord {
 
 struct TrainingLogOptions {
   std::filesystem::path output;
-  std::int64_t global_batch = 0;    ///< images of a step
-  std::int64_t resumed_images = 0;  ///< seen when the checkpoint was written; 0: a fresh run
+  TrainedSoFar start = {};        ///< from where training goes on; no images: a fresh run
+  std::int64_t global_batch = 0;  ///< images of a step
   Generation generation = 1;
 };
 
@@ -144,7 +146,7 @@ class TrainingLog {
  public:
   /// A fresh run starts with empty files: those that an earlier one has left get other names
   /// (training.log.old-1), and the log says so. A resumed one drops the events of steps that will
-  /// be trained again: those with more images seen than the checkpoint (event_tail.h). Files of
+  /// be trained again: those with more images seen than its start (event_tail.h). Files of
   /// earlier versions, whose events have no kind, are continued in the same way. REQUIRES: the
   /// output folder is there, and is this job's.
   explicit TrainingLog(TrainingLogOptions options);

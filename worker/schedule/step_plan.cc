@@ -20,30 +20,85 @@ std::int64_t whole_micro_batches(std::int64_t per_epoch, double epochs) {
   return static_cast<std::int64_t>(std::floor(product + product * kTwoRoundings));
 }
 
+bool reaches_end(const StepPlan& plan, std::int64_t step) {
+  return plan.planned_steps_of(plan.after(step).images) >= static_cast<double>(plan.planned_steps);
+}
+
+std::int64_t find_last_step(const StepPlan& plan) {
+  std::int64_t before = plan.start.step, reached = before;
+  for (std::int64_t ahead = 1; !reaches_end(plan, reached); ahead *= 2) {
+    before = reached;
+    reached = plan.start.step + ahead;
+  }
+  while (reached - before > 1) {
+    const std::int64_t middle = before + (reached - before) / 2;
+    (reaches_end(plan, middle) ? reached : before) = middle;
+  }
+  return reached;
+}
+
 }  // namespace
 
-StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images) {
-  const std::int64_t micro_batch = world_size * job.batch_size;
+std::int64_t StepPlan::planned_micro_batches_per_epoch() const {
+  return std::max<std::int64_t>(images / start.planned.micro_batch(),
+                                1);  // there may be less data now
+}
+
+BatchPlan StepPlan::batches(Rank rank) const {
+  return {.images = images,
+          .batch_size = batch.batch_size,
+          .rank = rank,
+          .world_size = static_cast<int>(batch.world_size),
+          .start = start.next,
+          .first_batch = start.step * batch.gradient_acc};
+}
+
+TrainedSoFar StepPlan::after(std::int64_t step) const {
+  return {.images = start.images + (step - start.step) * batch.images(),
+          .step = step,
+          .next = batches(0).place_of(step * batch.gradient_acc),
+          .planned = start.planned};
+}
+
+double StepPlan::planned_steps_of(std::int64_t images_trained) const {
+  return static_cast<double>(images_trained) / static_cast<double>(start.planned.images());
+}
+
+bool StepPlan::reaches_multiple(std::int64_t step, std::int64_t every) const {
+  if (every == 0 || step <= start.step) return false;
+  const auto multiples = [&](std::int64_t of) {
+    return std::floor(planned_steps_of(after(of).images) / static_cast<double>(every));
+  };
+  return multiples(step) > multiples(step - 1);
+}
+
+StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images,
+                    const TrainedSoFar& start) {
+  StepPlan plan{
+      .batch = {world_size, job.batch_size, job.gradient_acc}, .images = images, .start = start};
+  const std::int64_t micro_batch = plan.batch.micro_batch();
   if (images < micro_batch) {
     throw InputError("the data has " + counted(images, "image") + ", fewer than one batch of " +
                      std::to_string(micro_batch) + " (" + counted(world_size, "worker") +
                      " x batch_size " + std::to_string(job.batch_size) + "): lower batch_size");
   }
-  StepPlan plan;
-  plan.global_batch = micro_batch * job.gradient_acc;
-  plan.micro_batches_per_epoch = images / micro_batch;
-  plan.micro_batches_per_step = job.gradient_acc;
+  StepBatch& planned = plan.start.planned;
+  if (planned == StepBatch{}) planned = plan.batch;
+  // Sequential order consists of whole micro-batches. With another batch it is another order anyway
+  // (resume.h), so that the place is rounded down to the start of one.
+  if (job.read == ReadKind::kSequential) {
+    plan.start.next.position -= plan.start.next.position % micro_batch;
+  }
   const auto whole_steps = [&](double epochs) {
-    return whole_micro_batches(plan.micro_batches_per_epoch, epochs) / job.gradient_acc;
+    return whole_micro_batches(plan.planned_micro_batches_per_epoch(), epochs) /
+           planned.gradient_acc;
   };
   plan.total_steps = std::max<std::int64_t>(1, whole_steps(job.num_epoch));
-  plan.last_step = job.max_steps > 0 ? std::min(plan.total_steps, job.max_steps) : plan.total_steps;
+  plan.planned_steps =
+      job.max_steps > 0 ? std::min(plan.total_steps, job.max_steps) : plan.total_steps;
   plan.warmup_steps = whole_steps(job.warmup_epoch);
+  plan.last_step = find_last_step(plan);
   return plan;
-}
-
-std::int64_t steps_done(const StepPlan& plan, std::int64_t images_seen) {
-  return images_seen / plan.global_batch;
 }
 
 }  // namespace pfc

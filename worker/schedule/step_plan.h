@@ -1,29 +1,70 @@
-// Computes how many steps a job has.
+// Computes the steps of a job. Limits such as max_steps are given in planned steps, which have as
+// many images as the steps had when training began. They are converted to images, so that the plan
+// holds when the number of workers changes.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
 #include "common/config/config.h"
+#include "worker/data/batch_plan.h"
 
 namespace pfc {
 
-/// W workers, batches of B images. A step is an optimizer step: gradient_acc micro-batches of W *
-/// B.
-struct StepPlan {
-  std::int64_t global_batch = 0;             ///< W * B * gradient_acc images a step
-  std::int64_t micro_batches_per_epoch = 0;  ///< images / (W * B); the images left over are dropped
-  std::int64_t micro_batches_per_step = 1;   ///< gradient_acc
-  /// The whole steps of num_epoch epochs, at least 1: what the learning rate's schedule spans.
-  std::int64_t total_steps = 0;
-  std::int64_t last_step = 0;  ///< after which the job ends: total_steps, or max_steps if smaller
-  std::int64_t warmup_steps = 0;  ///< the whole steps of warmup_epoch epochs
+/// What an optimizer step consists of: W workers with batches of B images, gradient_acc times.
+struct StepBatch {
+  std::int64_t world_size = 0;
+  std::int64_t batch_size = 0;
+  std::int64_t gradient_acc = 0;
+  [[nodiscard]] std::int64_t micro_batch() const { return world_size * batch_size; }
+  [[nodiscard]] std::int64_t images() const { return micro_batch() * gradient_acc; }
+  friend auto operator<=>(const StepBatch&, const StepBatch&) = default;
 };
 
-/// A pure function. Throws InputError when there are fewer images than one micro-batch has.
-StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images);
+/// How far a state has been trained. States of one job are ordered by their images.
+struct TrainedSoFar {
+  std::int64_t images = 0;
+  std::int64_t step = 0;   ///< optimizer steps, whatever their batches
+  DataPlace next = {};     ///< the image that comes next
+  StepBatch planned = {};  ///< of the steps with which training began; all 0 before the first
+  friend auto operator<=>(const TrainedSoFar&, const TrainedSoFar&) = default;
+};
 
-/// How many whole steps of this plan `images_seen` images are. So a job can resume with another
-/// number of workers, and so another global batch, than its checkpoint was written with.
-std::int64_t steps_done(const StepPlan& plan, std::int64_t images_seen);
+/// Step numbers count the optimizer steps since training began. Planned steps have the batch with
+/// which it began; num_epoch, max_steps, warmup_epoch, the learning rate's schedule,
+/// save_every_steps and verbose count these. The two are the same until the batch changes.
+struct StepPlan {
+  StepBatch batch = {};
+  std::int64_t images = 0;  ///< of the data set
+  TrainedSoFar start = {};  ///< from where this plan goes on
+  /// The whole planned steps of num_epoch epochs, at least 1: what the learning rate's schedule
+  /// spans.
+  std::int64_t total_steps = 0;
+  std::int64_t planned_steps = 0;  ///< where the job ends: total_steps, or max_steps if smaller
+  std::int64_t warmup_steps = 0;   ///< the whole planned steps of warmup_epoch epochs
+  /// Number of the last step: the first one that reaches planned_steps.
+  std::int64_t last_step = 0;
+
+  [[nodiscard]] std::int64_t first_step() const { return start.step + 1; }
+  [[nodiscard]] std::int64_t micro_batches_per_epoch() const {
+    return images / batch.micro_batch();
+  }
+  /// Whether steps have another batch than planned.
+  [[nodiscard]] bool resized() const { return batch != start.planned; }
+  /// The order of this worker's images.
+  [[nodiscard]] BatchPlan batches(Rank rank) const;
+  /// The state after a step. REQUIRES: step >= start.step.
+  [[nodiscard]] TrainedSoFar after(std::int64_t step) const;
+  [[nodiscard]] std::int64_t planned_micro_batches_per_epoch() const;
+  /// Converts images to planned steps; may be fractional after a change of the batch.
+  [[nodiscard]] double planned_steps_of(std::int64_t images_trained) const;
+  /// Whether `step` reaches a multiple of `every` planned steps. Never, where `every` is 0.
+  [[nodiscard]] bool reaches_multiple(std::int64_t step, std::int64_t every) const;
+};
+
+/// A pure function. `start`: what was trained before; the default: nothing. Throws InputError when
+/// there are fewer images than one micro-batch has.
+StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images,
+                    const TrainedSoFar& start = {});
 
 }  // namespace pfc

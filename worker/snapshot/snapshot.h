@@ -13,17 +13,16 @@
 #include "common/ids.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/comm/shard.h"
+#include "worker/schedule/step_plan.h"
 
 namespace pfc {
 
 /// Which state a snapshot is of. All workers take it after the same step. The newer one of two is
-/// the larger: more images, or as many in a later generation.
+/// the larger: trained with more images, or with as many in a later generation.
 struct SnapshotId {
-  std::int64_t images = 0;  ///< that the state has been trained with; 0: there is no snapshot
+  TrainedSoFar trained;  ///< with 0 images: there is no snapshot
   Generation generation = 0;
-  std::int64_t step = 0;
   std::int64_t world_size = 0;
-  std::int64_t global_batch = 0;
   friend auto operator<=>(const SnapshotId&, const SnapshotId&) = default;
 };
 

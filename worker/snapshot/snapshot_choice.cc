@@ -55,7 +55,7 @@ SnapshotChoices choose_snapshot(std::span<const HeldSnapshots> held, std::int64_
   std::set<SnapshotId, std::greater<>> ids;
   for (const HeldSnapshots& worker : held) {
     for (const Held& h : worker) {
-      if (h.id.images > 0) ids.insert(h.id);
+      if (h.id.trained.images > 0) ids.insert(h.id);
     }
   }
   SnapshotChoices choices;
@@ -91,7 +91,7 @@ std::string where_from(const SnapshotChoice& choice) {
   const auto own = std::ranges::count_if(choice.parts, [](const Holders& h) { return h.own >= 0; });
   const auto copies = std::ranges::count_if(
       choice.parts, [](const Holders& h) { return h.own < 0 && h.copy >= 0; });
-  std::string text = "step " + std::to_string(choice.id.step) + ", " + std::to_string(own) +
+  std::string text = "step " + std::to_string(choice.id.trained.step) + ", " + std::to_string(own) +
                      " of " + std::to_string(parts) + " parts from their own worker";
   if (copies > 0) text += ", " + std::to_string(copies) + " from the neighbour that kept a copy";
   return text;

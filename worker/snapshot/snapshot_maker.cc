@@ -29,23 +29,19 @@ void SnapshotMaker::fill(WorkerSignals& mine) const {
   if (begun == 0 || late) mine.snapshot_request = begun + 1;
 }
 
-std::int64_t SnapshotMaker::after_step(const TrainingState& state, std::int64_t step,
+std::int64_t SnapshotMaker::after_step(const TrainingState& state, const TrainedSoFar& trained,
                                        const WorkerSignals& all) {
   if (ended_) settle();
-  if (all.snapshot_request == begun_ + 1) begin(state, step);
+  if (all.snapshot_request == begun_ + 1) begin(state, trained);
   return all_have_;
 }
 
-void SnapshotMaker::begin(const TrainingState& state, std::int64_t step) {
+void SnapshotMaker::begin(const TrainingState& state, const TrainedSoFar& trained) {
   // Rank 0 has asked because all workers have received the one before; here at most the word that
   // they have may still be on its way.
   settle();
   const Membership& me = options_.membership;
-  const SnapshotId id{.images = step * options_.global_batch,
-                      .generation = me.generation,
-                      .step = step,
-                      .world_size = me.world_size,
-                      .global_batch = options_.global_batch};
+  const SnapshotId id{.trained = trained, .generation = me.generation, .world_size = me.world_size};
   Snapshot& snapshot = store_.make();
   copy_state(state, id, me.rank, kept_by(options_.keepers, me.rank), snapshot);
   begun_id_ = id;
@@ -53,7 +49,7 @@ void SnapshotMaker::begin(const TrainingState& state, std::int64_t step) {
   last_time_ = Clock::now().time_since_epoch().count();
   ++begun_;
   thread_ = std::thread([this, &snapshot, widths = row_bytes(state), classes = state.classes] {
-    const TraceTrack::Scope scope(options_.track, "send_snapshot", snapshot.id.step);
+    const TraceTrack::Scope scope(options_.track, "send_snapshot", snapshot.id.trained.step);
     try {
       run(snapshot, widths, classes);
     } catch (...) {
@@ -68,7 +64,7 @@ void SnapshotMaker::settle() {
   thread_.join();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   store_.keep(begun_id_);
-  all_have_ = begun_id_.step;
+  all_have_ = begun_id_.trained.step;
 }
 
 void SnapshotMaker::run(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes) {

@@ -19,9 +19,8 @@ namespace pfc {
 struct SnapshotOptions {
   Membership membership;
   std::vector<Rank> keepers;  ///< keepers_of() the workers' hosts
-  std::int64_t global_batch = 0;
-  double seconds = 60;    ///< between two snapshots
-  TraceTrack track = {};  ///< records when this worker sends one
+  double seconds = 60;        ///< between two snapshots
+  TraceTrack track = {};      ///< records when this worker sends one
 };
 
 /// fill() may be called from any thread; the rest belongs to the training thread. The copy to host
@@ -40,13 +39,14 @@ class SnapshotMaker {
   /// were begun when it was made, so that one which comes late asks for none.
   void fill(WorkerSignals& mine) const;
 
-  /// Takes a snapshot of the state after `step` where all workers are asked for one, and returns
-  /// the number of the step of the newest snapshot that all workers have; 0: none was made yet.
-  /// Throws CommError when a snapshot could not be sent or received.
-  std::int64_t after_step(const TrainingState& state, std::int64_t step, const WorkerSignals& all);
+  /// Takes a snapshot of `state` if all workers were asked for one; `trained` says how far the
+  /// state has been trained. Returns the step of the newest snapshot that all workers have; 0:
+  /// none. Throws CommError when a snapshot could not be sent or received.
+  std::int64_t after_step(const TrainingState& state, const TrainedSoFar& trained,
+                          const WorkerSignals& all);
 
  private:
-  void begin(const TrainingState& state, std::int64_t step);
+  void begin(const TrainingState& state, const TrainedSoFar& trained);
   void settle();  ///< the snapshot that was begun is the newest one
   void run(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes);
   void send_rows(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes);

@@ -152,10 +152,10 @@ SnapshotChoices look_for_snapshots(const SnapshotStore& store, std::int64_t clas
 std::string why_not_from_memory(const SnapshotChoices& choices, std::int64_t classes,
                                 std::int64_t images) {
   if (!choices.newest || choices.newest->whole(classes)) return {};
-  if (choices.newest->id.images <= images) return {};
+  if (choices.newest->id.trained.images <= images) return {};
   const std::vector<Rank> lost = choices.newest->lost(classes);
-  std::string text =
-      "the copies in memory of step " + std::to_string(choices.newest->id.step) + " lack the ";
+  std::string text = "the copies in memory of step " +
+                     std::to_string(choices.newest->id.trained.step) + " lack the ";
   if (lost.empty()) return text + "backbone";
   text += lost.size() == 1 ? "rows of rank " : "rows of ranks ";
   for (std::size_t i = 0; i < lost.size(); ++i) {

@@ -59,12 +59,14 @@ void check_not_too_many_steps(const StepPlan& plan) {
 void check_steps(const PlannedJob& p) {
   const StepPlan plan = plan_steps(p.job, p.world_size, p.data.images);
   check_not_too_many_steps(plan);
-  const double micro_batches = static_cast<double>(plan.micro_batches_per_epoch) * p.job.num_epoch;
+  const double micro_batches =
+      static_cast<double>(plan.micro_batches_per_epoch()) * p.job.num_epoch;
   const auto step = static_cast<double>(p.job.gradient_acc);
   constexpr double kRounding = 1e-9;  // of num_epoch, where the two should be equal
   if (micro_batches >= step * (1 - kRounding)) return;
-  const std::string job = fmt::format("num_epoch {:g} is {:g} micro-batches, {} an epoch",
-                                      p.job.num_epoch, micro_batches, plan.micro_batches_per_epoch);
+  const std::string job =
+      fmt::format("num_epoch {:g} is {:g} micro-batches, {} an epoch", p.job.num_epoch,
+                  micro_batches, plan.micro_batches_per_epoch());
   if (p.job.gradient_acc == 1) {
     throw InputError(
         fmt::format("num_epoch: expected at least one step: {}; max_steps limits a "

@@ -1,5 +1,6 @@
 #include "worker/start/resume.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "common/counted.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/comm/rank_zero.h"
+#include "worker/schedule/lr_schedule.h"
 #include "worker/start/resumed_people.h"
 
 namespace pfc {
@@ -24,8 +26,8 @@ std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobCo
         there && checkpoint_format::load_manifest(there->folder).identity.job_id == job_id;
     const auto newest = checkpoint_to_resume(job.output, job.resume || is_own);
     if (!newest) return;
-    step = newest->step;
-    images = newest->step * newest->global_batch;
+    step = newest->trained.step;
+    images = newest->trained.images;
     const auto before = checkpoint_format::load_manifest(newest->folder).identity.job;
     const std::string warning = compare_people(newest->folder, before, to_json(job));
     if (!warning.empty()) spdlog::warn("{}", warning);
@@ -80,7 +82,7 @@ std::string other_order(const OrderedJob& before, const OrderedJob& now) {
                           const nlohmann::json& value) {
     if (old == value) return;
     if (!text.empty()) text += ", ";
-    text += what + " " + old.dump() + " became " + value.dump();
+    text += what + " changed from " + old.dump() + " to " + value.dump();
   };
   const auto compare = [&](const char* key) {
     if (!before.job.contains(key) || !now.job.contains(key)) return;
@@ -95,25 +97,36 @@ std::string other_order(const OrderedJob& before, const OrderedJob& now) {
   return text;
 }
 
-std::string repeated_images_message(const std::string& other_order, const StepPlan& plan,
-                                    std::int64_t first_step) {
-  const std::int64_t micro_batch = (first_step - 1) * plan.micro_batches_per_step;
-  if (other_order.empty() || micro_batch % plan.micro_batches_per_epoch == 0) return {};
-  return "; " + other_order + ", so to the end of this epoch images come that have come before";
+std::string repeated_images_message(const std::string& other_order, const StepPlan& plan) {
+  const DataPlace& next = plan.start.next;
+  if (other_order.empty() || next.position == 0 || next.position >= plan.images) return {};
+  return fmt::format(
+      "; {}: some of the remaining {} images of epoch {} repeat, and as many are skipped",
+      other_order, plan.images - next.position, next.epoch);
 }
 
-std::string resumed_message(const CheckpointInfo& checkpoint, std::int64_t first_step,
-                            std::int64_t last_step) {
-  const std::int64_t done = first_step - 1;
+std::string resized_message(const JobConfig& job, const StepPlan& plan) {
+  if (!plan.resized()) return {};
+  const auto text = [](const StepBatch& size) {
+    return fmt::format("{} ({} x batch_size {} x gradient_acc {})", counted(size.images(), "image"),
+                       counted(size.world_size, "worker"), size.batch_size, size.gradient_acc);
+  };
+  std::string message =
+      fmt::format("; each step now has {} instead of {}, so the job ends after step {}",
+                  text(plan.batch), text(plan.start.planned), plan.last_step);
+  const double factor = lr_factor(job, plan);
+  if (factor != 1) message += fmt::format("; lr is multiplied by {:.4g} (lr_scaling)", factor);
+  return message;
+}
+
+std::string resumed_message(const CheckpointInfo& checkpoint, const StepPlan& plan) {
   std::string text = "resumed from " + checkpoint.folder.string() + " (step " +
-                     std::to_string(checkpoint.step) + " of " +
+                     std::to_string(checkpoint.trained.step) + " of " +
                      counted(checkpoint.world_size, "worker") + ")";
-  if (done < last_step) return text + ": next is step " + std::to_string(first_step);
-  text += ": nothing is left to train";
-  if (done != checkpoint.step) {
-    text += ", as its images are those of step " + std::to_string(done) + " of this job";
+  if (plan.first_step() <= plan.last_step) {
+    return text + ": next is step " + std::to_string(plan.first_step());
   }
-  return text + "; to go on, raise num_epoch or max_steps";
+  return text + ": nothing is left to train; to go on, raise num_epoch or max_steps";
 }
 
 }  // namespace pfc

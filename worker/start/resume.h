@@ -25,7 +25,7 @@ OrderedJob ordered_job(nlohmann::json job, std::int64_t global_batch);
 
 struct CheckpointOnDisk {
   std::filesystem::path folder;
-  std::int64_t images = 0;  ///< seen by then
+  std::int64_t images = 0;  ///< trained with
   OrderedJob ordered;       ///< on rank 0 alone
 };
 
@@ -36,17 +36,18 @@ struct CheckpointOnDisk {
 std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
                                                          const std::string& job_id);
 
-/// What of two jobs gives the same data another order: "seed 1 became 2, shuffle true became
-/// false"; empty: nothing.
+/// What of two jobs gives the same data another order: "seed changed from 1 to 2, shuffle
+/// changed from true to false"; empty: nothing.
 std::string other_order(const OrderedJob& before, const OrderedJob& now);
 
 /// What to add to the message of a job that goes on within an epoch in another order; empty:
 /// nothing.
-std::string repeated_images_message(const std::string& other_order, const StepPlan& plan,
-                                    std::int64_t first_step);
+std::string repeated_images_message(const std::string& other_order, const StepPlan& plan);
+
+/// What to add to the message of a job whose steps have another batch than planned; empty: nothing.
+std::string resized_message(const JobConfig& job, const StepPlan& plan);
 
 /// "resumed from output/step-000000040 (step 40 of 2 workers): next is step 41"
-std::string resumed_message(const CheckpointInfo& checkpoint, std::int64_t first_step,
-                            std::int64_t last_step);
+std::string resumed_message(const CheckpointInfo& checkpoint, const StepPlan& plan);
 
 }  // namespace pfc

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kBegin = "events.out.tfevents.";
-constexpr std::string_view kBatch = "batch-";
+constexpr std::string_view kEnd = ".pfc";
 
 std::optional<std::int64_t> number_in(std::string_view text) {
   std::int64_t number = 0;
@@ -39,22 +39,18 @@ std::optional<std::int64_t> number_in(std::string_view text) {
 struct Written {
   fs::path path;
   std::int64_t seconds = 0;
-  std::int64_t global_batch = 0;
 };
 
 std::optional<Written> written_of(const fs::path& path) {
   const std::string name = path.filename().string();
-  if (!name.starts_with(kBegin)) return {};
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return {};
   const std::string_view rest = std::string_view(name).substr(kBegin.size());
-  const std::size_t batch = rest.rfind('.');
-  if (batch == std::string_view::npos || !rest.substr(batch + 1).starts_with(kBatch)) return {};
   const auto seconds = number_in(rest.substr(0, rest.find('.')));
-  const auto global_batch = number_in(rest.substr(batch + 1 + kBatch.size()));
-  if (!seconds || !global_batch || *global_batch == 0) return {};
-  return Written{.path = path, .seconds = *seconds, .global_batch = *global_batch};
+  if (!seconds) return {};
+  return Written{.path = path, .seconds = *seconds};
 }
 
-/// Those in one folder, the oldest first.
+/// The oldest first.
 std::vector<Written> files_in(const fs::path& folder) {
   std::vector<Written> files;
   if (!fs::is_directory(folder)) return files;
@@ -71,19 +67,6 @@ std::vector<Written> files_in(const fs::path& folder) {
   }
   std::ranges::sort(files, {}, &Written::seconds);
   return files;
-}
-
-/// The folder itself, and those of other global batches.
-std::vector<fs::path> runs_in(const fs::path& tensorboard) {
-  std::vector<fs::path> runs;
-  if (!fs::is_directory(tensorboard)) return runs;
-  runs.push_back(tensorboard);
-  for (const fs::directory_entry& entry : fs::directory_iterator(tensorboard)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_folder = fs::is_directory(entry.symlink_status());
-    if (is_folder && name.starts_with(kBatch)) runs.push_back(entry.path());
-  }
-  return runs;
 }
 
 std::string_view as_text(const std::vector<std::byte>& bytes) {
@@ -139,13 +122,13 @@ struct Kept {
   std::int64_t first_step = 0;  ///< of the process start that wrote it
 };
 
-Kept kept_of(const Written& written, std::int64_t images) {
+Kept kept_of(const Written& written, std::int64_t first_step) {
   EventReader events(written.path);
   Kept kept;
   while (const auto event = events.next()) {
     if (event->has_session_log()) kept.first_step = event->step();
     if (event->has_summary()) {
-      if (event->step() > images / written.global_batch) break;
+      if (event->step() >= first_step) break;
       kept.shows_something = true;
     }
     kept.bytes = events.end();
@@ -159,14 +142,14 @@ Kept kept_of(const Written& written, std::int64_t images) {
 
 /// Returns whether the files before this one may have events that go: this one was begun when they
 /// had none after its first step.
-bool cut(const Written& file, std::int64_t images) {
-  const Kept kept = kept_of(file, images);
+bool cut(const Written& file, std::int64_t first_step) {
+  const Kept kept = kept_of(file, first_step);
   if (!kept.shows_something) {
     fs::remove(file.path);
     return true;
   }
   if (kept.bytes < fs::file_size(file.path)) fs::resize_file(file.path, kept.bytes);
-  return kept.first_step - 1 > images / file.global_batch;
+  return kept.first_step > first_step;
 }
 
 std::string host_part() {
@@ -178,32 +161,26 @@ std::string host_part() {
 
 }  // namespace
 
-void drop_orphaned_events(const fs::path& tensorboard, std::int64_t images) {
+void drop_orphaned_events(const fs::path& tensorboard, std::int64_t first_step) {
   as_storage_error([&] {
-    for (const fs::path& run : runs_in(tensorboard)) {
-      std::vector<Written> files = files_in(run);
-      std::ranges::reverse(files);
-      for (const Written& file : files) {
-        if (!cut(file, images)) break;
-      }
+    std::vector<Written> files = files_in(tensorboard);
+    std::ranges::reverse(files);
+    for (const Written& file : files) {
+      if (!cut(file, first_step)) break;
     }
   });
 }
 
-fs::path next_event_file(const fs::path& tensorboard, std::int64_t global_batch) {
+fs::path next_event_file(const fs::path& tensorboard) {
   return as_storage_error([&] {
     using std::chrono::system_clock;
     std::int64_t seconds = system_clock::to_time_t(system_clock::now());
-    for (const fs::path& run : runs_in(tensorboard)) {
-      for (const Written& file : files_in(run)) seconds = std::max(seconds, file.seconds + 1);
+    for (const Written& file : files_in(tensorboard)) {
+      seconds = std::max(seconds, file.seconds + 1);
     }
-    const std::vector<Written> first = files_in(tensorboard);
-    const std::string batch = std::string(kBatch) + std::to_string(global_batch);
-    const bool other = !first.empty() && first.front().global_batch != global_batch;
-    const fs::path folder = other ? tensorboard / batch : tensorboard;
-    fs::create_directories(folder);
-    return folder / (std::string(kBegin) + std::to_string(seconds) + "." + host_part() + "." +
-                     std::to_string(::getpid()) + "." + batch);
+    fs::create_directories(tensorboard);
+    return tensorboard / (std::string(kBegin) + std::to_string(seconds) + "." + host_part() + "." +
+                          std::to_string(::getpid()) + std::string(kEnd));
   });
 }
 

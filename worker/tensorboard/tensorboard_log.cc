@@ -15,8 +15,8 @@ namespace {
 constexpr int kJpegQuality = 95;
 
 std::filesystem::path begin_file(const TensorBoardOptions& o) {
-  if (o.resumed_images > 0) drop_orphaned_events(o.folder, o.resumed_images);
-  return next_event_file(o.folder, o.global_batch);
+  if (o.first_step > 1) drop_orphaned_events(o.folder, o.first_step);
+  return next_event_file(o.folder);
 }
 
 void add_distribution(tensorboard::Summary& summary, const std::string& name,

@@ -14,10 +14,8 @@
 namespace pfc {
 
 struct TensorBoardOptions {
-  std::filesystem::path folder;     ///< of the event files of all starts of the job
-  std::int64_t global_batch = 0;    ///< images of a step
-  std::int64_t resumed_images = 0;  ///< as TrainingLogOptions has it
-  std::int64_t first_step = 1;
+  std::filesystem::path folder;  ///< of the event files of all starts of the job
+  std::int64_t first_step = 1;   ///< 1: a fresh run
 };
 
 /// Every member throws StorageError when the file cannot be written.

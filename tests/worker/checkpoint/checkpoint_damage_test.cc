@@ -33,7 +33,7 @@ TEST_F(Checkpoint, NamesAChangedFileAndTheCheckpointBefore) {
                                 folder(5).string())));
     flip_a_byte(path);
   }
-  EXPECT_EQ(load_checkpoint(folder(6), SmallWorker(0, 1).state()).step, 6);
+  EXPECT_EQ(load_checkpoint(folder(6), SmallWorker(0, 1).state()).trained.step, 6);
 }
 
 TEST_F(Checkpoint, NamesAFileThatIsCutOffOrMissing) {
@@ -85,7 +85,7 @@ TEST_F(Checkpoint, SkipsABrokenManifest) {
   for (const char* text :
        {"", "{", "[]", "{\"version\": 1}", "{\"version\": 2}", "{\"version\": 3}"}) {
     testing::write_file(folder(6) / "manifest.json", std::string_view(text));
-    EXPECT_EQ(newest_checkpoint(output_)->step, 5) << text;
+    EXPECT_EQ(newest_checkpoint(output_)->trained.step, 5) << text;
     EXPECT_THAT(load_error(6),
                 AllOf(HasSubstr("step-000000006/manifest.json:"), Not(HasSubstr("json.exception"))))
         << text;
@@ -104,7 +104,7 @@ TEST_F(Checkpoint, SkipsWhatCannotBeReadAsOne) {
   std::filesystem::permissions(temporary_.path(), std::filesystem::perms::all);
   std::filesystem::permissions(folder(9), std::filesystem::perms::none);
   const testing::OtherUser nobody;
-  EXPECT_EQ(newest_checkpoint(output_)->step, 5);
+  EXPECT_EQ(newest_checkpoint(output_)->trained.step, 5);
 }
 
 TEST_F(Checkpoint, IsNotMissingInAFolderThatCannotBeListed) {
@@ -179,6 +179,25 @@ TEST_F(WrongManifest, OfAnOlderVersionIsBelievedOnlyWhereItAgrees) {
                          m["global_batch"] = 128;
                        }),
               HasSubstr("global_batch is 128, but world_size x batch_size x gradient_acc is 256"));
+}
+
+TEST_F(WrongManifest, DerivesThePlaceInTheDataFromStepsInOlderVersions) {
+  const auto trained_of = [&](const Change& change) {
+    nlohmann::json manifest = old();
+    change(manifest);
+    testing::write_file(file_, std::string_view(manifest.dump()));
+    return checkpoint_format::load_manifest(folder(5)).identity.trained;
+  };
+  // Step 5 of 2 workers x batch 64 x gradient_acc 2, in epochs of 3 micro-batches, with 16 images
+  // left over.
+  const TrainedSoFar trained = trained_of([](auto& m) {
+    m["job"].update({{"batch_size", 64}, {"gradient_acc", 2}, {"num_image", 400}});
+  });
+  EXPECT_EQ(trained.images, 5 * 256);
+  EXPECT_EQ(trained.next, (DataPlace{3, 128}));
+  EXPECT_EQ(trained.planned, (StepBatch{2, 64, 2}));
+  EXPECT_EQ(trained_of([](auto&) {}).next, (DataPlace{0, 5 * 256}))
+      << "how many images there are is unknown";
 }
 
 TEST_F(WrongManifest, DerivesUpdatesFromStepsInOlderVersions) {

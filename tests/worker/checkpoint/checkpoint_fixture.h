@@ -14,6 +14,7 @@
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/checkpoint/checkpoint_world.h"
+#include "tests/worker/trained.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 
@@ -26,7 +27,7 @@ class Checkpoint : public ::testing::Test {
   Checkpoint() { std::filesystem::create_directories(output_); }
 
   Writers writers(int world_size, Generation generation = 1, std::int64_t keep = 3,
-                  std::int64_t global_batch = 256, const RemoveFolder& remove = {}) const {
+                  const RemoveFolder& remove = {}) const {
     Writers all;
     for (int rank = 0; rank < world_size; ++rank) {
       all.push_back(make_checkpoint_writer(
@@ -34,7 +35,7 @@ class Checkpoint : public ::testing::Test {
            .job_id = "job",
            .membership = {.rank = rank, .world_size = world_size, .generation = generation},
            .keep = keep,
-           .global_batch = global_batch,
+           .global_batch = 256,
            .remove = remove}));
     }
     return all;
@@ -52,14 +53,15 @@ class Checkpoint : public ::testing::Test {
                     CheckpointMode mode = CheckpointMode::kCopy) {
     SmallWorker worker(rank, static_cast<int>(all.size()), options);
     worker.fill(static_cast<int>(step));
-    all[static_cast<std::size_t>(rank)]->begin(worker.state(), step, worker.job(), mode);
+    all[static_cast<std::size_t>(rank)]->begin(worker.state(), testing::trained_with(step, 256),
+                                               worker.job(), mode);
   }
 
   /// Loads the newest into every worker of a world; expects the state of `step`.
   void expect_loads(int world_size, std::int64_t step, const WorldOptions& options = {}) const {
     const auto newest = newest_checkpoint(output_);
     ASSERT_TRUE(newest.has_value());
-    EXPECT_EQ(newest->step, step);
+    EXPECT_EQ(newest->trained.step, step);
     for (int rank = 0; rank < world_size; ++rank) {
       SmallWorker worker(rank, world_size, options);
       load_checkpoint(newest->folder, worker.state());

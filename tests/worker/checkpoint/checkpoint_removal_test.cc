@@ -54,7 +54,7 @@ class OldCheckpoints : public Checkpoint {
 };
 
 TEST_F(OldCheckpoints, DelayNeitherPublishingNorTheStepsAfterIt) {
-  Writers all = writers(1, 1, 1, 256, slowly());
+  Writers all = writers(1, 1, 1, slowly());
   save(all, 5);
   save(all, 6);
   EXPECT_THAT(entries(), ElementsAre(StartsWith(".step-000000005.job.g1.old-"), "step-000000006"));
@@ -68,7 +68,7 @@ TEST_F(OldCheckpoints, DelayNeitherPublishingNorTheStepsAfterIt) {
 
 TEST_F(OldCheckpoints, AreRemovedBeforeTheNextNeedsTheirSpace) {
   bool next_has_begun = true;
-  Writers all = writers(1, 1, 1, 256, [&](const std::filesystem::path& folder) {
+  Writers all = writers(1, 1, 1, [&](const std::filesystem::path& folder) {
     disk_.remove(folder);
     next_has_begun = std::filesystem::exists(output_ / ".step-000000007.job.g1.tmp");
   });
@@ -81,7 +81,7 @@ TEST_F(OldCheckpoints, AreRemovedBeforeTheNextNeedsTheirSpace) {
 }
 
 TEST_F(OldCheckpoints, OfTheSameStepAreReplacedWithoutWaiting) {
-  Writers all = writers(1, 1, 3, 256, slowly());
+  Writers all = writers(1, 1, 3, slowly());
   save(all, 5);
   save(all, 5);
   EXPECT_FALSE(disk_.timed_out());
@@ -96,12 +96,12 @@ TEST_F(OldCheckpoints, ThatCannotBeRemovedDoNotEndTheJob) {
     throw std::filesystem::filesystem_error("remove", folder,
                                             std::make_error_code(std::errc::io_error));
   };
-  Writers all = writers(1, 1, 1, 256, never);
+  Writers all = writers(1, 1, 1, never);
   for (std::int64_t step = 5; step <= 7; ++step) save(all, step);
   all.clear();
   expect_loads(1, 7);
   EXPECT_THAT(entries(), SizeIs(3));
-  Writers next_job = writers(1, 1, 1, 256, never);  // names what it removes otherwise
+  Writers next_job = writers(1, 1, 1, never);  // names what it removes otherwise
   save(next_job, 8);
   next_job.clear();
   expect_loads(1, 8);

@@ -12,7 +12,8 @@ namespace {
 /// Remembers what it was told, in words.
 class RecordingWriter final : public CheckpointWriter {
  public:
-  void begin(const TrainingState&, std::int64_t, const nlohmann::json&, CheckpointMode) override {}
+  void begin(const TrainingState&, const TrainedSoFar&, const nlohmann::json&,
+             CheckpointMode) override {}
   std::int64_t finished_step() override { return on_disk; }
   void wait() override { told.emplace_back("wait"); }
   std::uint64_t publish(std::int64_t step) override {
@@ -34,7 +35,10 @@ class CheckpointScheduleTest : public ::testing::Test {
       const auto begin = [this](std::int64_t step, bool last) {
         writer_.told.push_back((last ? "last " : "begin ") + std::to_string(step));
       };
-      CheckpointSchedule schedule(job_, begin, writer_, comm);
+      JobConfig steps;  // of one image each
+      steps.batch_size = 1;
+      const StepPlan plan = plan_steps(steps, 1, 1000);
+      CheckpointSchedule schedule(job_, plan, begin, writer_, comm);
       body(schedule);
     });
   }

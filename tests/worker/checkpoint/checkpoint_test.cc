@@ -128,7 +128,10 @@ TEST_F(Checkpoint, HoldsTheDocumentedFiles) {
                                  "centres-00000-of-00002.safetensors",
                                  "centres-00001-of-00002.safetensors", "manifest.json"));
   const auto manifest = nlohmann::json::parse(std::ifstream(folder(5) / "manifest.json"));
-  EXPECT_EQ(manifest["version"], 2);
+  EXPECT_EQ(manifest["version"], 3);
+  EXPECT_EQ(manifest["trained"],
+            nlohmann::json::parse(R"({"images": 1280, "next": {"epoch": 0, "position": 1280},
+      "planned": {"world_size": 1, "batch_size": 256, "gradient_acc": 1}})"));
   EXPECT_EQ(manifest["job_id"], "job");
   EXPECT_EQ(manifest["world_size"], 2);
   EXPECT_EQ(manifest["global_batch"], 256);
@@ -140,7 +143,7 @@ TEST_F(Checkpoint, HoldsTheStateAtBeginWhenItChangesLater) {
   Writers all = writers(1);
   SmallWorker worker(0, 1);
   worker.fill(5);
-  all[0]->begin(worker.state(), 5, worker.job(), CheckpointMode::kCopy);
+  all[0]->begin(worker.state(), testing::trained_with(5, 256), worker.job(), CheckpointMode::kCopy);
   worker.fill(6);
   all[0]->wait();
   EXPECT_EQ(all[0]->finished_step(), 5);
@@ -152,7 +155,8 @@ TEST_F(Checkpoint, WrittenInPlaceIsOnDiskWhenBeginReturns) {
   Writers all = writers(1);
   SmallWorker worker(0, 1);
   worker.fill(5);
-  all[0]->begin(worker.state(), 5, worker.job(), CheckpointMode::kInPlace);
+  all[0]->begin(worker.state(), testing::trained_with(5, 256), worker.job(),
+                CheckpointMode::kInPlace);
   EXPECT_EQ(all[0]->finished_step(), 5);
   worker.fill(6);
   all[0]->publish(5);
@@ -184,8 +188,8 @@ TEST_F(Checkpoint, WrittenInPlaceCopiesNoCentres) {
     const TrainingState s = worker.state();
     ops.copied.clear();
     Writers all = writers(1);
-    all[0]->begin({ops, s.backbone, s.optimizer, s.head, s.loss_scale, s.classes, s.network}, 5,
-                  worker.job(), mode);
+    all[0]->begin({ops, s.backbone, s.optimizer, s.head, s.loss_scale, s.classes, s.network},
+                  testing::trained_with(5, 256), worker.job(), mode);
     all[0]->wait();
     return std::ranges::count(ops.copied, 1000u * 6 * sizeof(float));
   };
@@ -228,17 +232,6 @@ TEST_F(Checkpoint, NeverPrunesTheOneJustPublished) {
   save(all, 3);
   all.clear();  // waits for the removal of old ones
   EXPECT_THAT(entries(), ElementsAre("step-000000003"));
-}
-
-TEST_F(Checkpoint, IsNewerWhenItHasSeenMoreImages) {
-  Writers small = writers(1, 1, 2, /*global_batch=*/8);
-  save(small, 400);
-  save(small, 401);
-  Writers large = writers(3, 2, 2, /*global_batch=*/24);  // goes on from image 3208 at step 134
-  save(large, 140);
-  large.clear();
-  EXPECT_EQ(newest_checkpoint(output_)->step, 140);
-  EXPECT_THAT(entries(), ElementsAre("step-000000140", "step-000000401"));
 }
 
 TEST_F(Checkpoint, MayBeWrittenAgain) {
@@ -330,7 +323,7 @@ TEST_F(Checkpoint, ThrowsCommErrorWhenRankZeroHasEnded) {
                       .loss_scale = worker.loss_scale,
                       .classes = worker.options.classes,
                       .network = "small"};
-  all[1]->begin(state, 6, worker.job(), CheckpointMode::kInPlace);
+  all[1]->begin(state, testing::trained_with(6, 256), worker.job(), CheckpointMode::kInPlace);
   EXPECT_THAT(message_of<CommError>([&] { all[1]->wait(); }), HasSubstr("rank 0 has given"));
 }
 
@@ -358,9 +351,20 @@ TEST_F(Checkpoint, SurvivesAKillWhileTheNextOneIsWritten) {
     ::waitpid(pid, nullptr, 0);
     const auto newest = newest_checkpoint(output_);
     ASSERT_TRUE(newest.has_value());
-    expect_loads(3, newest->step);
+    expect_loads(3, newest->trained.step);
     empty_output();
   }
+}
+
+TEST_F(Checkpoint, OfAnotherProgramIsNotIgnoredByAJobThatIsToResume) {
+  testing::write_file(output_ / "checkpoint_gpu_0.pt", std::string_view("PK"));
+  EXPECT_THAT(testing::message_of<InputError>([&] { checkpoint_to_resume(output_, true); }),
+              AllOf(HasSubstr("checkpoint_gpu_0.pt is a checkpoint of arcface_torch"),
+                    HasSubstr("set init_from")));
+  EXPECT_FALSE(checkpoint_to_resume(output_, false)) << "it begins anew, as it was told";
+  Writers all = writers(1);
+  save(all, 5);
+  EXPECT_TRUE(checkpoint_to_resume(output_, true)) << "it has one of its own";
 }
 
 }  // namespace

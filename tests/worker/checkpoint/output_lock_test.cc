@@ -148,7 +148,8 @@ TEST_F(OutputLockTest, OfAnotherJobKeepsACheckpointFromBeingPublished) {
   const auto writer = make_checkpoint_writer(
       {.output = output_, .job_id = "mine", .lock = &lock, .membership = {}, .global_batch = 1});
   SmallWorker worker(0, 1);
-  writer->begin(worker.state(), 5, worker.job(), CheckpointMode::kInPlace);
+  writer->begin(worker.state(), testing::trained_with(5, 1), worker.job(),
+                CheckpointMode::kInPlace);
   std::ofstream(output_ / ".lock") << R"({"job_id": "other"})";
   EXPECT_THROW(writer->publish(5), StorageError);
   EXPECT_FALSE(newest_checkpoint(output_).has_value());
@@ -165,7 +166,8 @@ TEST_F(Checkpoint, OfTwoJobsInOneFolderNeverHasPartsOfBoth) {
   const auto b = writer("b", 0);
   for (const auto* one : {&a, &b}) {
     SmallWorker worker(one == &a ? 1 : 0, 2);
-    (*one)->begin(worker.state(), 5, worker.job(), CheckpointMode::kInPlace);
+    (*one)->begin(worker.state(), testing::trained_with(5, 1), worker.job(),
+                  CheckpointMode::kInPlace);
   }
   EXPECT_THAT(message_of<StorageError>([&] { b->publish(5); }),
               HasSubstr("the part of rank 1 is not here"));

@@ -10,6 +10,7 @@
 #include "tests/support/thread_comm.h"
 #include "tests/worker/checkpoint/checkpoint_fixture.h"
 #include "tests/worker/checkpoint/two_hosts.h"
+#include "worker/checkpoint/fetch_checkpoint.h"
 
 namespace pfc {
 namespace {
@@ -53,7 +54,7 @@ class UnsharedOutput : public Checkpoint {
                     const WorldOptions& options = {}, CheckpointMode mode = CheckpointMode::kCopy) {
     SmallWorker worker(comm.rank(), comm.size(), options);
     worker.fill(static_cast<int>(step));
-    writer.begin(worker.state(), step, worker.job(), mode);
+    writer.begin(worker.state(), testing::trained_with(step, 256), worker.job(), mode);
     writer.wait();
     EXPECT_EQ(writer.finished_step(), step);
   }
@@ -66,7 +67,7 @@ class UnsharedOutput : public Checkpoint {
       const CheckpointInfo info =
           load_checkpoint_of_rank_zero(output_of(hosts, comm.rank()) / folder(step).filename(),
                                        worker.state(), {comm, comm, links});
-      EXPECT_EQ(info.step, step);
+      EXPECT_EQ(info.trained.step, step);
       EXPECT_EQ(info.global_batch, 256);
       EXPECT_EQ(worker.differences(static_cast<int>(step)), 0) << "rank " << comm.rank();
       EXPECT_EQ(worker.head.changes, 1);
@@ -192,6 +193,86 @@ TEST_F(UnsharedOutput, NamesHostAndFileOfADamagedCheckpointOnAllWorkers) {
                              HasSubstr("sha256 is ")));
     EXPECT_EQ(worker.differences(77), 0) << "half loaded";
   });
+}
+
+/// A job whose host b has led for a while, so that b's folder has its newest checkpoint.
+class OutputOfAnotherHost : public UnsharedOutput {
+ protected:
+  /// Host b alone saves this step of a job.
+  void saves_on_b(std::int64_t step, const std::string& job_id = "job") const {
+    const auto writer = make_checkpoint_writer(
+        {.output = other_, .job_id = job_id, .membership = {.world_size = 1}, .global_batch = 256});
+    SmallWorker worker(0, 1, {});
+    worker.fill(static_cast<int>(step));
+    writer->begin(worker.state(), testing::trained_with(step, 256), worker.job(),
+                  CheckpointMode::kInPlace);
+    writer->publish(step);
+  }
+  void saves_on_a(std::int64_t step) {
+    Writers all = writers(1);
+    save(all, step);
+  }
+  /// What host a says of what it has fetched.
+  std::string fetches(const TwoHosts& hosts) const {
+    std::string told;
+    testing::run_ranks(hosts.workers(), [&](Comm& comm) {
+      const OutputLinks links = hosts.links(comm.rank());
+      const std::string mine = fetch_newest_checkpoint(
+          comm, {.output = output_of(hosts, comm.rank()),
+                 .job_id = "job",
+                 .links = &links,
+                 .membership = {.rank = comm.rank(), .world_size = hosts.workers()},
+                 .global_batch = 256});
+      if (comm.rank() == 0) told = mine;
+    });
+    return told;
+  }
+};
+
+TEST_F(OutputOfAnotherHost, GivesItsNewerCheckpointToTheHostThatLeads) {
+  for (const int on_host_a : {1, 2}) {
+    saves_on_a(3);
+    saves_on_b(7);
+    const TwoHosts hosts(3, on_host_a);
+    EXPECT_THAT(fetches(hosts), HasSubstr("copied the checkpoint of step 7 from host b to "));
+    EXPECT_EQ(newest_checkpoint(output_)->trained.step, 7);
+    expect_loads_on(hosts, 7);
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(other_)) {
+      if (!entry.is_regular_file()) continue;
+      EXPECT_EQ(testing::read_file(output_ / std::filesystem::relative(entry.path(), other_)),
+                testing::read_file(entry.path()));
+    }
+    empty_output();
+  }
+}
+
+TEST_F(OutputOfAnotherHost, HasOnlyOlderCheckpointsOrThoseOfOtherJobs) {
+  saves_on_a(7);
+  saves_on_b(6);
+  EXPECT_THAT(fetches(TwoHosts(2, 1)), IsEmpty());
+  saves_on_b(9, "another");
+  EXPECT_THAT(fetches(TwoHosts(2, 1)), IsEmpty());
+  EXPECT_THAT(entries(), ::testing::ElementsAre("step-000000007"));
+}
+
+TEST_F(OutputOfAnotherHost, DoesNotPassADamagedCheckpointOn) {
+  saves_on_b(7);
+  flip_a_byte(other_ / "step-000000007/centres-00000-of-00001.safetensors");
+  EXPECT_THAT(message_of<InputError>([&] {
+                const TwoHosts hosts(2, 1);
+                testing::run_ranks(2, [&](Comm& comm) {
+                  const OutputLinks links = hosts.links(comm.rank());
+                  fetch_newest_checkpoint(comm,
+                                          {.output = output_of(hosts, comm.rank()),
+                                           .job_id = "job",
+                                           .links = &links,
+                                           .membership = {.rank = comm.rank(), .world_size = 2},
+                                           .global_batch = 256});
+                });
+              }),
+              AllOf(HasSubstr("step-000000007/centres-00000-of-00001.safetensors: sha256 is "),
+                    HasSubstr("expected ")));
+  EXPECT_FALSE(std::filesystem::exists(output_ / "step-000000007"));
 }
 
 }  // namespace

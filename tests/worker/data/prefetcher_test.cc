@@ -345,22 +345,32 @@ TEST_F(DamagedImages, AreReplacedByTheNextUndamagedImage) {
 }
 
 TEST_F(DamagedImages, EndTheJobWhenThereAreTooMany) {
-  for (std::int64_t p = 0; p < 3; ++p) dataset_.cut.insert(order_.at(0, 500 + 3 * p));
-  const PrefetcherOptions options{.batch_size = 10, .seed = 4};  // 0.1 % of 2000: two
+  for (std::int64_t p = 0; p < 5; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
+  const PrefetcherOptions options{.batch_size = 10, .seed = 4, .max_damaged = 0.002};  // of 2000
   const auto prefetcher = make_prefetcher(dataset_, options);
   for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher->next(), nullptr);
   const std::string message = message_of<InputError>([&] { prefetcher->next(); });
-  EXPECT_THAT(message, HasSubstr("more than 0.1 % of epoch 0's images are damaged"));
-  EXPECT_THAT(message, HasSubstr("fake.rec: record " + std::to_string(order_.at(0, 506))));
+  EXPECT_THAT(message, HasSubstr("more than 0.2 % of epoch 0's images are damaged"));
+  EXPECT_THAT(message, HasSubstr("pfcctl data validate --fix, or raise max_damaged"));
+  EXPECT_THAT(message, HasSubstr("fake.rec: record " + std::to_string(order_.at(0, 508))));
   EXPECT_EQ(message_of<InputError>([&] { prefetcher->next(); }), message) << "and stays so";
 }
 
 TEST_F(DamagedImages, EndTheJobWhereTheLimitIsNoWholeNumberOfImages) {
-  for (std::int64_t p = 0; p < 3; ++p) dataset_.cut.insert(order_.at(0, 500 + 3 * p));
+  for (std::int64_t p = 0; p < 5; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
   const auto prefetcher =
-      make_prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0.00125});  // 2.5
+      make_prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0.00225});  // 4.5
   for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher->next(), nullptr);
   EXPECT_THROW(prefetcher->next(), InputError);
+}
+
+TEST_F(DamagedImages, MayBeThreeInASmallSetButNoneWhereNoneIsAllowed) {
+  for (std::int64_t p = 0; p < 3; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
+  const auto prefetcher = make_prefetcher(dataset_, {.batch_size = 10, .seed = 4});  // 0.1 %: two
+  for (int i = 0; i < 60; ++i) EXPECT_NE(prefetcher->next(), nullptr);
+  const auto strict = make_prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0});
+  for (int i = 0; i < 50; ++i) EXPECT_NE(strict->next(), nullptr);
+  EXPECT_THROW(strict->next(), InputError);
 }
 
 TEST_F(DamagedImages, AreCountedByEpoch) {
@@ -376,6 +386,26 @@ TEST_F(DamagedImages, AllOfThemEndTheJobAtOnce) {
   for (std::int64_t i = 0; i < 2000; ++i) dataset_.cut.insert(i);
   const auto prefetcher = make_prefetcher(dataset_, {.batch_size = 10});
   EXPECT_THAT(message_of<InputError>([&] { prefetcher->next(); }), HasSubstr("fake.rec: record"));
+}
+
+TEST(Prefetcher, GoesOnAtAnyPositionWithAnotherNumberOfWorkers) {
+  const FakeDataset dataset(50);
+  const GlobalOrder order(50, 7, true);
+  // From image 13 of epoch 2 on, with 2 workers x 8: 13 .. 44, then epoch 3.
+  const auto prefetcher = make_prefetcher(dataset, {.batch_size = 8,
+                                                    .rank = 1,
+                                                    .world_size = 2,
+                                                    .seed = 7,
+                                                    .first_batch = 9,
+                                                    .start = DataPlace{2, 13}});
+  for (const auto& [epoch, first] : {std::pair{2, 13}, {2, 29}, {3, 0}, {3, 16}, {3, 32}, {4, 0}}) {
+    const auto batch = prefetcher->next();
+    ASSERT_EQ(batch->epoch, epoch);
+    for (std::int64_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(batch->labels[static_cast<std::size_t>(i)], order.at(epoch, first + 8 + i))
+          << first;
+    }
+  }
 }
 
 TEST_F(DamagedImages, DoNotHideABadLabel) {

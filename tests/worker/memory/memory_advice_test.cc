@@ -56,6 +56,29 @@ TEST_F(MemoryAdvice, LargestBatchFitsAndOneMoreDoesNot) {
   }
 }
 
+TEST_F(MemoryAdvice, KnowsWithHowFewWorkersTheJobFits) {
+  const auto of_workers = [&](int workers) {
+    PlannedJob other = planned_;
+    other.world_size = workers;
+    return plan_memory(other, plan_backbone(other), 0).total();
+  };
+  planned_.world_size = 8;
+  EXPECT_EQ(least_workers(planned_, of_workers(5), false), 5);
+  EXPECT_EQ(least_workers(planned_, of_workers(5) - 1, false), 6);
+  EXPECT_EQ(least_workers(planned_, of_workers(1), false), 1);
+  // On one host 4 workers have twice the memory each.
+  EXPECT_LE(least_workers(planned_, of_workers(8), true), 4);
+  planned_.gpu = true;
+  EXPECT_EQ(least_workers(planned_, of_workers(8), true), 8) << "each has its own";
+}
+
+TEST_F(MemoryAdvice, KnowsWithHowFewWorkersTheBatchNormsHaveTwoSamples) {
+  planned_.job.batch_size = 1;
+  planned_.job.sync_bn = true;
+  planned_.world_size = 4;
+  EXPECT_EQ(least_workers(planned_, 500 * kGiB, false), 2);
+}
+
 TEST_F(MemoryAdvice, LargestIsZeroWhereTheSmallestDoesNotFit) {
   EXPECT_EQ(largest(1000).num_classes, 0);
   EXPECT_EQ(largest(1000).batch_size, 0);

@@ -14,6 +14,7 @@
 
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/report/events.h"
+#include "tests/worker/trained.h"
 
 namespace pfc {
 namespace {
@@ -25,7 +26,8 @@ TEST(EventTail, DropsTheStepsThatAResumedRunRepeats) {
     for (int step = 1; step <= 5; ++step) log.step(record(step));
   }
   std::ofstream(folder / "metrics.jsonl", std::ios::app) << R"({"step":6,"lo)";  // killed here
-  TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 3 * 64});
+  TrainingLog log(
+      {.output = folder.path(), .start = testing::trained_with(3, 64), .global_batch = 64});
   log.step(record(4));
   const auto lines = lines_of(folder / "metrics.jsonl");
   ASSERT_EQ(lines.size(), 4U);
@@ -43,7 +45,7 @@ TEST(EventTail, CutsALongFileInItsPlace) {
   struct stat before {
   }, after{};
   ASSERT_EQ(::stat((folder / "metrics.jsonl").c_str(), &before), 0);
-  { const TrainingLog log({.output = folder.path(), .resumed_images = std::int64_t{64} * 1'200}); }
+  { const TrainingLog log({.output = folder.path(), .start = testing::trained_with(1'200, 64)}); }
   ASSERT_EQ(::stat((folder / "metrics.jsonl").c_str(), &after), 0);
   EXPECT_EQ(after.st_ino, before.st_ino);
   const auto events = events_of(folder.path());
@@ -57,7 +59,7 @@ TEST(EventTail, KeepsALongFileWhoseEventsAreAllBeforeTheCheckpoint) {
     TrainingLog log({.output = folder.path(), .global_batch = 64});
     for (int step = 1; step <= 1'000; ++step) log.step(record(step));
   }
-  { const TrainingLog log({.output = folder.path(), .resumed_images = std::int64_t{64} * 1'000}); }
+  { const TrainingLog log({.output = folder.path(), .start = testing::trained_with(1'000, 64)}); }
   EXPECT_EQ(events_of(folder.path()).size(), 1'000U);
 }
 
@@ -67,7 +69,7 @@ TEST(EventTail, DropsAllEventsOfALongFileAfterTheFirst) {
     TrainingLog log({.output = folder.path(), .global_batch = 64});
     for (int step = 1; step <= 1'000; ++step) log.step(record(step));
   }
-  { const TrainingLog log({.output = folder.path(), .resumed_images = 64}); }
+  { const TrainingLog log({.output = folder.path(), .start = testing::trained_with(1, 64)}); }
   EXPECT_EQ(events_of(folder.path()).size(), 1U);
 }
 
@@ -85,16 +87,16 @@ TEST(EventTail, ComparesImagesSeenWhenTheGlobalBatchHasChanged) {
     for (int step = 1; step <= 6; ++step) log.step(record(step));
     log.evaluation(6, {.name = "lfw"});
   }
-  {  // from the checkpoint of step 4, with fewer workers: 16 steps of theirs
-    TrainingLog log({.output = folder.path(), .global_batch = 2, .resumed_images = 32});
-    log.step(record(17));
-    log.step(record(18));
+  const TrainedSoFar checkpoint = testing::trained_with(4, 8);
+  {  // with fewer workers
+    TrainingLog log({.output = folder.path(), .start = checkpoint, .global_batch = 2});
+    log.step(record(5));
+    log.step(record(6));
     EXPECT_EQ(images_seen(), (std::vector<std::int64_t>{8, 16, 24, 32, 34, 36}));
   }
-  // From the same one, with more: 2 whole steps of theirs, the third of which sees 8 images again.
-  TrainingLog log({.output = folder.path(), .global_batch = 12, .resumed_images = 32});
-  log.step(record(3));
-  EXPECT_EQ(images_seen(), (std::vector<std::int64_t>{8, 16, 24, 32, 36}));
+  TrainingLog log({.output = folder.path(), .start = checkpoint, .global_batch = 12});
+  log.step(record(5));
+  EXPECT_EQ(images_seen(), (std::vector<std::int64_t>{8, 16, 24, 32, 44}));
 }
 
 TEST(EventTail, DropsEventsOfEveryKindAfterTheCheckpoint) {
@@ -110,7 +112,8 @@ TEST(EventTail, DropsEventsOfEveryKindAfterTheCheckpoint) {
     log.evaluation(2, {.name = "lfw"});
     log.end({.step = 2});
   }
-  const TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 64});
+  const TrainingLog log(
+      {.output = folder.path(), .start = testing::trained_with(1, 64), .global_batch = 64});
   std::vector<std::string> kept;
   for (const auto& event : events_of(folder.path())) kept.push_back(event["kind"]);
   EXPECT_EQ(kept, (std::vector<std::string>{"start", "step", "checkpoint", "checkpoint"}));
@@ -122,7 +125,8 @@ TEST(EventTail, ContinuesAFileOfAnEarlierVersion) {
       << R"({"step":1,"images_seen":64,"loss":3.5})" << '\n'
       << R"({"step":1,"images_seen":64,"val_target":"lfw","accuracy":0.5})" << '\n'
       << R"({"step":2,"images_seen":128,"loss":3.25})" << '\n';
-  TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 64});
+  TrainingLog log(
+      {.output = folder.path(), .start = testing::trained_with(1, 64), .global_batch = 64});
   log.step(record(2));
   const auto events = events_of(folder.path());
   ASSERT_EQ(events.size(), 3U);
@@ -141,7 +145,8 @@ TEST(EventTail, DropsLinesThatAreNoEventsWithAWarningThatNamesThem) {
   const auto before = spdlog::default_logger();
   spdlog::set_default_logger(
       std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::stdout_sink_mt>()));
-  const TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 64});
+  const TrainingLog log(
+      {.output = folder.path(), .start = testing::trained_with(1, 64), .global_batch = 64});
   spdlog::set_default_logger(before);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(),
               ::testing::HasSubstr((folder / "metrics.jsonl").string() +
@@ -157,7 +162,8 @@ TEST(EventTail, TakesNoNumberOfImagesForANegativeOne) {
   std::ofstream(folder / "metrics.jsonl") << R"({"step": 1, "images_seen": 64})"
                                           << "\nno JSON\n"
                                           << R"({"images_seen": 18446744073709551615})" << '\n';
-  const TrainingLog log({.output = folder.path(), .global_batch = 64, .resumed_images = 64});
+  const TrainingLog log(
+      {.output = folder.path(), .start = testing::trained_with(1, 64), .global_batch = 64});
   EXPECT_THAT(lines_of(folder / "metrics.jsonl"),
               ::testing::ElementsAre(R"({"step": 1, "images_seen": 64})"));
 }
@@ -167,7 +173,7 @@ TEST(EventTail, DropsALineThatIsNestedTooDeeply) {
   std::ofstream(folder / "metrics.jsonl")
       << R"({"images_seen": 64})" << '\n'
       << R"({"images_seen": 64, "deep": )" << std::string(20, '[') << std::string(20, ']') << "}\n";
-  { const TrainingLog log({.output = folder.path(), .resumed_images = 64}); }
+  { const TrainingLog log({.output = folder.path(), .start = testing::trained_with(1, 64)}); }
   EXPECT_EQ(lines_of(folder / "metrics.jsonl"), std::vector<std::string>{R"({"images_seen": 64})"});
 }
 

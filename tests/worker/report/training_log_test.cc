@@ -17,6 +17,7 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/report/events.h"
+#include "tests/worker/trained.h"
 
 namespace pfc {
 namespace {
@@ -54,8 +55,16 @@ TEST(SpeedMessage, HasTheWordsAndSpacesOfArcfaceTorch) {
             "Global Step: 100   Required: 3 hours");
 }
 
+/// A plan of so many steps of one image each.
+StepPlan steps(std::int64_t number) {
+  JobConfig job;
+  job.batch_size = 1;
+  job.num_epoch = 1;
+  return plan_steps(job, 1, number);
+}
+
 TEST(RemainingTime, CountsTheEvaluationsAndCheckpointsThatAreStillToCome) {
-  RemainingTime time({.last_step = 1000, .verbose = 300, .save_every_steps = 500});
+  RemainingTime time(steps(1000), {.verbose = 300, .save_every_steps = 500});
   time.add_step(2);
   EXPECT_DOUBLE_EQ(time.after(1), 2 * 999);
   time.add_evaluation(60);
@@ -66,7 +75,7 @@ TEST(RemainingTime, CountsTheEvaluationsAndCheckpointsThatAreStillToCome) {
 }
 
 TEST(RemainingTime, DoesNotJumpWithAnEvaluationOrASlowStep) {
-  RemainingTime time({.last_step = 10'000, .verbose = 100});
+  RemainingTime time(steps(10'000), {.verbose = 100});
   for (int step = 1; step <= 400; ++step) {
     time.add_step(1);
     if (step % 100 == 0) time.add_evaluation(50);
@@ -78,7 +87,7 @@ TEST(RemainingTime, DoesNotJumpWithAnEvaluationOrASlowStep) {
 }
 
 TEST(RemainingTime, SpreadsCheckpointsThatAreDueByTimeOverAllSteps) {
-  RemainingTime time({.last_step = 20});
+  RemainingTime time(steps(20), {});
   for (int step = 1; step <= 10; ++step) time.add_step(1);
   time.add_checkpoint(10, 5);
   EXPECT_DOUBLE_EQ(time.after(10), 10 + 5);
@@ -226,7 +235,7 @@ TEST(TrainingLog, SaysWhyItCannotBeWritten) {
   std::filesystem::create_symlink("metrics.jsonl", folder / "metrics.jsonl");
   const auto error_of = [&](std::int64_t images) {
     return testing::message_of<StorageError>(
-        [&] { TrainingLog({.output = folder.path(), .resumed_images = images}); });
+        [&] { TrainingLog({.output = folder.path(), .start = testing::trained_with(1, images)}); });
   };
   EXPECT_THAT(error_of(64), ::testing::AllOf(::testing::HasSubstr("metrics.jsonl: cannot read: "),
                                              ::testing::HasSubstr("Too many levels")));
@@ -238,8 +247,9 @@ TEST(TrainingLog, DoesNotWaitForAFifoInThePlaceOfAFile) {
   for (const char* name : {"training.log", "metrics.jsonl"}) {
     const TemporaryFolder folder;
     ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
-    EXPECT_THAT(testing::message_of<StorageError>(
-                    [&] { TrainingLog({.output = folder.path(), .resumed_images = 64}); }),
+    EXPECT_THAT(testing::message_of<StorageError>([&] {
+                  TrainingLog({.output = folder.path(), .start = testing::trained_with(1, 64)});
+                }),
                 ::testing::HasSubstr(std::string(name) + ": not a regular file but a FIFO"));
   }
 }

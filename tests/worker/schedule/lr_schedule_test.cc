@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 namespace pfc {
@@ -11,8 +13,17 @@ LrSchedule polynomial(double power) {
   return {.kind = ScheduleKind::kPolynomial, .power = power, .epochs = {}, .gamma = 0.1};
 }
 
-StepPlan plan(std::int64_t warmup_steps, std::int64_t total_steps) {
-  return {.micro_batches_per_epoch = 20, .total_steps = total_steps, .warmup_steps = warmup_steps};
+/// Steps of so many micro-batches of one image.
+StepPlan plan(std::int64_t warmup_steps, std::int64_t total_steps, std::int64_t images = 20,
+              std::int64_t gradient_acc = 1) {
+  const StepBatch size{.world_size = 1, .batch_size = 1, .gradient_acc = gradient_acc};
+  return {.batch = size,
+          .images = images,
+          .start = {.planned = size},
+          .total_steps = total_steps,
+          .planned_steps = total_steps,
+          .warmup_steps = warmup_steps,
+          .last_step = total_steps};
 }
 
 // What arcface_torch's PolynomialLRWarmup gives after step - 1 calls of its step().
@@ -66,9 +77,7 @@ TEST(LrSchedule, WarmUpMayLastTheWholeJob) {
 TEST(LrSchedule, MultistepMultipliesAfterTheGivenEpochs) {
   const LrSchedule schedule{
       .kind = ScheduleKind::kMultistep, .power = 1, .epochs = {2, 3}, .gamma = 0.5};
-  const LrScheduler lr(
-      schedule, 0.8,
-      {.micro_batches_per_epoch = 10, .total_steps = 100, .last_step = 100, .warmup_steps = 4});
+  const LrScheduler lr(schedule, 0.8, plan(4, 100, 10));
   EXPECT_NEAR(lr.at(2), 0.4, 1e-12);  // warm-up
   EXPECT_NEAR(lr.at(5), 0.8, 1e-12);
   EXPECT_NEAR(lr.at(20), 0.8, 1e-12);  // the last step of the second epoch
@@ -83,17 +92,72 @@ TEST(LrSchedule, MultistepCountsEpochsOfFractionsOfAStepWithoutRounding) {
   for (std::int64_t j = 1; j <= 40; ++j) {
     const LrSchedule schedule{
         .kind = ScheduleKind::kMultistep, .power = 1, .epochs = {3 * j}, .gamma = 0.5};
-    const LrScheduler lr(schedule, 0.8,
-                         {.micro_batches_per_epoch = 50,
-                          .micro_batches_per_step = 3,
-                          .total_steps = 3000,
-                          .last_step = 3000});
+    const LrScheduler lr(schedule, 0.8, plan(0, 3000, 50, 3));
     EXPECT_EQ(lr.at(50 * j), 0.8) << j;
     EXPECT_EQ(lr.at(50 * j + 1), 0.4) << j;
   }
 }
 
-TEST(LrSchedule, RejectsStepsBelowOne) {
+/// A job of 10 epochs of 960 images, planned for 4 workers with batches of 8.
+JobConfig planned_for_four() {
+  JobConfig job;
+  job.batch_size = 8;
+  job.num_epoch = 10;
+  job.warmup_epoch = 1;
+  return job;
+}
+
+TEST(LrSchedule, FollowsTheImagesWhereTheNumberOfWorkersChanges) {
+  const JobConfig job = planned_for_four();
+  for (const LrSchedule& schedule :
+       {polynomial(1), polynomial(2),
+        LrSchedule{.kind = ScheduleKind::kMultistep, .power = 1, .epochs = {4, 7}, .gamma = 0.1}}) {
+    const StepPlan four = plan_steps(job, 4, 960);
+    const LrScheduler planned(schedule, 0.1, four);
+    for (const std::int64_t done : {7, 30, 45, 150}) {
+      const StepPlan two = plan_steps(job, 2, 960, four.after(done));
+      EXPECT_EQ(two.last_step, done + 2 * (300 - done));
+      const LrScheduler resized(schedule, 0.1, two);
+      for (std::int64_t step = done + 1; step <= 300; ++step) {
+        EXPECT_DOUBLE_EQ(resized.at(done + 2 * (step - done) - 1), planned.at(step)) << step;
+      }
+      // In between, the rate lies between those of the planned steps.
+      for (std::int64_t step = two.first_step() + 1; step < two.last_step; step += 2) {
+        const auto [low, high] = std::minmax({resized.at(step - 1), resized.at(step + 1)});
+        EXPECT_GE(resized.at(step), low);
+        EXPECT_LE(resized.at(step), high);
+      }
+      EXPECT_GT(resized.at(two.last_step), 0);
+    }
+  }
+}
+
+TEST(LrSchedule, ScalesWithTheNumberOfWorkersAsLrScalingSays) {
+  JobConfig job = planned_for_four();
+  const TrainedSoFar start = plan_steps(job, 4, 960).after(10);
+  const auto factor = [&](int workers) {
+    return lr_factor(job, plan_steps(job, workers, 960, start));
+  };
+  EXPECT_EQ(factor(4), 1);
+  EXPECT_EQ(factor(1), 0.25);
+  EXPECT_EQ(factor(6), 1.5);
+  job.optimizer = OptimizerKind::kAdamW;
+  EXPECT_EQ(factor(1), 0.5);
+  job.lr_scaling = LrScaling::kLinear;
+  EXPECT_EQ(factor(1), 0.25);
+  job.lr_scaling = LrScaling::kNone;
+  EXPECT_EQ(factor(1), 1);
+  job.lr_scaling = LrScaling::kSqrt;
+  EXPECT_DOUBLE_EQ(factor(2), std::sqrt(0.5));
+  job.batch_size = 4;
+  job.gradient_acc = 3;
+  EXPECT_EQ(factor(4), 1) << "a person's decision";
+  job = planned_for_four();
+  job.gradient_acc = 2;
+  EXPECT_EQ(factor(2), 1) << "as many images a step as before";
+}
+
+TEST(LrSchedule, RejectsStepsBeforeThePlan) {
   EXPECT_THROW((void)LrScheduler(polynomial(1), 0.1, plan(0, 50)).at(0), std::logic_error);
 }
 

@@ -5,17 +5,17 @@
 
 #include <vector>
 
+#include "tests/worker/trained.h"
+
 namespace pfc {
 namespace {
 
 using ::testing::ElementsAre;
 
 SnapshotId id_of(std::int64_t images, Generation generation = 1, std::int64_t world_size = 2) {
-  return {.images = images,
+  return {.trained = testing::trained_with(images / 10, 10),
           .generation = generation,
-          .step = images / 10,
-          .world_size = world_size,
-          .global_batch = 10};
+          .world_size = world_size};
 }
 
 /// All workers of a ring have the whole snapshot.

@@ -44,26 +44,27 @@ class AloneMaker : public ::testing::Test {
 TEST_F(AloneMaker, AsksForTheFirstSnapshotAtOnceAndThenByTime) {
   SnapshotMaker slow = maker(1e6);
   EXPECT_EQ(request(slow), 1);
-  slow.after_step(worker_.state(), 5, {.snapshot_request = 1});
+  slow.after_step(worker_.state(), testing::trained_with(5, 10), {.snapshot_request = 1});
   wait_for_snapshot(slow, worker_.state(), 5);
   EXPECT_EQ(request(slow), 0);
 }
 
 TEST_F(AloneMaker, TakesOneForRequestsThatWereMadeBeforeIt) {
   SnapshotMaker fast = maker(1e-9);
-  fast.after_step(worker_.state(), 5, {.snapshot_request = 1});
+  fast.after_step(worker_.state(), testing::trained_with(5, 10), {.snapshot_request = 1});
   wait_for_snapshot(fast, worker_.state(), 5);
-  EXPECT_EQ(fast.after_step(worker_.state(), 6, {.snapshot_request = 1}), 5);
-  EXPECT_EQ(fast.after_step(worker_.state(), 7, {}), 5);
+  EXPECT_EQ(fast.after_step(worker_.state(), testing::trained_with(6, 10), {.snapshot_request = 1}),
+            5);
+  EXPECT_EQ(fast.after_step(worker_.state(), testing::trained_with(7, 10), {}), 5);
   EXPECT_EQ(request(fast), 2);
-  fast.after_step(worker_.state(), 8, {.snapshot_request = 2});
+  fast.after_step(worker_.state(), testing::trained_with(8, 10), {.snapshot_request = 2});
   wait_for_snapshot(fast, worker_.state(), 8);
 }
 
 TEST_F(AloneMaker, HoldsTheStateAsItWasWhenTrainingGoesOn) {
   {
     SnapshotMaker one = maker(1);
-    one.after_step(worker_.state(), 5, {.snapshot_request = 1});
+    one.after_step(worker_.state(), testing::trained_with(5, 10), {.snapshot_request = 1});
     worker_.fill(6);
     wait_for_snapshot(one, worker_.state(), 5);
   }
@@ -106,7 +107,7 @@ void fail_in_the_middle(const Processes& workers, const std::function<void(Comm&
                         snapshot_options(rank, 3, keys));
     EXPECT_THROW(
         {
-          maker.after_step(worker.state(), 6, {.snapshot_request = 1});
+          maker.after_step(worker.state(), testing::trained_with(6, 10), {.snapshot_request = 1});
           wait_for_snapshot(maker, worker.state(), 6);
         },
         CommError);
@@ -143,7 +144,7 @@ TEST(SnapshotMaker, EndsAtOnceWhenItIsAborted) {
     worker.fill(6);
     {
       SnapshotMaker maker(store, *comm, snapshot_options(0, 2, {}));
-      maker.after_step(worker.state(), 6, {.snapshot_request = 1});
+      maker.after_step(worker.state(), testing::trained_with(6, 10), {.snapshot_request = 1});
       comm->abort("this generation has ended");
       EXPECT_THAT(
           testing::message_of<CommError>([&] { wait_for_snapshot(maker, worker.state(), 6); }),
@@ -168,7 +169,7 @@ TEST(SnapshotMaker, ThatIsDestroyedDoesNotWaitForOthers) {
     worker.fill(6);
     {
       SnapshotMaker maker(store, *comm, snapshot_options(0, 2, {}));
-      maker.after_step(worker.state(), 6, {.snapshot_request = 1});
+      maker.after_step(worker.state(), testing::trained_with(6, 10), {.snapshot_request = 1});
     }
     ended = true;
   });

@@ -16,6 +16,7 @@
 #include "tests/support/thread_comm.h"
 #include "tests/worker/checkpoint/checkpoint_world.h"
 #include "tests/worker/comm/ranks.h"
+#include "tests/worker/trained.h"
 #include "worker/snapshot/neighbours.h"
 #include "worker/snapshot/snapshot_maker.h"
 #include "worker/snapshot/snapshot_restore.h"
@@ -59,14 +60,13 @@ inline SnapshotOptions snapshot_options(int rank, int workers, const WorldKeys& 
   std::vector<std::string> hosts = keys.hosts;
   hosts.resize(static_cast<std::size_t>(workers));
   return {.membership = {.rank = rank, .world_size = workers, .generation = keys.generation},
-          .keepers = keepers_of(hosts),
-          .global_batch = 10};
+          .keepers = keepers_of(hosts)};
 }
 
 /// Waits until the snapshot that was begun is the newest of all workers.
 inline void wait_for_snapshot(SnapshotMaker& maker, const TrainingState& state, std::int64_t step) {
   const TimePoint start = Clock::now();
-  while (maker.after_step(state, step, {}) != step) {
+  while (maker.after_step(state, testing::trained_with(step, 10), {}) != step) {
     ASSERT_LT(seconds_since(start), 60) << "the snapshot of step " << step << " does not end";
     std::this_thread::yield();
   }
@@ -82,7 +82,7 @@ inline void take(const Processes& all, int step, const WorldKeys& keys = {}) {
     worker.fill(step);
     SnapshotMaker maker(*all[static_cast<std::size_t>(rank)], *comm,
                         snapshot_options(rank, workers, keys));
-    maker.after_step(worker.state(), step, {.snapshot_request = 1});
+    maker.after_step(worker.state(), testing::trained_with(step, 10), {.snapshot_request = 1});
     worker.fill(step + 1);  // training goes on
     wait_for_snapshot(maker, worker.state(), step);
   });
@@ -113,7 +113,7 @@ inline Outcome go_on(const Processes& all, int step, const WorldKeys& keys = {})
     const std::uint64_t before = comm->counters().sent_bytes;
     if (choices.newest_whole) {
       moved = load_snapshot(*choices.newest_whole, store, worker.state(), *comm);
-      EXPECT_EQ(choices.newest_whole->id.step, step);
+      EXPECT_EQ(choices.newest_whole->id.trained.step, step);
       EXPECT_EQ(worker.differences(step), 0) << "rank " << rank << " of " << workers;
       EXPECT_EQ(worker.head.changes, 1);
     }

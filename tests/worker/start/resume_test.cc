@@ -40,13 +40,15 @@ TEST_F(OrderOfAResumedJob, IsTheSameWhereOtherKeysDiffer) {
 TEST_F(OrderOfAResumedJob, IsAnotherWhereItsKeysDiffer) {
   set("read", "sequential");
   now_.job.update({{"seed", 2}, {"shuffle", false}, {"read_buffer_mib", 128}});
-  EXPECT_EQ(other(), "seed 1 became 2, shuffle true became false, read_buffer_mib 64 became 128");
+  EXPECT_EQ(other(),
+            "seed changed from 1 to 2, shuffle changed from true to false, read_buffer_mib changed "
+            "from 64 to 128");
 }
 
 TEST_F(OrderOfAResumedJob, IsAnotherInSequentialReadingWithAnotherBatch) {
   set("read", "sequential");
   now_.micro_batch = 12;
-  EXPECT_EQ(other(), "the batch of all workers 8 became 12");
+  EXPECT_EQ(other(), "the batch of all workers changed from 8 to 12");
   set("shuffle", false);
   EXPECT_THAT(other(), IsEmpty());
 }
@@ -63,7 +65,7 @@ TEST_F(OrderOfAResumedJob, IsTheSameForAnySeedWithoutShuffle) {
   now_.job["read"] = "sequential";
   EXPECT_THAT(other(), IsEmpty());
   set("rec", {"faces", "more"});
-  EXPECT_EQ(other(), "seed 1 became 2, read \"random\" became \"sequential\"");
+  EXPECT_EQ(other(), "seed changed from 1 to 2, read changed from \"random\" to \"sequential\"");
 }
 
 TEST_F(OrderOfAResumedJob, IsNotComparedWithAKeyThatAnOlderVersionDidNotWrite) {
@@ -71,26 +73,36 @@ TEST_F(OrderOfAResumedJob, IsNotComparedWithAKeyThatAnOlderVersionDidNotWrite) {
   EXPECT_THAT(other_order({.job = json::object()}, now_), IsEmpty());
 }
 
-TEST(RepeatedImages, AreToldOfWithinAnEpochOnly) {
-  const StepPlan plan{.global_batch = 8, .micro_batches_per_epoch = 5};
-  EXPECT_THAT(repeated_images_message("", plan, 4), IsEmpty());
-  EXPECT_THAT(repeated_images_message("seed 1 became 2", plan, 4),
-              HasSubstr("seed 1 became 2, so"));
-  EXPECT_THAT(repeated_images_message("seed 1 became 2", plan, 11), IsEmpty()) << "two epochs";
+StepPlan plan_from(const TrainedSoFar& start, int workers = 1, std::int64_t batch_size = 8) {
+  JobConfig job;
+  job.batch_size = batch_size;
+  return plan_steps(job, workers, 40, start);
 }
 
-TEST(RepeatedImages, AreNoneWhereTheNewPlanBeginsAnEpoch) {
-  const std::int64_t images_seen = 400;  // an epoch of batches of 8, and of 33 batches of 12
-  const StepPlan plan{.global_batch = 12, .micro_batches_per_epoch = 33};
-  const std::int64_t first_step = steps_done(plan, images_seen) + 1;
-  EXPECT_THAT(repeated_images_message("seed 1 became 2", plan, first_step), IsEmpty());
+TEST(RepeatedImages, AreReportedOnlyInsideAnEpoch) {
+  const StepPlan start = plan_from({});
+  EXPECT_THAT(repeated_images_message("", plan_from(start.after(3))), IsEmpty());
+  EXPECT_EQ(repeated_images_message("seed changed from 1 to 2", plan_from(start.after(8))),
+            "; seed changed from 1 to 2: some of the remaining 16 images of epoch 1 repeat, and as "
+            "many are skipped");
+  EXPECT_THAT(repeated_images_message("seed changed from 1 to 2", plan_from(start.after(10))),
+              IsEmpty())
+      << "two epochs";
 }
 
-TEST(RepeatedImages, CountMicroBatches) {
-  const StepPlan plan{
-      .global_batch = 16, .micro_batches_per_epoch = 5, .micro_batches_per_step = 2};
-  EXPECT_THAT(repeated_images_message("seed 1 became 2", plan, 6), IsEmpty());
-  EXPECT_THAT(repeated_images_message("seed 1 became 2", plan, 5), HasSubstr("have come before"));
+TEST(ResizedSteps, ReportTheNewLastStepAndLearningRate) {
+  JobConfig job;
+  job.batch_size = 4;
+  job.num_epoch = 2;
+  const StepPlan two = plan_steps(job, 2, 40);
+  EXPECT_THAT(resized_message(job, two), IsEmpty());
+  const StepPlan one = plan_steps(job, 1, 40, two.after(6));
+  EXPECT_EQ(resized_message(job, one),
+            "; each step now has 4 images (1 worker x batch_size 4 x gradient_acc 1) instead of 8 "
+            "images (2 workers x batch_size 4 x gradient_acc 1), so the job ends after step 14; lr "
+            "is multiplied by 0.5 (lr_scaling)");
+  job.lr_scaling = LrScaling::kNone;
+  EXPECT_THAT(resized_message(job, one), ::testing::EndsWith("ends after step 14"));
 }
 
 }  // namespace

@@ -21,14 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
 
-constexpr std::int64_t kImagesOfAStep = 10;  // images of a step
-
 class EventFolder : public ::testing::Test {
  protected:
   /// A process start that writes these steps.
-  fs::path write(std::int64_t first_step, const Steps& steps,
-                 std::int64_t global_batch = kImagesOfAStep) {
-    fs::path path = next_event_file(board_, global_batch);
+  fs::path write(std::int64_t first_step, const Steps& steps) {
+    fs::path path = next_event_file(board_);
     EventFile file(path, first_step);
     for (const std::int64_t step : steps) {
       tensorboard::Summary summary;
@@ -60,37 +57,22 @@ TEST_F(EventFolder, NamesOfLaterFilesSortAfterThoseOfEarlierOnes) {
   EXPECT_TRUE(std::ranges::is_sorted(names));
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), 12U);
   EXPECT_THAT(names[0],
-              ::testing::MatchesRegex(R"(events\.out\.tfevents\.[0-9]{10}\..+\.[0-9]+\.batch-10)"));
-}
-
-TEST_F(EventFolder, AnotherGlobalBatchHasAFolderOfItsOwn) {
-  EXPECT_EQ(write(1, {1}).parent_path(), board_);
-  EXPECT_EQ(write(2, {2}, 5).parent_path(), board_ / "batch-5");
-  EXPECT_EQ(write(2, {2}).parent_path(), board_);
-  EXPECT_EQ(write(4, {4}, 5).parent_path(), board_ / "batch-5");
+              ::testing::MatchesRegex(R"(events\.out\.tfevents\.[0-9]{10}\..+\.[0-9]+\.pfc)"));
 }
 
 TEST_F(EventFolder, StepsThatWillBeTrainedAgainAreDropped) {
   const fs::path file = write(1, {10, 20, 30, 40});
-  drop_orphaned_events(board_, 20 * kImagesOfAStep);
+  drop_orphaned_events(board_, 21);
   EXPECT_EQ(testing::steps_of(file), (Steps{10, 20}));
-  drop_orphaned_events(board_, 20 * kImagesOfAStep);
+  drop_orphaned_events(board_, 21);
   EXPECT_EQ(testing::steps_of(file), (Steps{10, 20}));
-}
-
-TEST_F(EventFolder, StepsAreComparedByTheImagesThatTheirOwnBatchesHave) {
-  const fs::path tens = write(1, {10, 20});
-  const fs::path fives = write(21, {20, 30, 40, 50}, 5);
-  drop_orphaned_events(board_, 150);
-  EXPECT_EQ(testing::steps_of(tens), (Steps{10}));
-  EXPECT_EQ(testing::steps_of(fives), (Steps{20, 30}));
 }
 
 TEST_F(EventFolder, AFileThatShowsNothingAnyMoreIsRemovedAndTheOneBeforeItIsCut) {
   const fs::path first = write(1, {10, 20, 30});
   const fs::path second = write(21, {30, 40});
   const fs::path third = write(31, {});
-  drop_orphaned_events(board_, 15 * kImagesOfAStep);
+  drop_orphaned_events(board_, 16);
   EXPECT_EQ(testing::steps_of(first), (Steps{10}));
   EXPECT_FALSE(fs::exists(second));
   EXPECT_FALSE(fs::exists(third));
@@ -134,7 +116,7 @@ TEST_F(EventFolder, FilesOfOthersStayAsTheyAre) {
   for (const char* name : {"events.out.tfevents.1.host.7", "notes.txt"}) {
     testing::write_file(board_ / name, "mine");
   }
-  drop_orphaned_events(board_, 0);
+  drop_orphaned_events(board_, 1);
   EXPECT_EQ(fs::file_size(board_ / "events.out.tfevents.1.host.7"), 4U);
   EXPECT_EQ(fs::file_size(board_ / "notes.txt"), 4U);
 }
@@ -142,7 +124,7 @@ TEST_F(EventFolder, FilesOfOthersStayAsTheyAre) {
 TEST_F(EventFolder, SaysWhichFolderCannotBeMade) {
   testing::write_file(board_, "a file");
   drop_orphaned_events(board_, 100);
-  EXPECT_THAT(testing::message_of<StorageError>([&] { next_event_file(board_, kImagesOfAStep); }),
+  EXPECT_THAT(testing::message_of<StorageError>([&] { next_event_file(board_); }),
               ::testing::StartsWith(board_.string() + ": "));
 }
 

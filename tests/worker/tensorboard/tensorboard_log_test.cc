@@ -23,10 +23,7 @@ namespace fs = std::filesystem;
 class TensorBoard : public ::testing::Test {
  protected:
   [[nodiscard]] TensorBoardOptions options(std::int64_t resumed_steps = 0) const {
-    return {.folder = folder_.path(),
-            .global_batch = 64,
-            .resumed_images = 64 * resumed_steps,
-            .first_step = resumed_steps + 1};
+    return {.folder = folder_.path(), .first_step = resumed_steps + 1};
   }
   [[nodiscard]] fs::path newest() const {
     fs::path last;

@@ -35,15 +35,14 @@ class SequentialReads final : public ReadPlan {
       : order_(order), batches_(batches) {}
 
   [[nodiscard]] ReadUnit unit_with(std::int64_t batch) const override {
-    const std::int64_t epoch = batches_.epoch_of(batch);
-    const std::int64_t first_row = epoch * batches_.batches_per_epoch();
-    const std::int64_t window = order_.window_of(batch - first_row);
-    const std::int64_t begin = first_row + window * order_.rows_of_window();
-    const std::int64_t end =
-        std::min(begin + order_.rows_of_window(), first_row + batches_.batches_per_epoch());
+    const DataPlace place = batches_.place_of(batch);
+    const std::int64_t row = place.position / batches_.global_batch();
+    const std::int64_t window = order_.window_of(row);
+    const std::int64_t rows_left = std::min((window + 1) * order_.rows_of_window() - row,
+                                            batches_.batches_to_end_of_epoch(batch));
     const std::int64_t lane = batches_.rank * batches_.batch_size;
-    return {.end_batch = end,
-            .images = order_.images_of(epoch, window, {lane, lane + batches_.batch_size})};
+    return {.end_batch = batch + rows_left,
+            .images = order_.images_of(place.epoch, window, {lane, lane + batches_.batch_size})};
   }
 
  private:

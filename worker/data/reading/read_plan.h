@@ -28,7 +28,7 @@ class ReadPlan {
 /// Each batch's images by themselves. Both are borrowed.
 std::unique_ptr<ReadPlan> plan_random_reads(const ImageOrder& order, const BatchPlan& batches);
 /// The worker's share of a window. Both are borrowed. REQUIRES: the order is for the global batch
-/// of `batches`.
+/// of `batches`, which begin at a multiple of it.
 std::unique_ptr<ReadPlan> plan_sequential_reads(const SequentialOrder& order,
                                                 const BatchPlan& batches);
 
