@@ -46,7 +46,7 @@ void wait_for_file(const std::filesystem::path& path, const AgentOptions& option
 void JoinOptions::declare(CLI::App& app, std::string& coordinator) {
   state_dir_ = default_state_folder();
   auto* const plain = app.add_option("--coordinator", coordinator,
-                                     "HOST:PORT of a coordinator whose hosts are all this machine");
+                                     "HOST:PORT of the coordinator that starts this agent");
   plain->check(host_and_port());
   auto* const text =
       app.add_option("--join", join_,
@@ -65,6 +65,7 @@ void JoinOptions::declare(CLI::App& app, std::string& coordinator) {
                  "A file with key and certificates; '-': stdin. For the agent that a coordinator "
                  "starts itself")
       ->needs(plain);
+  plain->needs("--credential");
   app.add_option("--state-dir", state_dir_,
                  "Folder in which the agent keeps its key. With it, an agent that is started "
                  "again needs no new token")
@@ -126,7 +127,7 @@ JoinOptions::Text JoinOptions::text(const AgentOptions& options) const {
   if (!variable_.empty()) return {.text = variable_, .origin = kJoinVariable};
   throw InputError(
       "give --join TOKEN@HOST:PORT#FINGERPRINT, or --join-file FILE, as the coordinator prints "
-      "it; or --coordinator HOST:PORT, where all of its hosts are this machine");
+      "it");
 }
 
 JoinString JoinOptions::join_string(const Text& text, const AgentOptions& options) const {

@@ -1,5 +1,6 @@
 #include "agent/outbox.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/counted.h"
@@ -36,16 +37,20 @@ void Outbox::add_report(proto::AgentMessage message) {
 void Outbox::add_output(proto::AgentMessage message) {
   std::lock_guard lock(mutex_);
   const std::size_t bytes = message.ByteSizeLong();
-  if (output_bytes_ + bytes <= kMaxOutputBytes) {
-    output_bytes_ += bytes;
-    pending_.push_back(std::move(message));
-    return;
-  }
-  output_bytes_ = kMaxOutputBytes;  // until it is taken: so what is dropped is one piece
-  Dropped& dropped = dropped_[{message.output().slot(), message.output().is_stderr()}];
-  dropped.lines += message.output().lines_size();
-  message.mutable_output()->clear_lines();
-  dropped.about = std::move(message);
+  output_bytes_ += bytes;
+  pending_.push_back(std::move(message));
+  while (output_bytes_ > kMaxOutputBytes) drop_oldest_output();
+}
+
+// REQUIRES: there is output.
+void Outbox::drop_oldest_output() {
+  const auto oldest = std::ranges::find_if(pending_, &proto::AgentMessage::has_output);
+  output_bytes_ -= oldest->ByteSizeLong();
+  Dropped& dropped = dropped_[{oldest->output().slot(), oldest->output().is_stderr()}];
+  dropped.lines += oldest->output().lines_size();
+  dropped.about = std::move(*oldest);
+  dropped.about.mutable_output()->clear_lines();
+  pending_.erase(oldest);
 }
 
 void Outbox::add_log(proto::AgentMessage message) {
@@ -61,12 +66,12 @@ std::vector<proto::AgentMessage> Outbox::take() {
   output_bytes_ = log_bytes_ = 0;
   const auto taken = std::exchange(pending_, {});
   std::vector<proto::AgentMessage> messages = std::exchange(logs_, {});
-  messages.insert(messages.end(), taken.begin(), taken.end());
   for (auto& [stream, dropped] : std::exchange(dropped_, {})) {
     dropped.about.mutable_output()->add_lines("(dropped here: " + counted(dropped.lines, "line") +
                                               " of output, more than could be sent)");
     messages.push_back(std::move(dropped.about));
   }
+  messages.insert(messages.end(), taken.begin(), taken.end());
   return messages;
 }
 

@@ -15,9 +15,9 @@ namespace pfc {
 /// Thread-safe: the event loop fills it, the stream's thread empties it.
 ///
 /// The start and the end of the last process in each slot are kept and sent again after every
-/// reconnection. Output is sent once. Until it is taken at most kMaxOutputBytes of it are kept;
-/// what is beyond that is dropped, and a line of output says how much, so that a worker never waits
-/// for its output to be read.
+/// reconnection. Output is sent once. Until it is taken, the last kMaxOutputBytes of it are kept,
+/// which usually show the cause of a failure. A line of output says how much was dropped before it.
+/// So a worker never waits for its output to be read.
 class Outbox {
  public:
   static constexpr std::size_t kMaxOutputBytes = std::size_t{4} << 20;
@@ -36,12 +36,15 @@ class Outbox {
   /// Sent once: whoever needs it again asks for it.
   void add_report(proto::AgentMessage message);
 
-  /// Removes and returns every message that has not been sent. Its end tells what was dropped.
+  /// Removes and returns every message that has not been sent. Begins with a line that counts the
+  /// dropped lines.
   std::vector<proto::AgentMessage> take();
   /// The starts and ends that are kept.
   [[nodiscard]] std::vector<proto::AgentMessage> events() const;
 
  private:
+  void drop_oldest_output();
+
   struct Dropped {
     long long lines = 0;
     proto::AgentMessage about;  ///< whose output it was; without lines

@@ -45,6 +45,11 @@ void count_slots(HostState& host, DeviceChoice device) {
   host.slots = device == DeviceChoice::kCpu ? 1 : std::clamp(host.gpus, 1, kMostSlots);
 }
 
+/// Whether the coordinator wants the workers to stop, for good or to regroup.
+bool is_stopping(const ClusterState& state) {
+  return state.job.stop || state.job.current.regroup || state.job.terminated_at;
+}
+
 /// Whether the coordinator itself has begun to end the workers.
 bool ended_by_us(const ClusterState& state) {
   return state.job.terminated_at || state.job.killed_at;
@@ -263,7 +268,13 @@ bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& 
   what += describe(exit);
   if (!worker.report && exit.success()) what += " without reporting how its work ended";
   if (const std::string words = last_words(last_stderr); !words.empty()) what += ": " + words;
-  add_incident(state, incident_of(worker, Incident::Kind::kCrash, what, now));
+  Incident incident = incident_of(worker, Incident::Kind::kCrash, what, now);
+  // The shell cannot run the program, or a library is missing.
+  const bool cannot_run = exit.signal == 0 && (exit.code == 126 || exit.code == 127);
+  // In a later generation it is one slot that is broken, and the job may do without it.
+  const bool is_first = state.job.current.number == 1;
+  if (!worker.joined && cannot_run && is_first) incident.at_start = incident.permanent = true;
+  add_incident(state, std::move(incident));
   return false;
 }
 
@@ -280,13 +291,21 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
                      const std::string& message, TimePoint now) {
   if (worker.report) return;
   worker.report = WorkerReport{.outcome = outcome, .message = one_line(message), .at = now};
-  if (has_ended_well(worker)) return;
+  const bool unasked = outcome == proto::OUTCOME_STOPPED && !is_stopping(state);
+  if (has_ended_well(worker) && !unasked) return;
   const bool peer = outcome == proto::OUTCOME_COMM_FAILED;
   // After we have ended the workers, a lost peer is our doing, and an earlier failure is the cause.
   // A worker that fails by itself then (it cannot write its checkpoint) is news.
   if (ended_by_us(state) && (peer || !state.job.current.incidents.empty())) return;
-  Incident incident =
-      incident_of(worker, peer ? Incident::Kind::kPeerLost : Incident::Kind::kCrash, message, now);
+  // When one worker stops, all stop. It got a signal, or it cannot continue and reports the reason
+  // a moment later.
+  Incident incident = incident_of(
+      worker, peer || unasked ? Incident::Kind::kPeerLost : Incident::Kind::kCrash,
+      unasked
+          ? "stopped, although nobody has asked the job to; was SIGTERM sent to a worker or its "
+            "agent?"
+          : message,
+      now);
   incident.permanent = outcome == proto::OUTCOME_BAD_INPUT;
   add_incident(state, std::move(incident));
 }
@@ -300,6 +319,28 @@ void state_saved(ClusterState& state, std::int64_t step, TimePoint now) {
   if (!is_new) return;
   saved.at = now;
   refill(state.job.budget, now);
+}
+
+void generation_lost(ClusterState& state) {
+  state.job.current.lost = true;
+  std::erase_if(state.job.current.incidents, [](const Incident& incident) {
+    return incident.kind == Incident::Kind::kPeerLost;
+  });
+}
+
+void checkpoint_told(ClusterState& state, const WorkerState& rank_zero,
+                     const proto::Progress& progress) {
+  SavedState& saved = state.job.saved;
+  saved.memory_step = progress.memory_step();
+  // An earlier generation's checkpoint counts until this one has its own.
+  if (progress.checkpoint_step() <= 0 && saved.checkpoint_step > 0) return;
+  saved.checkpoint_step = progress.checkpoint_step();
+  // One host alone does not know whether others see its folder: what was known before holds.
+  const bool one_host =
+      std::ranges::all_of(state.job.current.workers,
+                          [&](const WorkerState& worker) { return worker.host == rank_zero.host; });
+  const bool unshared = one_host ? !saved.checkpoint_host.empty() : progress.output_unshared();
+  saved.checkpoint_host = unshared ? rank_zero.host : "";
 }
 
 bool may_pause(const ClusterState& state, const WorkerState& worker) {

@@ -141,9 +141,14 @@ struct GenerationState {
 
 /// The newest state that a generation can go on from.
 struct SavedState {
-  Generation generation = 0;  ///< whose rank 0 has told it
-  std::int64_t step = 0;      ///< in the steps of that generation; 0: none
-  TimePoint at;               ///< when the last one was published
+  Generation generation = 0;         ///< whose rank 0 has told it
+  std::int64_t step = 0;             ///< 0: none
+  TimePoint at;                      ///< when the last one was published
+  std::int64_t memory_step = 0;      ///< of the newest one in the workers' memory; 0: none
+  std::int64_t checkpoint_step = 0;  ///< of the newest one on disk; 0: none
+  /// The only host whose output folder has this checkpoint, or will have the first one; empty: all
+  /// hosts share the folder.
+  std::string checkpoint_host;
 };
 
 /// The network between the hosts, as it was, or is being, measured last.
@@ -163,13 +168,16 @@ struct JobState {
   std::string id;  ///< random, so that no other job has it; empty: no job runs
   TimePoint started_at;
   GenerationState current;
-  std::vector<Incident> restarts;  ///< what ended each earlier generation that has failed
+  int restarts = 0;                      ///< earlier generations that have failed
+  std::optional<Incident> last_restart;  ///< what ended the last of them
   FailureHistory blame;
   RestartBudget budget;
   SavedState saved;
   DeviceChoice device = DeviceChoice::kAuto;  ///< that it computes on
   /// With more its data could not be shared out, as its workers have told; 0: they have not.
   int most_workers = 0;
+  /// The fewest workers that it can train with, as rank 0 has reported; 0: not known.
+  int least_workers = 0;
   std::optional<StopRequest> stop;
   std::optional<TimePoint> terminated_at;  ///< SIGTERM was sent to what was left
   std::optional<TimePoint> killed_at;      ///< SIGKILL likewise
@@ -255,12 +263,19 @@ bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& 
 /// Its agent could not start the worker's program.
 void worker_not_started(ClusterState& state, WorkerState& worker, const std::string& why,
                         TimePoint now);
-/// A worker has reported its end, which is an incident unless it has completed or stopped.
+/// A worker has reported its end. That is an incident unless it completed, or stopped after the
+/// coordinator had asked it to.
 void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome outcome,
                      const std::string& message, TimePoint now);
 /// Rank 0 tells the newest step that a generation can go on from: first the one that it has gone on
 /// from itself, and what is newer was published now, which may bring a restart back.
 void state_saved(ClusterState& state, std::int64_t step, TimePoint now);
+/// The generation has ended because there was no coordinator for too long: that is why its workers
+/// have stopped.
+void generation_lost(ClusterState& state);
+/// Rank 0 has told where the newest checkpoint is.
+void checkpoint_told(ClusterState& state, const WorkerState& rank_zero,
+                     const proto::Progress& progress);
 /// Whether a worker that has stopped in good order goes on in the next generation.
 bool may_pause(const ClusterState& state, const WorkerState& worker);
 /// It does.

@@ -97,12 +97,23 @@ std::string Coordinator::shown_state() const {
   return run_.check ? "checking" : state_name(state_, run_.config, over_);
 }
 
+// What was shown is saved, so that the next coordinator continues to count from there. Frequent
+// readers get cached text, so the journal is not written on every read.
 std::string Coordinator::metrics_text() {
+  constexpr std::chrono::milliseconds kPause{100};
+  if (shown_metrics_.empty() || Clock::now() - metrics_shown_at_ >= kPause) {
+    shown_metrics_ = current_metrics();
+    metrics_shown_at_ = Clock::now();
+  }
+  return shown_metrics_;
+}
+
+std::string Coordinator::current_metrics() {
   metrics_.set_waiting_jobs(queue_.waiting().size());
   metrics_.set_journal(own_.takeovers(), journal_ == nullptr ? 0 : journal_->failures());
+  const TimePoint now = Clock::now();
   save(true);
   metrics_.set_dropped_lines(terminal_.dropped_lines());
-  const TimePoint now = Clock::now();
   return metrics_.text({.state = state_,
                         .config = run_.config,
                         .progress = run_.progress,
@@ -226,7 +237,7 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
     text += ", and " + counted(stay, "worker") + (stay == 1 ? " stays" : " stay");
   }
   if (start.cause) {
-    text += "; restart " + std::to_string(state_.job.restarts.size()) + ", " +
+    text += "; restart " + std::to_string(state_.job.restarts) + ", " +
             std::to_string(restarts_left(state_, run_.config)) + " left of " +
             std::to_string(run_.config.max_restarts);
   }

@@ -212,6 +212,7 @@ class Coordinator {
   /// Of the job, as people read it.
   [[nodiscard]] std::string shown_state() const;
   void tick();
+  std::string current_metrics();
   /// What has changed is in the journal soon.
   void save_soon() { unsaved_ = true; }
   /// It is there when this returns, unless the disk does not take it in time.
@@ -326,6 +327,8 @@ class Coordinator {
   std::map<std::string, AgentLink*> agents_;       ///< by host
   std::string reason_;                             ///< of the last decision
   TimePoint last_tick_;
+  std::string shown_metrics_;  ///< what metrics_text() has given last
+  TimePoint metrics_shown_at_;
   std::int64_t refused_jobs_ = 0;
   Journal* journal_ = nullptr;              ///< null: none is kept
   proto::SavedCoordinator own_;             ///< what main has told, and the takeovers

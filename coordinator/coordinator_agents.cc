@@ -274,7 +274,7 @@ void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& e
   if (exited.coordinator_lost() && !worker.exit && may_have_saved) {
     // Its agent has ended it after --coordinator-grace, which is nobody's failure.
     worker.exit = ProcessExit{.code = exited.code(), .signal = exited.signal()};
-    state_.job.current.lost = true;
+    generation_lost(state_);
     return advance();
   }
   if (!exited.not_started().empty()) {
@@ -324,22 +324,9 @@ void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
   save_soon();
   for (HostState& host : state_.hosts) {
     if (!host.local) continue;
-    if (state_.job.id.empty()) {
-      host.registered = false;
+    if (!lose_agent_for_good(state_, host, run_.config.elastic, one_line(what), at_start,
+                             Clock::now())) {
       terminal_.note("host " + host.name + ": " + one_line(what), Severity::kWarning);
-      continue;
-    }
-    add_incident(state_, {.kind = Incident::Kind::kCrash,
-                          .rank = {},
-                          .host = host.name,
-                          .who = "host " + host.name,
-                          .what = one_line(what),
-                          .at_start = at_start,
-                          .permanent = true,
-                          .at = Clock::now()});
-    // Its workers have ended with it, and no agent is left to report how.
-    for (WorkerState& worker : state_.job.current.workers) {
-      if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
     }
   }
   advance();

@@ -225,7 +225,7 @@ void Coordinator::lose_local_agent(TimePoint now) {
       if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
     }
   }
-  if (state_.job.current.number > 0) state_.job.current.lost = true;
+  if (state_.job.current.number > 0) generation_lost(state_);
 }
 
 void Coordinator::catch_up(const WorkerState& worker, Generation left) {

@@ -15,6 +15,8 @@ proto::JoinReply make_reply(const ClusterState& state, const WorkerState& worker
   reply.set_local_rank(worker.slot);
   reply.set_job_json(job_json);
   reply.set_check(part);
+  reply.set_checkpoint_step(state.job.saved.checkpoint_step);
+  reply.set_checkpoint_host(state.job.saved.checkpoint_host);
   for (const HostState& host : state.hosts) {
     if (host.name != worker.host) continue;
     reply.set_local_world_size(host.workers);

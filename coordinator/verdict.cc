@@ -51,8 +51,8 @@ bool has_saved(const WorkerState& worker) { return has_ended_well(worker) || wor
 
 /// " (after 2 restarts)"; empty without any.
 std::string after_restarts(const ClusterState& state) {
-  const auto restarts = static_cast<long long>(state.job.restarts.size());
-  return restarts == 0 ? "" : " (after " + counted(restarts, "restart") + ")";
+  if (state.job.restarts == 0) return {};
+  return " (after " + counted(state.job.restarts, "restart") + ")";
 }
 
 /// "; left out: slot 1 of host b after 2 failures, the last: killed by signal 9 (SIGKILL)" of those
@@ -89,7 +89,7 @@ Verdict stopped(const ClusterState& state) {
                                                        : " by " + stop->reason);
   if (!workers.empty() && std::ranges::all_of(workers, has_saved)) return result;
   if (!may_have_trained(state)) {
-    result.message += state.job.restarts.empty()
+    result.message += state.job.restarts == 0
                           ? " before training began"
                           : " while generation " + std::to_string(state.job.current.number) +
                                 " began; the newest checkpoint is of an earlier one";
@@ -100,6 +100,25 @@ Verdict stopped(const ClusterState& state) {
   result.rank = forced.rank;
   result.message += ", but " + name_of(forced) + " had to be ended by force";
   return result;
+}
+
+/// Whether a host had to leave while the job was about to go on after a failure.
+bool left_while_restarting(const ClusterState& state) {
+  const auto& incidents = state.job.current.incidents;
+  return state.job.stop && !state.job.stop->leaving.empty() && state.job.current.counted &&
+         std::ranges::none_of(incidents, [&](const Incident& incident) {
+           return incident.permanent || incident.at > state.job.stop->at;
+         });
+}
+
+Verdict stopped_while_restarting(const ClusterState& state) {
+  return {
+      .kind = Verdict::Kind::kStopped,
+      .rank = {},
+      .host_left = true,
+      .message = "job stopped: " + state.job.stop->reason + ", while it restarted after " +
+                 line_of(state.job.current, root_cause(state.job.current)) +
+                 "; start it again with \"resume\": true to continue from its newest checkpoint"};
 }
 
 }  // namespace
@@ -135,7 +154,7 @@ Verdict verdict(const ClusterState& state) {
   const std::vector<WorkerState>& workers = state.job.current.workers;
   Verdict result{.kind = Verdict::Kind::kCompleted, .rank = {}, .message = "job completed"};
   if (!state.job.current.incidents.empty()) {
-    result = failed(state);
+    result = left_while_restarting(state) ? stopped_while_restarting(state) : failed(state);
   } else if (workers.empty() || !std::ranges::all_of(workers, has_completed)) {
     result = stopped(state);
   }

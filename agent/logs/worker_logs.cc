@@ -18,6 +18,7 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/folder.h"
+#include "security/secret_file.h"
 
 namespace pfc {
 namespace {
@@ -140,8 +141,9 @@ void WorkerLogs::begin_job(const std::string& job) {
   check_id(job);
   std::error_code error;
   bool made = false;
-  fs::create_directories(folder_, error);
-  if (!error && fs::create_directory(folder_ / job, error)) {
+  // Perhaps below the folder with the agent's key, which others may not enter.
+  if (!fs::exists(folder_, error)) make_own_folder(folder_, "--log-dir");
+  if (fs::create_directory(folder_ / job, error)) {
     fs::permissions(folder_ / job, fs::perms::owner_all, error);
     made = true;
   }

@@ -15,10 +15,11 @@ namespace pfc {
 struct CrashSite {
   Rank rank = 0;
   int workers = 0;
-  std::int64_t step = 0;
+  std::int64_t step = 0;  ///< kBeforeJoining - exit code, of a worker that had not joined
 
   friend bool operator==(const CrashSite&, const CrashSite&) = default;
 };
+inline constexpr std::int64_t kBeforeJoining = -1;
 
 /// Of one job.
 struct RestartBudget {

@@ -20,9 +20,20 @@ int slots_that_stay(const ClusterState& state) {
   return slots;
 }
 
+/// Whether its output folder alone has what the others would go on from.
+bool has_the_output(const ClusterState& state, const HostState& host) {
+  const auto& workers = state.job.current.workers;
+  return host.name == state.job.saved.checkpoint_host && !workers.empty() &&
+         workers.front().host == host.name;
+}
+
 /// Whether the job can go on without the hosts that must be free. An agent that is silent for a
 /// moment may yet answer.
 bool goes_on_without(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
+  const bool loses_output = std::ranges::any_of(state.hosts, [&](const HostState& host) {
+    return host.leaving && has_the_output(state, host);
+  });
+  if (loses_output) return false;
   if (state.job.current.number == 0) {
     return slots_that_stay(state) >= least_workers(state, config.elastic);
   }
@@ -63,8 +74,6 @@ Decision grow(const ClusterState& state, const RendezvousConfig& config, const G
   }
   const std::string why = who + (growth.hosts.size() == 1 ? " joins" : " join");
   const bool saved = state.job.saved.at > growth.since;
-  // Where nobody keeps its process, what was saved in memory would be lost.
-  if (saved && !state.network.changed) return start(growth.plan, why);
   const bool is_late = now >= growth.since + config.elastic.join_patience;
   if ((saved || is_late) && may_have_trained(state)) {
     return act(action::BeginRegroup{why, config.stop}, why);
@@ -80,11 +89,13 @@ std::optional<Decision> stop_for_host(const ClusterState& state, const Rendezvou
   for (const HostState& host : state.hosts) {
     if (!host.leaving || (state.job.current.number > 0 && host.workers == 0)) continue;
     if (goes_on_without(state, config, now)) return {};
-    return act(action::StopForHost{{.reason = reason_of(host),
-                                    .at = now,
-                                    .leaving = host.name,
-                                    .within = host.leaving->within}},
-               reason_of(host));
+    const std::string why =
+        reason_of(host) +
+        (has_the_output(state, host) ? ", and only its output folder has the checkpoints" : "");
+    return act(
+        action::StopForHost{
+            {.reason = why, .at = now, .leaving = host.name, .within = host.leaving->within}},
+        reason_of(host));
   }
   return {};
 }

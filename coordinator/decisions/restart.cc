@@ -13,13 +13,6 @@ namespace {
 // Between two attempts to measure a network that has failed while a job was running.
 constexpr std::chrono::milliseconds kMeasureAgain{1'000};
 
-/// What it has done cannot be repeated by the others. One that has stopped for a change that was
-/// planned has not.
-bool has_done_all(const ClusterState& state, const WorkerState& worker) {
-  return has_ended_well(worker) &&
-         !(state.job.current.regroup && worker.report->outcome == proto::OUTCOME_STOPPED);
-}
-
 /// By host; empty for those that have no member.
 std::vector<std::string> agents_of(const ClusterState& state, const Plan& plan) {
   std::vector<std::string> agents(state.hosts.size());
@@ -88,9 +81,13 @@ Decision count(const ClusterState& state, const RendezvousConfig& config, TimePo
     return act(action::Count{std::move(counted.blame), counted.budget}, cause.text());
   }
   Incident again = cause;
-  again.what += "; this was the " + std::to_string(kSameCrashes) + "rd time at step " +
-                std::to_string(counted.budget.last_crash.step) +
-                ": look for the cause in its data or in the program, not in the machine";
+  const std::int64_t step = counted.budget.last_crash.step;
+  again.what +=
+      "; this has now happened " + std::to_string(kSameCrashes) + " times " +
+      (step <= kBeforeJoining
+           ? "before the worker joined: check the program and its libraries"
+           : "at step " + std::to_string(step) +
+                 ": look for the cause in its data or in the program, not in the machine");
   again.permanent = true;
   return blame({std::move(again)});
 }
@@ -118,6 +115,37 @@ Incident too_few(Incident cause, const RendezvousConfig& config, const Plan& pla
   return cause;
 }
 
+/// The host that is not here and whose output folder alone has the state that the job would go on
+/// from; null: there is none.
+const HostState* absent_holder(const ClusterState& state, TimePoint now) {
+  const SavedState& saved = state.job.saved;
+  if (saved.checkpoint_step == 0 || saved.memory_step >= saved.checkpoint_step) return nullptr;
+  const auto host = std::ranges::find(state.hosts, saved.checkpoint_host, &HostState::name);
+  if (host == state.hosts.end()) return nullptr;
+  return is_usable(*host) && !is_quiet(*host, now) ? nullptr : &*host;
+}
+
+/// For that host the job waits as long as for any that it needs.
+std::optional<Decision> wait_for_holder(const ClusterState& state, const RendezvousConfig& config,
+                                        TimePoint since, Incident cause, TimePoint now) {
+  const HostState* const holder = absent_holder(state, now);
+  if (holder == nullptr) return {};
+  const std::string checkpoint = "host " + holder->name +
+                                 ", whose output folder has the newest checkpoint (step " +
+                                 std::to_string(state.job.saved.checkpoint_step) + ")";
+  if (now < since + config.limits.start) {
+    return wait_for("waiting for " + checkpoint + "; restart its agent");
+  }
+  if (!cause.what.empty()) cause.what += "; ";
+  cause.what += checkpoint +
+                " did not return within --start-timeout; restart its agent and submit "
+                "the job with \"resume\": true, or submit it with \"resume\": true on "
+                "the other hosts, which may have an older checkpoint or none";
+  cause.permanent = true;
+  cause.at = now;
+  return blame({std::move(cause)});
+}
+
 /// What must happen before there are members for the next generation; empty: there are. `since`:
 /// the end of the last one, for which `cause` would be blamed if too few came.
 std::optional<Decision> gather_for_restart(const ClusterState& state,
@@ -132,16 +160,20 @@ std::optional<Decision> gather_for_restart(const ClusterState& state,
     if (now >= since + config.limits.start) {
       return blame({too_few(cause, config, plan, missing, now)});
     }
-    return wait_for(missing.empty()
-                        ? "waiting for slots: there are " + std::to_string(plan.size()) +
-                              " of at least " + std::to_string(plan.least)
-                        : "waiting for " + missing + " to register again");
+    const std::string needs = plan.least == state.job.least_workers
+                                  ? "; the job needs at least " + counted(plan.least, "worker")
+                                  : std::string();
+    return wait_for((missing.empty()
+                         ? "waiting for slots: there are " + std::to_string(plan.size()) +
+                               " of at least " + std::to_string(plan.least)
+                         : "waiting for " + missing + " to register again") +
+                    needs);
   }
   const std::vector<std::string> lost = lost_hosts(state, now);
   if (!plan.complete() && !lost.empty() && now < since + config.elastic.host_patience) {
     return wait_for("waiting a moment for " + listed(lost) + " to come back");
   }
-  return {};
+  return wait_for_holder(state, config, since, cause, now);
 }
 
 }  // namespace
@@ -150,9 +182,7 @@ bool may_restart(const ClusterState& state, const RendezvousConfig& config) {
   return (state.job.current.counted || restarts_left(state, config) > 0) &&
          state.job.current.number > 0 && !state.job.stop && !state.job.terminated_at &&
          std::ranges::none_of(state.job.current.incidents, &Incident::permanent) &&
-         std::ranges::none_of(state.job.current.workers, [&](const WorkerState& worker) {
-           return has_done_all(state, worker);
-         });
+         std::ranges::none_of(state.job.current.workers, has_completed);
 }
 
 int restarts_left(const ClusterState& state, const RendezvousConfig& config) {

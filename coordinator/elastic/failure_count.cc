@@ -37,11 +37,17 @@ void leave_some_out(const ClusterState& state, const ElasticConfig& config, Fail
   }
 }
 
-/// None for a worker that was killed: that comes from outside, whatever it was doing.
+/// None for a worker that was killed: that comes from outside, whatever it was doing. One that has
+/// ended by itself before it joined is told from others by its exit code.
 std::optional<CrashSite> site_of(const GenerationState& generation, const Incident& cause) {
   if (cause.kind != Incident::Kind::kCrash || !cause.rank) return {};
   const WorkerState& worker = generation.workers.at(*cause.rank);
   const bool was_killed = worker.exit && worker.exit->signal == SIGKILL && !worker.report;
+  if (!worker.joined && worker.exit && worker.exit->signal == 0) {
+    return CrashSite{.rank = *cause.rank,
+                     .workers = static_cast<int>(generation.workers.size()),
+                     .step = kBeforeJoining - worker.exit->code};
+  }
   if (!worker.training || was_killed) return {};
   return CrashSite{.rank = *cause.rank,
                    .workers = static_cast<int>(generation.workers.size()),
@@ -64,6 +70,11 @@ FailureCount count_failure(const ClusterState& state, const ElasticConfig& confi
   }
   add_failures(count.blame, generation, cause.kind, now);
   leave_some_out(state, config, count.blame, now);
+  // Where the job does without the slot, what is wrong may be wrong with its host.
+  if (count.is_hopeless && count.budget.last_crash.step <= kBeforeJoining) {
+    const WorkerState& worker = generation.workers.at(*cause.rank);
+    count.is_hopeless = !is_left_out(count.blame, worker.host, worker.slot, now);
+  }
   return count;
 }
 

@@ -1,8 +1,10 @@
 #include "coordinator/elastic/membership.h"
 
 #include <algorithm>
+#include <csignal>
 #include <map>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "common/counted.h"
@@ -50,17 +52,27 @@ struct Candidate {
   bool goes_on = false;  ///< its worker runs, and nobody blames it
   std::int64_t incarnation = 0;
   int failures = 0;
+  bool has_checkpoint = false;  ///< its host alone has the state that the job would continue from
 };
+
+/// The host that alone has the newest state; empty: none does.
+std::string holder_of(const SavedState& saved) {
+  const bool on_disk = saved.checkpoint_step > 0 && saved.memory_step < saved.checkpoint_step;
+  return on_disk ? saved.checkpoint_host : std::string();
+}
 
 std::vector<Candidate> candidates(const ClusterState& state, const FailureHistory& blame,
                                   TimePoint now) {
   const Places places = places_of(state.job.current);
+  const std::string holder = holder_of(state.job.saved);
   std::vector<Candidate> found;
   for (const HostState& host : state.hosts) {
     if (!is_usable(host) || (state.job.current.number > 0 && is_quiet(host, now))) continue;
     for (int slot = 0; slot < slots_there(host, state.job.device); ++slot) {
-      if (is_left_out(blame, host.name, slot, now)) continue;
+      const bool has_checkpoint = slot == 0 && host.name == holder;
+      if (is_left_out(blame, host.name, slot, now) && !has_checkpoint) continue;
       Candidate& added = found.emplace_back();
+      added.has_checkpoint = has_checkpoint;
       added.host = &host;
       added.slot = slot;
       added.failures = failures_of(blame, host.name, slot, now);
@@ -101,7 +113,9 @@ int wanted_workers(const ClusterState& state, const ElasticConfig& config) {
 }
 
 int least_workers(const ClusterState& state, const ElasticConfig& config) {
-  return config.min_workers > 0 ? config.min_workers : wanted_workers(state, config);
+  const int wanted = wanted_workers(state, config);
+  if (config.min_workers == 0) return wanted;
+  return std::max(config.min_workers, std::min(state.job.least_workers, wanted));
 }
 
 int usable_slots(const ClusterState& state, TimePoint now) {
@@ -131,8 +145,9 @@ Plan plan_members(const ClusterState& state, const FailureHistory& blame,
     const auto place = [&](const Candidate& each) {
       return std::pair(each.host - state.hosts.data(), each.slot);
     };
-    std::ranges::stable_sort(
-        chosen, {}, [](const Candidate& each) { return std::pair(!each.goes_on, each.failures); });
+    std::ranges::stable_sort(chosen, {}, [](const Candidate& each) {
+      return std::tuple(!each.has_checkpoint, !each.goes_on, each.failures);
+    });
     chosen.resize(static_cast<std::size_t>(plan.wanted));
     std::ranges::sort(chosen, {}, place);
   }
@@ -228,6 +243,28 @@ std::string why_smaller(const ClusterState& state, const ElasticConfig& config, 
          (reasons.empty() ? "" : ": " + listed(reasons));
 }
 
+bool lose_agent_for_good(ClusterState& state, HostState& host, const ElasticConfig& config,
+                         const std::string& what, bool at_start, TimePoint now) {
+  host.registered = false;
+  const bool runs = !state.job.id.empty();
+  if (!runs || (state.job.current.number > 0 && host.workers == 0)) return false;
+  const bool enough_are_left =
+      state.job.current.number > 0 && usable_slots(state, now) >= least_workers(state, config);
+  add_incident(state, {.kind = Incident::Kind::kCrash,
+                       .rank = {},
+                       .host = host.name,
+                       .who = "host " + host.name,
+                       .what = what,
+                       .at_start = at_start,
+                       .permanent = !enough_are_left,
+                       .at = now});
+  // Its workers have ended with it, and no agent is left to report how.
+  for (WorkerState& worker : state.job.current.workers) {
+    if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
+  }
+  return true;
+}
+
 void start_generation(ClusterState& state, std::span<const Member> members,
                       const std::optional<Incident>& cause, TimePoint now) {
   const GenerationState last = std::exchange(
@@ -235,7 +272,10 @@ void start_generation(ClusterState& state, std::span<const Member> members,
       {.number = state.job.current.number + 1, .started_at = now, .workers = {}, .incidents = {}});
   const Places places = places_of(last);
   state.network.changed = false;
-  if (cause) state.job.restarts.push_back(*cause);
+  if (cause) {
+    state.job.restarts += 1;
+    state.job.last_restart = cause;
+  }
   std::vector<WorkerState>& workers = state.job.current.workers;
   auto member = members.begin();
   for (HostState& host : state.hosts) {

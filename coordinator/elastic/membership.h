@@ -91,6 +91,12 @@ const HostState* leaving_host(const ClusterState& state);
 /// host c is left out"; empty where it has all.
 std::string why_smaller(const ClusterState& state, const ElasticConfig& config, TimePoint now);
 
+/// Marks the host unusable after its agent ended for good. Returns true if that is an incident,
+/// because the host runs workers, or the first generation still needs it, as it needs every host of
+/// the list. The incident is permanent unless enough slots are left.
+bool lose_agent_for_good(ClusterState& state, HostState& host, const ElasticConfig& config,
+                         const std::string& what, bool at_start, TimePoint now);
+
 /// Begins the next generation with these members. `cause`: the failure of the last one; empty: it
 /// has not failed.
 void start_generation(ClusterState& state, std::span<const Member> members,

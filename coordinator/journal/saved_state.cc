@@ -60,9 +60,12 @@ class Times {
     const auto ago = std::chrono::round<std::chrono::seconds>(now_ - time);
     return to_ms(std::chrono::round<std::chrono::seconds>(wall_) - ago);
   }
+  /// The wall clock may have been changed. Limits times to one year ago and one day ahead.
   [[nodiscard]] TimePoint restored(std::int64_t ms) const {
     if (ms == 0) return {};
-    return now_ - duration_cast<Clock::duration>(wall_ - from_ms(ms));
+    constexpr milliseconds kLongest = std::chrono::hours{24 * 365}, kAhead = std::chrono::hours{24};
+    const auto at_most = std::min(std::max(ms, std::int64_t{0}), to_ms(wall_) + kAhead.count());
+    return now_ - std::clamp(milliseconds{to_ms(wall_) - at_most}, -kAhead, kLongest);
   }
 
  private:
@@ -246,7 +249,8 @@ proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause
   saved.set_killed(job.killed_at.has_value());
   saved.set_lost(job.current.lost);
   for (const Incident& each : job.current.incidents) *saved.add_incidents() = saved_incident(each);
-  for (const Incident& each : job.restarts) *saved.add_restarts() = saved_incident(each);
+  saved.set_restarts(job.restarts);
+  if (job.last_restart) *saved.mutable_last_restart() = saved_incident(*job.last_restart);
   if (job.stop) {
     proto::SavedStop& stop = *saved.mutable_stop();
     stop.set_reason(job.stop->reason);
@@ -262,9 +266,13 @@ proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause
     saved.mutable_regroup()->set_within_ms(job.current.regroup->within.count());
   }
   saved.set_most_workers(job.most_workers);
+  saved.set_least_workers(job.least_workers);
   saved.mutable_saved()->set_generation(job.saved.generation);
   saved.mutable_saved()->set_step(job.saved.step);
   saved.mutable_saved()->set_at_ms(times.saved(job.saved.at));
+  saved.mutable_saved()->set_memory_step(job.saved.memory_step);
+  saved.mutable_saved()->set_checkpoint_step(job.saved.checkpoint_step);
+  saved.mutable_saved()->set_checkpoint_host(job.saved.checkpoint_host);
   saved.set_cause(cause);
   saved.set_workers(static_cast<int>(job.current.workers.size()));
   for (const std::string& agent : state.network.agents) saved.add_network_agents(agent);
@@ -295,14 +303,19 @@ void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, W
   }
   job.saved = {.generation = saved.saved().generation(),
                .step = saved.saved().step(),
-               .at = times.restored(saved.saved().at_ms())};
+               .at = times.restored(saved.saved().at_ms()),
+               .memory_step = saved.saved().memory_step(),
+               .checkpoint_step = saved.saved().checkpoint_step(),
+               .checkpoint_host = saved.saved().checkpoint_host()};
   job.most_workers = saved.most_workers();
+  job.least_workers = saved.least_workers();
   if (saved.terminated()) job.terminated_at = now;
   if (saved.killed()) job.killed_at = now;
   for (const auto& each : saved.incidents()) {
     job.current.incidents.push_back(incident_from(each, now));
   }
-  for (const auto& each : saved.restarts()) job.restarts.push_back(incident_from(each, now));
+  job.restarts = saved.restarts();
+  if (saved.has_last_restart()) job.last_restart = incident_from(saved.last_restart(), now);
   if (saved.has_stop()) {
     job.stop = StopRequest{.reason = saved.stop().reason(),
                            .urgent = saved.stop().urgent(),

@@ -14,12 +14,14 @@ std::vector<std::string> QuietHosts::update(const ClusterState& state,
     const bool quiet = host.registered && now - host.last_heard >= kQuietNoticeDelay;
     if (quiet == quiet_.contains(host.name)) continue;
     if (quiet) {
-      quiet_.insert(host.name);
+      quiet_[host.name] = now;
       lines.push_back("host " + host.name + ": its agent does not answer; it is lost after " +
                       std::to_string(lost_after.count() / 1000) + " s");
     } else {
+      const TimePoint told = quiet_[host.name];
       quiet_.erase(host.name);
-      lines.push_back("host " + host.name + ": its agent answers again");
+      const bool was_kept = host.registered && host.came_at < told;
+      if (was_kept) lines.push_back("host " + host.name + ": its agent answers again");
     }
   }
   return lines;

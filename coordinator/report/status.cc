@@ -104,9 +104,9 @@ proto::StatusReply make_status(const ClusterState& state, const RendezvousConfig
   status.set_state(state_name(state, config, finished));
   const bool failing = !state.job.current.incidents.empty() && !may_restart(state, config);
   status.set_reason(failing ? verdict(state).message : reason);
-  status.set_restarts(static_cast<int>(state.job.restarts.size()));
+  status.set_restarts(state.job.restarts);
   status.set_max_restarts(config.max_restarts);
-  if (!state.job.restarts.empty()) status.set_last_restart(state.job.restarts.back().text());
+  if (state.job.last_restart) status.set_last_restart(state.job.last_restart->text());
   status.set_uptime_seconds(seconds_since(state.job.started_at, now));
   status.set_network(state.network.text);
   add_membership(state, config, now, status);

@@ -52,16 +52,18 @@ TEST(Outbox, KeepsNothingOfTheJobBefore) {
   EXPECT_THAT(outbox.take(), IsEmpty());
 }
 
-TEST(Outbox, CountsTheOutputThatItDrops) {
+TEST(Outbox, KeepsTheEndOfTheOutputAndCountsWhatItDrops) {
   Outbox outbox;
-  const std::string big(Outbox::kMaxOutputBytes / 4, 'x');
-  for (int i = 0; i < 8; ++i) outbox.add_output(line(big));
   outbox.add_event(started(0));
+  const std::string big(Outbox::kMaxOutputBytes / 4, 'x');
+  for (int i = 0; i < 8; ++i) outbox.add_output(line(std::to_string(i) + big));
   const auto messages = outbox.take();
-  ASSERT_THAT(messages, SizeIs(3 + 1 + 1)) << "events are never dropped";
-  EXPECT_TRUE(messages[3].has_started());
-  EXPECT_EQ(messages[4].output().lines(0),
+  ASSERT_THAT(messages, SizeIs(1 + 1 + 3)) << "events are never dropped";
+  EXPECT_EQ(messages[0].output().lines(0),
             "(dropped here: 5 lines of output, more than could be sent)");
+  EXPECT_TRUE(messages[1].has_started());
+  EXPECT_TRUE(messages[2].output().lines(0).starts_with("5"));
+  EXPECT_TRUE(messages[4].output().lines(0).starts_with("7"));
   outbox.add_output(line("again"));
   EXPECT_EQ(outbox.take().at(0).output().lines(0), "again");
 }
@@ -78,8 +80,9 @@ TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
   };
   for (const int slot : {0, 1, 1}) outbox.add_output(from(slot, true));
   outbox.add_output(from(1, false));
-  const auto messages = outbox.take();
+  const auto messages = outbox.take();  // each is more than is kept
   ASSERT_THAT(messages, SizeIs(3));
+  EXPECT_EQ(messages[0].output().slot(), 0);
   EXPECT_EQ(messages[1].output().slot(), 1);
   EXPECT_FALSE(messages[1].output().is_stderr());
   EXPECT_EQ(messages[2].output().lines_size(), 1);

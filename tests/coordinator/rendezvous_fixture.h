@@ -147,6 +147,15 @@ class Rendezvous : public ::testing::Test {
     return start == nullptr ? std::vector<Member>() : start->members;
   }
 
+  /// The workers save their state at the end of a step, and go on with others. Returns these.
+  std::vector<Member> regroups() {
+    EXPECT_EQ(does(), "regroup");
+    EXPECT_EQ(does(), "ask to stop");
+    EXPECT_EQ(does(), "wait");
+    for (WorkerState& worker : state.job.current.workers) worker_paused(worker);
+    return begins();
+  }
+
   TimePoint now{std::chrono::seconds{1000}};
   ClusterState state;
   RendezvousConfig config;

@@ -211,7 +211,7 @@ TEST_F(RendezvousOverBrokenNetworks, AHostThatWasNotReachedComesBack) {
   saves(2);
   EXPECT_EQ(does(), "measure");
   measured();
-  EXPECT_EQ(begins().size(), 3U);
+  EXPECT_EQ(regroups().size(), 3U);
 }
 
 TEST_F(RendezvousOverBrokenNetworks, TheHostThatIsLeftNeedsNone) {

@@ -41,6 +41,34 @@ TEST_F(Restarts, ReplacesAWorkerThatWasKilledAndKeepsTheOthers) {
   EXPECT_EQ(state.job.current.workers[1].pid, 201);
 }
 
+TEST_F(Restarts, EndsAtOnceWhereAWorkerCannotBeRun) {
+  for (const int code : {126, 127}) {
+    state = {};
+    expect_hosts({{"a", 1}, {"b", 1}});
+    registers("a");
+    registers("b");
+    ASSERT_EQ(does(), "start");
+    exits(1, {.code = code}, {"pfc-worker: error while loading shared libraries: libfoo.so"});
+    EXPECT_EQ(does(), "terminate");
+    EXPECT_THAT(state.job.current.incidents.front().what, HasSubstr("libfoo.so"));
+  }
+}
+
+TEST_F(Restarts, EndsWhereAWorkerEndsThreeTimesInTheSameWayBeforeItHasJoined) {
+  config.max_restarts = 20;
+  trains_on_two_hosts();
+  exits(1, {.code = 3});
+  ASSERT_EQ(does(), "start") << "it had joined";
+  for (int time = 1; time <= 2; ++time) {
+    exits(1, {.code = 3});
+    ASSERT_EQ(does(), "start") << time;
+  }
+  exits(1, {.code = 3});
+  EXPECT_EQ(does(), "blame");
+  EXPECT_THAT(state.job.current.incidents.back().what,
+              HasSubstr("happened 3 times before the worker joined: check the program and its"));
+}
+
 TEST_F(Restarts, ForgetsEverythingOfTheLastGeneration) {
   trains_on_two_hosts();
   progresses(0, 7, "forward");
@@ -75,7 +103,7 @@ TEST_F(Restarts, NeedsAnotherRestartWhenTheWorkerInItsPlaceDiesToo) {
   loses(0);
   loses(0);
   EXPECT_EQ(does(), "start");
-  EXPECT_EQ(state.job.restarts.size(), 2U);
+  EXPECT_EQ(state.job.restarts, 2);
 }
 
 TEST_F(Restarts, NeedsAnotherRestartWhenAWorkerDiesThatHasJoinedAgain) {
@@ -85,7 +113,7 @@ TEST_F(Restarts, NeedsAnotherRestartWhenAWorkerDiesThatHasJoinedAgain) {
   joins(0);
   loses(0);
   EXPECT_EQ(does(), "start");
-  EXPECT_EQ(state.job.restarts.size(), 2U);
+  EXPECT_EQ(state.job.restarts, 2);
 }
 
 TEST_F(Restarts, RemembersWhatEndedEachGeneration) {
@@ -93,8 +121,8 @@ TEST_F(Restarts, RemembersWhatEndedEachGeneration) {
   leaves(0);
   loses(1);
   tick();
-  ASSERT_EQ(state.job.restarts.size(), 1U);
-  EXPECT_EQ(state.job.restarts[0].text(),
+  ASSERT_EQ(state.job.restarts, 1);
+  EXPECT_EQ(state.job.last_restart->text(),
             "rank 1 (host b, slot 0, pid 101): killed by signal 9 (SIGKILL)");
 }
 
@@ -174,7 +202,7 @@ TEST_F(Restarts, ReplacesTheStuckWorkerThatItsPeersHaveLost) {
   passes(5s);
   EXPECT_EQ(does(), "blame");
   EXPECT_EQ(begins().at(1).survivor, 0);
-  EXPECT_THAT(state.job.restarts[0].what, HasSubstr("alive, but stuck"));
+  EXPECT_THAT(state.job.last_restart->what, HasSubstr("alive, but stuck"));
 }
 
 TEST_F(Restarts, ReplacesASilentWorker) {

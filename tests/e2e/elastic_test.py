@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
 import unittest
 
 from faults import Lines
@@ -15,8 +16,8 @@ from network import may_make_namespaces
 from support import JobTest, run
 
 CRASHES_IN_SLOT_1 = """#!/bin/sh
-# A worker whose slot is broken: it starts, and crashes.
-case " $* " in *" --slot 1 "*) kill -SEGV $$ ;; esac
+# A worker whose slot is broken, from when the file is there: it starts, and crashes.
+[ -e {broken} ] && case " $* " in *" --slot 1 "*) kill -SEGV $$ ;; esac
 exec {worker} "$@"
 """
 
@@ -50,20 +51,39 @@ class OneHost(JobTest):
         self.assertIn("pfc_job_slots_idle 1", self.page(port, "/metrics"))
         self.ends_well(process)
 
-    def test_a_slot_that_always_crashes_is_left_out(self):
+    def breakable(self, command):
+        """The command with workers whose slot 1 crashes, once the file self.broken is there."""
+        self.broken = self.folder / "broken"
         folder = self.folder / "bin"
         folder.mkdir()
         bin_ = pathlib.Path(os.environ["PFC_BIN"])
         for name in ("pfc-coordinator", "pfc-agent"):
             shutil.copy(bin_ / name, folder / name)
-        (folder / "pfc-worker").write_text(CRASHES_IN_SLOT_1.format(worker=bin_ / "pfc-worker"))
+        (folder / "pfc-worker").write_text(CRASHES_IN_SLOT_1.format(broken=self.broken, worker=bin_ / "pfc-worker"))
         (folder / "pfc-worker").chmod(0o755)
-        command = self.coordinator(3, self.job(num_epoch=2), "--min-workers", 2)
-        command[0] = str(folder / "pfc-coordinator")
+        return [str(folder / "pfc-coordinator"), *command[1:]]
+
+    def test_a_slot_that_always_crashes_is_left_out(self):
+        command = self.breakable(self.coordinator(3, self.job(num_epoch=2), "--min-workers", 2))
+        self.broken.touch()
         done = run(*command, env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 of 3 workers: slot 1 of host localhost is left out", done.stderr)
         self.assertTrue(finite_losses(self.metrics()))
+
+    def test_a_job_that_loses_a_worker_for_good_trains_the_images_that_were_planned(self):
+        job = self.job(num_epoch=100, max_steps=60, save_every_steps=5)
+        process = subprocess.Popen(self.breakable(self.coordinator(2, job, "--min-workers", 1)), env=self.environment,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.read_until(process, "Global Step: 25")
+        self.broken.touch()
+        os.kill(self.workers()[1], signal.SIGKILL)
+        output = self.ends_well(process)
+        self.assertRegex(output, r"each step now has 4 images \(1 worker.*instead of 8 images \(2 workers")
+        steps = [m for m in self.metrics() if m["kind"] == "step"]
+        self.assertEqual([m["step"] for m in steps], list(range(1, len(steps) + 1)))
+        self.assertEqual(steps[-1]["images_seen"], 60 * 8)
+        self.assertEqual({m["images_seen"] - before["images_seen"] for before, m in zip(steps, steps[1:])}, {4, 8})
 
     def test_numbers_that_no_job_can_have_are_refused(self):
         for options, words in (
@@ -126,6 +146,49 @@ class SeveralHosts(ThreeHosts):
         self.here = self.lines.wait_for("Global Step", self.here)
         self.assertTrue(steps)
         self.stops_well()
+
+
+@unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
+class OwnOutput(ThreeHosts):
+    """Every host has a folder of its own at `output`."""
+
+    STEPS = 240
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "out").mkdir()
+        for key in "ab":
+            (self.folder / f"out-of-{key}").mkdir()
+            self.network.gives_its_own(key, self.folder / "out", self.folder / f"out-of-{key}")
+        job = self.job_of("out", num_epoch=100_000, max_steps=self.STEPS, save_every_steps=20, replicate=True,
+                          snapshot_seconds=0.1)
+        self.process = self.starts_coordinator("--hosts", "host-b:1,host-a:1", "--min-workers", 1, "--config", job)
+        self.join = self.join_strings(self.process, ["host-b"])["host-b"]
+        self.lines = Lines(self.process)
+
+    def comes(self):
+        self.starts_agent("b", self.join, "--host", "host-b")
+
+    def steps_of(self, key):
+        return [m for m in self.metrics(self.folder / f"out-of-{key}") if m["kind"] == "step"]
+
+    def test_a_first_host_that_comes_back_goes_on_from_the_checkpoints_of_the_others(self):
+        self.comes()
+        here = self.lines.wait_for("Global Step: 12")
+        self.agents[0].kill()
+        self.agents[0].wait()
+        here = self.lines.wait_for("went on from the copies in memory", here)
+        here = self.lines.wait_for("Global Step: 50", here)
+        self.comes()
+        here = self.lines.wait_for(r"copied the checkpoint of step \d+ from host host-a to ", here)
+        self.lines.wait_for("training is complete", here)
+        self.process.wait(timeout=120)
+        self.assertEqual(self.process.returncode, 0, "".join(self.lines.lines))
+        of_a, of_b = self.steps_of("a"), self.steps_of("b")
+        again = [m for m in of_b if m["generation"] > 1]
+        self.assertEqual(again[0]["step"], of_a[-1]["step"] + 1, "no step is lost where a host joins")
+        planned = self.STEPS * 4
+        self.assertTrue(planned <= again[-1]["images_seen"] < planned + 4, again[-1])
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ TEST_F(BlameInRendezvous, ASlotThatWasLeftOutJoinsAgainAtACheckpoint) {
   EXPECT_EQ(tick().reason, "training; host a joins at the next checkpoint");
   passes(1s);
   saves(2);
-  EXPECT_EQ(begins().size(), 2U);
+  EXPECT_EQ(regroups().size(), 2U);
 }
 
 TEST_F(BlameInRendezvous, ASlotThatWasLeftOutIsTakenBackWhenItIsNeeded) {
@@ -131,7 +131,7 @@ TEST_F(BlameInRendezvous, TheThirdCrashAtTheSameStepEndsTheJob) {
   }
   EXPECT_EQ(does(), "blame");
   EXPECT_FALSE(may_restart(state, config));
-  EXPECT_THAT(verdict(state).message, HasSubstr("this was the 3rd time at step 120"));
+  EXPECT_THAT(verdict(state).message, HasSubstr("this has now happened 3 times at step 120"));
 }
 
 // Somebody kills it, or its memory runs out; it may do so quicker than steps follow each other.

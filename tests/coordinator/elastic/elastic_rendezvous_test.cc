@@ -107,7 +107,7 @@ TEST_F(ElasticRendezvous, AHostThatComesBackWithFewerGpusHasFewerWorkers) {
   saves(30);
   passes(1s);
   saves(40);
-  EXPECT_EQ(begins().size(), 8U);
+  EXPECT_EQ(regroups().size(), 8U);
 }
 
 TEST_F(ElasticRendezvous, AHostWithFewerGpusThanSlotsHasAsManyWorkersAsGpus) {
@@ -153,7 +153,7 @@ TEST_F(ElasticRendezvous, DoesNotGrowBeyondWhatTheJobCanUse) {
   saves(30);
   passes(1s);
   saves(40);
-  EXPECT_EQ(begins().size(), 5U);
+  EXPECT_EQ(regroups().size(), 5U);
 }
 
 TEST_F(ElasticRendezvous, WaitsForALostHostOnlyAMoment) {
@@ -192,12 +192,13 @@ TEST_F(ElasticRendezvous, AHostThatComesBackJoinsAtTheNextCheckpoint) {
   EXPECT_EQ(tick().reason, "training; host b joins at the next checkpoint");
   passes(1s);
   saves(20);
-  const std::vector<Member> members = begins();
+  // Steps have been trained since that checkpoint was copied, so the workers save once more.
+  const std::vector<Member> members = regroups();
   ASSERT_EQ(members.size(), 6U);
   EXPECT_EQ(members[1].survivor, 1);
   EXPECT_EQ(members[2].survivor, 0);
   EXPECT_EQ(members[5].survivor, 1);
-  EXPECT_EQ(state.job.restarts.size(), 1U) << "what is planned is no restart";
+  EXPECT_EQ(state.job.restarts, 1) << "what is planned is no restart";
 }
 
 TEST_F(ElasticRendezvous, AHostThatJoinsPushesNobodyOutWhoseAgentIsSilentForAMoment) {
@@ -211,7 +212,7 @@ TEST_F(ElasticRendezvous, AHostThatJoinsPushesNobodyOutWhoseAgentIsSilentForAMom
   saves(20);
   EXPECT_EQ(tick().reason, "training");
   passes(1s);
-  EXPECT_EQ(begins().size(), 7U);
+  EXPECT_EQ(regroups().size(), 7U);
 }
 
 // None of the workers keeps its process then, nor what it has in memory.
@@ -364,6 +365,165 @@ TEST_F(ElasticRendezvous, AHostThatHasFallenSilentIsNotCountedOn) {
   for (const Member& member : members) EXPECT_NE(member.host, "b");
   EXPECT_EQ(why_smaller(state, config.elastic, now), "4 of 6 workers: host b does not answer");
   EXPECT_EQ(members.size(), 4U);
+}
+
+TEST_F(ElasticRendezvous, WaitsForTheHostWhoseOutputFolderAloneHasTheNewestCheckpoint) {
+  trains_on_three_hosts();
+  saves(30);
+  state.job.saved.checkpoint_step = 30;
+  state.job.saved.checkpoint_host = "a";
+  loses("a");
+  passes(20s);
+  EXPECT_EQ(tick().reason,
+            "waiting for host a, whose output folder has the newest checkpoint (step 30); restart "
+            "its agent");
+  registers("a");
+  EXPECT_EQ(begins().size(), 6U);
+}
+
+TEST_F(ElasticRendezvous, EndsWhereTheHostWithTheNewestCheckpointStaysAway) {
+  trains_on_three_hosts();
+  saves(30);
+  state.job.saved.checkpoint_step = 30;
+  state.job.saved.checkpoint_host = "a";
+  loses("a");
+  passes(60s);
+  EXPECT_EQ(does(), "blame");
+  EXPECT_THAT(verdict(state).message,
+              ::testing::HasSubstr("host a, whose output folder has the newest checkpoint (step "
+                                   "30) did not return within --start-timeout; restart its agent"));
+}
+
+TEST_F(ElasticRendezvous, StopsTheJobWhenTheOnlyHostWithCheckpointsLeaves) {
+  trains_on_three_hosts();
+  state.job.saved.checkpoint_host = "a";
+  leaves("c");
+  EXPECT_EQ(does(), "regroup") << "another host may leave";
+  state.job.current.regroup.reset();
+  find_host(state, "c")->leaving.reset();
+  leaves("a");
+  EXPECT_EQ(does(), "stop for host");
+  EXPECT_EQ(state.job.stop->reason,
+            "host a is leaving (SIGTERM), and only its output folder has the checkpoints");
+}
+
+TEST_F(ElasticRendezvous, ASpareDoesNotTakeThePlaceOfTheHostWithTheNewestCheckpoint) {
+  config.elastic.spares = 4;
+  config.elastic.min_workers = 2;
+  trains_on_three_hosts();
+  ASSERT_EQ(state.job.current.workers.size(), 2U);
+  state.job.saved.checkpoint_step = 30;
+  state.job.saved.checkpoint_host = "a";
+  exits(0, {.signal = SIGSEGV});
+  exits(1, {.signal = SIGSEGV});
+  EXPECT_EQ(begins().front().host, "a");
+}
+
+TEST_F(ElasticRendezvous, OneHostAloneDoesNotMakeItsOutputFolderShared) {
+  expect_hosts({{"a", 2}, {"b", 2}});
+  config.elastic.min_workers = 2;
+  registers("a");
+  registers("b");
+  ASSERT_EQ(does(), "start");
+  all_train();
+  proto::Progress progress;
+  progress.set_checkpoint_step(10);
+  progress.set_output_unshared(true);
+  checkpoint_told(state, state.job.current.workers[0], progress);
+  EXPECT_EQ(state.job.saved.checkpoint_host, "a");
+  state.job.current.workers.resize(2);  // those of a
+  progress.set_checkpoint_step(20);
+  progress.set_output_unshared(false);
+  checkpoint_told(state, state.job.current.workers[0], progress);
+  EXPECT_EQ(state.job.saved.checkpoint_host, "a");
+  EXPECT_EQ(state.job.saved.checkpoint_step, 20);
+}
+
+TEST_F(ElasticRendezvous, DoesNotWaitForACheckpointWhereWorkersHaveANewerStateInMemory) {
+  trains_on_three_hosts();
+  state.job.saved.checkpoint_step = 20;
+  state.job.saved.memory_step = 20;
+  state.job.saved.checkpoint_host = "a";
+  loses("a");
+  passes(10s);
+  EXPECT_EQ(begins().size(), 4U);
+}
+
+TEST_F(ElasticRendezvous, WaitsForAsManyWorkersAsTheJobNeeds) {
+  trains_on_three_hosts();
+  state.job.least_workers = 5;
+  loses("b");
+  passes(20s);
+  EXPECT_EQ(tick().reason, "waiting for b to register again; the job needs at least 5 workers");
+}
+
+// SIGTERM to one worker, or to an agent without a connection: all workers stop with it.
+TEST_F(ElasticRendezvous, AStopThatNobodyHasRequestedIsALoss) {
+  trains_on_three_hosts();
+  for (const WorkerState& worker : state.job.current.workers) {
+    reports(worker.rank, proto::OUTCOME_STOPPED);
+    exits(worker.rank, {});
+  }
+  EXPECT_EQ(tick().reason, "a worker has lost its peers; the cause is awaited");
+  passes(5s);
+  EXPECT_EQ(begins().size(), 6U);
+}
+
+TEST_F(ElasticRendezvous, WorkersThatStopWithOneThatCannotGoOnDoNotHideWhy) {
+  trains_on_three_hosts();
+  for (const Rank rank : {1, 2, 3, 4, 5}) {
+    reports(rank, proto::OUTCOME_STOPPED);
+    exits(rank, {});
+  }
+  EXPECT_EQ(does(), "wait");
+  reports(0, proto::OUTCOME_BAD_INPUT, "rec: damaged");
+  exits(0, {.code = 4});
+  EXPECT_EQ(does(), "finish");
+  EXPECT_THAT(verdict(state).message, ::testing::EndsWith("rec: damaged"));
+}
+
+TEST_F(ElasticRendezvous, LosingTheLocalAgentIsTreatedAsALostHost) {
+  config.elastic.max_workers = 4;
+  trains_on_three_hosts();
+  state.job.id = "job";
+  EXPECT_FALSE(lose_agent_for_good(state, *find_host(state, "c"), config.elastic,
+                                   "pfc-agent killed by signal 9", false, now))
+      << "no worker runs there";
+  EXPECT_EQ(tick().reason, "training");
+  config.elastic.min_workers = 2;
+  EXPECT_TRUE(lose_agent_for_good(state, *find_host(state, "b"), config.elastic,
+                                  "pfc-agent killed by signal 9", false, now));
+  passes(10s);
+  EXPECT_EQ(begins().size(), 2U);
+}
+
+TEST_F(ElasticRendezvous, TheEndOfTheCoordinatorsOwnAgentEndsAJobThatNeedsItsHost) {
+  trains_on_three_hosts();
+  state.job.id = "job";
+  config.elastic.min_workers = 6;
+  EXPECT_TRUE(lose_agent_for_good(state, *find_host(state, "a"), config.elastic,
+                                  "pfc-agent killed by signal 9", false, now));
+  passes(5s);
+  EXPECT_EQ(does(), "terminate");
+}
+
+// Slurm gives such a job new hosts only where it says that it was drained (exit code 5).
+TEST_F(ElasticRendezvous, AHostThatMustBeFreeDuringARestartDrainsTheJob) {
+  config.elastic.min_workers = 0;
+  trains_on_three_hosts();
+  loses("b");
+  passes(20s);
+  ASSERT_EQ(tick().reason, "waiting for b to register again");
+  leaves("c");
+  EXPECT_EQ(does(), "stop for host");
+  EXPECT_EQ(does(), "terminate");
+  for (const WorkerState& worker : state.job.current.workers) {
+    if (!worker.exit) exits(worker.rank, {.signal = SIGTERM});
+  }
+  EXPECT_EQ(does(), "finish");
+  EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
+  EXPECT_TRUE(verdict(state).host_left);
+  EXPECT_THAT(verdict(state).message, ::testing::HasSubstr(", while it restarted after host b"));
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ class SavedState : public testing::Rendezvous {
 
 TEST_F(SavedState, HasAllThatDecidesAboutAGeneration) {
   trains();
-  state.job.restarts.push_back({.rank = 1, .who = "rank 1", .what = "crashed", .at = now});
+  state.job.restarts = 7;
+  state.job.last_restart = Incident{.rank = 1, .who = "rank 1", .what = "crashed", .at = now};
   state.job.stop = StopRequest{.reason = "SIGTERM", .urgent = true, .at = now, .within = 3s};
   state.job.current.workers[1].exit = ProcessExit{.code = 3};
   state.job.current.workers[1].report =
@@ -38,8 +39,9 @@ TEST_F(SavedState, HasAllThatDecidesAboutAGeneration) {
   const ClusterState copy = again();
   EXPECT_EQ(copy.job.current.number, 1);
   EXPECT_EQ(copy.job.current.joined, 2);
-  EXPECT_EQ(copy.job.restarts.front().text(), "rank 1: crashed");
-  EXPECT_EQ(copy.job.restarts.front().rank, 1);
+  EXPECT_EQ(copy.job.restarts, 7);
+  EXPECT_EQ(copy.job.last_restart->text(), "rank 1: crashed");
+  EXPECT_EQ(copy.job.last_restart->rank, 1);
   EXPECT_EQ(copy.job.stop->reason, "SIGTERM");
   EXPECT_TRUE(copy.job.stop->urgent);
   EXPECT_EQ(copy.job.stop->within, 3s);
@@ -55,7 +57,8 @@ TEST_F(SavedState, HasWhatIsPlannedForAGeneration) {
   state.hosts[1].leaving = Leaving{.reason = "SIGTERM", .within = 9s, .at = now};
   state.job.current.regroup = Regroup{.reason = "host b is leaving", .at = now, .within = 8s};
   state.job.current.workers[0].paused = true;
-  state.job.saved = {.generation = 1, .step = 40, .at = now - 60s};
+  state.job.saved = {
+      .generation = 1, .step = 40, .at = now - 60s, .checkpoint_step = 30, .checkpoint_host = "b"};
   state.network = {.agents = {"x", "y"}, .ended_at = now, .failed = true, .apart = {"b"}};
   const ClusterState copy = again();
   EXPECT_EQ(copy.network.agents, state.network.agents);
@@ -71,6 +74,8 @@ TEST_F(SavedState, HasWhatIsPlannedForAGeneration) {
   EXPECT_FALSE(copy.job.current.workers[1].paused);
   EXPECT_EQ(copy.job.saved.generation, 1);
   EXPECT_EQ(copy.job.saved.step, 40);
+  EXPECT_EQ(copy.job.saved.checkpoint_step, 30);
+  EXPECT_EQ(copy.job.saved.checkpoint_host, "b");
   EXPECT_NEAR(seconds_since(copy.job.saved.at, now), 60, 2);
 }
 
@@ -81,6 +86,7 @@ TEST_F(SavedState, HasBlameAndBudget) {
   spend_restart(state.job.budget, 1s, now - 110s, now - 100s);
   spend_restart(state.job.budget, 1s, now - 110s, now - 100s);
   state.job.most_workers = 8;
+  state.job.least_workers = 3;
   count_crash(state.job.budget, {.rank = 1, .workers = 2, .step = 7});
   state.job.current.counted = true;
   const ClusterState copy = again();
@@ -94,6 +100,7 @@ TEST_F(SavedState, HasBlameAndBudget) {
   EXPECT_NEAR(seconds_since(now, *record.until), 200, 2);  // of 5 min
   EXPECT_TRUE(is_left_out(copy.job.blame, "b", 0, now));
   EXPECT_EQ(copy.job.most_workers, 8);
+  EXPECT_EQ(copy.job.least_workers, 3);
   EXPECT_EQ(copy.job.budget.spent, 2);
   EXPECT_EQ(copy.job.budget.quick, state.job.budget.quick);
   EXPECT_NEAR(seconds_since(copy.job.budget.counted_at, now), 100, 2);
@@ -130,7 +137,7 @@ TEST_F(SavedState, BeginsAnotherGenerationWithoutARestartWhereWorkersWereConnect
   EXPECT_EQ(members.size(), 2);
   EXPECT_EQ(members[0].survivor, 1);
   EXPECT_EQ(state.job.current.number, 2);
-  EXPECT_TRUE(state.job.restarts.empty());
+  EXPECT_EQ(state.job.restarts, 0);
   EXPECT_FALSE(state.job.current.lost);
 }
 
@@ -241,6 +248,20 @@ TEST(SavedQueue, HasTheWholeJob) {
   EXPECT_EQ(job.json, "{}");
   EXPECT_EQ(job.device, DeviceChoice::kCuda);
   EXPECT_EQ(job.submitted, from_ms(5));
+}
+
+TEST_F(SavedState, LimitsRestoredTimesAfterTheClockWasChanged) {
+  trains();
+  state.job.saved.at = now - 60s;
+  state.job.budget.not_before = now + 5s;
+  const auto year = std::chrono::hours{24 * 365};
+  for (const auto off : {-100 * year, 100 * year}) {  // the clock was set
+    const auto wall = std::chrono::system_clock::now();
+    ClusterState copy;
+    restore(copy, to_saved_run(state, "", now, wall), now, wall + off);
+    EXPECT_LE(copy.job.budget.not_before, now + 24h);
+    EXPECT_GE(copy.job.saved.at, now - year - 1s);
+  }
 }
 
 }  // namespace

@@ -23,5 +23,18 @@ TEST(QuietHosts, AreToldOnceAndWhenTheyAreBack) {
   EXPECT_THAT(quiet.update(state, 30s, start + 7s), ElementsAre("host a: its agent answers again"));
 }
 
+TEST(QuietHosts, AreNotReportedAsBackWhenTheyWereDeclaredLost) {
+  const TimePoint start{1000s};
+  for (const bool is_back : {false, true}) {
+    ClusterState state;
+    state.hosts = {{.name = "a", .registered = true, .last_heard = start}};
+    QuietHosts quiet;
+    EXPECT_THAT(quiet.update(state, 30s, start + 5s), ::testing::SizeIs(1));
+    state.hosts[0].registered = is_back;
+    if (is_back) state.hosts[0].came_at = state.hosts[0].last_heard = start + 40s;
+    EXPECT_THAT(quiet.update(state, 30s, start + 40s), IsEmpty());
+  }
+}
+
 }  // namespace
 }  // namespace pfc

@@ -65,13 +65,22 @@ void SimulatedCluster::run(int events) {
   }
   calm_time();
   tally_.generations = state_.job.current.number;
-  tally_.restarts = static_cast<std::int64_t>(state_.job.restarts.size());
+  tally_.restarts = state_.job.restarts;
   if (!over_) return;
   const Verdict end = verdict(state_);
   tally_.completed = end.kind == Verdict::Kind::kCompleted ? 1 : 0;
   tally_.stopped = end.kind == Verdict::Kind::kStopped ? 1 : 0;
   tally_.failed = end.kind == Verdict::Kind::kFailed ? 1 : 0;
   expect(!end.message.empty(), "a job ends with a verdict");
+  expect(end.kind != Verdict::Kind::kStopped || state_.job.stop.has_value(),
+         "a job stops only on request");
+  const auto& incidents = state_.job.current.incidents;
+  const bool was_restarting = state_.job.current.counted && !incidents.empty() &&
+                              std::ranges::none_of(incidents, &Incident::permanent);
+  if (state_.job.stop && !state_.job.stop->leaving.empty() && was_restarting &&
+      incidents.back().at <= state_.job.stop->at) {
+    expect(end.host_left, "a host that leaves during a restart drains the job");
+  }
 }
 
 void SimulatedCluster::calm_time() {
@@ -104,6 +113,8 @@ void SimulatedCluster::happens() {
   if (chance(0.5)) measurement_ends();
   signals_arrive();
   if (chance(0.01)) coordinator_is_killed();
+  if (chance(0.003)) stops_unasked();
+  if (chance(0.001)) own_agent_ends();
   switch (below(8)) {
     case 0:
       return host_registers(any_host(), chance(0.2));
@@ -147,8 +158,33 @@ void SimulatedCluster::happens_to_host(HostState& host) {
   }
 }
 
+void SimulatedCluster::stops_unasked() {
+  if (!goes_on() || state_.job.stop || state_.job.terminated_at) return;
+  auto& workers = state_.job.current.workers;
+  if (!std::ranges::all_of(workers, [&](const WorkerState& worker) { return lives(worker); }))
+    return;
+  for (WorkerState& worker : workers) {
+    worker_reported(state_, worker, proto::OUTCOME_STOPPED, "", now_);
+    worker_exited(state_, worker, {}, {}, now_);
+  }
+}
+
+void SimulatedCluster::own_agent_ends() {
+  HostState& own = state_.hosts.front();
+  if (own_agent_ended_ || !own.registered) return;
+  own_agent_ended_ = true;
+  const bool had_workers = own.workers > 0;
+  const std::size_t incidents = state_.job.current.incidents.size();
+  lose_agent_for_good(state_, own, config_.elastic, "ended", state_.job.current.number == 0, now_);
+  if (!had_workers && state_.job.current.number > 0) {
+    expect(state_.job.current.incidents.size() == incidents,
+           "the end of the own agent changes nothing where it has no worker");
+  }
+}
+
 void SimulatedCluster::host_registers(HostState& host, bool other_agent) {
   if (cut_.contains(host.name)) return;
+  if (own_agent_ended_ && &host == &state_.hosts.front()) return;
   if (other_agent && host.registered) return;  // the old one is still there
   proto::AgentRegistration registration;
   registration.set_gpus(1);
@@ -321,8 +357,7 @@ void SimulatedCluster::check_start(const action::StartGeneration& start) {
   tally_.smaller += size < wanted_workers(state_, elastic) ? 1 : 0;
   tally_.planned += !start.cause && state_.job.current.number > 0 ? 1 : 0;
   expect(!over_ && !state_.job.stop && !state_.job.terminated_at, "no generation begins at an end");
-  expect(static_cast<int>(state_.job.restarts.size()) + (start.cause ? 1 : 0) <=
-             config_.max_restarts + refills_,
+  expect(state_.job.restarts + (start.cause ? 1 : 0) <= config_.max_restarts + refills_,
          "no restart without one that is left");
   expect(size >= std::max(elastic.min_workers, 1), "at least --min-workers");
   expect(elastic.max_workers == 0 || size <= elastic.max_workers, "at most --max-workers");

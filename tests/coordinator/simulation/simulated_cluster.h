@@ -61,6 +61,10 @@ class SimulatedCluster {
   void signals_arrive();
   void asked_to_stop(WorkerState& worker);
   void measurement_ends();
+  /// A worker gets a signal that nobody sent for the job, and all stop with it.
+  void stops_unasked();
+  /// The agent that the coordinator has started ends, and no other one can come.
+  void own_agent_ends();
   void calm_time();
 
   // What the coordinator does, and whether it may.
@@ -92,6 +96,7 @@ class SimulatedCluster {
   std::vector<std::string> problems_;
   Tally tally_;
   bool over_ = false;
+  bool own_agent_ended_ = false;
 };
 
 /// Runs histories of at most 500 events each until there were so many events, or a promise is
