@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <iostream>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -26,6 +27,14 @@
 
 namespace pfc {
 namespace {
+
+constexpr const char* kDuration = "duration";  // the name of the validator
+
+/// Commands as other programs call them.
+const std::map<std::string, std::string> kOtherWords{
+    {"cancel", "stop"},  {"kill", "stop"}, {"abort", "stop"}, {"run", "submit"},
+    {"start", "submit"}, {"ps", "status"}, {"list", "queue"}, {"jobs", "queue"},
+    {"log", "logs"},     {"tail", "logs"}, {"watch", "top"},  {"tokens", "token"}};
 
 /// The command (pfcctl data synth) that the arguments have reached.
 const CLI::App& reached(const CLI::App& app) {
@@ -79,7 +88,11 @@ std::string unknown_word(const CLI::App& program) {
   if (option && std::find(known.begin(), known.end(), word) != known.end()) {
     return "option " + word + " belongs after the command: " + path_of(command) + " " + word;
   }
-  const std::string nearest = nearest_word(word, known);
+  std::string nearest = nearest_word(word, known);
+  if (const auto same = kOtherWords.find(word);
+      same != kOtherWords.end() && std::ranges::count(known, same->second) > 0) {
+    nearest = same->second;
+  }
   std::string text = (option           ? "unknown option "
                       : !known.empty() ? "unknown command "
                                        : "unexpected argument ") +
@@ -250,11 +263,24 @@ CLI::Validator duration(bool may_be_none) {
             text = number.str();
             return {};
           },
-          ""};
+          "", kDuration};
+}
+
+/// "DURATION" in the help, in the place of the number that it becomes.
+static void name_durations(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    try {
+      static_cast<void>(option->get_validator(kDuration));
+      option->type_name("DURATION");
+    } catch (const CLI::OptionNotFound&) {  // NOLINT(bugprone-empty-catch): it is none
+    }
+  }
+  for (CLI::App* command : app.get_subcommands({})) name_durations(*command);
 }
 
 std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv) {
   program.set_version_flag("--version", version(), "Print the version and exit");
+  name_durations(program);
   program
       .add_option_function<std::string>(
           "--color", set_colour,

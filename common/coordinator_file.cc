@@ -152,8 +152,8 @@ std::string list_of(const std::vector<CoordinatorFile>& coordinators) {
 }  // namespace
 
 fs::path default_state_folder() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");  // NOLINT(concurrency-mt-unsafe): read only
-  if (runtime != nullptr && *runtime != '\0') return fs::path(runtime) / "pfc";
+  const char* chosen = std::getenv("PFC_STATE_DIR");  // NOLINT(concurrency-mt-unsafe): read only
+  if (chosen != nullptr && *chosen != '\0') return chosen;
   return "/tmp/pfc-" + std::to_string(geteuid());
 }
 
@@ -198,14 +198,15 @@ CoordinatorFile find_coordinator(const fs::path& folder, std::string_view job_id
                      "address with --coordinator HOST:PORT");
   }
   if (fitting.empty()) {
-    throw InputError("--job " + std::string(job_id_begin) +
+    throw InputError("--service " + std::string(job_id_begin) +
                      ": no coordinator of this user has it; "
                      "running: " +
                      list_of(all));
   }
-  throw InputError(std::to_string(fitting.size()) +
-                   " coordinators of this user run on this machine; choose one with --job ID: " +
-                   list_of(fitting));
+  throw InputError(
+      std::to_string(fitting.size()) +
+      " coordinators of this user run on this machine; choose one with --service ID: " +
+      list_of(fitting));
 }
 
 }  // namespace pfc

@@ -10,7 +10,8 @@
 
 namespace pfc {
 
-/// $XDG_RUNTIME_DIR/pfc, or /tmp/pfc-UID where that is not set.
+/// $PFC_STATE_DIR, or /tmp/pfc-UID where that is not set. Not $XDG_RUNTIME_DIR: that is removed
+/// when its user logs out, and jobs go on.
 std::filesystem::path default_state_folder();
 
 struct CoordinatorFile {

@@ -115,7 +115,7 @@ void add_check_verb(CLI::App& pfcctl) {
   options->target.declare(*verb);
   const std::vector<CLI::Option*> of_cluster{verb->get_option("--coordinator"),
                                              verb->get_option("--access-file"),
-                                             verb->get_option("--job")};
+                                             verb->get_option("--service")};
   verb->add_flag("--cluster", options->cluster,
                  "All hosts of the service that this user runs on this machine");
   CLI::Option* const config =

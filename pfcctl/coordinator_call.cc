@@ -7,21 +7,28 @@
 namespace pfc {
 
 void Target::declare(CLI::App& verb) {
+  constexpr const char* kGroup = "Which coordinator";  // behind the verb's own options
   auto* const address =
       verb.add_option("--coordinator", coordinator,
-                      "HOST:PORT; without it, the one that this user runs on this machine");
+                      "HOST:PORT; without it, the one that this user runs on this machine. Uses "
+                      "the credential in --state-dir")
+          ->group(kGroup);
   address->check(host_and_port());
   auto* const access =
       verb.add_option("--access-file", access_file,
                       "A file with what pfcctl token create --read-only prints, for a coordinator "
-                      "on another machine; '-': stdin");
+                      "on another machine; '-': stdin")
+          ->group(kGroup);
   access->excludes(address);
-  verb.add_option("--job", job_id,
-                  "Which one, where this user runs several here: the id of its job, or of the "
-                  "service, or the beginning of it")
+  verb.add_option("--service", service,
+                  "Which one, where this user runs several here: the id of the service, or of the "
+                  "job that it was started with, or the beginning of it")
       ->excludes(address)
-      ->excludes(access);
-  verb.add_option("--state-dir", state_dir, "The coordinator's --state-dir")->capture_default_str();
+      ->excludes(access)
+      ->group(kGroup);
+  verb.add_option("--state-dir", state_dir, "The coordinator's --state-dir")
+      ->capture_default_str()
+      ->group(kGroup);
 }
 
 Endpoint Target::endpoint() const {
@@ -32,11 +39,17 @@ Endpoint Target::endpoint() const {
                                fetch_authority(access.address, access.fingerprint, kCallTimeout)},
             .reader = access.token};
   }
-  if (!coordinator.empty()) return {.address = coordinator};
-  const CoordinatorFile file = find_coordinator(state_dir, job_id);
-  if (!file.tls) return {.address = file.address};
-  return {.address = file.address,
-          .credential = read_credential(state_dir / "security" / "admin.pem")};
+  const std::filesystem::path admin = state_dir / "security" / "admin.pem";
+  if (!coordinator.empty()) {
+    std::error_code error;
+    if (!std::filesystem::exists(admin, error)) {
+      throw InputError("--coordinator " + coordinator + ": " + admin.string() +
+                       " does not exist; give the coordinator's --state-dir, or --access-file");
+    }
+    return {.address = coordinator, .credential = read_credential(admin)};
+  }
+  return {.address = find_coordinator(state_dir, service).address,
+          .credential = read_credential(admin)};
 }
 
 }  // namespace pfc

@@ -18,14 +18,14 @@ namespace pfc {
 /// A coordinator, and who asks it.
 struct Endpoint {
   std::string address;
-  Credential credential;    ///< none: plaintext
+  Credential credential;
   std::string reader = {};  ///< the token of a reader, where the credential has no certificate
 };
 
 /// The options that say where the coordinator is.
 struct Target {
   std::string coordinator;
-  std::string job_id;
+  std::string service;
   std::filesystem::path access_file;
   std::filesystem::path state_dir = default_state_folder();
 

@@ -48,7 +48,10 @@ struct LogsOptions {
   std::string job;
   int rank = 0;
   bool follow = false;
+  std::int64_t tail = 0;  ///< lines; 0: all
 };
+
+constexpr std::int64_t kLogEnd = -1;  // as a part: offsets count from the end
 
 void submit(const SubmitOptions& options) {
   nlohmann::json job = read_job_file(options.job, options.overrides);
@@ -126,12 +129,29 @@ class LogReader {
   TimePoint since_;  ///< when it broke
 };
 
+std::string last_lines(const std::string& text, std::int64_t lines) {
+  std::size_t begin = text.size();
+  if (text.ends_with('\n')) --begin;
+  for (; lines > 0 && begin != std::string::npos; --lines) {
+    begin = begin == 0 ? std::string::npos : text.rfind('\n', begin - 1);
+  }
+  return begin == std::string::npos ? text : text.substr(begin + 1);
+}
+
 void show_logs(const LogsOptions& options) {
   const CoordinatorCall call(options.target.endpoint());
   proto::LogsRequest request;
   request.set_job(options.job);
   request.set_rank(options.rank);
+  if (options.tail > 0) {  // from about there on
+    constexpr std::int64_t kLine = 512;
+    request.mutable_from()->set_part(kLogEnd);
+    request.mutable_from()->set_offset(options.tail * kLine);
+  }
   LogReader reader(call);
+  std::optional<std::string> tail;  // what was read, until all that is there was
+  if (options.tail > 0) tail.emplace();
+  bool is_empty = true;
   for (bool has_begun = false; std::cout; has_begun = true) {
     const auto got = reader.read(request, options.follow && has_begun);
     if (!got) continue;
@@ -141,9 +161,21 @@ void show_logs(const LogsOptions& options) {
     if (reply.skipped()) {
       print_message("pfcctl", Severity::kWarning, "a part of the log was removed meanwhile");
     }
-    std::cout << reply.text() << std::flush;
+    is_empty = is_empty && reply.text().empty();
+    if (tail) {
+      *tail += reply.text();
+    } else {
+      std::cout << reply.text() << std::flush;
+    }
     if (!reply.text().empty()) continue;
-    if (!options.follow || reply.over()) return;
+    if (tail) std::cout << last_lines(*std::exchange(tail, {}), options.tail) << std::flush;
+    if (!options.follow || reply.over()) {
+      if (is_empty) {
+        print_message("pfcctl", Severity::kNote,
+                      "rank " + std::to_string(options.rank) + " has written nothing");
+      }
+      return;
+    }
     std::this_thread::sleep_for(kFollow);
   }
 }
@@ -245,8 +277,11 @@ void add_logs_verb(CLI::App& pfcctl) {
   verb->add_option("--rank", options->rank, "Which worker")
       ->check(whole_number(0, 1'000'000))
       ->capture_default_str();
-  verb->add_flag("--follow", options->follow,
+  verb->add_flag("-f,--follow", options->follow,
                  "Goes on with what is added, until the job has ended");
+  verb->add_option("--tail", options->tail, "Only the last lines; 0: all")
+      ->check(whole_number(0, 1'000'000))
+      ->capture_default_str();
   options->target.declare(*verb);
   verb->footer(
       "The log lies with the worker's agent, which keeps its last 50 MiB. With --follow it is\n"

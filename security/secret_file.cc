@@ -58,16 +58,16 @@ void write_secret_text(int fd, std::string_view text, const fs::path& path,
 
 }  // namespace
 
-void make_own_folder(const fs::path& folder) {
+void make_own_folder(const fs::path& folder, const std::string& option) {
   std::error_code ignored;  // mkdir says what is wrong
   if (folder.has_parent_path() && !fs::exists(folder.parent_path(), ignored)) {
-    make_own_folder(folder.parent_path());
+    make_own_folder(folder.parent_path(), option);
   }
-  if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) fail(folder, "made");
+  if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) fail(folder, "made", option);
   const struct stat info = stat_of(folder);
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
-    throw StorageError(folder.string() +
-                       ": expected a folder of this user; choose another with --state-dir");
+    throw StorageError(folder.string() + ": expected a folder of this user; choose another with " +
+                       option);
   }
 }
 

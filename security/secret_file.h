@@ -9,8 +9,10 @@
 namespace pfc {
 
 /// Makes the folder (mode 0700), and those above it, where there is none. Throws StorageError that
-/// says what to do where it cannot be made, or is no folder of this user.
-void make_own_folder(const std::filesystem::path& folder);
+/// says what to do where it cannot be made, or is no folder of this user, and names the `option`
+/// that says where it is.
+void make_own_folder(const std::filesystem::path& folder,
+                     const std::string& option = "--state-dir");
 
 /// Makes the folder (mode 0700) where there is none. Throws StorageError that says what to do where
 /// it cannot be made, is another user's, or others may enter it.

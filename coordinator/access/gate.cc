@@ -108,18 +108,20 @@ void Gate::write_own_files() {
   write_secret(folder_.path / "admin.pem",
                to_text(authority_.make_credential({.role = Role::kAdmin})));
   write_token(folder_.path / "reader.token", Token::Kind::kRead);
-  write_token(folder_.path / "admin.token", Token::Kind::kAdmin);
+  page_token_ = write_token(folder_.path / "admin.token", Token::Kind::kAdmin);
 }
 
-void Gate::write_token(const std::filesystem::path& path, Token::Kind kind) {
+std::string Gate::write_token(const std::filesystem::path& path, Token::Kind kind) {
   const std::string kept = something_at(path) ? read_secret(path, kLongestHeader) : "";
   const std::string token = kept.substr(0, kept.find('\n'));
   if (!token.empty()) {
     const auto known = tokens_.of_pages(token);
     const auto* valid = std::get_if<Token>(&known);
-    if (valid != nullptr && valid->kind == kind) return;
+    if (valid != nullptr && valid->kind == kind) return token;
   }
-  write_secret(path, tokens_.create({.kind = kind}).secret + "\n");
+  const std::string made = tokens_.create({.kind = kind}).secret;
+  write_secret(path, made + "\n");
+  return made;
 }
 
 Credential Gate::credential_for_local_agent(const std::string& host) {

@@ -46,6 +46,8 @@ class Gate {
   /// What the coordinator shows; `certificate` has the authority's behind its own.
   [[nodiscard]] const Credential& server() const { return server_; }
   [[nodiscard]] const std::string& fingerprint() const { return authority_.fingerprint(); }
+  /// The admin's token for the page.
+  [[nodiscard]] const std::string& page_token() const { return page_token_; }
   /// A credential for the agent that the coordinator starts itself on `host`. It is valid for this
   /// coordinator alone, as long as it runs, beside the certificate that the host has by a token.
   [[nodiscard]] Credential credential_for_local_agent(const std::string& host);
@@ -114,7 +116,7 @@ class Gate {
   [[nodiscard]] bool starts_agent_of(const std::string& host);
   [[nodiscard]] bool is_current(const std::string& host, const std::string& serial);
   void write_own_files();
-  void write_token(const std::filesystem::path& path, Token::Kind kind);
+  std::string write_token(const std::filesystem::path& path, Token::Kind kind);
 
   const Folder folder_;
   const std::chrono::seconds token_lifetime_;
@@ -122,6 +124,7 @@ class Gate {
   TokenStore tokens_;
   AuditLog audit_;
   const Credential server_;
+  std::string page_token_;  ///< set by the constructor
   const std::unique_ptr<Counters> counters_;
   std::mutex facts_mutex_;
   std::unordered_map<std::string, CertificateFacts> facts_;  ///< guarded by facts_mutex_; by PEM

@@ -6,7 +6,8 @@
 #include <cctype>
 #include <charconv>
 #include <iterator>
-#include <set>
+#include <map>
+#include <regex>
 #include <sstream>
 
 #include "common/error.h"
@@ -96,7 +97,7 @@ HostSpec parse_host(const Source& source, std::string_view entry) {
 class HostList {
  public:
   void add(const Source& source, HostSpec host) {
-    if (!names_.insert(lower_case(host.name)).second) {
+    if (!places_.try_emplace(lower_case(host.name), hosts_.size()).second) {
       source.refuse("host '" + host.name + "' is given twice");
     }
     if (hosts_.size() == kMaxHosts) {
@@ -104,16 +105,27 @@ class HostList {
     }
     hosts_.push_back(std::move(host));
   }
+  /// A host that is there already gets these slots too.
+  void add_slots(const Source& source, HostSpec host) {
+    const auto place = places_.find(lower_case(host.name));
+    if (place == places_.end()) return add(source, std::move(host));
+    int& slots = hosts_[place->second].slots;
+    slots = std::max(slots, 1) + std::max(host.slots, 1);
+    if (slots <= kMaxSlots) return;
+    source.refuse("host '" + host.name + "' has more than " + std::to_string(kMaxSlots) +
+                  " slots in all its lines");
+  }
   [[nodiscard]] std::vector<HostSpec> take() { return std::move(hosts_); }
 
  private:
   std::vector<HostSpec> hosts_;
-  std::set<std::string> names_;  // in lower case, as names are the same in any
+  std::map<std::string, std::size_t> places_;  // in hosts_, by the name in lower case
 };
 
-/// The words of a line up to a comment.
+/// The words of a line up to a comment. "slots = 8" is one word.
 std::vector<std::string> words_before_comment(const std::string& line) {
-  std::istringstream stream(line.substr(0, line.find('#')));
+  static const std::regex equals(R"([ \t]*=[ \t]*)");
+  std::istringstream stream(std::regex_replace(line.substr(0, line.find('#')), equals, "="));
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
@@ -196,7 +208,7 @@ std::vector<HostSpec> read_hosts_file(const std::filesystem::path& file) {
   for (int number = 1; std::getline(lines, line); ++number) {
     source.where = file.string() + ", line " + std::to_string(number);
     const std::vector<std::string> words = words_before_comment(line);
-    if (!words.empty()) list.add(source, parse_line(source, words));
+    if (!words.empty()) list.add_slots(source, parse_line(source, words));
   }
   source.where = file.string();
   std::vector<HostSpec> hosts = list.take();

@@ -20,8 +20,11 @@ struct HostSpec {
   int slots = 0;         ///< workers on it; 0: as many as it has GPUs
   bool local = false;    ///< this machine: the coordinator starts its agent itself
   bool resolves = true;  ///< this machine knows its address
-  bool answered = true;  ///< false: the name server has not said in time whether it does
-  std::string address;   ///< of a name that was looked up, IPv4 first; empty: none is known
+  bool answered = true;  ///< false: no name server has said in time whether it does
+  /// Set when this name is not this machine's own, but resolves to a loopback address here, which
+  /// is often a mistake in /etc/hosts.
+  std::string loopback;
+  std::string address;  ///< of a name that was looked up, IPv4 first; empty: none is known
 
   friend bool operator==(const HostSpec&, const HostSpec&) = default;
 };
@@ -30,7 +33,9 @@ struct HostSpec {
 /// that names the entry, what is wrong with it and what was expected. Looks nothing up (hosts.h).
 std::vector<HostSpec> parse_hosts(std::string_view text);
 
-/// Reads a file with one host a line: NAME, NAME:SLOTS, or NAME slots=SLOTS as in an MPI host file.
+/// Reads a file with one host a line: NAME, NAME:SLOTS, or NAME slots=SLOTS as in an MPI host file,
+/// in which a host may appear on several lines: its slots are added up, and such a line without a
+/// number counts as 1 slot.
 /// Empty lines and what follows a # are skipped. Throws InputError that names the file and the
 /// line.
 std::vector<HostSpec> read_hosts_file(const std::filesystem::path& file);

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "common/error.h"
-#include "coordinator/net/name_lookup.h"
+#include "common/network_address.h"
 
 namespace pfc {
 namespace {
@@ -46,9 +46,14 @@ bool is_address(const std::string& name) {
   return !error;
 }
 
+/// "node7" of "Node7.cluster".
+std::string first_label(const std::string& name) {
+  return lower_case(name.substr(0, name.find('.')));
+}
+
 /// Finds out which host is this machine (localhost, its name, or an address of one of its
 /// interfaces), and which have an address at all.
-void find_addresses(std::vector<HostSpec>& hosts) {
+void find_addresses(std::vector<HostSpec>& hosts, const Resolve& resolve_name) {
   boost::system::error_code error;
   const std::string own_name = ip::host_name(error);
   for (HostSpec& host : hosts) host.local = host.name == "localhost" || host.name == own_name;
@@ -60,7 +65,7 @@ void find_addresses(std::vector<HostSpec>& hosts) {
   for (const HostSpec& host : hosts) {
     if (!host.local && !is_address(host.name)) names.push_back(host.name);
   }
-  const auto found = look_up(names, kLookUpLimit);
+  const auto found = look_up(names, kLookUpLimit, resolve_name);
   for (HostSpec& host : hosts) {
     if (host.local) continue;
     if (is_address(host.name)) {
@@ -72,6 +77,11 @@ void find_addresses(std::vector<HostSpec>& hosts) {
     if (!host.answered) continue;
     host.resolves = !answer->second.empty();
     host.local = std::ranges::any_of(answer->second, is_here);
+    const auto loopback = std::ranges::find_if(answer->second, [&](const std::string& each) {
+      return ip::make_address(each, error).is_loopback();
+    });
+    const bool is_own = first_label(host.name) == first_label(own_name);
+    if (loopback != answer->second.end() && !is_own) host.loopback = *loopback;
     const auto v4 = std::ranges::find_if(answer->second, [](const std::string& each) {
       return each.find(':') == std::string::npos;
     });
@@ -104,8 +114,8 @@ std::string address_towards(std::span<const HostSpec> hosts) {
   return address_towards(std::string());
 }
 
-void look_up_hosts(std::vector<HostSpec>& hosts) {
-  find_addresses(hosts);
+void look_up_hosts(std::vector<HostSpec>& hosts, const Resolve& resolve_name) {
+  find_addresses(hosts, resolve_name);
   const HostSpec* local = nullptr;
   for (const HostSpec& host : hosts) {
     if (!host.local) continue;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/allocation/host_list.h"
+#include "coordinator/net/name_lookup.h"
 
 namespace pfc {
 
@@ -16,7 +17,7 @@ inline constexpr std::chrono::seconds kLookUpLimit{10};
 /// Looks every host up, and fills in what this machine knows of it. A name that cannot be looked up
 /// is no error: its agent may know this machine. Throws InputError when two of them are this
 /// machine.
-void look_up_hosts(std::vector<HostSpec>& hosts);
+void look_up_hosts(std::vector<HostSpec>& hosts, const Resolve& resolve_name = resolve);
 
 /// The address by which other hosts reach this machine: the one that it would use to talk to
 /// `peer`, or this machine's name when there is no route, or `peer` is no IP address. Nothing is

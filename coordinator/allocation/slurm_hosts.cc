@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -24,15 +25,16 @@ struct Field {
   }
 };
 
-constexpr std::size_t kMostDigits = 9;  // so that every number fits an int
-
-/// A number from 0; at most kMostDigits digits.
-int number_in_field(const Field& field, std::string_view digits) {
-  int number = 0;
+/// Parses a number that is not negative. Host names may contain long serial numbers:
+/// "n[1234567890-1234567891]".
+template <typename Integer>
+Integer number_in_field(const Field& field, std::string_view digits) {
+  Integer number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  if (!whole || digits.size() > kMostDigits || digits.front() == '-') {
-    field.refuse("'" + std::string(digits) + "' is no number");
+  if (!whole || digits.front() == '-') {
+    field.refuse("'" + std::string(digits) + "' is " +
+                 (error == std::errc::result_out_of_range ? "too large" : "no number"));
   }
   return number;
 }
@@ -55,14 +57,14 @@ std::vector<std::string> numbers_in_brackets(const Field& field, std::string_vie
     const std::size_t dash = entry.find('-');
     const std::string_view low = entry.substr(0, dash);
     const std::string_view high = dash == std::string_view::npos ? low : entry.substr(dash + 1);
-    const int first = number_in_field(field, low);
-    const int last = number_in_field(field, high);
+    const auto first = number_in_field<std::int64_t>(field, low);
+    const auto last = number_in_field<std::int64_t>(field, high);
     if (last < first) field.refuse("the range '" + std::string(entry) + "' runs backwards");
     if (static_cast<std::size_t>(last - first) >= kMaxHosts - texts.size()) {
       field.refuse("more than " + std::to_string(kMaxHosts) + " hosts");
     }
-    for (int number = first; number <= last; ++number) {
-      const std::string digits = std::to_string(number);
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(last - first); ++i) {
+      const std::string digits = std::to_string(first + static_cast<std::int64_t>(i));
       const std::size_t zeros = low.size() > digits.size() ? low.size() - digits.size() : 0;
       texts.push_back(std::string(zeros, '0') + digits);
     }
@@ -118,7 +120,7 @@ int gpus_of(const Field& field) {
       entry.remove_prefix(colon + 1);
     }
     if (entry.empty()) field.refuse("an entry has no number");
-    const int more = number_in_field(field, entry);
+    const int more = number_in_field<int>(field, entry);
     if (more > kMaxSlots - gpus) field.refuse("more than " + std::to_string(kMaxSlots) + " GPUs");
     gpus += more;
   }
@@ -175,11 +177,11 @@ std::vector<int> expand_slurm_counts(const std::string& variable, std::string_vi
       if (!entry.ends_with(')')) field.refuse("a '(' has no ')'");
       const std::string_view digits = entry.substr(open + 2, entry.size() - open - 3);
       if (digits.empty()) field.refuse("a repetition has no number");
-      times = static_cast<std::size_t>(number_in_field(field, digits));
+      times = static_cast<std::size_t>(number_in_field<int>(field, digits));
       entry = entry.substr(0, open);
     }
     if (entry.empty()) field.refuse("an entry is empty");
-    const int count = number_in_field(field, entry);
+    const int count = number_in_field<int>(field, entry);
     if (times > kMaxHosts - counts.size()) {
       field.refuse("more than " + std::to_string(kMaxHosts) + " hosts");
     }

@@ -22,6 +22,7 @@ struct Lookups {
   std::condition_variable changed;
   std::size_t next = 0;                                       // guarded by mutex
   bool over = false;                                          // guarded by mutex
+  std::size_t done = 0;                                       // guarded by mutex
   std::map<std::string, std::vector<std::string>> addresses;  // guarded by mutex
 };
 
@@ -30,22 +31,24 @@ void work(Lookups& lookups) {
   while (!lookups.over && lookups.next < lookups.names.size()) {
     const std::string name = lookups.names[lookups.next++];
     lock.unlock();
-    std::vector<std::string> addresses = lookups.resolve(name);
+    std::optional<std::vector<std::string>> addresses = lookups.resolve(name);
     lock.lock();
-    lookups.addresses[name] = std::move(addresses);
+    lookups.done += 1;
+    if (addresses) lookups.addresses[name] = std::move(*addresses);
     lookups.changed.notify_all();
   }
 }
 
 }  // namespace
 
-std::vector<std::string> resolve(const std::string& name) {
+std::optional<std::vector<std::string>> resolve(const std::string& name) {
   boost::asio::io_context io;
   boost::system::error_code error;
   std::vector<std::string> addresses;
   for (const auto& entry : boost::asio::ip::tcp::resolver(io).resolve(name, "", error)) {
     addresses.push_back(entry.endpoint().address().to_string());
   }
+  if (error == boost::asio::error::host_not_found_try_again) return std::nullopt;
   return addresses;
 }
 
@@ -59,7 +62,7 @@ std::map<std::string, std::vector<std::string>> look_up(const std::vector<std::s
     std::thread([lookups] { work(*lookups); }).detach();
   }
   std::unique_lock lock(lookups->mutex);
-  lookups->changed.wait_for(lock, limit, [&] { return lookups->addresses.size() == names.size(); });
+  lookups->changed.wait_for(lock, limit, [&] { return lookups->done == names.size(); });
   lookups->over = true;
   return lookups->addresses;
 }

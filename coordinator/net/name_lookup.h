@@ -4,16 +4,18 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace pfc {
 
-/// The IP addresses of a name; none where it has none. Blocks, and may be called by many threads.
-using Resolve = std::function<std::vector<std::string>(const std::string& name)>;
+/// The IP addresses of a name, none where it has none; nullopt: no name server answers. Blocks, and
+/// may be called by many threads.
+using Resolve = std::function<std::optional<std::vector<std::string>>(const std::string& name)>;
 
 /// Asks the system: its files, then DNS.
-std::vector<std::string> resolve(const std::string& name);
+std::optional<std::vector<std::string>> resolve(const std::string& name);
 
 /// The addresses of those names that were answered within `limit`; the others are left out. Names
 /// are looked up at the same time, by threads that may outlive the call.

@@ -1,5 +1,7 @@
 #include "coordinator/net/newcomers.h"
 
+#include <malloc.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,8 +9,10 @@
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <cstddef>
 #include <utility>
 
+#include "common/byte_size.h"
 #include "common/network_address.h"
 
 namespace pfc {
@@ -16,7 +20,8 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-constexpr std::chrono::milliseconds kConnectionPollInterval{100};
+// Between two polls a fast sender can fill several MiB.
+constexpr std::chrono::milliseconds kConnectionPollInterval{10};
 
 /// Address and port as both the kernel's name and gRPC's give them: without a scope (%eth0).
 std::string connection_key(const std::string& address, const std::string& port) {
@@ -41,6 +46,21 @@ PeerName peer_name(int fd) {
 ino_t inode_of(int fd) {
   struct stat info {};
   return fstat(fd, &info) == 0 ? info.st_ino : 0;
+}
+
+/// What the kernel's tcp_info has behind that of the C library (linux/tcp.h; Linux 4.2).
+struct TcpInfo {
+  tcp_info known;
+  std::uint64_t pacing_rate, max_pacing_rate, bytes_acked, bytes_received;
+};
+static_assert(offsetof(TcpInfo, bytes_received) == 128);
+
+/// 0 where it is not known.
+std::uint64_t bytes_received(int fd) {
+  TcpInfo info{};
+  socklen_t size = sizeof info;
+  const bool known = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+  return known && size == sizeof info ? info.bytes_received : 0;
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -162,6 +182,8 @@ void Newcomers::look_after() {
   }
   tell(closed);
   let_in();
+  // gRPC has freed the requests by now, but malloc keeps the memory.
+  if (!watching_ && std::exchange(sent_much_, false)) malloc_trim(0);
 }
 
 void Newcomers::sweep(TimePoint now, std::vector<Closed>& closed) {
@@ -169,16 +191,21 @@ void Newcomers::sweep(TimePoint now, std::vector<Closed>& closed) {
     const Inside& inside = each->second;
     const bool has_gone = inode_of(inside.fd) != inside.inode;
     const bool is_late = now - inside.since >= limits_.patience;
-    if (!has_gone && !is_late) {
+    const bool is_large = !has_gone && bytes_received(inside.fd) > limits_.bytes;
+    if (!has_gone && !is_late && !is_large) {
       ++each;
       continue;
     }
     if (!has_gone) {
       // gRPC sees its end and closes it. Only this thread makes new sockets of this port.
       shutdown(inside.fd, SHUT_RDWR);
+      sent_much_ = sent_much_ || is_large;
       closed.push_back({.connection = {.peer = inside.peer},
-                        .why = "the connection has shown no credential within " +
-                               seconds_text(limits_.patience)});
+                        .why = is_large ? "the connection has sent more than " +
+                                              byte_size_text(limits_.bytes) +
+                                              " without showing a credential"
+                                        : "the connection has shown no credential within " +
+                                              seconds_text(limits_.patience)});
     }
     each = forget(each);
   }

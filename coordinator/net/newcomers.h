@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -21,16 +22,20 @@ namespace pfc {
 
 /// Takes connections over TLS and lets only so many at a time go on to their handshake; the others
 /// wait outside, where they hold no more than a socket, and each address has its turn. One that is
-/// let in must show a credential in time, or is closed: an unfinished handshake holds about 65 KB.
+/// let in must show a credential in time, and before it has sent much, or is closed: an unfinished
+/// handshake holds about 65 KB.
 /// On the event loop only, but for known().
 class Newcomers {
  public:
   struct Limits {
-    std::size_t all = 512;        ///< that were let in
-    std::size_t of_address = 64;  ///< of these, from one address
+    std::size_t all = 512;       ///< that were let in
+    std::size_t of_address = 8;  ///< of these, from one address
     /// Outside. Of more, the oldest of the address that has most is closed.
     std::size_t waiting = 4'096;
     std::chrono::milliseconds patience{10'000};  ///< outside, and again when it was let in
+    /// Bytes that an admitted connection may send before it shows a credential. gRPC buffers a
+    /// whole request before the sender can be checked.
+    std::uint64_t bytes = std::uint64_t{1280} << 10;
   };
   /// Takes a socket that is let in; it is its own from now on, and closes it.
   using Passed = std::function<void(int fd)>;
@@ -90,6 +95,7 @@ class Newcomers {
   const Refused refused_;
   boost::asio::steady_timer timer_;
   bool watching_ = false;
+  bool sent_much_ = false;              ///< a closed connection had sent more than `bytes`
   std::string last_address_;            ///< whose turn it was
   std::atomic<std::size_t> inside_{0};  ///< entered_.size(); so that most calls take no lock
   std::mutex mutex_;

@@ -9,10 +9,10 @@
 
 namespace pfc {
 
-void tell_beginning(Terminal& terminal, const CoordinatorFile& file,
-                    const std::optional<Job>& job) {
+void tell_beginning(Terminal& terminal, const CoordinatorFile& file, const std::optional<Job>& job,
+                    const std::string& page_access) {
   terminal.note((job ? "job " : "service ") + file.job_id + ", listening on " + file.address +
-                (file.tls ? " and https://" : " and http://") + file.http_address +
+                (file.tls ? " and https://" : " and http://") + file.http_address + page_access +
                 (job ? "" : "; it waits for jobs: pfcctl submit JOB.json"));
   if (!job) return;
   for (const std::string& warning : job->warnings) {
@@ -22,6 +22,13 @@ void tell_beginning(Terminal& terminal, const CoordinatorFile& file,
 
 void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Gate& gate,
                       const std::string& address, const std::string& launch_advice) {
+  for (const HostSpec& host : hosts) {
+    if (host.loopback.empty()) continue;
+    terminal.note("host " + host.name + ": its name resolves to " + host.loopback +
+                      " on this machine, so it is treated as this machine; if it is a different "
+                      "machine, correct /etc/hosts, or give its address in --hosts",
+                  Severity::kWarning);
+  }
   if (!launch_advice.empty()) return terminal.note(launch_advice);
   if (std::ranges::all_of(hosts, &HostSpec::local)) return;
   const std::string join = gate.make_join_string(address);  // only where it is shown
@@ -29,9 +36,9 @@ void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Ga
     if (host.local) continue;
     if (!host.answered) {
       terminal.note(
-          "host " + host.name + ": no name server has told its address in " +
-              std::to_string(kLookUpLimit.count()) +
-              " s; going on without it. Look at /etc/resolv.conf, or give an IPv4 address",
+          "host " + host.name +
+              ": no name server answered; continuing without the host's address (its agent can "
+              "still join); if this is unexpected, check /etc/resolv.conf, or give an IPv4 address",
           Severity::kWarning);
     }
     terminal.note("host " + host.name + ": " +

@@ -14,8 +14,10 @@
 
 namespace pfc {
 
-/// What a person reads first. `job`: none for a service.
-void tell_beginning(Terminal& terminal, const CoordinatorFile& file, const std::optional<Job>& job);
+/// What a person reads first. `job`: none for a service. `page_access`: is added to the address of
+/// the page.
+void tell_beginning(Terminal& terminal, const CoordinatorFile& file, const std::optional<Job>& job,
+                    const std::string& page_access);
 
 /// What a person must do on the hosts of which this machine is none. `address`: by which they reach
 /// the coordinator. `launch_advice`: of the scheduler that starts all agents; empty: none does.

@@ -47,28 +47,25 @@ int exit_code(const Verdict& verdict, std::optional<int> signal) {
   return verdict.worker_exit_code == kExitBadInput ? kExitBadInput : kExitFailed;
 }
 
-/// Keys and tokens; none where all hosts are this machine.
-std::unique_ptr<Gate> make_gate(const Options& options, bool all_local) {
-  if (all_local) return nullptr;
+GateOptions gate_options(const Options& options) {
   // Rounded up: less than a second would be none.
   const auto lifetime = std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(options.token_lifetime));
-  return std::make_unique<Gate>(
-      GateOptions{.state_dir = options.state_dir, .token_lifetime = lifetime});
+  return {.state_dir = options.state_dir, .token_lifetime = lifetime};
 }
 
-/// Pages over TLS, for those who have a token; or, where all hosts are this machine, for everybody
-/// on it, but not for what other sites have brought into their browsers.
-HttpSecurity security_of(Gate* gate) {
-  if (gate == nullptr) return {.loopback_names_only = true};
+/// Pages for those who have a token: over TLS, or, where all hosts are this machine, in plaintext
+/// on its loopback interface.
+HttpSecurity security_of(Gate& gate, bool all_local) {
   return {
-      .server = gate->server(),
-      .admits = [gate](std::string_view authorization,
-                       const std::string& peer) { return gate->admit_page(authorization, peer); },
+      .server = all_local ? Credential{} : gate.server(),
+      .admits = [&gate](std::string_view authorization,
+                        const std::string& peer) { return gate.admit_page(authorization, peer); },
+      .loopback_only = all_local,
       .refused =
-          [gate](const Caller& caller, const std::string& what, const std::string& code,
-                 const std::string& why) {
-            static_cast<void>(gate->refuse(caller, what, code, why));
+          [&gate](const Caller& caller, const std::string& what, const std::string& code,
+                  const std::string& why) {
+            static_cast<void>(gate.refuse(caller, what, code, why));
           }};
 }
 
@@ -110,20 +107,21 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
       linger_(loop_),
       coordinator_(loop_, settings(), console_.terminal,
                    [this](const Verdict& verdict) { finished(verdict); }),
-      gate_(make_gate(options, setup_.all_local)),
+      gate_(gate_options(options)),
       service_(loop_, coordinator_,
                {.address = setup_.bind,
                 .port = inheritance_.port(options.port),
-                .gate = gate_.get(),
+                .gate = &gate_,
                 .reachable = setup_.reachable}),
-      pages_(loop_, coordinator_, gate_.get(),
+      pages_(loop_, coordinator_, &gate_,
              [this](const HttpRequest& request) { return serve(request); }),
       http_(serve_http(loop_, setup_.bind, inheritance_.http_port(options.http_port),
-                       options.http_port == 0, pages_.site(), security_of(gate_.get()))),
+                       options.http_port == 0, pages_.site(),
+                       security_of(gate_, setup_.all_local))),
       published_(options.state_dir, about()) {}
 
 int CoordinatorProgram::run() {
-  tell_beginning(console_.terminal, about(), setup_.job);
+  tell_beginning(console_.terminal, about(), setup_.job, page_access());
   // When nothing of this program's own can fail any more.
   if (setup_.job && !options_.check) {
     end_rivals(inheritance_.take_unused(), *setup_.job,
@@ -148,12 +146,21 @@ CoordinatorOptions CoordinatorProgram::settings() const {
   return settings;
 }
 
+/// Text after the page's address: the token on a terminal, its path otherwise, because others may
+/// read the output.
+std::string CoordinatorProgram::page_access() const {
+  if (!setup_.all_local) return {};
+  if (isatty(STDERR_FILENO) == 1) return "/?token=" + gate_.page_token();
+  return " (open it with /?token=TOKEN, which is in " +
+         (options_.state_dir / "security" / "admin.token").string() + ")";
+}
+
 CoordinatorFile CoordinatorProgram::about() const {
   return {.job_id = inheritance_.id(),
           .address = join_host_port(setup_.reachable, service_.port()),
           .http_address = join_host_port(setup_.reachable, http_->port()),
           .pid = getpid(),
-          .tls = gate_ != nullptr,
+          .tls = !setup_.all_local,
           .job = options_.config.string()};
 }
 
@@ -169,7 +176,7 @@ HttpReply CoordinatorProgram::serve(const HttpRequest& request) {
   HttpReply reply = serve_page(coordinator_, path);
   if (path == "/metrics") {
     if (request.scrape) last_reading_.read(Clock::now());
-    if (gate_) reply.body += gate_->metrics_text();
+    reply.body += gate_.metrics_text();
   }
   return reply;
 }
@@ -199,8 +206,8 @@ void CoordinatorProgram::begin_journal() {
     coordinator_.add(std::move(*setup_.job));
     return;
   }
-  if (gate_ && inheritance_.has_agent()) {
-    gate_->accept_local_agent(setup_.own_host, inheritance_.agent_serial());
+  if (inheritance_.has_agent()) {
+    gate_.accept_local_agent(setup_.own_host, inheritance_.agent_serial());
   }
   const proto::SavedCoordinator own = own_record();
   if (inheritance_.exists()) coordinator_.take_over(inheritance_.values());
@@ -226,15 +233,15 @@ proto::SavedCoordinator CoordinatorProgram::own_record() const {
 /// The token names the hosts: a scheduler's may come back without the files of their last agent,
 /// and then get another certificate.
 std::unique_ptr<JoinFile> CoordinatorProgram::write_join_file() {
-  if (!gate_ || options_.join_file.empty()) return nullptr;
+  if (setup_.all_local || options_.join_file.empty()) return nullptr;
   std::vector<std::string> names;
   for (const HostSpec& host : setup_.hosts) names.push_back(host.name);
   return std::make_unique<JoinFile>(
       loop_, JoinFile::Options{.path = options_.join_file,
                                .renewed_after = std::max(
                                    milliseconds_of(options_.token_lifetime) / 2, kLeastRenewal),
-                               .make = [gate = gate_.get(), address = about().address,
-                                        names] { return gate->make_join_string(address, names); },
+                               .make = [this, address = about().address,
+                                        names] { return gate_.make_join_string(address, names); },
                                .warn = [this](const std::string& line) { warn(line); }});
 }
 
@@ -243,10 +250,12 @@ void CoordinatorProgram::start() {
   const std::string advice =
       options_.hosts_from ? launch_advice(*options_.hosts_from, options_.join_file) : "";
   join_file_ = write_join_file();
-  if (gate_) tell_other_hosts(console_.terminal, setup_.hosts, *gate_, address, advice);
+  tell_other_hosts(console_.terminal, setup_.hosts, gate_, address, advice);
   // Whoever may see the status sees this too, so it has no token.
-  coordinator_.start(gate_ ? "TOKEN@" + address + "#" + gate_->fingerprint() : address, advice);
-  if (options_.beacon && gate_) beacon_.emplace(loop_, beacon_of(*gate_, service_.port()));
+  coordinator_.start("TOKEN@" + address + "#" + gate_.fingerprint(), advice);
+  if (options_.beacon && !setup_.all_local) {
+    beacon_.emplace(loop_, beacon_of(gate_, service_.port()));
+  }
 }
 
 void CoordinatorProgram::start_local_agent() {
@@ -259,11 +268,9 @@ void CoordinatorProgram::start_local_agent() {
                              .allow_chaos = options_.allow_chaos,
                              .starts_again = options_.is_service(),
                              .coordinator_grace = setup_.coordinator.coordinator_grace};
-  if (gate_) {
-    starting.credential = [this, host] { return to_text(gate_->credential_for_local_agent(host)); };
-  }
+  starting.credential = [this, host] { return to_text(gate_.credential_for_local_agent(host)); };
   const auto started = [this, host](pid_t pid) {
-    coordinator_.local_agent_runs(pid, gate_ ? gate_->serial_of_local_agent(host) : "");
+    coordinator_.local_agent_runs(pid, gate_.serial_of_local_agent(host));
   };
   const auto ended = [this](const auto& exit) { return coordinator_.local_agent_ended(exit); };
   try {

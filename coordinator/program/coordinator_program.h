@@ -51,6 +51,7 @@ class CoordinatorProgram {
 
   [[nodiscard]] CoordinatorOptions settings() const;
   [[nodiscard]] CoordinatorFile about() const;
+  [[nodiscard]] std::string page_access() const;
   HttpReply serve(const HttpRequest& request);
   void warn(const std::string& line);  ///< on the loop
   void finished(const Verdict& verdict);
@@ -73,7 +74,7 @@ class CoordinatorProgram {
   boost::asio::steady_timer linger_;  ///< after the end
   std::unique_ptr<Journal> journal_;  ///< the coordinator borrows it
   Coordinator coordinator_;
-  const std::unique_ptr<Gate> gate_;  ///< keys and tokens; null where all hosts are this machine
+  Gate gate_;  ///< keys and tokens
   Service service_;
   Pages pages_;
   const std::unique_ptr<HttpServer> http_;

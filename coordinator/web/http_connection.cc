@@ -66,6 +66,14 @@ void set_policies(Response& response) {
   response.set("Cross-Origin-Opener-Policy", "same-origin");
 }
 
+/// A path that a browser does not take for another host's ("//evil.example").
+std::string own_path(const std::string& path) { return path.starts_with("//") ? "/" : path; }
+
+/// What Prometheus reads.
+bool is_for_monitoring(std::string_view path) {
+  return path == "/metrics" || path == "/targets" || path == "/targets/hosts";
+}
+
 std::string_view view(beast::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace
@@ -78,8 +86,9 @@ HttpSite pages_only(std::function<HttpReply(std::string_view)> pages) {
 }
 
 HttpConnection::HttpConnection(asio::ip::tcp::socket socket, const HttpSite& site,
-                               const HttpSecurity& security, asio::ssl::context* tls)
-    : stream_(std::move(socket)), site_(site), security_(security) {
+                               const HttpSecurity& security, HttpSessions& sessions,
+                               asio::ssl::context* tls)
+    : stream_(std::move(socket)), site_(site), security_(security), sessions_(sessions) {
   if (tls != nullptr) tls_.emplace(stream_, *tls);
 }
 
@@ -155,7 +164,7 @@ std::optional<HttpReply> HttpConnection::refusal(HttpRequest& request) {
     return HttpReply{.status = 405, .body = "only GET and HEAD are served here\n"};
   }
   if (request.path == "/healthz") return {};
-  if (security_.loopback_names_only && !is_loopback_name(header("Host"))) {
+  if (security_.loopback_only && !is_loopback_name(header("Host"))) {
     if (security_.refused) security_.refused(request.caller, "page", "foreign_name", "");
     return HttpReply{.status = 421,
                      .body =
@@ -163,14 +172,24 @@ std::optional<HttpReply> HttpConnection::refusal(HttpRequest& request) {
                          "as " +
                          one_line(header("Host"), 80) + " (docs/security.md)\n"};
   }
+  if (security_.loopback_only && is_for_monitoring(request.path)) return {};
   if (security_.admits) {
-    auto caller = security_.admits(header("Authorization"), request.caller.peer);
+    const std::string in_address = token_in(request.query);
+    auto caller = security_.admits(in_address.empty() ? authorization() : "Bearer " + in_address,
+                                   request.caller.peer);
     if (!caller) {
-      return HttpReply{.status = 401,
-                       .body =
-                           "this page needs a token of security/reader.token or admin.token, as "
-                           "\"Authorization: Bearer TOKEN\" or as the password "
-                           "(docs/security.md)\n"};
+      return HttpReply{
+          .status = 401,
+          .body =
+              "this page needs the token in security/reader.token or "
+              "security/admin.token of the coordinator's --state-dir; send it as "
+              "/?token=TOKEN, as \"Authorization: Bearer TOKEN\", or as the password of "
+              "any user name (docs/security.md)\n"};
+    }
+    // The token goes from the address into a cookie, so that nobody reads it there.
+    if (!in_address.empty() && !request.post) {
+      return HttpReply{
+          .status = 303, .location = own_path(request.path), .cookie = new_cookie(in_address)};
     }
     request.caller = *std::move(caller);
   }
@@ -184,6 +203,25 @@ std::optional<HttpReply> HttpConnection::refusal(HttpRequest& request) {
   if (!why) return {};
   if (security_.refused) security_.refused(request.caller, request.path, "foreign_page", *why);
   return HttpReply{.status = 403, .body = "this request is refused: " + *why + "\n"};
+}
+
+/// Browsers share cookies between ports, so the name contains the port.
+std::string HttpConnection::cookie_name() const {
+  beast::error_code error;
+  return "pfc-" + std::to_string(stream_.socket().local_endpoint(error).port());
+}
+
+/// Not the token itself: browsers send a cookie to every port of the address.
+std::string HttpConnection::new_cookie(const std::string& token) {
+  return cookie_name() + "=" + sessions_.begin("Bearer " + token) +
+         "; Path=/; HttpOnly; SameSite=Strict" + (tls_ ? "; Secure" : "");
+}
+
+/// The header, or what the browser has kept in its place.
+std::string HttpConnection::authorization() const {
+  const std::string_view sent = header("Authorization");
+  if (!sent.empty()) return std::string(sent);
+  return sessions_.authorization(cookie_in(header("Cookie"), cookie_name()));
 }
 
 bool HttpConnection::takes_post(std::string_view path) const {
@@ -245,6 +283,8 @@ void HttpConnection::set_header(const HttpReply& reply) {
   if (!reply.etag.empty()) response_.set(http::field::etag, reply.etag);
   set_policies(response_);
   if (reply.status == 405) response_.set(http::field::allow, "GET, HEAD");
+  if (!reply.location.empty()) response_.set(http::field::location, reply.location);
+  if (!reply.cookie.empty()) response_.set(http::field::set_cookie, reply.cookie);
   if (reply.status == 401) {
     response_.insert(http::field::www_authenticate, "Bearer realm=\"pfc\"");
     response_.insert(http::field::www_authenticate, "Basic realm=\"pfc\"");

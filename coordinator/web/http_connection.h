@@ -25,7 +25,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   /// Borrows all but the socket: it must outlive the loop's last run. `tls`: null for plaintext.
   HttpConnection(boost::asio::ip::tcp::socket socket, const HttpSite& site,
-                 const HttpSecurity& security, boost::asio::ssl::context* tls);
+                 const HttpSecurity& security, HttpSessions& sessions,
+                 boost::asio::ssl::context* tls);
 
   /// Shakes hands where there is TLS, and waits for a request.
   void start();
@@ -53,6 +54,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   /// Why the request is refused before its body is read; none: it is not. Fills in who sends it.
   std::optional<HttpReply> refusal(HttpRequest& request);
   [[nodiscard]] bool takes_post(std::string_view path) const;
+  [[nodiscard]] std::string cookie_name() const;
+  std::string new_cookie(const std::string& token);
+  [[nodiscard]] std::string authorization() const;
   void read_body(HttpRequest request);
   /// Asks the site.
   void ask(const HttpRequest& request, bool head, bool keep_alive);
@@ -70,6 +74,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;  ///< over stream_
   const HttpSite& site_;
   const HttpSecurity& security_;
+  HttpSessions& sessions_;
   TimePoint last_used_;
   std::size_t discarded_ = 0;
   boost::beast::flat_buffer buffer_;

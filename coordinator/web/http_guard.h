@@ -11,6 +11,12 @@ namespace pfc {
 /// port (it may be forwarded).
 bool is_loopback_name(std::string_view host);
 
+/// The token of "token=TOKEN" in a query; empty: there is none. Tokens need no escapes.
+std::string token_in(std::string_view query);
+
+/// The value of a cookie in a header "Cookie"; empty: there is none.
+std::string cookie_in(std::string_view header, std::string_view name);
+
 /// Headers of a POST; empty where one was not sent.
 struct PostHeaders {
   std::string_view host;

@@ -41,6 +41,8 @@ struct HttpReply {
   std::string body = {};
   std::string etag = {};                     ///< with its quotes; empty: the reply is never kept
   std::shared_ptr<HttpFeed> feed = nullptr;  ///< comes instead of the body
+  std::string location = {};                 ///< where a 303 leads
+  std::string cookie = {};                   ///< for the browser to keep: "NAME=VALUE; ..."
 };
 
 /// Called once, on the event loop, at once or later.

@@ -56,7 +56,7 @@ void HttpServer::serve(int fd) {
   }
   make_room();
   const auto connection = std::make_shared<HttpConnection>(std::move(socket), site_, security_,
-                                                           tls_ ? &*tls_ : nullptr);
+                                                           sessions_, tls_ ? &*tls_ : nullptr);
   connections_.push_back(connection);
   connection->start();
 }

@@ -36,6 +36,7 @@ class HttpServer {
   boost::asio::io_context& loop_;
   const HttpSite site_;
   const HttpSecurity security_;
+  HttpSessions sessions_;
   std::optional<boost::asio::ssl::context> tls_;
   std::vector<std::weak_ptr<HttpConnection>> connections_;
   Listener listener_;

@@ -83,6 +83,19 @@ TEST_F(CommandLine, SuggestsTheNearestCommand) {
   EXPECT_THAT(refusal({"stats"}, true), StartsWith("unknown command stats; did you mean status?"));
 }
 
+TEST_F(CommandLine, SuggestsTheCommandThatOtherProgramsCallOtherwise) {
+  EXPECT_THAT(refusal({"ps"}, true), StartsWith("unknown command ps; did you mean status?"));
+  EXPECT_THAT(refusal({"cancel"}, true), ::testing::Not(HasSubstr("stop"))) << "there is none";
+}
+
+TEST_F(CommandLine, HelpCallsADurationSo) {
+  ::testing::internal::CaptureStdout();
+  parse({"--help"});
+  const std::string help = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(help, HasSubstr("--timeout DURATION"));
+  EXPECT_THAT(help, HasSubstr("--grace DURATION"));
+}
+
 TEST_F(CommandLine, NamesTheOptionWhoseValueIsWrong) {
   EXPECT_THAT(refusal({"--workers", "many"}), HasSubstr("--workers"));
   EXPECT_THAT(refusal({"--color", "pink"}), HasSubstr("--color"));

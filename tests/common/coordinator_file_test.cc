@@ -87,11 +87,12 @@ TEST_F(CoordinatorFileInAFolder, IsNeitherReplacedNorRemovedByAnotherCoordinator
 TEST_F(CoordinatorFileInAFolder, OneOfSeveralMustBeChosenFromAList) {
   const auto one = runs("aa11", 41);
   const auto two = runs("aa22", 42);
-  EXPECT_EQ(message_of<InputError>([&] { find_coordinator(state, ""); }),
-            "2 coordinators of this user run on this machine; choose one with --job ID: job aa11 "
-            "(job.json) at 127.0.0.1:7450, pid 41; job aa22 (job.json) at 127.0.0.1:7450, pid 42");
+  EXPECT_EQ(
+      message_of<InputError>([&] { find_coordinator(state, ""); }),
+      "2 coordinators of this user run on this machine; choose one with --service ID: job aa11 "
+      "(job.json) at 127.0.0.1:7450, pid 41; job aa22 (job.json) at 127.0.0.1:7450, pid 42");
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, "cc"); }),
-              AllOf(HasSubstr("--job cc: no coordinator"), HasSubstr("job aa22")));
+              AllOf(HasSubstr("--service cc: no coordinator"), HasSubstr("job aa22")));
 }
 
 TEST_F(CoordinatorFileInAFolder, OfAServiceIsListedAsOne) {

@@ -102,7 +102,7 @@ class PageFolder:
             (folder / name).symlink_to(pages.ROOT / name)
         # OMP_WAIT_POLICY: threads that spin while they wait slow each other down.
         self.environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "passive",
-                            "XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder / "state"),
+                            "PFC_STATE_DIR": str(folder / "pfc"), "XDG_STATE_HOME": str(folder / "state"),
                             "XDG_CACHE_HOME": str(folder / "cache")}
 
     def shell(self, script):

@@ -66,7 +66,8 @@ class PageTest(JobTest):
         self.process = subprocess.Popen([str(word) for word in words], env=self.environment,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         line = self.read_until(self.process, "listening on")[-1]
-        return re.search(r"https?://\S+", line)[0].rstrip(";")
+        address = re.search(r"https?://[\d.:]+", line)[0]
+        return address if address.startswith("https") else f"{address}/?token={self.page_token()}"
 
     def opened(self, workers=2, *more, **keys):
         self.browser.open(self.begin(*self.coordinator(workers, self.job(**{"num_epoch": 10_000, **keys}), *more)))
@@ -240,11 +241,8 @@ class OfTwoHosts(PageTest):
                 self.browser.reset()
                 check()
 
-    def token(self, name):
-        return (self.folder / "state" / "security" / f"{name}.token").read_text().strip()
-
     def open_as(self, name):
-        self.browser.show_token(self.token(name))
+        self.browser.show_token(self.page_token(name))
         self.browser.open(f"https://127.0.0.1:{self.port}/")
         self.browser.wait("its state", lambda: self.browser.text("#state") == "waiting")
 
@@ -281,11 +279,11 @@ class OfTwoHosts(PageTest):
 
     def check_a_stop_needs_the_admins_token_and_comes_from_no_other_site(self):
         own = {"Content-Type": "application/json", "X-Pfc-Request": "1"}
-        self.assertEqual(self.ask(self.token("reader"), **own), 403)
+        self.assertEqual(self.ask(self.page_token("reader"), **own), 403)
         self.assertEqual(self.ask("0" * 32, **own), 401)
-        self.assertEqual(self.ask(self.token("admin"), Origin="https://evil.example", **own), 403)
-        self.assertEqual(self.ask(self.token("admin"), **{**own, "Content-Type": "text/plain"}), 403)
-        self.assertEqual(self.ask(self.token("admin"), **own), 409)  # another job's id
+        self.assertEqual(self.ask(self.page_token("admin"), Origin="https://evil.example", **own), 403)
+        self.assertEqual(self.ask(self.page_token("admin"), **{**own, "Content-Type": "text/plain"}), 403)
+        self.assertEqual(self.ask(self.page_token("admin"), **own), 409)  # another job's id
         self.assertIsNone(self.process.poll())
 
 

@@ -2,10 +2,14 @@
 
 import json
 import os
+import pathlib
 import re
+import stat
 import subprocess
 import sys
 import unittest
+import urllib.error
+import urllib.request
 
 from network import Network, address, may_make_namespaces
 from support import BIN, LIMIT, JobTest, run
@@ -24,6 +28,13 @@ answer = b""
 while piece := stream.recv(65536):
     answer += piece
 print(answer.decode())
+""" % address(1)
+
+IN_PLAINTEXT = """
+import socket
+stream = socket.create_connection((%r, 7450), 10)
+stream.sendall(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n")
+stream.recv(100)
 """ % address(1)
 
 
@@ -96,8 +107,10 @@ class Security(JobTest):
         newest = self.admin("token", "list").splitlines()[-1].split()[0]
         self.admin("token", "revoke", newest)
         self.refuses(revoked, "was revoked")
-        in_plaintext = self.pfcctl("status", "--coordinator", COORDINATOR, where="b")
-        self.assertEqual(in_plaintext.returncode, 1, in_plaintext.stdout)
+        without = self.pfcctl("status", "--coordinator", COORDINATOR, "--state-dir", self.folder / "none", where="b")
+        self.assertEqual(without.returncode, 2, without.stdout)
+        self.assertIn("/security/admin.pem does not exist", without.stderr)
+        run(*self.network.within("b", sys.executable, "-c", IN_PLAINTEXT))
 
         self.started.append(self.agent(self.join, "agent"))
         self.wait_for_training()
@@ -137,6 +150,77 @@ class Security(JobTest):
         self.started.append(self.agent(self.join, "agent"))
         output, _ = self.started[0].communicate(timeout=LIMIT)
         self.assertIn("host host-b: another pfc-agent has taken over", output)
+
+
+class OneMachine(JobTest):
+    """A service whose hosts are all this machine, on which others are too."""
+
+    def setUp(self):
+        super().setUp()
+        self.started = []
+
+    def tearDown(self):
+        for process in self.started:
+            process.terminate()
+            process.communicate()
+        super().tearDown()
+
+    def service(self, state, *more):
+        process = subprocess.Popen([str(word) for word in (
+            BIN / "pfc-coordinator", "--hosts", "localhost:1", "--port", 0, "--http-port", 0, "--state-dir", state, *more)],
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.started.append(process)
+        line = self.read_until(process, "it waits for jobs")[-1]
+        return re.search(r"listening on (127\.0\.0\.1:\d+) and http://127\.0\.0\.1:(\d+) \(open it with /\?token=TOKEN, which is in (\S+)\);", line)
+
+    def status(self, address, state):
+        return run(BIN / "pfcctl", "status", "--coordinator", address, "--state-dir", state, env=self.environment)
+
+    def attacks(self, address):
+        """64 strangers who send requests of 4 MiB cost it at most 64 MiB, for a while."""
+        (pid,) = [pid for pid in self.processes() if pathlib.Path(f"/proc/{pid}/comm").read_text() == "pfc-coordinator\n"
+                  and str(self.folder / "state") in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+
+        def kib(what):
+            return int(re.search(what + r":\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+        before = kib("VmRSS")
+        done = run(sys.executable, pathlib.Path(__file__).with_name("hostile_grpc.py"), address, 64, 256)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(" 0 at the end", done.stdout)
+        self.assertGreater(int(re.search(r"(\d+) MiB sent", done.stdout)[1]), 16, "there was an attack")
+        self.assertLess(kib("VmHWM") - before, 64 << 10, done.stdout)
+
+    def test_only_who_can_read_the_state_folder_is_served(self):
+        state, other = self.folder / "state", self.folder / "other"
+        address, port, token = self.service(state).groups()
+        self.assertEqual(pathlib.Path(token), state / "security" / "admin.token")
+        self.assertEqual(stat.S_IMODE(os.stat(token).st_mode), 0o600)
+        self.assertEqual(stat.S_IMODE(os.stat(state / "security").st_mode), 0o700)
+        self.assertEqual(self.status(address, state).returncode, 0)
+        none = self.status(address, self.folder / "none")
+        self.assertIn("/security/admin.pem does not exist", none.stderr)
+        self.service(other)  # a stranger has a credential, of his own coordinator
+        self.attacks(address)
+        stranger = self.status(address, other)
+        self.assertNotEqual(stranger.returncode, 0, stranger.stdout)
+
+        def answer(path, **headers):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+            try:
+                with urllib.request.urlopen(request, timeout=LIMIT) as page:
+                    return page.status
+            except urllib.error.HTTPError as error:
+                return error.code
+
+        for path in ("/", "/status.json", "/events", "/api/log?rank=0"):
+            self.assertEqual(answer(path), 401, path)
+        for path in ("/healthz", "/metrics"):
+            self.assertEqual(answer(path), 200, path)
+        secret = pathlib.Path(token).read_text().strip()
+        self.assertEqual(answer("/status.json", Authorization=f"Bearer {secret}"), 200)
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(f"http://127.0.0.1:{port}/?token={secret}", timeout=LIMIT) as page:
+            self.assertEqual((page.status, page.url), (200, f"http://127.0.0.1:{port}/"))
 
 
 if __name__ == "__main__":

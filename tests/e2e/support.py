@@ -56,7 +56,7 @@ class JobTest(unittest.TestCase):
         # Every process of this test carries this mark in its environment.
         self.mark = f"PFC_TEST_MARK={uuid.uuid4()}"
         key, value = self.mark.split("=")
-        self.environment = {**os.environ, key: value, "XDG_RUNTIME_DIR": str(self.folder),
+        self.environment = {**os.environ, key: value, "PFC_STATE_DIR": str(self.folder / "pfc"),
                             "XDG_STATE_HOME": str(self.folder / "logs")}
 
     def copy_of_data(self, name="copy"):
@@ -147,8 +147,13 @@ class JobTest(unittest.TestCase):
                 return joins
         self.fail("not all hosts were told how to join:\n" + "".join(self.told))
 
+    def page_token(self, role="admin"):
+        return (self.folder / "state" / "security" / f"{role}.token").read_text().strip()
+
     def page(self, port, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT) as page:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}",
+                                         headers={"Authorization": f"Bearer {self.page_token()}"})
+        with urllib.request.urlopen(request, timeout=LIMIT) as page:
             return page.read().decode()
 
     def metrics(self, output=None):

@@ -172,8 +172,10 @@ class TraceTest(JobTest):
         self.process.communicate(timeout=LIMIT)
 
     def test_without_a_job_it_says_so(self):
-        done = run(BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", env=self.environment)
-        self.assert_one_line(done, "127.0.0.1:1 does not answer")
+        ask = BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", "--state-dir", self.folder / "state"
+        self.assert_one_line(run(*ask, env=self.environment), "/security/admin.pem does not exist")
+        self.train(1, self.job(max_steps=1))  # which makes one
+        self.assert_one_line(run(*ask, env=self.environment), "127.0.0.1:1 does not answer")
 
     def test_a_file_that_cannot_be_written_is_told_of_before_anything_is_recorded(self):
         done = run(BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", "--output", self.folder / "none" / "trace.json",

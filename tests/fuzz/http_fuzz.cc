@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (!authorization.empty() && !authorization.starts_with("Basic")) return {};
         return pfc::Caller{};
       },
-      .loopback_names_only = true};
+      .loopback_only = true};
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) __builtin_trap();
   std::weak_ptr<pfc::HttpConnection> connection;

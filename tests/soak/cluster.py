@@ -64,7 +64,7 @@ class Cluster:
         self.agents = {}
         self.joins = {}
         self.log = open(self.folder / "coordinator.log", "ab")
-        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "XDG_STATE_HOME": str(self.folder / "logs")}
+        self.environment = {**os.environ, "PFC_STATE_DIR": str(self.folder / "pfc"), "XDG_STATE_HOME": str(self.folder / "logs")}
 
     def start_coordinator(self, job):
         """Starts it, or starts it again after it was killed."""

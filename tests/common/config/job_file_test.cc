@@ -56,6 +56,13 @@ TEST_F(ReadJobFile, NamesAFileThatIsNotThere) {
   EXPECT_THAT(refusal(), HasSubstr("this is a folder"));
 }
 
+TEST_F(ReadJobFile, SaysWhatToDoWithAPythonConfiguration) {
+  path_ = folder_ / "ms1mv3_r50.py";
+  write("from easydict import EasyDict as edict\nconfig = edict()\nconfig.lr = 0.1\n");
+  EXPECT_THAT(refusal(), HasSubstr("ms1mv3_r50.py: a job file is JSON, and this is a Python "));
+  EXPECT_THAT(refusal(), HasSubstr(R"(write config.lr = 0.1 as { "lr": 0.1 })"));
+}
+
 TEST_F(ReadJobFile, GivesLineAndColumnOfASyntaxError) {
   write("{\n  \"lr\": 0.1,\n  \"seed\" 3\n}\n");
   EXPECT_THAT(refusal(), StartsWith(path_.string() + ":3:10: not valid JSON: syntax error"));

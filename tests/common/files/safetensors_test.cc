@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
 
@@ -254,6 +255,14 @@ TEST_F(Safetensors, WriterRefusesBytesThatDoNotFitTheShape) {
   std::vector<SafetensorsEntry> entries = example_entries();
   entries[0].shape = {7};
   EXPECT_THROW(write_safetensors(folder_ / "x", entries), std::logic_error);
+}
+
+TEST_F(Safetensors, RecognisesAFileOfPyTorch) {
+  const auto path = folder_ / "model.pt";
+  std::ofstream(path, std::ios::binary) << "PK\x03\x04" << std::string(100, '\0');
+  EXPECT_THAT(testing::message_of<InputError>([&] { SafetensorsFile{path}; }),
+              ::testing::AllOf(::testing::HasSubstr("model.pt: a zip file, as PyTorch writes them"),
+                               ::testing::HasSubstr("convert it with python3 -c")));
 }
 
 }  // namespace

@@ -113,13 +113,25 @@ TEST_F(HostsFile, MayBeOneOfMpi) {
   EXPECT_THAT(read("a slots=8 max_slots=8\n"), ElementsAre(HostSpec{.name = "a", .slots = 8}));
 }
 
+TEST_F(HostsFile, AddsUpTheSlotsOfARepeatedHost) {
+  EXPECT_THAT(read("a\nb:2\na\nB slots=3\na\nc\n"),
+              ElementsAre(HostSpec{.name = "a", .slots = 3}, HostSpec{.name = "b", .slots = 5},
+                          HostSpec{.name = "c"}));
+}
+
+TEST_F(HostsFile, MayHaveBlanksAroundTheEqualsSign) {
+  EXPECT_THAT(read("a slots = 8\nb slots= 4 max-slots =9\n"),
+              ElementsAre(HostSpec{.name = "a", .slots = 8}, HostSpec{.name = "b", .slots = 4}));
+}
+
 TEST_F(HostsFile, IsRefusedWithTheLine) {
   EXPECT_THAT(refusal_of("a:8\nb:x\n"),
               AllOf(HasSubstr("hosts, line 2: 'b:x' has 'x' slots"), HasSubstr("one host a line")));
   EXPECT_THAT(refusal_of("a gpus=8\n"), HasSubstr("line 1: 'gpus=8' is not known"));
   EXPECT_THAT(refusal_of("a slots\n"), HasSubstr("line 1: 'slots' is not known"));
   EXPECT_THAT(refusal_of("a:2 slots=8\n"), HasSubstr("line 1: 'a:2' has two numbers of slots"));
-  EXPECT_THAT(refusal_of("a\nb\na\n"), HasSubstr("line 3: host 'a' is given twice"));
+  EXPECT_THAT(refusal_of("a:1000\nb\nA:25\n"),
+              HasSubstr("line 3: host 'A' has more than 1024 slots in all its lines"));
 }
 
 TEST_F(HostsFile, IsRefusedWithoutAHost) {

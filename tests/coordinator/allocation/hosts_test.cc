@@ -26,9 +26,25 @@ TEST(LookUpHosts, FindsThisMachineByItsLoopbackAddresses) {
 }
 
 TEST(LookUpHosts, MarksANameWithoutAddress) {
-  EXPECT_FALSE(looked_up("no-such-host.invalid").resolves);
+  std::vector<HostSpec> hosts = parse_hosts("no-such-host");
+  look_up_hosts(hosts, [](const std::string&) { return std::vector<std::string>(); });
+  EXPECT_FALSE(hosts.front().resolves);
+  EXPECT_TRUE(hosts.front().answered);
+  look_up_hosts(hosts, [](const std::string&) { return std::nullopt; });
+  EXPECT_FALSE(hosts.front().answered) << "its spelling may be right";
   EXPECT_TRUE(looked_up("localhost").resolves);
   EXPECT_TRUE(looked_up("203.0.113.7").resolves);
+}
+
+TEST(LookUpHosts, ReportsAForeignNameThatResolvesToLoopback) {
+  std::vector<HostSpec> hosts = parse_hosts("h2,h3");
+  look_up_hosts(hosts, [](const std::string& name) {
+    return std::vector<std::string>{name == "h2" ? "127.0.1.1" : "203.0.113.7"};
+  });
+  EXPECT_TRUE(hosts[0].local);
+  EXPECT_EQ(hosts[0].loopback, "127.0.1.1");
+  EXPECT_EQ(hosts[1].loopback, "");
+  EXPECT_EQ(looked_up("localhost").loopback, "");
 }
 
 TEST(LookUpHosts, RefusesTwoNamesOfThisMachine) {

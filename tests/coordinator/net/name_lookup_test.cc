@@ -15,9 +15,21 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 
 TEST(LookUp, GivesTheAddressesOfNamesAndNoneForOneThatHasNone) {
-  const auto found = look_up({"localhost", "no-such-host.invalid"}, 30s);
+  const auto found = look_up({"localhost", "no-such-host"}, 30s, [](const std::string& name) {
+    return name == "localhost" ? resolve(name) : std::vector<std::string>();
+  });
   EXPECT_THAT(found.at("localhost"), Contains("127.0.0.1"));
-  EXPECT_THAT(found.at("no-such-host.invalid"), IsEmpty());
+  EXPECT_THAT(found.at("no-such-host"), IsEmpty());
+}
+
+TEST(LookUp, LeavesOutANameWhoseServerDoesNotAnswer) {
+  const auto found =
+      look_up({"here", "there"}, 30s,
+              [](const std::string& name) -> std::optional<std::vector<std::string>> {
+                if (name == "there") return std::nullopt;
+                return std::vector<std::string>{"10.0.0.1"};
+              });
+  EXPECT_THAT(found, ElementsAre(Pair("here", ElementsAre("10.0.0.1"))));
 }
 
 TEST(LookUp, LeavesOutANameThatIsNotAnsweredInTime) {

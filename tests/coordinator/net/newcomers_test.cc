@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,21 @@ TEST_F(NewcomersTest, WithoutACredentialAreClosedAfterAWhile) {
               AllOf(HasSubstr("127.0.0.1:"), HasSubstr("has shown no credential within")));
   char byte = 0;
   EXPECT_EQ(read(inside.front(), &byte, 1), 0);  // gRPC sees its end
+}
+
+TEST_F(NewcomersTest, AreClosedWhenTheySendTooMuchWithoutACredential) {
+  auto at_the_door = newcomers({.bytes = 1'000});
+  at_the_door.add(connects().fd);
+  boost::asio::write(clients.back(), boost::asio::buffer(std::string(900, 'x')));
+  const Connection known = connects();
+  at_the_door.add(known.fd);
+  at_the_door.known(known.peer);
+  boost::asio::write(clients.back(), boost::asio::buffer(std::string(2'000, 'x')));
+  at_the_door.add(connects().fd);
+  boost::asio::write(clients.back(), boost::asio::buffer(std::string(1'100, 'x')));
+  run_until([&] { return !refused.empty(); });
+  EXPECT_THAT(refused,
+              ElementsAre(HasSubstr("has sent more than 1000 bytes without showing a credential")));
 }
 
 TEST_F(NewcomersTest, WithACredentialAreLeftAlone) {

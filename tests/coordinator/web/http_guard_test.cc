@@ -26,6 +26,22 @@ TEST(LoopbackName, IsNoNameThatALookUpMayLeadHere) {
   }
 }
 
+TEST(TokenIn, FindsTheTokenInAQuery) {
+  EXPECT_EQ(token_in("token=abc"), "abc");
+  EXPECT_EQ(token_in("rank=0&token=abc&part=1"), "abc");
+  for (const char* query : {"", "token", "token=", "mytoken=abc", "a=token=abc"}) {
+    EXPECT_EQ(token_in(query), "") << query;
+  }
+}
+
+TEST(CookieIn, FindsTheNamedCookie) {
+  EXPECT_EQ(cookie_in("pfc-7451=abc", "pfc-7451"), "abc");
+  EXPECT_EQ(cookie_in("a=1; pfc-7451=abc; b=2", "pfc-7451"), "abc");
+  for (const char* header : {"", "pfc-7452=abc", "xpfc-7451=abc", ";;", "pfc-7451"}) {
+    EXPECT_EQ(cookie_in(header, "pfc-7451"), "") << header;
+  }
+}
+
 class ForeignPost : public ::testing::Test {
  protected:
   PostHeaders headers{.host = "127.0.0.1:7451",

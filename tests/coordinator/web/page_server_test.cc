@@ -46,7 +46,7 @@ class PageServer : public ::testing::Test {
   PageServer() {
     server.emplace(
         loop, "127.0.0.1", 0, site(),
-        HttpSecurity{.loopback_names_only = true,
+        HttpSecurity{.loopback_only = true,
                      .refused = [this](const Caller&, const std::string&, const std::string& code,
                                        const std::string&) { refused.push_back(code); }});
     thread = std::thread([this] { loop.run(); });
@@ -182,6 +182,71 @@ TEST_F(PageServer, ServesAnotherRequestAfterAPost) {
       "POST /api/stop HTTP/1.1\r\nHost: localhost:1\r\n" + std::string(kOwn) +
       "Content-Length: 2\r\n\r\n{}GET /b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(answer, AllOf(HasSubstr("/api/stop?: {}"), EndsWith("/b?: ")));
+}
+
+/// On loopback, where other users of the machine are too.
+class PageServerWithToken : public PageServer {
+ protected:
+  PageServerWithToken() {
+    on_loop([this] {
+      server.emplace(loop, "127.0.0.1", 0, site(),
+                     HttpSecurity{.admits = [](std::string_view authorization,
+                                               const std::string&) -> std::optional<Caller> {
+                                    if (authorization != "Bearer secret") return std::nullopt;
+                                    return Caller{.identity = {.role = Role::kAdmin}};
+                                  },
+                                  .loopback_only = true});
+      return 0;
+    });
+  }
+  std::string get(const std::string& path, const std::string& headers = "") {
+    return answer_to("GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" +
+                     headers + "\r\n");
+  }
+  /// What a browser keeps once it has shown the token.
+  std::string cookie() {
+    const std::string answer = get("/?token=secret");
+    const std::string begin = "Set-Cookie: ";
+    const std::size_t at = answer.find(begin) + begin.size();
+    return answer.substr(at, answer.find(';', at) - at);
+  }
+};
+
+TEST_F(PageServerWithToken, ShowsNobodyElseWhatTheJobDoes) {
+  for (const char* path : {"/", "/status.json", "/events", "/api/log?rank=0", "/?token=wrong"}) {
+    EXPECT_THAT(get(path), AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("/?token=TOKEN"))) << path;
+  }
+  EXPECT_THAT(get("/", "Cookie: pfc-1=secret\r\n"), StartsWith("HTTP/1.1 401"))
+      << "of another port";
+  EXPECT_THAT(post("/api/stop", "{}"), StartsWith("HTTP/1.1 401"));
+}
+
+TEST_F(PageServerWithToken, LeavesWhatMonitoringReadsOpen) {
+  for (const char* path : {"/healthz", "/metrics", "/targets", "/targets/hosts"}) {
+    EXPECT_THAT(get(path), StartsWith("HTTP/1.1 200")) << path;
+  }
+}
+
+TEST_F(PageServerWithToken, ReplacesTheTokenInTheAddressByACookie) {
+  const std::string answer = get("/?token=secret");
+  EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 303"), HasSubstr("Location: /\r\n"),
+                            HasSubstr("; Path=/; HttpOnly; SameSite=Strict\r\n")));
+  const std::string kept = cookie();
+  EXPECT_THAT(kept, AllOf(StartsWith("pfc-" + std::to_string(server->port()) + "="),
+                          Not(HasSubstr("secret"))));
+  EXPECT_THAT(get("/", "Cookie: a=b; " + kept + "\r\n"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(get("/", "Authorization: Bearer secret\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(PageServerWithToken, LeadsToNoOtherHost) {
+  EXPECT_THAT(get("//evil.example/?token=secret"), HasSubstr("Location: /\r\n"));
+}
+
+TEST_F(PageServerWithToken, TakesNoPostOfAnotherSiteWithTheCookie) {
+  const std::string with_cookie = "Cookie: " + cookie() + "\r\n";
+  EXPECT_THAT(post("/api/stop", "{}", kOwn + with_cookie), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(post("/api/stop", "{}", with_cookie + "Content-Type: application/json\r\n"),
+              StartsWith("HTTP/1.1 403"));
 }
 
 TEST_F(PageServer, IsNotReadUnderAnotherName) {

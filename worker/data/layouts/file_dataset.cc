@@ -109,6 +109,13 @@ std::vector<FileBrief> FileDataset::briefs() const {
 
 struct LeftOut {
   std::int64_t files = 0, folders = 0;
+  std::string names;  ///< of the first files: "a/notes.txt, b/list.csv"
+
+  void add_file(const fs::path& path, const fs::path& root) {
+    constexpr std::int64_t kShown = 10;
+    if (++files > kShown) return;
+    names += (files == 1 ? "" : ", ") + path.lexically_relative(root).string();
+  }
 };
 
 /// Hidden, or made by a Synology server or an archive of macOS beside the images.
@@ -138,13 +145,13 @@ class PersonSearch {
       std::error_code ignored;
       const fs::path& path = entry->path();
       if (is_ignored(path.filename().string())) {
-        ++left_out_.files;
+        left_out_.add_file(path, root_);
       } else if (entry->is_directory(ignored)) {
         (entry->is_symlink(ignored) ? links : folders).push_back(path);
       } else if (is_image_name(path)) {
         images_.push_back(path.lexically_relative(root_).string());
       } else {
-        ++left_out_.files;
+        left_out_.add_file(path, root_);
       }
     }
     if (error) {
@@ -187,7 +194,7 @@ std::vector<std::string> folders_in(const fs::path& root, LeftOut& left_out) {
     if (entry->is_directory(ignored) && !is_ignored(name)) {
       names.push_back(name);
     } else {
-      ++left_out.files;
+      left_out.add_file(entry->path(), root);
     }
   }
   if (error) {
@@ -274,9 +281,10 @@ ImageFiles find_people(const DatasetOptions& options) {
   level.expect_right(options.rec);
   if (left_out.files > 0 || left_out.folders > 0) {
     files.warnings.push_back(fmt::format(
-        "{}: left out {} that are no images by their names (.jpg, .jpeg, .png, .webp) and {} "
+        "{}: left out {} that are no images by their names (.jpg, .jpeg, .png, .webp){} and {} "
         "without images",
         options.rec.string(), counted(left_out.files, "file"),
+        left_out.files == 0 ? "" : fmt::format(", for example {},", left_out.names),
         counted(left_out.folders, "folder")));
   }
   return files;

@@ -99,6 +99,9 @@ TEST_F(ImageFiles, WhatIsNoImageIsLeftOutAndCounted) {
   EXPECT_EQ(dataset->info().classes, 1);
   EXPECT_THAT(dataset->info().warnings,
               ElementsAre(HasSubstr("left out 3 files that are no images by their names")));
+  for (const char* name : {"ada/notes.txt", "ada/.hidden.jpg", "list.txt"}) {
+    EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr(name)));
+  }
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("and 1 folder without images")));
 }
 
