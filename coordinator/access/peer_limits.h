@@ -16,7 +16,7 @@ inline constexpr int kMostCallsASecond = 2'000;
 inline constexpr int kMostCallsAtOnce = 10'000;
 /// Replies that the other side has not read yet.
 inline constexpr std::size_t kMostWaitingBytes = std::size_t{16} << 20;
-inline constexpr int kMostConcurrentCalls = 32;
+inline constexpr int kMostConcurrentCalls = 256;
 inline constexpr int kMostMessageBytes = 4 << 20;  ///< of one request; gRPC's own default
 /// Of one address, attempts to exchange a token.
 inline constexpr int kMostExchangesASecond = 20;

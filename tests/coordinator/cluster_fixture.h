@@ -28,7 +28,9 @@ class Cluster : public ::testing::Test {
     ProcessExit exit;
     std::string out, err;
 
+    /// All lines, where a sanitizer has found something.
     [[nodiscard]] std::string last_line() const {
+      if (err.find("SUMMARY: ") != std::string::npos) return err;
       const std::string text = err.substr(0, err.find_last_not_of('\n') + 1);
       return text.substr(text.rfind('\n') + 1);
     }

@@ -22,6 +22,7 @@
 #include "common/machine/cores.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
+#include "security/credential.h"
 #include "tests/coordinator/cluster_fixture.h"
 
 namespace pfc {
@@ -46,8 +47,10 @@ TEST_F(Cluster, ExitsWithZeroWhenAllRanksComplete) {
                              HasSubstr("[rank 1] world size 2")));
   EXPECT_THAT(processes_left(), IsEmpty());
   EXPECT_TRUE(fs::is_empty(folder / "state" / "journals"));
-  fs::remove(folder / "state" / "journals");
-  EXPECT_TRUE(fs::is_empty(folder / "state"));
+  for (const char* kept : {"journals", "security", "audit.jsonl"}) {
+    fs::remove_all(folder / "state" / kept);
+  }
+  EXPECT_TRUE(fs::is_empty(folder / "state")) << "nothing else is kept for the next coordinator";
 }
 
 TEST_F(Cluster, TrainsOnThisMachineWithoutHostsAndExplainsTheNumberOfWorkers) {
@@ -251,7 +254,8 @@ TEST_F(Cluster, AnswersCallsWhileIdleConnectionsTakeAllTheDescriptorsThatTheyMay
   const CoordinatorFile file = find_coordinator(folder / "state", "");
   for (const std::string& address : {file.http_address, file.address}) {
     const std::vector<int> idle = idle_connections(60, address);
-    const auto stub = proto::CoordinatorService::NewStub(make_channel(file.address));
+    const auto stub = proto::CoordinatorService::NewStub(
+        make_channel(file.address, read_credential(folder / "state" / "security" / "admin.pem")));
     grpc::ClientContext context;
     context.set_wait_for_ready(true);
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds{30});

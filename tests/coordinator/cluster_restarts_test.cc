@@ -4,6 +4,9 @@
 #include <csignal>
 
 #include "common/coordinator_file.h"
+#include "proto/channel.h"
+#include "proto/coordinator.grpc.pb.h"
+#include "security/credential.h"
 #include "tests/coordinator/cluster_fixture.h"
 
 namespace pfc {
@@ -39,12 +42,18 @@ TEST_F(Cluster, RefusesASecondAgentOnItsOwnHostAndGoesOn) {
   const auto coordinator = starts("until_stop");
   wait_for_output("world size 2");
   const std::string address = find_coordinator(folder / "state", "").address;
+  const auto stub = proto::CoordinatorService::NewStub(
+      make_channel(address, read_credential(folder / "state" / "security" / "admin.pem")));
+  grpc::ClientContext context;
+  proto::CreateTokenReply token;
+  ASSERT_TRUE(stub->CreateToken(&context, proto::CreateTokenRequest(), &token).ok());
   ChildProcess second({.program = programs + "/pfc-agent",
-                       .arguments = {"--coordinator", address, "--host", "localhost"},
+                       .arguments = {"--join", token.text(), "--host", "localhost", "--state-dir",
+                                     (folder / "second").string()},
                        .environment = {{"PFC_TEST_MARK", mark()}}});
   std::optional<ProcessExit> exit;
   while (!(exit = second.poll())) std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  EXPECT_EQ(exit->code, 1);
+  EXPECT_EQ(exit->code, 2);
   coordinator->send(SIGTERM);
   const Ran ran = ends(*coordinator);
   EXPECT_EQ(ran.exit.code, 143) << ran.err;

@@ -41,13 +41,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return pfc::Caller{};
       },
       .loopback_only = true};
+  pfc::HttpSessions sessions;
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) __builtin_trap();
   std::weak_ptr<pfc::HttpConnection> connection;
   {
     const auto served = std::make_shared<pfc::HttpConnection>(
         boost::asio::ip::tcp::socket(loop, boost::asio::ip::tcp::v4(), ends[0]), site, security,
-        nullptr);
+        sessions, nullptr);
     served->start();
     connection = served;
   }

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <string>
 
+#include "coordinator/access/gate.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/pfcctl/run_pfcctl.h"
+#include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
@@ -48,12 +50,20 @@ TEST(StatusText, PrintsNoControlCharactersOfAWorkerOrCoordinator) {
 
 class PfcctlStop : public ::testing::Test {
  protected:
-  /// A coordinator that still waits for its host.
-  testing::RunningCoordinator coordinator{{{.name = "elsewhere", .slots = 1}}};
+  [[nodiscard]] Ran stop(const std::string& options, const std::string& address) const {
+    return pfcctl("stop " + options + " --state-dir " + state.path().string() + " --coordinator " +
+                  address);
+  }
+
+  TemporaryFolder state;
+  Gate gate{{.state_dir = state.path()}};
+  /// It still waits for its host.
+  testing::RunningCoordinator coordinator{
+      {{.name = "elsewhere", .slots = 1}}, testing::impatient(), 0, "0123456789abcdef", &gate};
 };
 
 TEST_F(PfcctlStop, EndsTheJob) {
-  expect_tells(pfcctl("stop --coordinator " + coordinator.address()),
+  expect_tells(stop("", coordinator.address()),
                {"the workers end, after a checkpoint where they train"});
   const Verdict verdict = coordinator.verdict();
   EXPECT_EQ(verdict.kind, Verdict::Kind::kStopped);
@@ -61,12 +71,12 @@ TEST_F(PfcctlStop, EndsTheJob) {
 }
 
 TEST_F(PfcctlStop, EndsTheJobAtOnceWithNow) {
-  expect_tells(pfcctl("stop --now --coordinator " + coordinator.address()), {"ends now"});
+  expect_tells(stop("--now", coordinator.address()), {"ends now"});
   EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
 }
 
-TEST(PfcctlStopWithoutACoordinator, ExitsWithOneAndNamesTheAddress) {
-  const Ran ran = pfcctl("stop --coordinator 127.0.0.1:1");
+TEST_F(PfcctlStop, WithoutACoordinatorExitsWithOneAndNamesTheAddress) {
+  const Ran ran = stop("", "127.0.0.1:1");
   EXPECT_EQ(ran.status, 1);
   EXPECT_THAT(ran.output, HasSubstr("pfcctl: error: coordinator 127.0.0.1:1 does not answer"));
 }
