@@ -328,8 +328,8 @@ void generation_lost(ClusterState& state) {
   });
 }
 
-void checkpoint_told(ClusterState& state, const WorkerState& rank_zero,
-                     const proto::Progress& progress) {
+void checkpoint_reported(ClusterState& state, const WorkerState& rank_zero,
+                         const proto::Progress& progress) {
   SavedState& saved = state.job.saved;
   saved.memory_step = progress.memory_step();
   // An earlier generation's checkpoint counts until this one has its own.

@@ -82,7 +82,7 @@ struct WorkerState {
   bool joined = false;
   bool left = false;      ///< it has lost its peers, and joins the next generation
   bool paused = false;    ///< it has saved its state with the others, and joins the next generation
-  bool training = false;  ///< it has told that its first step has begun
+  bool training = false;  ///< it has reported that its first step has begun
   std::optional<WorkerReport> report;
   std::optional<ProcessExit> exit;
   TimePoint last_heard;
@@ -141,7 +141,7 @@ struct GenerationState {
 
 /// The newest state that a generation can go on from.
 struct SavedState {
-  Generation generation = 0;         ///< whose rank 0 has told it
+  Generation generation = 0;         ///< whose rank 0 reported it
   std::int64_t step = 0;             ///< 0: none
   TimePoint at;                      ///< when the last one was published
   std::int64_t memory_step = 0;      ///< of the newest one in the workers' memory; 0: none
@@ -270,12 +270,12 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
 /// Rank 0 tells the newest step that a generation can go on from: first the one that it has gone on
 /// from itself, and what is newer was published now, which may bring a restart back.
 void state_saved(ClusterState& state, std::int64_t step, TimePoint now);
-/// The generation has ended because there was no coordinator for too long: that is why its workers
-/// have stopped.
+/// Records that the workers stopped after too long without a coordinator. The peers that they lost
+/// by that are not causes of their own.
 void generation_lost(ClusterState& state);
-/// Rank 0 has told where the newest checkpoint is.
-void checkpoint_told(ClusterState& state, const WorkerState& rank_zero,
-                     const proto::Progress& progress);
+/// Records where the newest checkpoint is, as rank 0 reports it.
+void checkpoint_reported(ClusterState& state, const WorkerState& rank_zero,
+                         const proto::Progress& progress);
 /// Whether a worker that has stopped in good order goes on in the next generation.
 bool may_pause(const ClusterState& state, const WorkerState& worker);
 /// It does.

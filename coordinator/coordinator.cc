@@ -97,8 +97,8 @@ std::string Coordinator::shown_state() const {
   return run_.check ? "checking" : state_name(state_, run_.config, over_);
 }
 
-// What was shown is saved, so that the next coordinator continues to count from there. Frequent
-// readers get cached text, so the journal is not written on every read.
+// Saves the counters before it shows them, so that those of the next coordinator do not go back.
+// Frequent readers get cached text, so the journal is not written on every read.
 std::string Coordinator::metrics_text() {
   constexpr std::chrono::milliseconds kPause{100};
   if (shown_metrics_.empty() || Clock::now() - metrics_shown_at_ >= kPause) {

@@ -108,7 +108,7 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   const proto::Progress kept = limited(progress);
   if (worker.rank == 0 && kept.most_workers() > 0) state_.job.most_workers = kept.most_workers();
   if (worker.rank == 0 && kept.least_workers() > 0) state_.job.least_workers = kept.least_workers();
-  if (worker.rank == 0) checkpoint_told(state_, worker, kept);
+  if (worker.rank == 0) checkpoint_reported(state_, worker, kept);
   if (kept.starting()) return worker_progressed(worker, kept, now);
   if (worker.rank == 0) state_saved(state_, kept.saved_step(), now);
   if (!worker.training) save_soon();

@@ -8,9 +8,9 @@
 
 namespace pfc {
 
-/// Makes the folder (mode 0700), and those above it, where there is none. Throws StorageError that
-/// says what to do where it cannot be made, or is no folder of this user, and names the `option`
-/// that says where it is.
+/// Makes the folder (mode 0700) and its missing parents. Throws StorageError if it cannot be made
+/// or is not a folder of this user. The error says what to do and names `option`, which sets the
+/// path.
 void make_own_folder(const std::filesystem::path& folder,
                      const std::string& option = "--state-dir");
 

@@ -44,8 +44,8 @@ struct SessionOptions {
   std::chrono::milliseconds collective_timeout{300'000};
   /// Whether training is to end after a checkpoint. REQUIRES: it is thread-safe.
   std::function<bool()> stop_requested;
-  /// Of the job's newest checkpoint, below which it does not start, and the host that has it in its
-  /// own output folder; 0: there is none. Empty: all hosts see the folder.
+  /// The step of the job's newest checkpoint; 0: it has none. Training does not start below it.
+  /// checkpoint_host has it in its own output folder; empty: all hosts share the folder.
   std::int64_t checkpoint_step = 0;
   std::string checkpoint_host;
   AbortSwitch* abort_switch = nullptr;  ///< ends what waits for other workers. Borrowed, or null

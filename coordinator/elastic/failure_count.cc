@@ -37,8 +37,8 @@ void leave_some_out(const ClusterState& state, const ElasticConfig& config, Fail
   }
 }
 
-/// None for a worker that was killed: that comes from outside, whatever it was doing. One that has
-/// ended by itself before it joined is told from others by its exit code.
+/// None for a worker that was killed: that comes from outside, whatever it was doing. A worker that
+/// ended by itself before it joined has only its exit code to tell one crash from another.
 std::optional<CrashSite> site_of(const GenerationState& generation, const Incident& cause) {
   if (cause.kind != Incident::Kind::kCrash || !cause.rank) return {};
   const WorkerState& worker = generation.workers.at(*cause.rank);

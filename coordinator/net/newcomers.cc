@@ -48,7 +48,7 @@ ino_t inode_of(int fd) {
   return fstat(fd, &info) == 0 ? info.st_ino : 0;
 }
 
-/// What the kernel's tcp_info has behind that of the C library (linux/tcp.h; Linux 4.2).
+/// The kernel's tcp_info (linux/tcp.h; Linux 4.2), which is longer than the C library's.
 struct TcpInfo {
   tcp_info known;
   std::uint64_t pacing_rate, max_pacing_rate, bytes_acked, bytes_received;

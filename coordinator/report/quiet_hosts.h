@@ -13,9 +13,8 @@ namespace pfc {
 class QuietHosts {
  public:
   /// What there is to say: once when nothing was heard of a host's agent for 5 s, although one is
-  /// heard of every second, and once when it is back. Says nothing
-  /// about a host that was declared lost in the meantime: that is reported elsewhere.
-  /// `lost_after` is for the text.
+  /// heard of every second, and once when it is back. Says nothing about a host that was declared
+  /// lost in the meantime: that is reported elsewhere. `lost_after` is for the text.
   std::vector<std::string> update(const ClusterState& state, std::chrono::milliseconds lost_after,
                                   TimePoint now);
 

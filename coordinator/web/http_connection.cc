@@ -186,7 +186,7 @@ std::optional<HttpReply> HttpConnection::refusal(HttpRequest& request) {
               "/?token=TOKEN, as \"Authorization: Bearer TOKEN\", or as the password of "
               "any user name (docs/security.md)\n"};
     }
-    // The token goes from the address into a cookie, so that nobody reads it there.
+    // A cookie replaces the token, which would otherwise stay in the browser's address bar.
     if (!in_address.empty() && !request.post) {
       return HttpReply{
           .status = 303, .location = own_path(request.path), .cookie = new_cookie(in_address)};

@@ -18,19 +18,20 @@ namespace pfc {
 using HttpAdmission =
     std::function<std::optional<Caller>(std::string_view authorization, const std::string& peer)>;
 
-/// Random names that browsers keep in the place of tokens, for one server. On the event loop only.
+/// Random session names, which browsers keep in place of tokens, for one server. Call it on the
+/// event loop only.
 class HttpSessions {
  public:
-  /// A new name for what stands in "Authorization".
+  /// Returns a new name for this value of the header "Authorization".
   std::string begin(const std::string& authorization);
-  /// What it stands for; empty: it is none of this server.
+  /// The value that belongs to the name; empty: this server did not give this name.
   [[nodiscard]] std::string authorization(const std::string& name) const;
 
  private:
   std::map<std::string, std::string> sessions_;
 };
 
-/// How pages are protected. Without `admits` everybody is an admin.
+/// How the server protects its pages. Without `admits` every caller is an admin.
 struct HttpSecurity {
   Credential server = {};     ///< what the server shows; none: it serves in plaintext
   HttpAdmission admits = {};  ///< asked for every page but /healthz; empty: everybody may see them

@@ -105,7 +105,7 @@ class Resume(JobTest):
         out = self.folder / "out"
         self.finished(4, self.job(**keys))
         self.assertEqual(json.loads((out / "step-000000004/manifest.json").read_text())["world_size"], 4)
-        # Of the planned 6 steps 2 are left, with 16 images: 8 steps of 2, or 3 steps of 6, the last not wholly planned.
+        # 2 of the 6 planned steps are left. Their 16 images make 8 steps of 2, or 3 steps of 6 with 2 images too many.
         for workers, steps in ((1, 8), (3, 3)):
             copy = self.folder / f"with-{workers}"
             shutil.copytree(out, copy)

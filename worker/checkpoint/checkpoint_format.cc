@@ -159,7 +159,7 @@ void check_in_range(const Identity& id) {
   if (!all_within) throw InputError("step, world_size or another number is out of range");
 }
 
-/// Of a manifest of version 1 or 2, which does not record a change of workers: there was none.
+/// Reads a manifest of version 1 or 2. These do not record a change of workers: none is assumed.
 TrainedSoFar trained_of_steps(const json& m) {
   const auto step = whole<std::int64_t>(m, "step");
   const auto batch = whole<std::int64_t>(m, "global_batch");

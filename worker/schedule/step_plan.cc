@@ -40,8 +40,8 @@ std::int64_t find_last_step(const StepPlan& plan) {
 }  // namespace
 
 std::int64_t StepPlan::planned_micro_batches_per_epoch() const {
-  return std::max<std::int64_t>(images / start.planned.micro_batch(),
-                                1);  // there may be less data now
+  // A job may continue with less data than one planned micro-batch.
+  return std::max<std::int64_t>(images / start.planned.micro_batch(), 1);
 }
 
 BatchPlan StepPlan::batches(Rank rank) const {

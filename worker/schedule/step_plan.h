@@ -55,6 +55,7 @@ struct StepPlan {
   [[nodiscard]] BatchPlan batches(Rank rank) const;
   /// The state after a step. REQUIRES: step >= start.step.
   [[nodiscard]] TrainedSoFar after(std::int64_t step) const;
+  /// Full micro-batches of the planned size in one pass over the images; at least 1.
   [[nodiscard]] std::int64_t planned_micro_batches_per_epoch() const;
   /// Converts images to planned steps; may be fractional after a change of the batch.
   [[nodiscard]] double planned_steps_of(std::int64_t images_trained) const;

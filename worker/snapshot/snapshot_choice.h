@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// What a worker has of a snapshot; without any where id.trained.images is 0.
+/// The parts of a snapshot that a worker holds. It holds none where id.trained.images is 0.
 struct Held {
   SnapshotId id;
   std::int64_t own = -1, copy = -1;  ///< whose rows, as ranks of the snapshot's world; -1: none

@@ -35,6 +35,14 @@ class ElasticRendezvous : public testing::Rendezvous {
     find_host(state, host)->last_heard -= 30s;
     ASSERT_EQ(does(), "blame");
   }
+  /// Host a has the newest checkpoint in an output folder that no other host sees.
+  void loses_the_only_host_with_the_checkpoint() {
+    trains_on_three_hosts();
+    saves(30);
+    state.job.saved.checkpoint_step = 30;
+    state.job.saved.checkpoint_host = "a";
+    loses("a");
+  }
   /// The job goes on with four workers.
   void goes_on_without_b() {
     loses("b");
@@ -368,11 +376,7 @@ TEST_F(ElasticRendezvous, AHostThatHasFallenSilentIsNotCountedOn) {
 }
 
 TEST_F(ElasticRendezvous, WaitsForTheHostWhoseOutputFolderAloneHasTheNewestCheckpoint) {
-  trains_on_three_hosts();
-  saves(30);
-  state.job.saved.checkpoint_step = 30;
-  state.job.saved.checkpoint_host = "a";
-  loses("a");
+  loses_the_only_host_with_the_checkpoint();
   passes(20s);
   EXPECT_EQ(tick().reason,
             "waiting for host a, whose output folder has the newest checkpoint (step 30); restart "
@@ -382,11 +386,7 @@ TEST_F(ElasticRendezvous, WaitsForTheHostWhoseOutputFolderAloneHasTheNewestCheck
 }
 
 TEST_F(ElasticRendezvous, EndsWhereTheHostWithTheNewestCheckpointStaysAway) {
-  trains_on_three_hosts();
-  saves(30);
-  state.job.saved.checkpoint_step = 30;
-  state.job.saved.checkpoint_host = "a";
-  loses("a");
+  loses_the_only_host_with_the_checkpoint();
   passes(60s);
   EXPECT_EQ(does(), "blame");
   EXPECT_THAT(verdict(state).message,
@@ -429,12 +429,12 @@ TEST_F(ElasticRendezvous, OneHostAloneDoesNotMakeItsOutputFolderShared) {
   proto::Progress progress;
   progress.set_checkpoint_step(10);
   progress.set_output_unshared(true);
-  checkpoint_told(state, state.job.current.workers[0], progress);
+  checkpoint_reported(state, state.job.current.workers[0], progress);
   EXPECT_EQ(state.job.saved.checkpoint_host, "a");
   state.job.current.workers.resize(2);  // those of a
   progress.set_checkpoint_step(20);
   progress.set_output_unshared(false);
-  checkpoint_told(state, state.job.current.workers[0], progress);
+  checkpoint_reported(state, state.job.current.workers[0], progress);
   EXPECT_EQ(state.job.saved.checkpoint_host, "a");
   EXPECT_EQ(state.job.saved.checkpoint_step, 20);
 }

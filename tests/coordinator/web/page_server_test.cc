@@ -203,7 +203,7 @@ class PageServerWithToken : public PageServer {
     return answer_to("GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" +
                      headers + "\r\n");
   }
-  /// What a browser keeps once it has shown the token.
+  /// The cookie that a browser is given for the token.
   std::string cookie() {
     const std::string answer = get("/?token=secret");
     const std::string begin = "Set-Cookie: ";
