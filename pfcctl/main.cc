@@ -22,6 +22,7 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.parse_complete_callback([&level] { pfc::set_up_log("pfcctl", level); });
   pfc::add_check_verb(app);
+  pfc::add_config_verb(app);
   pfc::add_data_verb(app);
   pfc::add_plan_verb(app);
   pfc::add_replay_verb(app);

@@ -13,6 +13,7 @@ struct ExitStatus {
 
 void add_chaos_verb(CLI::App& pfcctl);
 void add_check_verb(CLI::App& pfcctl);
+void add_config_verb(CLI::App& pfcctl);
 void add_data_verb(CLI::App& pfcctl);
 void add_drain_verb(CLI::App& pfcctl);
 void add_logs_verb(CLI::App& pfcctl);

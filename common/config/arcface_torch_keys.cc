@@ -1,5 +1,6 @@
 #include "common/config/arcface_torch_keys.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -37,6 +38,12 @@ bool asked_for(const nlohmann::json& job, std::string_view key) {
 }  // namespace
 
 std::span<const ArcfaceTorchKey> arcface_torch_keys() { return kKeys; }
+
+std::span<const ArcfaceTorchKey> wandb_keys() {
+  const auto first =
+      std::ranges::find(kKeys, kNoWandb, [](const ArcfaceTorchKey& each) { return each.instead; });
+  return {first, kKeys.end()};
+}
 
 std::vector<std::string> ignored_key_warnings(const nlohmann::json& job) {
   std::vector<std::string> warnings;

@@ -16,6 +16,8 @@ struct ArcfaceTorchKey {
 };
 
 std::span<const ArcfaceTorchKey> arcface_torch_keys();
+/// Those of Weights & Biases.
+std::span<const ArcfaceTorchKey> wandb_keys();
 
 /// One warning for each reason why keys of this job are ignored: "dali is ignored: images are ...".
 /// Keys with the same reason share a warning. A value of false, 0, null or "" asks for nothing and

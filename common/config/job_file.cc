@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "common/config/arcface_torch_job.h"
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/job_json.h"
 #include "common/config/json_reader.h"
@@ -111,14 +112,10 @@ void apply_overrides(json& job, std::span<const std::string> overrides) {
 }
 
 json read_job_file(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  if (path.extension() == ".py") {
-    throw InputError(
-        path.string() +
-        ": a job file is JSON, and this is a Python configuration; write "
-        "config.lr = 0.1 as { \"lr\": 0.1 }, True as true, None as null, and a tuple as "
-        "an array: most keys are those of arcface_torch (docs/configuration.md)");
-  }
-  json job = parse_strict_json(read_job_text(path), path.string(), {.bytes = kLargestFile});
+  const std::string text = read_job_text(path);
+  json job = path.extension() == ".py"
+                 ? arcface_torch_job(text, path)
+                 : parse_strict_json(text, path.string(), {.bytes = kLargestFile});
   if (!job.is_object()) {
     throw InputError(path.string() + ": expected a JSON object { \"key\": value, ... }, found " +
                      job.type_name());

@@ -13,8 +13,9 @@ namespace pfc {
 /// for a key that no job has.
 void apply_overrides(nlohmann::json& job, std::span<const std::string> overrides);
 
-/// Reads a job file and applies the overrides. Relative paths stay relative to the working
-/// directory. Throws InputError.
+/// Reads a job file, or a configuration of arcface_torch (FILE.py,
+/// common/config/arcface_torch_job.h), and applies the overrides. Relative paths stay relative to
+/// the working directory. Throws InputError.
 nlohmann::json read_job_file(const std::filesystem::path& path,
                              std::span<const std::string> overrides);
 

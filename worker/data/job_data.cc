@@ -10,6 +10,7 @@
 #include "common/files/regular_file.h"
 #include "worker/data/combined_dataset.h"
 #include "worker/data/layouts/layout.h"
+#include "worker/data/layouts/synthetic_dataset.h"
 #include "worker/data/open_dataset.h"
 #include "worker/data/reading/read_options.h"
 #include "worker/data/staging.h"
@@ -122,7 +123,7 @@ std::vector<std::filesystem::path> stage_job_data(const JobConfig& job, const Do
 
 bool has_data_here(const JobConfig& job) {
   return !job.rec.empty() && std::ranges::all_of(job.rec, [](const std::filesystem::path& rec) {
-    return something_at(rec) || something_at(expand_braces(rec).front());
+    return rec == kSyntheticData || something_at(rec) || something_at(expand_braces(rec).front());
   });
 }
 

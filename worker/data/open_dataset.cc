@@ -6,6 +6,7 @@
 #include "worker/data/layouts/file_dataset.h"
 #include "worker/data/layouts/layout.h"
 #include "worker/data/layouts/lmdb_dataset.h"
+#include "worker/data/layouts/synthetic_dataset.h"
 #include "worker/data/layouts/tar_dataset.h"
 #include "worker/data/records/record_dataset.h"
 
@@ -32,6 +33,8 @@ std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options) {
       return open_npy_embeddings(there);
     case Layout::kFolder:
       return open_folder_dataset(there);
+    case Layout::kSynthetic:
+      return open_synthetic_dataset(there);
   }
   throw std::logic_error("open_dataset: no such layout");
 }

@@ -56,11 +56,11 @@ TEST_F(ReadJobFile, NamesAFileThatIsNotThere) {
   EXPECT_THAT(refusal(), HasSubstr("this is a folder"));
 }
 
-TEST_F(ReadJobFile, SaysWhatToDoWithAPythonConfiguration) {
+TEST_F(ReadJobFile, ReadsAConfigurationOfArcfaceTorch) {
   path_ = folder_ / "ms1mv3_r50.py";
-  write("from easydict import EasyDict as edict\nconfig = edict()\nconfig.lr = 0.1\n");
-  EXPECT_THAT(refusal(), HasSubstr("ms1mv3_r50.py: a job file is JSON, and this is a Python "));
-  EXPECT_THAT(refusal(), HasSubstr(R"(write config.lr = 0.1 as { "lr": 0.1 })"));
+  write("from easydict import EasyDict as edict\nconfig = edict()\nconfig.lr = 0.2\n");
+  EXPECT_EQ(read({"seed=7"}).at("lr"), 0.2);
+  EXPECT_EQ(read({"seed=7"}).at("seed"), 7);
 }
 
 TEST_F(ReadJobFile, GivesLineAndColumnOfASyntaxError) {

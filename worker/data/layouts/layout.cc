@@ -13,6 +13,7 @@
 
 #include "common/error.h"
 #include "common/files/regular_file.h"
+#include "worker/data/layouts/synthetic_dataset.h"
 
 namespace pfc {
 
@@ -137,6 +138,7 @@ void expect_whole(const fs::path& folder) {
 
 Location find_layout(const fs::path& rec) {
   if (rec.empty()) throw InputError("rec: not given; expected a folder with train.rec");
+  if (rec == kSyntheticData) return {Layout::kSynthetic, {rec}};
   std::error_code ignored;
   if (!fs::is_directory(rec, ignored)) {
     if (something_at(rec)) return file_location(rec);

@@ -11,6 +11,7 @@
 //   X.safetensors, X.npy, a folder with    embeddings (embedding_dataset.h)
 //   embeddings.safetensors or embeddings.npy
 //   a folder of folders with images      one folder for each person (file_dataset.h)
+//   the word "synthetic"                 random images (synthetic_dataset.h)
 //
 // The first that fits counts: a train.tsv beside a train.rec is not read.
 #pragma once
@@ -20,7 +21,7 @@
 
 namespace pfc {
 
-enum class Layout { kRecordIO, kList, kTsv, kTar, kLmdb, kSafetensors, kNpy, kFolder };
+enum class Layout { kRecordIO, kList, kTsv, kTar, kLmdb, kSafetensors, kNpy, kFolder, kSynthetic };
 
 struct Location {
   Layout layout = Layout::kRecordIO;

@@ -1,0 +1,16 @@
+// The job of a configuration of arcface_torch (recognition/arcface_torch/configs).
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+namespace pfc {
+
+/// Returns the job that arcface_torch would train with the configuration in `text`: its values
+/// replace those of base.py beside `path`, or, if there is no such file, of arcface_torch's own
+/// base.py. As there, an `output` of None becomes work_dirs/NAME. Keys of Weights & Biases are left
+/// out unless the configuration uses it, and a negative warmup_epoch becomes 0. Throws InputError.
+nlohmann::json arcface_torch_job(std::string_view text, const std::filesystem::path& path);
+
+}  // namespace pfc

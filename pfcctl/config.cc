@@ -1,0 +1,50 @@
+// pfcctl config: job files.
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/config/arcface_torch_keys.h"
+#include "common/config/job_file.h"
+#include "common/config/job_json.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+void import(const std::string& file) {
+  const nlohmann::json job = read_job_file(file, {});
+  std::cout << job.dump(2) << std::endl;
+  for (const std::string& warning : ignored_key_warnings(job)) {
+    print_message("pfcctl", Severity::kWarning, warning);
+  }
+  try {
+    parse_job(job, file);
+  } catch (const InputError& e) {
+    print_message("pfcctl", Severity::kWarning,
+                  "pfc-coordinator would refuse this job: " + std::string(e.what()));
+  }
+}
+
+}  // namespace
+
+void add_config_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand("config", "Converts configurations");
+  verb->require_subcommand(1);
+  CLI::App* import_verb = verb->add_subcommand(
+      "import", "Prints a configuration of arcface_torch as a job file (JSON). Python is not run");
+  const auto file = std::make_shared<std::string>();  // owned by the verb's callback
+  import_verb
+      ->add_option("file", *file,
+                   "The configuration, FILE.py. Its defaults come from base.py beside it, or, "
+                   "without that file, from arcface_torch's own")
+      ->required();
+  import_verb->footer(
+      "pfc-coordinator --config FILE.py reads the same files.\n"
+      "Example: pfcctl config import configs/ms1mv3_r50.py > job.json");
+  import_verb->callback([file] { import(*file); });
+}
+
+}  // namespace pfc
