@@ -11,6 +11,9 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import seconds  # noqa: E402, F401  prints the time of each test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/soak"))
+import curves  # noqa: E402
+
 SCRIPTS = sorted((ROOT / "scripts").glob("*.sh"))
 NOTED = ["apt-get", "dpkg-query", "sudo", "cmake", "ctest", "cpack", "ninja", "g++", "clang-format",
          "clang-tidy-16", "nvcc"]
@@ -124,6 +127,12 @@ class Test(Script):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("cmake --build --preset tsan --target a_test b_test\n", self.noted())
         self.assertIn("ctest --preset tsan --parallel 2 -R a\n", self.noted())
+
+
+class Goodput(unittest.TestCase):
+    def test_is_zero_while_the_job_has_lost_more_than_it_gained(self):
+        self.assertEqual(curves.good_rate(before=100, after=90, seconds=5), 0)
+        self.assertEqual(curves.good_rate(before=100, after=150, seconds=5), 10)
 
 
 if __name__ == "__main__":

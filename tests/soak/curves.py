@@ -3,6 +3,11 @@
 import json
 
 
+def good_rate(before, after, seconds):
+    """Images a second that count. None count while the job is not yet back where it was."""
+    return max(after - before, 0) / max(seconds, 1e-3)
+
+
 def losses(metrics):
     """{images seen: loss} of the steps in a metrics.jsonl."""
     found = {}

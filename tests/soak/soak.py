@@ -105,8 +105,7 @@ class Soak:
         try:
             images, start = watch.status["images_seen"], time.monotonic()
             self.go(cluster, watch, faults, lives)
-            seconds = time.monotonic() - start
-            self.broken_rate = (watch.status["images_seen"] - images) / seconds
+            self.broken_rate = curves.good_rate(images, watch.status["images_seen"], time.monotonic() - start)
             # Long enough for a look at every process, and for curves that can be compared.
             wait(2 + SETTLE, lives.look)
             least = self.options.least_steps * watch.status["images_seen"] / max(watch.status["step"], 1)
@@ -181,7 +180,7 @@ class Soak:
         try:
             images, start = watch.status["images_seen"], time.monotonic()
             watch.wait_for(lambda status: status["images_seen"] >= self.last_images, 24 * 3600, "all images")
-            rate = (watch.status["images_seen"] - images) / max(time.monotonic() - start, 1e-3)
+            rate = curves.good_rate(images, watch.status["images_seen"], time.monotonic() - start)
             watch.end()
             cluster.stop()
         finally:
@@ -232,7 +231,7 @@ class Soak:
                 self.failures.append(f"a hang: no new step for {self.options.hang:.0f} s after fault #{len(faults.faults)}")
                 break
             time.sleep(0.05)
-        return (watch.status["images_seen"] - images) / (time.monotonic() - start)
+        return curves.good_rate(images, watch.status["images_seen"], time.monotonic() - start)
 
     def run(self):
         print(f"soak: {self.folder}; kinds: {', '.join(self.kinds)}", flush=True)
