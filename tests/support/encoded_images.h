@@ -35,13 +35,15 @@ inline std::vector<std::byte> to_bytes(const unsigned char* data, std::size_t si
   return {begin, begin + size};
 }
 
-inline std::vector<std::byte> encode_jpeg(std::span<const std::uint8_t> rgb, int height, int width,
-                                          int quality = 95) {
+/// `format` is one of libjpeg-turbo's TJPF_*; `flags` are its TJFLAG_*.
+inline std::vector<std::byte> encode_jpeg(std::span<const std::uint8_t> pixels, int height,
+                                          int width, int quality = 95, int format = TJPF_RGB,
+                                          int flags = 0) {
   const tjhandle handle = tjInitCompress();
   unsigned char* data = nullptr;
   unsigned long size = 0;  // NOLINT: turbojpeg's type
-  const int rc = tjCompress2(handle, rgb.data(), width, 0, height, TJPF_RGB, &data, &size,
-                             TJSAMP_444, quality, TJFLAG_ACCURATEDCT);
+  const int rc = tjCompress2(handle, pixels.data(), width, 0, height, format, &data, &size,
+                             TJSAMP_444, quality, flags | TJFLAG_ACCURATEDCT);
   check(rc == 0, "tjCompress2");
   std::vector<std::byte> bytes = to_bytes(data, size);
   tjFree(data);

@@ -39,9 +39,10 @@ class ImageDecoder {
   /// JPEG that is much larger is decoded at M/8 of its size first, the smallest that is not smaller
   /// than `wanted`. Grey images become RGB, of 16 bits the upper 8 are taken, and transparent
   /// pixels are blended with black; a PNG's gAMA chunk is ignored, as OpenCV and Pillow do. JPEG is
-  /// decoded as OpenCV does it: accurate inverse DCT, smooth chroma upsampling, and turned as its
-  /// camera has noted (exif.h). A JPEG for which libjpeg-turbo would only warn (cut short, broken
-  /// entropy coding) is damaged.
+  /// decoded as OpenCV does it: accurate inverse DCT, smooth chroma upsampling, CMYK as Adobe
+  /// stores it, and turned as its camera has noted (exif.h). A JPEG for which libjpeg-turbo would
+  /// only warn (cut short, broken entropy coding) is damaged, unless it lacks nothing but its end
+  /// marker.
   void decode(std::span<const std::byte> encoded, ImageSize wanted, std::span<std::uint8_t> rgb);
 
   /// The image at its own size, rgb [height, width, 3].

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <random>
 
@@ -292,6 +293,32 @@ TEST_F(Decode, ATruncatedImageIsDamaged) {
   EXPECT_THAT(error(std::span(png).first(png.size() * 3 / 4)), HasSubstr("does not decode"));
   const auto webp = encode_webp(draw_waves(20, 30, 1), 20, 30);
   EXPECT_THAT(error(std::span(webp).first(webp.size() * 3 / 4)), HasSubstr("does not decode"));
+}
+
+TEST_F(Decode, ReadsCmykJpegs) {
+  // Inverted, as Adobe stores them: cyan, magenta, yellow, black, where 255 is no ink.
+  const std::vector<std::array<std::uint8_t, 7>> colours{
+      {200, 100, 50, 255, 200, 100, 50}, {200, 100, 50, 128, 100, 50, 25}, {255, 0, 0, 0, 0, 0, 0}};
+  for (const auto& colour : colours) {
+    std::vector<std::uint8_t> inks;
+    for (int i = 0; i < 20 * 30; ++i) inks.insert(inks.end(), colour.begin(), colour.begin() + 4);
+    const auto jpeg = encode_jpeg(inks, 20, 30, 100, TJPF_CMYK);
+    for (const auto& rgb : {decode(jpeg, 20, 30), decode(jpeg, 10, 15)}) {
+      for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(rgb[c], colour[4 + c], 2);
+    }
+  }
+}
+
+TEST_F(Decode, ReadsAJpegThatLacksOnlyItsEndMarker) {
+  const auto drawn = draw_waves(20, 30, 1);
+  const auto jpeg = encode_jpeg(drawn, 20, 30);
+  const auto without_end = std::span(jpeg).first(jpeg.size() - 2);
+  EXPECT_EQ(decode(without_end, 20, 30), decode(jpeg, 20, 30));
+  EXPECT_THAT(error(std::span(jpeg).first(jpeg.size() - 12)), HasSubstr("does not decode"));
+  // Of a progressive one, whole scans may be missing too.
+  const auto progressive = encode_jpeg(drawn, 20, 30, 95, TJPF_RGB, TJFLAG_PROGRESSIVE);
+  EXPECT_THAT(error(std::span(progressive).first(progressive.size() - 2)),
+              HasSubstr("does not decode"));
 }
 
 TEST_F(Decode, IsUsableAfterADamagedImage) {
