@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -35,6 +38,16 @@ void refuse_to_read_unless_regular(const std::filesystem::path& path, mode_t mod
     throw InputError(wrong);
 }
 
+/// Git checks out a pointer of about 130 bytes in place of a large file where git-lfs is missing.
+bool is_lfs_pointer(int fd, off_t bytes) {
+  constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+  constexpr off_t kLongest = 1024;
+  if (bytes > kLongest) return false;
+  std::array<char, kBegin.size()> found{};
+  return ::pread(fd, found.data(), found.size(), 0) == std::ssize(found) &&
+         std::ranges::equal(found, kBegin);
+}
+
 void refuse_to_write_unless_regular(const std::filesystem::path& path, mode_t mode) {
   const std::string wrong = irregularity_of(path, mode);
   if (!wrong.empty()) {
@@ -55,6 +68,10 @@ RegularFile::RegularFile(std::filesystem::path path) : path_(std::move(path)) {
   try {
     if (::fstat(fd_, &status) != 0) fail(path_, "open", errno);
     refuse_to_read_unless_regular(path_, status.st_mode);
+    if (is_lfs_pointer(fd_, status.st_size)) {
+      throw InputError(path_.string() +
+                       ": is a Git LFS pointer, not the file itself; run \"git lfs pull\" there");
+    }
   } catch (...) {
     ::close(fd_);
     throw;

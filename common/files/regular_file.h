@@ -11,8 +11,8 @@
 namespace pfc {
 
 /// An open regular file. Opening never waits. Throws InputError "PATH: cannot open: REASON", "PATH:
-/// not a regular file but a FIFO" and "PATH: cannot read: REASON". Belongs to one thread, but for
-/// fd() and read_at().
+/// not a regular file but a FIFO", "PATH: cannot read: REASON", and for a Git LFS pointer. Belongs
+/// to one thread, but for fd() and read_at().
 class RegularFile {
  public:
   explicit RegularFile(std::filesystem::path path);

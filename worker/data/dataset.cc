@@ -31,4 +31,11 @@ ImageSize first_image_size(const Dataset& dataset) {
                   why.starts_with(name) ? "" : name + ": ", why));
 }
 
+void warn_of_least_label(DatasetInfo& info, std::int64_t least, const std::string& origin) {
+  if (least <= 0) return;
+  info.warnings.push_back(fmt::format(
+      "{}: the least label is {}, but labels begin at 0: the job also trains {} without an image",
+      origin, least, least == 1 ? "a class" : fmt::format("{} classes", least)));
+}
+
 }  // namespace pfc

@@ -57,6 +57,12 @@ void read_lines(const std::filesystem::path& path, const Doing& doing,
   }
 }
 
+std::string with_slashes(std::string_view path) {
+  std::string made(path);
+  std::ranges::replace(made, '\\', '/');
+  return made;
+}
+
 std::vector<std::string_view> fields_of(std::string_view line, std::string_view others) {
   const std::string_view separators = line.find('\t') != std::string_view::npos ? "\t" : others;
   std::vector<std::string_view> fields;
@@ -68,6 +74,11 @@ std::vector<std::string_view> fields_of(std::string_view line, std::string_view 
     fields.push_back(line.substr(0, end));
     line.remove_prefix(end);
   }
+}
+
+std::string_view joined(std::span<const std::string_view> fields) {
+  const std::string_view last = fields.back();
+  return {fields.front().data(), last.data() + last.size()};
 }
 
 }  // namespace pfc

@@ -97,7 +97,7 @@ class EmbeddingDataset final : public Dataset {
     info_.classes = count_classes(labels_, options, labels.name);
     names_ = read_identity_names(rows_.file.parent_path() / "identities.txt", info_.classes);
     info_.index_bytes = names_.bytes() + labels_.capacity() * sizeof(std::int64_t);
-    warn_of_classes(info_, rows_.file.string());
+    warn_of_classes(info_, *std::ranges::min_element(labels_), rows_.file.string());
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }

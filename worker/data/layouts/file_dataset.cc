@@ -46,7 +46,7 @@ class FileDataset final : public Dataset {
     info_.warnings = std::move(files_.warnings);
     info_.index_bytes = files_.paths.bytes() + files_.names.bytes() +
                         files_.labels.capacity() * sizeof(std::int64_t);
-    warn_of_classes(info_, files_.origin.string());
+    warn_of_classes(info_, *std::ranges::min_element(files_.labels), files_.origin.string());
     const ImageSize size = options.image_size != 0
                                ? ImageSize{options.image_size, options.image_size}
                                : first_image_size(*this);
@@ -118,11 +118,6 @@ struct LeftOut {
   }
 };
 
-/// Hidden, or made by a Synology server or an archive of macOS beside the images.
-bool is_ignored(const std::string& name) {
-  return name.starts_with('.') || name == "@eaDir" || name == "__MACOSX";
-}
-
 using FileId = std::pair<dev_t, ino_t>;
 
 /// What is in the folder of one person. Each folder is looked into once, however many links lead to
@@ -144,7 +139,7 @@ class PersonSearch {
          entry.increment(error)) {
       std::error_code ignored;
       const fs::path& path = entry->path();
-      if (is_ignored(path.filename().string())) {
+      if (is_ignored_name(path.filename().string())) {
         left_out_.add_file(path, root_);
       } else if (entry->is_directory(ignored)) {
         (entry->is_symlink(ignored) ? links : folders).push_back(path);
@@ -191,7 +186,7 @@ std::vector<std::string> folders_in(const fs::path& root, LeftOut& left_out) {
        entry.increment(error)) {
     std::error_code ignored;
     const std::string name = entry->path().filename().string();
-    if (entry->is_directory(ignored) && !is_ignored(name)) {
+    if (entry->is_directory(ignored) && !is_ignored_name(name)) {
       names.push_back(name);
     } else {
       left_out.add_file(entry->path(), root);
@@ -331,16 +326,19 @@ ListLine parse_lst(std::string_view line) {
   return {.path = fields[2], .label = parse_label(fields[1])};
 }
 
+/// Also PLSC's label.txt, which may have a blank in the place of the tab.
 ListLine parse_tsv(std::string_view line) {
   const auto fields = split(line);
-  if (fields.size() != 2) return {};
+  const std::size_t at = line.find_last_of(fields.size() == 1 ? ' ' : '\t');
+  if (fields.size() > 2 || at == std::string_view::npos) return {};
+  const std::string_view label = line.substr(at + 1);
   return {
-      .path = fields[0], .label = parse_label(fields[1]), .may_be_heading = !is_number(fields[1])};
+      .path = line.substr(0, at), .label = parse_label(label), .may_be_heading = !is_number(label)};
 }
 
 template <typename Parse>
-ImageFiles read_list(const DatasetOptions& options, const char* layout, const char* expected,
-                     bool may_have_heading, const Parse& parse) {
+ImageFiles read_list(const DatasetOptions& options, const char* expected, bool may_have_heading,
+                     const Parse& parse) {
   std::error_code ignored;
   const fs::path folder = options.rec.parent_path();
   const fs::path images = folder / "images";
@@ -349,7 +347,7 @@ ImageFiles read_list(const DatasetOptions& options, const char* layout, const ch
                    .paths = {},
                    .labels = {},
                    .names = {},
-                   .layout = layout,
+                   .layout = fmt::format("a list of images ({})", options.rec.extension().string()),
                    .warnings = {}};
   read_lines(options.rec, options.doing, [&](std::string_view line, std::int64_t number) {
     if (line.empty()) return;
@@ -357,7 +355,13 @@ ImageFiles read_list(const DatasetOptions& options, const char* layout, const ch
     const bool usable = parsed.label >= 0 && !parsed.path.empty() &&
                         parsed.path.find('\0') == std::string_view::npos;
     if (usable) {
-      files.paths.append(parsed.path);
+      const std::string path = with_slashes(parsed.path);
+      // A list may also name the folder `images`, as PLSC's do.
+      const bool first = files.labels.empty();
+      if (first && !fs::exists(files.root / path, ignored) && fs::exists(folder / path, ignored)) {
+        files.root = folder;
+      }
+      files.paths.append(path);
       files.labels.push_back(parsed.label);
       return;
     }
@@ -378,15 +382,14 @@ std::unique_ptr<Dataset> open_folder_dataset(const DatasetOptions& options) {
 
 std::unique_ptr<Dataset> open_list_dataset(const DatasetOptions& options) {
   return std::make_unique<FileDataset>(
-      read_list(options, "a list of images (.lst)",
-                "index, tab, label (an integer from 0), tab, path of an image", false, parse_lst),
+      read_list(options, "index, tab, label (an integer from 0), tab, path of an image", false,
+                parse_lst),
       options);
 }
 
 std::unique_ptr<Dataset> open_tsv_dataset(const DatasetOptions& options) {
   return std::make_unique<FileDataset>(
-      read_list(options, "a list of images (.tsv)",
-                "path of an image, tab, label (an integer from 0)", true, parse_tsv),
+      read_list(options, "path of an image, tab, label (an integer from 0)", true, parse_tsv),
       options);
 }
 

@@ -15,11 +15,11 @@ namespace pfc {
 std::unique_ptr<Dataset> open_folder_dataset(const DatasetOptions& options);
 
 /// A text file, options.rec, with a line for each image:
-///   index, tab, label, tab, path    X.lst, as MXNet's im2rec writes it; between label and path
-///   there
-///                                   may be further labels, of which the first is the class
-///   path, tab, label                X.tsv; a first line whose label is no number is a heading
-/// Paths are relative to the list's folder, or to the folder `images` in it where that is there.
+///   index, tab, label, tab, path    X.lst, as MXNet's im2rec writes it
+///   1, tab, path, tab, label        X.lst, as face2rec2 reads it; landmarks may follow
+///   path, tab or blank, label       X.tsv, X.txt; a first line without a number is a heading
+/// Paths are relative to the list's folder, or to the folder `images` in it where the first image
+/// is there. "\\" in a path is read as "/".
 /// Images keep the order of the lines. Empty lines do not count.
 std::unique_ptr<Dataset> open_list_dataset(const DatasetOptions& options);
 std::unique_ptr<Dataset> open_tsv_dataset(const DatasetOptions& options);

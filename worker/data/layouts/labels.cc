@@ -39,7 +39,8 @@ std::int64_t count_classes(const std::vector<std::int64_t>& labels, const Datase
                                origin, classes - 1, options.classes_key, options.num_classes));
 }
 
-void warn_of_classes(DatasetInfo& info, const std::string& origin) {
+void warn_of_classes(DatasetInfo& info, std::int64_t least, const std::string& origin) {
+  warn_of_least_label(info, least, origin);
   if (info.classes <= info.images) return;
   info.warnings.push_back(
       fmt::format("{} has {} classes, but there are only {} images: is a label mistaken?", origin,

@@ -22,22 +22,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kExpected =
-    "expected a folder with train.rec, train.lst, train.tsv, data.mdb, *.tar, or one folder of "
-    "images for each person; or a .rec, .lst, .tsv, .tar, .mdb or .lmdb file; or embeddings in a "
-    ".safetensors or .npy file";
-
-std::string ending_of(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  });
-  return ending;
-}
+    "expected a folder with train.rec, train.lst, train.tsv, data.mdb, *.tar, label.txt and "
+    "images, or one folder of images for each person; or a .rec, .lst, .tsv, .txt, .tar, .mdb or "
+    ".lmdb file; or embeddings in a .safetensors or .npy file";
 
 Location file_location(const fs::path& file) {
-  const std::string ending = ending_of(file);
+  const std::string ending = lower_case_ending(file);
   if (ending == ".lst") return {Layout::kList, {file}};
-  if (ending == ".tsv") return {Layout::kTsv, {file}};
+  if (ending == ".tsv" || ending == ".txt") return {Layout::kTsv, {file}};
   if (ending == ".tar") return {Layout::kTar, {file}};
   if (ending == ".mdb" || ending == ".lmdb") return {Layout::kLmdb, {file}};
   if (ending == ".safetensors") return {Layout::kSafetensors, {file}};
@@ -47,7 +39,7 @@ Location file_location(const fs::path& file) {
 
 /// Of a name with {000..041}.
 Location pattern_location(const fs::path& pattern) {
-  const std::string ending = ending_of(pattern);
+  const std::string ending = lower_case_ending(pattern);
   if (ending == ".rec") return {Layout::kRecordIO, expand_braces(pattern)};
   if (ending == ".tar") return {Layout::kTar, expand_braces(pattern)};
   throw InputError(
@@ -103,7 +95,7 @@ Contents look_into(const fs::path& folder) {
     std::error_code ignored;
     if (entry->is_directory(ignored)) {
       found.has_folders = true;
-    } else if (ending_of(entry->path()) == ".tar") {
+    } else if (lower_case_ending(entry->path()) == ".tar") {
       found.tars.push_back(entry->path());
     }
     const std::int64_t number = number_of_rec(entry->path().filename().string());
@@ -136,6 +128,18 @@ void expect_whole(const fs::path& folder) {
 
 }  // namespace
 
+std::string lower_case_ending(const fs::path& path) {
+  std::string ending = path.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) {
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  });
+  return ending;
+}
+
+bool is_ignored_name(std::string_view name) {
+  return name.starts_with('.') || name == "@eaDir" || name == "__MACOSX";
+}
+
 Location find_layout(const fs::path& rec) {
   if (rec.empty()) throw InputError("rec: not given; expected a folder with train.rec");
   if (rec == kSyntheticData) return {Layout::kSynthetic, {rec}};
@@ -152,6 +156,9 @@ Location find_layout(const fs::path& rec) {
                                      {"embeddings.safetensors", Layout::kSafetensors},
                                      {"embeddings.npy", Layout::kNpy}}) {
     if (something_at(rec / name)) return {layout, {rec / name}};
+  }
+  if (something_at(rec / "label.txt") && fs::is_directory(rec / "images", ignored)) {
+    return {Layout::kTsv, {rec / "label.txt"}};
   }
   Contents found = look_into(rec);
   if (!found.recs.empty()) return numbered_recs(found.recs, rec);
@@ -194,7 +201,7 @@ std::vector<fs::path> expand_braces(const fs::path& pattern) {
 
 bool is_image_name(const fs::path& name) {
   constexpr std::array<std::string_view, 4> kEndings{".jpg", ".jpeg", ".png", ".webp"};
-  return std::ranges::find(kEndings, ending_of(name)) != kEndings.end();
+  return std::ranges::find(kEndings, lower_case_ending(name)) != kEndings.end();
 }
 
 }  // namespace pfc

@@ -5,6 +5,8 @@
 //   or part-{000..041}.rec
 //   X.lst, or a folder with train.lst    a list: index, tab, label, tab, path of an image
 //   X.tsv, or a folder with train.tsv    a list: path of an image, tab, label
+//   X.txt, or a folder with label.txt    the same, as PLSC has it
+//   and images
 //   X.tar, a folder with *.tar,          WebDataset shards (tar_dataset.h)
 //   or shard-{000..041}.tar
 //   X.mdb, X.lmdb, a folder with data.mdb  LMDB (lmdb_dataset.h)
@@ -17,6 +19,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace pfc {
@@ -38,6 +42,13 @@ Location find_layout(const std::filesystem::path& rec);
 /// digits as the first one. A name without braces stands for itself. Throws InputError for braces
 /// that are no such range, and for more than a million files.
 std::vector<std::filesystem::path> expand_braces(const std::filesystem::path& pattern);
+
+/// The ending of a file's name in lower case: ".jpg".
+std::string lower_case_ending(const std::filesystem::path& path);
+
+/// Whether a file or folder is no part of a data set: it is hidden, or was made by a Synology
+/// server or an archive of macOS beside the images.
+bool is_ignored_name(std::string_view name);
 
 /// Whether a file's name ends like an image that is read: .jpg, .jpeg, .png, .webp, in any case.
 bool is_image_name(const std::filesystem::path& name);

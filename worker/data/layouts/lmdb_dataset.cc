@@ -118,8 +118,8 @@ class LmdbDataset final : public Dataset {
   void take_labels(const std::vector<Entry>& entries, const Doing& doing);
   [[nodiscard]] std::int64_t label_in(const Numbered& entry, std::vector<std::byte>& storage) const;
   [[nodiscard]] std::int64_t classes(const DatasetOptions& options,
-                                     const std::optional<Property>& property) const;
-  [[nodiscard]] std::int64_t classes_of_values(const Doing& doing) const;
+                                     const std::optional<Property>& property);
+  [[nodiscard]] std::int64_t classes_of_values(const Doing& doing);
   [[nodiscard]] std::span<const std::byte> bytes_at(const LmdbValue& place, const std::string& name,
                                                     std::vector<std::byte>& storage) const;
   [[nodiscard]] LabelledImage value(std::int64_t image, std::vector<std::byte>& storage) const;
@@ -130,6 +130,7 @@ class LmdbDataset final : public Dataset {
   ValueKind kind_ = ValueKind::kImage;
   std::vector<LmdbValue> places_;
   std::vector<std::int64_t> labels_;  ///< empty: they are in the values
+  std::int64_t least_label_ = 0;      ///< also where they were not counted
   IdentityNames names_;
   DatasetInfo info_;
 };
@@ -150,7 +151,7 @@ LmdbDataset::LmdbDataset(const DatasetOptions& options) : file_(options.rec), re
   info_.layout = std::string("LMDB, ") + text_of(kind_);
   info_.index_bytes = places_.capacity() * sizeof(LmdbValue) +
                       labels_.capacity() * sizeof(std::int64_t) + names_.bytes();
-  warn_of_classes(info_, path());
+  warn_of_classes(info_, least_label_, path());
   ImageSize size{options.image_size, options.image_size};
   if (options.image_size == 0) {
     size = property ? ImageSize{property->height, property->width} : first_image_size(*this);
@@ -160,10 +161,11 @@ LmdbDataset::LmdbDataset(const DatasetOptions& options) : file_(options.rec), re
 }
 
 std::int64_t LmdbDataset::classes(const DatasetOptions& options,
-                                  const std::optional<Property>& property) const {
+                                  const std::optional<Property>& property) {
   const bool from_property = options.num_classes == 0 && property;
   if (!labels_.empty()) {
     const std::int64_t found = count_classes(labels_, options, path());
+    least_label_ = *std::ranges::min_element(labels_);
     if (!from_property) return found;
     if (property->classes >= found) return property->classes;
     throw InputError(fmt::format(
@@ -292,18 +294,21 @@ LabelledImage LmdbDataset::value(std::int64_t image, std::vector<std::byte>& sto
   return parsed;
 }
 
-std::int64_t LmdbDataset::classes_of_values(const Doing& doing) const {
-  std::int64_t greatest = -1;
+std::int64_t LmdbDataset::classes_of_values(const Doing& doing) {
+  std::int64_t greatest = -1, least = kMaxClasses;
   std::vector<std::byte> storage;
   for (std::int64_t i = 0; i < info_.images; ++i) {
     if (doing && i % kEntriesPerMessage == 0) {
       doing(fmt::format("reading the labels of {}: {} of {} images", path(), i, info_.images));
     }
     try {
-      greatest = std::max(greatest, value(i, storage).label);
+      const std::int64_t label = value(i, storage).label;
+      greatest = std::max(greatest, label);
+      least = std::min(least, label);
     } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): training counts it
     }
   }
+  least_label_ = least;
   if (greatest >= 0 && greatest < kMaxClasses) return greatest + 1;
   throw InputError(fmt::format("{}: none of the {} values is {} with a label", path(), info_.images,
                                text_of(kind_)));

@@ -17,6 +17,7 @@
 #include "common/error.h"
 #include "common/files/regular_file.h"
 #include "common/files/sha256.h"
+#include "common/one_line.h"
 #include "worker/data/damaged_image.h"
 #include "worker/data/identity_names.h"
 #include "worker/data/images/image_file.h"
@@ -30,6 +31,10 @@ namespace pfc {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kExpectedMembers =
+    "members that follow each other, with the same name up to the first dot: an image, and its "
+    "label in .cls, .class, .index or .txt, or in .json under label, cls or class";
 
 /// Open files, the least recently used of which are closed where there are many shards.
 /// Thread-safe.
@@ -71,6 +76,67 @@ struct Pending {
   std::string key;
   std::optional<TarImage> image;
   std::int64_t label = -1;
+  std::int64_t text_label = -1;  ///< of a .txt, which may also be a caption
+  bool has_text = false;         ///< a .json or .txt, with or without a label
+  std::string members;           ///< for messages: "a.jpg, a.json (keys: name)"
+
+  void note(const std::string& member) {
+    constexpr std::size_t kLongest = 200;
+    if (members.size() < kLongest) members += (members.empty() ? "" : ", ") + member;
+  }
+};
+
+/// Whether a person's computer made the member beside the images.
+bool is_ignored_member(std::string_view name) {
+  while (true) {
+    const std::size_t slash = name.find('/');
+    const std::string_view part = name.substr(0, slash);
+    if (part != "." && is_ignored_name(part)) return true;
+    if (slash == std::string_view::npos) return false;
+    name.remove_prefix(slash + 1);
+  }
+}
+
+/// Labels for archives without label members: a folder for each person.
+class FolderLabels {
+ public:
+  void add(const std::string& member, const TarImage& image) {
+    const fs::path folder = fs::path(member).lexically_normal().parent_path();
+    const auto place = folders_.try_emplace(folder.string(), folders_.size()).first;
+    images_.push_back({image, place->second});
+  }
+  [[nodiscard]] bool has_people() const { return folders_.size() > 1; }
+
+  /// Labels follow the names of the folders, in the order of their bytes. Throws InputError where
+  /// the folders are not all in the same one.
+  void give(const fs::path& origin, std::vector<TarImage>& images,
+            std::vector<std::int64_t>& labels, IdentityNames& names) const {
+    std::vector<std::int64_t> label_of(folders_.size());
+    const fs::path first = folders_.begin()->first;
+    for (const auto& [name, place] : folders_) {
+      const fs::path folder = name;
+      if (folder.empty() || folder.parent_path() != first.parent_path()) {
+        throw InputError(fmt::format(
+            "{}: no image has a label, and images lie in '{}' and in '{}'; expected {}, or a "
+            "folder for each person, all of them in the same folder",
+            origin.string(), first.string(), name, kExpectedMembers));
+      }
+      label_of[place] = names.size();
+      names.append(folder.filename().string());
+    }
+    for (const auto& [image, folder] : images_) {
+      images.push_back(image);
+      labels.push_back(label_of[folder]);
+    }
+  }
+
+ private:
+  struct Image {
+    TarImage image;
+    std::size_t folder = 0;
+  };
+  std::map<std::string, std::size_t> folders_;
+  std::vector<Image> images_;
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -79,15 +145,25 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
 
-/// -1: the object has no label.
-std::int64_t label_in_json(const std::string& text) {
+/// -1: the object has no label, and `why` says what it has.
+std::int64_t label_in_json(const std::string& text, std::string& why) {
   const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return -1;
+  if (!object.is_object()) {
+    why = "no JSON object";
+    return -1;
+  }
   for (const char* key : {"label", "cls", "class"}) {
     const auto found = object.find(key);
     if (found == object.end()) continue;
-    if (found->is_number_integer()) return parse_label(found->dump());
-    if (found->is_string()) return parse_label(trimmed(found->get<std::string>()));
+    const std::string label = found->is_string() ? found->get<std::string>() : found->dump();
+    const std::int64_t number = parse_label(trimmed(label));
+    if (number < 0) why = fmt::format("{} {}, no integer from 0", key, label.substr(0, 40));
+    return number;
+  }
+  why = "its keys:";
+  constexpr std::size_t kLongest = 100;
+  for (const auto& [key, value] : object.items()) {
+    if (why.size() < kLongest) why += " " + key;
   }
   return -1;
 }
@@ -136,17 +212,26 @@ class TarDataset final : public Dataset {
       }
       read_headers(i);
     }
+    const bool in_folders = folders_ && folders_->has_people();
+    if (in_folders) {
+      folders_->give(origin_, images_, labels_, names_);
+    } else {
+      tell_what_is_left_out();
+    }
+    folders_.reset();
     images_.shrink_to_fit();
     labels_.shrink_to_fit();
-    tell_what_is_left_out();
     warn_of_gaps(paths_, info_.warnings);
-    info_.layout = counted(static_cast<long long>(paths_.size()), "WebDataset shard");
+    info_.layout = counted(static_cast<long long>(paths_.size()), "WebDataset shard") +
+                   (in_folders ? ", a folder for each person" : "");
     info_.images = static_cast<std::int64_t>(images_.size());
     info_.classes = count_classes(labels_, options, origin_.string());
-    names_ = read_identity_names(paths_.front().parent_path() / "identities.txt", info_.classes);
+    if (!in_folders) {
+      names_ = read_identity_names(paths_.front().parent_path() / "identities.txt", info_.classes);
+    }
     info_.index_bytes = images_.capacity() * sizeof(TarImage) +
                         labels_.capacity() * sizeof(std::int64_t) + names_.bytes();
-    warn_of_classes(info_, origin_.string());
+    warn_of_classes(info_, *std::ranges::min_element(labels_), origin_.string());
     const ImageSize size = options.image_size != 0
                                ? ImageSize{options.image_size, options.image_size}
                                : first_image_size(*this);
@@ -199,6 +284,8 @@ class TarDataset final : public Dataset {
   }
   void read_headers(std::size_t shard);
   void take(const TarReader& reader, const TarMember& member, std::size_t shard, Pending& sample);
+  void take_label(const TarReader& reader, const TarMember& member, std::size_t shard,
+                  Pending& sample) const;
   void finish(const Pending& sample);
   void tell_what_is_left_out();
 
@@ -208,9 +295,11 @@ class TarDataset final : public Dataset {
   std::vector<TarImage> images_;
   std::vector<std::int64_t> labels_;
   IdentityNames names_;
-  std::uint64_t bytes_ = 0;      ///< of all shards
-  std::int64_t incomplete_ = 0;  ///< samples
-  std::int64_t further_ = 0;     ///< images
+  std::optional<FolderLabels> folders_{std::in_place};  ///< until a label or a text is found
+  std::uint64_t bytes_ = 0;                             ///< of all shards
+  std::int64_t incomplete_ = 0;                         ///< samples
+  std::string first_incomplete_;                        ///< its members
+  std::int64_t further_ = 0;                            ///< images
   DatasetInfo info_;
 };
 
@@ -220,13 +309,12 @@ void TarDataset::read_headers(std::size_t shard) {
   TarReader reader(file);
   Pending sample;
   while (const auto member = reader.next()) {
-    if (!member->file) continue;
+    if (!member->file || is_ignored_member(member->name)) continue;
     const std::size_t folder = member->name.rfind('/') + 1;  // 0: in none
-    if (member->name.compare(folder, 1, ".") == 0) continue;
     const std::string key = member->name.substr(0, member->name.find('.', folder));
     if (key != sample.key) {
       finish(sample);
-      sample = {.key = key, .image = {}, .label = -1};
+      sample = {.key = key, .image = {}, .members = {}};
     }
     take(reader, *member, shard, sample);
   }
@@ -246,29 +334,47 @@ void TarDataset::read_headers(std::size_t shard) {
 
 void TarDataset::take(const TarReader& reader, const TarMember& member, std::size_t shard,
                       Pending& sample) {
-  constexpr std::size_t kLongestNumber = 64, kLongestJson = 1 << 20;
-  const std::string ending = member.name.substr(std::min(sample.key.size(), member.name.size()));
-  if (is_image_name(member.name)) {
-    if (sample.image) {  // the first one is the sample's
-      ++further_;
-      return;
-    }
-    if (member.bytes > kMaxImageBytes) {
-      throw InputError(fmt::format("{}: {}: an image of {} bytes, more than {}",
-                                   paths_[shard].string(), member.name, member.bytes,
-                                   kMaxImageBytes));
-    }
-    sample.image = TarImage{member.offset, static_cast<std::uint32_t>(member.bytes),
-                            static_cast<std::uint32_t>(shard)};
+  sample.note(member.name);
+  if (!is_image_name(member.name)) {
+    take_label(reader, member, shard, sample);
     return;
   }
-  const bool json = ending == ".json";
-  if (!json && ending != ".cls" && ending != ".index") return;
+  if (member.bytes > kMaxImageBytes) {
+    throw InputError(fmt::format("{}: {}: an image of {} bytes, more than {}",
+                                 paths_[shard].string(), member.name, member.bytes,
+                                 kMaxImageBytes));
+  }
+  const TarImage image{member.offset, static_cast<std::uint32_t>(member.bytes),
+                       static_cast<std::uint32_t>(shard)};
+  if (folders_) folders_->add(member.name, image);
+  if (sample.image) {  // the first one is the sample's
+    ++further_;
+  } else {
+    sample.image = image;
+  }
+}
+
+void TarDataset::take_label(const TarReader& reader, const TarMember& member, std::size_t shard,
+                            Pending& sample) const {
+  constexpr std::size_t kLongestNumber = 64, kLongestJson = 1 << 20;
+  const std::string ending = lower_case_ending(member.name);
+  const bool json = ending == ".json", caption = ending == ".txt";
+  if (!json && !caption && ending != ".cls" && ending != ".class" && ending != ".index") return;
+  sample.has_text = sample.has_text || json || caption;
   const std::string text = reader.text(member, json ? kLongestJson : kLongestNumber);
-  const std::int64_t label = json ? label_in_json(text) : parse_label(trimmed(text));
-  if (label >= 0) {
+  if (json) {
+    std::string why;
+    const std::int64_t label = label_in_json(text, why);
+    if (label >= 0) sample.label = label;
+    if (!why.empty()) sample.members += " (" + why + ")";
+    return;
+  }
+  const std::int64_t label = parse_label(trimmed(text));
+  if (caption) {
+    sample.text_label = label;
+  } else if (label >= 0) {
     sample.label = label;
-  } else if (!json) {
+  } else {
     throw InputError(fmt::format("{}: {}: found '{}', expected a label, an integer from 0",
                                  paths_[shard].string(), member.name, trimmed(text).substr(0, 40)));
   }
@@ -276,12 +382,14 @@ void TarDataset::take(const TarReader& reader, const TarMember& member, std::siz
 
 void TarDataset::finish(const Pending& sample) {
   if (sample.key.empty()) return;
-  if (!sample.image || sample.label < 0) {
-    ++incomplete_;
+  const std::int64_t label = sample.label >= 0 ? sample.label : sample.text_label;
+  if (label >= 0 || (sample.image && sample.has_text)) folders_.reset();
+  if (!sample.image || label < 0) {
+    if (incomplete_++ == 0) first_incomplete_ = sample.members;
     return;
   }
   images_.push_back(*sample.image);
-  labels_.push_back(sample.label);
+  labels_.push_back(label);
 }
 
 void TarDataset::tell_what_is_left_out() {
@@ -291,13 +399,14 @@ void TarDataset::tell_what_is_left_out() {
   }
   if (incomplete_ == 0) return;
   if (images_.empty()) {
-    throw InputError(fmt::format(
-        "{}: none of {} has an image and a label: expected both in members that follow each "
-        "other, with the same name up to the first dot",
-        origin_.string(), counted(incomplete_, "sample")));
+    throw InputError(
+        fmt::format("{}: none of {} has an image and a label; the first one is {}; expected {}",
+                    origin_.string(), counted(incomplete_, "sample"), one_line(first_incomplete_),
+                    kExpectedMembers));
   }
-  info_.warnings.push_back(fmt::format("{}: left out {} without an image or without a label",
-                                       origin_.string(), counted(incomplete_, "sample")));
+  info_.warnings.push_back(
+      fmt::format("{}: left out {} without an image or without a label; the first one is {}",
+                  origin_.string(), counted(incomplete_, "sample"), one_line(first_incomplete_)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "common/files/regular_file.h"
+#include "worker/data/text_lines.h"
 
 namespace pfc {
 
@@ -37,14 +38,18 @@ bool is_side(std::int64_t n) { return n >= 1 && n <= kMaxImageSide; }
 
 std::optional<Property> read_property(const std::filesystem::path& path) {
   if (!something_at(path)) return std::nullopt;
-  const std::string text = read_text(path, 256);
+  constexpr std::size_t kLongest = 256;
+  std::string text;
+  read_lines(path, {}, [&](std::string_view line, std::int64_t) {
+    if (text.size() <= kLongest) text += std::string(line) + '\n';
+  });
   Property p;
   std::string_view rest = text;
   const bool whole = take_number(rest, p.classes) && take_comma(rest) &&
                      take_number(rest, p.height) && take_comma(rest) &&
                      take_number(rest, p.width) && rest.empty();
   if (!whole || p.classes < 1 || !is_side(p.height) || !is_side(p.width)) {
-    const std::string found = text.substr(0, text.find_first_of("\r\n")).substr(0, 60);
+    const std::string found = text.substr(0, text.find('\n')).substr(0, 60);
     throw InputError(path.string() + ": found '" + found +
                      "', expected classes,height,width (for example 93431,112,112; sides 1 .. " +
                      std::to_string(kMaxImageSide) + ")");

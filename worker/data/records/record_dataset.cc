@@ -35,6 +35,7 @@ bool is_label(float label, std::int64_t classes) {
 struct Classes {
   std::int64_t count = 0;
   std::string source;
+  std::int64_t least = 0;  ///< label; 0 where labels were not counted
 };
 
 /// Where an image is.
@@ -91,6 +92,7 @@ RecordDataset::RecordDataset(std::span<const fs::path> recs, const DatasetOption
   Classes found = classes(options, property);
   info_.classes = found.count;
   classes_source_ = std::move(found.source);
+  warn_of_least_label(info_, found.least, origin_);
   names_ = read_identity_names(folder() / "identities.txt", info_.classes);
   info_.index_bytes += names_.bytes();
   find_size(options.image_size, property);
@@ -175,7 +177,7 @@ Classes RecordDataset::classes(const DatasetOptions& options,
 Classes RecordDataset::classes_of_labels(const Doing& doing) const {
   constexpr std::int64_t kRecordsPerMessage = 4096;  // images between two words about it
   std::vector<std::byte> storage;
-  std::int64_t greatest = -1;
+  std::int64_t greatest = -1, least = kMaxFloatLabel;
   std::int64_t where = 0;
   for (std::int64_t i = 0; i < info_.images; ++i) {
     if (doing && i % kRecordsPerMessage == 0) {
@@ -189,6 +191,7 @@ Classes RecordDataset::classes_of_labels(const Doing& doing) const {
         throw InputError(fmt::format("{}: found label {}, expected an integer of 0 .. {}", name(i),
                                      label, kMaxFloatLabel - 1));
       }
+      least = std::min(least, static_cast<std::int64_t>(label));
       if (static_cast<std::int64_t>(label) > greatest) {
         greatest = static_cast<std::int64_t>(label);
         where = i;
@@ -201,7 +204,7 @@ Classes RecordDataset::classes_of_labels(const Doing& doing) const {
     throw InputError(
         fmt::format("{}: none of the {} records can be read as an image", origin_, info_.images));
   }
-  return {greatest + 1, fmt::format("the greatest label ({})", name(where))};
+  return {greatest + 1, fmt::format("the greatest label ({})", name(where)), least};
 }
 
 std::optional<FileStretch> RecordDataset::stretch(const ImageRange& images) const {

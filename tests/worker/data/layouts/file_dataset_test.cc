@@ -186,6 +186,59 @@ TEST_F(ImageFiles, AListOfFace2rec2) {
               AllOf(HasSubstr("a.lst: line 2: found '"), HasSubstr("pfcctl data align")));
 }
 
+TEST_F(ImageFiles, AListOfPlsc) {
+  write("set/images/1.jpg", make_jpeg(16, 16, 1));
+  write("set/images/a b.jpg", make_jpeg(16, 16, 2));
+  for (const char* separator : {"\t", " "}) {
+    write("set/label.txt",
+          std::string("images/1.jpg") + separator + "0\nimages/a b.jpg" + separator + "1\n");
+    for (const char* rec : {"set", "set/label.txt"}) {
+      const auto dataset = open_dataset({.rec = folder_ / rec});
+      EXPECT_THAT(images_of(*dataset), ElementsAre("set/images/1.jpg", "set/images/a b.jpg"));
+      EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 1));
+    }
+  }
+}
+
+TEST_F(ImageFiles, AListMayHaveWindowsPaths) {
+  write("x/y/1.jpg", make_jpeg(16, 16, 1));
+  write("a.lst", "0\t0\tx\\y\\1.jpg\n");
+  write("b.tsv", "x\\y\\1.jpg\t0\n");
+  for (const char* list : {"a.lst", "b.tsv"}) {
+    EXPECT_THAT(images_of(*open_dataset({.rec = folder_ / list})), ElementsAre("x/y/1.jpg"));
+  }
+}
+
+TEST_F(ImageFiles, WarnsOfLabelsThatBeginAtOne) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  const auto warnings = [&](const std::string& lines) {
+    write("a.lst", lines);
+    return open_dataset({.rec = folder_ / "a.lst"})->info().warnings;
+  };
+  EXPECT_THAT(warnings("0\t1\t1.jpg\n1\t2\t1.jpg\n2\t2\t1.jpg\n"),
+              ElementsAre(HasSubstr("a.lst: the least label is 1, but labels begin at 0: the job "
+                                    "also trains a class without an image")));
+  EXPECT_THAT(warnings("0\t0\t1.jpg\n1\t2\t1.jpg\n2\t2\t1.jpg\n"), ElementsAre());
+}
+
+TEST_F(ImageFiles, SayThatAFileIsAGitLfsPointer) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\n"
+      "size 12345\n";
+  for (const char* name : {"train.rec", "shard.tar", "list.lst", "data.mdb", "a.safetensors"}) {
+    write(name, pointer);
+    EXPECT_THAT(error({.rec = folder_ / name}),
+                HasSubstr(std::string(name) + ": is a Git LFS pointer, not the file itself; run "
+                                              "\"git lfs pull\""));
+  }
+  write("people/ada/1.jpg", make_jpeg(16, 16, 1));
+  write("people/ada/2.jpg", pointer);
+  const auto dataset = open_dataset({.rec = folder_ / "people"});
+  std::vector<std::byte> storage;
+  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }),
+              HasSubstr("2.jpg: is a Git LFS pointer"));
+}
+
 TEST_F(ImageFiles, AListMayHaveTheLineEndsOfAnySystem) {
   for (const char* name : {"1.jpg", "2.jpg", "3.jpg"}) write(name, make_jpeg(16, 16, 1));
   for (const std::string end : {"\n", "\r\n", "\r"}) {

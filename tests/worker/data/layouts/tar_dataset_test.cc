@@ -24,6 +24,7 @@
 namespace pfc {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -91,6 +92,62 @@ TEST_F(Shards, OfEveryFormatOfTarGiveImagesAndLabels) {
       EXPECT_EQ(std::vector(read.encoded.begin(), read.encoded.end()), make_jpeg(16, 16, i + 1));
     }
   }
+}
+
+TEST_F(Shards, ReadEveryNameOfAnImageAndALabel) {
+  write("in/a.input.JPG", make_jpeg(16, 16, 1));
+  write("in/a.target.CLS", "3");
+  write("in/b.jpg", make_jpeg(16, 16, 2));
+  write("in/b.txt", "4\n");
+  write("in/c.jpeg", make_jpeg(16, 16, 3));
+  write("in/c.class", "5");
+  write("in/c.txt", "6 cats");
+  pack("x.tar", "pax");
+  EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "x.tar"})), ElementsAre(3, 4, 5));
+}
+
+TEST_F(Shards, WithoutLabelsAreAFolderForEachPerson) {
+  write("in/root/grace/1.a.jpg", make_jpeg(16, 16, 1));
+  write("in/root/grace/1.b.jpg", make_jpeg(16, 16, 2));
+  write("in/root/ada/1.jpg", make_jpeg(16, 16, 3));
+  write("in/root/ada/@eaDir/1.jpg/thumb.jpg", make_jpeg(16, 16, 4));
+  write("in/root/.cache/1.jpg", make_jpeg(16, 16, 5));
+  pack("x.tar", "pax");
+  const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 1, 1));
+  EXPECT_EQ(dataset->identity(0), "ada");
+  EXPECT_EQ(dataset->identity(1), "grace");
+  EXPECT_EQ(dataset->info().layout, "1 WebDataset shard, a folder for each person");
+  EXPECT_THAT(dataset->info().warnings, IsEmpty());
+}
+
+TEST_F(Shards, WithFoldersOfSeveralLevelsAreRefused) {
+  write("in/train/ada/1.jpg", make_jpeg(16, 16, 1));
+  write("in/val/ada/1.jpg", make_jpeg(16, 16, 2));
+  pack("x.tar", "pax");
+  EXPECT_THAT(error(folder_ / "x.tar"),
+              HasSubstr("no image has a label, and images lie in 'train/ada' and in 'val/ada'"));
+  std::filesystem::remove_all(folder_ / "in/val");
+  pack("x.tar", "pax");
+  EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("has an image and a label"))
+      << "one folder of images is not one person";
+}
+
+TEST_F(Shards, SayWhatIsThereInTheFirstIncompleteSample) {
+  write("in/people/a.jpg", make_jpeg(16, 16, 1));
+  write("in/people/a.json", R"({"identity": 3, "name": "Ada"})");
+  write("in/more/b.jpg", make_jpeg(16, 16, 2));
+  pack("x.tar", "pax", "people more");
+  EXPECT_THAT(error(folder_ / "x.tar"),
+              AllOf(HasSubstr("none of 2 samples has an image and a label; the first one is "
+                              "people/a.jpg, people/a.json (its keys: identity name); expected"),
+                    HasSubstr("in .json under label, cls or class")));
+  write("in/people/a.json", R"({"label": "ada"})");
+  pack("x.tar", "pax", "people more");
+  EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("people/a.json (label ada, no integer from 0)"));
+  write("in/people/a.cls", "3");
+  pack("x.tar", "pax");
+  EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "x.tar"})), ElementsAre(3));
 }
 
 TEST_F(Shards, TellOfImagesThatAreLeftOut) {

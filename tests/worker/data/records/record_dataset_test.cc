@@ -97,6 +97,23 @@ TEST_F(SeveralRecs, ShareThePropertyAndNamesBesideThem) {
   EXPECT_EQ(dataset->identity(2), "c");
 }
 
+TEST_F(SeveralRecs, MayHaveAPropertyWithAByteOrderMark) {
+  write("train-0.rec", {0});
+  testing::write_file(folder_ / "property",
+                      "\xef\xbb\xbf"
+                      "3,16,24\r\n\n");
+  EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().classes, 3);
+  testing::write_file(folder_ / "property", "3,16,24\n5");
+  EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_.path()}); }),
+              HasSubstr("property: found '3,16,24', expected classes,height,width"));
+}
+
+TEST_F(SeveralRecs, WarnOfLabelsThatBeginAtOne) {
+  write("train-0.rec", {2, 1, 1});
+  EXPECT_THAT(open_dataset({.rec = folder_.path()})->info().warnings,
+              ElementsAre(HasSubstr("train-0.rec: the least label is 1, but labels begin at 0")));
+}
+
 TEST_F(SeveralRecs, DoNotTakeTheNumberOfClassesFromTheRecordZeroOfEach) {
   write("train-0.rec", {0, 4}, /*record_zero=*/true);
   write("train-1.rec", {2}, /*record_zero=*/true);
