@@ -129,9 +129,16 @@ std::vector<float> embed_all(const VerificationSet& set, Comm& comm, const Embed
 }
 
 void check_pairs(const VerificationSet& set) {
-  if (set.same.size() >= 2) return;
-  throw InputError(fmt::format("verification set {}: found {} pairs, expected at least 2",
-                               set.file.string(), set.same.size()));
+  if (set.same.size() < 2) {
+    throw InputError(fmt::format("verification set {}: found {} pairs, expected at least 2",
+                                 set.file.string(), set.same.size()));
+  }
+  const auto genuine = std::ranges::count(set.same, true);
+  if (genuine > 0 && genuine < std::ssize(set.same)) return;
+  throw InputError(fmt::format(
+      "verification set {}: all {} pairs are of {}, so that its accuracy is always 1; expected "
+      "pairs of both kinds; remove it from val_targets",
+      set.file.string(), set.same.size(), genuine > 0 ? "one person" : "two people"));
 }
 
 /// Throws InputError when the image is damaged. rgb [H, W, 3] is overwritten.

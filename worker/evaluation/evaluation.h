@@ -22,7 +22,7 @@ struct EvaluationOptions {
 
 /// Decodes images [begin, end) of the set once, and keeps none. Throws InputError that names file,
 /// pair and image where one is damaged or of another size, and where there are fewer than two
-/// pairs.
+/// pairs, or no pair of one person, or none of two.
 void check_verification_set(const VerificationSet& set, RowRange images,
                             const EvaluationOptions& options, const Doing& doing = {});
 

@@ -168,6 +168,16 @@ TEST_F(Evaluation, NeedsTwoPairs) {
               HasSubstr("data/waves.bin: found 1 pairs, expected at least 2"));
 }
 
+TEST_F(Evaluation, NeedsPairsOfBothKinds) {
+  for (const auto& [same, people] : {std::pair{true, "one person"}, {false, "two people"}}) {
+    set_.same.assign(set_.same.size(), same);
+    EXPECT_THAT(message_of<InputError>([&] {
+                  check_verification_set(set_, {0, 22}, kOptions);
+                }),
+                HasSubstr(std::string("data/waves.bin: all 11 pairs are of ") + people));
+  }
+}
+
 TEST_F(Evaluation, TakesTheMemoryThatItStates) {
   const EvaluationOptions wide{
       .batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};

@@ -83,6 +83,16 @@ TEST_F(VerificationBin, ReadsNumpyFlags) {
   EXPECT_THAT(read(from_hex(kNumpyFlagsProtocol5)).same, ElementsAre(true));
 }
 
+TEST_F(VerificationBin, ReadsFlagsThatAreFloats) {
+  const auto with_flags = [](const std::string& first, const std::string& second) {
+    const auto number = [](const std::string& high) { return "G" + high + std::string(6, '\0'); };
+    return "\x80\x02](U\x01xU\x01xU\x01xU\x01xe](" + number(first) + number(second) + "e\x86.";
+  };
+  const std::string one = "\x3f\xf0", zero(2, '\0'), half = "\x3f\xe0";
+  EXPECT_THAT(read(with_flags(one, zero)).same, ElementsAre(true, false));
+  EXPECT_THAT(error(with_flags(one, half)), HasSubstr("flag 1 is neither true nor false"));
+}
+
 TEST_F(VerificationBin, RefusesPicklesThatCallFunctions) {
   for (const auto hex : {kCallsSystemProtocol2, kCallsSystemProtocol4}) {
     EXPECT_THAT(error(from_hex(hex)),

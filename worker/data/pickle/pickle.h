@@ -17,9 +17,9 @@ namespace pfc {
 /// A value of a pickle. Small, may be copied; a view of the Pickle that it came from.
 struct PickleValue {
   enum class Kind : std::uint8_t {
-    kNone,
+    kNone,      ///< also a float that is not whole
     kBool,      ///< number
-    kInteger,   ///< number
+    kInteger,   ///< number; a float too, if it is whole
     kBytes,     ///< bytes; a Python 2 str too
     kText,      ///< bytes, UTF-8
     kSequence,  ///< number: index into sequences; a list or a tuple

@@ -3,6 +3,9 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -24,6 +27,7 @@ enum Opcode : std::uint8_t {
   kBinInt = 'J',
   kBinInt1 = 'K',
   kBinInt2 = 'M',
+  kBinFloat = 'G',
   kLong1 = 0x8a,
   kNewTrue = 0x88,
   kNewFalse = 0x89,
@@ -106,6 +110,9 @@ bool PickleMachine::run_constant(std::uint8_t opcode) {
       return true;
     case kBinInt2:
       push({.kind = Kind::kInteger, .number = take_integer<std::uint16_t>(), .bytes = {}});
+      return true;
+    case kBinFloat:
+      push_float();
       return true;
     case kLong1:
       push({.kind = Kind::kInteger, .number = take_long(), .bytes = {}});
@@ -250,6 +257,15 @@ Integer PickleMachine::take_integer() {
   Integer value;
   std::memcpy(&value, take(sizeof value).data(), sizeof value);
   return value;
+}
+
+/// BINFLOAT: a double, its highest byte first. A whole number counts as an integer.
+void PickleMachine::push_float() {
+  std::array<std::byte, sizeof(double)> bytes{};
+  std::ranges::reverse_copy(take(bytes.size()), bytes.begin());
+  const auto value = std::bit_cast<double>(bytes);
+  if (std::trunc(value) != value || std::abs(value) > 1e15) return push({});
+  push({.kind = Kind::kInteger, .number = static_cast<std::int64_t>(value), .bytes = {}});
 }
 
 /// LONG1: a count of bytes, then a little-endian two's complement.

@@ -47,6 +47,7 @@ class PickleMachine {
   Integer take_integer();
   std::string_view take_line();
   std::int64_t take_long();
+  void push_float();
 
   // The stack.
   void push(PickleValue value);
