@@ -1,8 +1,11 @@
 #include "common/config/json_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include "common/config/nearest.h"
 #include "common/error.h"
@@ -17,15 +20,37 @@ bool is_text(const nlohmann::json& value) {
   return value.is_string() && value.get_ref<const std::string&>().find('\0') == std::string::npos;
 }
 
+/// The key that does what a key of another program does; empty: there is none.
+std::string_view key_for(std::string_view foreign) {
+  constexpr std::string_view kMultistep =
+      "\"lr_schedule\": {\"name\": \"multistep\", \"epochs\": [10, 18], \"gamma\": 0.1}";
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kForeign{{
+      {"decay_epoch", kMultistep},  // arcface_torch before 2022
+      {"decay_epochs", kMultistep},
+      {"decay_step", kMultistep},
+      {"lr_decay_epochs", kMultistep},
+      {"lr_func", kMultistep},  // arcface_torch of 2021
+      {"lr_milestones", kMultistep},
+      {"lr_steps", kMultistep},  // ArcFace for MXNet
+      {"milestones", kMultistep},
+  }};
+  const auto* const found =
+      std::ranges::find(kForeign, foreign, &std::pair<std::string_view, std::string_view>::first);
+  return found == kForeign.end() ? std::string_view{} : found->second;
+}
+
 }  // namespace
 
 void check_known_key(const std::string& key, std::span<const std::string> known,
                      const std::string& origin) {
   if (std::find(known.begin(), known.end(), key) != known.end()) return;
+  const std::string unknown = origin + ": unknown key " + brief(nlohmann::json(key));
+  if (const std::string_view instead = key_for(key); !instead.empty()) {
+    throw InputError(unknown + "; expected " + std::string(instead) + ", counted in epochs");
+  }
   const std::string nearest = nearest_word(key, known);
-  throw InputError(origin + ": unknown key " + brief(nlohmann::json(key)) +
-                   (nearest.empty() ? "; docs/configuration.md lists all keys"
-                                    : "; did you mean \"" + nearest + "\"?"));
+  throw InputError(unknown + (nearest.empty() ? "; docs/configuration.md lists all keys"
+                                              : "; did you mean \"" + nearest + "\"?"));
 }
 
 std::string problem_of(const nlohmann::json::exception& error) {

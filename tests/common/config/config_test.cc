@@ -100,6 +100,13 @@ TEST(ParseJob, NamesTheNearestKeyForAnUnknownOne) {
             R"(job.json: unknown key "profiler"; docs/configuration.md lists all keys)");
 }
 
+TEST(ParseJob, NamesTheKeyForThatOfAnotherProgram) {
+  for (const char* job : {R"({"lr_steps": [10]})", R"({"decay_epoch": [10]})"}) {
+    EXPECT_THAT(refusal(job),
+                HasSubstr(R"("; expected "lr_schedule": {"name": "multistep", "epochs")"));
+  }
+}
+
 TEST(ParseJob, TakesNullAsAKeyThatIsLeftOut) {
   nlohmann::json job = to_json(JobConfig{});
   for (auto& [key, value] : job.items()) value = nullptr;
