@@ -31,15 +31,22 @@ std::optional<double> coordinate_in(std::string_view text) {
   return number;
 }
 
-std::optional<Numbers> numbers_in(std::span<const std::string_view> fields) {
+/// The path of an image, which may have blanks in it, and ten numbers.
+std::pair<std::string_view, std::optional<Numbers>> parse_line(
+    std::span<const std::string_view> fields) {
   Numbers numbers{};
-  if (fields.size() != numbers.size()) return {};
+  if (fields.size() <= numbers.size()) return {fields.front(), std::nullopt};
+  const std::string_view path = joined(fields.first(fields.size() - numbers.size()));
+  if (fields.size() > numbers.size() + 1 && !is_image_name(path)) {
+    return {fields.front(), std::nullopt};
+  }
+  const auto last = fields.last(numbers.size());
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const auto number = coordinate_in(fields[i]);
-    if (!number) return {};
+    const auto number = coordinate_in(last[i]);
+    if (!number) return {path, std::nullopt};
     numbers[i] = *number;
   }
-  return numbers;
+  return {path, numbers};
 }
 
 Landmarks points_of(const Numbers& numbers, bool in_columns) {
@@ -151,14 +158,15 @@ LandmarkList read_landmarks(const fs::path& file) {
       ++headings;
       return;
     }
-    const fs::path image = fs::path(fields.front()).lexically_normal();
+    const auto [path, landmarks] = parse_line(fields);
+    const fs::path image = fs::path(with_slashes(path)).lexically_normal();
     if (!stays_inside(image)) {
       throw InputError(
           fmt::format("{}: line {}: found '{}', expected an image path "
                       "without \"..\"",
                       file.string(), number, line.substr(0, 80)));
     }
-    numbers.push_back(numbers_in(std::span(fields).subspan(1)));
+    numbers.push_back(landmarks);
     std::string problem;
     if (!numbers.back() || !are_of_a_face(points_of(*numbers.back(), false))) {
       numbers.back().reset();

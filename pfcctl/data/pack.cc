@@ -260,7 +260,8 @@ void add_data_pack(CLI::App& data) {
       Progress progress("packing", "images");
       packed = pack_dataset(*o, progress.as_function());
     }
-    tell_written(o->out / "train.rec", packed.images, packed.classes, packed.damaged, start);
+    tell_written(o->out / "train.rec", packed.images, packed.classes, packed.damaged, start,
+                 o->size != 0 || o->quality != 0);
   });
 }
 

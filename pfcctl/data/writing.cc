@@ -151,11 +151,12 @@ void tell_damaged(const std::vector<std::string>& damaged) {
 }
 
 void tell_written(const fs::path& where, std::int64_t images, std::int64_t classes,
-                  const std::vector<std::string>& damaged, TimePoint start) {
+                  const std::vector<std::string>& damaged, TimePoint start, bool decoded) {
   tell_damaged(damaged);
-  std::printf("%s: %lld images of %lld identities, %zu damaged ones left out (%.1f s)\n",
-              where.c_str(), static_cast<long long>(images), static_cast<long long>(classes),
-              damaged.size(), seconds_since(start));
+  std::printf("%s: %lld images of %lld identities, %zu %s left out (%.1f s)\n", where.c_str(),
+              static_cast<long long>(images), static_cast<long long>(classes), damaged.size(),
+              decoded ? "damaged ones" : "with a damaged header", seconds_since(start));
+  if (!decoded) std::printf("no image was decoded; \"pfcctl data validate\" finds damaged ones\n");
 }
 
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {

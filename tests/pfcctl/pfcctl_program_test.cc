@@ -8,6 +8,8 @@
 
 #include "common/version.h"
 #include "tests/pfcctl/run_pfcctl.h"
+#include "tests/support/encoded_images.h"
+#include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {
@@ -130,6 +132,22 @@ TEST(Pfcctl, DataSynthWritesASet) {
   EXPECT_EQ(bench.status, 2);
   EXPECT_THAT(bench.output,
               HasSubstr("--workers: found 5 workers, but the data have only 4 images"));
+}
+
+TEST(Pfcctl, DataPackSaysThatItDecodesNoImage) {
+  const TemporaryFolder folder;
+  const auto pack = [&](const std::string& options) {
+    return pfcctl("data pack " + (folder / "people").string() + " --force --out " +
+                  (folder / "packed").string() + options);
+  };
+  std::filesystem::create_directories(folder / "people/ada");
+  auto jpeg = testing::make_jpeg(20, 20, 1);
+  jpeg.resize(jpeg.size() - 12);  // behind its header
+  testing::write_file(folder / "people/ada/1.jpg", jpeg);
+  testing::write_file(folder / "people/ada/2.jpg", testing::make_jpeg(20, 20, 2));
+  expect_tells(pack(""), {"2 images of 1 identities, 0 with a damaged header left out",
+                          "no image was decoded; \"pfcctl data validate\" finds damaged ones"});
+  expect_tells(pack(" --size 20 --max-damaged 0.5"), {"1 damaged ones left out"});
 }
 
 /// A job file and what pfcctl plan says of it.

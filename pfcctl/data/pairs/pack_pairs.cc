@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,25 +45,49 @@ std::optional<int> image_number_in(std::string_view text) {
   return number;
 }
 
-fs::path lfw_path(std::string_view name, int number) {
-  return fs::path(name) / fmt::format("{}_{:04}.jpg", name, number);
+/// With the ending that is there: facenet's aligned faces are PNG files.
+fs::path lfw_path(const fs::path& images, std::string_view name, int number) {
+  const fs::path path = fs::path(name) / fmt::format("{}_{:04}.jpg", name, number);
+  for (const char* ending : {".jpg", ".png", ".jpeg", ".webp"}) {
+    const fs::path other = fs::path(path).replace_extension(ending);
+    std::error_code ignored;
+    if (fs::exists(images / other, ignored)) return other;
+  }
+  return path;
 }
 
-std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields) {
+/// Two paths with blanks in them, which end like images. Views of one line.
+std::optional<std::pair<std::string_view, std::string_view>> two_paths(
+    std::span<const std::string_view> fields) {
+  for (std::size_t i = 1; i < fields.size(); ++i) {
+    const std::string_view first = joined(fields.first(i)), second = joined(fields.subspan(i));
+    if (is_image_name(first) && is_image_name(second)) return std::pair{first, second};
+  }
+  return {};
+}
+
+std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields,
+                               const fs::path& images) {
   if (fields.size() == 3) {
     const auto first = image_number_in(fields[1]), last = image_number_in(fields[2]);
     if (first && last) {
-      return Pair{lfw_path(fields[0], *first), lfw_path(fields[0], *last), true};
+      return Pair{lfw_path(images, fields[0], *first), lfw_path(images, fields[0], *last), true};
     }
-    if (last && *last <= 1) return Pair{fs::path(fields[0]), fs::path(fields[1]), *last == 1};
+    if (last && *last <= 1) {
+      return Pair{with_slashes(fields[0]), with_slashes(fields[1]), *last == 1};
+    }
   }
   if (fields.size() == 4) {
     const auto first = image_number_in(fields[1]), last = image_number_in(fields[3]);
     if (first && last) {
-      return Pair{lfw_path(fields[0], *first), lfw_path(fields[2], *last), false};
+      return Pair{lfw_path(images, fields[0], *first), lfw_path(images, fields[2], *last), false};
     }
   }
-  return {};
+  if (fields.size() < 4) return {};
+  const auto same = image_number_in(fields.back());
+  const auto paths = two_paths(std::span(fields).first(fields.size() - 1));
+  if (!paths || !same || *same > 1) return {};
+  return Pair{with_slashes(paths->first), with_slashes(paths->second), *same == 1};
 }
 
 /// LFW's counts, or words; not a pair that lacks its same/different field.
@@ -76,22 +101,56 @@ bool is_heading(const std::vector<std::string_view>& fields, const fs::path& ima
   });
 }
 
+/// A line of CALFW's and CPLFW's lists, two of which are a pair: PATH, and 0 for two people or else
+/// the number of a fold.
+struct HalfPair {
+  fs::path image;
+  bool same = false;
+};
+
+std::optional<HalfPair> parse_half(const std::vector<std::string_view>& fields) {
+  if (fields.size() != 2 || !is_image_name(fields[0])) return {};
+  const auto fold = image_number_in(fields[1]);
+  if (!fold) return {};
+  return HalfPair{with_slashes(fields[0]), *fold > 0};
+}
+
 std::vector<Pair> read_pairs(const fs::path& file, const fs::path& images) {
   std::vector<Pair> pairs;
+  std::optional<HalfPair> open;  ///< its second line comes next
   read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
+    const auto expect = [&](bool ok, const char* expected) {
+      if (ok) return;
+      throw InputError(fmt::format("{}: line {}: found '{}', expected {}", file.string(), number,
+                                   line.substr(0, 80), expected));
+    };
     const std::vector<std::string_view> fields = fields_of(line, " ");
     if (fields.empty()) return;
-    auto pair = parse_pair(fields);
-    if (!pair && number == 1 && is_heading(fields, images)) return;
-    if (!pair) {
-      throw InputError(fmt::format(
-          "{}: line {}: found '{}', expected NAME I J, NAME I OTHER J, or PATH PATH and 1 (the "
-          "same person) or 0",
-          file.string(), number, line.substr(0, 80)));
+    std::optional<Pair> pair;
+    if (const auto half = parse_half(fields)) {
+      if (!open) {
+        open = half;
+        return;
+      }
+      expect(open->same == half->same,
+             "both lines of a pair to say the same: 0, or another number");
+      pair = Pair{open->image, half->image, half->same};
+      open.reset();
+    } else {
+      expect(!open, "the second line of a pair: PATH and a number");
+      pair = parse_pair(fields, images);
+      if (!pair && number == 1 && is_heading(fields, images)) return;
     }
+    expect(pair.has_value(),
+           "NAME I J, NAME I OTHER J, PATH PATH and 1 (the same person) or 0, or a pair in two "
+           "lines PATH and a number; names with blanks need tabs between the fields");
     pair->line = number;
     pairs.push_back(std::move(*pair));
   });
+  if (open) {
+    throw InputError(fmt::format("{}: the last pair has one line, expected two: {}", file.string(),
+                                 open->image.string()));
+  }
   if (pairs.empty()) throw InputError(file.string() + ": no pairs");
   return pairs;
 }
@@ -151,7 +210,8 @@ void add_data_pack_pairs(CLI::App& data) {
   const auto o = std::make_shared<PackPairsOptions>();  // owned by the verb's callback
   CLI::App* verb =
       data.add_subcommand("pack-pairs", "A list of pairs and their images to a verification set");
-  verb->add_option("pairs", o->pairs, "LFW's pairs.txt, or lines PATH PATH 1 and PATH PATH 0")
+  verb->add_option("pairs", o->pairs,
+                   "LFW's pairs.txt, CALFW's or CPLFW's, or lines PATH PATH 1 and PATH PATH 0")
       ->required();
   verb->add_option("--images", o->images, "Folder of the images, of the size of training")
       ->required();

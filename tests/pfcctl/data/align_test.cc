@@ -65,6 +65,13 @@ TEST_F(AlignFaces, LosesNoneWhoseNameAnotherOneHas) {
   }
 }
 
+TEST_F(AlignFaces, ReadsPathsWithBlanksAndBackslashes) {
+  fs::create_directories(options_.images / "a b");
+  put("a b/c d.jpg", 1);
+  EXPECT_EQ(align("a b\\c d.jpg 10 10 20 10 15 15 11 20 19 20\n").images, 1);
+  EXPECT_TRUE(fs::exists(options_.out / "a b/c d.jpg"));
+}
+
 TEST_F(AlignFaces, DoesNotMixFacesAndPhotographs) {
   put("a.jpg", 1);
   const std::string line = std::string("a.jpg") + kPoints;

@@ -99,6 +99,11 @@ class Pairs : public ::testing::Test {
     write_file(folder_ / "pairs.txt", text);
     return folder_ / "pairs.txt";
   }
+  [[nodiscard]] VerificationSet pack(const std::string& text) const {
+    const fs::path out = folder_ / "packed.bin";
+    pack_pairs({.pairs = list(text), .images = people_, .out = out, .replace = true}, {});
+    return read_verification_bin(out);
+  }
   [[nodiscard]] std::string error_of_list(const std::string& text) const {
     return error_of([&] {
       pack_pairs({.pairs = list(text), .images = people_, .out = folder_ / "mine.bin"}, {});
@@ -157,6 +162,37 @@ TEST_F(Pairs, OfLfwsListAreFoundByNumbers) {
                                  {});
   EXPECT_EQ(packed.pairs, 2);
   EXPECT_EQ(packed.same, 1);
+}
+
+TEST_F(Pairs, OfFacenetsFacesArePngFiles) {
+  fs::create_directories(people_ / "Cy");
+  fs::copy_file(people_ / "p00/0.jpg", people_ / "Cy/Cy_0001.png");
+  fs::copy_file(people_ / "p00/0.jpg", people_ / "Cy/Cy_0002.jpg");
+  EXPECT_EQ(pack("Cy\t1\t2\nCy\t1\tCy\t1\n").same, std::vector({true, false}));
+}
+
+TEST_F(Pairs, OfCalfwsListTakeTwoLines) {
+  const VerificationSet set = pack("p00/0.jpg 3\np00/1.jpg 3\np01/0.jpg 0\np02/0.jpg 0\n");
+  EXPECT_THAT(set.same, ElementsAre(true, false));
+  EXPECT_EQ(set.images[3], testing::read_file(people_ / "p02/0.jpg"));
+  EXPECT_THAT(
+      error_of_list("p00/0.jpg 1\np00/1.jpg 0\n"),
+      HasSubstr("pairs.txt: line 2: found 'p00/1.jpg 0', expected both lines of a pair to"));
+  EXPECT_THAT(error_of_list("p00/0.jpg 1\np00/0.jpg p00/1.jpg 1\n"),
+              HasSubstr("line 2: found 'p00/0.jpg p00/1.jpg 1', expected the second line of a"));
+  EXPECT_THAT(error_of_list("p00/0.jpg 1\n"), HasSubstr("the last pair has one line"));
+}
+
+TEST_F(Pairs, MayHaveBlanksAndBackslashesInTheirPaths) {
+  fs::create_directories(people_ / "p q");
+  for (const char* name : {"1 a.jpg", "2.jpg"}) {
+    fs::copy_file(people_ / "p00/0.jpg", people_ / "p q" / name);
+  }
+  EXPECT_THAT(pack("p q/1 a.jpg p q/2.jpg 1\n"
+                   "p q\\1 a.jpg\tp q\\2.jpg\t0\n")
+                  .same,
+              ElementsAre(true, false));
+  EXPECT_THAT(error_of_list("p q 1 2 3\n"), HasSubstr("names with blanks need tabs between"));
 }
 
 TEST_F(Pairs, OfAListNameTheLineThatIsWrong) {
