@@ -83,13 +83,15 @@ class Lock {
     }
   }
   ~Lock() { ::close(fd_); }
+  [[nodiscard]] bool has_waited() const { return has_waited_; }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
 
  private:
-  void wait(const Doing& doing) const {
+  void wait(const Doing& doing) {
     while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR) fail_staging(file_, "lock");
+      has_waited_ = true;
       if (doing) doing("waiting for another worker that stages the data");
       std::this_thread::sleep_for(kPause);
     }
@@ -103,6 +105,7 @@ class Lock {
 
   const fs::path file_;
   int fd_ = -1;
+  bool has_waited_ = false;
 };
 
 bool same_size_and_time(const struct stat& a, const struct stat& b) {
@@ -310,11 +313,11 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   expect_folder(where);
   const fs::path folder = staged_folder(rec, where);
   // What is refused is so before there is a folder for it.
-  (void)sources_of(rec, folder);
+  std::vector<Source> sources = sources_of(rec, folder);
   const Lock lock(folder, doing);
-  std::vector<Source> sources = sources_of(rec, folder);  // as they are after a wait
+  if (lock.has_waited()) sources = sources_of(rec, folder);  // they may have changed meanwhile
   // Shards have other names there; all other files keep theirs, and so do those of a pattern.
-  const bool renamed = find_layout(rec).layout == Layout::kTar;
+  const bool renamed = sources.front().to.filename() != sources.front().from.filename();
   const bool one_file = sources.front().from == rec;
   fs::path opened = folder;
   if (!fs::is_directory(rec, ignored)) {

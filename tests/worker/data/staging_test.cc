@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <optional>
 #include <thread>
@@ -53,6 +55,27 @@ TEST_F(Staging, CopiesWhatTheDataSetConsistsOf) {
   }
   EXPECT_FALSE(fs::exists(there / "lfw.bin"));
   EXPECT_THAT(told.front(), HasSubstr("train.rec: 83 %"));
+}
+
+/// A folder of many shards on a network is slow to list.
+TEST_F(Staging, ListsTheDataOnce) {
+  fs::create_directories(folder_ / "shards");
+  for (const char* name : {"a.tar", "b.tar"}) {
+    write_file(folder_ / "shards" / name, std::vector<std::byte>(1000));
+  }
+  const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(inotify_add_watch(watch, (folder_ / "shards").c_str(), IN_OPEN), 0);
+  stage_dataset(folder_ / "shards", fast_);
+  alignas(inotify_event) std::array<char, 65536> events{};
+  const ssize_t bytes = ::read(watch, events.data(), events.size());
+  ::close(watch);
+  int lists = 0;
+  for (ssize_t at = 0; at < bytes;) {
+    const auto* event = reinterpret_cast<const inotify_event*>(events.data() + at);
+    lists += (event->mask & IN_ISDIR) != 0 ? 1 : 0;
+    at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+  }
+  EXPECT_EQ(lists, 1);
 }
 
 TEST_F(Staging, IsCheckedWithoutACopy) {
