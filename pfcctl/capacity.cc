@@ -87,6 +87,14 @@ MachineProfile measure_this(const PlannedJob& planned) {
   return machine;
 }
 
+/// Throws InputError if the run cannot correct a plan for this machine.
+void expect_comparable(const std::string& run, PlannedJob planned) {
+  const DeviceChoice device = planned.job.device;
+  planned.gpu = device == DeviceChoice::kCuda ||
+                (device == DeviceChoice::kAuto && !usable_gpus().gpus.empty());
+  (void)corrections_of_run(run, planned, {.workers = planned.world_size});
+}
+
 bool is_gpu_name(const std::string& name) {
   const std::vector<std::string> names = gpu_names();
   return std::ranges::find(names, name) != names.end();
@@ -121,12 +129,26 @@ std::string place(const Capacity& c) {
   return text;
 }
 
+std::string bottleneck_text(const Capacity& c) {
+  const Bottleneck most = bottleneck_of(c.step);
+  std::string remedy;
+  if (most.what == "decoding") {
+    remedy = fmt::format("; num_workers {:.0f} would end the wait",
+                         std::ceil(c.decoding_cores() / c.cluster.workers_of_host));
+  } else if (most.what == "communication") {
+    remedy = "; a larger batch_size or a faster network lowers it";
+  } else if (most.what == "classification layer") {
+    remedy = "; a smaller sample_rate lowers it";
+  }
+  return fmt::format("bottleneck: {}, {:.0f} % of a step{}\n", most.what, 100 * most.share, remedy);
+}
+
 }  // namespace
 
 void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
   verb.add_option(
       "--gpu,--machine", flags.machine,
-      "Says how long the job takes too, on this kind of machine: h100, a100 or v100 (by "
+      "Says how long the job takes too, on this kind of machine: h200, h100, a100 or v100 (by "
       "their data sheets), this (measured, about 15 s), or a FILE that --save wrote");
   verb.add_option("--network", flags.network,
                   "What joins one host to the others: 400Gb, 25Gb:30us (with its latency)")
@@ -174,7 +196,9 @@ std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const Plann
   if (!flags.any()) return std::nullopt;
   std::optional<MachineProfile> machine;
   if (flags.machine == "this") {
-    if (!flags.save.empty()) const AtomicFile can_be_written(flags.save);  // before the long part
+    // Before the long part.
+    if (!flags.save.empty()) const AtomicFile can_be_written(flags.save);
+    if (!flags.measured.empty()) expect_comparable(flags.measured, planned);
     machine = measure_this(planned);
     if (!flags.save.empty()) write_profile(*machine, flags.save);
   } else if (!flags.save.empty()) {
@@ -202,6 +226,10 @@ double Capacity::samples_per_second() const {
   return static_cast<double>(samples) / step.seconds();
 }
 
+double Capacity::decoding_cores() const {
+  return cluster.workers_of_host * step.input / (step.seconds() - step.of("data_wait"));
+}
+
 Capacity plan_capacity(const CapacityFlags& flags, const PlannedJob& planned, int workers_of_host,
                        const MemoryPlan& memory, MachineProfile machine) {
   Capacity c{.cluster = {.machine = std::move(machine),
@@ -213,7 +241,8 @@ Capacity plan_capacity(const CapacityFlags& flags, const PlannedJob& planned, in
              .network = flags.network,
              .measured = flags.measured,
              .samples = planned.job.batch_size * planned.world_size * planned.job.gradient_acc,
-             .checkpoint = checkpoint_bytes(planned, memory)};
+             .checkpoint = checkpoint_bytes(planned, memory),
+             .kept = checkpoints_bytes(planned, memory)};
   if (!flags.network.empty()) c.cluster.network = parse_network(flags.network);
   if (c.cluster.hosts() > 1 && flags.network.empty()) {
     throw InputError(
@@ -255,7 +284,11 @@ std::string capacity_text(const Capacity& c) {
     text += fmt::format("{} steps ({:.3g} epochs) in {}, and evaluations and checkpoints\n",
                         c.steps, c.epochs, hours(static_cast<double>(c.steps) * all));
   }
-  return text + "a checkpoint: " + byte_size_text(c.checkpoint) + "\n";
+  text += fmt::format("inputs: {:.1f} cores of each host, at {:.0f} us an image on one core\n",
+                      c.decoding_cores(), c.cluster.machine.decode_seconds * 1e6);
+  text += bottleneck_text(c);
+  return text + fmt::format("a checkpoint: {}; room in output for all that are kept: {}\n",
+                            byte_size_text(c.checkpoint), byte_size_text(c.kept));
 }
 
 nlohmann::ordered_json capacity_json(const Capacity& c) {
@@ -272,7 +305,10 @@ nlohmann::ordered_json capacity_json(const Capacity& c) {
           {"samples_per_second", c.samples_per_second()},
           {"steps", c.steps},
           {"seconds", static_cast<double>(c.steps) * c.step.seconds()},
-          {"checkpoint_bytes", c.checkpoint}};
+          {"decoding_cores_of_host", c.decoding_cores()},
+          {"bottleneck", bottleneck_of(c.step).what},
+          {"checkpoint_bytes", c.checkpoint},
+          {"kept_checkpoints_bytes", c.kept}};
 }
 
 }  // namespace pfc

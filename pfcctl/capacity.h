@@ -51,7 +51,10 @@ struct Capacity {
   std::int64_t steps = 0;        ///< of the job; 0: not known
   double epochs = 0;             ///< that these steps are
   std::uint64_t checkpoint = 0;  ///< bytes
+  std::uint64_t kept = 0;        ///< bytes of all checkpoints that are on disk at the same time
   [[nodiscard]] double samples_per_second() const;
+  /// Cores of a host that its workers' inputs take if no worker waits for them.
+  [[nodiscard]] double decoding_cores() const;
 };
 
 /// Throws InputError: several hosts without --network, or a run that cannot be compared.

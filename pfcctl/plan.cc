@@ -132,6 +132,7 @@ PlanReport make_report(const Flags& flags) {
     throw InputError(fmt::format("--workers-per-host: found {}, expected at most the {} --workers",
                                  on_host, flags.workers));
   }
+  report.workers_of_host = on_host;
   planned.threads = threads_of_worker(on_host);
   planned.data = read_data(planned.job);
   decide_precision(flags.capacity, planned.job);
@@ -182,8 +183,11 @@ std::string plan_text(const PlanReport& r) {
         "written\n",
         byte_size_text(r.plan.checkpoint_copy));
   }
-  if (r.planned.gpu && r.plan.snapshots > 0) {
-    text += fmt::format("and {} of host memory for snapshots\n", byte_size_text(r.plan.snapshots));
+  if (r.planned.gpu) {
+    text +=
+        fmt::format("and {} of host memory, {} for the {} of a host\n", byte_size_text(r.plan.host),
+                    byte_size_text(r.plan.host * static_cast<std::uint64_t>(r.workers_of_host)),
+                    counted(r.workers_of_host, "worker"));
   }
   text += r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n";
   if (!r.refusal.empty()) text += "but the job would be refused: " + r.refusal + "\n";
@@ -209,6 +213,8 @@ std::string plan_json(const PlanReport& r) {
                     {"fits", r.plan.fits()},
                     {"checkpoints_in_place", r.plan.checkpoints_in_place},
                     {"snapshots_bytes", r.plan.snapshots},
+                    {"host_bytes", r.plan.host},
+                    {"workers_of_host", r.workers_of_host},
                     {"largest_num_classes", r.largest.num_classes},
                     {"largest_batch_size", r.largest.batch_size},
                     {"advice", r.advice},

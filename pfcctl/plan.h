@@ -19,6 +19,7 @@ struct PlanReport {
   std::string advice;   ///< empty where the job fits
   std::string refusal;  ///< why the job would be refused, whatever the memory; empty: it would not
   std::optional<Capacity> capacity = {};  ///< null where no machine was named
+  int workers_of_host = 1;
 };
 
 /// For people: a table of the parts, their sum, whether it fits, why the job would be refused, and

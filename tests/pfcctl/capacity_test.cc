@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/fmt/fmt.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
@@ -65,6 +67,43 @@ TEST(CapacityPlan, IsOfAJobOnGpusThatAreNotHere) {
   EXPECT_EQ(json["steps"], 1562);
   EXPECT_DOUBLE_EQ(json["step_seconds"], c.step.seconds());
   EXPECT_DOUBLE_EQ(json["phases"]["head"], c.step.of("head"));
+}
+
+TEST(CapacityPlan, SaysWhatElseTheHostsNeed) {
+  PlannedJob planned = job_to_plan(8);
+  planned.job.save_every_steps = 100;
+  planned.job.keep_checkpoints = 3;
+  planned.job.num_workers = 1;
+  const MemoryPlan memory = plan_memory(planned, plan_backbone(planned), 1);
+  MachineProfile machine = *gpu_profile("h200", DType::kBFloat16, false);
+  machine.decode_seconds = 400e-6;
+  const auto capacity = [&] {
+    return plan_capacity({.machine = "h200"}, planned, 8, memory, machine);
+  };
+  Capacity c = capacity();
+  EXPECT_EQ(c.kept, 4 * c.checkpoint) << "three, and the one that is being written";
+  // Eight workers, each of which takes 8 images in the time of a step without waiting.
+  const double step = c.step.seconds() - c.step.of("data_wait");
+  EXPECT_NEAR(c.decoding_cores(), 8 * 8 * 400e-6 / step, 0.01 * c.decoding_cores());
+  EXPECT_THAT(capacity_text(c),
+              AllOf(HasSubstr(fmt::format("inputs: {:.1f} cores of each host", c.decoding_cores())),
+                    HasSubstr("room in output for all that are kept: 15")));
+  machine.decode_seconds = 100e-3;
+  c = capacity();
+  const auto threads = static_cast<std::int64_t>(std::ceil(c.decoding_cores() / 8));
+  EXPECT_THAT(capacity_text(c), AllOf(HasSubstr("bottleneck: decoding, "),
+                                      HasSubstr(fmt::format("num_workers {} would", threads))));
+  planned.job.num_workers = threads;
+  EXPECT_EQ(bottleneck_of(capacity().step).what, "backbone");
+}
+
+/// A measurement takes 15 s.
+TEST(CapacityPlan, LooksAtTheMeasuredRunBeforeItMeasuresTheMachine) {
+  PlannedJob planned = job_to_plan(1);
+  planned.job.device = DeviceChoice::kCpu;
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { machine_of({.machine = "this", .measured = "/nowhere"}, planned); }),
+              HasSubstr("/nowhere/metrics.jsonl: cannot open"));
 }
 
 TEST(CapacityPlan, SaysNothingOfTheNetworkOfOneHost) {

@@ -54,6 +54,16 @@ TEST(Plan, SaysThatAJobThatFitsWouldBeRefused) {
   EXPECT_EQ(nlohmann::json::parse(plan_json(r))["refusal"], "precision: found fp16");
 }
 
+TEST(Plan, OfGpusSaysWhatTheHostsMemoryMustHold) {
+  PlanReport r = report();
+  r.planned.gpu = true;
+  r.plan.host = std::uint64_t{2} << 30;
+  r.workers_of_host = 8;
+  EXPECT_THAT(plan_text(r),
+              HasSubstr("and 2.00 GiB of host memory, 16.0 GiB for the 8 workers of a host\n"));
+  EXPECT_EQ(nlohmann::json::parse(plan_json(r))["host_bytes"], r.plan.host);
+}
+
 TEST(Plan, SaysWhereTrainingWaitsForCheckpoints) {
   PlanReport r = report();
   r.plan.checkpoints_in_place = true;

@@ -16,8 +16,10 @@ struct DataSheet {
   std::uint64_t memory_bytes;
 };
 
-// NVIDIA H100 SXM5, A100 SXM4 80 GB and V100 SXM2 32 GB: the data sheets' peaks without sparsity.
-constexpr std::array<DataSheet, 3> kSheets{{
+// NVIDIA H200 SXM, H100 SXM5, A100 SXM4 80 GB and V100 SXM2 32 GB: the data sheets' peaks without
+// sparsity.
+constexpr std::array<DataSheet, 4> kSheets{{
+    {"h200", 989e12, 989e12, 494e12, 67e12, 4.8e12, 450e9, 141'000'000'000},
     {"h100", 989e12, 989e12, 494e12, 67e12, 3.35e12, 450e9, 80'000'000'000},
     {"a100", 312e12, 312e12, 156e12, 19.5e12, 2.04e12, 300e9, 80'000'000'000},
     {"v100", 0, 125e12, 0, 15.7e12, 0.9e12, 150e9, 32'000'000'000},

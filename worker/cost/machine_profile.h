@@ -64,8 +64,8 @@ struct MachineProfile {
   }
 };
 
-/// "h100", "a100" and "v100", from NVIDIA's data sheets, with the parts of the peaks that kernels
-/// are assumed to reach. Nothing of them was measured. None for another name.
+/// "h200", "h100", "a100", "v100": from NVIDIA's data sheets, with the parts of the peaks that
+/// kernels are assumed to reach. Nothing of them was measured. None for another name.
 std::optional<MachineProfile> gpu_profile(const std::string& name, DType activations, bool tf32);
 /// The names that gpu_profile() knows.
 std::vector<std::string> gpu_names();

@@ -83,6 +83,19 @@ double StepCost::of(const std::string& phase) const {
   return found == phases.end() ? 0 : found->seconds;
 }
 
+Bottleneck bottleneck_of(const StepCost& step) {
+  constexpr double kWaits = 0.01;  // of a step, from which on it counts
+  const double all = step.seconds(), waits = step.of("data_wait");
+  if (waits > kWaits * all) return {"decoding", waits / all};
+  double communication = 0;
+  for (const char* phase : kCommunication) communication += step.of(phase);
+  const double head = step.of("head");
+  Bottleneck most{"backbone", (all - waits - communication - head) / all};
+  if (head > most.share * all) most = {"classification layer", head / all};
+  if (communication > most.share * all) most = {"communication", communication / all};
+  return most;
+}
+
 StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pixels,
                       const Cluster& c, const Corrections& corrections) {
   const MachineProfile& machine = c.machine;
@@ -124,6 +137,7 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
     const double compute = cost.seconds();
     for (PhaseCost& each : cost.phases) each.seconds *= 1 + stretch / std::max(compute, 1e-12);
   }
+  cost.input = input;
   const double made = input / static_cast<double>(std::max<std::int64_t>(1, c.decoding_threads));
   cost.phases.front().seconds = std::max(0.0, made - cost.seconds());
   return cost;

@@ -29,10 +29,19 @@ struct PhaseCost {
 
 struct StepCost {
   std::vector<PhaseCost> phases;  ///< in the order of the step
+  double input = 0;               ///< seconds of one core that make a worker's inputs
   [[nodiscard]] double seconds() const;
   /// 0 where there is no such phase.
   [[nodiscard]] double of(const std::string& phase) const;
 };
+
+/// What limits the speed of a step, and its share of it.
+struct Bottleneck {
+  std::string what;  ///< "decoding", "backbone", "classification layer" or "communication"
+  double share = 0;
+};
+/// Decoding if a worker waits for its inputs, otherwise the part that takes longest. Pure.
+Bottleneck bottleneck_of(const StepCost& step);
 
 /// How many times as long a phase takes as the model says; 1 for those that it does not have.
 using Corrections = std::map<std::string, double>;

@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "common/config/no_network.h"
 #include "common/counted.h"
@@ -29,9 +30,11 @@ namespace {
 constexpr std::uint64_t kProcess = 40 << 20;
 
 // On a GPU: CUDA's context with the code of the kernels of cuDNN, cuBLASLt and NCCL; and the
-// buffers of the channels of two NCCL communicators. These are guesses, not yet measured on a GPU.
+// buffers of the channels of two NCCL communicators; and in host memory, CUDA's libraries. These
+// are guesses, not yet measured on a GPU.
 constexpr std::uint64_t kGpuProcess = std::uint64_t{1} << 30;
 constexpr std::uint64_t kNcclBuffers = std::uint64_t{1} << 30;
+constexpr std::uint64_t kHostProcessOfGpu = std::uint64_t{1} << 30;
 
 constexpr const char* kProcessName = "process";
 constexpr const char* kScratchName = "kernels' scratch";
@@ -161,11 +164,8 @@ void add_gpu_buffers(const PlannedJob& p, PartList& list) {
                             : "CUDA's context and libraries, a guess");
 }
 
-void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
-  // Two transports: that of the step, and that of the gradients, whose buckets are slices of them.
-  list.add("communication",
-           2 * host_comm_bytes(p.world_size) + StepShapes(p.job, p.world_size).bytes(),
-           counted(p.world_size, "worker"));
+/// What is in host memory also if the worker trains on a GPU.
+void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
   const int ahead = prefetch_depth(static_cast<int>(p.job.num_workers));
   const std::size_t batch = Batch::bytes(
       p.job.batch_size, planned_batch(p).bytes() / static_cast<std::size_t>(p.job.batch_size));
@@ -187,6 +187,14 @@ void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& li
                              {p.job.batch_size, p.data.height, p.data.width, p.job.embedding_size});
   list.add("between steps", std::max(file, evaluation),
            file > evaluation ? "a file of the model to be written" : "evaluation's embeddings");
+}
+
+void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
+  // Two transports: that of the step, and that of the gradients, whose buckets are slices of them.
+  list.add("communication",
+           2 * host_comm_bytes(p.world_size) + StepShapes(p.job, p.world_size).bytes(),
+           counted(p.world_size, "worker"));
+  add_inputs(p, b, list);
   list.add(kProcessName, kProcess, "program, libraries, generated code");
 }
 
@@ -268,13 +276,21 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
                                 : "the newest and the next one"});
     }
   }
-  if (!saves_while_training(p.job)) return plan;
-  plan.checkpoint_copy = checkpoint_copy_bytes(head, b, optimizer_bytes(p, b), updates(p));
+  if (saves_while_training(p.job)) {
+    plan.checkpoint_copy = checkpoint_copy_bytes(head, b, optimizer_bytes(p, b), updates(p));
+  }
   if (p.gpu) {
     plan.checkpoints_in_place =
         p.host_bytes > 0 && plan.checkpoint_copy + plan.snapshots > p.host_bytes;
+    PartList inputs;
+    add_inputs(p, b, inputs);
+    plan.host = std::accumulate(
+                    inputs.parts.begin(), inputs.parts.end(), kHostProcessOfGpu,
+                    [](std::uint64_t sum, const MemoryPart& part) { return sum + part.bytes; }) +
+                plan.snapshots + (plan.checkpoints_in_place ? 0 : plan.checkpoint_copy);
     return plan;
   }
+  if (plan.checkpoint_copy == 0) return plan;
   plan.parts.push_back({"checkpoint copy", plan.checkpoint_copy, "written while training goes on"});
   if (plan.fits()) return plan;
   plan.parts.pop_back();

@@ -60,6 +60,8 @@ struct MemoryPlan {
   /// Snapshots of this worker and of its neighbour, in host memory also on a GPU; 0 without
   /// `replicate`.
   std::uint64_t snapshots = 0;
+  /// Host memory of a worker that trains on a GPU, with snapshots and checkpoint copy; otherwise 0.
+  std::uint64_t host = 0;
   /// The copy would not fit: training waits while a checkpoint is written, and the copy is not one
   /// of the parts.
   bool checkpoints_in_place = false;

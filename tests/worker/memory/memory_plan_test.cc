@@ -161,6 +161,17 @@ TEST_F(MemoryPlanTest, OfAGpuHoldsGpuMemoryOnly) {
             plan().part("process").bytes);
 }
 
+TEST_F(MemoryPlanTest, OfAGpuSaysWhatTheHostHolds) {
+  EXPECT_EQ(plan().host, 0u);
+  planned_.gpu = true;
+  const std::uint64_t before = plan().host;
+  EXPECT_GT(before, 0u);
+  planned_.data.verification_bytes = 5 * kMiB;
+  planned_.job.save_every_steps = 10;
+  planned_.job.replicate = true;
+  EXPECT_EQ(plan().host, before + 5 * kMiB + plan().checkpoint_copy + plan().snapshots);
+}
+
 TEST_F(MemoryPlanTest, OfAGpuCopiesCheckpointsToTheHostWhereTheyFit) {
   planned_.gpu = true;
   planned_.job.save_every_steps = 10;
