@@ -174,10 +174,9 @@ void copy(const Source& source, const Doing& doing) {
 }
 
 std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
-  const bool shards = find_layout(rec).layout == Layout::kTar;
   std::vector<Source> sources;
   for (const fs::path& file : files_to_stage(rec)) {
-    const bool numbered = shards && file.filename() != kNames;
+    const bool numbered = lower_case_ending(file) == ".tar";  // a shard
     Source source{.from = file,
                   .to = folder / (numbered ? staged_shard_name(sources.size(), file)
                                            : file.filename().string())};
