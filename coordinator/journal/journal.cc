@@ -144,9 +144,8 @@ void Journal::write_all() {
     lock.lock();
     if (!last && held_) continue;
     broken_ = broken_ || removed;
-    if (!unwritten_.empty() || broken_) {
-      write_once(lock);
-    } else if (!last) {
+    if (!unwritten_.empty() || broken_) write_once(lock);
+    if (!last) {  // also when writing has failed: a full disk is not a dead coordinator
       lock.unlock();
       touch();
       lock.lock();

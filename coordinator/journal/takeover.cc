@@ -29,6 +29,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kEnd{60'000};
 // Another coordinator looks at the file, perhaps.
 constexpr milliseconds kLockPatience{500};
+constexpr milliseconds kLockPoll{10};
 constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
 
 /// A journal that lies in the folder.
@@ -65,8 +66,56 @@ std::optional<LockedFile> lock_file(const fs::path& file, milliseconds patience 
       return open;
     }
     if (Clock::now() >= deadline) return {};
-    std::this_thread::sleep_for(milliseconds{10});
+    std::this_thread::sleep_for(kLockPoll);
   }
+}
+
+std::string identity_title(const proto::JournalIdentity& identity) {
+  return (identity.is_service() ? "service " : "job ") + identity.id();
+}
+
+/// What a living coordinator changes every few seconds: it touches the file, or replaces it.
+struct FileState {
+  ino_t inode = 0;
+  std::int64_t seconds = 0, nanoseconds = 0;
+  friend bool operator==(const FileState&, const FileState&) = default;
+};
+
+/// All zero where there is no file.
+FileState state_of(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return {};
+  return {
+      .inode = info.st_ino, .seconds = info.st_mtim.tv_sec, .nanoseconds = info.st_mtim.tv_nsec};
+}
+
+/// Watches a locked journal. Returns false if its coordinator lives, or has ended and removed it;
+/// true once the lock of a dead one is released. Throws StorageError if that takes too long.
+/// Compares times of the file only: the clock of a file server may differ from this host's.
+bool outlive_lock(const Left& left, const LockWait& wait) {
+  const FileState first = state_of(left.file);
+  const TimePoint start = Clock::now();
+  const auto seconds = [](milliseconds time) { return std::to_string(time.count() / 1000) + " s"; };
+  bool told = false;
+  // Opening the file also makes NFS ask its server for the time of change.
+  while (!lock_file(left.file, milliseconds{0})) {
+    if (state_of(left.file) != first) return false;
+    const TimePoint now = Clock::now();
+    const std::string what = left.file.string() + ": locked, but unchanged for ";
+    if (now - start >= wait.untouched + wait.limit) {
+      throw StorageError(what + seconds(wait.untouched + wait.limit) +
+                         ": its coordinator seems dead, or is suspended. End it, or restart its "
+                         "host so that the file server releases the lock; or give --take-over "
+                         "never to begin anew");
+    }
+    if (now - start >= wait.untouched && !std::exchange(told, true)) {
+      wait.tell(what + seconds(wait.untouched) + ": its coordinator seems dead. Waiting at most " +
+                seconds(wait.limit) + " for the file server to release the lock, to go on with " +
+                identity_title(left.identity) + " (--take-over never: begin anew)");
+    }
+    std::this_thread::sleep_for(kLockPoll);
+  }
+  return true;
 }
 
 /// No process can be left that has waited for its coordinator.
@@ -78,10 +127,6 @@ std::string hosts_text(const proto::JournalIdentity& identity) {
   std::string text;
   for (const std::string& host : identity.hosts()) text += (text.empty() ? "" : ",") + host;
   return text;
-}
-
-std::string identity_title(const proto::JournalIdentity& identity) {
-  return (identity.is_service() ? "service " : "job ") + identity.id();
 }
 
 /// Empty: it was the same command. None: it has nothing to do with this one.
@@ -180,7 +225,7 @@ bool set_aside(const Left& left, const proto::JournalIdentity& wanted, Takeover&
 
 /// Those that fit, of which no coordinator lives. Puts the others into `takeover`.
 std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalIdentity& wanted,
-                             Takeover& takeover) {
+                             const std::string& choice, const LockWait& wait, Takeover& takeover) {
   std::vector<Left> fitting;
   for (const Left& left : all) {
     const auto differs = difference(left.identity, wanted);
@@ -190,7 +235,9 @@ std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalI
     } else if (!differs) {
       set_aside(left, wanted, takeover);
     } else if (!lock_file(left.file)) {
-      continue;
+      const bool is_wanted = fits && (choice == "auto" || left.identity.id().starts_with(choice)) &&
+                             !is_outdated(left);
+      if (is_wanted && outlive_lock(left, wait)) fitting.push_back(left);
     } else if (is_outdated(left)) {
       forget(left);
     } else if (fits) {
@@ -227,12 +274,12 @@ fs::path journal_file(const fs::path& folder, const std::string& id) {
 }
 
 Takeover find_takeover(const fs::path& folder, const proto::JournalIdentity& wanted,
-                       const std::string& choice) {
+                       const std::string& choice, const LockWait& wait) {
   Takeover takeover;
   const fs::path journals = journal_file(folder, "").parent_path();
   make_private_folder(journals);
   std::vector<Left> fitting =
-      fitting_of(journals_in(journals, choice, takeover.notes), wanted, takeover);
+      fitting_of(journals_in(journals, choice, takeover.notes), wanted, choice, wait, takeover);
   if (choice == kTakeOverNever) {
     for (const Left& left : fitting) {
       takeover.notes.push_back(not_used(left, "--take-over never"));

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,13 +42,24 @@ proto::JournalIdentity identity_of(const std::vector<HostSpec>& hosts, int port,
 /// FOLDER/journals/ID.journal
 std::filesystem::path journal_file(const std::filesystem::path& folder, const std::string& id);
 
+/// How long to wait for a journal that is locked although its coordinator seems dead. A file server
+/// keeps the locks of a host that has failed, mostly for 90 s.
+struct LockWait {
+  /// Without a change of the file for so long its coordinator counts as dead.
+  std::chrono::milliseconds untouched{10'000};
+  std::chrono::milliseconds limit{180'000};
+  std::function<void(const std::string& line)> tell = [](const std::string&) {};
+};
+
 /// Looks in FOLDER/journals for the journal of a coordinator that lives no more and was the same
 /// command: the same hosts in the same order, port, job (the file and what it says) and version. A
 /// job whose coordinator has been away for longer than its workers wait is forgotten, a service
 /// never. The journals of other jobs are `unused`. `choice`: "auto"; "never", which forgets what is
-/// found; or the beginning of an id. Throws InputError where several fit, none has the id, or the
-/// file of the one that fits is damaged, and StorageError where the folder cannot be made.
+/// found; or the beginning of an id. A locked journal that fits is watched until its coordinator
+/// touches it, or until the lock is released. Throws InputError where several fit, none has the id,
+/// or the file of the one that fits is damaged, and StorageError where the folder cannot be made or
+/// a journal stays locked by a dead coordinator.
 Takeover find_takeover(const std::filesystem::path& folder, const proto::JournalIdentity& wanted,
-                       const std::string& choice);
+                       const std::string& choice, const LockWait& wait = {});
 
 }  // namespace pfc

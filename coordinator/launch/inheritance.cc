@@ -2,10 +2,19 @@
 
 #include <utility>
 
+#include "common/log.h"
 #include "common/machine/child_process.h"
 #include "coordinator/journal/journal_keys.h"
 
 namespace pfc {
+namespace {
+
+/// While the coordinator waits it has no terminal yet.
+void print_warning(const std::string& line) {
+  print_message("pfc-coordinator", Severity::kWarning, line);
+}
+
+}  // namespace
 
 std::optional<ForeignProcess> local_agent_of(const proto::SavedCoordinator& coordinator) {
   return ForeignProcess::find(static_cast<pid_t>(coordinator.local_agent_pid()), kAgentIdVariable,
@@ -16,7 +25,7 @@ Inheritance::Inheritance(const std::filesystem::path& state_folder,
                          const proto::JournalIdentity& identity, const std::string& choice)
     : folder_(state_folder),
       identity_(identity),
-      takeover_(find_takeover(state_folder, identity, choice)) {
+      takeover_(find_takeover(state_folder, identity, choice, {.tell = print_warning})) {
   if (!takeover_.found) return;
   identity_.set_id(takeover_.found->contents.identity.id());
   own_ = journal_keys::read<proto::SavedCoordinator>(values(), journal_keys::kOwn);

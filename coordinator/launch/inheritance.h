@@ -23,7 +23,7 @@ std::optional<ForeignProcess> local_agent_of(const proto::SavedCoordinator& coor
 class Inheritance {
  public:
   /// Looks in the state folder for the journal of a coordinator that was the same command.
-  /// `choice`: --take-over. Throws as find_takeover() does.
+  /// `choice`: --take-over. Throws as find_takeover() does. Prints a warning while it waits.
   Inheritance(const std::filesystem::path& state_folder, const proto::JournalIdentity& identity,
               const std::string& choice);
 

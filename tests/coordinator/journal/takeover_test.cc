@@ -1,8 +1,12 @@
 #include "coordinator/journal/takeover.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <utility>
 
 #include "common/error.h"
 #include "tests/support/temporary_folder.h"
@@ -29,10 +33,13 @@ class TakeoverTest : public ::testing::Test {
     std::filesystem::create_directories(journal_file(folder.path(), "").parent_path());
     std::filesystem::permissions(journal_file(folder.path(), "").parent_path(),
                                  std::filesystem::perms::owner_all);
-    auto journal = std::make_unique<Journal>(
-        Journal::Options{.file = journal_file(folder.path(), identity.id()), .tell = [](auto&) {}},
-        JournalContents{.identity = identity, .values = {{"run", "x"}}});
-    return journal;
+    return open(identity, {});
+  }
+  std::unique_ptr<Journal> open(const proto::JournalIdentity& identity, LockedFile lock) {
+    return std::make_unique<Journal>(
+        Journal::Options{
+            .file = journal_file(folder.path(), identity.id()), .tell = [](auto&) {}, .touch = 5ms},
+        JournalContents{.identity = identity, .values = {{"run", "x"}}}, std::move(lock));
   }
   Takeover search(const proto::JournalIdentity& wanted, const std::string& choice = "auto") {
     return find_takeover(folder.path(), wanted, choice);
@@ -63,14 +70,67 @@ TEST_F(TakeoverTest, FindsWhatTheSameCommandHasLeft) {
 
 TEST_F(TakeoverTest, LeavesALivingCoordinatorAlone) {
   const auto living = coordinator(command("aaaa"));
-  EXPECT_FALSE(search(command("bbbb")).found);
+  // Without a touch it would wait until the test times out.
+  EXPECT_FALSE(find_takeover(folder.path(), command("bbbb"), "auto", {.untouched = 1h}).found);
+}
+
+/// The lock of a host that has failed, which a file server keeps.
+class StaleLock {
+ public:
+  explicit StaleLock(const std::filesystem::path& file)
+      : fd_(::open(file.c_str(), O_WRONLY | O_CLOEXEC)) {
+    EXPECT_EQ(::flock(fd_, LOCK_EX | LOCK_NB), 0);
+  }
+  ~StaleLock() { release(); }
+  StaleLock(const StaleLock&) = delete;
+  StaleLock& operator=(const StaleLock&) = delete;
+  void release() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_;
+};
+
+TEST_F(TakeoverTest, WaitsForTheLockOfADeadCoordinatorAndSaysSo) {
+  coordinator(command("aaaa"));
+  StaleLock lock(journal_file(folder.path(), "aaaa"));
+  std::vector<std::string> told;
+  const auto server_gives_up = [&](const std::string& line) {
+    told.push_back(line);
+    lock.release();
+  };
+  const Takeover takeover =
+      find_takeover(folder.path(), command("bbbb"), "auto",
+                    {.untouched = 20ms, .limit = 10min, .tell = server_gives_up});
+  ASSERT_TRUE(takeover.found);
+  EXPECT_EQ(takeover.found->contents.identity.id(), "aaaa");
+  EXPECT_THAT(told, ElementsAre(AllOf(HasSubstr("aaaa.journal: locked, but unchanged"),
+                                      HasSubstr("to go on with job aaaa"))));
+}
+
+TEST_F(TakeoverTest, RefusesToBeginBesideALockThatADeadCoordinatorKeeps) {
+  coordinator(command("aaaa"));
+  const StaleLock lock(journal_file(folder.path(), "aaaa"));
+  const LockWait brief{.untouched = 0ms, .limit = 0ms};
+  EXPECT_THROW(find_takeover(folder.path(), command("bbbb"), "auto", brief), StorageError);
+  EXPECT_THROW(find_takeover(folder.path(), command("bbbb"), "aa", brief), StorageError);
+  EXPECT_FALSE(find_takeover(folder.path(), command("bbbb"), "never", brief).found);
+  make_old("aaaa", 12min);  // its workers have ended
+  EXPECT_FALSE(find_takeover(folder.path(), command("bbbb"), "auto", brief).found);
 }
 
 TEST_F(TakeoverTest, LetsOnlyOneOfTwoTakeOver) {
   coordinator(command("aaaa"));
-  const Takeover first = search(command("bbbb"));
+  Takeover first = search(command("bbbb"));
   ASSERT_TRUE(first.found);
-  EXPECT_FALSE(search(command("cccc")).found);
+  std::unique_ptr<Journal> journal;
+  const auto first_goes_on = [&](const std::string&) {
+    journal = open(command("aaaa"), std::move(first.found->lock));
+  };
+  EXPECT_FALSE(find_takeover(folder.path(), command("cccc"), "auto",
+                             {.untouched = 0ms, .limit = 1h, .tell = first_goes_on})
+                   .found);
 }
 
 TEST_F(TakeoverTest, SaysWhyAnotherJobIsNotGoneOnWith) {
