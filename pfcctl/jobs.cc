@@ -51,7 +51,7 @@ struct LogsOptions {
   std::int64_t tail = 0;  ///< lines; 0: all
 };
 
-constexpr std::int64_t kLogEnd = -1;  // as a part: offsets count from the end
+constexpr std::int64_t kLogLines = -2;  // as a part: offsets are lines before the end
 
 void submit(const SubmitOptions& options) {
   nlohmann::json job = read_job_file(options.job, options.overrides);
@@ -129,28 +129,16 @@ class LogReader {
   TimePoint since_;  ///< when it broke
 };
 
-std::string last_lines(const std::string& text, std::int64_t lines) {
-  std::size_t begin = text.size();
-  if (text.ends_with('\n')) --begin;
-  for (; lines > 0 && begin != std::string::npos; --lines) {
-    begin = begin == 0 ? std::string::npos : text.rfind('\n', begin - 1);
-  }
-  return begin == std::string::npos ? text : text.substr(begin + 1);
-}
-
 void show_logs(const LogsOptions& options) {
   const CoordinatorCall call(options.target.endpoint());
   proto::LogsRequest request;
   request.set_job(options.job);
   request.set_rank(options.rank);
-  if (options.tail > 0) {  // from about there on
-    constexpr std::int64_t kLine = 512;
-    request.mutable_from()->set_part(kLogEnd);
-    request.mutable_from()->set_offset(options.tail * kLine);
+  if (options.tail > 0) {
+    request.mutable_from()->set_part(kLogLines);
+    request.mutable_from()->set_offset(options.tail);
   }
   LogReader reader(call);
-  std::optional<std::string> tail;  // what was read, until all that is there was
-  if (options.tail > 0) tail.emplace();
   bool is_empty = true;
   for (bool has_begun = false; std::cout; has_begun = true) {
     const auto got = reader.read(request, options.follow && has_begun);
@@ -162,13 +150,8 @@ void show_logs(const LogsOptions& options) {
       print_message("pfcctl", Severity::kWarning, "a part of the log was removed meanwhile");
     }
     is_empty = is_empty && reply.text().empty();
-    if (tail) {
-      *tail += reply.text();
-    } else {
-      std::cout << reply.text() << std::flush;
-    }
+    std::cout << reply.text() << std::flush;
     if (!reply.text().empty()) continue;
-    if (tail) std::cout << last_lines(*std::exchange(tail, {}), options.tail) << std::flush;
     if (!options.follow || reply.over()) {
       if (is_empty) {
         print_message("pfcctl", Severity::kNote,

@@ -13,6 +13,7 @@
 
 #include "common/error.h"
 #include "common/files/file_error.h"
+#include "common/files/mapped_file.h"
 #include "common/files/regular_file.h"
 
 namespace pfc {
@@ -53,6 +54,23 @@ std::pair<std::int64_t, std::int64_t> place_before_end(
   }
   --part;
   return {part->first, std::max<std::int64_t>(size_of(part->second) - (bytes - newest), 0)};
+}
+
+/// The place where the last lines begin, in whichever part. An unfinished last line counts as one.
+std::pair<std::int64_t, std::int64_t> place_of_last_lines(
+    const std::map<std::int64_t, fs::path>& parts, std::int64_t lines) {
+  bool is_end = true;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    const MappedFile file(part->second);
+    std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    if (is_end && text.ends_with('\n')) text.remove_suffix(1);
+    is_end = is_end && file.bytes().empty();
+    for (auto end = text.rfind('\n'); end != std::string_view::npos; end = text.rfind('\n')) {
+      if (--lines <= 0) return {part->first, static_cast<std::int64_t>(end) + 1};
+      text = text.substr(0, end);
+    }
+  }
+  return {parts.begin()->first, 0};
 }
 
 }  // namespace
@@ -111,7 +129,11 @@ void RotatingLog::begin_part() {
 LogPiece read_log(const fs::path& path, std::int64_t part, std::int64_t offset, std::size_t most) {
   const auto parts = parts_of_log(path);
   if (parts.empty()) throw InputError(path.string() + ": there is no such log");
-  if (part < 0) std::tie(part, offset) = place_before_end(parts, std::max<std::int64_t>(offset, 0));
+  if (part == kLogLines) {
+    std::tie(part, offset) = place_of_last_lines(parts, offset);
+  } else if (part < 0) {
+    std::tie(part, offset) = place_before_end(parts, std::max<std::int64_t>(offset, 0));
+  }
   auto place = parts.lower_bound(part);
   LogPiece piece{.text = {}, .part = part, .offset = std::max<std::int64_t>(offset, 0)};
   if (place == parts.end()) return piece;  // as new as the next part

@@ -51,6 +51,9 @@ struct LogPiece {
   bool skipped = false;     ///< the part that was asked for has been removed
 };
 
+/// Part of a place that is given as a number of lines before the end: `offset` is that number.
+inline constexpr std::int64_t kLogLines = -2;
+
 /// Reads at most `most` bytes from this place on; part 0 is the oldest that there is, and part -1
 /// is the end, of which `offset` is the distance; at most two parts are gone back. Throws
 /// InputError where there is no such log, and StorageError where it cannot be read.

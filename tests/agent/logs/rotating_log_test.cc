@@ -74,6 +74,22 @@ TEST_F(SmallLog, IsReadFromItsEnd) {
   EXPECT_EQ(reads(-1, 1'000), "line 6\nline 7\nline 8\n");
 }
 
+TEST_F(SmallLog, IsReadFromAnyNumberOfLinesBeforeItsEnd) {
+  EXPECT_THROW(read_log(path, kLogLines, 1, 100), InputError);
+  writes(0, 9);
+  EXPECT_EQ(reads(kLogLines, 1), "line 8\n");
+  EXPECT_EQ(reads(kLogLines, 2), "line 7\nline 8\n");
+  EXPECT_EQ(reads(kLogLines, 4), "line 5\nline 6\nline 7\nline 8\n");
+  EXPECT_EQ(reads(kLogLines, 100), "line 4\nline 5\nline 6\nline 7\nline 8\n");
+}
+
+TEST_F(SmallLog, CountsLinesOfAnyLengthAndAnUnfinishedOne) {
+  const std::string lines = std::string(20'000, 'x') + "\n\n" + std::string(30'000, 'y');
+  std::ofstream(path) << "first\n" << lines;
+  EXPECT_EQ(read_log(path, kLogLines, 3, 100'000).text, lines);
+  EXPECT_EQ(read_log(path, kLogLines, 1, 100'000).text, std::string(30'000, 'y'));
+}
+
 TEST_F(SmallLog, IsReadFromItsEndOnWhereItGrows) {
   writes(0, 1);
   const LogPiece piece = read_log(path, -1, 1'000, 100);
