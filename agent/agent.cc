@@ -112,11 +112,11 @@ bool Agent::connection_lost(const grpc::Status& status, std::chrono::millisecond
   const std::chrono::milliseconds limit{limit_};
   const bool give_up = refused || silence >= limit;
   if (!give_up || options_.stays) {
-    const auto why = notice_.attempt_failed(silence, limit, status.error_message(), refused);
+    const auto why = notice_.attempt_failed(silence, limit, problem_of(status), refused);
     if (why) print_message("pfc-agent", Severity::kWarning, *why);
   }
   if (!give_up) return true;
-  std::string problem = status.error_message();
+  std::string problem = problem_of(status);
   if (!refused) {
     problem = "coordinator " + options_.coordinator +
               (limit.count() == 0

@@ -74,7 +74,7 @@ proto::ExchangeTokenReply exchange(proto::CoordinatorService::Stub& stub,
   const bool may_pass = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
   if (may_pass) {
-    throw CommError("coordinator " + address + " cannot be reached: " + status.error_message());
+    throw CommError("coordinator " + address + " cannot be reached: " + problem_of(status));
   }
   throw InputError("coordinator " + address + " refuses this host: " + status.error_message());
 }

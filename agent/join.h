@@ -18,8 +18,9 @@ struct JoinedCluster {
 /// Finds the coordinator, checks the fingerprint, and asks for a certificate. The key is kept in
 /// STATE_DIR (mode 0600), one for each coordinator's authority and host name: the coordinator gives
 /// the same key a certificate again, also when the token has expired. Tries again for at most
-/// `patience` while the coordinator cannot be reached. Throws CommError then, and InputError where
-/// it refuses, or is another one than the join string says.
+/// `patience` while the coordinator cannot be reached. Throws CommError then, ClockError as
+/// fetch_authority() does, and InputError where it refuses, or is another one than the join string
+/// says.
 JoinedCluster join_cluster(const JoinString& join, const std::string& host,
                            const std::filesystem::path& state_dir,
                            std::chrono::milliseconds patience);

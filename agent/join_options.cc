@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "security/credential.h"
+#include "security/first_contact.h"
 
 namespace pfc {
 namespace {
@@ -92,6 +93,8 @@ void JoinOptions::apply(AgentOptions& options, bool is_once) const {
       options.host = joined.host;
       return;
     } catch (const StorageError&) {
+      throw;
+    } catch (const ClockError&) {
       throw;
     } catch (const InputError& error) {
       if (!may_change() || !changes(*given, error.what(), options.patience)) throw;

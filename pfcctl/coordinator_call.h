@@ -65,7 +65,7 @@ class CoordinatorCall {
                          status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
                          status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
     if (refused) throw InputError(status.error_message());
-    throw CommError("coordinator " + address() + " does not answer (" + status.error_message() +
+    throw CommError("coordinator " + address() + " does not answer (" + problem_of(status) +
                     "); is it running, and is this its --port?");
   }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "proto/grpc_runtime.h"
+#include "security/first_contact.h"
 
 namespace pfc {
 namespace {
@@ -53,6 +54,12 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   // Workers of one host talk to the coordinator directly, whatever http_proxy says.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, credentials_of(credential), arguments);
+}
+
+std::string problem_of(const grpc::Status& status) {
+  const std::string& message = status.error_message();
+  const bool stalled = message.find("Handshake read failed") != std::string::npos;
+  return message + (stalled ? std::string("; ") + kMtuAdvice : "");
 }
 
 bool wait_for_connection(grpc::Channel& channel, std::chrono::milliseconds time,

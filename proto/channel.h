@@ -2,6 +2,7 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/support/status.h>
 
 #include <chrono>
 #include <functional>
@@ -19,6 +20,9 @@ namespace pfc {
 /// connection, and not by TCP's next retransmission, which may be as far away as the cut was long.
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
                                             const Credential& credential = {});
+
+/// gRPC's message about a failed call, with advice where a TLS handshake has stalled.
+std::string problem_of(const grpc::Status& status);
 
 /// Connects, trying again and again for at most `time`, and returns whether the channel is
 /// connected. REQUIRED of everybody who waits for a coordinator to come back: gRPC pauses longer

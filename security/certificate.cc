@@ -58,6 +58,12 @@ std::string serial_of(X509& certificate) {
   return text;
 }
 
+std::string validity_problem(const X509& certificate, std::time_t now) {
+  if (X509_cmp_time(X509_get0_notBefore(&certificate), &now) > 0) return "is not valid yet";
+  if (X509_cmp_time(X509_get0_notAfter(&certificate), &now) < 0) return "has expired";
+  return {};
+}
+
 std::string to_pem(X509& certificate) {
   const BioOwner bio = memory_writer();
   expect_openssl(PEM_write_bio_X509(bio.get(), &certificate) == 1, "writing a certificate");

@@ -1,6 +1,7 @@
 // What a certificate says.
 #pragma once
 
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ std::optional<CertificateFacts> facts_of(std::string_view pem);
 std::string fingerprint_of(X509& certificate);
 
 std::string serial_of(X509& certificate);
+
+/// "is not valid yet" or "has expired", at `now`; empty if the certificate is valid then.
+std::string validity_problem(const X509& certificate, std::time_t now);
 
 /// The certificate in PEM.
 std::string to_pem(X509& certificate);

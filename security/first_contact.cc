@@ -1,5 +1,6 @@
 #include "security/first_contact.h"
 
+#include <array>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -16,6 +17,15 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
+
+/// "2026-11-23 10:00 UTC"
+std::string utc_text(std::time_t time) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  gmtime_r(&time, &parts);
+  std::strftime(text.data(), text.size(), "%F %H:%M UTC", &parts);
+  return text.data();
+}
 
 /// One attempt. All in one object, which the pending operations refer to.
 class Contact {
@@ -51,6 +61,16 @@ class Contact {
     return {};
   }
 
+  /// "is not valid yet", for example, of any certificate of the other side; empty: all are valid.
+  [[nodiscard]] std::string validity_problem_at(std::time_t now) {
+    STACK_OF(X509)* const chain = SSL_get_peer_cert_chain(stream_.native_handle());
+    std::string problem;
+    for (int i = 0; problem.empty() && i < sk_X509_num(chain); ++i) {
+      problem = validity_problem(*sk_X509_value(chain, i), now);
+    }
+    return problem;
+  }
+
   bool connected = false;
 
  private:
@@ -69,14 +89,18 @@ class Contact {
 }  // namespace
 
 std::string fetch_authority(const std::string& address, const std::string& fingerprint,
-                            std::chrono::milliseconds limit) {
+                            std::chrono::milliseconds limit, std::time_t now) {
   Contact contact;
   const error_code error = contact.run(address, limit);
   if (error && !contact.connected) {
     throw CommError("coordinator " + address + " cannot be reached: " + error.message());
   }
-  if (error == asio::error::timed_out || error == asio::error::connection_reset ||
-      error == asio::error::eof || error == asio::ssl::error::stream_truncated) {
+  if (error == asio::error::timed_out) {
+    throw CommError("coordinator " + address +
+                    ": TCP connects, but the TLS handshake is not answered; " + kMtuAdvice);
+  }
+  if (error == asio::error::connection_reset || error == asio::error::eof ||
+      error == asio::ssl::error::stream_truncated) {
     throw CommError("coordinator " + address +
                     " has not completed a TLS handshake: " + error.message());
   }
@@ -90,6 +114,11 @@ std::string fetch_authority(const std::string& address, const std::string& finge
                      " shows another certificate than the join string's fingerprint says: either "
                      "the join string is of another coordinator, or somebody stands between; "
                      "nothing was sent to it");
+  }
+  if (const std::string problem = contact.validity_problem_at(now); !problem.empty()) {
+    throw ClockError("coordinator " + address + ": its certificate " + problem +
+                     "; this host's clock says " + utc_text(now) +
+                     "; set the clock, or that of the coordinator's host if it is wrong");
   }
   return authority;
 }

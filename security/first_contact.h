@@ -2,16 +2,30 @@
 #pragma once
 
 #include <chrono>
+#include <ctime>
 #include <string>
 
+#include "common/error.h"
+
 namespace pfc {
+
+/// The clock of this host or of the coordinator is wrong, so another attempt will also fail.
+class ClockError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// Advice for a connection by TCP whose TLS handshake stalls.
+inline constexpr const char* kMtuAdvice =
+    "large packets may be lost on the way, as where a link takes a smaller MTU than the hosts "
+    "have: try \"ping -M do -s 1472 HOST\", and lower the MTU of the hosts if it fails";
 
 /// Connects to HOST:PORT by TLS, sends nothing else, and returns the certificate (PEM) of the
 /// authority that the other side shows and that has this fingerprint: from then on it is what the
 /// other side's certificate must be signed by. Waits at most `limit`, apart from a name server.
-/// Throws CommError where the other side cannot be reached, and InputError where it shows another
-/// authority, or speaks no TLS.
+/// Throws CommError where the other side cannot be reached, ClockError where a certificate of it is
+/// not valid at `now`, and InputError where it shows another authority, or speaks no TLS.
 std::string fetch_authority(const std::string& address, const std::string& fingerprint,
-                            std::chrono::milliseconds limit);
+                            std::chrono::milliseconds limit, std::time_t now = std::time(nullptr));
 
 }  // namespace pfc

@@ -1,6 +1,9 @@
 // An agent that loses its coordinator for a while, or gets another one.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -9,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "security/authority.h"
 #include "tests/agent/agent_fixture.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/support/relay.h"
@@ -18,6 +22,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::AgentOfAHost;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using testing::RunningAgent;
 using testing::RunningCoordinator;
 using testing::wait_until;
@@ -51,6 +57,18 @@ TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne)
   EXPECT_EQ(second.status().state(), "starting") << second.status().reason();
   second.shut_down();
   EXPECT_EQ(agent.problem(), "");
+}
+
+TEST_F(AgentOfAHost, PointsToTheMtuWhenItsTlsHandshakeIsNotAnswered) {
+  boost::asio::io_context loop;
+  // The kernel accepts connections here, and nobody answers.
+  const boost::asio::ip::tcp::acceptor silent(loop, {boost::asio::ip::address_v4::loopback(), 0});
+  const Authority authority(folder.path());
+  AgentOptions impatient = options("127.0.0.1:" + std::to_string(silent.local_endpoint().port()));
+  impatient.credential = authority.make_credential({.role = Role::kAgent, .host = "a"});
+  impatient.patience = 1ms;
+  EXPECT_THAT(RunningAgent(impatient).problem(),
+              AllOf(HasSubstr("cannot be reached"), HasSubstr("MTU")));
 }
 
 /// A host whose agent reaches the coordinator over a link that a test cuts.

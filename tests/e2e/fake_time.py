@@ -9,6 +9,11 @@ def library():
     return found[0]
 
 
+def shifted(by):
+    """Variables for a program whose calendar clock is wrong, by "-2d" for example."""
+    return {"LD_PRELOAD": str(library()), "FAKETIME": by, "DONT_FAKE_MONOTONIC": "1"}
+
+
 def faster(times):
     """Variables for a program whose clocks, sleeps and timeouts run so many times as fast."""
     return {"LD_PRELOAD": str(library()), "FAKETIME": f"+0 x{times}"}

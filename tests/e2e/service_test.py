@@ -11,6 +11,7 @@ import subprocess
 import time
 import unittest
 
+import fake_time
 from support import BIN, LIMIT, JobTest, run
 
 FAKE = pathlib.Path(os.environ["PFC_FAKE"])
@@ -213,9 +214,10 @@ class Logs(ServiceTest):
 class Agents(ServiceTest):
     """Of another host than the coordinator's own: the address is of this machine, but not written so."""
 
-    def agent(self, name="agent", *more):
+    def agent(self, name="agent", *more, **environment):
         return self.starts(name, FAKE / "pfc-agent", "--join-file", self.folder / "join", "--host", "remote",
-                           "--state-dir", self.folder / name, *more, XDG_STATE_HOME=str(self.folder / name / "logs"))
+                           "--state-dir", self.folder / name, *more, XDG_STATE_HOME=str(self.folder / name / "logs"),
+                           **environment)
 
     def elsewhere(self, name="service", port=0, hosts="remote:1"):
         """A service that starts no agent itself. All have one --state-dir, and so the same authority."""
@@ -249,6 +251,14 @@ class Agents(ServiceTest):
         self.assertEqual(self.said("agent").count("cannot be reached"), 1, self.said("agent"))
         agent.send_signal(signal.SIGTERM)
         self.assertEqual(agent.wait(LIMIT), 143)
+
+    def test_whose_clock_is_wrong_end_and_say_so(self):
+        self.elsewhere()
+        for name, by, problem in (("late", "-2d", "is not valid yet"), ("ahead", "+4000d", "has expired")):
+            agent = self.agent(name, **fake_time.shifted(by))
+            self.assertEqual(agent.wait(LIMIT), 2, self.said(name))
+            self.assertRegex(self.said(name), r"^pfc-agent: error: coordinator \S+:\d+: its certificate " + problem +
+                             r"; this host's clock says 2\d\d\d-.* UTC; set the clock.*\n$")
 
     def test_that_serve_once_end_with_the_job(self):
         self.elsewhere()
