@@ -153,6 +153,8 @@ class Coordinator {
 
   /// An agent did not come as far as to register. For checks; thread-safe.
   void agent_was_refused(const std::string& host, const std::string& why);
+  /// A connection from this address stalls in its TLS handshake. On the event loop.
+  void handshake_stalled(const std::string& address);
 
   // What agents report (coordinator_agents.cc). `peer` is the address that the connection comes
   // from.

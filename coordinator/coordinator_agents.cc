@@ -10,6 +10,7 @@
 #include "common/one_line.h"
 #include "common/version.h"
 #include "coordinator/coordinator.h"
+#include "security/first_contact.h"
 
 namespace pfc {
 namespace {
@@ -34,6 +35,12 @@ void Coordinator::note_refused_agent(const std::string& host, const std::string&
     terminal_.note("an agent was refused: " + one_line(why, kLongestRefusal), Severity::kWarning);
   }
   state_.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
+}
+
+void Coordinator::handshake_stalled(const std::string& address) {
+  note_refused_agent(
+      address,
+      address + ": TCP connects, but the TLS handshake does not arrive there; " + kMtuAdvice);
 }
 
 void Coordinator::warn_of_threads(const HostState& host, int threads_asked_for) {
@@ -117,6 +124,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   if (is_new) {
     refused_agents_.forget(host->name);
     refused_agents_.forget(registration.host());
+    refused_agents_.forget(peer);
     state_.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
   }
   agents_[host->name] = &link;

@@ -33,6 +33,8 @@ class Newcomers {
     /// Outside. Of more, the oldest of the address that has most is closed.
     std::size_t waiting = 4'096;
     std::chrono::milliseconds patience{10'000};  ///< outside, and again when it was let in
+    /// Inside, while others wait for the place. gRPC's clients give a connection up after 2 s.
+    std::chrono::milliseconds contended{3'000};
     /// Bytes that an admitted connection may send before it shows a credential. gRPC buffers a
     /// whole request before the sender can be checked.
     std::uint64_t bytes = std::uint64_t{1280} << 10;
@@ -41,8 +43,12 @@ class Newcomers {
   using Passed = std::function<void(int fd)>;
   /// Is told the address and port of one that was closed, and why.
   using Refused = std::function<void(const std::string& peer, const std::string& why)>;
+  /// Called with the address of a peer that sends, but does not acknowledge what is sent to it.
+  using Stalled = std::function<void(const std::string& address)>;
 
-  Newcomers(boost::asio::io_context& loop, const Limits& limits, Passed passed, Refused refused);
+  Newcomers(
+      boost::asio::io_context& loop, const Limits& limits, Passed passed, Refused refused,
+      Stalled stalled = [](const std::string&) {});
   ~Newcomers();
   Newcomers(const Newcomers&) = delete;
   Newcomers& operator=(const Newcomers&) = delete;
@@ -66,6 +72,7 @@ class Newcomers {
     std::string address;
     std::string peer;  ///< ADDRESS:PORT
     TimePoint since;
+    bool stalled = false;  ///< already reported
   };
   struct Address {
     std::size_t inside = 0;
@@ -84,6 +91,8 @@ class Newcomers {
   void look_after();
   /// Forgets those that have gone, and ends those that have stayed for too long.
   void sweep(TimePoint now, std::vector<Closed>& closed);
+  /// The addresses of those that have stalled since the last call.
+  std::vector<std::string> find_stalled();
   void expire_waiting(TimePoint now, std::vector<Closed>& closed);
   void drop_one(std::vector<Closed>& closed);
   Entered::iterator forget(Entered::iterator which);
@@ -93,6 +102,7 @@ class Newcomers {
   const Limits limits_;
   const Passed passed_;
   const Refused refused_;
+  const Stalled stalled_;
   boost::asio::steady_timer timer_;
   bool watching_ = false;
   bool sent_much_ = false;              ///< a closed connection had sent more than `bytes`

@@ -42,7 +42,8 @@ GrpcServer::GrpcServer(boost::asio::io_context& loop, const Options& options)
           loop, options.newcomers, [this](int fd) { serve(fd); },
           [this](const std::string& peer, const std::string& why) {
             refuse(peer, "slow_handshake", why);
-          }),
+          },
+          options.stalled),
       filter_(
           loop, [this](int fd) { newcomers_.add(fd); },
           [this](const std::string& peer) {

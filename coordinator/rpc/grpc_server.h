@@ -26,6 +26,7 @@ class GrpcServer {
     int port = 0;          ///< 0: a free one
     Gate* gate = nullptr;  ///< borrowed; null: plaintext
     Newcomers::Limits newcomers;
+    Newcomers::Stalled stalled = [](const std::string&) {};
   };
 
   /// Listens. Throws InputError when the port cannot be used.

@@ -33,7 +33,11 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                 GrpcServer::Options{.address = options.address,
                                     .port = options.port,
                                     .gate = options.gate,
-                                    .newcomers = options.newcomers}),
+                                    .newcomers = options.newcomers,
+                                    .stalled =
+                                        [&coordinator](const std::string& address) {
+                                          coordinator.handshake_stalled(address);
+                                        }}),
         calls_(loop, coordinator, options.gate, server_->newcomers()),
         agents_(loop, coordinator, options.gate, calls_),
         tokens_(coordinator, options.gate,

@@ -85,6 +85,13 @@ class Network:
         """What a host sends there, from now on."""
         limit(self.names[key], interface, speed)
 
+    def narrow(self, key, mtu):
+        """The cable of a host takes no larger packets from now on, and tells nobody."""
+        for name in self.names.values():
+            if name != self.names["bridge"]:  # several packets in one would pass
+                ip("-n", name, "link", "set", "eth0", "gso_max_segs", "1")
+        ip("-n", self.names["bridge"], "link", "set", f"to-{key}", "mtu", str(mtu))
+
     def separate(self, key, interface, *addresses):
         """What a host sends to these addresses reaches nobody: it believes them to be at another card."""
         for each in addresses:

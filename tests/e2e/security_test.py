@@ -151,6 +151,18 @@ class Security(JobTest):
         output, _ = self.started[0].communicate(timeout=LIMIT)
         self.assertIn("host host-b: another pfc-agent has taken over", output)
 
+    def test_a_link_with_a_small_mtu_is_named_on_both_sides(self):
+        self.network.narrow("b", 900)
+        agent = self.agent(self.join, "agent")
+        self.started.append(agent)
+        self.assertRegex(agent.stderr.readline(), "TCP connects, but the TLS handshake is not answered.* MTU")
+        refused = self.read_until(self.started[0], "an agent was refused: ")[-1]
+        self.assertRegex(refused, f"{address(2)}: TCP connects, but the TLS handshake does not arrive.* MTU")
+        self.network.narrow("b", 1500)
+        self.wait_for_training()
+        self.admin("stop")
+        self.started[0].communicate(timeout=LIMIT)
+
 
 class OneMachine(JobTest):
     """A service whose hosts are all this machine, on which others are too."""

@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 #include <string>
@@ -114,6 +117,45 @@ TEST_F(NewcomersTest, AreClosedWhenTheySendTooMuchWithoutACredential) {
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused,
               ElementsAre(HasSubstr("has sent more than 1000 bytes without showing a credential")));
+}
+
+TEST_F(NewcomersTest, GiveTheirPlaceUpSoonerWhileOthersWaitForIt) {
+  auto at_the_door = newcomers({.of_address = 1, .patience = 1h, .contended = 0ms});
+  at_the_door.add(connects(1).fd);
+  at_the_door.add(connects(2).fd);
+  const int other = connects(1).fd;
+  at_the_door.add(other);
+  run_until([&] { return inside.size() == 3; });
+  EXPECT_EQ(inside.back(), other);
+  EXPECT_THAT(refused, ElementsAre(AllOf(HasSubstr("127.0.0.1:"), HasSubstr(", and others wait"))));
+}
+
+/// What a link with a small MTU does to a packet of more than 200 bytes.
+void lose_large_packets(tcp::socket& socket) {
+  std::array<sock_filter, 4> code{
+      {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 200, 0, 1),
+       BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, 0xffffffff)}};
+  const sock_fprog program{.len = code.size(), .filter = code.data()};
+  ASSERT_EQ(
+      setsockopt(socket.native_handle(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program),
+      0);
+}
+
+TEST_F(NewcomersTest, ThatDoNotReceiveWhatTheyAreSentAreReportedOnce) {
+  std::vector<std::string> stalled;
+  Newcomers at_the_door(
+      loop, {.patience = 1h}, [](int) {}, [](auto&, auto&) {},
+      [&](const std::string& address) { stalled.push_back(address); });
+  for (const int address : {1, 2, 3}) {
+    const int fd = connects(address).fd;
+    inside.push_back(fd);
+    at_the_door.add(fd);
+    boost::asio::write(clients.back(), boost::asio::buffer(std::string("hello")));
+    if (address > 1) lose_large_packets(clients.back());
+    ASSERT_EQ(write(fd, std::string(1'000, 'x').data(), 1'000), 1'000);
+  }
+  run_until([&] { return stalled.size() >= 2; });
+  EXPECT_THAT(stalled, ::testing::UnorderedElementsAre("127.0.0.2", "127.0.0.3"));
 }
 
 TEST_F(NewcomersTest, WithACredentialAreLeftAlone) {
