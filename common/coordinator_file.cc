@@ -97,6 +97,15 @@ int write_locked(const fs::path& path, const std::string& text) {
   return file.give_away();
 }
 
+std::string text_of_file(const CoordinatorFile& file) {
+  const nlohmann::ordered_json values = {
+      {"job_id", file.job_id}, {"address", file.address}, {"http_address", file.http_address},
+      {"pid", file.pid},       {"tls", file.tls},         {"job", file.job}};
+  // A path may be other bytes than UTF-8.
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  return values.dump(2, ' ', false, replace) + "\n";
+}
+
 CoordinatorFile read_file(const fs::path& path) {
   constexpr JsonLimits kLimits{.bytes = 1 << 16, .depth = 2};
   const auto refuse = [&](const std::string& problem) {
@@ -158,15 +167,17 @@ fs::path default_state_folder() {
 }
 
 PublishedCoordinator::PublishedCoordinator(const fs::path& folder, const CoordinatorFile& file)
-    : path_(folder / (file.job_id + ".json")) {
+    : path_(folder / (file.job_id + ".json")), text_(text_of_file(file)) {
   make_folder(folder);
   remove_stale_files(folder);
-  const nlohmann::ordered_json json = {
-      {"job_id", file.job_id}, {"address", file.address}, {"http_address", file.http_address},
-      {"pid", file.pid},       {"tls", file.tls},         {"job", file.job}};
-  // A path may be other bytes than UTF-8.
-  const auto replace = nlohmann::json::error_handler_t::replace;
-  fd_ = write_locked(path_, json.dump(2, ' ', false, replace) + "\n");
+  fd_ = write_locked(path_, text_);
+}
+
+void PublishedCoordinator::renew() {
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) == 0) return;
+  make_folder(path_.parent_path());
+  ::close(std::exchange(fd_, write_locked(path_, text_)));
 }
 
 PublishedCoordinator::~PublishedCoordinator() {

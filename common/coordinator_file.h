@@ -32,11 +32,14 @@ class PublishedCoordinator {
   /// locked, or the folder is somebody else's.
   PublishedCoordinator(const std::filesystem::path& folder, const CoordinatorFile& file);
   ~PublishedCoordinator();
+  /// Makes the folder and the file again if they were removed. Throws as the constructor does.
+  void renew();
   PublishedCoordinator(const PublishedCoordinator&) = delete;
   PublishedCoordinator& operator=(const PublishedCoordinator&) = delete;
 
  private:
   const std::filesystem::path path_;
+  const std::string text_;
   int fd_ = -1;  ///< holds the lock
 };
 

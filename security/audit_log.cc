@@ -128,17 +128,17 @@ void AuditLog::run() {
 
 void AuditLog::write(const std::string& line) {
   struct stat info {};
-  const bool is_full = fd_ >= 0 && fstat(fd_, &info) == 0 &&
-                       static_cast<std::uintmax_t>(info.st_size) + line.size() > most_bytes_;
-  if (is_full) {
-    // Another coordinator of this user may have done it already.
-    struct stat there {};
-    if (stat(path_.c_str(), &there) == 0 && there.st_ino == info.st_ino) {
-      ::rename(path_.c_str(), (path_.string() + ".1").c_str());
-    }
-    ::close(fd_);
-    static_cast<void>(open());  // where it fails, lines are dropped
+  struct stat there {};
+  const bool is_open = fd_ >= 0 && fstat(fd_, &info) == 0;
+  const bool is_removed = is_open && stat(path_.c_str(), &there) != 0;
+  const bool is_full =
+      is_open && static_cast<std::uintmax_t>(info.st_size) + line.size() > most_bytes_;
+  // Another coordinator of this user may have renamed it already.
+  if (is_full && there.st_ino == info.st_ino) {
+    ::rename(path_.c_str(), (path_.string() + ".1").c_str());
   }
+  if (is_full || is_removed) ::close(std::exchange(fd_, -1));
+  if (fd_ < 0) static_cast<void>(open());  // where it fails, lines are dropped
   if (fd_ >= 0 && ::write(fd_, line.data(), line.size()) == static_cast<ssize_t>(line.size()))
     return;
   const std::lock_guard lock(mutex_);

@@ -119,6 +119,8 @@ Authority::Authority(const fs::path& folder) {
   fingerprint_ = fingerprint_of(*certificate_);
 }
 
+std::string Authority::text() const { return to_pem(*key_) + certificate_pem_; }
+
 Authority::Issued Authority::issue(EVP_PKEY& public_key, const Identity& identity,
                                    const std::string& serial) const {
   const bool printable =

@@ -18,6 +18,8 @@ class Authority {
   /// and FolderLock were called. Throws InputError or StorageError that names the file.
   explicit Authority(const std::filesystem::path& folder);
 
+  /// Key and certificate, as authority.pem has them.
+  [[nodiscard]] std::string text() const;
   /// Its own certificate, in PEM.
   [[nodiscard]] const std::string& certificate() const { return certificate_pem_; }
   /// By which an agent knows it: 64 lower-case hex digits.

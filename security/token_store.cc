@@ -138,20 +138,8 @@ TokenStore::Snapshot TokenStore::newest() {
 }
 
 TokenStore::Snapshot TokenStore::in_force() {
-  try {
-    return newest();
-  } catch (const std::exception& error) {
-    const std::lock_guard lock(mutex_);
-    const auto now = steady_now();
-    if (!told_ || now - *told_ >= kTellAgain) {
-      spdlog::error(
-          "{}. Until then the last valid tokens stay in force, and no token can be created or "
-          "revoked",
-          error.what());
-      told_ = now;
-    }
-    return snapshot_;
-  }
+  const std::lock_guard lock(mutex_);
+  return snapshot_;
 }
 
 void TokenStore::save(Contents contents) {
@@ -177,6 +165,24 @@ auto TokenStore::changed(Change change) {
   auto result = change(contents);
   save(std::move(contents));
   return result;
+}
+
+void TokenStore::refresh() {
+  try {
+    const bool is_written = newest()->mark != FileMark();
+    const bool was_removed = is_written && mark_of(path_) == FileMark();
+    if (was_removed) changed([](Contents&) { return true; });
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    const auto now = steady_now();
+    if (!told_ || now - *told_ >= kTellAgain) {
+      spdlog::error(
+          "{}. Until then the last valid tokens stay in force, and no token can be created or "
+          "revoked",
+          error.what());
+      told_ = now;
+    }
+  }
 }
 
 void TokenStore::drop_old_tokens(Contents& contents) const {
@@ -212,7 +218,10 @@ TokenStore::NewToken TokenStore::create(const Request& request) {
   });
 }
 
-std::vector<Token> TokenStore::list() { return in_force()->tokens; }
+std::vector<Token> TokenStore::list() {
+  refresh();
+  return in_force()->tokens;
+}
 
 std::vector<std::string> TokenStore::valid_join_hashes() {
   const Snapshot contents = in_force();

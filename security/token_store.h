@@ -41,8 +41,9 @@ struct Denial {
 };
 
 /// FOLDER/tokens.json. Coordinators of one user share it: every change is made under FolderLock on
-/// a copy of what the file has by then, which counts only when it was written. Thread-safe; who
-/// only asks does not wait for those who write.
+/// a copy of what the file has by then, which counts only when it was written. Thread-safe. Only
+/// changes, list() and refresh() use the file; the other functions answer from memory and never
+/// wait for the disk.
 class TokenStore {
  public:
   /// Seconds since 1970.
@@ -51,6 +52,11 @@ class TokenStore {
   /// REQUIRES: make_private_folder(folder) was called. Throws InputError that names the file where
   /// it makes no sense. All functions throw StorageError where the file cannot be written.
   explicit TokenStore(std::filesystem::path folder, WallClock clock);
+
+  /// Reads the file if another coordinator has changed it, and writes it again if it was removed.
+  /// If the file is damaged, its last good contents stay in force, and the problem is logged at
+  /// most once a minute: a damaged file must neither stop the coordinator nor admit anyone.
+  void refresh();
 
   struct NewToken {
     std::string secret;  ///< told once
@@ -120,9 +126,7 @@ class TokenStore {
   /// Returns the file's contents, and reads it again only if it has changed. Throws InputError if
   /// it is damaged.
   [[nodiscard]] Snapshot newest();
-  /// Like newest(). If the file is damaged, returns its last good contents and logs the problem at
-  /// most once a minute. For read-only callers: a damaged file must neither stop the coordinator
-  /// nor admit anyone.
+  /// What was read or written last.
   [[nodiscard]] Snapshot in_force();
   /// Writes the file, and then lets everybody see what it has.
   void save(Contents contents);

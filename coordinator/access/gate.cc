@@ -84,7 +84,12 @@ struct Gate::Counters {
           .Add({});
 };
 
-Gate::Folder::Folder(const std::filesystem::path& state_dir) : path(state_dir / "security") {
+Gate::Folder::Folder(std::filesystem::path state)
+    : state_dir(std::move(state)), path(state_dir / "security") {
+  make();
+}
+
+void Gate::Folder::make() const {
   // Both before any key is written. The folder above may be open to others, but not theirs.
   make_own_folder(state_dir);
   make_private_folder(path);
@@ -105,13 +110,26 @@ Gate::~Gate() = default;
 
 /// Of an earlier authority, or of tokens that were removed, they would be of no use.
 void Gate::write_own_files() {
-  write_secret(folder_.path / "admin.pem",
-               to_text(authority_.make_credential({.role = Role::kAdmin})));
-  write_token(folder_.path / "reader.token", Token::Kind::kRead);
-  page_token_ = write_token(folder_.path / "admin.token", Token::Kind::kAdmin);
+  const std::string reader = kept_or_new_token(folder_.path / "reader.token", Token::Kind::kRead);
+  page_token_ = kept_or_new_token(folder_.path / "admin.token", Token::Kind::kAdmin);
+  own_files_ = {{"authority.pem", authority_.text()},
+                {"admin.pem", to_text(authority_.make_credential({.role = Role::kAdmin}))},
+                {"reader.token", reader + "\n"},
+                {"admin.token", page_token_ + "\n"}};
+  for (const auto& [name, text] : own_files_) {
+    if (name != "authority.pem") write_secret(folder_.path / name, text);
+  }
 }
 
-std::string Gate::write_token(const std::filesystem::path& path, Token::Kind kind) {
+void Gate::refresh_files() {
+  folder_.make();
+  for (const auto& [name, text] : own_files_) {
+    if (!something_at(folder_.path / name)) write_secret(folder_.path / name, text);
+  }
+  tokens_.refresh();
+}
+
+std::string Gate::kept_or_new_token(const std::filesystem::path& path, Token::Kind kind) {
   const std::string kept = something_at(path) ? read_secret(path, kLongestHeader) : "";
   const std::string token = kept.substr(0, kept.find('\n'));
   if (!token.empty()) {
@@ -119,9 +137,7 @@ std::string Gate::write_token(const std::filesystem::path& path, Token::Kind kin
     const auto* valid = std::get_if<Token>(&known);
     if (valid != nullptr && valid->kind == kind) return token;
   }
-  const std::string made = tokens_.create({.kind = kind}).secret;
-  write_secret(path, made + "\n");
-  return made;
+  return tokens_.create({.kind = kind}).secret;
 }
 
 Credential Gate::credential_for_local_agent(const std::string& host) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -42,6 +43,11 @@ class Gate {
   ~Gate();
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
+
+  /// Reads what other coordinators have changed in the folder, and makes the folder and those of
+  /// its files again that were removed: without them pfcctl finds no credential, and the next
+  /// coordinator could not take over. Called every second; blocks. Throws as the constructor does.
+  void refresh_files();
 
   /// What the coordinator shows; `certificate` has the authority's behind its own.
   [[nodiscard]] const Credential& server() const { return server_; }
@@ -105,8 +111,9 @@ class Gate {
  private:
   struct Counters;
   struct Folder {
-    explicit Folder(const std::filesystem::path& state_dir);
-    std::filesystem::path path;
+    explicit Folder(std::filesystem::path state_dir);
+    void make() const;
+    std::filesystem::path state_dir, path;
   };
 
   /// Fills in who the certificate or the token of the call says it is, also where that is refused.
@@ -116,7 +123,7 @@ class Gate {
   [[nodiscard]] bool starts_agent_of(const std::string& host);
   [[nodiscard]] bool is_current(const std::string& host, const std::string& serial);
   void write_own_files();
-  std::string write_token(const std::filesystem::path& path, Token::Kind kind);
+  std::string kept_or_new_token(const std::filesystem::path& path, Token::Kind kind);
 
   const Folder folder_;
   const std::chrono::seconds token_lifetime_;
@@ -124,7 +131,8 @@ class Gate {
   TokenStore tokens_;
   AuditLog audit_;
   const Credential server_;
-  std::string page_token_;  ///< set by the constructor
+  std::string page_token_;                        ///< set by the constructor
+  std::map<std::string, std::string> own_files_;  ///< contents by name; set by the constructor
   const std::unique_ptr<Counters> counters_;
   std::mutex facts_mutex_;
   std::unordered_map<std::string, CertificateFacts> facts_;  ///< guarded by facts_mutex_; by PEM

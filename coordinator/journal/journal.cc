@@ -13,6 +13,7 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/write_all.h"
+#include "security/secret_file.h"
 
 namespace pfc {
 namespace {
@@ -201,6 +202,7 @@ void Journal::append(const std::string& record) {
 /// Locked before it has its name, so that nobody takes it for one that was left.
 void Journal::rewrite(const std::string& bytes) {
   const std::filesystem::path temporary = options_.file.string() + ".tmp";
+  make_own_folder(options_.file.parent_path());  // it may have been removed
   ::unlink(temporary.c_str());
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
   LockedFile fresh(::open(temporary.c_str(), kFlags, 0600));
@@ -242,7 +244,9 @@ proto::JournalRecord Journal::changes() const {
 
 bool Journal::was_removed() const {
   struct stat info {};
-  return file_.fd() >= 0 && ::fstat(file_.fd(), &info) == 0 && info.st_nlink == 0;
+  if (file_.fd() < 0) return false;
+  if (::fstat(file_.fd(), &info) == 0 && info.st_nlink == 0) return true;
+  return ::stat(options_.file.c_str(), &info) != 0 && errno == ENOENT;  // its folder was
 }
 
 void Journal::touch() const { ::futimens(file_.fd(), nullptr); }

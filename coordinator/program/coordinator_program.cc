@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <utility>
 
 #include "common/error_text.h"
@@ -32,6 +34,7 @@ namespace asio = boost::asio;
 constexpr std::chrono::seconds kExitLimit{20};
 constexpr std::chrono::seconds kReaderLimit{2};
 constexpr std::chrono::milliseconds kLeastRenewal{500};  // of the join file
+constexpr std::chrono::seconds kFilesPause{1};
 
 int exit_code(const Verdict& verdict, std::optional<int> signal) {
   switch (verdict.kind) {
@@ -133,6 +136,7 @@ int CoordinatorProgram::run() {
     if (verdict_) return loop_.stop();
     coordinator_.stop(std::string("SIG") + sigabbrev_np(number), again);
   });
+  keeper_ = std::jthread([this](const std::stop_token& stop) { keep_files(stop); });
   start();
   start_local_agent();
   run_event_loop(loop_,
@@ -290,6 +294,25 @@ void CoordinatorProgram::print_check() {
     const std::size_t end = text.find('\n', begin) + 1;
     console_.output.write(Output::Kind::kWorkerStdout, text.substr(begin, end - begin));
     begin = end;
+  }
+}
+
+void CoordinatorProgram::keep_files(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any stopped;
+  for (bool told = false;
+       !stopped.wait_for(lock, stop, kFilesPause, [&] { return stop.stop_requested(); });) {
+    try {
+      gate_.refresh_files();
+      published_.renew();
+      told = false;
+    } catch (const std::exception& error) {
+      if (std::exchange(told, true)) continue;
+      asio::post(loop_, [this, what = text_of(error)] {
+        warn("the state folder: " + what + "; pfcctl may not find this coordinator until then");
+      });
+    }
   }
 }
 

@@ -5,8 +5,10 @@
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "common/coordinator_file.h"
@@ -61,6 +63,9 @@ class CoordinatorProgram {
   void start();
   void start_local_agent();
   void print_check();
+  /// Keeps the files that other programs need in the state folder. On a thread of its own, because
+  /// the disk may hang.
+  void keep_files(const std::stop_token& stop);
   int end();
 
   const Options& options_;
@@ -78,11 +83,12 @@ class CoordinatorProgram {
   Service service_;
   Pages pages_;
   const std::unique_ptr<HttpServer> http_;
-  const PublishedCoordinator published_;
+  PublishedCoordinator published_;
   std::optional<StopSignals> signals_;
   std::unique_ptr<JoinFile> join_file_;  ///< null where none is asked for, or agents need none
   std::optional<BeaconSender> beacon_;
   std::optional<LocalAgent> agent_;
+  std::jthread keeper_;  ///< last: it uses what is above
 };
 
 }  // namespace pfc

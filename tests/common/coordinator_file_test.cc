@@ -48,6 +48,15 @@ class CoordinatorFileInAFolder : public ::testing::Test {
   fs::path state = folder / "state";
 };
 
+TEST_F(CoordinatorFileInAFolder, IsMadeAgainWithTheFolderWhenItWasRemoved) {
+  const auto one = runs("aa11");
+  one->renew();
+  fs::remove_all(state);
+  one->renew();
+  EXPECT_EQ(find_coordinator(state, "").pid, 42);
+  EXPECT_EQ(fs::status(state).permissions(), fs::perms::owner_all);
+}
+
 TEST_F(CoordinatorFileInAFolder, IsReadAsItWasWrittenByThisUserAlone) {
   const auto one = runs("aa11");
   const CoordinatorFile file = find_coordinator(state, "");

@@ -6,7 +6,9 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
+import stat
 import subprocess
 import time
 import unittest
@@ -209,6 +211,25 @@ class Logs(ServiceTest):
         warnings = [line for line in self.said("service").splitlines() if "pfc-agent: warning" in line]
         self.assertEqual(len(warnings), 1, warnings)
         self.assertIn("--log-dir", warnings[0])
+
+
+class StateFolder(ServiceTest):
+    def test_that_is_removed_is_made_again_with_what_pfcctl_and_the_next_coordinator_need(self):
+        service = self.service()
+        job = self.submit("until_stop")
+        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        folder = self.folder / "service"
+        folder.rename(self.folder / "removed")
+        shutil.rmtree(self.folder / "removed")
+        self.wait_for("the folder", lambda: self.ctl("status").returncode == 0)
+        self.wait_for("the journal", lambda: list((folder / "journals").glob("*.journal")))
+        self.assertEqual(stat.S_IMODE(folder.stat().st_mode), 0o700)
+        service.kill()
+        service.wait()
+        self.service()
+        self.assertIn("taking over", self.said("service"))
+        self.assertEqual(self.ctl("stop").returncode, 0)
+        self.wait_until(job, "stopped")
 
 
 class Agents(ServiceTest):

@@ -52,6 +52,16 @@ TEST(Audit, WritesOneLineOfJsonForAnEvent) {
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
 }
 
+TEST(Audit, GoesOnInANewFileWhenTheOldOneWasRemoved) {
+  const TemporaryFolder folder;
+  {
+    AuditLog log(folder.path());
+    std::filesystem::remove(folder / "audit.jsonl");
+    log.add({.what = "stop"});
+  }
+  EXPECT_EQ(lines_of(folder / "audit.jsonl").size(), 1U);
+}
+
 TEST(Audit, KeepsTwoFilesOfABoundedSize) {
   const TemporaryFolder folder;
   constexpr int kEvents = 900;

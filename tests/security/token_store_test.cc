@@ -159,6 +159,32 @@ TEST_F(Tokens, AreSharedByTheCoordinatorsOfOneFolder) {
   EXPECT_EQ(other.list().size(), 2U);
 }
 
+TEST_F(Tokens, AreCheckedWithoutTheDiskUntilTheFileIsReadAgain) {
+  const auto reading = store.create({.kind = Token::Kind::kRead});
+  ASSERT_EQ(exchanges(store.create({.lifetime = 1h}).secret, "b", *key), "");
+  TokenStore other(folder.path(), [this] { return now; });
+  other.revoke_host("b");
+  other.revoke(reading.token.id);
+  EXPECT_TRUE(store.is_current("b", serial));
+  EXPECT_EQ(std::get<std::string>(store.reader(reading.secret)), reading.token.id);
+  EXPECT_TRUE(std::holds_alternative<Token>(store.of_pages(reading.secret)));
+  other.create({.lifetime = 1h});
+  EXPECT_EQ(store.valid_join_hashes().size(), 1U);
+  store.refresh();
+  EXPECT_FALSE(store.is_current("b", serial));
+  EXPECT_EQ(std::get<Denial>(store.of_pages(reading.secret)).code, "revoked_token");
+  EXPECT_EQ(store.valid_join_hashes().size(), 2U);
+}
+
+TEST_F(Tokens, AreWrittenAgainWhenTheFileWasRemoved) {
+  store.refresh();
+  EXPECT_FALSE(std::filesystem::exists(folder / "tokens.json"));
+  const auto made = store.create({.lifetime = 1h});
+  std::filesystem::remove(folder / "tokens.json");
+  store.refresh();
+  EXPECT_EQ(TokenStore(folder.path(), [] { return 0; }).list().front().hash, made.token.hash);
+}
+
 TEST_F(Tokens, AreLimitedInNumberUntilTheyHaveLongExpired) {
   store.create({.lifetime = 1h});
   fill_file(TokenStore::kMostTokens - 1);

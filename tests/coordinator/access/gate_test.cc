@@ -53,6 +53,22 @@ TEST_F(CredentialsOfAGate, OfAgentsThatItStartsCanBeRevoked) {
   EXPECT_FALSE(gate.revoke_host({}, "a"));
 }
 
+TEST_F(CredentialsOfAGate, AreWrittenAgainWhenTheFolderWasRemoved) {
+  const auto state = folder / "state";
+  Gate running({.state_dir = state});
+  const auto made = running.create_token({}, {}, "host:1");
+  std::filesystem::rename(state, folder / "removed");
+  running.refresh_files();
+  for (const auto& each : {state, state / "security"}) {
+    EXPECT_EQ(std::filesystem::status(each).permissions(), std::filesystem::perms::owner_all);
+  }
+  EXPECT_TRUE(std::filesystem::exists(state / "security" / "admin.pem"));
+  Gate next({.state_dir = state});
+  EXPECT_EQ(next.fingerprint(), running.fingerprint());
+  EXPECT_EQ(next.page_token(), running.page_token());
+  EXPECT_EQ(next.tokens().back().id, made.id);
+}
+
 TEST_F(CredentialsOfAGate, AreNotWrittenIntoTheFolderOfAnotherUser) {
   const auto theirs = folder / "theirs";
   std::filesystem::create_directory(theirs);

@@ -124,6 +124,19 @@ TEST_F(JournalTest, IsWrittenAnewWhenSomebodyHasRemovedTheFile) {
   EXPECT_THAT(on_disk().values, ElementsAre(Pair("a", "1"), Pair("b", "2")));
 }
 
+TEST_F(JournalTest, IsWrittenAnewWhenSomebodyHasRemovedTheFolder) {
+  const auto removed = folder / "state";
+  file = removed / "journals" / "x.journal";
+  Journal journal(options(), contents());
+  journal.put("a", "1");
+  ASSERT_TRUE(journal.settle(60s));
+  std::filesystem::rename(removed, folder / "elsewhere");
+  journal.put("b", "2");
+  ASSERT_TRUE(journal.settle(60s));
+  EXPECT_THAT(on_disk().values, ElementsAre(Pair("a", "1"), Pair("b", "2")));
+  EXPECT_EQ(std::filesystem::status(removed).permissions(), std::filesystem::perms::owner_all);
+}
+
 /// In a process of its own, whose files may have so many bytes.
 template <typename Body>
 int exit_code_with_limit(std::size_t bytes, Body body) {
