@@ -168,6 +168,20 @@ std::string missing_hosts(const ClusterState& state) {
   return listed(names);
 }
 
+std::string staying_agents(const ClusterState& state) {
+  std::vector<std::string> names;
+  for (const HostState& host : state.hosts) {
+    if (host.registered && !host.once && !host.leaving) names.push_back(host.name);
+  }
+  if (names.empty()) return {};
+  const bool several = names.size() > 1;
+  return std::string(several ? "the agents of hosts " : "the agent of host ") + listed(names) +
+         (several ? " stay" : " stays") +
+         " for the next job: end each with Ctrl-C or SIGTERM there, or start it with --once to "
+         "make "
+         "it end with its job";
+}
+
 void host_registered(HostState& host, const proto::AgentRegistration& registration,
                      DeviceChoice device, TimePoint now) {
   const bool is_another = host.agent_id != registration.agent_id();

@@ -220,6 +220,9 @@ bool has_ended_well(const WorkerState& worker);
 bool takes_part(const WorkerState& worker);
 bool all_exited(const ClusterState& state);
 
+/// Which agents do not end with the job, and how to end them; empty: all end. Pure.
+std::string staying_agents(const ClusterState& state);
+
 /// By which the workers of the host are reached.
 inline const std::string& peer_address(const HostState& host) {
   return host.chosen ? host.chosen->address : host.address;

@@ -151,6 +151,9 @@ class Coordinator {
   void send_trace(const proto::SendTraceRequest& request,
                   const Answer<proto::SendTraceReply>& answer);
 
+  /// Which agents do not end with the job, and how to end them; empty: all end.
+  [[nodiscard]] std::string staying_agents() const { return pfc::staying_agents(state_); }
+
   /// An agent did not come as far as to register. For checks; thread-safe.
   void agent_was_refused(const std::string& host, const std::string& why);
   /// A connection from this address stalls in its TLS handshake. On the event loop.

@@ -188,7 +188,7 @@ HttpReply CoordinatorProgram::serve(const HttpRequest& request) {
 void CoordinatorProgram::finished(const Verdict& verdict) {
   verdict_ = verdict;
   pages_.tell_end();
-  tell_end(console_.terminal, verdict);
+  tell_end(console_.terminal, verdict, coordinator_.staying_agents());
   const std::chrono::milliseconds wait = last_reading_.wait(Clock::now());
   if (wait.count() == 0) return loop_.stop();
   console_.terminal.note("ends when the last values of /metrics were read, in at most " +

@@ -53,6 +53,18 @@ TEST_F(Rendezvous, NamesTheAgentThatWasRefusedWhereAHostHasNone) {
                         "(10.0.0.7) is not in the coordinator's --hosts; run there: "));
 }
 
+TEST_F(Rendezvous, NamesTheAgentsThatDoNotEndWithTheJob) {
+  expect_hosts({{"a", 1}, {"b", 1}, {"c", 1}});
+  EXPECT_EQ(staying_agents(state), "");
+  for (const char* host : {"a", "b", "c"}) registers(host);
+  find_host(state, "a")->once = true;
+  EXPECT_THAT(staying_agents(state), HasSubstr("the agents of hosts b, c stay for the next job"));
+  find_host(state, "b")->once = true;
+  EXPECT_THAT(staying_agents(state), HasSubstr("the agent of host c stays for the next job: end "));
+  find_host(state, "c")->once = true;
+  EXPECT_EQ(staying_agents(state), "");
+}
+
 TEST_F(Rendezvous, NamesTheFirstOfManyMissingHosts) {
   std::vector<std::pair<std::string, int>> hosts;
   for (int i = 0; i < 2'000; ++i) hosts.emplace_back("h" + std::to_string(i), 1);
