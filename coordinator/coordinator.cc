@@ -5,6 +5,7 @@
 
 #include "common/counted.h"
 #include "common/one_line.h"
+#include "coordinator/jobs/job_status.h"
 #include "coordinator/report/status.h"
 
 namespace pfc {
@@ -85,6 +86,8 @@ proto::StatusReply Coordinator::status() const {
     worker.set_own_step_seconds(run_.stragglers.own_seconds(worker.rank()));
   }
   status.set_job_file(run_.job.file);
+  status.set_job_name(shown_name(run_.job));
+  status.set_output(output_of(run_.job.json));
   status.set_state(shown_state());
   status.set_jobs_waiting(static_cast<int>(queue_.waiting().size()));
   status.set_takeovers(own_.takeovers());

@@ -124,7 +124,12 @@ class Coordinator {
 
   /// Puts a job that was checked at the end of the queue.
   std::optional<Refusal> add(Job job);
-  void submit(const proto::SubmitRequest& request, const Answer<proto::SubmitReply>& answer);
+  /// `submitter`: as Job::submitter.
+  void submit(const proto::SubmitRequest& request, const std::string& submitter,
+              const Answer<proto::SubmitReply>& answer);
+  /// Job::submitter of the job that a request names by `begin`, which may be empty (last_job());
+  /// none: there is no such job.
+  [[nodiscard]] std::optional<std::string> submitter_of(const std::string& begin) const;
   void stop_job(const proto::StopRequest& request, const Answer<proto::StopReply>& answer);
   [[nodiscard]] proto::QueueReply queue() const;
   /// The job that runs, or else the last one that has ended; empty: there was none.

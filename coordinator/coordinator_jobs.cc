@@ -14,7 +14,8 @@ namespace pfc {
 namespace {
 
 constexpr std::size_t kLongestRequestFile = 500;  // bytes of a job file's path that are kept
-constexpr std::size_t kMostOverrides = 200;       // that are looked at for a message
+constexpr std::size_t kLongestName = 100;
+constexpr std::size_t kMostOverrides = 200;  // that are looked at for a message
 constexpr std::ptrdiff_t kShownJobs = 16;
 
 Job submitted_job(const proto::SubmitRequest& request, int workers) {
@@ -23,7 +24,9 @@ Job submitted_job(const proto::SubmitRequest& request, int workers) {
   for (const std::string& each : request.overrides()) {
     if (origin.overrides.size() < kMostOverrides) origin.overrides.push_back(one_line(each));
   }
-  return make_job(parse_strict_json(request.job_json(), origin.file), origin, workers);
+  Job job = make_job(parse_strict_json(request.job_json(), origin.file), origin, workers);
+  job.name = one_line(request.name(), kLongestName);
+  return job;
 }
 
 /// How many workers the hosts start; 0: not known yet.
@@ -43,7 +46,7 @@ std::optional<Refusal> Coordinator::add(Job job) {
   return queue_.add(std::move(job));
 }
 
-void Coordinator::submit(const proto::SubmitRequest& request,
+void Coordinator::submit(const proto::SubmitRequest& request, const std::string& submitter,
                          const Answer<proto::SubmitReply>& answer) {
   if (closed_ || !ending_.empty()) return answer(going_away());
   const auto refuse = [&](Refusal why) {
@@ -70,6 +73,7 @@ void Coordinator::submit(const proto::SubmitRequest& request,
   try {
     Job job = submitted_job(request, workers_of_hosts(state_));
     if (request.check()) become_check(job, request.without_job());
+    job.submitter = submitter;
     reply.set_job_id(job.id);
     for (const std::string& warning : job.warnings) reply.add_warnings(warning);
     title = title_of(job);
@@ -257,6 +261,16 @@ std::variant<std::string, Refusal> Coordinator::find_job(const std::string& begi
   }
   return Refusal{.kind = Refusal::Kind::kInvalid,
                  .message = what + "; pfcctl queue lists the jobs"};
+}
+
+std::optional<std::string> Coordinator::submitter_of(const std::string& begin) const {
+  const auto found = find_job(begin.empty() ? last_job() : begin);
+  const auto* const id = std::get_if<std::string>(&found);
+  if (id == nullptr) return {};
+  if (*id == state_.job.id) return run_.job.submitter;
+  const auto waiting = std::ranges::find(queue_.waiting(), *id, &Job::id);
+  if (waiting != queue_.waiting().end()) return waiting->submitter;
+  return std::ranges::find(queue_.ended(), *id, &EndedJob::id)->submitter;
 }
 
 proto::QueueReply Coordinator::queue() const {

@@ -16,8 +16,8 @@ void Target::declare(CLI::App& verb) {
   address->check(host_and_port());
   auto* const access =
       verb.add_option("--access-file", access_file,
-                      "A file with what pfcctl token create --read-only prints, for a coordinator "
-                      "on another machine; '-': stdin")
+                      "A file with what pfcctl token create --role reader (or submitter) prints, "
+                      "for a coordinator on another machine or of another user; '-': stdin")
           ->group(kGroup);
   access->excludes(address);
   verb.add_option("--service", service,
@@ -37,7 +37,7 @@ Endpoint Target::endpoint() const {
     return {.address = access.address,
             .credential = {.authority =
                                fetch_authority(access.address, access.fingerprint, kCallTimeout)},
-            .reader = access.token};
+            .token = access.token};
   }
   const std::filesystem::path admin = state_dir / "security" / "admin.pem";
   if (!coordinator.empty()) {

@@ -19,7 +19,7 @@ namespace pfc {
 struct Endpoint {
   std::string address;
   Credential credential;
-  std::string reader = {};  ///< the token of a reader, where the credential has no certificate
+  std::string token = {};  ///< sent with every call where the credential has no certificate
 };
 
 /// The options that say where the coordinator is.
@@ -55,8 +55,8 @@ class CoordinatorCall {
                    const Request& request) const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kCallTimeout + std::chrono::seconds{2});
-    if (!endpoint_.reader.empty()) {
-      context.AddMetadata("authorization", "Bearer " + endpoint_.reader);
+    if (!endpoint_.token.empty()) {
+      context.AddMetadata("authorization", "Bearer " + endpoint_.token);
     }
     Reply reply;
     const grpc::Status status = (*stub_.*rpc)(&context, request, &reply);

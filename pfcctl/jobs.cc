@@ -35,6 +35,7 @@ constexpr std::chrono::seconds kBroken{60};  // without the coordinator, while a
 struct SubmitOptions {
   Target target;
   fs::path job;
+  std::string name;
   std::vector<std::string> overrides;
 };
 
@@ -59,6 +60,7 @@ void submit(const SubmitOptions& options) {
   proto::SubmitRequest request;
   request.set_job_json(job.dump());
   request.set_file(options.job.string());
+  request.set_name(options.name);
   for (const std::string& each : options.overrides) request.add_overrides(each);
   const CoordinatorCall call(options.target.endpoint());
   const proto::SubmitReply reply = call(&Stub::Submit, request);
@@ -196,13 +198,14 @@ std::string queue_text(const proto::QueueReply& queue) {
   };
   if (!queue.jobs().empty()) {
     add("job", "state", "submitted", "started", "ended");
-    text += "file\n";
+    text += "name, output\n";
   }
   for (const proto::JobStatus& job : queue.jobs()) {
     add(one_line(job.job_id(), 16).c_str(), one_line(job.state(), 9).c_str(),
         job_time_text(job.submitted_ms()).c_str(), job_time_text(job.started_ms()).c_str(),
         job_time_text(job.ended_ms()).c_str());
-    text += one_line(job.file());
+    text += one_line(job.name());
+    if (!job.output().empty()) text += ", " + one_line(job.output());
     if (!job.message().empty()) text += ": " + one_line(job.message());
     text += "\n";
   }
@@ -215,7 +218,10 @@ nlohmann::ordered_json queue_json(const proto::QueueReply& queue) {
   auto jobs = nlohmann::ordered_json::array();
   for (const proto::JobStatus& job : queue.jobs()) {
     jobs.push_back({{"job_id", job.job_id()},
+                    {"name", one_line(job.name())},
                     {"file", one_line(job.file())},
+                    {"output", one_line(job.output())},
+                    {"submitter", job.submitter()},
                     {"state", job.state()},
                     {"submitted", time_json(job.submitted_ms())},
                     {"started", time_json(job.started_ms())},
@@ -232,6 +238,8 @@ void add_submit_verb(CLI::App& pfcctl) {
       pfcctl.add_subcommand("submit", "Gives a job to a coordinator that is a service");
   const auto options = std::make_shared<SubmitOptions>();  // owned by the verb's callback
   verb->add_option("JOB", options->job, "The job file (JSON)")->required();
+  verb->add_option("--name", options->name,
+                   "What people see in the queue and on the page; without it, the job file's path");
   verb->add_option("--set", options->overrides,
                    "key=value: changes a key of the job file; may be given several times")
       ->allow_extra_args(false);

@@ -35,6 +35,7 @@ int run(int argc, char** argv) {
   pfc::add_stop_verb(app);
   pfc::add_drain_verb(app);
   pfc::add_token_verb(app);
+  pfc::add_audit_verb(app);
   pfc::add_chaos_verb(app);
   app.footer("Exit codes: docs/exit-codes.md.");
   try {

@@ -85,7 +85,10 @@ void print_status(const std::string& address, const proto::StatusReply& status, 
     std::cout << to_json(status).dump(2) << std::endl;
   } else {
     std::cout << "coordinator " << address << ", pfc " << short_cell(status.version())
-              << (status.job_id().empty() ? "" : ", job " + short_cell(status.job_id())) << "\n"
+              << (status.job_id().empty() ? ""
+                                          : ", job " + short_cell(status.job_id()) + " (" +
+                                                one_line(status.job_name()) + ")")
+              << "\n"
               << status_text(status) << std::flush;
   }
 }

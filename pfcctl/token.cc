@@ -21,11 +21,13 @@ namespace {
 
 using Stub = proto::CoordinatorService::Stub;
 
+const std::vector<std::string> kRoles{"agent", "reader", "submitter"};
+
 struct CreateOptions {
   Target target;
   std::vector<std::string> hosts;
   double lifetime = 0;
-  bool read_only = false;
+  std::size_t role = 0;  ///< in kRoles
 };
 
 struct RevokeOptions {
@@ -49,13 +51,8 @@ std::string state_of(const proto::TokenStatus& token, std::int64_t now) {
   return token.expires() != 0 && token.expires() <= now ? "expired" : "valid";
 }
 
-const char* purpose_of(const proto::TokenStatus& token) {
-  if (token.admin()) return "admin";
-  return token.read_only() ? "read" : "join";
-}
-
 std::string hosts_of(const proto::TokenStatus& token) {
-  if (token.read_only() || token.admin()) return "-";
+  if (token.role() != kRoles.front()) return "-";
   std::string hosts;
   for (const std::string& host : token.hosts())
     hosts += (hosts.empty() ? "" : ",") + one_line(host);
@@ -63,8 +60,12 @@ std::string hosts_of(const proto::TokenStatus& token) {
 }
 
 void create(const CreateOptions& options) {
+  if (options.role != 0 && !options.hosts.empty()) {
+    throw InputError("--host is for tokens of role agent; leave it out for a " +
+                     kRoles[options.role]);
+  }
   proto::CreateTokenRequest request;
-  request.set_read_only(options.read_only);
+  request.set_role(kRoles[options.role]);
   for (const std::string& host : options.hosts) request.add_hosts(host);
   // Rounded up: 0 seconds mean that no lifetime was given.
   request.set_lifetime_seconds(static_cast<std::int64_t>(std::ceil(options.lifetime)));
@@ -77,11 +78,11 @@ void list(const Target& target) {
   const CoordinatorCall call(target.endpoint());
   const proto::ListTokensReply reply = call(&Stub::ListTokens, proto::ListTokensRequest());
   const std::int64_t now = std::time(nullptr);
-  std::printf("%-12s  %-5s  %-7s  %-19s  %s\n", "ID", "FOR", "STATE", "EXPIRES", "HOSTS");
+  std::printf("%-12s  %-9s  %-7s  %-19s  %s\n", "ID", "ROLE", "STATE", "EXPIRES", "HOSTS");
   for (const proto::TokenStatus& token : reply.tokens()) {
-    std::printf("%-12s  %-5s  %-7s  %-19s  %s\n", one_line(token.id()).c_str(), purpose_of(token),
-                state_of(token, now).c_str(), expiry_text(token.expires()).c_str(),
-                hosts_of(token).c_str());
+    std::printf("%-12s  %-9s  %-7s  %-19s  %s\n", one_line(token.id()).c_str(),
+                one_line(token.role()).c_str(), state_of(token, now).c_str(),
+                expiry_text(token.expires()).c_str(), hosts_of(token).c_str());
   }
   std::fflush(stdout);
 }
@@ -104,23 +105,34 @@ void revoke(const RevokeOptions& options) {
 void add_create(CLI::App& token) {
   CLI::App* verb = token.add_subcommand(
       "create",
-      "Makes a token, and prints it as pfc-agent --join takes it: once, and nowhere else");
+      "Makes a token, and prints it as pfc-agent --join and --access-file take it: once, and "
+      "nowhere else");
   const auto options = std::make_shared<CreateOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
-  auto* const hosts =
-      verb->add_option("--host", options->hosts,
-                       "The host that may use it; may be given several times. Without it all hosts "
-                       "of the coordinator's list may. It replaces the certificate that the host "
-                       "has")
-          ->allow_extra_args(false);
+  verb->add_option("--host", options->hosts,
+                   "The host that may use it; may be given several times. Without it all hosts "
+                   "of the coordinator's list may. It replaces the certificate that the host "
+                   "has")
+      ->allow_extra_args(false);
   verb->add_option("--lifetime", options->lifetime,
-                   "How long it can be used: 2h, 90min. Without it as the coordinator's "
-                   "--token-lifetime says, and for ever with --read-only")
+                   "How long it can be used: 2h, 90min. Without it an agent's as the coordinator's "
+                   "--token-lifetime says, and another one until it is revoked")
       ->transform(duration());
-  verb->add_flag("--read-only", options->read_only,
-                 "For status and metrics alone: for pfcctl status --access-file on another "
-                 "machine, and for Prometheus and browsers")
-      ->excludes(hosts);
+  auto* const role =
+      verb->add_option("--role", options->role,
+                       "What its holder may do. agent: join as a host; reader: see status, queue "
+                       "and metrics, also in Prometheus and browsers; submitter: also submit jobs, "
+                       "and stop these and read their logs")
+          ->transform(choice_of(kRoles))
+          ->default_str(kRoles.front())
+          ->type_name("ROLE");
+  verb->add_flag_callback(
+          "--read-only", [options] { options->role = 1; }, "The same as --role reader")
+      ->excludes(role);
+  verb->footer(
+      "Examples:\n"
+      "  pfcctl token create --host node-7 --lifetime 2h\n"
+      "  pfcctl token create --role submitter > access-for-anna");
   verb->callback([options] { create(*options); });
 }
 

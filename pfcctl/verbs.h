@@ -11,6 +11,7 @@ struct ExitStatus {
   int status = 0;
 };
 
+void add_audit_verb(CLI::App& pfcctl);
 void add_chaos_verb(CLI::App& pfcctl);
 void add_check_verb(CLI::App& pfcctl);
 void add_config_verb(CLI::App& pfcctl);

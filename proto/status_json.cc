@@ -69,6 +69,8 @@ Json to_json(const proto::StatusReply& status) {
           {"reason", status.reason()},
           {"job_id", status.job_id()},
           {"job_file", status.job_file()},
+          {"job_name", status.job_name()},
+          {"output", status.output()},
           {"jobs_waiting", status.jobs_waiting()},
           {"generation", status.generation()},
           {"restarts", status.restarts()},

@@ -6,8 +6,9 @@
 namespace pfc {
 namespace {
 
-constexpr std::array<std::pair<Role, std::string_view>, 6> kNames{{{Role::kNobody, "nobody"},
+constexpr std::array<std::pair<Role, std::string_view>, 7> kNames{{{Role::kNobody, "nobody"},
                                                                    {Role::kReader, "reader"},
+                                                                   {Role::kSubmitter, "submitter"},
                                                                    {Role::kWorker, "worker"},
                                                                    {Role::kAgent, "agent"},
                                                                    {Role::kAdmin, "admin"},
@@ -33,6 +34,13 @@ std::string_view name_of(Role role) {
   return "unknown";
 }
 
+Role role_named(std::string_view name) {
+  for (const auto& [role, each] : kNames) {
+    if (each == name) return role;
+  }
+  return Role::kNobody;
+}
+
 std::string to_uri(const Identity& identity) {
   std::string uri(kScheme);
   uri.append(name_of(identity.role)).append(":").append(identity.job).append(":");
@@ -49,10 +57,9 @@ std::optional<Identity> identity_from_uri(std::string_view uri) {
     return {};
   }
   identity.host = uri;  // the last one: an IPv6 address has colons
-  for (const auto& [each, name] : kNames) {
-    if (name == role) identity.role = each;
-  }
-  if (identity.role == Role::kNobody || identity.role == Role::kReader) return {};
+  identity.role = role_named(role);
+  const bool shows_token = identity.role == Role::kReader || identity.role == Role::kSubmitter;
+  if (identity.role == Role::kNobody || shows_token) return {};
   return identity;
 }
 

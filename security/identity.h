@@ -8,16 +8,19 @@
 namespace pfc {
 
 enum class Role {
-  kNobody,  ///< no credential: may exchange a token for one
-  kReader,  ///< may see status and metrics
-  kWorker,  ///< of one job, on one host
-  kAgent,   ///< of one host
-  kAdmin,   ///< may stop jobs, and make and revoke tokens
-  kServer,  ///< the coordinator itself
+  kNobody,     ///< no credential: may exchange a token for one
+  kReader,     ///< may see status and metrics
+  kSubmitter,  ///< may also submit jobs, and stop these
+  kWorker,     ///< of one job, on one host
+  kAgent,      ///< of one host
+  kAdmin,      ///< may stop jobs, and make and revoke tokens
+  kServer,     ///< the coordinator itself
 };
 
 /// "agent", "worker", ...
 std::string_view name_of(Role role);
+/// kNobody where no role has this name.
+Role role_named(std::string_view name);
 
 struct Identity {
   Role role = Role::kNobody;

@@ -61,8 +61,8 @@ std::string hash_of_secret(const std::string& secret) {
 nlohmann::json to_json(const Token& token) {
   return {{"id", token.id},
           {"sha256", token.hash},
-          {"read", token.kind != Token::Kind::kJoin},
-          {"admin", token.kind == Token::Kind::kAdmin},
+          {"read", token.role != Role::kAgent},  // for older versions
+          {"role", name_of(token.role)},
           {"number", token.number},
           {"created", token.created},
           {"expires", token.expires},
@@ -70,16 +70,16 @@ nlohmann::json to_json(const Token& token) {
           {"revoked", token.revoked}};
 }
 
-/// An older version has written no "admin", and takes an admin's token for one that may read.
-Token::Kind kind_from(const nlohmann::json& json) {
-  if (json.value("admin", false)) return Token::Kind::kAdmin;
-  return json.at("read").get<bool>() ? Token::Kind::kRead : Token::Kind::kJoin;
+/// Older versions wrote no "role". A coordinator replaces an admin's token that it reads so.
+Role role_from(const nlohmann::json& json) {
+  if (json.contains("role")) return role_named(json["role"].get<std::string>());
+  return json.at("read").get<bool>() ? Role::kReader : Role::kAgent;
 }
 
 Token token_from(const nlohmann::json& json) {
   return {.id = json.at("id"),
           .hash = json.at("sha256"),
-          .kind = kind_from(json),
+          .role = role_from(json),
           .number = json.at("number"),
           .created = json.at("created"),
           .expires = json.at("expires"),
@@ -209,7 +209,7 @@ TokenStore::NewToken TokenStore::create(const Request& request) {
     const std::string hash = hash_of_secret(secret);
     tokens.push_back({.id = hash.substr(0, kIdDigits),
                       .hash = hash,
-                      .kind = request.kind,
+                      .role = request.role,
                       .number = ++contents.number,
                       .created = now,
                       .expires = request.lifetime.count() == 0 ? 0 : now + request.lifetime.count(),
@@ -227,7 +227,7 @@ std::vector<std::string> TokenStore::valid_join_hashes() {
   const Snapshot contents = in_force();
   std::vector<std::string> hashes;
   for (auto token = contents->tokens.rbegin(); token != contents->tokens.rend(); ++token) {
-    if (token->kind == Token::Kind::kJoin && !denial_of(&*token)) hashes.push_back(token->hash);
+    if (token->role == Role::kAgent && !denial_of(&*token)) hashes.push_back(token->hash);
   }
   return hashes;
 }
@@ -250,12 +250,12 @@ bool TokenStore::revoke_host(const std::string& host) {
   });
 }
 
-const Token* TokenStore::find(const Contents& contents, const std::string& secret,
-                              Token::Kind kind) {
+const Token* TokenStore::find(const Contents& contents, const std::string& secret, Roles roles) {
   // Hashes are compared, so the time that it takes tells nothing about a token.
   const std::string hash = hash_of_secret(secret);
-  const auto found = std::ranges::find_if(
-      contents.tokens, [&](const Token& each) { return each.kind == kind && each.hash == hash; });
+  const auto found = std::ranges::find_if(contents.tokens, [&](const Token& each) {
+    return each.hash == hash && std::ranges::find(roles, each.role) != roles.end();
+  });
   return found == contents.tokens.end() ? nullptr : &*found;
 }
 
@@ -308,7 +308,7 @@ std::variant<TokenStore::Exchange, Denial> TokenStore::exchange(const std::strin
   const std::string key_hash = hash_of(key);
   const auto known = now->hosts.find(host);
   const HostCertificate has = known == now->hosts.end() ? HostCertificate{} : known->second;
-  const Token* const token = find(*now, secret, Token::Kind::kJoin);
+  const Token* const token = find(*now, secret, {Role::kAgent});
   const bool is_the_same = !has.serial.empty() && has.key == key_hash;
   if (!is_the_same) {
     if (auto denial = denial_of(token, host, has)) return *std::move(denial);
@@ -329,17 +329,9 @@ bool TokenStore::is_current(const std::string& host, const std::string& serial) 
   return !serial.empty() && found != contents->hosts.end() && found->second.serial == serial;
 }
 
-std::variant<std::string, Denial> TokenStore::reader(const std::string& secret) {
+std::variant<Token, Denial> TokenStore::find_valid(const std::string& secret, Roles roles) {
   const Snapshot contents = in_force();
-  const Token* const token = find(*contents, secret, Token::Kind::kRead);
-  if (auto denial = denial_of(token)) return *std::move(denial);
-  return token->id;
-}
-
-std::variant<Token, Denial> TokenStore::of_pages(const std::string& secret) {
-  const Snapshot contents = in_force();
-  const Token* token = find(*contents, secret, Token::Kind::kAdmin);
-  if (token == nullptr) token = find(*contents, secret, Token::Kind::kRead);
+  const Token* const token = find(*contents, secret, roles);
   if (auto denial = denial_of(token)) return *std::move(denial);
   return *token;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,14 +20,11 @@ namespace pfc {
 
 /// What is kept of a token: a hash, never the token itself.
 struct Token {
-  enum class Kind {
-    kJoin,   ///< an agent exchanges it for its certificate
-    kRead,   ///< shown with every question for status and metrics
-    kAdmin,  ///< shown with every page, by who may also stop jobs there
-  };
   std::string id;    ///< the first digits of the hash
   std::string hash;  ///< SHA-256 of the token, lower-case hex
-  Kind kind = Kind::kJoin;
+  /// kAgent: an agent exchanges it for its certificate. kReader and kSubmitter: sent with every
+  /// call. kAdmin: sent with every request for a page.
+  Role role = Role::kAgent;
   std::int64_t number = 0;         ///< in the order in which tokens and certificates were made
   std::int64_t created = 0;        ///< seconds since 1970
   std::int64_t expires = 0;        ///< likewise; 0: never
@@ -63,7 +61,7 @@ class TokenStore {
     Token token;
   };
   struct Request {
-    Token::Kind kind = Token::Kind::kJoin;
+    Role role = Role::kAgent;
     std::vector<std::string> hosts = {};
     std::chrono::seconds lifetime{0};  ///< 0: for ever
   };
@@ -90,10 +88,9 @@ class TokenStore {
                                           EVP_PKEY& key, const Authority& authority);
   /// Whether the serial number is of the host's certificate, and not of an earlier or revoked one.
   [[nodiscard]] bool is_current(const std::string& host, const std::string& serial);
-  /// The id of the valid token of kind kRead that this is; or why it is refused.
-  [[nodiscard]] std::variant<std::string, Denial> reader(const std::string& secret);
-  /// The valid token of kind kRead or kAdmin that this is; or why it is refused.
-  [[nodiscard]] std::variant<Token, Denial> of_pages(const std::string& secret);
+  using Roles = std::initializer_list<Role>;
+  /// Returns the valid token with this secret and one of these roles; or why it is refused.
+  [[nodiscard]] std::variant<Token, Denial> find_valid(const std::string& secret, Roles roles);
 
   static constexpr std::size_t kMostTokens = 1'000;
 
@@ -134,7 +131,7 @@ class TokenStore {
   template <typename Change>
   auto changed(Change change);
   [[nodiscard]] static const Token* find(const Contents& contents, const std::string& secret,
-                                         Token::Kind kind);
+                                         Roles roles);
   /// Why the token cannot be used at all; none: it can.
   [[nodiscard]] std::optional<Denial> denial_of(const Token* token) const;
   /// Why the host may not exchange this token for a first certificate, or another one.

@@ -110,8 +110,8 @@ Gate::~Gate() = default;
 
 /// Of an earlier authority, or of tokens that were removed, they would be of no use.
 void Gate::write_own_files() {
-  const std::string reader = kept_or_new_token(folder_.path / "reader.token", Token::Kind::kRead);
-  page_token_ = kept_or_new_token(folder_.path / "admin.token", Token::Kind::kAdmin);
+  const std::string reader = kept_or_new_token(folder_.path / "reader.token", Role::kReader);
+  page_token_ = kept_or_new_token(folder_.path / "admin.token", Role::kAdmin);
   own_files_ = {{"authority.pem", authority_.text()},
                 {"admin.pem", to_text(authority_.make_credential({.role = Role::kAdmin}))},
                 {"reader.token", reader + "\n"},
@@ -129,15 +129,13 @@ void Gate::refresh_files() {
   tokens_.refresh();
 }
 
-std::string Gate::kept_or_new_token(const std::filesystem::path& path, Token::Kind kind) {
+std::string Gate::kept_or_new_token(const std::filesystem::path& path, Role role) {
   const std::string kept = something_at(path) ? read_secret(path, kLongestHeader) : "";
   const std::string token = kept.substr(0, kept.find('\n'));
   if (!token.empty()) {
-    const auto known = tokens_.of_pages(token);
-    const auto* valid = std::get_if<Token>(&known);
-    if (valid != nullptr && valid->kind == kind) return token;
+    if (std::holds_alternative<Token>(tokens_.find_valid(token, {role}))) return token;
   }
-  return tokens_.create({.kind = kind}).secret;
+  return tokens_.create({.role = role}).secret;
 }
 
 Credential Gate::credential_for_local_agent(const std::string& host) {
@@ -193,10 +191,11 @@ std::optional<Denial> Gate::identify(const grpc::ServerContextBase& context, Cal
   }
   const auto header = context.client_metadata().find("authorization");
   if (header == context.client_metadata().end()) return {};
-  const auto reader = tokens_.reader(token_of({header->second.data(), header->second.size()}));
-  if (const auto* denial = std::get_if<Denial>(&reader)) return *denial;
-  caller.identity.role = Role::kReader;
-  caller.serial = std::get<std::string>(reader);
+  const auto shown = tokens_.find_valid(token_of({header->second.data(), header->second.size()}),
+                                        {Role::kReader, Role::kSubmitter});
+  if (const auto* denial = std::get_if<Denial>(&shown)) return *denial;
+  caller.identity.role = std::get<Token>(shown).role;
+  caller.serial = std::get<Token>(shown).id;
   return {};
 }
 
@@ -239,7 +238,7 @@ std::variant<Caller, Refusal> Gate::admit(const grpc::ServerContextBase& context
   }
   return refuse(caller, request, "wrong_role",
                 "a credential of role " + std::string(name_of(caller.identity.role)) +
-                    " does not allow this call");
+                    " does not allow this call; docs/security.md says which role does");
 }
 
 std::optional<Caller> Gate::admit_page(std::string_view authorization, const std::string& peer) {
@@ -249,13 +248,14 @@ std::optional<Caller> Gate::admit_page(std::string_view authorization, const std
     static_cast<void>(refuse(caller, "page", "no_credential", "no credential was sent"));
     return {};
   }
-  const auto shown = tokens_.of_pages(token_of(authorization));
+  const auto shown =
+      tokens_.find_valid(token_of(authorization), {Role::kReader, Role::kSubmitter, Role::kAdmin});
   if (const auto* denial = std::get_if<Denial>(&shown)) {
     static_cast<void>(refuse(caller, "page", denial->code, denial->message));
     return {};
   }
   const Token& token = std::get<Token>(shown);
-  caller.identity.role = token.kind == Token::Kind::kAdmin ? Role::kAdmin : Role::kReader;
+  caller.identity.role = token.role == Role::kAdmin ? Role::kAdmin : Role::kReader;
   caller.serial = token.id;
   return caller;
 }
@@ -301,7 +301,7 @@ std::string Gate::worker_certificate(const Caller& agent, const std::string& job
 Gate::NewToken Gate::create_token(const Caller& caller, const TokenStore::Request& request,
                                   const std::string& address) {
   TokenStore::Request wanted = request;
-  if (wanted.lifetime.count() <= 0 && wanted.kind == Token::Kind::kJoin) {
+  if (wanted.lifetime.count() <= 0 && wanted.role == Role::kAgent) {
     wanted.lifetime = token_lifetime_;
   }
   const TokenStore::NewToken made = tokens_.create(wanted);

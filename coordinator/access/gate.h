@@ -72,8 +72,9 @@ class Gate {
                                       std::string_view request);
   /// Why the caller's certificate is not valid any more; none: it is.
   std::optional<Denial> outdated(const Caller& caller);
-  /// As admit(), for a page: `authorization` is the header of that name, with a token of a reader
-  /// or an admin as "Bearer TOKEN", or as the password of "Basic". None: it is refused.
+  /// As admit(), for a page: `authorization` is the header of that name, with a token of a reader,
+  /// a submitter (who is a reader there) or an admin as "Bearer TOKEN", or as the password of
+  /// "Basic". None: it is refused.
   std::optional<Caller> admit_page(std::string_view authorization, const std::string& peer);
 
   /// The certificate of an agent, for a token. Refused for a host whose agent the coordinator
@@ -123,7 +124,7 @@ class Gate {
   [[nodiscard]] bool starts_agent_of(const std::string& host);
   [[nodiscard]] bool is_current(const std::string& host, const std::string& serial);
   void write_own_files();
-  std::string kept_or_new_token(const std::filesystem::path& path, Token::Kind kind);
+  std::string kept_or_new_token(const std::filesystem::path& path, Role role);
 
   const Folder folder_;
   const std::chrono::seconds token_lifetime_;

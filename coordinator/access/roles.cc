@@ -12,9 +12,12 @@ struct Rule {
   std::initializer_list<Role> roles;
 };
 
-constexpr std::initializer_list<Role> kAnybody{Role::kNobody, Role::kReader, Role::kWorker,
-                                               Role::kAgent, Role::kAdmin};
-constexpr std::initializer_list<Role> kReaders{Role::kReader, Role::kAgent, Role::kAdmin};
+constexpr std::initializer_list<Role> kAnybody{Role::kNobody, Role::kReader,    Role::kWorker,
+                                               Role::kAgent,  Role::kSubmitter, Role::kAdmin};
+constexpr std::initializer_list<Role> kReaders{Role::kReader, Role::kSubmitter, Role::kAgent,
+                                               Role::kAdmin};
+/// Stop and logs of their own jobs only (rpc/admission.h).
+constexpr std::initializer_list<Role> kSubmitters{Role::kSubmitter, Role::kAdmin};
 constexpr std::initializer_list<Role> kAgents{Role::kAgent};
 constexpr std::initializer_list<Role> kWorkers{Role::kWorker};
 constexpr std::initializer_list<Role> kAdmins{Role::kAdmin};
@@ -26,9 +29,9 @@ constexpr std::array<Rule, 23> kRules{{
     {"FinishRequest", kWorkers},        {"SetValueRequest", kWorkers},
     {"GetValueRequest", kWorkers},      {"GetValuesRequest", kWorkers},
     {"QueueRequest", kReaders},         {"CheckResultRequest", kReaders},
-    {"LogsRequest", kAdmins},           {"DrainRequest", kAdmins},
-    {"InjectFaultRequest", kAdmins},    {"StopRequest", kAdmins},
-    {"SubmitRequest", kAdmins},         {"CreateTokenRequest", kAdmins},
+    {"LogsRequest", kSubmitters},       {"DrainRequest", kAdmins},
+    {"InjectFaultRequest", kAdmins},    {"StopRequest", kSubmitters},
+    {"SubmitRequest", kSubmitters},     {"CreateTokenRequest", kAdmins},
     {"ListTokensRequest", kAdmins},     {"RevokeTokenRequest", kAdmins},
     {"SendTraceRequest", kWorkers},     {"StartTraceRequest", kAdmins},
     {"ReadTraceRequest", kAdmins},

@@ -26,6 +26,9 @@ struct EndedJob {
   std::string message;  ///< one line
   int workers = 0;
   std::vector<Rank> first_ranks;  ///< by host: where the logs of the workers lie
+  std::string name = {};
+  std::string submitter = {};  ///< both as in Job
+  std::string output = {};
 };
 
 /// In the order in which they were given. However many jobs come, the queue keeps at most

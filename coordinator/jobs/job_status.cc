@@ -9,12 +9,15 @@ namespace pfc {
 namespace {
 
 template <typename AnyJob>
-proto::JobStatus begun_status(const AnyJob& job, const char* state) {
+proto::JobStatus begun_status(const AnyJob& job, const char* state, const std::string& output) {
   proto::JobStatus status;
   status.set_job_id(job.id);
   status.set_file(job.file);
   status.set_state(state);
   status.set_submitted_ms(to_ms(job.submitted));
+  status.set_name(shown_name(job));
+  status.set_output(output);
+  status.set_submitter(job.submitter);
   return status;
 }
 
@@ -32,7 +35,7 @@ const char* name_of(Verdict::Kind how) {
   return "failed";
 }
 
-std::string title_of(const Job& job) { return "job " + job.id + " (" + job.file + ")"; }
+std::string title_of(const Job& job) { return "job " + job.id + " (" + shown_name(job) + ")"; }
 
 EndedJob ended_job(const Job& job, Verdict::Kind how, const std::string& message) {
   return {.id = job.id,
@@ -42,11 +45,14 @@ EndedJob ended_job(const Job& job, Verdict::Kind how, const std::string& message
           .ended = std::chrono::system_clock::now(),
           .how = how,
           .message = one_line(message),
-          .first_ranks = {}};
+          .first_ranks = {},
+          .name = job.name,
+          .submitter = job.submitter,
+          .output = output_of(job.json)};
 }
 
 proto::JobStatus status_of(const EndedJob& job) {
-  proto::JobStatus status = begun_status(job, name_of(job.how));
+  proto::JobStatus status = begun_status(job, name_of(job.how), job.output);
   if (job.started) status.set_started_ms(to_ms(*job.started));
   status.set_ended_ms(to_ms(job.ended));
   status.set_message(job.message);
@@ -54,12 +60,14 @@ proto::JobStatus status_of(const EndedJob& job) {
 }
 
 proto::JobStatus status_of_running(const Job& job, WallTime started, const std::string& reason) {
-  proto::JobStatus status = begun_status(job, "running");
+  proto::JobStatus status = begun_status(job, "running", output_of(job.json));
   status.set_started_ms(to_ms(started));
   status.set_message(reason);
   return status;
 }
 
-proto::JobStatus status_of_waiting(const Job& job) { return begun_status(job, "waiting"); }
+proto::JobStatus status_of_waiting(const Job& job) {
+  return begun_status(job, "waiting", output_of(job.json));
+}
 
 }  // namespace pfc

@@ -12,6 +12,12 @@ namespace pfc {
 /// "completed", "stopped" or "failed"
 const char* name_of(Verdict::Kind how);
 
+/// The name by which people tell the job apart: the one that was given, or the file's path.
+template <typename AnyJob>
+const std::string& shown_name(const AnyJob& job) {
+  return job.name.empty() ? job.file : job.name;
+}
+
 /// "job 0123456789abcdef (job.json)"
 std::string title_of(const Job& job);
 

@@ -347,6 +347,8 @@ proto::SavedJob to_saved(const Job& job) {
   saved.set_json(job.json);
   saved.set_device(static_cast<int>(job.device));
   saved.set_submitted_ms(to_ms(job.submitted));
+  saved.set_name(job.name);
+  saved.set_submitter(job.submitter);
   return saved;
 }
 
@@ -355,7 +357,9 @@ Job job_from(const proto::SavedJob& saved) {
           .file = saved.file(),
           .json = saved.json(),
           .device = static_cast<DeviceChoice>(saved.device()),
-          .submitted = from_ms(saved.submitted_ms())};
+          .submitted = from_ms(saved.submitted_ms()),
+          .name = saved.name(),
+          .submitter = saved.submitter()};
 }
 
 proto::SavedEndedJobs to_saved(const std::deque<EndedJob>& jobs) {
@@ -371,6 +375,9 @@ proto::SavedEndedJobs to_saved(const std::deque<EndedJob>& jobs) {
     saved.set_message(job.message);
     saved.set_workers(job.workers);
     for (const Rank rank : job.first_ranks) saved.add_first_ranks(rank);
+    saved.set_name(job.name);
+    saved.set_submitter(job.submitter);
+    saved.set_output(job.output);
   }
   return all;
 }
@@ -385,7 +392,10 @@ void restore(JobQueue& queue, const proto::SavedEndedJobs& saved) {
                  .how = static_cast<Verdict::Kind>(std::clamp(each.how(), 0, 2)),
                  .message = each.message(),
                  .workers = each.workers(),
-                 .first_ranks = {each.first_ranks().begin(), each.first_ranks().end()}};
+                 .first_ranks = {each.first_ranks().begin(), each.first_ranks().end()},
+                 .name = each.name(),
+                 .submitter = each.submitter(),
+                 .output = each.output()};
     if (each.has_started_ms()) job.started = from_ms(each.started_ms());
     queue.remember(std::move(job));
   }

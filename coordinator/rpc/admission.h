@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 
 #include "coordinator/access/gate.h"
@@ -24,10 +25,14 @@ class Admission {
   std::variant<Caller, Refusal> admit(const grpc::ServerContextBase& context,
                                       const std::string& request);
 
-  /// Whether a worker asks for the job, and speaks for the host, that its certificate is for.
-  /// Otherwise fills in `why`.
+  /// Whether a worker asks for the job, and speaks for the host, that its certificate is for; or
+  /// a submitter stops, or reads the log of, a job of its own. Otherwise fills in `why`.
   template <typename Request>
   bool fits(const Caller& caller, const Request& request, Refusal& why) {
+    if constexpr (std::is_same_v<Request, proto::StopRequest> ||
+                  std::is_same_v<Request, proto::LogsRequest>) {
+      return fits_submitter(caller, Request::descriptor()->name(), request.job(), why);
+    }
     if (caller.identity.role != Role::kWorker) return true;
     const std::string& name = Request::descriptor()->name();
     if constexpr (requires { request.job_id(); }) {
@@ -52,6 +57,8 @@ class Admission {
  private:
   bool fits_job(const Caller& caller, const std::string& request, const std::string& job,
                 Refusal& why);
+  bool fits_submitter(const Caller& caller, const std::string& request, const std::string& job,
+                      Refusal& why);
   bool fits_host(const Caller& caller, const std::string& request,
                  const std::optional<std::string>& host, Refusal& why);
 

@@ -201,8 +201,9 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
         context, request, reply,
         [this, request](const Answer<Reply>& answer, const Caller& caller) {
           const std::string file = request->file();
+          const bool is_admin = caller.identity.role == Role::kAdmin;
           coordinator_.submit(
-              *request,
+              *request, is_admin ? "" : caller.serial,
               noted<Reply>(gate_, caller, "submit", "submission of " + file, answer,
                            [file](const Reply& to) { return "job " + to.job_id() + ": " + file; }));
         });

@@ -13,7 +13,7 @@ namespace {
 
 Refusal without_tokens() {
   return {.kind = Refusal::Kind::kOldGeneration,
-          .message = "all hosts of this coordinator are this machine: it uses no tokens"};
+          .message = "this coordinator serves in plaintext: it uses no tokens"};
 }
 
 Refusal unknown_host(const std::string& name) {
@@ -23,8 +23,7 @@ Refusal unknown_host(const std::string& name) {
 proto::TokenStatus to_proto(const Token& token) {
   proto::TokenStatus status;
   status.set_id(token.id);
-  status.set_read_only(token.kind == Token::Kind::kRead);
-  status.set_admin(token.kind == Token::Kind::kAdmin);
+  status.set_role(std::string(name_of(token.role)));
   for (const std::string& host : token.hosts) status.add_hosts(host);
   status.set_created(token.created);
   status.set_expires(token.expires);
@@ -78,7 +77,13 @@ void TokenCalls::create(const Caller& caller, const proto::CreateTokenRequest& r
                         const Answer<proto::CreateTokenReply>& answer) {
   using Reply = proto::CreateTokenReply;
   if (gate_ == nullptr) return answer(without_tokens());
-  TokenStore::Request wanted{.kind = request.read_only() ? Token::Kind::kRead : Token::Kind::kJoin,
+  const Role role = request.role().empty() ? Role::kAgent : role_named(request.role());
+  if (role != Role::kAgent && role != Role::kReader && role != Role::kSubmitter) {
+    return answer(Refusal{.kind = Refusal::Kind::kInvalid,
+                          .message = "there is no token of role " + one_line(request.role(), 40) +
+                                     "; expected agent, reader or submitter"});
+  }
+  TokenStore::Request wanted{.role = role,
                              .lifetime = std::chrono::seconds{request.lifetime_seconds()}};
   for (const std::string& each : request.hosts()) {
     const auto host = coordinator_.listed_host(each, "");

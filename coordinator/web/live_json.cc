@@ -69,6 +69,7 @@ LiveJson live_status(const proto::StatusReply& status, std::int64_t now_ms) {
           {"reason", status.reason()},
           {"job_id", status.job_id()},
           {"job_file", status.job_file()},
+          {"job_name", status.job_name()},
           {"jobs_waiting", status.jobs_waiting()},
           {"generation", status.generation()},
           {"restarts", status.restarts()},
@@ -185,9 +186,14 @@ LiveJson live_events(const EventLog& events, std::int64_t after) {
 LiveJson live_queue(const proto::QueueReply& queue) {
   LiveJson waiting = LiveJson::array(), ended = LiveJson::array();
   const auto row = [](const proto::JobStatus& job) {
-    return LiveJson{{"job_id", job.job_id()},         {"file", job.file()},
-                    {"state", job.state()},           {"submitted_ms", job.submitted_ms()},
-                    {"started_ms", job.started_ms()}, {"ended_ms", job.ended_ms()},
+    return LiveJson{{"job_id", job.job_id()},
+                    {"name", job.name()},
+                    {"file", job.file()},
+                    {"output", job.output()},
+                    {"state", job.state()},
+                    {"submitted_ms", job.submitted_ms()},
+                    {"started_ms", job.started_ms()},
+                    {"ended_ms", job.ended_ms()},
                     {"message", job.message()}};
   };
   for (const proto::JobStatus& job : queue.jobs()) {

@@ -207,12 +207,12 @@ class OfAJob(PageTest):
 
 class OfAService(PageTest):
     def submit(self, name, **keys):
-        done = run(BIN / "pfcctl", "submit", self.job(**keys, output=str(self.folder / name)), "--state-dir",
-                   self.folder / "state", env=self.environment)
+        done = run(BIN / "pfcctl", "submit", self.job(**keys, output=str(self.folder / name)), "--name",
+                   f"the {name} one", "--state-dir", self.folder / "state", env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()
 
-    def test_the_log_is_that_of_the_job_that_runs(self):
+    def test_each_job_has_its_name_its_output_and_its_log(self):
         self.browser.open(self.begin(BIN / "pfc-coordinator", "--hosts", "localhost:1", "--port", 0, "--http-port", 0,
                                      "--state-dir", self.folder / "state"))
         self.submit("first", max_steps=7, num_epoch=10_000)
@@ -220,6 +220,12 @@ class OfAService(PageTest):
         self.submit("second", max_steps=3, num_epoch=10_000)
         self.browser.wait("the second job's log", lambda: "3 steps, 0 of" in self.browser.text("#log"))
         self.assertNotIn("7 steps, 0 of", self.browser.text("#log"))
+        self.browser.wait("both rows", lambda: "the second one" in self.browser.text("#queue"))
+        for name in ("first", "second"):
+            self.assertIn(f"the {name} one", self.browser.text("#queue"))
+            self.assertIn(str(self.folder / name), self.browser.text("#queue"))
+        self.submit("third", num_epoch=10_000)
+        self.browser.wait("the third job", lambda: self.browser.text("#job").startswith("the third one · "))
         self.assert_no_complaints()
 
 

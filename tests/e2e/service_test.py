@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -179,6 +180,71 @@ class Service(ServiceTest):
         self.wait_until(first, "failed")
         self.assertIn("killed by signal 9", self.jobs()[first]["message"])
         self.wait_until(self.submit(), "completed")
+
+
+class Colleague(ServiceTest):
+    """Another user of the machine (as root: nobody), with the file that an admin has made, and nothing else."""
+
+    def setUp(self):
+        super().setUp()
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="pfc-colleague-"))
+        self.user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+
+    def tearDown(self):
+        shutil.rmtree(self.home)
+        super().tearDown()
+
+    def gives(self, name, text):
+        path = self.home / name
+        path.write_text(text)
+        path.chmod(0o600)
+        if self.user:
+            for each in (self.home, path):
+                os.chown(each, 65534, 65534)
+        return path
+
+    def calls(self, *words):
+        return run(BIN / "pfcctl", *words, "--access-file", self.home / "pfc-access", cwd=self.home, **self.user,
+                   env={**self.environment, "PFC_STATE_DIR": str(self.home / "state"), "HOME": str(self.home)})
+
+    def test_submits_jobs_and_stops_these_alone_also_after_a_takeover(self):
+        self.environment["PFC_COORDINATOR_GRACE"] = "60s"
+        service = self.service()
+        self.gives("pfc-access", self.ctl("token", "create", "--role", "submitter").stdout)
+        token = self.ctl("token", "list").stdout.splitlines()[-1].split()
+        self.assertEqual(token[1:3], ["submitter", "valid"])
+        self.gives("job.json", self.fake_job("until_stop").read_text())
+        submitted = self.calls("submit", "job.json", "--name", "night run")
+        self.assertEqual(submitted.returncode, 0, submitted.stderr)
+        own, other = submitted.stdout.strip(), self.submit("until_stop")
+        self.wait_for("training", lambda: self.calls("status").stdout.count("training") > 1)
+        self.assertIn(f"job {own} (night run)", self.calls("status").stdout)
+        self.assertIn(f"night run, {self.home}/work_dirs/job", self.calls("queue").stdout)
+        self.assertEqual([self.jobs()[job]["submitter"] for job in (own, other)], [token[0], ""])
+
+        service.kill()
+        service.wait()
+        again = self.starts("again", *service.args)
+        self.wait_for("their return", lambda: "are back after" in self.said("again"))
+        for words in (("stop", other), ("logs", other)):
+            self.assert_one_line(self.calls(*words), "submitted with another credential", "ask an admin", code=2)
+        self.assert_one_line(self.calls("drain", "localhost"), "role submitter does not allow", "security.md", code=2)
+        self.assertIn("world size 2", self.calls("logs").stdout)
+        self.assertEqual(self.calls("stop").returncode, 0)
+        self.wait_until(own, "stopped")
+        self.wait_until(other, "running")
+        self.assert_one_line(self.calls("stop"), "submitted with another credential", code=2)
+
+        self.assertEqual(self.ctl("token", "revoke", token[0]).returncode, 0)
+        self.assert_one_line(self.calls("queue"), "was revoked", code=2)
+        audit = [json.loads(line) for line in self.ctl("audit", "--json").stdout.splitlines()]
+        self.assertIn(("submit", "ok", "submitter", token[0]),
+                      [(line["what"], line["result"], line["role"], line.get("credential")) for line in audit])
+        newest = self.ctl("audit", "--tail", 1).stdout.splitlines()
+        self.assertEqual(len(newest), 2)
+        self.assertRegex(newest[1], rf"QueueRequest +revoked_token .* token {token[0]} was revoked$")
+        again.send_signal(signal.SIGTERM)
+        self.assertEqual(again.wait(LIMIT), 143)
 
 
 class Logs(ServiceTest):

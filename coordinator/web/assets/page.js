@@ -72,6 +72,10 @@ function show() {
   dirty.clear();
 }
 
+function shownName({ job_name: name, job_file: file }) {
+  return name === file ? file.split("/").at(-1) || "job" : name;
+}
+
 function showStatus(status) {
   const label = find("state");
   if (label.textContent !== status.state && label.textContent !== "connecting") announce(`The job: ${status.state}`);
@@ -79,7 +83,7 @@ function showStatus(status) {
   label.dataset.tone = TONES[status.state] ?? "quiet";
   document.title = status.total_steps > 0
     ? `${status.state} ${Math.floor((100 * status.step) / status.total_steps)} % – pfc` : `${status.state} – pfc`;
-  setText(find("job"), status.job_id ? `${status.job_file.split("/").at(-1) || "job"} · ${status.job_id}` : "no job");
+  setText(find("job"), status.job_id ? `${shownName(status)} · ${status.job_id}` : "no job");
   find("job").title = status.job_file;
   const parts = [status.reason === status.state ? "" : status.reason, status.why_smaller,
     ...status.left_out.map((each) => `left out: ${each.host}${each.slot < 0 ? "" : `, slot ${each.slot}`} (${each.cause})`)];

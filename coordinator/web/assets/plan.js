@@ -39,10 +39,10 @@ export function showPlan(plan, status) {
 export function showQueue({ waiting, ended }) {
   find("queue-card").hidden = waiting.length + ended.length === 0;
   const when = (row) => (row.state === "waiting" ? time(row.submitted_ms) : time(row.ended_ms));
-  find("queue").replaceChildren(...table(["State", "Job", "File", "When", "How"],
+  find("queue").replaceChildren(...table(["State", "Job", "Name", "Output", "When", "How"],
     [...waiting, ...ended].map((row) => {
       const state = element("span", "pill", row.state);
       state.dataset.tone = row.state === "failed" ? "bad" : row.state === "completed" ? "good" : "quiet";
-      return [state, row.job_id, row.file, when(row), row.message];
+      return [state, row.job_id, row.name, row.output, when(row), row.message];
     })).children);
 }

@@ -35,6 +35,12 @@ TEST(Roles, LetReadersSeeTheStatus) {
             (Names{"CheckResultRequest", "ExchangeTokenRequest", "QueueRequest", "StatusRequest"}));
 }
 
+TEST(Roles, LetSubmittersAlsoSubmitStopAndReadLogs) {
+  Names requests = requests_of(Role::kReader);
+  requests.insert({"LogsRequest", "StopRequest", "SubmitRequest"});
+  EXPECT_EQ(requests_of(Role::kSubmitter), requests);
+}
+
 TEST(Roles, LetAgentsAttachAndSeeTheStatus) {
   EXPECT_EQ(requests_of(Role::kAgent),
             (Names{"AgentMessage", "CheckResultRequest", "ExchangeTokenRequest", "QueueRequest",
@@ -50,7 +56,8 @@ TEST(Roles, LetWorkersTakePartInTheirJob) {
 
 TEST(Roles, LeaveWhatTheTableDoesNotHaveToAdmins) {
   EXPECT_TRUE(may_call(Role::kAdmin, "RequestOfTomorrow"));
-  for (const Role role : {Role::kNobody, Role::kReader, Role::kWorker, Role::kAgent}) {
+  for (const Role role :
+       {Role::kNobody, Role::kReader, Role::kSubmitter, Role::kWorker, Role::kAgent}) {
     EXPECT_FALSE(may_call(role, "RequestOfTomorrow"));
   }
 }

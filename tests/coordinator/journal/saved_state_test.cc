@@ -229,7 +229,10 @@ TEST(SavedQueue, RemembersJobsThatHaveEnded) {
                   .how = Verdict::Kind::kStopped,
                   .message = "out",
                   .workers = 3,
-                  .first_ranks = {0, 2}});
+                  .first_ranks = {0, 2},
+                  .name = "night run",
+                  .submitter = "1f0c5ad2e6b7",
+                  .output = "/out"});
   restore(next, to_saved(queue.ended()));
   const EndedJob& job = next.ended().front();
   EXPECT_EQ(job.id, "a");
@@ -237,6 +240,9 @@ TEST(SavedQueue, RemembersJobsThatHaveEnded) {
   EXPECT_EQ(job.ended, from_ms(3'000));
   EXPECT_EQ(job.how, Verdict::Kind::kStopped);
   EXPECT_EQ(job.first_ranks, (std::vector<Rank>{0, 2}));
+  EXPECT_EQ(job.name, "night run");
+  EXPECT_EQ(job.submitter, "1f0c5ad2e6b7");
+  EXPECT_EQ(job.output, "/out");
 }
 
 TEST(SavedQueue, HasTheWholeJob) {
@@ -244,10 +250,14 @@ TEST(SavedQueue, HasTheWholeJob) {
                                         .file = "f",
                                         .json = "{}",
                                         .device = DeviceChoice::kCuda,
-                                        .submitted = from_ms(5)}));
+                                        .submitted = from_ms(5),
+                                        .name = "night run",
+                                        .submitter = "1f0c5ad2e6b7"}));
   EXPECT_EQ(job.json, "{}");
   EXPECT_EQ(job.device, DeviceChoice::kCuda);
   EXPECT_EQ(job.submitted, from_ms(5));
+  EXPECT_EQ(job.name, "night run");
+  EXPECT_EQ(job.submitter, "1f0c5ad2e6b7");
 }
 
 TEST_F(SavedState, LimitsRestoredTimesAfterTheClockWasChanged) {

@@ -139,7 +139,7 @@ TEST_F(ServiceOverTls, ClosesTheStreamOfAHostWhoseCertificateIsRevoked) {
 
 TEST_F(ServiceOverTls, LetsReadersSeeTheStatusAlone) {
   const std::string reader =
-      gate.create_token({}, {.kind = Token::Kind::kRead}, coordinator.address()).text.substr(0, 32);
+      gate.create_token({}, {.role = Role::kReader}, coordinator.address()).text.substr(0, 32);
   EXPECT_TRUE(calls(&Stub::Status, stranger, proto::StatusRequest(), reader).ok());
   EXPECT_EQ(calls(&Stub::Stop, stranger, proto::StopRequest(), reader).error_code(),
             grpc::StatusCode::PERMISSION_DENIED);

@@ -65,7 +65,7 @@ class Https : public ::testing::Test {
 
   TemporaryFolder folder;
   Gate gate{{.state_dir = folder / "state"}};
-  std::string token = gate.create_token({}, {.kind = Token::Kind::kRead}, "x:1").text.substr(0, 32);
+  std::string token = gate.create_token({}, {.role = Role::kReader}, "x:1").text.substr(0, 32);
   asio::io_context loop;
   HttpServer server{
       loop,

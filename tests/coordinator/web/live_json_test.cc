@@ -118,9 +118,13 @@ TEST(LiveQueue, HasTheNewestJobThatHasEndedFirstAndABoundedNumber) {
   for (int i = 0; i < 100; ++i) {
     queue.add_jobs()->set_job_id(std::to_string(i));
     queue.mutable_jobs(i)->set_state(i < 50 ? "completed" : "waiting");
+    queue.mutable_jobs(i)->set_name("night run");
+    queue.mutable_jobs(i)->set_output("/out");
   }
   const LiveJson json = live_queue(queue);
   EXPECT_EQ(json["ended"][0]["job_id"], "49");
+  EXPECT_EQ(json["ended"][0]["name"], "night run");
+  EXPECT_EQ(json["waiting"][0]["output"], "/out");
   EXPECT_THAT(json["ended"], SizeIs(20));
   EXPECT_THAT(json["waiting"], SizeIs(20));
 }

@@ -1,0 +1,98 @@
+// pfcctl audit: prints the audit log of a coordinator.
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "common/command_line.h"
+#include "common/coordinator_file.h"
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "common/one_line.h"
+#include "pfcctl/verbs.h"
+#include "security/audit_log.h"
+#include "security/secret_file.h"
+
+namespace pfc {
+namespace {
+
+struct AuditOptions {
+  std::filesystem::path state_dir = default_state_folder();
+  std::int64_t tail = 0;  ///< lines; 0: all
+  bool json = false;
+};
+
+/// The last lines of the log, the oldest first.
+std::deque<std::string> read_audit_log(const AuditOptions& options) {
+  // The log is renamed at kMostBytes; a line begins before that.
+  constexpr std::size_t kMost = AuditLog::kMostBytes + (std::size_t{1} << 20);
+  const std::filesystem::path newest = options.state_dir / "audit.jsonl";
+  if (!something_at(newest)) {
+    throw InputError(newest.string() +
+                     " does not exist; give the coordinator's --state-dir, on its machine");
+  }
+  std::deque<std::string> lines;
+  for (const std::string& path : {newest.string() + ".1", newest.string()}) {
+    if (!something_at(path)) continue;
+    std::istringstream text(read_secret(path, kMost));
+    for (std::string line; std::getline(text, line);) {
+      lines.push_back(std::move(line));
+      if (options.tail > 0 && std::ssize(lines) > options.tail) lines.pop_front();
+    }
+  }
+  return lines;
+}
+
+std::string table_row(const std::string& line) {
+  const auto entry = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!entry.is_object()) return one_line(line) + "\n";
+  const auto field = [&](const char* key) {
+    const auto found = entry.find(key);
+    return found == entry.end() || !found->is_string() ? "" : one_line(found->get<std::string>());
+  };
+  std::array<char, 400> row{};
+  std::snprintf(row.data(), row.size(), "%-24s  %-18s  %-18s  %-9s  %-12s  %-24s  ",
+                field("time").c_str(), field("what").c_str(), field("result").c_str(),
+                field("role").c_str(), field("credential").substr(0, 12).c_str(),
+                field("peer").c_str());
+  return row.data() + field("detail") + "\n";
+}
+
+void show_audit_log(const AuditOptions& options) {
+  const auto lines = read_audit_log(options);
+  if (!options.json) {
+    std::cout << table_row(R"({"time":"TIME","what":"WHAT","result":"RESULT","role":"ROLE",)"
+                           R"("credential":"CREDENTIAL","peer":"PEER","detail":"DETAIL"})");
+  }
+  for (const std::string& line : lines) {
+    std::cout << (options.json ? line + "\n" : table_row(line));
+  }
+}
+
+}  // namespace
+
+void add_audit_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand(
+      "audit", "Prints who has joined, who has changed what, and who was refused");
+  const auto options = std::make_shared<AuditOptions>();  // owned by the verb's callback
+  verb->add_option("--tail", options->tail, "Only the last lines; 0: all")
+      ->check(whole_number(0, 1'000'000))
+      ->capture_default_str();
+  verb->add_flag("--json", options->json, "One JSON object a line, with all keys, for programs");
+  verb->add_option("--state-dir", options->state_dir, "The coordinator's --state-dir")
+      ->capture_default_str();
+  verb->footer(
+      "On the coordinator's machine, by the user who runs it, also when it has ended\n"
+      "(docs/security.md). Example:\n"
+      "  pfcctl audit --tail 20");
+  verb->callback([options] { show_audit_log(*options); });
+}
+
+}  // namespace pfc
