@@ -246,7 +246,8 @@ void add_submit_verb(CLI::App& pfcctl) {
   options->target.declare(*verb);
   verb->footer(
       "Prints the job's id and returns at once. Relative paths of the job are those of the folder\n"
-      "in which the command is given, on every host. Exit code 2: the job was refused.");
+      "in which the command is given, on every host. Exit code 2: the job was refused. Example:\n"
+      "  pfcctl submit job.json --name night-run --set lr=0.02");
   verb->callback([options] { submit(*options); });
 }
 
@@ -256,6 +257,7 @@ void add_queue_verb(CLI::App& pfcctl) {
   const auto options = std::make_shared<QueueOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
   verb->add_flag("--json", options->json, "As JSON, for programs: times in seconds since 1970");
+  verb->footer("Example:\n  pfcctl queue");
   verb->callback([options] { show_queue(*options); });
 }
 
@@ -276,7 +278,8 @@ void add_logs_verb(CLI::App& pfcctl) {
   options->target.declare(*verb);
   verb->footer(
       "The log lies with the worker's agent, which keeps its last 50 MiB. With --follow it is\n"
-      "printed also of a job that still waits.");
+      "printed also of a job that still waits. Example:\n"
+      "  pfcctl logs --rank 1 --tail 20 --follow");
   verb->callback([options] { show_logs(*options); });
 }
 

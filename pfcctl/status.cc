@@ -259,7 +259,9 @@ void add_status_verb(CLI::App& pfcctl) {
       "--watch", options->watch,
       "Again every second, with the slowest rank first, until Ctrl-C or the coordinator's "
       "end");
-  verb->footer("heard: time since the last heartbeat; moved: since its step or phase changed.");
+  verb->footer(
+      "heard: time since the last heartbeat; moved: since its step or phase changed. Example:\n"
+      "  pfcctl status --watch");
   verb->callback([options] { show_status(*options); });
 }
 
@@ -281,7 +283,8 @@ void add_drain_verb(CLI::App& pfcctl) {
       "this\n"
       "host and with \"resume\": true the job goes on. A service begins no job before the host's\n"
       "pfc-agent was started again, or the service itself for its own host. SIGTERM to the host's\n"
-      "pfc-agent does the same, and ends that agent too.");
+      "pfc-agent does the same, and ends that agent too. Example:\n"
+      "  pfcctl drain node-7 --grace 2min");
   verb->callback([options] { drain(*options); });
 }
 
@@ -294,7 +297,9 @@ void add_stop_verb(CLI::App& pfcctl) {
   options->target.declare(*verb);
   verb->add_flag("--now", options->now,
                  "Leave the workers only 5 s for the checkpoint, then kill them");
-  verb->footer("Returns at once. The job goes on from its checkpoint with \"resume\": true.");
+  verb->footer(
+      "Returns at once. The job goes on from its checkpoint with \"resume\": true. Example:\n"
+      "  pfcctl stop");
   verb->callback([options] { stop(*options); });
 }
 

@@ -140,6 +140,7 @@ void add_list(CLI::App& token) {
   CLI::App* verb = token.add_subcommand("list", "Shows the tokens, but not what they are");
   const auto target = std::make_shared<Target>();  // owned by the verb's callback
   target->declare(*verb);
+  verb->footer("Example:\n  pfcctl token list");
   verb->callback([target] { list(*target); });
 }
 
@@ -150,6 +151,7 @@ void add_revoke(CLI::App& token) {
   options->target.declare(*verb);
   verb->add_option("id", options->id, "The token's ID, as pfcctl token list shows it");
   verb->add_option("--host", options->host, "The host whose certificate is refused");
+  verb->footer("Example:\n  pfcctl token revoke 1f0c5ad2e6b7");
   verb->callback([options] { revoke(*options); });
 }
 

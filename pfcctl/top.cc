@@ -147,7 +147,8 @@ void add_top_verb(CLI::App& pfcctl) {
       "is\n"
       "its own; input: in which its own data were not there; gpu: utilisation, ! where heat or "
       "power\n"
-      "hold it back; moved: time since its step or phase changed. Ctrl-C ends it.");
+      "hold it back; moved: time since its step or phase changed. Ctrl-C ends it. Example:\n"
+      "  pfcctl top");
   verb->callback([options] { show_top(*options); });
 }
 

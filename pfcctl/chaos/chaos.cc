@@ -316,7 +316,8 @@ void add_chaos_verb(CLI::App& pfcctl) {
       "one and a half times what is given. Ctrl-C ends it and undoes what lasts; agents undo it "
       "by\n"
       "themselves when its time is over. Exit code 1: after some fault training has not gone on\n"
-      "(docs/chaos.md).");
+      "(docs/chaos.md). Example:\n"
+      "  pfcctl chaos --kill-every 2min --duration 1h");
   verb->callback([options] {
     check_options(*options);
     end_at_a_signal();

@@ -101,7 +101,9 @@ void add_trace_verb(CLI::App& pfcctl) {
   verb->footer(
       "The job goes on meanwhile; the steps begin a moment from now. The table's wait is what a "
       "worker\nspends in a collective before the last one comes into it, median. Exit code 1: some "
-      "workers' part\nis missing; what has come is in the file. docs/trace.md explains the rows.");
+      "workers' part\nis missing; what has come is in the file. docs/trace.md explains the rows. "
+      "Example:\n"
+      "  pfcctl trace --steps 10 --output trace.json");
   verb->callback([options] { take(*options); });
 }
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import tempfile
 import unittest
@@ -31,12 +32,18 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 PROGRAMS = ("pfc-coordinator", "pfc-agent", "pfc-worker", "pfcctl")
 
 
-def help_of(program, *verbs):
-    """What --help prints, of the program or verb and of all verbs below it."""
+def helps_of(program, *verbs):
+    """{command: what its --help prints}, of the program or verb and of all verbs below it."""
     done = subprocess.run([BIN / program, *verbs, "--help"], capture_output=True, text=True)
     assert done.returncode == 0, (program, verbs, done.stderr)
-    below = re.findall(r"^  ([a-z-]+) ", done.stdout.partition("Subcommands:")[2], re.MULTILINE)
-    return done.stdout + "".join(help_of(program, *verbs, verb) for verb in below)
+    found = {" ".join((program, *verbs)): done.stdout}
+    for verb in re.findall(r"^  ([a-z-]+) ", done.stdout.partition("Subcommands:")[2], re.MULTILINE):
+        found |= helps_of(program, *verbs, verb)
+    return found
+
+
+def help_of(program):
+    return "".join(helps_of(program).values())
 
 
 def sources():
@@ -98,6 +105,17 @@ class References(unittest.TestCase):
             for line, words in text:
                 for option in OPTION.findall(words):
                     self.assertTrue(option in known, f"{page.relative_to(pages.ROOT)}:{line}: no program has {option}")
+
+    def test_every_verbs_help_has_an_example_that_can_be_parsed(self):
+        for command, text in helps_of("pfcctl").items():
+            examples = re.findall(r"^  (pfcctl .*)", text, re.MULTILINE)
+            if "Subcommands:" not in text:
+                self.assertIn(command, " ".join(examples), f"{command} --help has no example")
+            for example in examples:
+                words = shlex.split(re.split(r" [|>] ", example)[0])
+                # The level is looked at when all else has been parsed, and before anything is done.
+                done = subprocess.run([BIN / words[0], *words[1:], "--log-level", "none"], capture_output=True, text=True)
+                self.assertIn("--log-level none: unknown level", done.stderr, example)
 
     def test_languages_of_blocks_are_those_that_are_tested(self):
         for page in pages.pages():
