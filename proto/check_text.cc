@@ -129,7 +129,8 @@ std::string shade(double part) {
   return kShades[static_cast<std::size_t>(std::clamp(part * 4, 0.0, 3.0))];
 }
 
-/// Rows send, columns receive.
+/// Rows send, columns receive. Where a name is too long for the head of a column, hosts have
+/// numbers.
 std::string heat_map(const CheckReport& report) {
   std::vector<std::string> hosts;
   std::map<std::pair<std::string, std::string>, const proto::CheckPair*> pairs;
@@ -145,14 +146,23 @@ std::string heat_map(const CheckReport& report) {
   if (hosts.size() > kMostInMap) {
     return "speeds of " + counted(report.pairs_size(), "pair") + " of hosts: pfcctl check --json\n";
   }
-  std::size_t width = 8;
-  for (const std::string& host : hosts) width = std::max(width, std::min(host.size(), kWidestName));
+  constexpr std::size_t kColumn = 8;
+  std::vector<std::string> heads, rows;
+  const bool has_numbers =
+      std::ranges::any_of(hosts, [](const auto& host) { return host.size() > kColumn; });
+  std::size_t width = kColumn;
+  for (const std::string& host : hosts) {
+    heads.push_back(has_numbers ? std::to_string(heads.size() + 1) : one_line(host));
+    rows.push_back((has_numbers ? heads.back() + " " : "") + one_line(host, kWidestName));
+    width = std::max(width, rows.back().size());
+  }
   std::string text = "bits a second, from the host of the row to that of the column:\n" +
                      std::string(width + 2, ' ');
-  for (const std::string& host : hosts) text += padded(one_line(host, 8), 10);
+  for (const std::string& head : heads) text += padded(head, kColumn + 2);
   text = without_end(text);
-  for (const std::string& from : hosts) {
-    std::string row = padded(one_line(from, kWidestName), width + 2);
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const std::string& from = hosts[i];
+    std::string row = padded(rows[i], width + 2);
     for (const std::string& to : hosts) {
       const auto found = pairs.find({from, to});
       if (from == to || found == pairs.end()) {

@@ -16,6 +16,8 @@ class StopSignals {
   using Handler = std::function<void(int number, bool again)>;
 
   StopSignals(boost::asio::io_context& loop, Handler handler);
+  /// From here on a signal does what it did before.
+  void restore() { signals_.clear(); }
   /// Empty: none has come yet.
   [[nodiscard]] std::optional<int> first() const { return first_; }
 

@@ -285,16 +285,11 @@ void CoordinatorProgram::start_local_agent() {
   }
 }
 
-/// A line at a time, as everything that goes to stdout.
 void CoordinatorProgram::print_check() {
   const proto::CheckReport* const report = coordinator_.last_check();
   if (report == nullptr) return;
-  const std::string text = options_.json ? check_json(*report).dump(2) + "\n" : check_text(*report);
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin) + 1;
-    console_.output.write(Output::Kind::kWorkerStdout, text.substr(begin, end - begin));
-    begin = end;
-  }
+  console_.output.write_result(options_.json ? check_json(*report).dump(2) + "\n"
+                                             : check_text(*report));
 }
 
 void CoordinatorProgram::keep_files(const std::stop_token& stop) {
@@ -317,8 +312,11 @@ void CoordinatorProgram::keep_files(const std::stop_token& stop) {
 }
 
 int CoordinatorProgram::end() {
-  if (options_.check) print_check();
   const int code = exit_code(*verdict_, signals_->first());
+  if (options_.check) {
+    signals_->restore();  // the report's reader may be slow, and the loop does not run meanwhile
+    print_check();
+  }
   // From here on the job has ended, and what follows must not hold the program.
   end_process_after(kExitLimit, code);
   const bool closed = service_.shut_down();

@@ -149,6 +149,13 @@ void BackgroundOutput::write(Kind kind, std::string_view text) {
   lane.add(to_stdout ? out_ : err_, text, kind == Kind::kMessage);
 }
 
+void BackgroundOutput::write_result(std::string_view text) {
+  Lane& lane = *lanes_.front();
+  std::unique_lock lock(lane.mutex);
+  lane.push(out_, std::string(text));
+  lane.changed.wait(lock, [&] { return lane.queue.empty(); });
+}
+
 std::uint64_t BackgroundOutput::dropped_lines() const {
   std::uint64_t lines = 0;
   for (const auto& lane : lanes_) {

@@ -30,6 +30,10 @@ class BackgroundOutput final : public Output {
   void write(Kind kind, std::string_view text) override;
   [[nodiscard]] std::uint64_t dropped_lines() const override;
 
+  /// Writes the program's result to `out`, whatever its size. Returns once the reader has taken it,
+  /// however long that takes, or has gone.
+  void write_result(std::string_view text);
+
   /// Returns once everything has been written, or nothing has been for `patience`. Returns whether
   /// everything was.
   bool finish(std::chrono::milliseconds patience);

@@ -317,8 +317,26 @@ void HttpConnection::begin_feed(const std::shared_ptr<HttpFeed>& pieces) {
     http::async_write_header(
         stream, *header_,
         [self = shared_from_this(), pieces](beast::error_code error, std::size_t) {
-          if (!error) self->feed(pieces);
+          if (error) return;
+          self->watch_reader(pieces);
+          self->feed(pieces);
         });
+  });
+}
+
+void HttpConnection::watch_reader(const std::shared_ptr<HttpFeed>& pieces) {
+  buffer_.clear();
+  stream_.expires_never();
+  const auto space = buffer_.prepare(kMaxHeader);
+  with_stream([&](auto& stream) {
+    stream.async_read_some(space, [self = shared_from_this(), weak = std::weak_ptr(pieces)](
+                                      beast::error_code error, std::size_t count) {
+      const auto same = weak.lock();
+      const bool goes_on = !error && (self->discarded_ += count) <= kMostDiscarded;
+      if (same && goes_on) return self->watch_reader(same);
+      if (same) same->when_ready(nullptr);
+      self->close();
+    });
   });
 }
 

@@ -83,6 +83,20 @@ TEST(CheckText, DrawsTheSpeedsBetweenHosts) {
                                         HasSubstr("b         ░ 20M     .         ?\n")));
 }
 
+TEST(CheckText, NumbersHostsWhoseNamesAreTooLongForAColumn) {
+  proto::CheckReport report = report_of_three_hosts();
+  for (const auto& [from, to] :
+       {std::pair("gpu-node-11", "gpu-node-12"), {"gpu-node-12", "gpu-node-11"}}) {
+    proto::CheckPair& added = *report.add_pairs();
+    added.set_from(from);
+    added.set_to(to);
+    added.set_bits_per_second(1e9);
+  }
+  EXPECT_THAT(check_text(report), AllOf(HasSubstr("               1         2\n"),
+                                        HasSubstr("1 gpu-node-11  .         █ 1.0G\n"),
+                                        HasSubstr("2 gpu-node-12  █ 1.0G    .\n")));
+}
+
 TEST(CheckText, IsPlainTextWhateverAHostTells) {
   proto::CheckReport report = report_of_three_hosts();
   add(report, "b", "data", "\x1b[2J\xff", proto::CHECK_STOPS);

@@ -109,6 +109,21 @@ TEST(BackgroundOutput, DropsAndCountsWhatNobodyReads) {
                              std::to_string(dropped) + " lines of output that nobody read\n"));
 }
 
+TEST(BackgroundOutput, WritesTheWholeResultHoweverLateItIsRead) {
+  Reader out, err;
+  BackgroundOutput output(out.fd(), err.fd());
+  std::string result;
+  while (result.size() < 2 * BackgroundOutput::kMaxBytes) result += kLine;
+  std::thread writer([&] {
+    output.write_result(result);
+    output.write_result("end\n");
+  });
+  EXPECT_EQ(out.read_until("end\n"), result + "end\n");
+  writer.join();
+  out.leave();
+  output.write_result("for nobody\n");  // comes back
+}
+
 TEST(BackgroundOutput, WritesStderrWhileNobodyReadsStdout) {
   Reader out, err;
   BackgroundOutput output(out.fd(), err.fd());

@@ -43,7 +43,10 @@ class CountingSource final : public LiveSource {
 
 class PageServer : public ::testing::Test {
  protected:
-  PageServer() {
+  explicit PageServer(LiveFeed::Options options = {.pause = 10ms,
+                                                   .heartbeat = 50ms,
+                                                   .most_readers = 3})
+      : feed(loop, options, source) {
     server.emplace(
         loop, "127.0.0.1", 0, site(),
         HttpSecurity{.loopback_only = true,
@@ -135,7 +138,7 @@ class PageServer : public ::testing::Test {
   std::vector<HttpAnswer> later;
   boost::asio::io_context loop;
   CountingSource source;
-  LiveFeed feed{loop, {.pause = 10ms, .heartbeat = 50ms, .most_readers = 3}, source};
+  LiveFeed feed;
   std::optional<HttpServer> server;
   std::thread thread;
 };
@@ -330,6 +333,28 @@ TEST_F(PageServer, LimitsItsReaders) {
   readers.pop_back();
   while (on_loop([&] { return feed.readers(); }) > 2) std::this_thread::sleep_for(1ms);
   readers.push_back(listens(text));
+}
+
+/// Nothing is sent to its readers for an hour.
+class QuietPageServer : public PageServer {
+ protected:
+  QuietPageServer() : PageServer({.pause = 1h, .heartbeat = 1h, .most_readers = 1}) {}
+};
+
+TEST_F(QuietPageServer, GivesTheReadersPlaceToAnotherAsSoonAsItHasGone) {
+  {
+    std::string text;
+    const tcp::socket socket = listens(text);
+  }
+  std::string another;
+  do {
+    another.clear();
+    tcp::socket socket = connected();
+    boost::asio::write(socket, boost::asio::buffer(
+                                   std::string("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")));
+    read_until(socket, another, "\r\n\r\n");
+  } while (another.starts_with("HTTP/1.1 503"));
+  EXPECT_THAT(another, StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(PageServer, SendsEverythingAgainToAReaderWhoHasNotRead) {
