@@ -21,6 +21,7 @@
 #include "common/error.h"
 #include "common/error_text.h"
 #include "common/exit_codes.h"
+#include "common/files/file_error.h"
 #include "common/log.h"
 #include "common/network_address.h"
 #include "common/version.h"
@@ -211,7 +212,7 @@ void expect_written() {
   // Nothing has kept why an earlier write has failed: another one tells it, if it fails too.
   const bool known = errno != 0 || ::write(STDOUT_FILENO, "\n", 1) < 0;
   throw StorageError("standard output cannot be written" +
-                     (known ? ": " + std::generic_category().message(errno) : ""));
+                     (known ? ": " + file_error_text(errno) : ""));
 }
 
 }  // namespace

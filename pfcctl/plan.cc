@@ -125,7 +125,8 @@ PlanReport make_report(const Flags& flags) {
                     .largest = {},
                     .advice = {},
                     .refusal = {},
-                    .capacity = {}};
+                    .capacity = {},
+                    .config = flags.config};
   PlannedJob& planned = report.planned;
   const int on_host = flags.workers_per_host == 0 ? flags.workers : flags.workers_per_host;
   if (on_host > flags.workers) {
@@ -160,6 +161,15 @@ std::string largest_text(const char* key, std::int64_t value) {
                     : fmt::format("largest {} that fits, all else equal: {}\n", key, value);
 }
 
+/// The last line says what to do.
+std::string verdict_text(const PlanReport& r) {
+  if (r.plan.fits() && r.refusal.empty()) {
+    return "it fits; start the job with pfc-coordinator --config " + r.config + "\n";
+  }
+  return (r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n") +
+         (r.refusal.empty() ? "" : "but the job would be refused: " + r.refusal + "\n");
+}
+
 void run_plan(const Flags& flags) {
   const PlanReport report = make_report(flags);
   std::fputs((flags.json ? plan_json(report) : plan_text(report)).c_str(), stdout);
@@ -189,11 +199,10 @@ std::string plan_text(const PlanReport& r) {
                     byte_size_text(r.plan.host * static_cast<std::uint64_t>(r.workers_of_host)),
                     counted(r.workers_of_host, "worker"));
   }
-  text += r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n";
-  if (!r.refusal.empty()) text += "but the job would be refused: " + r.refusal + "\n";
   text += largest_text("num_classes", r.largest.num_classes) +
           largest_text("batch_size", r.largest.batch_size);
-  return r.capacity ? text + capacity_text(*r.capacity) : text;
+  if (r.capacity) text += capacity_text(*r.capacity);
+  return text + verdict_text(r);
 }
 
 std::string plan_json(const PlanReport& r) {

@@ -20,10 +20,12 @@ struct PlanReport {
   std::string refusal;  ///< why the job would be refused, whatever the memory; empty: it would not
   std::optional<Capacity> capacity = {};  ///< null where no machine was named
   int workers_of_host = 1;
+  std::string config = {};  ///< the job file, as it was given
 };
 
-/// For people: a table of the parts, their sum, whether it fits, why the job would be refused, and
-/// the largest job that would fit; then the time of a step, where a machine was named.
+/// For people: a table of the parts, their sum, the largest job that would fit, and the time of a
+/// step, where a machine was named. The last lines say whether it fits, why the job would be
+/// refused, and what to do.
 std::string plan_text(const PlanReport& report);
 /// The same as a JSON object.
 std::string plan_json(const PlanReport& report);

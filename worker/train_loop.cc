@@ -61,8 +61,8 @@ void save_model(TrainingSession& s) {
   if (s.membership.rank == 0 && has_model(s)) s.phase("write_model", [&] { write_model(s); });
 }
 
-/// For messages: "; the state after step 7 is in out/step-000000007". Empty where it is not. A
-/// worker that does not see the folder knows it of the steps that this job has trained: it is
+/// For messages: where the state after this step is, and how to go on. Empty where it is not saved.
+/// A worker that does not see the folder knows it of the steps that this job has trained: it is
 /// asked when their checkpoint is published.
 std::string where_saved(const TrainingSession& s, std::int64_t done) {
   const std::filesystem::path folder = s.job.output / checkpoint_format::folder_name(done);
@@ -71,7 +71,8 @@ std::string where_saved(const TrainingSession& s, std::int64_t done) {
                                                  : std::filesystem::exists(folder, not_there);
   if (!saved) return {};
   return "; the state after step " + std::to_string(done) + " is in " + folder.string() +
-         (s.output_links.shared() ? "" : " on host " + s.output_links.host);
+         (s.output_links.shared() ? "" : " on host " + s.output_links.host) +
+         ", from which \"resume\": true goes on";
 }
 
 /// Where no step is complete, the state is still the one that was loaded. A worker that has a

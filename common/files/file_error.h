@@ -8,8 +8,8 @@
 
 namespace pfc {
 
-/// The text of an errno value: "No space left on device". For a file that has reached the limit of
-/// this process's files (EFBIG) also that limit, and what sets it.
+/// The text of an errno value, with what to do about a full disk or quota. For a file that has
+/// reached the limit of this process's files (EFBIG) also that limit, and what sets it.
 std::string file_error_text(int error);
 
 /// Runs `work`. What std::filesystem throws in it becomes a StorageError: the path and the reason.

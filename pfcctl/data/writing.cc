@@ -209,7 +209,9 @@ void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
     throw InputError(out.string() + ": --out is inside of the data set; name another folder");
   }
   fs::create_directories(out, error);
-  if (error) throw StorageError(out.string() + ": cannot make this folder: " + error.message());
+  if (error)
+    throw StorageError(out.string() +
+                       ": cannot make this folder: " + file_error_text(error.value()));
   if (replace || something_at(out / "train.rec.begun.part")) return;  // left by an interrupted run
   for (const char* name : {"train.rec", "train.idx", "property", "identities.txt"}) {
     if (!something_at(out / name)) continue;

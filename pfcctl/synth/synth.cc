@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "common/error.h"
+#include "common/files/file_error.h"
 #include "pfcctl/synth/draw.h"
 #include "pfcctl/synth/ordered_work.h"
 #include "pfcctl/synth/render/develop.h"
@@ -140,7 +141,9 @@ void write_synthetic_set(const SynthOptions& options, const std::filesystem::pat
   check_options(options);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw StorageError(folder.string() + ": cannot make this folder: " + error.message());
+  if (error)
+    throw StorageError(folder.string() +
+                       ": cannot make this folder: " + file_error_text(error.value()));
   if (!options.replace) check_nothing_is_replaced(folder);
   const std::int64_t training = options.identities * options.images_per_identity;
   const std::int64_t all = training + 2 * options.val_pairs;

@@ -113,7 +113,7 @@ class OfOneHost(JobOnHosts):
         self.named(timeline, "No space left on device")
         self.assertEqual(self.process.wait(timeout=LIMIT), 2, self.lines.text())
         timeline.tell()
-        self.assertIn("No space left on device", self.lines.lines[-1])
+        self.assertIn("No space left on device (make room on its disk)", self.lines.lines[-1])
         (out / "of-another").unlink()
         newest = max(path.name for path in out.glob("step-*"))
         done = self.train(3, self.job_of("out", resume=True, num_epoch=100_000,

@@ -47,7 +47,7 @@ class Replay(JobTest):
         done = self.train(2, self.job(max_steps=3, init_from=str(weights)))
         folder = self.folder / "out" / "not-finite-step-000000001"
         self.assert_one_line(done, "the loss is not finite at step 1", f"inputs are in {folder}, for",
-                             "pfcctl replay head --in")
+                             "start again: there is no checkpoint", "pfcctl replay head --in")
         parts = sorted(folder.iterdir())
         self.assertEqual([part.name for part in parts],
                          [f"head-0000{rank}-of-00002.safetensors" for rank in (0, 1)])

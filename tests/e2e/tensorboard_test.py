@@ -189,8 +189,8 @@ class TensorBoard(JobTest):
             (file,) = event_files.files(self.board)
         finally:
             run("umount", self.board)
-        self.assert_one_line(done, f"{file}: cannot write: No space left on device",
-                             "; the state after step ")
+        self.assert_one_line(done, f"{file}: cannot write: No space left on device (make room on its disk)",
+                             "; the state after step ", "from which \"resume\": true goes on")
         self.assertTrue(list((self.folder / "out").glob("step-*/manifest.json")))
         self.assertEqual(self.processes(), [])
 

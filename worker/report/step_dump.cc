@@ -5,6 +5,8 @@
 
 #include "common/config/config.h"
 #include "common/error.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/comm/rank_zero.h"
 
 namespace pfc {
 namespace {
@@ -40,9 +42,20 @@ std::string StepDump::write(const GivenToHead& given, const Verdict& verdict) {
   return "the head's inputs are in " + folder + ", for pfcctl replay head --in " + folder;
 }
 
+std::int64_t StepDump::newest_step() const {
+  try {
+    const auto newest = newest_checkpoint(output_);
+    return newest ? newest->trained.step : 0;
+  } catch (const std::exception&) {
+    return 0;  // none can be read
+  }
+}
+
 void StepDump::stop(const GivenToHead& given, const Verdict& verdict) {
   const std::string written = write(given, verdict);
+  std::int64_t saved = comm_.rank() == 0 ? newest_step() : 0;
   try {
+    saved = from_rank_zero(comm_, saved);  // others may not see the folder
     // When the first worker fails, the coordinator ends the others soon. So all wait here until all
     // have written.
     comm_.barrier();
@@ -54,7 +67,10 @@ void StepDump::stop(const GivenToHead& given, const Verdict& verdict) {
                    " (learning rate " + nlohmann::json(given.lr).dump() +
                    "): lower lr, lengthen warmup_epoch or " +
                    (clips ? "lower clip_norm" : "set clip_norm, which is off, to 5") +
-                   ", and resume from the last checkpoint; " + written);
+                   (saved > 0
+                        ? ", and set resume to true to go on from step " + std::to_string(saved)
+                        : ", and start again: there is no checkpoint") +
+                   "; " + written);
 }
 
 }  // namespace pfc

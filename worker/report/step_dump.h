@@ -12,7 +12,7 @@
 
 namespace pfc {
 
-/// Borrows ops, comm and head.
+/// Borrows ops, comm (of host memory) and head.
 class StepDump {
  public:
   StepDump(Ops& ops, Comm& comm, Head& head, std::filesystem::path output, nlohmann::json job)
@@ -32,6 +32,8 @@ class StepDump {
 
  private:
   std::string write(const GivenToHead& given, const Verdict& verdict);
+  /// Of the newest checkpoint that is published; 0: none.
+  [[nodiscard]] std::int64_t newest_step() const;
 
   Ops& ops_;
   Comm& comm_;

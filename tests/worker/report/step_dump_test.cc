@@ -12,6 +12,8 @@
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_comm.h"
+#include "tests/worker/checkpoint/checkpoint_world.h"
+#include "tests/worker/trained.h"
 #include "worker/head/step_file.h"
 
 namespace pfc::testing {
@@ -81,6 +83,20 @@ TEST_F(StepDumpTest, AdvisesToLowerClipNormOnlyWhereItIsOn) {
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or lower clip_norm"));
   job_["clip_norm"] = 0;
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or set clip_norm, which is off"));
+}
+
+TEST_F(StepDumpTest, AdvisesToResumeOnlyWhereThereIsACheckpoint) {
+  EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0],
+              HasSubstr(", and start again: there is no checkpoint; "));
+  const auto writer =
+      make_checkpoint_writer({.output = output_, .job_id = "job", .keep = 3, .global_batch = 256});
+  SmallWorker worker(0, 1);
+  writer->begin(worker.state(), trained_with(7, 256), worker.job(), CheckpointMode::kCopy);
+  writer->wait();
+  writer->publish(7);
+  for (const std::string& message : stop(2, {.not_finite = "the loss"})) {
+    EXPECT_THAT(message, HasSubstr(", and set resume to true to go on from step 7; "));
+  }
 }
 
 TEST_F(StepDumpTest, IsWrittenByAllWorkersBeforeAnyWorkerFails) {
