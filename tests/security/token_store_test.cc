@@ -169,19 +169,18 @@ TEST_F(Tokens, AreSharedByTheCoordinatorsOfOneFolder) {
 }
 
 TEST_F(Tokens, AreCheckedWithoutTheDiskUntilTheFileIsReadAgain) {
-  const auto reading = store.create({.kind = Token::Kind::kRead});
+  const auto reading = store.create({.role = Role::kReader});
   ASSERT_EQ(exchanges(store.create({.lifetime = 1h}).secret, "b", *key), "");
   TokenStore other(folder.path(), [this] { return now; });
   other.revoke_host("b");
   other.revoke(reading.token.id);
   EXPECT_TRUE(store.is_current("b", serial));
-  EXPECT_EQ(std::get<std::string>(store.reader(reading.secret)), reading.token.id);
-  EXPECT_TRUE(std::holds_alternative<Token>(store.of_pages(reading.secret)));
+  EXPECT_EQ(id_of(reading.secret, {Role::kReader}), reading.token.id);
   other.create({.lifetime = 1h});
   EXPECT_EQ(store.valid_join_hashes().size(), 1U);
   store.refresh();
   EXPECT_FALSE(store.is_current("b", serial));
-  EXPECT_EQ(std::get<Denial>(store.of_pages(reading.secret)).code, "revoked_token");
+  EXPECT_EQ(id_of(reading.secret, {Role::kReader}), "revoked_token");
   EXPECT_EQ(store.valid_join_hashes().size(), 2U);
 }
 
