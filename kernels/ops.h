@@ -222,6 +222,9 @@ class Ops {
   /// there. Throws DeviceError where less is free. Does nothing on a CPU. REQUIRES: called before
   /// anything large is allocated.
   virtual void reserve(std::size_t bytes) = 0;
+  /// Makes a CPU compute with this many threads. Does nothing on a GPU. REQUIRES: nothing was
+  /// planned yet.
+  virtual void use_threads(int /*count*/) {}
   /// The GPU's memory in bytes. Zeros on a CPU, whose memory is shared with other programs.
   struct DeviceMemory {
     std::size_t free = 0, total = 0;

@@ -25,6 +25,7 @@
 #include "worker/memory/memory_advice.h"
 #include "worker/snapshot/neighbours.h"
 #include "worker/snapshot/snapshot_restore.h"
+#include "worker/start/compute_threads.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
 #include "worker/start/output_check.h"
@@ -96,6 +97,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   take_output(options);
   link_output(options);
   agree_on_checkpoints();
+  decide_threads(options);
   tell(options, "making the network");
   make_model();
   tell(options, "loading weights");
@@ -220,7 +222,8 @@ void TrainingSession::check_verification_sets(const Doing& doing) const {
 PlannedJob TrainingSession::planned() const {
   return {.job = job,
           .world_size = membership.world_size,
-          .threads = threads_of_worker(1),
+          .threads = threads.empty() ? threads_of_worker(1)
+                                     : threads[static_cast<std::size_t>(membership.rank)],
           .data = planned_data(*dataset, verification_sets),
           .gpu = !ops->on_host(),
           .host_bytes = host_bytes};
@@ -234,6 +237,18 @@ void TrainingSession::agree_on_checkpoints() {
   input_comm->all_gather(Tensor(&mine, DType::kUInt8, {1}),
                          Tensor(all.data(), DType::kUInt8, {membership.world_size}));
   memory.checkpoints_in_place = std::ranges::count(all, 1) > 0;
+}
+
+// Before the model is made, whose plans divide their work among the threads.
+void TrainingSession::decide_threads(const SessionOptions& options) {
+  WorkerThreads mine = threads_of_saved_state(job, job_id, membership.rank, options.snapshots);
+  mine.host = host_of(options);
+  mine.share = ops->on_host() ? threads_of_worker(1) : 0;
+  mine.is_chosen = threads_are_chosen();
+  ChosenThreads chosen = agree_on_threads(*input_comm, mine);
+  if (membership.rank == 0 && !chosen.message.empty()) spdlog::warn("{}", chosen.message);
+  threads = std::move(chosen.of_rank);
+  ops->use_threads(threads[static_cast<std::size_t>(membership.rank)]);
 }
 
 void TrainingSession::make_model() {
@@ -453,7 +468,8 @@ TrainingState TrainingSession::state() {
           .head = *head,
           .loss_scale = loss_scale,
           .classes = job.num_classes,
-          .network = job.network};
+          .network = job.network,
+          .threads = threads};
 }
 
 }  // namespace pfc

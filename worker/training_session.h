@@ -81,6 +81,7 @@ struct TrainingSession {
   std::unique_ptr<Comm> gpu_host_comm;  ///< what host_comm() is on a GPU; null on a CPU
   /// For the thread of the SnapshotMaker; tensors in host memory. Null where none are taken.
   std::unique_ptr<Comm> snapshot_comm;
+  std::vector<int> threads;        ///< compute threads, by rank; 0 on a GPU
   std::vector<std::string> hosts;  ///< by rank, for messages; empty: the job has one host
   OutputLinks output_links;        ///< its Comms are for the checkpoint writer
   std::list<AbortSwitch::Guard> abort_guards;  ///< of the Comms above
@@ -131,6 +132,7 @@ struct TrainingSession {
   void warn() const;
   void check_verification_sets(const Doing& doing) const;
   void agree_on_checkpoints();
+  void decide_threads(const SessionOptions& options);
   void make_model();
   void load_weights(SnapshotStore* store);
   void expect_no_older_state(const SessionOptions& options) const;

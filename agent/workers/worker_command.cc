@@ -19,6 +19,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 Environment worker_environment(int workers_of_host, const Binding& binding) {
   const int threads = threads_of_worker(workers_of_host, binding.cores);
   Environment environment{{"OMP_NUM_THREADS", std::to_string(threads)}};
+  if (!threads_are_chosen()) environment.emplace_back(kShareOfCores, "1");
   if (auto waiting = waiting_of_worker_threads()) environment.push_back(std::move(*waiting));
   return environment;
 }

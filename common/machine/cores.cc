@@ -87,6 +87,11 @@ std::string oversubscription(int threads, int workers, int cores) {
          counted(cores, "core") + ", which slows all of them; unset it on this host";
 }
 
+bool threads_are_chosen() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): only read
+  return environment_threads() > 0 && std::getenv(kShareOfCores) == nullptr;
+}
+
 int threads_of_worker(int workers_of_host, int own_cores) {
   if (const int asked = environment_threads(); asked > 0) return asked;
   const int workers = std::max(workers_of_host, 1);

@@ -22,6 +22,11 @@ int threads_asked_for();
 /// run 128 threads on 2 cores, ...". Returns "" otherwise, and if `threads` is 1 or 0 (not set).
 std::string oversubscription(int threads, int workers, int cores);
 
+/// Whether a person has set OMP_NUM_THREADS: the number that pfc-agent sets for its workers,
+/// together with kShareOfCores, does not count.
+bool threads_are_chosen();
+inline constexpr const char* kShareOfCores = "PFC_SHARE_OF_CORES";
+
 /// Compute threads of each of the workers of this host: OMP_NUM_THREADS where a person has set it,
 /// as for every OpenMP program; or else the cores that it is bound to, as far as the quota goes (0:
 /// it is bound to none); or else an equal share of the usable cores. At least 1.

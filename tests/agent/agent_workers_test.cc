@@ -29,7 +29,7 @@ TEST_F(AgentOfAHost, StartsAWorkerForEachSlotWithItsShareOfTheCores) {
   workers_do(
       "read -r pid comm state parent group rest < /proc/self/stat\n"
       "[ $group = $$ ] && group=own\n"
-      "shift 6; echo $* OMP=$OMP_NUM_THREADS group=$group; exit 3");
+      "shift 6; echo $* OMP=$OMP_NUM_THREADS by agent $PFC_SHARE_OF_CORES group=$group; exit 3");
   RunningCoordinator coordinator({{.name = "a", .slots = 2}});
   RunningAgent agent(options(coordinator.address()));
   EXPECT_THAT(coordinator.verdict().message, HasSubstr("exited with code 3"));
@@ -40,7 +40,7 @@ TEST_F(AgentOfAHost, StartsAWorkerForEachSlotWithItsShareOfTheCores) {
     const std::string expected =
         "--slot " + slot +
         " --incarnation 1 --join-timeout 130 --collective-timeout 300 --coordinator-grace 60 OMP=" +
-        threads + " group=own\n";
+        threads + " by agent 1 group=own\n";
     EXPECT_THAT(coordinator.output(), HasSubstr((slot == "0" ? "\n" : "\n[rank 1] ") + expected));
   }
 }

@@ -1,6 +1,7 @@
 """Stopped and resumed training gives the same bits as training that never stopped."""
 
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -60,6 +61,22 @@ class Resume(JobTest):
         sizes = [(self.folder / f"b/step-{step:09d}/centres-00000-of-00002.safetensors").stat().st_size
                  for step in (4, 5)]
         self.assertGreater(sizes[1], 1.6 * sizes[0])
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "not run: this machine has one core")
+    def test_a_resume_computes_with_as_many_threads_as_before(self):
+        keys = dict(max_steps=4, num_epoch=2)
+        share = self.environment
+        self.environment = {**share, "OMP_NUM_THREADS": "1"}
+        self.finished(1, self.job("a.json", output=str(self.folder / "a"), **keys))
+        b = self.job("b.json", output=str(self.folder / "b"), **keys)
+        self.finished(1, b, "--set", "max_steps=2")
+        self.environment = share
+        done = self.finished(1, b, "--set", "resume=true")
+        self.assertRegex(done.stderr, r"worker 0 on host \S+ computes with 1 thread as before, so that the bits stay the same")
+        self.assertEqual(self.outputs("a", 4), self.outputs("b", 4))
+        self.environment = {**share, "OMP_NUM_THREADS": "2"}
+        done = self.finished(1, b, "--set", "resume=true", "--set", "max_steps=5")
+        self.assertRegex(done.stderr, r"computes with 2 threads instead of 1 as before, because OMP_NUM_THREADS is set")
 
     @unittest.skipUnless(HAS_BF16, "not run: no AVX512_BF16")
     def test_a_step_in_bf16_gives_the_same_bits_again_and_resumed_and_goes_on_in_fp32(self):

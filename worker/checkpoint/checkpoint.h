@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/ids.h"
 #include "kernels/ops.h"
@@ -33,7 +34,8 @@ struct TrainingState {
   Head& head;
   LossScale& loss_scale;
   std::int64_t classes = 0;
-  std::string network;  ///< the job's; a checkpoint of another network is refused
+  std::string network;            ///< the job's; a checkpoint of another network is refused
+  std::vector<int> threads = {};  ///< that workers compute with, by rank; 0 on a GPU
 };
 
 struct CheckpointInfo {

@@ -44,14 +44,18 @@ json to_json(const std::vector<File>& files) {
 
 /// An integer, and not what only converts to one: 39.99 or 1e12.
 template <typename Integer>
-Integer whole(const json& object, const char* key) {
-  const json& value = object.at(key);
+Integer whole_number(const json& value, const char* key) {
   const bool fits =
       value.is_number_unsigned()
           ? std::in_range<Integer>(value.get<std::uint64_t>())
           : value.is_number_integer() && std::in_range<Integer>(value.get<std::int64_t>());
   if (fits) return value.get<Integer>();
   throw InputError(std::string(key) + ": expected an integer, found " + value.dump().substr(0, 60));
+}
+
+template <typename Integer>
+Integer whole(const json& object, const char* key) {
+  return whole_number<Integer>(object.at(key), key);
 }
 
 std::vector<File> files_from_json(const json& list) {
@@ -198,6 +202,13 @@ TrainedSoFar trained_of(const json& m) {
                       .gradient_acc = whole<std::int64_t>(planned, "gradient_acc")}};
 }
 
+std::vector<int> threads_of(const json& m) {
+  std::vector<int> threads;
+  if (!m.contains("threads")) return threads;  // an older manifest
+  for (const json& each : m["threads"]) threads.push_back(whole_number<int>(each, "threads"));
+  return threads;
+}
+
 Manifest manifest_of(const json& m, const std::string& folder_name_) {
   check_version(m);
   Manifest manifest{.identity = {.job_id = m.value("job_id", ""),
@@ -207,6 +218,7 @@ Manifest manifest_of(const json& m, const std::string& folder_name_) {
                                  .classes = whole<std::int64_t>(m, "classes"),
                                  .embedding_size = whole<std::int64_t>(m, "embedding_size"),
                                  .loss_scale = loss_scale_of(m),
+                                 .threads = threads_of(m),
                                  .job = m.at("job")},
                     .files = files_from_json(m.at("files"))};
   check_in_range(manifest.identity);
@@ -314,6 +326,7 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
        {{"value", id.loss_scale.value},
         {"finite_updates", id.loss_scale.finite_updates},
         {"updates", id.loss_scale.updates}}},
+      {"threads", id.threads},
       {"job", id.job},
       {"files", to_json(manifest.files)}};
   text[kChecksum] = checksum_of(text);

@@ -91,6 +91,7 @@ struct Identity {
   std::int64_t classes = 0;
   std::int64_t embedding_size = 0;
   LossScale::State loss_scale;
+  std::vector<int> threads;  ///< that workers computed with, by rank; empty: not known
   nlohmann::json job;
 
   /// Whether both hold the same network with as many classes and embeddings of the same size.

@@ -198,6 +198,7 @@ void FolderWriter::begin(const TrainingState& state, const TrainedSoFar& trained
                .classes = state.classes,
                .embedding_size = state.head.state().centres.shape[1],
                .loss_scale = state.loss_scale.state(),
+               .threads = state.threads,
                .job = job};
   {
     const std::lock_guard lock(mutex_);

@@ -94,6 +94,7 @@ void copy_state(const TrainingState& state, const SnapshotId& id, Rank rank, Ran
                 Snapshot& snapshot) {
   snapshot.has_own = snapshot.has_copy = snapshot.has_shared = false;
   snapshot.id = id;
+  snapshot.threads = state.threads;
   copy_own(state, rank, snapshot.own);
   copy_shared(state, snapshot.shared);
   SnapshotRows& copy = snapshot.copy;

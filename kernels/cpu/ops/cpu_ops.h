@@ -23,6 +23,7 @@ class CpuOps : public Ops {
   [[nodiscard]] DType activation_type() const override { return activations_; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
   void reserve(std::size_t /*bytes*/) override {}
+  void use_threads(int count) override { device_.threads = Threads(count); }
   [[nodiscard]] DeviceMemory memory() const override { return {}; }
   void copy_to_device(const Tensor& device, const void* host) override;
   void copy_to_host(void* host, const Tensor& device) override;

@@ -35,7 +35,12 @@ TEST(Cores, AreSharedByTheWorkersUnlessAPersonSaysOtherwise) {
   EXPECT_EQ(threads_of_worker(1), usable_cores());
   EXPECT_EQ(threads_of_worker(1'000'000), 1);
   EXPECT_EQ(threads_of_worker(0), usable_cores());
+  EXPECT_FALSE(threads_are_chosen());
   setenv("OMP_NUM_THREADS", "7", 1);
+  EXPECT_TRUE(threads_are_chosen());
+  setenv(kShareOfCores, "1", 1);
+  EXPECT_FALSE(threads_are_chosen()) << "the agent's number";
+  unsetenv(kShareOfCores);
   EXPECT_EQ(threads_of_worker(1), 7);
   EXPECT_EQ(threads_of_worker(4), 7);
   EXPECT_EQ(threads_of_worker(4, 1), 7);
