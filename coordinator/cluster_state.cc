@@ -345,6 +345,9 @@ void generation_lost(ClusterState& state) {
 void checkpoint_reported(ClusterState& state, const WorkerState& rank_zero,
                          const proto::Progress& progress) {
   SavedState& saved = state.job.saved;
+  if (saved.planned_workers == 0 && progress.images_seen() > 0) {
+    saved.planned_workers = static_cast<int>(state.job.current.workers.size());
+  }
   saved.memory_step = progress.memory_step();
   // An earlier generation's checkpoint counts until this one has its own.
   if (progress.checkpoint_step() <= 0 && saved.checkpoint_step > 0) return;

@@ -149,6 +149,9 @@ struct SavedState {
   /// The only host whose output folder has this checkpoint, or will have the first one; empty: all
   /// hosts share the folder.
   std::string checkpoint_host;
+  /// With which the job trained its first step. Its plan holds if it has to begin anew without
+  /// some of them. 0: it has trained none.
+  int planned_workers = 0;
 };
 
 /// The network between the hosts, as it was, or is being, measured last.

@@ -17,6 +17,7 @@ proto::JoinReply make_reply(const ClusterState& state, const WorkerState& worker
   reply.set_check(part);
   reply.set_checkpoint_step(state.job.saved.checkpoint_step);
   reply.set_checkpoint_host(state.job.saved.checkpoint_host);
+  reply.set_planned_workers(state.job.saved.planned_workers);
   for (const HostState& host : state.hosts) {
     if (host.name != worker.host) continue;
     reply.set_local_world_size(host.workers);

@@ -213,6 +213,7 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
           [&coordinator] { return g_stop_signal != 0 || coordinator.stop_requested(); },
       .checkpoint_step = joined.checkpoint_step,
       .checkpoint_host = joined.checkpoint_host,
+      .planned_workers = joined.planned_workers,
       .snapshots = &snapshots};
   if (joined.kind == GenerationKind::kTraining) return start_and_train(job, options, &coordinator);
   check_in_generation(job, joined.kind, options, coordinator);

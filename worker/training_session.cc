@@ -59,6 +59,11 @@ KeptMemory kept_memory(const JobConfig& job, const SessionOptions& o) {
                            o.connect_timeout);
 }
 
+TrainedSoFar untrained(const JobConfig& job, const SessionOptions& o) {
+  if (o.planned_workers == 0) return {};
+  return {.planned = {o.planned_workers, job.batch_size, job.gradient_acc}};
+}
+
 void tell(const SessionOptions& options, const char* what) {
   if (options.doing) options.doing(what);
 }
@@ -90,7 +95,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   check_verification_sets(options.doing);
   tell(options, "reserving memory");
   ops->reserve(reserved_bytes(memory));
-  plan = plan_steps(job, membership.world_size, job.num_image);
+  plan = plan_steps(job, membership.world_size, job.num_image, untrained(job, options));
   tell(options, "connecting to the other workers");
   connect(options);
   compare_hosts_of_job(options);
@@ -334,7 +339,8 @@ void TrainingSession::load_weights(SnapshotStore* store) {
   }
   if (job.resume || membership.generation > 1)
     start_message = why_not + "resume: no checkpoint in " + job.output.string() +
-                    " yet, training begins at step 1; " + start_message;
+                    " yet, training begins at step 1; " + start_message +
+                    resized_message(job, plan);
 }
 
 // A checkpoint may be missed for a moment, on NFS or on a host that comes back. So this is no

@@ -273,6 +273,7 @@ proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause
   saved.mutable_saved()->set_memory_step(job.saved.memory_step);
   saved.mutable_saved()->set_checkpoint_step(job.saved.checkpoint_step);
   saved.mutable_saved()->set_checkpoint_host(job.saved.checkpoint_host);
+  saved.mutable_saved()->set_planned_workers(job.saved.planned_workers);
   saved.set_cause(cause);
   saved.set_workers(static_cast<int>(job.current.workers.size()));
   for (const std::string& agent : state.network.agents) saved.add_network_agents(agent);
@@ -306,7 +307,8 @@ void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, W
                .at = times.restored(saved.saved().at_ms()),
                .memory_step = saved.saved().memory_step(),
                .checkpoint_step = saved.saved().checkpoint_step(),
-               .checkpoint_host = saved.saved().checkpoint_host()};
+               .checkpoint_host = saved.saved().checkpoint_host(),
+               .planned_workers = saved.saved().planned_workers()};
   job.most_workers = saved.most_workers();
   job.least_workers = saved.least_workers();
   if (saved.terminated()) job.terminated_at = now;

@@ -85,6 +85,17 @@ class OneHost(JobTest):
         self.assertEqual(steps[-1]["images_seen"], 60 * 8)
         self.assertEqual({m["images_seen"] - before["images_seen"] for before, m in zip(steps, steps[1:])}, {4, 8})
 
+    def test_a_job_that_loses_a_worker_before_its_first_checkpoint_keeps_its_plan(self):
+        process = subprocess.Popen(self.breakable(self.coordinator(2, self.job(num_epoch=100, max_steps=30), "--min-workers", 1)),
+                                   env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.read_until(process, "Global Step: 5")
+        self.broken.touch()
+        os.kill(self.workers()[1], signal.SIGKILL)
+        output = self.ends_well(process)
+        self.assertRegex(output, r"training begins at step 1;.*each step now has 4 images \(1 worker.*instead of 8 images \(2 workers")
+        steps = [m for m in self.metrics() if m["kind"] == "step"]
+        self.assertEqual([m["images_seen"] for m in steps], list(range(4, 30 * 8 + 1, 4)))
+
     def test_numbers_that_no_job_can_have_are_refused(self):
         for options, words in (
                 (("--min-workers", 4), "--min-workers 4 and --spares 0 are together more than"),

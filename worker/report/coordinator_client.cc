@@ -118,6 +118,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
             .host = reply.host(),
             .checkpoint_step = reply.checkpoint_step(),
             .checkpoint_host = reply.checkpoint_host(),
+            .planned_workers = reply.planned_workers(),
             .kind = kind_of(reply.check())};
   }
 

@@ -431,12 +431,16 @@ TEST_F(ElasticRendezvous, OneHostAloneDoesNotMakeItsOutputFolderShared) {
   progress.set_output_unshared(true);
   checkpoint_reported(state, state.job.current.workers[0], progress);
   EXPECT_EQ(state.job.saved.checkpoint_host, "a");
+  EXPECT_EQ(state.job.saved.planned_workers, 0) << "nothing was trained";
+  progress.set_images_seen(16);
+  checkpoint_reported(state, state.job.current.workers[0], progress);
   state.job.current.workers.resize(2);  // those of a
   progress.set_checkpoint_step(20);
   progress.set_output_unshared(false);
   checkpoint_reported(state, state.job.current.workers[0], progress);
   EXPECT_EQ(state.job.saved.checkpoint_host, "a");
   EXPECT_EQ(state.job.saved.checkpoint_step, 20);
+  EXPECT_EQ(state.job.saved.planned_workers, 4);
 }
 
 TEST_F(ElasticRendezvous, DoesNotWaitForACheckpointWhereWorkersHaveANewerStateInMemory) {

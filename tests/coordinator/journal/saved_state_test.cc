@@ -57,8 +57,12 @@ TEST_F(SavedState, HasWhatIsPlannedForAGeneration) {
   state.hosts[1].leaving = Leaving{.reason = "SIGTERM", .within = 9s, .at = now};
   state.job.current.regroup = Regroup{.reason = "host b is leaving", .at = now, .within = 8s};
   state.job.current.workers[0].paused = true;
-  state.job.saved = {
-      .generation = 1, .step = 40, .at = now - 60s, .checkpoint_step = 30, .checkpoint_host = "b"};
+  state.job.saved = {.generation = 1,
+                     .step = 40,
+                     .at = now - 60s,
+                     .checkpoint_step = 30,
+                     .checkpoint_host = "b",
+                     .planned_workers = 3};
   state.network = {.agents = {"x", "y"}, .ended_at = now, .failed = true, .apart = {"b"}};
   const ClusterState copy = again();
   EXPECT_EQ(copy.network.agents, state.network.agents);
@@ -76,6 +80,7 @@ TEST_F(SavedState, HasWhatIsPlannedForAGeneration) {
   EXPECT_EQ(copy.job.saved.step, 40);
   EXPECT_EQ(copy.job.saved.checkpoint_step, 30);
   EXPECT_EQ(copy.job.saved.checkpoint_host, "b");
+  EXPECT_EQ(copy.job.saved.planned_workers, 3);
   EXPECT_NEAR(seconds_since(copy.job.saved.at, now), 60, 2);
 }
 
