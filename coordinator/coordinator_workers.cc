@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/one_line.h"
-#include "common/store_keys.h"
+#include "common/workers/store_keys.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/report/progress_limits.h"
 
@@ -23,7 +23,7 @@ Patience patience_of(const Patience& patience, std::int64_t timeout_ms, const He
   return patience.until(now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, longest));
 }
 
-/// Whom a key asks for (common/store_keys.h); null: it is another key.
+/// Whom a key asks for (common/workers/store_keys.h); null: it is another key.
 const WorkerState* worker_of_key(const ClusterState& state, const std::string& key) {
   if (!key.starts_with(kDoingPrefix)) return nullptr;
   const auto& workers = state.job.current.workers;

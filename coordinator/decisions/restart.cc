@@ -118,9 +118,7 @@ Incident too_few(Incident cause, const RendezvousConfig& config, const Plan& pla
 /// The host that is not here and whose output folder alone has the state that the job would go on
 /// from; null: there is none.
 const HostState* absent_holder(const ClusterState& state, TimePoint now) {
-  const SavedState& saved = state.job.saved;
-  if (saved.checkpoint_step == 0 || saved.memory_step >= saved.checkpoint_step) return nullptr;
-  const auto host = std::ranges::find(state.hosts, saved.checkpoint_host, &HostState::name);
+  const auto host = std::ranges::find(state.hosts, holder_of(state, now), &HostState::name);
   if (host == state.hosts.end()) return nullptr;
   return is_usable(*host) && !is_quiet(*host, now) ? nullptr : &*host;
 }

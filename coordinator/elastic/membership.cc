@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/counted.h"
+#include "common/workers/keepers.h"
 
 namespace pfc {
 namespace {
@@ -55,16 +56,27 @@ struct Candidate {
   bool has_checkpoint = false;  ///< its host alone has the state that the job would continue from
 };
 
-/// The host that alone has the newest state; empty: none does.
-std::string holder_of(const SavedState& saved) {
-  const bool on_disk = saved.checkpoint_step > 0 && saved.memory_step < saved.checkpoint_step;
-  return on_disk ? saved.checkpoint_host : std::string();
+/// Whether the workers that go on have all rows of a snapshot: their own, or a neighbour's copy.
+bool memory_is_whole(const ClusterState& state, TimePoint now) {
+  const std::vector<WorkerState>& workers = state.job.current.workers;
+  std::vector<std::string> hosts;
+  for (const WorkerState& worker : workers) hosts.push_back(worker.host);
+  const auto goes_on = [&](const WorkerState& worker) {
+    const auto host = std::ranges::find(state.hosts, worker.host, &HostState::name);
+    return host != state.hosts.end() && is_usable(*host) && !is_quiet(*host, now) && !worker.exit &&
+           !worker.report && !is_blamed(state.job.current, worker);
+  };
+  const std::vector<Rank> keepers = keepers_of(hosts);
+  return std::ranges::all_of(workers, [&](const WorkerState& worker) {
+    const Rank keeper = keepers[static_cast<std::size_t>(worker.rank)];
+    return goes_on(worker) || goes_on(workers[static_cast<std::size_t>(keeper)]);
+  });
 }
 
 std::vector<Candidate> candidates(const ClusterState& state, const FailureHistory& blame,
                                   TimePoint now) {
   const Places places = places_of(state.job.current);
-  const std::string holder = holder_of(state.job.saved);
+  const std::string holder = holder_of(state, now);
   std::vector<Candidate> found;
   for (const HostState& host : state.hosts) {
     if (!is_usable(host) || (state.job.current.number > 0 && is_quiet(host, now))) continue;
@@ -86,6 +98,13 @@ std::vector<Candidate> candidates(const ClusterState& state, const FailureHistor
 }
 
 }  // namespace
+
+std::string holder_of(const ClusterState& state, TimePoint now) {
+  const SavedState& saved = state.job.saved;
+  if (saved.checkpoint_step == 0 || saved.checkpoint_host.empty()) return {};
+  const bool in_memory = saved.memory_step >= saved.checkpoint_step && memory_is_whole(state, now);
+  return in_memory ? std::string() : saved.checkpoint_host;
+}
 
 int slots_of(std::span<const HostState> hosts) {
   int slots = 0;

@@ -48,6 +48,10 @@ bool is_usable(const HostState& host);
 /// Whether its agent is here, but has been silent for a while.
 bool is_quiet(const HostState& host, TimePoint now);
 
+/// The host that alone has the newest state that the job can go on from, in its output folder;
+/// empty: none does.
+std::string holder_of(const ClusterState& state, TimePoint now);
+
 struct Plan {
   std::vector<Member> members;  ///< by rank
   int wanted = 0;

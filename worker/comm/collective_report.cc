@@ -5,7 +5,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/store_keys.h"
+#include "common/workers/store_keys.h"
 
 namespace pfc {
 namespace {

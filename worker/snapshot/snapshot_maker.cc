@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "worker/snapshot/neighbours.h"
+#include "common/workers/keepers.h"
 #include "worker/snapshot/pieces.h"
 
 namespace pfc {

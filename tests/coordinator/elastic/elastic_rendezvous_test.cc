@@ -427,8 +427,14 @@ TEST_F(ElasticRendezvous, OneHostAloneDoesNotMakeItsOutputFolderShared) {
   ASSERT_EQ(does(), "start");
   all_train();
   proto::Progress progress;
-  progress.set_checkpoint_step(10);
   progress.set_output_unshared(true);
+  checkpoint_reported(state, state.job.current.workers[0], progress);
+  EXPECT_EQ(state.job.saved.checkpoint_host, "a") << "it will have the first checkpoint";
+  proto::Progress starting;
+  starting.set_starting(true);
+  checkpoint_reported(state, state.job.current.workers[0], starting);
+  EXPECT_EQ(state.job.saved.checkpoint_host, "a") << "the next generation has not looked yet";
+  progress.set_checkpoint_step(10);
   checkpoint_reported(state, state.job.current.workers[0], progress);
   EXPECT_EQ(state.job.saved.checkpoint_host, "a");
   EXPECT_EQ(state.job.saved.planned_workers, 0) << "nothing was trained";
@@ -450,6 +456,23 @@ TEST_F(ElasticRendezvous, DoesNotWaitForACheckpointWhereWorkersHaveANewerStateIn
   state.job.saved.checkpoint_host = "a";
   loses("a");
   passes(10s);
+  EXPECT_EQ(begins().size(), 4U);
+}
+
+// The rows of a are copied to b, and those of b to c.
+TEST_F(ElasticRendezvous, WaitsForTheCheckpointIfTheCopiesInMemoryAreLostToo) {
+  config.elastic.min_workers = 2;
+  trains_on_three_hosts();
+  state.job.saved.checkpoint_step = 20;
+  state.job.saved.memory_step = 25;
+  state.job.saved.checkpoint_host = "a";
+  loses("a");
+  loses("b");
+  passes(10s);
+  EXPECT_EQ(tick().reason,
+            "waiting for host a, whose output folder has the newest checkpoint (step 20); restart "
+            "its agent");
+  registers("a");
   EXPECT_EQ(begins().size(), 4U);
 }
 

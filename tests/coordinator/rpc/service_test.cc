@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/store_keys.h"
 #include "common/version.h"
+#include "common/workers/store_keys.h"
 #include "tests/coordinator/rpc/service_fixture.h"
 #include "tests/support/error_message.h"
 

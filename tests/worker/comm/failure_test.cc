@@ -20,7 +20,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
-#include "common/store_keys.h"
+#include "common/workers/store_keys.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/comm/ranks.h"

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/workers/keepers.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/checkpoint/checkpoint_world.h"
 #include "tests/worker/comm/ranks.h"
 #include "tests/worker/trained.h"
-#include "worker/snapshot/neighbours.h"
 #include "worker/snapshot/snapshot_maker.h"
 #include "worker/snapshot/snapshot_restore.h"
 

@@ -1,4 +1,4 @@
-#include "worker/snapshot/neighbours.h"
+#include "common/workers/keepers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,21 @@
-#include "worker/snapshot/neighbours.h"
+// Which worker keeps the copy of which other one's rows.
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
 
 namespace pfc {
 
-std::vector<Rank> keepers_of(const std::vector<std::string>& hosts) {
+/// Element r is the worker that keeps a copy of rank r's rows; each worker keeps one. It is on
+/// another host wherever no host has more than half of the workers, so that the loss of a host
+/// loses no rows; otherwise for as many workers as can be. A worker alone keeps its own. `hosts`:
+/// by rank.
+inline std::vector<Rank> keepers_of(const std::vector<std::string>& hosts) {
   const std::size_t workers = hosts.size();
   // Workers of a host stand together in this order, so one shift leads out of every host that has
   // no more workers than the shift and than what is left of the others.
@@ -32,7 +41,8 @@ std::vector<Rank> keepers_of(const std::vector<std::string>& hosts) {
   return keepers;
 }
 
-Rank kept_by(const std::vector<Rank>& keepers, Rank me) {
+/// Whose rows this worker keeps; -1 for a worker alone.
+inline Rank kept_by(const std::vector<Rank>& keepers, Rank me) {
   if (keepers.size() <= 1) return -1;
   return static_cast<Rank>(std::ranges::find(keepers, me) - keepers.begin());
 }
