@@ -1,16 +1,23 @@
 """A small sample of scripts/soak.sh: the job overcomes a few faults of each kind that hosts have."""
 
+import json
+import math
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+from types import SimpleNamespace
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import seconds  # noqa: E402, F401  prints the time of each test
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "soak"))
+from images import Record
+from soak import Soak
 from network import may_make_namespaces
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -18,7 +25,7 @@ LIMIT = 1500
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class Soak(unittest.TestCase):
+class RandomFaults(unittest.TestCase):
     def test_a_job_overcomes_some_random_faults(self):
         with tempfile.TemporaryDirectory(prefix="pfc-e2e-") as folder:
             done = subprocess.run([ROOT / "scripts/soak.sh", "--faults", "6", "--interval", "4", "--hosts", "2", "--workers",
@@ -28,6 +35,85 @@ class Soak(unittest.TestCase):
         self.assertIn("hangs (no new step for 300 s): 0", done.stdout)
         self.assertTrue(re.search(r"^all +6 +6 ", done.stdout, re.MULTILINE), done.stdout)
         self.assertIn("of that between two seeds", done.stdout)
+
+    def test_jobs_train_all_planned_images_whatever_hosts_they_lose(self):
+        with tempfile.TemporaryDirectory(prefix="pfc-e2e-") as folder:
+            done = subprocess.run([ROOT / "scripts/soak.sh", "--faults", "4", "--interval", "8", "--hosts", "2", "--workers",
+                                   "1", "--kinds", "absence,kill", "--unshared", "--min-workers", "1", "--job-steps", "100",
+                                   "--hang", "300", "--seed", "2", "--folder", folder],
+                                  env=os.environ, capture_output=True, text=True, timeout=LIMIT)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"images of all jobs: \d+ planned, \d+ trained, counted once, and \d+ again; 0 saved ones lost")
+
+
+class FakeWatch:
+    """Of a job that writes a checkpoint of 48 images before the faults, and has seen 60 when training has gone on."""
+
+    def __init__(self, folder):
+        self.folder, self.status, self.last_step_at = folder, {"images_seen": 36}, math.inf
+
+    def wait_for(self, condition, limit, what):
+        if what == "a checkpoint before the faults":
+            manifest = self.folder / "goodput/step-4/manifest.json"
+            manifest.parent.mkdir(parents=True)
+            manifest.write_text(json.dumps({"trained": {"images": 48}}))
+        else:
+            self.status = {"images_seen": 60}
+        assert condition(self.status)
+
+
+class Goodput(unittest.TestCase):
+    def test_counts_from_a_checkpoint_until_training_has_gone_on(self):
+        with tempfile.TemporaryDirectory(prefix="pfc-e2e-") as folder:
+            soak = Soak(SimpleNamespace(kinds="kill", minutes=1e-6, hang=1), pathlib.Path(folder))
+            watch = FakeWatch(pathlib.Path(folder))
+            faults = SimpleNamespace(undo=lambda all_of_them=False: None, waiting=lambda: [], faults=[])
+            start = time.monotonic()
+            rate = soak.rate_with(faults, watch, None)
+            self.assertGreaterEqual(rate, (60 - 48) / (time.monotonic() - start), "images that a later part could lose do not count")
+
+
+class Count(unittest.TestCase):
+    """Of the images of a job, from the folders of two hosts."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="pfc-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.folders = [pathlib.Path(folder.name) / key for key in "ab"]
+        for each in self.folders:
+            each.mkdir()
+        self.record = Record(self.folders)
+        self.addCleanup(self.record.end)
+
+    def generation(self, host, number, start, end, batch, saved=()):
+        events = [{"kind": "start", "images_seen": start, "workers": 1, "batch_size": batch}]
+        events += [{"kind": "step", "step": seen, "images_seen": seen} for seen in range(start + batch, end + 1, batch)]
+        with open(self.folders[host] / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.writelines(json.dumps({**event, "generation": number}) + "\n" for event in events)
+        self.record.end()
+        self.record.look()
+        for images in saved:
+            manifest = self.folders[host] / f"step-{images}/manifest.json"
+            manifest.parent.mkdir()
+            manifest.write_text(json.dumps({"trained": {"images": images}}))
+        self.record.look()
+
+    def test_images_that_repeat_count_once(self):
+        self.generation(0, 1, 0, 40, 8, saved=(24,))
+        self.generation(1, 2, 32, 64, 4)
+        self.assertEqual(self.record.trained(), (64, 72))
+        self.assertEqual(self.record.last(), (64, 24))
+        self.assertEqual(self.record.lost(), [])
+
+    def test_images_that_are_left_out_do_not_count(self):
+        self.generation(0, 1, 0, 40, 8)
+        self.generation(1, 2, 48, 64, 4)
+        self.assertEqual(self.record.trained(), (56, 56))
+
+    def test_a_generation_that_begins_below_a_checkpoint_loses_saved_images(self):
+        self.generation(0, 1, 0, 40, 8, saved=(24, 32))
+        self.generation(1, 2, 16, 64, 4)
+        self.assertEqual(self.record.lost(), [(2, 16, 32)])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import random
 import signal
 import time
 
-KINDS = ("kill", "stop", "partition", "coordinator", "agent")
+KINDS = ("kill", "stop", "partition", "coordinator", "agent", "absence")
 SOON = 0.25  # of the faults come within a second of the last one
 
 
@@ -22,13 +22,28 @@ class Fault:
 class Faults:
     """Breaks things when told to; undo() is called again and again, and ends what lasts."""
 
-    def __init__(self, cluster, watch, job, kinds, seed):
-        self.cluster, self.watch, self.job, self.kinds = cluster, watch, job, kinds
+    def __init__(self, kinds, seed):
+        self.kinds = kinds
         self.random = random.Random(seed)
-        self.faults, self.later = [], []  # later: (when, what)
-        self.deck = []                    # kinds that come before one comes again
-        self.busy = set()                 # hosts that are cut off or have no agent, "coordinator"
+        self.faults = []
+        self.deck = []  # kinds that come before one comes again
+
+    def turn_to(self, cluster, watch, job):
+        """Breaks this job from now on."""
+        self.cluster, self.watch, self.job = cluster, watch, job
+        self.later = []    # (when, what)
+        self.busy = set()  # hosts that are cut off or have no agent, "coordinator"
         watch.listeners.append(self.see)
+
+    def job_has_ended(self):
+        now = time.monotonic()
+        for fault in self.waiting():
+            fault.took = now - fault.at
+        self.undo(all_of_them=True)
+
+    def waiting(self):
+        """Faults after which training has not yet gone on."""
+        return [fault for fault in self.faults if fault.took is None]
 
     def pause(self, mean):
         """Seconds until the next fault."""
@@ -38,11 +53,9 @@ class Faults:
         """Training has gone on with the first step of a later generation, or with the first after the fault's
         end where the generation goes on."""
         stepped = steps or (status["state"] == "training" and self.has_stepped(status))
-        for fault in self.faults:
-            if fault.took is not None:
-                continue
+        for fault in self.waiting():
             later = status["generation"] > fault.generation
-            same = steps and now > fault.at + fault.lasts and (not fault.trains or fault.kind not in ("kill", "agent"))
+            same = steps and now > fault.at + fault.lasts and (not fault.trains or fault.kind not in ("kill", "agent", "absence"))
             if (later and stepped) or same:
                 fault.took = now - fault.at
                 print(f"{clock()}  went on      after {fault.took:5.1f} s  (#{fault.number}, {fault})", flush=True)
@@ -71,10 +84,10 @@ class Faults:
                 self.deck.remove(kind)
                 return
 
-    def begin(self, kind, target, lasts=0.0):
+    def begin(self, kind, target, lasts=0.0, has_workers=True):
         status = self.watch.status
         fault = Fault(len(self.faults) + 1, kind, target, time.monotonic(), lasts, status["generation"],
-                      status["state"] == "training")
+                      status["state"] == "training" and has_workers)
         print(f"{clock()}  {kind:11}  #{fault.number}: {target}" + (f" for {lasts:.1f} s" if lasts else ""), flush=True)
         with self.watch.changed:
             self.faults.append(fault)
@@ -114,11 +127,18 @@ class Faults:
         return True
 
     def agent(self):
+        return self.host_without_agent("agent", 0.1, 4)
+
+    def absence(self):
+        """So long that the others continue without this host, if --min-workers allows it."""
+        return self.host_without_agent("absence", 12, 25)
+
+    def host_without_agent(self, kind, least, most):
         hosts = [key for key in self.cluster.keys if key not in self.busy]
         if not hosts:
             return False
-        key, away = self.random.choice(hosts), self.random.uniform(0.1, 4)
-        self.begin("agent", f"host {key}, started again after {away:.1f} s")
+        key, away = self.random.choice(hosts), self.random.uniform(least, most)
+        self.begin(kind, f"host {key}, started again after {away:.1f} s", has_workers=bool(self.cluster.worker_pids(key)))
         self.busy.add(key)
         self.cluster.agents[key].kill()
         self.cluster.agents[key].wait()
@@ -126,7 +146,7 @@ class Faults:
         return True
 
     def coordinator(self):
-        if "coordinator" in self.busy:
+        if "coordinator" in self.busy or self.cluster.coordinator.poll() is not None:
             return False
         away = self.random.uniform(0.1, 4)
         self.begin("coordinator", f"started again after {away:.1f} s", away)

@@ -54,17 +54,26 @@ def footprint_of(pid):
 class Cluster:
     """Hosts "a", "b", ... with an agent each, and "k" with the coordinator."""
 
-    def __init__(self, folder, hosts, workers, more_options=()):
+    def __init__(self, folder, hosts, workers, more_options=(), output=None):
+        """`output`: a folder that the hosts do not share; each has one of its own in its place, see outputs."""
         self.folder = pathlib.Path(folder)
         self.keys = "abcdefghij"[:hosts]
         self.workers_of_host = workers
         self.more = list(more_options)
         self.network = Network(f"s{os.getpid()}", self.keys + "k")
+        self.outputs = [self.own_output(key, output) for key in self.keys] if output else []
         self.coordinator = None
         self.agents = {}
         self.joins = {}
         self.log = open(self.folder / "coordinator.log", "ab")
         self.environment = {**os.environ, "PFC_STATE_DIR": str(self.folder / "pfc"), "XDG_STATE_HOME": str(self.folder / "logs")}
+
+    def own_output(self, key, output):
+        own = self.folder / f"output-{key}"
+        for folder in (own, output):
+            folder.mkdir(exist_ok=True)
+        self.network.gives_its_own(key, output, own)
+        return own
 
     def start_coordinator(self, job):
         """Starts it, or starts it again after it was killed."""

@@ -16,11 +16,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cluster as clusters  # noqa: E402
 import curves  # noqa: E402
 from breaking import KINDS, Faults, clock  # noqa: E402
+from images import Record, newest_checkpoint  # noqa: E402
 
 MOST_RATIO = 1.5        # of the loss curve's distance to an unbroken one, to that of two seeds
 MOST_GROWTH = 1.3       # of resident memory, and so many bytes more
 MOST_GROWTH_BYTES = 32 << 20
 MOST_FILES = 16         # more open files than at the begin
+BATCH = 4               # images of each worker
 SETTLE = 15             # seconds of a process's life before it is first looked at
 
 
@@ -32,9 +34,13 @@ def arguments():
     parser.add_argument("--hosts", type=int, default=3, help="network namespaces with an agent (3)")
     parser.add_argument("--workers", type=int, default=2, help="of each host (2)")
     parser.add_argument("--kinds", default="", help=f"of {','.join(KINDS)}; all, without coordinator where this "
-                        "coordinator cannot be started again")
+                        "coordinator cannot be started again, and without absence where --min-workers is not given")
     parser.add_argument("--hang", type=float, default=120, help="seconds without a new step, while nothing is "
                         "broken by hand, that count as a hang (120)")
+    parser.add_argument("--job-steps", type=int, default=0, help="jobs of so many planned steps, one after another, each to "
+                        "its end, with a count of their images; 0: one job, which is stopped after the last fault (0)")
+    parser.add_argument("--unshared", action="store_true", help="each host has an output folder of its own; needs --job-steps")
+    parser.add_argument("--min-workers", type=int, default=0, help="the coordinator's option; 0: not given (0)")
     parser.add_argument("--goodput", action="store_true",
                         help="instead: images that count a second with a fault every 60 s and every 15 s, against none")
     parser.add_argument("--minutes", type=float, default=5, help="of each part of --goodput (5)")
@@ -45,7 +51,10 @@ def arguments():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="changes a key of the job")
     parser.add_argument("--coordinator-option", action="append", default=[], metavar="OPTION",
                         help="one more word of the coordinator's command line")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.unshared and not options.job_steps:
+        parser.error("--unshared needs --job-steps: only images are compared then")
+    return options
 
 
 def can_be_started_again():
@@ -57,9 +66,11 @@ def can_be_started_again():
 class Soak:
     def __init__(self, options, folder):
         self.options, self.folder, self.failures, self.table = options, folder, [], []
+        self.saved_lost = 0
         self.data = folder / "data"
         self.kinds = options.kinds.split(",") if options.kinds else [
-            kind for kind in KINDS if kind != "coordinator" or can_be_started_again()]
+            kind for kind in KINDS if (kind != "coordinator" or can_be_started_again())
+            and (kind != "absence" or options.min_workers)]
         unknown = set(self.kinds) - set(KINDS)
         if unknown:
             sys.exit(f"soak: --kinds: found {', '.join(sorted(unknown))}, expected some of {', '.join(KINDS)}")
@@ -71,10 +82,12 @@ class Soak:
 
     def job(self, name, seed):
         path = self.folder / f"{name}.json"
-        job = {"network": "mbf", "embedding_size": 64, "batch_size": 4, "max_steps": 1_000_000, "num_epoch": 1_000_000,
+        job = {"network": "mbf", "embedding_size": 64, "batch_size": BATCH, "max_steps": self.options.job_steps or 1_000_000,
+               "num_epoch": 1_000_000,
                "lr": 0.02, "margin_scale": 16, "rec": str(self.data), "output": str(self.folder / name),
                "num_workers": 1, "frequent": 100, "verbose": 0, "seed": seed, "replicate": True, "snapshot_seconds": 2,
-               "save_every_steps": 500}
+               "save_every_steps": 5 if self.options.job_steps else 500,
+               "save_every_seconds": 10 if self.options.goodput else 0}
         for each in self.options.set:
             key, _, value = each.partition("=")
             job[key] = json.loads(value)
@@ -85,9 +98,10 @@ class Soak:
         """A cluster whose job trains."""
         folder = self.folder / f"{name}-hosts"
         folder.mkdir()
+        elastic = ["--min-workers", str(self.options.min_workers)] if self.options.min_workers else []
         cluster = clusters.Cluster(folder, self.options.hosts, self.options.workers, [
-            "--max-restarts", "1000000", "--progress-floor", "5s", "--collective-timeout", "60s",
-            *self.options.coordinator_option])
+            "--max-restarts", "1000000", "--progress-floor", "5s", "--collective-timeout", "60s", *elastic,
+            *self.options.coordinator_option], self.folder / name if self.options.unshared else None)
         self.broken_job = self.job(name, seed)
         cluster.start_coordinator(self.broken_job)
         for key in cluster.keys:
@@ -100,12 +114,13 @@ class Soak:
 
     def break_it(self):
         cluster, watch = self.begin("broken", 1)
-        faults = Faults(cluster, watch, self.broken_job, self.kinds, self.options.seed)
+        faults = Faults(self.kinds, self.options.seed)
+        faults.turn_to(cluster, watch, self.broken_job)
         lives = Lives(cluster)
         try:
-            images, start = watch.status["images_seen"], time.monotonic()
+            start = time.monotonic()
             self.go(cluster, watch, faults, lives)
-            self.broken_rate = curves.good_rate(images, watch.status["images_seen"], time.monotonic() - start)
+            self.broken_rate = watch.status["images_seen"] / (time.monotonic() - start)
             # Long enough for a look at every process, and for curves that can be compared.
             wait(2 + SETTLE, lives.look)
             least = self.options.least_steps * watch.status["images_seen"] / max(watch.status["step"], 1)
@@ -119,8 +134,53 @@ class Soak:
         finally:
             faults.undo(all_of_them=True)
             cluster.end()
-        self.tell_faults(faults, watch)
+        self.tell_faults(faults)
+        self.table.append(f"images lost: {watch.images_lost}, {watch.images_lost / max(len(faults.faults), 1):.1f} a fault; "
+                          f"{watch.status['restarts']} restarts, generation {watch.status['generation']}")
         self.tell_lives(lives)
+
+    def break_jobs(self):
+        """One after another, each to its end."""
+        faults, counts, number = Faults(self.kinds, self.options.seed), [], 0
+        line = "{:<8} {:>7} {:>12} {:>8} {:>8} {:>8} {:>12} {:>6}"
+        lines = [line.format("job", "faults", "generations", "planned", "trained", "again", "checkpoints", "moved")]
+        while len(faults.faults) < self.options.faults:
+            number += 1
+            counts.append(self.break_to_its_end(f"job-{number}", number, faults))
+            lines.append(line.format(*counts[-1]))
+            print("\n".join([lines[0], lines[-1], *self.failures]), flush=True)
+        self.tell_faults(faults)
+        self.table += lines
+        planned, trained, again = (sum(count[column] for count in counts) for column in (3, 4, 5))
+        self.table.append(f"images of all jobs: {planned} planned, {trained} trained, counted once, and {again} again; "
+                          f"{self.saved_lost} saved ones lost")
+
+    def break_to_its_end(self, name, seed, faults):
+        """Returns its line of the table."""
+        cluster, watch = self.begin(name, seed)
+        record = Record(cluster.outputs or [self.folder / name])
+        faults.turn_to(cluster, watch, self.broken_job)
+        before = len(faults.faults)
+        try:
+            self.go(cluster, watch, faults, Lives(cluster))
+            faults.job_has_ended()
+        finally:
+            watch.end()
+            faults.undo(all_of_them=True)
+            cluster.end()
+            record.end()
+        planned = self.options.job_steps * self.options.hosts * self.options.workers * BATCH
+        once, all_of_them = record.trained()
+        last, saved = record.last()
+        batch = planned // self.options.job_steps
+        for what, images in (("trained, counted once", once), ("of the last step", last), ("of the newest checkpoint", saved)):
+            if not planned <= images < planned + batch:
+                self.failures.append(f"{name}: {images} images {what}, expected {planned} or less than {batch} more")
+        for generation, first, there in record.lost():
+            self.saved_lost += there - first
+            self.failures.append(f"{name}: generation {generation} began after image {first}, although {there} were saved")
+        return (name, len(faults.faults) - before, max(start["generation"] for start in record.of_kind("start")), planned, once,
+                all_of_them - once, len(record.saved), record.moves())
 
     def go(self, cluster, watch, faults, lives):
         next_at = time.monotonic() + 5
@@ -130,6 +190,8 @@ class Soak:
             if not faults.later and now - watch.last_step_at < 1:
                 lives.look()
             if cluster.coordinator.poll() is not None and "coordinator" not in faults.busy:
+                if self.options.job_steps and cluster.coordinator.returncode == 0:
+                    return
                 self.failures.append(f"the job has ended by itself with exit code {cluster.coordinator.returncode}: " +
                                      cluster.text_from(0).strip().splitlines()[-1])
                 return
@@ -138,9 +200,9 @@ class Soak:
                 self.failures.append(f"a hang: no new step for {self.options.hang:.0f} s after fault #{len(faults.faults)}")
                 (self.folder / "hang.json").write_text(json.dumps(watch.status, indent=1))
                 return
-            waiting = [f for f in faults.faults if f.took is None]
+            waiting = faults.waiting()
             if len(faults.faults) >= self.options.faults:
-                if not waiting and not faults.later:
+                if not waiting and not faults.later and not self.options.job_steps:
                     return
             elif now >= next_at:
                 # While the job is down for long, more faults would only show that it is down.
@@ -149,7 +211,7 @@ class Soak:
                 next_at = now + faults.pause(self.options.interval)
             time.sleep(0.05)
 
-    def tell_faults(self, faults, watch):
+    def tell_faults(self, faults):
         line = "{:<12} {:>7} {:>9} {:>9} {:>9}"
         self.table.append(line.format("fault", "done", "went on", "median", "worst"))
         for kind in [*self.kinds, "all"]:
@@ -157,12 +219,10 @@ class Soak:
             took = sorted(f.took for f in of_kind if f.took is not None)
             median, worst = (f"{statistics.median(took):.1f} s", f"{took[-1]:.1f} s") if took else ("-", "-")
             self.table.append(line.format(kind, len(of_kind), len(took), median, worst))
-        hangs = [f for f in faults.faults if f.took is None]
+        hangs = faults.waiting()
         self.table.append(f"hangs (no new step for {self.options.hang:.0f} s): {len(hangs)}")
         for fault in hangs:
             self.failures.append(f"training has not gone on after fault #{fault.number}, {fault}")
-        self.table.append(f"images lost: {watch.images_lost}, {watch.images_lost / max(len(faults.faults), 1):.1f} a fault; "
-                          f"{watch.status['restarts']} restarts, generation {watch.status['generation']}")
 
     def tell_lives(self, lives):
         for role, pid, first, last, seconds in lives.longest():
@@ -204,7 +264,8 @@ class Soak:
     def goodput(self):
         self.table.append("{:<22} {:>7} {:>10} {:>8} {:>12}".format("", "faults", "images/s", "of none", "images lost"))
         cluster, watch = self.begin("goodput", 1)
-        faults = Faults(cluster, watch, self.broken_job, self.kinds, self.options.seed)
+        faults = Faults(self.kinds, self.options.seed)
+        faults.turn_to(cluster, watch, self.broken_job)
         try:
             none = None
             for name, every in (("no faults", None), ("a fault every 60 s", 60), ("a fault every 15 s", 15)):
@@ -220,7 +281,10 @@ class Soak:
             cluster.end()
 
     def rate_with(self, faults, watch, every):
-        start, images = time.monotonic(), watch.status["images_seen"]
+        # What this part loses was trained in it: all before is on disk.
+        images, output = watch.status["images_seen"], self.folder / "goodput"
+        watch.wait_for(lambda _: newest_checkpoint(output) >= images, self.options.hang, "a checkpoint before the faults")
+        start, images = time.monotonic(), newest_checkpoint(output)
         next_at = start + (every / 2 if every else 1e9)
         while time.monotonic() - start < self.options.minutes * 60:
             faults.undo()
@@ -231,6 +295,8 @@ class Soak:
                 self.failures.append(f"a hang: no new step for {self.options.hang:.0f} s after fault #{len(faults.faults)}")
                 break
             time.sleep(0.05)
+        faults.undo(all_of_them=True)
+        watch.wait_for(lambda _: not faults.waiting(), self.options.hang + 12, "training after the last fault")
         return curves.good_rate(images, watch.status["images_seen"], time.monotonic() - start)
 
     def run(self):
@@ -238,6 +304,8 @@ class Soak:
         self.draw()
         if self.options.goodput:
             self.goodput()
+        elif self.options.job_steps:
+            self.break_jobs()
         else:
             self.break_it()
             if not self.options.without_curves and not self.failures:
