@@ -217,8 +217,7 @@ void Ops::sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
   expect_like({"sgd", "velocity", velocity}, weight);
   if (operand) expect({"sgd", "operand", operand}, activation_type(), weight.shape);
   if (weight.elements() == 0) return;
-  if (operand) return run_rounded_sgd(o, gradient_scale, gradient, weight, velocity, operand);
-  run_sgd(o, gradient_scale, gradient, weight, velocity);
+  run_sgd(o, gradient_scale, gradient, weight, velocity, operand);
 }
 
 void Ops::adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
@@ -229,8 +228,7 @@ void Ops::adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradi
   expect_like({"adamw", "v", v}, weight);
   if (operand) expect({"adamw", "operand", operand}, activation_type(), weight.shape);
   if (weight.elements() == 0) return;
-  if (operand) return run_rounded_adamw(o, gradient_scale, gradient, weight, m, v, operand);
-  run_adamw(o, gradient_scale, gradient, weight, m, v);
+  run_adamw(o, gradient_scale, gradient, weight, m, v, operand);
 }
 
 }  // namespace pfc

@@ -314,22 +314,10 @@ class Ops {
                                            const Tensor& inverse_norm, const Tensor& dx) = 0;
   virtual double run_sum_of_squares(const Tensor& x) = 0;
   virtual void run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-                       const Tensor& weight, const Tensor& velocity) = 0;
+                       const Tensor& weight, const Tensor& velocity, const Tensor& operand) = 0;
   virtual void run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                         const Tensor& weight, const Tensor& m, const Tensor& v) = 0;
-  // A device may do both in one pass.
-  virtual void run_rounded_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-                               const Tensor& weight, const Tensor& velocity,
-                               const Tensor& operand) {
-    run_sgd(o, gradient_scale, gradient, weight, velocity);
-    run_convert(weight, operand);
-  }
-  virtual void run_rounded_adamw(const AdamWOptions& o, float gradient_scale,
-                                 const Tensor& gradient, const Tensor& weight, const Tensor& m,
-                                 const Tensor& v, const Tensor& operand) {
-    run_adamw(o, gradient_scale, gradient, weight, m, v);
-    run_convert(weight, operand);
-  }
+                         const Tensor& weight, const Tensor& m, const Tensor& v,
+                         const Tensor& operand) = 0;
 };
 
 }  // namespace pfc

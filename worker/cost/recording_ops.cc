@@ -155,15 +155,18 @@ double RecordingOps::run_sum_of_squares(const Tensor& x) {
   return 0;
 }
 void RecordingOps::run_sgd(const SgdOptions& /*o*/, float /*gradient_scale*/,
-                           const Tensor& gradient, const Tensor& weight, const Tensor& velocity) {
-  works_.push_back({.kind = OpKind::kUpdate,
-                    .bytes = tensor_bytes({&gradient, &weight, &weight, &velocity, &velocity})});
+                           const Tensor& gradient, const Tensor& weight, const Tensor& velocity,
+                           const Tensor& operand) {
+  works_.push_back(
+      {.kind = OpKind::kUpdate,
+       .bytes = tensor_bytes({&gradient, &weight, &weight, &velocity, &velocity, &operand})});
 }
 void RecordingOps::run_adamw(const AdamWOptions& /*o*/, float /*gradient_scale*/,
                              const Tensor& gradient, const Tensor& weight, const Tensor& m,
-                             const Tensor& v) {
-  works_.push_back({.kind = OpKind::kUpdate,
-                    .bytes = tensor_bytes({&gradient, &weight, &weight, &m, &m, &v, &v})});
+                             const Tensor& v, const Tensor& operand) {
+  works_.push_back(
+      {.kind = OpKind::kUpdate,
+       .bytes = tensor_bytes({&gradient, &weight, &weight, &m, &m, &v, &v, &operand})});
 }
 
 }  // namespace pfc

@@ -54,9 +54,10 @@ class RecordingOps : public Ops {
                                    const Tensor& dx) override;
   double run_sum_of_squares(const Tensor& x) override;
   void run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-               const Tensor& weight, const Tensor& velocity) override;
+               const Tensor& weight, const Tensor& velocity, const Tensor& operand) override;
   void run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                 const Tensor& weight, const Tensor& m, const Tensor& v) override;
+                 const Tensor& weight, const Tensor& m, const Tensor& v,
+                 const Tensor& operand) override;
 
   const DType activations_;
   OpWorks works_;

@@ -65,19 +65,10 @@ class CpuOps : public Ops {
   // optimizer.cc
   double run_sum_of_squares(const Tensor& x) override;
   void run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-               const Tensor& weight, const Tensor& velocity) override {
-    run_rounded_sgd(o, gradient_scale, gradient, weight, velocity, {});
-  }
+               const Tensor& weight, const Tensor& velocity, const Tensor& operand) override;
   void run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                 const Tensor& weight, const Tensor& m, const Tensor& v) override {
-    run_rounded_adamw(o, gradient_scale, gradient, weight, m, v, {});
-  }
-  void run_rounded_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-                       const Tensor& weight, const Tensor& velocity,
-                       const Tensor& operand) override;
-  void run_rounded_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                         const Tensor& weight, const Tensor& m, const Tensor& v,
-                         const Tensor& operand) override;
+                 const Tensor& weight, const Tensor& m, const Tensor& v,
+                 const Tensor& operand) override;
 
   CpuDevice device_;
   const DType activations_;

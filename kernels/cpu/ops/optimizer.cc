@@ -31,10 +31,10 @@ double CpuOps::run_sum_of_squares(const Tensor& x) {
   return sum;
 }
 
-void CpuOps::run_rounded_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-                             const Tensor& weight, const Tensor& velocity, const Tensor& operand) {
+void CpuOps::run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
+                     const Tensor& weight, const Tensor& velocity, const Tensor& operand) {
   if (operand && operand.dtype == DType::kFloat32) {  // nothing to round
-    run_sgd(o, gradient_scale, gradient, weight, velocity);
+    run_sgd(o, gradient_scale, gradient, weight, velocity, {});
     return run_copy(weight, operand);
   }
   const std::int64_t n = weight.elements();
@@ -48,11 +48,11 @@ void CpuOps::run_rounded_sgd(const SgdOptions& o, float gradient_scale, const Te
   });
 }
 
-void CpuOps::run_rounded_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                               const Tensor& weight, const Tensor& m, const Tensor& v,
-                               const Tensor& operand) {
+void CpuOps::run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
+                       const Tensor& weight, const Tensor& m, const Tensor& v,
+                       const Tensor& operand) {
   if (operand && operand.dtype == DType::kFloat32) {
-    run_adamw(o, gradient_scale, gradient, weight, m, v);
+    run_adamw(o, gradient_scale, gradient, weight, m, v, {});
     return run_copy(weight, operand);
   }
   const std::int64_t n = weight.elements();

@@ -65,9 +65,10 @@ class CudaOps : public Ops {
   // optimizer.cu
   double run_sum_of_squares(const Tensor& x) override;
   void run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-               const Tensor& weight, const Tensor& velocity) override;
+               const Tensor& weight, const Tensor& velocity, const Tensor& operand) override;
   void run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                 const Tensor& weight, const Tensor& m, const Tensor& v) override;
+                 const Tensor& weight, const Tensor& m, const Tensor& v,
+                 const Tensor& operand) override;
 
   CudaDevice device_;
   std::shared_ptr<CudaArena> arena_;  // null before reserve(); shared with the buffers from it

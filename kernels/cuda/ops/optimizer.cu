@@ -29,11 +29,18 @@ __global__ void sum_kernel(unsigned n, const double* parts, double* total) {
   if (threadIdx.x == 0) *total = sum;
 }
 
+template <typename T>
+struct alignas(4 * sizeof(T)) FourNumbers {
+  T x[4];
+};
+
 /// With `packs`, all tensors are aligned, and a thread processes four elements at a time. Update is
 /// SgdRule or AdamWRule (kernels/math/optimizer.h). b is null for an optimizer with one state.
-template <typename Update>
+/// `operand` is null, or receives the new weights in the type of the activations.
+template <typename Update, typename Operand>
 __global__ void update_kernel(Update update, std::int64_t n, bool packs, float scale,
-                              const float* gradient, float* weight, float* a, float* b) {
+                              const float* gradient, float* weight, float* a, float* b,
+                              Operand* operand) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t packed = packs ? n / 4 : 0;
@@ -49,23 +56,35 @@ __global__ void update_kernel(Update update, std::int64_t n, bool packs, float s
     reinterpret_cast<float4*>(weight)[i] = w;
     reinterpret_cast<float4*>(a)[i] = s;
     if (b != nullptr) reinterpret_cast<float4*>(b)[i] = t;
+    if (operand != nullptr) {
+      reinterpret_cast<FourNumbers<Operand>*>(operand)[i] = {
+          {from_float<Operand>(w.x), from_float<Operand>(w.y), from_float<Operand>(w.z),
+           from_float<Operand>(w.w)}};
+    }
   }
   for (std::int64_t i = packed * 4 + first; i < n; i += stride) {
     float second = b != nullptr ? b[i] : 0.f;
     update(scale * gradient[i], weight[i], a[i], second);
     if (b != nullptr) b[i] = second;
+    if (operand != nullptr) operand[i] = from_float<Operand>(weight[i]);
   }
 }
 
 template <typename Update>
 void update(const char* name, const CudaDevice& device, Update formula, float scale,
-            const Tensor& gradient, const Tensor& weight, const Tensor& a, const Tensor& b) {
+            const Tensor& gradient, const Tensor& weight, const Tensor& a, const Tensor& b,
+            const Tensor& operand) {
   const std::int64_t n = weight.elements();
   float* const second = b ? b.f32() : nullptr;
-  const bool packs =
-      aligned(gradient.data) && aligned(weight.data) && aligned(a.data) && aligned(second);
-  launch(name, device.grid_for(packs ? n / 4 + 1 : n), device.compute.get(), update_kernel<Update>,
-         formula, n, packs, scale, gradient.f32(), weight.f32(), a.f32(), second);
+  const bool packs = aligned(gradient.data) && aligned(weight.data) && aligned(a.data) &&
+                     aligned(second) && aligned(operand.data);
+  // One kernel with and without an operand, so that both compute the same bits.
+  with_element_type(device.activations, [&](auto* type) {
+    using Operand = std::remove_pointer_t<decltype(type)>;
+    launch(name, device.grid_for(packs ? n / 4 + 1 : n), device.compute.get(),
+           update_kernel<Update, Operand>, formula, n, packs, scale, gradient.f32(), weight.f32(),
+           a.f32(), second, static_cast<Operand*>(operand.data));
+  });
 }
 
 }  // namespace
@@ -83,13 +102,14 @@ double CudaOps::run_sum_of_squares(const Tensor& x) {
 }
 
 void CudaOps::run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient,
-                      const Tensor& weight, const Tensor& velocity) {
-  update("sgd", device_, SgdRule{o}, gradient_scale, gradient, weight, velocity, {});
+                      const Tensor& weight, const Tensor& velocity, const Tensor& operand) {
+  update("sgd", device_, SgdRule{o}, gradient_scale, gradient, weight, velocity, {}, operand);
 }
 
 void CudaOps::run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
-                        const Tensor& weight, const Tensor& m, const Tensor& v) {
-  update("adamw", device_, AdamWRule{o}, gradient_scale, gradient, weight, m, v);
+                        const Tensor& weight, const Tensor& m, const Tensor& v,
+                        const Tensor& operand) {
+  update("adamw", device_, AdamWRule{o}, gradient_scale, gradient, weight, m, v, operand);
 }
 
 }  // namespace pfc

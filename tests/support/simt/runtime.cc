@@ -26,6 +26,7 @@ struct GraphHandle {
 namespace {
 
 std::atomic<int> device_count = 1;
+std::atomic<int> launched = 0;
 thread_local int current_device = 0;
 
 // All streams. Freeing memory waits for those of the current device, as on a GPU.
@@ -82,9 +83,12 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::function<void(
   const Launch launch{.grid = {grid.x, grid.y, grid.z},
                       .block = {block.x, block.y, block.z},
                       .shared_bytes = config.dynamicSmemBytes};
+  ++launched;
   enqueue(config.stream, [launch, body = std::move(body)] { run(launch, body); });
   return cudaSuccess;
 }
+
+int launched_kernels() { return launched; }
 
 }  // namespace pfc::simt
 

@@ -134,6 +134,7 @@ void set_device_count(int count);
 /// Enqueues the work of other emulated libraries.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::function<void()> body);
+int launched_kernels();  ///< how many kernels were enqueued so far
 }  // namespace pfc::simt
 
 template <typename Kernel>
