@@ -1,6 +1,7 @@
 // The devices and libraries of this machine, as `pfcctl check` shows them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace pfc {
@@ -10,6 +11,8 @@ struct DeviceInfo {
   bool available = false;  ///< whether a job can run on it
   std::string detail;      ///< model, cores, instruction set and memory; or why it is not available
   int compute_capability = 0;  ///< of a GPU: 80 is sm_80
+  std::int64_t l2_bytes = 0;   ///< of a GPU's second-level cache
+  int multiprocessors = 0;     ///< of a GPU
 };
 
 struct LibraryInfo {

@@ -109,6 +109,9 @@ class Conv2d {
   virtual ~Conv2d() = default;
   void forward(const Tensor& x, const Tensor& w, const Tensor& y);
   void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx);
+  /// Makes what backward_weights() needs, and with `data` what backward_data() needs, so that no
+  /// step has to.
+  virtual void plan_backward(bool /*data*/) {}
   /// Overwrites dw, or adds to it when `accumulate`.
   void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw, bool accumulate);
 

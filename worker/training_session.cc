@@ -14,6 +14,7 @@
 #include "common/machine/host_name.h"
 #include "common/random_id.h"
 #include "common/workers/keepers.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/make_ops.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/fetch_checkpoint.h"
@@ -62,6 +63,12 @@ KeptMemory kept_memory(const JobConfig& job, const SessionOptions& o) {
 TrainedSoFar untrained(const JobConfig& job, const SessionOptions& o) {
   if (o.planned_workers == 0) return {};
   return {.planned = {o.planned_workers, job.batch_size, job.gradient_acc}};
+}
+
+/// How much less of a GPU's memory is free now.
+std::size_t taken_since(std::size_t free_before, const Ops& ops) {
+  const std::size_t free = ops.memory().free;
+  return free_before > free ? free_before - free : 0;
 }
 
 void tell(const SessionOptions& options, const char* what) {
@@ -133,6 +140,7 @@ void TrainingSession::connect(const SessionOptions& options) {
   const auto guard = [&](Comm& comm) {
     if (options.abort_switch != nullptr) abort_guards.emplace_back(*options.abort_switch, comm);
   };
+  const std::size_t free_before = ops->memory().free;
   DeviceComms comms = make_device_comms(*ops, peer_options(options, trace, ""), options.store);
   step_comm = std::move(comms.step);
   guard(*step_comm);
@@ -147,9 +155,28 @@ void TrainingSession::connect(const SessionOptions& options) {
   if (ops->on_host()) return;
   gpu_host_comm = make_host_comm(peer_options(options, trace, "host"), options.store);
   guard(*gpu_host_comm);
-  // NCCL allocates its buffers at the first collective. Too little memory for them shows now.
+  nccl_bytes = taken_since(free_before, *ops);
+}
+
+// NCCL allocates the buffers of a kind and size of collective when it is first used. Those of a
+// step are used here, on the zeros of new buffers, so that too little memory shows now.
+void TrainingSession::measure_nccl() {
+  const std::size_t free_before = ops->memory().free;
+  const StepShapes shapes(job, membership.world_size);
+  const Tensor all(all_embeddings->f32(),
+                   {shapes.all_embeddings[0] / job.gradient_acc, shapes.all_embeddings[1]});
+  const Tensor own(d_embeddings->f32(),
+                   {shapes.d_embeddings[0] / job.gradient_acc, shapes.d_embeddings[1]});
+  step_comm->all_gather(own, all);
+  step_comm->reduce_scatter_sum(all, own);
+  if (job.sync_bn) step_comm->all_reduce_sum(own);
+  for (const GradBucket& bucket : make_grad_buckets(backbone->gradients(), {})) {
+    gradient_comm->all_reduce_sum(
+        {backbone->gradients().f32() + bucket.offset, Shape{bucket.count}});
+  }
   step_comm->barrier();
   gradient_comm->barrier();
+  set_nccl_bytes(memory, nccl_bytes + taken_since(free_before, *ops));
 }
 
 // Before anything is read or written there.
@@ -225,13 +252,20 @@ void TrainingSession::check_verification_sets(const Doing& doing) const {
 }
 
 PlannedJob TrainingSession::planned() const {
-  return {.job = job,
-          .world_size = membership.world_size,
-          .threads = threads.empty() ? threads_of_worker(1)
-                                     : threads[static_cast<std::size_t>(membership.rank)],
-          .data = planned_data(*dataset, verification_sets),
-          .gpu = !ops->on_host(),
-          .host_bytes = host_bytes};
+  PlannedJob planned{.job = job,
+                     .world_size = membership.world_size,
+                     .threads = threads.empty()
+                                    ? threads_of_worker(1)
+                                    : threads[static_cast<std::size_t>(membership.rank)],
+                     .data = planned_data(*dataset, verification_sets),
+                     .gpu = !ops->on_host(),
+                     .host_bytes = host_bytes};
+  if (planned.gpu) {
+    const DeviceInfo gpu = cuda_devices().at(static_cast<std::size_t>(membership.local_rank));
+    planned.l2_bytes = gpu.l2_bytes;
+    planned.multiprocessors = gpu.multiprocessors;
+  }
+  return planned;
 }
 
 // All workers write checkpoints in place where one has to. Its peers would otherwise wait for it in
@@ -278,6 +312,7 @@ void TrainingSession::make_model() {
   const StepShapes shapes(job, membership.world_size);
   all_embeddings = OwnedTensor(*ops, shapes.all_embeddings);
   d_embeddings = OwnedTensor(*ops, shapes.d_embeddings);
+  if (!ops->on_host()) measure_nccl();
 }
 
 void TrainingSession::go_on_after(const TrainedSoFar& trained) {

@@ -76,6 +76,7 @@ struct TrainingSession {
   std::string job_id;
   std::unique_ptr<Ops> ops;
   std::uint64_t host_bytes = 0;         ///< host memory that was there for this worker at the start
+  std::uint64_t nccl_bytes = 0;         ///< GPU memory that was taken while NCCL connected
   MemoryPlan memory;                    ///< of this worker
   std::unique_ptr<Comm> step_comm;      ///< for the training thread; tensors on the device
   std::unique_ptr<Comm> gradient_comm;  ///< for the GradReducer; tensors on the device
@@ -136,6 +137,7 @@ struct TrainingSession {
   void agree_on_checkpoints();
   void decide_threads(const SessionOptions& options);
   void make_model();
+  void measure_nccl();
   void load_weights(SnapshotStore* store);
   void expect_no_older_state(const SessionOptions& options) const;
   [[nodiscard]] bool load_from_memory(SnapshotStore* store, std::int64_t images_on_disk);

@@ -19,6 +19,7 @@ enum class Stream : std::uint32_t {
   kDropout = 6,
   kStochasticRounding = 7,
   kSynth = 8,
+  kTiming = 9,
 };
 
 struct Philox4 {

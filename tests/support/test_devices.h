@@ -1,6 +1,7 @@
 // The devices on which a test runs once each.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -10,6 +11,7 @@
 
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/ops.h"
+#include "tests/support/temporary_folder.h"
 
 namespace pfc {
 
@@ -22,14 +24,31 @@ struct TestDevice {
   friend void PrintTo(const TestDevice& device, std::ostream* out) { *out << device.name; }
 };
 
+/// Whether the GPUs of this program are emulated (tests/support/simt), and so add and round as a
+/// CPU.
+inline bool on_emulated_gpu() {
+  return cuda_devices().front().detail.find("Emulated") != std::string::npos;
+}
+
+/// Where the convolutions of a test process keep their algorithms: as in training, cuDNN times
+/// them.
+inline const std::filesystem::path& algorithms_of_tests() {
+  static const TemporaryFolder folder;
+  return folder.path();
+}
+
 /// GPU 0 with activations of float32, bfloat16 and float16, in this order.
 inline std::vector<TestDevice> gpus_for_tests(const std::string& name, const std::string& why_not) {
   std::vector<TestDevice> devices;
   for (const auto& [suffix, type] :
        {std::pair{"", DType::kFloat32}, std::pair{"Bf16", DType::kBFloat16},
         std::pair{"Fp16", DType::kFloat16}}) {
-    devices.push_back(
-        {name + suffix, [type](int) { return make_cuda_ops({.activations = type}); }, why_not});
+    devices.push_back({name + suffix,
+                       [type](int) {
+                         return make_cuda_ops(
+                             {.activations = type, .cache = algorithms_of_tests()});
+                       },
+                       why_not});
   }
   return devices;
 }

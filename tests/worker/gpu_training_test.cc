@@ -2,12 +2,14 @@
 // session, its communicators, streams and reducer together.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <vector>
 
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_devices.h"
 #include "tests/worker/comm/ranks.h"
 #include "tests/worker/sessions.h"
 #include "worker/training_session.h"
@@ -15,7 +17,7 @@
 namespace pfc {
 namespace {
 
-constexpr int kGpuTrainingWorkers = 2;
+constexpr int kMostGpuTrainingWorkers = 2;
 constexpr std::int64_t kGpuTrainingSteps = 3;
 
 struct TrainedOnDevice {
@@ -41,10 +43,14 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
 }
 
 TrainedOnDevice train_one(TrainingSession& session) {
-  // What they need of a GPU's memory they have taken before the first step.
-  for (const Comm* comm : {session.step_comm.get(), session.gradient_comm.get()}) {
-    EXPECT_EQ(comm->counters().calls > 0, session.job.device == DeviceChoice::kCuda);
-  }
+  // What they need of a GPU's memory they have taken, and algorithms chosen, before the first step.
+  const auto free_memory = [&session] {
+    session.host_comm().barrier();
+    const std::size_t bytes = session.ops->memory().free;
+    session.host_comm().barrier();
+    return bytes;
+  };
+  const std::size_t free_before = free_memory();
   Trainer trainer = session.trainer();
   TrainedOnDevice trained;
   for (std::int64_t step = 1; step <= kGpuTrainingSteps; ++step) {
@@ -52,6 +58,11 @@ TrainedOnDevice train_one(TrainingSession& session) {
     EXPECT_EQ(stats.step, step);
     trained.losses.push_back(stats.loss);
     trained.norms.push_back(stats.gradient_norm);
+  }
+  EXPECT_EQ(free_memory(), free_before);
+  if (session.job.device == DeviceChoice::kCuda && session.membership.world_size > 1) {
+    EXPECT_EQ(session.memory.part("NCCL's buffers").detail, "measured");
+    EXPECT_GT(session.memory.part("NCCL's buffers").bytes, 0u);
   }
   trained.weights = testing::on_host(*session.ops, session.backbone->weights.flat());
   trained.centres = testing::on_host(*session.ops, session.head->state().centres);
@@ -61,10 +72,11 @@ TrainedOnDevice train_one(TrainingSession& session) {
 }
 
 /// By rank.
-std::vector<TrainedOnDevice> train_on(DeviceChoice device, const std::filesystem::path& data) {
+std::vector<TrainedOnDevice> train_on(DeviceChoice device, int workers,
+                                      const std::filesystem::path& data) {
   const TemporaryFolder output;
-  std::vector<TrainedOnDevice> all(kGpuTrainingWorkers);
-  testing::with_sessions(job_of(device, data, output.path()), kGpuTrainingWorkers,
+  std::vector<TrainedOnDevice> all(static_cast<std::size_t>(workers));
+  testing::with_sessions(job_of(device, data, output.path()), workers,
                          [&](int rank, TrainingSession& session) {
                            all[static_cast<std::size_t>(rank)] = train_one(session);
                          });
@@ -85,19 +97,25 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
 TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
   const TemporaryFolder data;
   testing::write_insightface({.folder = data.path(), .identities = 9, .images_per_identity = 5});
-  static_cast<void>(transports());  // as many GPUs as there are workers
-  const std::vector<TrainedOnDevice> cpus = train_on(DeviceChoice::kCpu, data.path());
-  const std::vector<TrainedOnDevice> gpus = train_on(DeviceChoice::kCuda, data.path());
-  for (std::size_t rank = 0; rank < kGpuTrainingWorkers; ++rank) {
+  static_cast<void>(transports());  // as many emulated GPUs as there are workers
+  const std::vector<DeviceInfo> devices = cuda_devices();
+  if (!devices.front().available) GTEST_SKIP() << "no GPU: " << devices.front().detail;
+  const int workers = std::min(kMostGpuTrainingWorkers, static_cast<int>(devices.size()));
+  const std::vector<TrainedOnDevice> cpus = train_on(DeviceChoice::kCpu, workers, data.path());
+  const std::vector<TrainedOnDevice> gpus = train_on(DeviceChoice::kCuda, workers, data.path());
+  // A real GPU rounds otherwise, so that numbers near 0 turn their signs before a PReLU
+  // (tests/worker/backbone/gpu_test.cc), and the gradients differ by up to 1e-2.
+  const double looser = on_emulated_gpu() ? 1 : 100;
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     for (std::size_t step = 0; step < kGpuTrainingSteps; ++step) {
-      EXPECT_NEAR(gpus[rank].losses[step] / cpus[rank].losses[step], 1, 1e-5);
-      EXPECT_NEAR(gpus[rank].norms[step] / cpus[rank].norms[step], 1, 1e-4);
+      EXPECT_NEAR(gpus[rank].losses[step] / cpus[rank].losses[step], 1, 1e-5 * looser);
+      EXPECT_NEAR(gpus[rank].norms[step] / cpus[rank].norms[step], 1, 1e-4 * looser);
     }
     expect_near(gpus[rank].weights, cpus[rank].weights);
     expect_near(gpus[rank].centres, cpus[rank].centres);
+    EXPECT_EQ(gpus[rank].weights, gpus[0].weights);
+    EXPECT_EQ(gpus[rank].losses, gpus[0].losses);
   }
-  EXPECT_EQ(gpus[0].weights, gpus[1].weights);
-  EXPECT_EQ(gpus[0].losses, gpus[1].losses);
 }
 
 }  // namespace

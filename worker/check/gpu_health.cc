@@ -62,11 +62,7 @@ GpuHealthReport gpu_health(const std::vector<std::string>& pci_bus_ids,
   const Nvml nvml(library);
   GpuHealthReport report{.driver = {}, .gpus = {}, .problem = nvml.problem()};
   if (!report.problem.empty()) return report;
-  std::array<char, 96> driver{};
-  if (nvml.call("nvmlSystemGetDriverVersion", driver.data(),
-                static_cast<unsigned>(driver.size() - 1)) == Nvml::kSuccess) {
-    report.driver = text_before_nul(driver);
-  }
+  report.driver = nvml.driver_version();
   for (const std::string& pci : pci_bus_ids) {
     Nvml::Device* device = nullptr;
     if (nvml.find(pci, device) != Nvml::kSuccess) continue;

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "kernels/cpu/margin/margin_softmax.h"
 #include "kernels/cuda/margin/margin_plan.h"
+#include "kernels/cuda/scratch.h"
 #include "kernels/make_ops.h"
 #include "kernels/margin/margin_softmax.h"
 #include "worker/head/accumulated_gradients.h"
@@ -255,14 +256,21 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
     m.gradients = AccumulatedGradients::bytes(summed, d);
   }
   if (o.gpu) {
-    const MarginPlanOptions h100{.samples = n,
-                                 .dimension = d,
-                                 .bf16_products = o.head.bf16_products,
-                                 .ranges = softmax.ranges,
-                                 .l2_bytes = std::int64_t{50} << 20,
-                                 .multiprocessors = 132};
-    m.buffers +=
-        static_cast<std::uint64_t>(margin_device_bytes(h100, active, softmax.logits_bytes));
+    const MarginPlanOptions margin{.samples = n,
+                                   .dimension = d,
+                                   .bf16_products = o.head.bf16_products,
+                                   .ranges = softmax.ranges,
+                                   .l2_bytes = o.l2_bytes,
+                                   .multiprocessors = o.multiprocessors};
+    for (std::uint64_t* buffer :
+         {&m.centres, &m.momentum, &m.second, &m.inverse_norms, &m.gradients}) {
+      *buffer = gpu_allocation(*buffer);
+    }
+    const ExchangeBytes exchange(n, d, o.world_size);
+    m.buffers =
+        gpu_allocation(exchange.d_embeddings) + gpu_allocation(exchange.statistics) +
+        gpu_allocation(exchange.all_statistics) +
+        static_cast<std::uint64_t>(margin_device_bytes(margin, active, softmax.logits_bytes));
     return m;
   }
   const CpuMarginBytes margin = cpu_margin_bytes(

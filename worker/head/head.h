@@ -140,11 +140,13 @@ struct HeadMemoryOptions {
   int threads = 1;           ///< of this worker
   int active_sets = 1;       ///< sets of active classes that exist at the same time
   bool gpu = false;
+  // Of the GPU; as they are, an H100's.
+  std::int64_t l2_bytes = std::int64_t{50} << 20;
+  int multiprocessors = 132;
 };
 
 /// The memory of rank 0, whose shard is the largest. Adds up what the parts of the head state. The
-/// number of active classes varies: expected_active() (class_sampler.h) is taken. For a GPU, tiles
-/// are as on an H100; on any GPU they take little beside the rest.
+/// number of active classes varies: expected_active() (class_sampler.h) is taken.
 HeadMemory head_memory(const HeadMemoryOptions& options);
 
 }  // namespace pfc

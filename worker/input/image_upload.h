@@ -21,6 +21,7 @@ namespace pfc {
 /// close() may be called from any thread.
 class ImageUpload {
  public:
+  static constexpr std::size_t kSlots = 2;
   /// shape: [B, H, W, 3], or of embeddings [B, D]. ops is borrowed. REQUIRES: ops computes on a
   /// GPU.
   ImageUpload(Ops& ops, const Shape& shape, DType type = DType::kUInt8);
@@ -44,7 +45,6 @@ class ImageUpload {
   void close();
 
  private:
-  static constexpr std::size_t kSlots = 2;
   struct Slot {
     std::unique_ptr<Buffer> pinned, device;
     std::unique_ptr<Event> copied;  // when the copy is done

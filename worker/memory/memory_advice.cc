@@ -218,6 +218,11 @@ int least_workers(const PlannedJob& p, std::uint64_t available, bool one_host) {
 std::string memory_message(const MemoryPlan& plan) {
   std::string text = fmt::format("memory of a worker: {} planned of {}",
                                  byte_size_text(plan.total()), byte_size_text(plan.available));
+  for (const MemoryPart& part : plan.parts) {
+    if (part.detail == "measured") {
+      text += fmt::format("; {} take {}", part.name, byte_size_text(part.bytes));
+    }
+  }
   if (plan.checkpoints_in_place) {
     text += fmt::format(
         "; training waits while a checkpoint is written, because a copy of {} to "

@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 
 #include "common/config/no_network.h"
@@ -31,12 +32,13 @@ constexpr std::uint64_t kProcess = 40 << 20;
 
 // On a GPU: CUDA's context with the code of the kernels of cuDNN, cuBLASLt and NCCL; and the
 // buffers of the channels of two NCCL communicators; and in host memory, CUDA's libraries. These
-// are guesses, not yet measured on a GPU.
+// are guesses, not yet measured on a GPU; a job measures NCCL's buffers when it starts.
 constexpr std::uint64_t kGpuProcess = std::uint64_t{1} << 30;
 constexpr std::uint64_t kNcclBuffers = std::uint64_t{1} << 30;
 constexpr std::uint64_t kHostProcessOfGpu = std::uint64_t{1} << 30;
 
 constexpr const char* kProcessName = "process";
+constexpr const char* kNcclName = "NCCL's buffers";
 constexpr const char* kScratchName = "kernels' scratch";
 constexpr const char* kSnapshotsName = "snapshots";
 
@@ -136,15 +138,25 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
            fmt::format("{} samples of {}", samples(p), counted(p.world_size, "worker")));
 }
 
+/// What buffers of these sizes take.
+std::uint64_t taken(const PlannedJob& p, std::initializer_list<std::uint64_t> buffers) {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t bytes : buffers) sum += p.gpu ? gpu_allocation(bytes) : bytes;
+  return sum;
+}
+
 void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list) {
   const std::size_t kept = StatisticsBackup::bytes(b.memory.state, p.job.gradient_acc > 1);
-  list.add("backbone weights", b.memory.weights + b.memory.state + kept, p.job.network);
-  list.add("backbone weights' copy", b.memory.operands, "in the activations' type");
-  list.add("backbone gradients", b.memory.gradients, "");
-  list.add("backbone optimizer", optimizer_bytes(p, b.memory),
-           p.job.optimizer == OptimizerKind::kAdamW ? "AdamW: two moments" : "SGD: momentum");
+  const bool adamw = p.job.optimizer == OptimizerKind::kAdamW;
+  const std::uint64_t optimizer = optimizer_bytes(p, b.memory);
+  list.add("backbone weights", taken(p, {b.memory.weights, b.memory.state, kept}), p.job.network);
+  list.add("backbone weights' copy", taken(p, {b.memory.operands}), "in the activations' type");
+  list.add("backbone gradients", taken(p, {b.memory.gradients}), "");
+  list.add("backbone optimizer",
+           adamw ? taken(p, {optimizer / 2, optimizer / 2}) : taken(p, {optimizer}),
+           adamw ? "AdamW: two moments" : "SGD: momentum");
   const std::string pixels = fmt::format(", {} x {} pixels", p.data.height, p.data.width);
-  list.add("activations", b.memory.activations,
+  list.add("activations", taken(p, {b.memory.activations}),
            fmt::format("batch_size {}{}", p.job.batch_size,
                        p.job.network == kNoNetwork ? std::string() : pixels));
   list.add(kScratchName, b.scratch,
@@ -155,13 +167,16 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
 /// being written are in host memory.
 void add_gpu_buffers(const PlannedJob& p, PartList& list) {
   const Tensor images = planned_batch(p);
-  list.add("communication", StepShapes(p.job, p.world_size).bytes(),
+  const StepShapes shapes(p.job, p.world_size);
+  const std::size_t slot = ImageUpload::bytes(images.shape, images.dtype) / ImageUpload::kSlots;
+  list.add("communication",
+           taken(p, {static_cast<std::uint64_t>(shapes.all_embeddings.elements()) * sizeof(float),
+                     static_cast<std::uint64_t>(shapes.d_embeddings.elements()) * sizeof(float)}),
            counted(p.world_size, "worker"));
-  list.add("images", evaluated_images(p) + ImageUpload::bytes(images.shape, images.dtype),
+  list.add("images", taken(p, {evaluated_images(p)}) + ImageUpload::kSlots * taken(p, {slot}),
            "as they come from the data");
-  list.add(kProcessName, kGpuProcess + (p.world_size > 1 ? kNcclBuffers : 0),
-           p.world_size > 1 ? "CUDA's context, libraries, NCCL's buffers, a guess"
-                            : "CUDA's context and libraries, a guess");
+  list.add(kProcessName, kGpuProcess, "CUDA's context and libraries, a guess");
+  list.add(kNcclName, p.world_size > 1 ? kNcclBuffers : 0, "a guess; measured when a job starts");
 }
 
 /// What is in host memory also if the worker trains on a GPU.
@@ -242,10 +257,18 @@ const MemoryPart& MemoryPlan::part(const std::string& name) const {
   return *found;
 }
 
+void set_nccl_bytes(MemoryPlan& plan, std::uint64_t measured) {
+  const auto part = std::ranges::find(plan.parts, kNcclName, &MemoryPart::name);
+  if (part != plan.parts.end()) *part = {kNcclName, measured, "measured"};
+}
+
 std::uint64_t reserved_bytes(const MemoryPlan& plan) {
-  const auto scratch = std::ranges::find(plan.parts, kScratchName, &MemoryPart::name);
-  return plan.total() - plan.part(kProcessName).bytes -
-         (scratch == plan.parts.end() ? 0 : scratch->bytes);  // without a network there is none
+  std::uint64_t sum = 0;
+  for (const MemoryPart& part : plan.parts) {
+    const bool others = part.name == kProcessName || part.name == kNcclName;
+    if (!others && part.name != kScratchName) sum += part.bytes;
+  }
+  return sum;
 }
 
 MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
@@ -256,7 +279,9 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
                                        .samples = samples(p),
                                        .threads = p.threads,
                                        .active_sets = kStepInputs,
-                                       .gpu = p.gpu});
+                                       .gpu = p.gpu,
+                                       .l2_bytes = p.l2_bytes,
+                                       .multiprocessors = p.multiprocessors});
   PartList list;
   add_head(p, head, list);
   add_backbone(p, backbone, list);

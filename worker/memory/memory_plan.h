@@ -11,6 +11,7 @@
 #include "worker/backbone/backbone.h"
 #include "worker/data/dataset.h"
 #include "worker/evaluation/verification_bin.h"
+#include "worker/head/head.h"
 
 namespace pfc {
 
@@ -32,6 +33,9 @@ struct PlannedJob {
   int threads = 1;  ///< compute threads of this worker
   PlannedData data;
   bool gpu = false;  ///< true: plans the memory of a GPU; false: that of the host
+  // Of the GPU's second-level cache and of its multiprocessors; as they are, an H100's.
+  std::int64_t l2_bytes = HeadMemoryOptions{}.l2_bytes;
+  int multiprocessors = HeadMemoryOptions{}.multiprocessors;
   /// With a GPU: host memory that checkpoint copies may take; 0: not known.
   std::uint64_t host_bytes = 0;
 };
@@ -73,8 +77,11 @@ struct MemoryPlan {
   [[nodiscard]] const MemoryPart& part(const std::string& name) const;
 };
 
-/// Bytes that a worker reserves on its GPU when it starts (Ops::reserve): all parts but the process
-/// and the kernels' scratch.
+/// Replaces the guess at what NCCL takes of a GPU's memory by the bytes that were measured.
+void set_nccl_bytes(MemoryPlan& plan, std::uint64_t measured);
+
+/// Bytes that a worker reserves on its GPU when it starts (Ops::reserve): all parts but the
+/// process, NCCL's buffers and the kernels' scratch.
 std::uint64_t reserved_bytes(const MemoryPlan& plan);
 
 /// The plan of rank 0, which needs the most: its shard is the largest, and it writes the model.

@@ -18,6 +18,8 @@ using Result = int;  // CUresult
 using Device = int;  // CUdevice
 constexpr Result kSuccess = 0;
 constexpr Result kNoDevice = 100;
+constexpr int kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+constexpr int kL2Bytes = 38;          // CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kCapabilityMinor = 76;
 
@@ -73,8 +75,10 @@ class Driver {
     require("cuDeviceGetName", call("cuDeviceGetName", name.data(), size, device));
     require("cuDeviceTotalMem", call("cuDeviceTotalMem_v2", &memory, device));
     require("cuDeviceGetPCIBusId", call("cuDeviceGetPCIBusId", pci.data(), size, device));
-    for (const auto& [attribute, value] : {std::pair{kCapabilityMajor, &gpu.capability_major},
-                                           std::pair{kCapabilityMinor, &gpu.capability_minor}}) {
+    for (const auto& [attribute, value] :
+         {std::pair{kCapabilityMajor, &gpu.capability_major},
+          std::pair{kCapabilityMinor, &gpu.capability_minor}, std::pair{kL2Bytes, &gpu.l2_bytes},
+          std::pair{kMultiprocessors, &gpu.multiprocessors}}) {
       require("cuDeviceGetAttribute", call("cuDeviceGetAttribute", value, attribute, device));
     }
     gpu.name = printable(name.data());

@@ -1,5 +1,7 @@
 #include "common/machine/gpu/nvml.h"
 
+#include <array>
+
 namespace pfc {
 
 Nvml::Nvml(const std::string& library) : library_(library) {
@@ -14,6 +16,13 @@ Nvml::Nvml(const std::string& library) : library_(library) {
 
 Nvml::~Nvml() {
   if (initialised_) call("nvmlShutdown");
+}
+
+std::string Nvml::driver_version() const {
+  std::array<char, 96> text{};  // NVML's longest has 80
+  const Result result =
+      call("nvmlSystemGetDriverVersion", text.data(), static_cast<unsigned>(text.size() - 1));
+  return result == kSuccess ? text.data() : "";
 }
 
 Nvml::Result Nvml::find(const std::string& pci_bus_id, Device*& device) const {

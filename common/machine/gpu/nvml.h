@@ -30,7 +30,7 @@ class Nvml {
   };
 
   /// Never throws for what is absent or fails: problem() says why nothing can be asked.
-  explicit Nvml(const std::string& library);
+  explicit Nvml(const std::string& library = "libnvidia-ml.so.1");
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
@@ -44,6 +44,8 @@ class Nvml {
     auto* const function = library_.find<Result(Arguments...)>(name);
     return function == nullptr ? kNoFunction : function(arguments...);
   }
+  /// "580.65.06"; empty where it is not known.
+  [[nodiscard]] std::string driver_version() const;
   /// The GPU with this PCI address ("0000:1B:00.0"). REQUIRES: `device` stays null where the result
   /// is an error.
   Result find(const std::string& pci_bus_id, Device*& device) const;

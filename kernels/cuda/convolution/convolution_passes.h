@@ -24,7 +24,10 @@ struct ConvolutionMemory {
   std::size_t workspace_bytes = 0;
 };
 
+enum ConvolutionTensor : std::size_t { kX, kW, kY };
+
 // Members of each pass:
+//   kOutput          which tensor it writes
 //   kAlgorithms      the number of algorithms
 //   sums_products()  whether an algorithm sums products of the numbers themselves; others transform
 //                    them first (FFT, Winograd), which loses digits
@@ -37,6 +40,7 @@ struct ForwardPass {
   using Result = cudnnConvolutionFwdAlgoPerf_t;
   using D = ConvolutionDescriptors;
   static constexpr const char* kName = "forward";
+  static constexpr ConvolutionTensor kOutput = kY;
   static constexpr int kAlgorithms = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
   static constexpr bool sums_products(Algorithm a) { return a < CUDNN_CONVOLUTION_FWD_ALGO_FFT; }
 
@@ -68,6 +72,7 @@ struct BackwardDataPass {
   using Result = cudnnConvolutionBwdDataAlgoPerf_t;
   using D = ConvolutionDescriptors;
   static constexpr const char* kName = "backward data";
+  static constexpr ConvolutionTensor kOutput = kX;
   static constexpr int kAlgorithms = CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
   static constexpr bool sums_products(Algorithm a) {
     return a == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 || a == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
@@ -102,6 +107,7 @@ struct BackwardWeightsPass {
   using Result = cudnnConvolutionBwdFilterAlgoPerf_t;
   using D = ConvolutionDescriptors;
   static constexpr const char* kName = "backward weights";
+  static constexpr ConvolutionTensor kOutput = kW;
   static constexpr int kAlgorithms = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
   static constexpr bool sums_products(Algorithm a) {
     return a == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 || a == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 ||

@@ -66,9 +66,10 @@ class Lock {
 }  // namespace
 
 AlgorithmCache::AlgorithmCache(const std::filesystem::path& folder, const std::string& gpu,
-                               const std::string& cudnn_version) {
+                               const std::string& cudnn_version, const std::string& driver) {
   if (folder.empty()) return;
-  std::string name = "convolutions-" + gpu + "-cudnn-" + cudnn_version + ".txt";
+  std::string name =
+      "convolutions-" + gpu + "-cudnn-" + cudnn_version + "-driver-" + driver + ".txt";
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
   }

@@ -16,16 +16,16 @@ struct AlgorithmChoice {
   friend bool operator==(const AlgorithmChoice&, const AlgorithmChoice&) = default;
 };
 
-/// A text file for each kind of GPU and version of cuDNN, with a line for each choice. All workers
-/// of a host share it: the first choice that is kept is valid for all of them. A damaged file, and
-/// a folder that cannot be written, are ignored with a warning.
+/// A text file for each kind of GPU, version of cuDNN and driver, with a line for each choice. All
+/// workers of a host share it: the first choice that is kept is valid for all of them. A damaged
+/// file, and a folder that cannot be written, are ignored with a warning.
 class AlgorithmCache {
  public:
   using Choices = std::map<std::string, AlgorithmChoice>;
 
   /// Creates `folder` when the first choice is kept. Empty: choices are not kept on disk.
   AlgorithmCache(const std::filesystem::path& folder, const std::string& gpu,
-                 const std::string& cudnn_version);
+                 const std::string& cudnn_version, const std::string& driver);
 
   [[nodiscard]] bool on_disk() const { return !path_.empty(); }
   /// REQUIRES: `key` is one line without tabs.

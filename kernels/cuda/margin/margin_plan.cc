@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/scratch.h"
 #include "kernels/math/bfloat16.h"
 #include "kernels/math/margin.h"
 #include "kernels/math/row_statistics.h"
@@ -91,7 +92,11 @@ std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active
   const MarginPlan plan(o);
   const std::int64_t tiles = (active + plan.tile - 1) / plan.tile;
   const std::int64_t kept = std::min(tiles + tiles / 16, logits_bytes / plan.kept_tile_bytes());
-  return plan.bytes + margin_list_bytes(o, active) + kept * plan.kept_tile_bytes();
+  const auto taken = [](std::int64_t bytes) {
+    return static_cast<std::int64_t>(gpu_allocation(static_cast<std::size_t>(bytes)));
+  };
+  return taken(plan.bytes) + taken(margin_list_bytes(o, active)) +
+         taken(kept * plan.kept_tile_bytes());
 }
 
 }  // namespace pfc

@@ -1,17 +1,41 @@
 #include "kernels/cuda/ops/cuda_ops.h"
 
+#include <spdlog/spdlog.h>
+
 #include <cstring>
 
+#include "common/byte_size.h"
 #include "common/machine/gpu/gpus.h"
+#include "common/machine/gpu/nvml.h"
 #include "kernels/cuda/cuda_device.h"
 
 namespace pfc {
+
+namespace {
+
+#ifdef PFC_DEBUG
+constexpr bool kDebug = true;
+#else
+constexpr bool kDebug = false;
+#endif
+
+// A wrong plan is a programmer's error. It must not end a job where there is memory left.
+void report_unplanned(std::size_t bytes) {
+  const std::string text = "GPU memory: found no " + byte_size_text(bytes) +
+                           " in what was reserved, expected the plan to count all buffers "
+                           "(docs/memory.md); please report the job file";
+  check(!kDebug, text.c_str());
+  spdlog::warn("{}", text);
+}
+
+}  // namespace
 
 CudaOps::CudaOps(const CudaOptions& options)
     : device_(options),
       cublas_(device_.name(), device_.tf32),
       cudnn_(device_.name(), device_.compute.get()),
-      algorithms_(options.cache, device_.properties.name, Cudnn::version()) {
+      algorithms_(options.cache, device_.properties.name, Cudnn::version(),
+                  Nvml().driver_version()) {
   device_.scratch.reserve(CublasLt::kWorkspaceBytes);  // now, so that no step has to allocate it
 }
 
@@ -24,7 +48,10 @@ std::string CudaOps::description() const {
 
 std::unique_ptr<Buffer> CudaOps::allocate(std::size_t bytes) {
   std::unique_ptr<Buffer> buffer = arena_ ? arena_->allocate(bytes) : nullptr;
-  if (buffer == nullptr) buffer = std::make_unique<CudaBuffer>(bytes);  // the arena is full
+  if (buffer == nullptr) {
+    if (arena_ && bytes > 0) report_unplanned(bytes);
+    buffer = std::make_unique<CudaBuffer>(bytes);
+  }
   if (bytes > 0) {
     cuda_check(cudaMemsetAsync(buffer->data(), 0, bytes, device_.compute.get()), "zeroing memory");
   }
@@ -81,7 +108,9 @@ std::vector<DeviceInfo> cuda_devices() {
                        .available = true,
                        .detail = "GPU " + std::to_string(i) + ": " + p.name + ", " +
                                  std::to_string(p.totalGlobalMem >> 30) + " GiB",
-                       .compute_capability = 10 * p.major + p.minor});
+                       .compute_capability = 10 * p.major + p.minor,
+                       .l2_bytes = p.l2CacheSize,
+                       .multiprocessors = p.multiProcessorCount});
   }
   return devices;
 }

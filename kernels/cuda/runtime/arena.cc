@@ -4,23 +4,16 @@
 #include <iterator>
 #include <utility>
 
+#include "kernels/cuda/scratch.h"
+
 namespace pfc {
-namespace {
-
-constexpr std::size_t kAlignment = 512;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-}  // namespace
 
 class CudaArena::Piece : public Buffer {
  public:
   Piece(std::shared_ptr<CudaArena> arena, std::size_t offset, std::size_t bytes)
       : arena_(std::move(arena)), offset_(offset), bytes_(bytes) {}
   Piece(const Piece&) = delete;
-  ~Piece() override { arena_->release(offset_, aligned(bytes_)); }
+  ~Piece() override { arena_->release(offset_, gpu_allocation(bytes_)); }
   [[nodiscard]] std::byte* data() override { return arena_->memory_.data() + offset_; }
   [[nodiscard]] std::size_t bytes() const override { return bytes_; }
 
@@ -29,10 +22,11 @@ class CudaArena::Piece : public Buffer {
   const std::size_t offset_, bytes_;
 };
 
-CudaArena::CudaArena(std::size_t bytes) : memory_(aligned(bytes)), free_{{0, aligned(bytes)}} {}
+CudaArena::CudaArena(std::size_t bytes)
+    : memory_(gpu_allocation(bytes)), free_{{0, gpu_allocation(bytes)}} {}
 
 std::unique_ptr<Buffer> CudaArena::allocate(std::size_t bytes) {
-  const std::size_t wanted = aligned(bytes);
+  const std::size_t wanted = gpu_allocation(bytes);
   const auto found =
       std::ranges::find_if(free_, [&](const auto& stretch) { return stretch.second >= wanted; });
   if (found == free_.end()) return nullptr;

@@ -3,6 +3,7 @@
 // result of cuInit) and FAKE_GPUS.
 #include <cstddef>
 #include <cstdio>
+#include <utility>
 
 namespace {
 
@@ -74,9 +75,13 @@ int cuDeviceGetPCIBusId(char* id, int length, int device) {
 }
 
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  if (attribute != 75 && attribute != 76) return kInvalidValue;
-  *value = attribute == 75 ? 9 : 1;
-  return check_device(device);
+  for (const auto& [known, answer] :
+       {std::pair{75, 9}, std::pair{76, 1}, std::pair{38, 50 << 20}, std::pair{16, 132}}) {
+    if (attribute != known) continue;
+    *value = answer;
+    return check_device(device);
+  }
+  return kInvalidValue;
 }
 
 }  // extern "C"

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "kernels/cpu/ops/cpu_ops.h"
 
@@ -44,7 +46,14 @@ inline constexpr Algorithm kAlgorithms[] = {
     {5, 1024, true, 1e-4f},                  // transforms the numbers first
     {4, std::size_t{1} << 40, true, 1e-4f},  // needs more workspace than any caller provides
     {1, 8192, true, 0.f},
+    {3, std::size_t{500} << 20, true, 0.f},
 };
+
+/// Sets which algorithms, by their numbers, cuDNN has for a shape, for tests of what happens where
+/// it lacks some. Empty: all of them.
+void set_algorithms(std::function<bool(int number, const Conv2dShape& shape)> has);
+/// Those of kAlgorithms that it has.
+std::vector<Algorithm> algorithms_of(const Conv2dShape& shape);
 
 inline constexpr std::size_t kAnyWorkspace = ~std::size_t{0};
 
@@ -96,7 +105,7 @@ cudnnStatus_t list(const Problem& p, std::size_t workspace_bytes, int requested,
                    SimtAlgorithmResult<Number>* results) {
   *returned = 0;
   if (!p.valid()) return CUDNN_STATUS_BAD_PARAM;
-  for (const Algorithm& a : kAlgorithms) {
+  for (const Algorithm& a : algorithms_of(p.shape())) {
     if (*returned == requested) break;
     SimtAlgorithmResult<Number>& result = results[(*returned)++];
     result = {};
@@ -113,7 +122,8 @@ cudnnStatus_t list(const Problem& p, std::size_t workspace_bytes, int requested,
 }
 
 /// Counts the call in timed_convolutions(), and enqueues the writes of a timing: to `out` and to
-/// the whole workspace.
+/// the whole workspace. Throws std::logic_error, when the stream runs, for inputs of zeros or NaNs,
+/// on which a GPU takes another time.
 cudnnStatus_t enqueue_timing(cudnnHandle_t handle, const Problem& p, const Memory& m,
                              const Shape& out);
 

@@ -87,6 +87,9 @@ struct NcclHandle {
   ncclResult_t error = ncclSuccess;
   std::string message;
   std::uint64_t calls = 0;
+  // As NCCL does, it takes more memory for large messages, when the first one is sent.
+  std::unique_ptr<void, decltype(&free_device)> small{nullptr, free_device};
+  std::unique_ptr<void, decltype(&free_device)> large{nullptr, free_device};
   // Shared with enqueued work, which may run after the handle was destroyed.
   struct Waiting {
     bool aborted = false;
@@ -168,6 +171,9 @@ ncclResult_t begin(ncclComm_t comm, const NcclCall& call, cudaStream_t stream) {
   const std::lock_guard lock(world().mutex);
   if (comm->error != ncclSuccess) return comm->error;
   if (comm->polls > 0) return ncclInvalidUsage;  // the previous call is not complete
+  constexpr std::size_t kSmallBytes = 64, kBuffer = std::size_t{1} << 20;
+  auto& buffer = call.send_bytes <= kSmallBytes ? comm->small : comm->large;
+  if (!buffer) buffer.reset(allocate_device(kBuffer));
   comm->polls = kPollsOfACall;
   comm->launch = [=, clique = comm->clique, state = comm->state, rank = comm->rank,
                   number = comm->calls++] {

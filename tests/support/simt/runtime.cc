@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "tests/support/simt/memory.h"
@@ -27,6 +30,8 @@ namespace {
 
 std::atomic<int> device_count = 1;
 std::atomic<int> launched = 0;
+std::mutex managed_mutex;
+std::map<void*, std::unique_ptr<SparseMemory>> managed;
 thread_local int current_device = 0;
 
 // All streams. Freeing memory waits for those of the current device, as on a GPU.
@@ -153,9 +158,17 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   *memory = allocate_device(bytes);
   return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
+cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) {
+  auto sparse = std::make_unique<SparseMemory>(bytes);
+  *memory = sparse->data();
+  const std::lock_guard lock(managed_mutex);
+  managed[*memory] = std::move(sparse);
+  return cudaSuccess;
+}
 cudaError_t cudaFree(void* memory) {
   synchronize_all();
-  if (memory != nullptr) free_device(memory);
+  const std::lock_guard lock(managed_mutex);
+  if (managed.erase(memory) == 0 && memory != nullptr) free_device(memory);
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {

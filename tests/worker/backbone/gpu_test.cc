@@ -2,7 +2,10 @@
 // evaluation, in each precision.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/cuda/cuda_device.h"
+#include "tests/support/test_devices.h"
 #include "tests/worker/backbone/backbone_testing.h"
 #include "worker/backbone/arena.h"
 
@@ -37,9 +40,20 @@ GpuPass run_scaled_pass(Ops& ops, Backbone& net, const BackboneOptions& options,
   return pass;
 }
 
+/// What the signs of numbers before PReLUs add to the relative error of the gradients. Numbers x
+/// from a normal distribution with errors of e turn their sign where |x| < e: a fraction of 0.8 e.
+/// The gradient of each of those changes by three quarters, as the slope is 1/4. So a layer adds
+/// 3/4 sqrt(0.8 e), and 50 independent ones, as many as r50 and mbf have at most, sqrt(50) times
+/// that. The emulated GPU rounds so much like a CPU that no sign turns for these seeds.
+double error_of_turned_signs(double e) {
+  return on_emulated_gpu() ? 0 : 0.75 * std::sqrt(0.8 * e * 50);
+}
+
 void expect_close(const GpuPass& found, const GpuPass& expected, double tolerance) {
-  EXPECT_LT(relative_error(found.embeddings, expected.embeddings), tolerance);
-  EXPECT_LT(relative_error(found.gradients, expected.gradients), 4 * tolerance);
+  const double error = relative_error(found.embeddings, expected.embeddings);
+  EXPECT_LT(error, tolerance);
+  EXPECT_LT(relative_error(found.gradients, expected.gradients),
+            4 * tolerance + error_of_turned_signs(error));
   EXPECT_LT(relative_error(found.state, expected.state), tolerance);
   EXPECT_LT(relative_error(found.evaluated, expected.evaluated), tolerance);
 }
@@ -52,7 +66,7 @@ class BackboneOnGpu : public ::testing::TestWithParam<Precise> {
 };
 
 TEST_P(BackboneOnGpu, AgreesWithTheCpu) {
-  const auto gpu = make_cuda_ops({.activations = GetParam().type});
+  const auto gpu = make_cuda_ops({.activations = GetParam().type, .cache = algorithms_of_tests()});
   const auto cpu = testing::cpu_ops();
   const BackboneOptions options = testing::small_options(3);
   const GpuPass expected =
@@ -74,7 +88,7 @@ TEST_P(NetworkOnGpu, AgreesWithTheCpu) {
                                 .height = 32,
                                 .width = 32,
                                 .seed = 3};
-  const auto gpu = make_cuda_ops({});
+  const auto gpu = make_cuda_ops({.cache = algorithms_of_tests()});
   const auto cpu = testing::cpu_ops();
   const GpuPass expected = run_scaled_pass(*cpu, *make_backbone(*cpu, options), options, 1.f);
   expect_close(run_scaled_pass(*gpu, *make_backbone(*gpu, options), options, 1.f), expected, 3e-5);

@@ -1,9 +1,13 @@
 #include "worker/memory/memory_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>
+
+#include "kernels/cuda/scratch.h"
+#include "worker/memory/memory_advice.h"
 
 namespace pfc {
 namespace {
@@ -157,8 +161,32 @@ TEST_F(MemoryPlanTest, OfAGpuHoldsGpuMemoryOnly) {
   EXPECT_EQ(reserved_bytes(plan()),
             plan().total() - plan().part("process").bytes - plan().part("kernels' scratch").bytes);
   EXPECT_TRUE(has(plan(), "images"));
-  EXPECT_GT(changed("process", [](PlannedJob& p) { p.world_size = 2; }),  // NCCL's buffers
-            plan().part("process").bytes);
+}
+
+TEST_F(MemoryPlanTest, OfAGpuTakesWhatNcclWasMeasuredToTake) {
+  planned_.gpu = true;
+  EXPECT_FALSE(has(plan(), "NCCL's buffers"));
+  planned_.world_size = 2;
+  MemoryPlan two = plan();
+  const std::uint64_t reserved = reserved_bytes(two);
+  set_nccl_bytes(two, 5 * kMiB);
+  EXPECT_EQ(two.part("NCCL's buffers").bytes, 5 * kMiB);
+  EXPECT_EQ(reserved_bytes(two), reserved);
+  EXPECT_THAT(memory_message(two), ::testing::HasSubstr("NCCL's buffers take 5.00 MiB"));
+}
+
+TEST_F(MemoryPlanTest, OfAGpuCountsWhatItsBuffersTake) {
+  planned_.gpu = true;
+  EXPECT_EQ(reserved_bytes(plan()) % gpu_allocation(1), 0u);
+  planned_.job.num_classes += 1;
+  planned_.job.embedding_size = 500;
+  EXPECT_EQ(reserved_bytes(plan()) % gpu_allocation(1), 0u);
+}
+
+TEST_F(MemoryPlanTest, OfAGpuDividesTheHeadForItsOwnCache) {
+  planned_.gpu = true;
+  EXPECT_LT(changed("head buffers", [](PlannedJob& p) { p.l2_bytes /= 8; }),
+            plan().part("head buffers").bytes);
 }
 
 TEST_F(MemoryPlanTest, OfAGpuSaysWhatTheHostHolds) {

@@ -17,6 +17,7 @@ void ConvLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
 }
 
 void ConvLayer::plan_backward(ActivationPlan& plan) {
+  conv_->plan_backward(x_.needs_gradient);
   plan.use(x_.data);
   plan.use(y_.gradient);
   if (!x_.needs_gradient) return;

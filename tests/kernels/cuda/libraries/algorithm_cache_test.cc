@@ -9,10 +9,15 @@
 
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <vector>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/scratch.h"
 #include "kernels/owned_tensor.h"
+#include "tests/support/device_values.h"
+#include "tests/support/relative_error.h"
+#include "tests/support/simt/convolution.h"
 #include "tests/support/simt/memory.h"
 #include "tests/support/temporary_folder.h"
 
@@ -22,7 +27,7 @@ namespace {
 class ConvolutionAlgorithms : public ::testing::Test {
  protected:
   [[nodiscard]] AlgorithmCache opened() const {
-    return {folder_.path() / "pfc", "NVIDIA H100 80GB", "9.19.0"};
+    return {folder_.path() / "pfc", "NVIDIA H100 80GB", "9.19.0", "580.65.06"};
   }
   [[nodiscard]] std::filesystem::path the_file() const {
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path() / "pfc")) {
@@ -34,7 +39,7 @@ class ConvolutionAlgorithms : public ::testing::Test {
   static int timed_by_a_run(const std::filesystem::path& cache, DType type = DType::kBFloat16) {
     const int before = simt::timed_convolutions();
     const std::unique_ptr<Ops> ops = make_cuda_ops({.activations = type, .cache = cache});
-    const Conv2dShape shape{.in_h = 5, .in_w = 5, .in_c = 8, .out_c = 8};
+    const Conv2dShape shape = shape_;
     const std::unique_ptr<Conv2d> plan = ops->conv2d(shape);
     const OwnedTensor x(*ops, shape.x_shape(), type), w(*ops, shape.w_shape(), type);
     const OwnedTensor y(*ops, shape.y_shape(), type), dw(*ops, shape.w_shape());
@@ -49,7 +54,50 @@ class ConvolutionAlgorithms : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  static constexpr Conv2dShape shape_{
+      .in_h = 5, .in_w = 5, .in_c = 8, .out_c = 8, .kernel = 3, .pad = 1};
   TemporaryFolder folder_;
+};
+
+/// cuDNN with a part of its algorithms.
+class LackingAlgorithms : public ::testing::TestWithParam<DType> {
+ protected:
+  struct Passes {
+    std::vector<float> y, dx, dw;
+  };
+  ~LackingAlgorithms() override { simt::set_algorithms({}); }
+
+  // Runs all passes, the last one twice: dw is the sum of both.
+  static Passes run(DType type) {
+    const Conv2dShape shape{
+        .batch = 2, .in_h = 5, .in_w = 6, .in_c = 3, .out_c = 13, .kernel = 3, .pad = 1};
+    const std::unique_ptr<Ops> ops = make_cuda_ops({.activations = type});
+    std::mt19937 generator(1);
+    const auto random = [&](const Shape& s) {
+      std::normal_distribution<float> normal;
+      std::vector<float> values(static_cast<std::size_t>(s.elements()));
+      for (float& value : values) value = normal(generator);
+      return to_device(*ops, s, values, type);
+    };
+    const OwnedTensor x = random(shape.x_shape()), w = random(shape.w_shape());
+    const OwnedTensor dy = random(shape.y_shape()), y(*ops, shape.y_shape(), type);
+    const OwnedTensor dx(*ops, shape.x_shape(), type), dw(*ops, shape.w_shape());
+    const std::unique_ptr<Conv2d> plan = ops->conv2d(shape);
+    plan->forward(x, w, y);
+    plan->backward_data(dy, w, dx);
+    plan->backward_weights(x, dy, dw, false);
+    plan->backward_weights(x, dy, dw, true);
+    Passes passes{.y = to_host(*ops, y), .dx = to_host(*ops, dx), .dw = to_host(*ops, dw)};
+    scratch_ = ops->scratch_bytes();
+    return passes;
+  }
+  static void expect_close(const Passes& found, const Passes& expected, double tolerance) {
+    EXPECT_LT(relative_error(found.y, expected.y), tolerance);
+    EXPECT_LT(relative_error(found.dx, expected.dx), tolerance);
+    EXPECT_LT(relative_error(found.dw, expected.dw), tolerance);
+  }
+
+  static inline std::size_t scratch_ = 0;
 };
 
 TEST_F(ConvolutionAlgorithms, AreFoundAgainInTheNextRun) {
@@ -67,12 +115,17 @@ TEST_F(ConvolutionAlgorithms, OfTheFirstWorkerAreUsedByAll) {
   EXPECT_EQ(second.find("a 3x3"), (AlgorithmChoice{1, 1}));
 }
 
-TEST_F(ConvolutionAlgorithms, AreKeptSeparatelyForEachGpuAndVersion) {
+TEST_F(ConvolutionAlgorithms, AreKeptSeparatelyForEachGpuCudnnAndDriver) {
   opened().keep("a 3x3", {.algorithm = 1, .math = 1});
-  EXPECT_EQ(AlgorithmCache(folder_.path() / "pfc", "NVIDIA L4", "9.19.0").find("a 3x3"),
-            std::nullopt);
-  EXPECT_EQ(AlgorithmCache(folder_.path() / "pfc", "NVIDIA H100 80GB", "9.20.0").find("a 3x3"),
-            std::nullopt);
+  struct Other {
+    const char *gpu, *cudnn, *driver;
+  };
+  for (const Other& o :
+       {Other{"NVIDIA L4", "9.19.0", "580.65.06"}, Other{"NVIDIA H100 80GB", "9.20.0", "580.65.06"},
+        Other{"NVIDIA H100 80GB", "9.19.0", "590.10"}}) {
+    EXPECT_EQ(AlgorithmCache(folder_.path() / "pfc", o.gpu, o.cudnn, o.driver).find("a 3x3"),
+              std::nullopt);
+  }
 }
 
 TEST_F(ConvolutionAlgorithms, AreChosenAgainAfterTheFileWasDamaged) {
@@ -91,7 +144,7 @@ TEST_F(ConvolutionAlgorithms, AreChosenAgainAfterTheFileWasDamaged) {
 
 TEST_F(ConvolutionAlgorithms, AreUsedEvenIfTheyCannotBeKept) {
   std::ofstream(folder_.path() / "a file") << "not a folder";
-  AlgorithmCache cache(folder_.path() / "a file" / "pfc", "GPU", "9");
+  AlgorithmCache cache(folder_.path() / "a file" / "pfc", "GPU", "9", "580");
   EXPECT_EQ(cache.keep("a 3x3", {.algorithm = 1, .math = 3}), (AlgorithmChoice{1, 3}));
   EXPECT_EQ(cache.find("a 3x3"), (AlgorithmChoice{1, 3}));
 }
@@ -99,6 +152,16 @@ TEST_F(ConvolutionAlgorithms, AreUsedEvenIfTheyCannotBeKept) {
 TEST_F(ConvolutionAlgorithms, AreTimedOnceForEachKindOfGpu) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 0);
+}
+
+// So no step times them, while collectives of other steps use the GPU.
+TEST_F(ConvolutionAlgorithms, OfBackwardPassesAreChosenWhenTheyArePlanned) {
+  const std::unique_ptr<Ops> ops = make_cuda_ops({.cache = folder_.path() / "pfc"});
+  const int before = simt::timed_convolutions();
+  const std::unique_ptr<Conv2d> plan = ops->conv2d({.in_h = 5, .in_w = 5, .in_c = 8, .out_c = 8});
+  plan->plan_backward(true);
+  ops->synchronize();
+  EXPECT_EQ(simt::timed_convolutions() - before, 3);
 }
 
 TEST_F(ConvolutionAlgorithms, AreNotTimedWithoutACacheFolder) { EXPECT_EQ(timed_by_a_run({}), 0); }
@@ -122,9 +185,11 @@ TEST_F(ConvolutionAlgorithms, AreDeterministicEvenIfOthersAreFaster) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   const std::string text = text_of_the_file();
   // The emulated cuDNN's fastest algorithm is number 0; its fastest deterministic one is number 5.
-  for (const std::string pass : {"forward", "backward data", "backward weights"}) {
-    EXPECT_THAT(text, ::testing::HasSubstr(pass + "\t5 1\n"));
+  for (const std::string pass : {"forward", "backward data"}) {
+    EXPECT_THAT(text, ::testing::HasSubstr("bf16, " + pass + "\t5 1\n"));
   }
+  // The weights' gradient is computed from float32 copies, and number 5 would lose digits of it.
+  EXPECT_THAT(text, ::testing::HasSubstr("tf32 sums, backward weights\t1 0\n"));
 }
 
 // Number 5 transforms the numbers first, which loses digits.
@@ -153,6 +218,48 @@ TEST_F(ConvolutionAlgorithms, AreReplacedIfThisGpuDoesNotHaveThem) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 1);
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 0);
 }
+
+constexpr int kNotDeterministic = 0, kOfLargeWorkspace = 3;
+
+class LargeWorkspace : public LackingAlgorithms {};
+
+TEST_P(LargeWorkspace, IsTakenWhereNoOtherAlgorithmGivesTheSameBits) {
+  simt::set_algorithms([](int number, const Conv2dShape&) {
+    return number == kNotDeterministic || number == kOfLargeWorkspace;
+  });
+  const Passes first = run(GetParam());
+  EXPECT_GT(scratch_, kMostConvolutionWorkspace);
+  const Passes second = run(GetParam());
+  EXPECT_EQ(first.y, second.y);
+  EXPECT_EQ(first.dx, second.dx);
+  EXPECT_EQ(first.dw, second.dw);
+}
+
+TEST_P(LackingAlgorithms, PadsChannels) {
+  const Passes expected = run(GetParam());
+  simt::set_algorithms([](int number, const Conv2dShape& s) {
+    return number == kNotDeterministic || (s.in_c % 8 == 0 && s.out_c % 8 == 0);
+  });
+  expect_close(run(GetParam()), expected, GetParam() == DType::kFloat32 ? 1e-6 : 1e-2);
+}
+
+TEST_P(LackingAlgorithms, GoesOnWithoutTheSameBits) {
+  const Passes expected = run(GetParam());
+  simt::set_algorithms([](int number, const Conv2dShape&) { return number == kNotDeterministic; });
+  expect_close(run(GetParam()), expected, 0.3);
+}
+
+TEST_P(LackingAlgorithms, SaysSoWhereThereIsNone) {
+  simt::set_algorithms([](int, const Conv2dShape&) { return false; });
+  EXPECT_THROW(run(GetParam()), DeviceError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, LargeWorkspace,
+                         ::testing::Values(DType::kBFloat16, DType::kFloat16),
+                         [](const auto& type) { return std::string(name_of(type.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, LackingAlgorithms,
+                         ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
+                         [](const auto& type) { return std::string(name_of(type.param)); });
 
 }  // namespace
 }  // namespace pfc

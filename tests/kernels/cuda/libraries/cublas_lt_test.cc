@@ -6,9 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <vector>
 
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace pfc {
@@ -19,18 +21,22 @@ class CublasLtProduct : public ::testing::Test {
   static constexpr std::int64_t kM = 5, kN = 7, kK = 11;
   static constexpr std::int64_t kWidth = 19;  // width of all three stored matrices
 
-  CublasLtProduct() {
-    device_.scratch.reserve(CublasLt::kWorkspaceBytes);
+  void SetUp() override {
+    const DeviceInfo gpu = cuda_devices().front();
+    if (!gpu.available) GTEST_SKIP() << "no GPU: " << gpu.detail;
+    device_.emplace(CudaOptions{});
+    for (std::optional<CudaBuffer>* buffer : {&a_, &b_, &c_}) buffer->emplace(kBytes);
+    device_->scratch.reserve(CublasLt::kWorkspaceBytes);
     std::normal_distribution<float> normal;
     for (float& v : host_) v = normal(generator_);
-    upload(a_);
-    upload(b_);
-    upload(c_);
+    upload(*a_);
+    upload(*b_);
+    upload(*c_);
   }
 
   void upload(const CudaBuffer& buffer) {
     cuda_check(cudaMemcpyAsync(const_cast<CudaBuffer&>(buffer).data(), host_.data(), kBytes,
-                               cudaMemcpyHostToDevice, device_.compute.get()),
+                               cudaMemcpyHostToDevice, device_->compute.get()),
                "a copy");
   }
   float* at(CudaBuffer& buffer, std::int64_t first) {
@@ -44,23 +50,23 @@ class CublasLtProduct : public ::testing::Test {
 
   // The largest error of such a product, over all elements of the wider result.
   double error_from(CublasLt& cublas, const First& first) {
-    upload(c_);
+    upload(*c_);
     cublas.multiply({.m = kM,
                      .n = kN,
                      .k = kK,
                      .transpose_b = true,
-                     .a = at(a_, first.a),
+                     .a = at(*a_, first.a),
                      .a_stride = kWidth,
-                     .b = at(b_, first.b),
+                     .b = at(*b_, first.b),
                      .b_stride = kWidth,
-                     .c = at(c_, first.c),
+                     .c = at(*c_, first.c),
                      .c_stride = kWidth},
-                    device_.scratch.data(), device_.compute.get());
+                    device_->scratch.data(), device_->compute.get());
     std::vector<float> found(host_.size());
-    cuda_check(cudaMemcpyAsync(found.data(), c_.data(), kBytes, cudaMemcpyDeviceToHost,
-                               device_.compute.get()),
+    cuda_check(cudaMemcpyAsync(found.data(), c_->data(), kBytes, cudaMemcpyDeviceToHost,
+                               device_->compute.get()),
                "a copy");
-    device_.compute.synchronize();
+    device_->compute.synchronize();
     std::vector<double> expected(host_.begin(), host_.end());
     for (std::int64_t i = 0; i < kM; ++i) {
       for (std::int64_t j = 0; j < kN; ++j) {
@@ -84,8 +90,8 @@ class CublasLtProduct : public ::testing::Test {
   static constexpr std::size_t kElements = 16 * kWidth, kBytes = kElements * sizeof(float);
   std::mt19937_64 generator_{7};
   std::vector<float> host_ = std::vector<float>(kElements);
-  CudaDevice device_{CudaOptions{}};
-  CudaBuffer a_{kBytes}, b_{kBytes}, c_{kBytes};
+  std::optional<CudaDevice> device_;
+  std::optional<CudaBuffer> a_, b_, c_;
 };
 
 TEST_F(CublasLtProduct, OfPartsOfWiderMatricesWritesNothingElse) {
@@ -116,13 +122,13 @@ TEST_F(CublasLtProduct, ThatIsImpossibleIsNamedInTheError) {
                      .k = 4,
                      .in = DType::kFloat32,
                      .out = DType::kBFloat16,
-                     .a = a_.data(),
+                     .a = a_->data(),
                      .a_stride = 4,
-                     .b = b_.data(),
+                     .b = b_->data(),
                      .b_stride = 3,
-                     .c = c_.data(),
+                     .c = c_->data(),
                      .c_stride = 3},
-                    device_.scratch.data(), device_.compute.get());
+                    device_->scratch.data(), device_->compute.get());
     FAIL() << "accepted";
   } catch (const DeviceError& error) {
     EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("GPU 3 (NVIDIA H100)"),

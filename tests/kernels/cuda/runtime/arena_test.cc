@@ -1,9 +1,10 @@
-// Tests memory that the Ops of a GPU has reserved, on the emulated GPU.
+// Tests memory that the Ops of a GPU has reserved.
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/scratch.h"
 
 namespace pfc {
 namespace {
@@ -62,10 +63,14 @@ TEST_F(ReservedMemory, IsMergedWhenBuffersAreFreed) {
   EXPECT_EQ(ops_->memory().free, after);
 }
 
-TEST_F(ReservedMemory, MayBeExceededByFurtherBuffers) {
-  ops_->reserve(1 << 20);
-  const auto large = ops_->allocate(2 << 20);
-  EXPECT_EQ(large->bytes(), std::size_t{2} << 20);
+TEST_F(ReservedMemory, IsFilledToTheLastByteByWhatItsSumCounts) {
+  constexpr std::size_t kBytes[] = {1, 513, 1000};
+  std::size_t sum = 0;
+  for (const std::size_t bytes : kBytes) sum += gpu_allocation(bytes);
+  ops_->reserve(sum);
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  for (const std::size_t bytes : kBytes) buffers.push_back(ops_->allocate(bytes));
+  EXPECT_EQ(buffers.front()->data() + sum, buffers.back()->data() + gpu_allocation(1000));
 }
 
 TEST_F(ReservedMemory, IsRefusedWhereTheGpuHasLess) {

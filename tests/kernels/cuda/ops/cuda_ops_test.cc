@@ -1,4 +1,5 @@
-// Tests that a GPU reads and writes each weight once in an optimizer step.
+// Tests what only the emulated GPU shows: how many kernels run, and errors of debug builds.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/cuda_device.h"
@@ -17,6 +18,13 @@ TEST(UpdateOnGpu, RoundsNewWeightsInTheSameKernel) {
     ops->adamw({}, 1.f, g, w, m, v, operand);
     EXPECT_EQ(simt::launched_kernels() - before, 2);
   }
+}
+
+// The emulated GPU runs a debug build.
+TEST(ReservedMemoryOfDebugBuilds, IsNotExceeded) {
+  const auto ops = make_cuda_ops({});
+  ops->reserve(1 << 20);
+  EXPECT_THROW(ops->allocate(2 << 20), std::logic_error);
 }
 
 }  // namespace
