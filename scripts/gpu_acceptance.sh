@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Proves and measures the CUDA side on a machine with a GPU, and writes docs/benchmarks/<gpu>.md.
-#   scripts/gpu_acceptance.sh [--only tests,step] [--minutes 9] [--bin FOLDER]
+#   scripts/gpu_acceptance.sh [--call a] [--only tests,step] [--minutes 9] [--bin FOLDER]
 # Exits with 3, and has run nothing, where there is no GPU; --help tells the rest.
 set -euo pipefail
 started_in=$PWD

@@ -11,13 +11,26 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "tests" / "reference"
 PARTS = {  # in their order: the longest, which shows the least, comes last
     "build": "The `cuda` preset, for the architectures of the GPUs here.",
+    "versions": "The driver, its GPUs, and what `pfcctl check` finds.",
     "tests": "Every GPU test.",
+    "trace": "Three steps of r50 at batch 128 in bf16, kernel by kernel.",
     "step": "A whole training step: forward, head, backward, clip and SGD.",
     "head": "A step of the classification layer: N = 1024, D = 512, ArcFace, SGD with momentum.",
+    "resume": "A job that is stopped and resumed, against one that is not: the same bits.",
     "train": "pfc and PyTorch from the same initial weights, over the same images.",
     "sanitizer": "`compute-sanitizer` on the tests of our own kernels.",
 }
 TABLES = ("train", "step", "head")  # parts whose output is for the report
+# What one call of ten minutes does: (part, a pattern of its cases' names). None needs another one.
+CALLS = {
+    "a": (("build", ""), ("versions", ""), ("tests", ""), ("sanitizer", "memcheck-kernels"),
+          ("trace", "")),
+    "b": (("build", ""), ("step", "^r(50|100)-128$"), ("head", "^10{6,7}-")),
+    "c": (("build", ""), ("sanitizer", "^(race|sync)check"), ("resume", ""), ("train", "")),
+}
+# Options of a call, where they are not given.
+CALL_DEFAULTS = {"networks": ("r50", "r100"), "batches": (128,), "precisions": ("bf16",),
+                 "classes": (1_000_000, 10_000_000), "minutes": 9.5}
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # Tests of kernels of our own rather than of libraries.
 OWN_KERNELS = {"kernels_gpu_test": "*Elementwise*:*Normalisation*:*Updates*:*Depthwise*",
@@ -25,7 +38,8 @@ OWN_KERNELS = {"kernels_gpu_test": "*Elementwise*:*Normalisation*:*Updates*:*Dep
 # Seconds of each test program, in their order. NCCL's comes last: its processes may wait for each
 # other for ever.
 TEST_LIMITS = {"kernels_gpu_test": 150, "backbone_gpu_test": 90, "head_gpu_test": 180,
-               "comm_gpu_test": 120}
+               "training_gpu_test": 120, "comm_gpu_test": 120}
+NCCL = "^(comm|training)_gpu"  # tests with processes that wait for each other
 # Seconds of a case that keeps what it has measured: a call that ends earlier is gone on from.
 LONG = 1800
 NETWORKS, BATCHES = ("r50", "r100", "mbf"), (128, 256, 512)
@@ -94,16 +108,24 @@ def build(gpus):
 def tests(programs):
     if programs.built_here:
         command = ["ctest", "--preset", "cuda", "-L", "gpu", "--no-tests=error"]
-        return [Case("tests", "ctest", command + ["-E", "^comm_gpu", "--parallel", "4"], LONG,
+        return [Case("tests", "ctest", command + ["-E", NCCL, "--parallel", "4"], LONG,
                      tests=True),
-                Case("tests", "ctest-comm", command + ["-R", "^comm_gpu"], LONG, tests=True)]
+                Case("tests", "ctest-comm", command + ["-R", NCCL], LONG, tests=True)]
     found = {path.name: path for path in programs.gpu_tests()}
     if not found:
         return [Case("tests", "all", [], 0, missing=f"no *_gpu_test in {programs.folders[0]}")]
     order = list(TEST_LIMITS)
     names = sorted(found, key=lambda name: order.index(name) if name in order else -1)
-    return libraries(programs) + [Case("tests", name, [found[name]], TEST_LIMITS.get(name, 120),
+    worker = Case("tests", "worker", whole_worker(programs), 300,
+                  programs.missing("pfc-worker", "pfcctl"))
+    return libraries(programs) + [worker] + [Case("tests", name, [found[name]], TEST_LIMITS.get(name, 120),
                                        tests=True) for name in names]
+
+
+def whole_worker(programs):
+    worker = programs.path("pfc-worker")
+    return ["env", f"PFC_BIN={worker.parent}", f"PFC_GPU_WORKER={worker}", "python3", "-B",
+            ROOT / "tests" / "e2e" / "gpu_test.py"]
 
 
 def libraries(programs):
@@ -113,6 +135,31 @@ def libraries(programs):
     script = '! ldd "$0"/* 2>&1 | grep "not found"'
     return [Case("tests", "libraries", [*programs.launcher, "sh", "-c", script, programs.binaries],
                  60)]
+
+
+def versions(programs):
+    smi = Case("versions", "nvidia-smi", ["nvidia-smi"], 60,
+               "" if shutil.which("nvidia-smi") else "nvidia-smi is not installed")
+    return [smi, Case("versions", "check", [programs.path("pfcctl"), "check"], 120,
+                      programs.missing("pfcctl"))]
+
+
+def of_pfc_alone(plan, part, network, *more):
+    needed = ("pfc-worker", "pfcctl", "pfc-coordinator", "pfc-agent")
+    command = ["python3", "-B", ROOT / "tests" / "acceptance" / "jobs.py", part, "--bin",
+               plan.programs.path("pfc-worker").parent, "--folder", plan.work / part, "--network",
+               network, "--batch", plan.options.job_batch, "--size", plan.options.job_size, "--device",
+               plan.options.job_device, *more]
+    return [Case(part, network, command, 300, plan.programs.missing(*needed))]
+
+
+def trace(plan):
+    return of_pfc_alone(plan, "trace", plan.options.job_network, "--output",
+                        plan.work / "trace.json")
+
+
+def resume(plan):
+    return of_pfc_alone(plan, "resume", plan.options.job_network)
 
 
 def sanitizer(programs):

@@ -1,14 +1,17 @@
 """Proves and measures the CUDA side on a machine with a GPU, and writes docs/benchmarks/GPU.md.
 
-    scripts/gpu_acceptance.sh [--only tests,step] [--minutes 9] [--bin FOLDER]
+    scripts/gpu_acceptance.sh [--call a] [--only tests,step] [--minutes 9] [--bin FOLDER]
 
-Parts: build (the `cuda` preset), tests (every GPU test), step and head (benchmarks against
-PyTorch), train (real faces of PFC_TEST_DATA/lfw112, or drawn ones, against PyTorch), sanitizer
-(compute-sanitizer on a short set). Each consists of cases with a time limit of their own; one that
-fails stops no other. What a case came to at this commit, with these programs, is kept, and of a
-benchmark what it has measured so far: with --minutes the run ends in time, and the same command
-goes on from there; --again does anew what is asked for. Where the sources have come without git,
-PFC_COMMIT says which they are.
+Parts: build (the `cuda` preset), versions (driver, GPUs, `pfcctl check`), tests (every GPU test),
+trace (three steps, kernel by kernel), step and head (benchmarks against PyTorch), resume (the same
+bits after a stop), train (real faces of PFC_TEST_DATA/lfw112, or drawn ones, against PyTorch),
+sanitizer (compute-sanitizer on a short set). --call does a part of them in at most ten minutes: a
+shows whether the programs are right, b how fast they are beside PyTorch, c races, resume and
+training. With --out, the results are packed into that folder after each part. Each part consists of
+cases with a time limit of their own; one that fails stops no other. What a case came to at this
+commit, with these programs, is kept, and of a benchmark what it has measured so far: with --minutes
+the run ends in time, and the same command goes on from there; --again does anew what is asked for.
+Where the sources have come without git, PFC_COMMIT says which they are.
 
 Exit code: 0 all that was asked for has passed; 1 something failed, which the last lines name; 4
 nothing failed, but something has not run; 3 no GPU: nothing has run; 2 wrong arguments.
@@ -19,12 +22,13 @@ import os
 import pathlib
 import signal
 import sys
+import tarfile
 import time
 
 import gpus
 import report
 import results
-from cases import BATCHES, CLASSES, NETWORKS, PARTS, PRECISIONS, ROOT
+from cases import BATCHES, CALL_DEFAULTS, CALLS, CLASSES, NETWORKS, PARTS, PRECISIONS, ROOT
 from plan import Plan
 
 FAILED, NO_GPU, NOT_ALL_RUN = 1, 3, 4
@@ -43,7 +47,10 @@ def parts(text):
 def parse():
     parser = argparse.ArgumentParser(prog="gpu_acceptance.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", type=parts, default=list(PARTS), metavar="PART,...")
+    parser.add_argument("--only", type=parts, metavar="PART,...")
+    parser.add_argument("--call", choices=sorted(CALLS))
+    parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER",
+                        help="gets results-CALL.tar.xz after each part")
     parser.add_argument("--bin", type=pathlib.Path, metavar="FOLDER",
                         help="programs that were built elsewhere; nothing is built then")
     parser.add_argument("--python", help="with a torch that sees a GPU (default: the first of "
@@ -55,14 +62,28 @@ def parse():
                         help="folder for results and data (build/acceptance)")
     parser.add_argument("--report", type=pathlib.Path, help="default: docs/benchmarks/GPU.md")
     parser.add_argument("--train-network", default="r50", choices=("r18", "r50"))
-    parser.add_argument("--networks", nargs="+", default=NETWORKS, help="of step")
-    parser.add_argument("--batches", nargs="+", type=int, default=BATCHES, help="of step")
+    parser.add_argument("--networks", nargs="+", help="of step")
+    parser.add_argument("--batches", nargs="+", type=int, help="of step")
+    parser.add_argument("--job-network", default="r50", help="of trace and resume")
+    parser.add_argument("--job-batch", type=int, default=128, help="of trace and resume")
+    parser.add_argument("--job-device", default="cuda", help="likewise")
+    parser.add_argument("--job-size", type=int, default=112, help="pixels a side, likewise")
     parser.add_argument("--rounds", type=int, default=2, help="of step")
-    parser.add_argument("--precisions", nargs="+", default=PRECISIONS, help="of step")
-    parser.add_argument("--classes", nargs="+", type=int, default=CLASSES, help="of head")
+    parser.add_argument("--precisions", nargs="+", help="of step")
+    parser.add_argument("--classes", nargs="+", type=int, help="of head")
     parser.add_argument("--compile", default="default",
                         help="torch.compile's mode in step, or off; max-autotune takes minutes")
-    return parser.parse_args()
+    return with_defaults(parser.parse_args())
+
+
+def with_defaults(options):
+    usual = {"networks": NETWORKS, "batches": BATCHES, "precisions": PRECISIONS, "classes": CLASSES}
+    for name, value in (CALL_DEFAULTS if options.call else usual).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    if options.only is None:
+        options.only = [part for part, _ in CALLS[options.call]] if options.call else list(PARTS)
+    return options
 
 
 def dry_run(options):
@@ -88,7 +109,7 @@ def deadline(minutes):
     return BEGIN + 60 * (minutes or 1e6)
 
 
-def run_all(options, plan, store, after_each=lambda: None):
+def run_all(options, plan, store, after_each=lambda: None, after_part=lambda: None):
     """The results of all cases of the chosen parts, those of earlier calls too."""
     done = []
     for part in options.only:
@@ -97,7 +118,20 @@ def run_all(options, plan, store, after_each=lambda: None):
             done.append(known or run_one(case, options))
             store.save(done[-1])
             after_each()
+        after_part()
     return done
+
+
+def pack(options, page):
+    """Packs all results: a machine that is taken away leaves what was done before."""
+    out, work = options.out, options.work
+    out.mkdir(parents=True, exist_ok=True)
+    packed = out / f"results-{options.call or 'all'}.tar.xz"
+    with tarfile.open(packed.with_suffix(".new"), "w:xz") as archive:
+        for path in (work / "results", work / "kept", work / "trace.json", page):
+            if path.exists():
+                archive.add(path, path.name)
+    packed.with_suffix(".new").replace(packed)
 
 
 def run_one(case, options):
@@ -137,7 +171,8 @@ def main():
     plan = Plan(found, options.work, options)
     store = results.Store(options.work / "results", plan.version)
     page = options.report or ROOT / "docs" / "benchmarks" / f"{found[0].slug}.md"
-    done = run_all(options, plan, store, lambda: report.write(page, plan, store.all()))
+    done = run_all(options, plan, store, lambda: report.write(page, plan, store.all()),
+                   lambda: pack(options, page) if options.out else None)
     print(f"written: {page}")
     return verdict(done)
 

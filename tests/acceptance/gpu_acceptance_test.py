@@ -51,7 +51,23 @@ class WithoutAGpu(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(list(dict.fromkeys(line.split()[0] for line in done.stdout.splitlines())),
                          list(PARTS))
-        self.assertEqual(list(PARTS), ["build", "tests", "step", "head", "train", "sanitizer"])
+        self.assertEqual(list(PARTS), ["build", "versions", "tests", "trace", "step", "head", "resume",
+                                       "train", "sanitizer"])
+
+    def test_the_three_calls_share_no_case_and_leave_out_little(self):
+        found = {}
+        for call in "abc":
+            done = run("--dry-run", "--python", "/bin/false", "--call", call)
+            found[call] = [line.split(":")[0] for line in done.stdout.splitlines()]
+        self.assertEqual(found["a"], ["build cuda", "versions nvidia-smi", "versions check",
+                                      "tests ctest", "tests ctest-comm",
+                                      "sanitizer memcheck-kernels_gpu_test", "trace r50"])
+        self.assertEqual(found["b"], ["build cuda", "step r50-128", "step r100-128",
+                                      "head 1000000-1", "head 1000000-0.1", "head 10000000-1",
+                                      "head 10000000-0.1"])
+        self.assertEqual(found["c"], ["build cuda"] + [
+            f"sanitizer {tool}-{program}" for tool in ("racecheck", "synccheck")
+            for program in ("kernels_gpu_test", "head_gpu_test")] + ["resume r50", "train r50"])
 
     def test_the_most_telling_cases_come_first(self):
         done = run("--dry-run", "--python", "/bin/false", "--only", "step,head", "--rounds", "3",
@@ -238,10 +254,10 @@ class Bundle(unittest.TestCase):
                               'export LD_LIBRARY_PATH="/found/once:"\n'
                               'program=$1; shift; exec "$(dirname $0)/bin/$program" "$@"')
         self.plan = Plan([], self.folder / "work",
-                         types.SimpleNamespace(bin=self.bundle, python="/bin/false"))
+                         types.SimpleNamespace(bin=self.bundle, python="/bin/false", call=None))
 
     def test_programs_are_started_with_its_libraries_which_are_looked_for_once(self):
-        for test in self.plan.cases("tests")[1:]:
+        for test in self.plan.cases("tests")[2:]:
             result = results.run(test, 600)
             self.assertEqual(result.verdict, "passed")
             self.assertIn(f"/found/once: {test.name}", result.output)
@@ -250,7 +266,7 @@ class Bundle(unittest.TestCase):
     def test_test_programs_have_limits_of_their_own_and_that_of_nccl_comes_last(self):
         found = {test.name: test.limit for test in self.plan.cases("tests")}
         self.assertEqual(list(found.items()),
-                         [("libraries", 60), ("other_gpu_test", 120), ("kernels_gpu_test", 150),
+                         [("libraries", 60), ("worker", 300), ("other_gpu_test", 120), ("kernels_gpu_test", 150),
                           ("head_gpu_test", 180), ("comm_gpu_test", 120)])
 
     def test_compute_sanitizer_watches_the_program_and_no_shell(self):
@@ -273,7 +289,7 @@ class Bundle(unittest.TestCase):
                  mock.patch.object(gpu_acceptance.signal, "signal"), \
                  mock.patch.dict(os.environ, {"PFC_COMMIT": "v1"}):
                 self.assertEqual(gpu_acceptance.main(), gpu_acceptance.NOT_ALL_RUN)
-            self.assertIn("| tests | 5 | 0 | 0 | 0 |", page.read_text())
+            self.assertIn("| tests | 5 | 0 | 1 | 0 |", page.read_text())
             self.assertIn("| head | 0 | 0 | 8 | 0 | 0 |", page.read_text())
         self.assertEqual((self.folder / "started").read_text(), 4 * "\n")
 

@@ -1,5 +1,6 @@
 """Which cases there are for the GPUs, the programs and the Python at hand."""
 
+import re
 import subprocess
 
 import cases
@@ -45,9 +46,13 @@ class Plan:
         programs = self.programs
         found = {"build": lambda: cases.build(self.gpus) if programs.built_here else [],
                  "tests": lambda: cases.tests(programs),
+                 "versions": lambda: cases.versions(programs),
+                 "trace": lambda: cases.trace(self), "resume": lambda: cases.resume(self),
                  "sanitizer": lambda: cases.sanitizer(programs),
                  "train": lambda: cases.train(self), "step": lambda: cases.step(self),
                  "head": lambda: cases.head(self)}[part]()
+        wanted = dict(cases.CALLS.get(self.options.call, ())).get(part, "")
+        found = [case for case in found if re.search(wanted, case.name)]
         for case in found:
             if part in cases.TABLES and self.no_torch:
                 case.missing = self.no_torch

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Packs what scripts/gpu_acceptance.sh needs on a machine with a GPU and without compilers.
+#   scripts/gpu_bundle.sh OUT.tar.xz [BUILD]     BUILD: build/cuda, with its targets programs and gpu_tests
+# The archive has the sources' scripts/ and tests/, bundle/ with the programs and the libraries that they
+# need, and faces/lfw112, a part of PFC_TEST_DATA's faces where that is set. CUDA's, cuDNN's and NCCL's
+# libraries are left out: the other machine has its own, or PyTorch's. Fails where the archive is larger
+# than 60 MiB.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/help.sh "$@"
+archive=${1:?"gpu_bundle: expected a file to write, OUT.tar.xz"} build=${2:-build/cuda}
+most=$((60 << 20)) held_out=0.15
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+mkdir -p "$folder/bundle/bin" "$folder/bundle/lib"
+cp scripts/gpu_bundle_run "$folder/bundle/run"
+left_out='^(ld-linux|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnccl)[._-]'
+for program in "$build"/bin/{pfc-coordinator,pfc-agent,pfc-worker,pfcctl} "$build"/tests/*_gpu_test \
+  "$build"/benchmarks/head_benchmark; do
+  cp "$program" "$folder/bundle/bin/"
+  ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | while read -r library; do
+    [[ $(basename "$library") =~ $left_out ]] || cp -Ln "$library" "$folder/bundle/lib/"
+  done
+done
+strip --strip-all "$folder"/bundle/bin/* && strip --strip-unneeded "$folder"/bundle/lib/*
+git archive --format=tar HEAD scripts tests CMakePresets.json | tar -x -C "$folder"
+if [[ -n ${PFC_TEST_DATA:-} ]]; then
+  # "train" would be the larger part; the pairs of the verification set stay as they are.
+  "$build/bin/pfcctl" data split "$PFC_TEST_DATA/lfw112" --held-out "$held_out" --out "$folder/split"
+  mkdir "$folder/faces"
+  mv "$folder/split/held-out" "$folder/faces/lfw112"
+  cp "$PFC_TEST_DATA/lfw112/lfw_fold10.bin" "$folder/faces/lfw112/"
+fi
+# The programs share much code: a large dictionary finds it.
+tar -C "$folder" -c bundle scripts tests CMakePresets.json $([[ -d $folder/faces ]] && echo faces) |
+  xz --lzma2=preset=6,dict=256MiB >"$archive"
+size=$(stat -c %s "$archive")
+echo "$archive: $((size >> 20)) MiB; there: PFC_TEST_DATA=faces scripts/gpu_acceptance.sh --bin bundle --call a --out OUT"
+if ((size > most)); then
+  echo "gpu_bundle: $archive has $((size >> 20)) MiB, at most $((most >> 20)) are allowed; build for one architecture: -DPFC_CUDA_ARCHITECTURES=90" >&2
+  exit 1
+fi
