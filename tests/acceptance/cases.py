@@ -105,7 +105,7 @@ def build(gpus):
     return [Case("build", "cuda", ["sh", "-c", f"{configure} && {make}"], 3600)]
 
 
-def tests(programs):
+def tests(programs, of_the_worker=()):
     if programs.built_here:
         command = ["ctest", "--preset", "cuda", "-L", "gpu", "--no-tests=error"]
         return [Case("tests", "ctest", command + ["-E", NCCL, "--parallel", "4"], LONG,
@@ -116,7 +116,7 @@ def tests(programs):
         return [Case("tests", "all", [], 0, missing=f"no *_gpu_test in {programs.folders[0]}")]
     order = list(TEST_LIMITS)
     names = sorted(found, key=lambda name: order.index(name) if name in order else -1)
-    worker = Case("tests", "worker", whole_worker(programs), 300,
+    worker = Case("tests", "worker", [*whole_worker(programs), *of_the_worker], 300,
                   programs.missing("pfc-worker", "pfcctl"))
     return libraries(programs) + [worker] + [Case("tests", name, [found[name]], TEST_LIMITS.get(name, 120),
                                        tests=True) for name in names]

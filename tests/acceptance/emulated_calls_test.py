@@ -47,7 +47,8 @@ class EmulatedCalls(unittest.TestCase):
             [ROOT / "scripts" / "gpu_acceptance.sh", "--call", name, "--bin", self.bin, "--out", out,
              "--work", self.folder / f"work-{name}", "--report", self.folder / f"page-{name}.md",
              "--python", self.bin / "python-with-torch", "--job-network", "mbf", "--job-batch", "4",
-             "--job-size", "32", "--job-device", "auto"],  # agents see no emulated GPU
+             "--job-size", "32", "--job-device", "auto",  # agents see no emulated GPU
+             "--worker-tests", "WorkerOnAGpu.test_leaves_a_checkpoint_that_a_cpu_goes_on_from"],
             capture_output=True, text=True,
             env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "PFC_COMMIT": "v1",
                  "PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(self.folder)})

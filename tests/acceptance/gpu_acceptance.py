@@ -64,6 +64,7 @@ def parse():
     parser.add_argument("--train-network", default="r50", choices=("r18", "r50"))
     parser.add_argument("--networks", nargs="+", help="of step")
     parser.add_argument("--batches", nargs="+", type=int, help="of step")
+    parser.add_argument("--worker-tests", nargs="+", default=[], help="of tests/e2e/gpu_test.py")
     parser.add_argument("--job-network", default="r50", help="of trace and resume")
     parser.add_argument("--job-batch", type=int, default=128, help="of trace and resume")
     parser.add_argument("--job-device", default="cuda", help="likewise")

@@ -254,7 +254,8 @@ class Bundle(unittest.TestCase):
                               'export LD_LIBRARY_PATH="/found/once:"\n'
                               'program=$1; shift; exec "$(dirname $0)/bin/$program" "$@"')
         self.plan = Plan([], self.folder / "work",
-                         types.SimpleNamespace(bin=self.bundle, python="/bin/false", call=None))
+                         types.SimpleNamespace(bin=self.bundle, python="/bin/false", call=None,
+                                               worker_tests=[]))
 
     def test_programs_are_started_with_its_libraries_which_are_looked_for_once(self):
         for test in self.plan.cases("tests")[2:]:

@@ -45,7 +45,7 @@ class Plan:
     def cases(self, part):
         programs = self.programs
         found = {"build": lambda: cases.build(self.gpus) if programs.built_here else [],
-                 "tests": lambda: cases.tests(programs),
+                 "tests": lambda: cases.tests(programs, self.options.worker_tests),
                  "versions": lambda: cases.versions(programs),
                  "trace": lambda: cases.trace(self), "resume": lambda: cases.resume(self),
                  "sanitizer": lambda: cases.sanitizer(programs),

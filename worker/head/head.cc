@@ -271,6 +271,11 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
         gpu_allocation(exchange.d_embeddings) + gpu_allocation(exchange.statistics) +
         gpu_allocation(exchange.all_statistics) +
         static_cast<std::uint64_t>(margin_device_bytes(margin, active, softmax.logits_bytes));
+    // Before a checkpoint all rows are listed, to apply the updates that they have missed; in a
+    // step with gradient accumulation, those that have gradients.
+    if (o.head.sample_rate < 1 || o.head.gradient_acc > 1) {
+      m.buffers += gpu_allocation(static_cast<std::size_t>(margin_list_bytes(margin, rows)));
+    }
     return m;
   }
   const CpuMarginBytes margin = cpu_margin_bytes(

@@ -18,6 +18,7 @@ class CudaArena : public std::enable_shared_from_this<CudaArena> {
  public:
   explicit CudaArena(std::size_t bytes);
 
+  [[nodiscard]] std::size_t bytes() const { return memory_.bytes(); }
   /// Returns null where no free piece is large enough. Aligned to 512 bytes; not zeroed.
   std::unique_ptr<Buffer> allocate(std::size_t bytes);
 
