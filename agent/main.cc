@@ -26,7 +26,7 @@ namespace pfc {
 namespace {
 
 constexpr std::chrono::seconds kExitLimit{20};  // for gRPC and the workers' processes to end
-constexpr int kOwnFiles = 20;                   // and the pipes of one worker, while it starts
+constexpr int kOwnFiles = 24;                   // and the pipes of one worker, while it starts
 
 /// By the coordinator that has started this agent. Taken out of the environment, which the workers
 /// inherit.

@@ -43,7 +43,8 @@ void add_config_verb(CLI::App& pfcctl) {
       ->required();
   import_verb->footer(
       "pfc-coordinator --config FILE.py reads the same files.\n"
-      "Example: pfcctl config import configs/ms1mv3_r50.py > job.json");
+      "Example:\n"
+      "  pfcctl config import configs/ms1mv3_r50.py > job.json");
   import_verb->callback([file] { import(*file); });
 }
 

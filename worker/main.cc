@@ -35,7 +35,7 @@ namespace {
 
 using namespace pfc;
 
-constexpr int kOwnFiles = 20;                   // besides those of its connections to other workers
+constexpr int kOwnFiles = 24;                   // besides those of its connections to other workers
 constexpr std::chrono::seconds kExitLimit{20};  // for gRPC to end, after everything was reported
 
 struct Arguments {

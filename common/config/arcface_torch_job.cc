@@ -2,18 +2,14 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/python_config.h"
-#include "common/files/regular_file.h"
 
 namespace pfc {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::size_t kLargestConfiguration = std::size_t{1} << 20;
 
 /// The defaults of arcface_torch (recognition/arcface_torch/configs/base.py), less the keys of
 /// Weights & Biases.
@@ -44,12 +40,10 @@ config.num_workers = 2
 
 }  // namespace
 
-json arcface_torch_job(std::string_view text, const std::filesystem::path& path) {
-  const std::filesystem::path base = path.parent_path() / "base.py";
-  std::error_code ignored;
-  json job = std::filesystem::exists(base, ignored)
-                 ? parse_python_config(read_text(base, kLargestConfiguration), base.string())
-                 : parse_python_config(kBase, "base.py");
+json arcface_torch_job(std::string_view text, const std::filesystem::path& path,
+                       const std::optional<std::string>& base) {
+  const std::filesystem::path base_path = path.parent_path() / "base.py";
+  json job = parse_python_config(base ? *base : kBase, base_path.string());
   job.update(parse_python_config(text, path.string()));
   if (job.value("output", json()).is_null()) job["output"] = "work_dirs/" + path.stem().string();
   if (job.value("using_wandb", json(false)) != json(true)) {

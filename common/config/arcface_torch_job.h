@@ -3,14 +3,18 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace pfc {
 
-/// Returns the job that arcface_torch would train with the configuration in `text`: its values
-/// replace those of base.py beside `path`, or, if there is no such file, of arcface_torch's own
-/// base.py. As there, an `output` of None becomes work_dirs/NAME. Keys of Weights & Biases are left
-/// out unless the configuration uses it, and a negative warmup_epoch becomes 0. Throws InputError.
-nlohmann::json arcface_torch_job(std::string_view text, const std::filesystem::path& path);
+/// Returns the job that arcface_torch would train with the configuration in `text`, the file at
+/// `path`: its values replace those of `base`, the text of base.py beside it, or, without one, of
+/// arcface_torch's own base.py. As there, an `output` of None becomes work_dirs/NAME. Keys of
+/// Weights & Biases are left out unless the configuration uses it, and a negative warmup_epoch
+/// becomes 0. Throws InputError.
+nlohmann::json arcface_torch_job(std::string_view text, const std::filesystem::path& path,
+                                 const std::optional<std::string>& base);
 
 }  // namespace pfc

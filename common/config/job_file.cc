@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -41,6 +42,13 @@ std::string read_job_text(const std::filesystem::path& path) {
     throw InputError(path.string() + ": larger than 1 MiB; expected a job file (JSON)");
   }
   return text;
+}
+
+std::optional<std::string> read_base_beside(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::filesystem::path base = path.parent_path() / "base.py";
+  if (!std::filesystem::exists(base, ignored)) return std::nullopt;
+  return read_job_text(base);
 }
 
 /// The value as JSON, or else as a plain string, so that `--set network=r50` needs no quotes.
@@ -95,6 +103,7 @@ void apply_override(json& job, const std::string& override_text) {
   const std::string key = path.substr(0, path.find('.'));
   check_known_key(key, top_level_keys(), origin);
   json value = parse_value(override_text.substr(equals + 1), origin);
+  if (key == "precision") job.erase("fp16");  // the same in an older form
   if (key == path) {
     job[key] = std::move(value);
     return;
@@ -114,7 +123,7 @@ void apply_overrides(json& job, std::span<const std::string> overrides) {
 json read_job_file(const std::filesystem::path& path, std::span<const std::string> overrides) {
   const std::string text = read_job_text(path);
   json job = path.extension() == ".py"
-                 ? arcface_torch_job(text, path)
+                 ? arcface_torch_job(text, path, read_base_beside(path))
                  : parse_strict_json(text, path.string(), {.bytes = kLargestFile});
   if (!job.is_object()) {
     throw InputError(path.string() + ": expected a JSON object { \"key\": value, ... }, found " +

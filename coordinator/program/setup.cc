@@ -17,8 +17,9 @@
 namespace pfc {
 namespace {
 
-// Open files: its own, some for calls of pfcctl, and one connection of each agent and worker.
-constexpr std::size_t kOwnFiles = 20;
+// Open files: its own, some for calls of pfcctl, and one connection of each agent and worker. With
+// fewer it closes connections of its own workers.
+constexpr std::size_t kOwnFiles = 26;
 
 /// The hosts of the scheduler, of the file or of the list that was given, in this order.
 std::vector<HostSpec> hosts_of(const Options& options) {

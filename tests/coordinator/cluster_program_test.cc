@@ -275,7 +275,16 @@ TEST_F(Cluster, NamesALimitOfOpenFilesThatIsTooLowAtOnce) {
   EXPECT_EQ(ran.exit.code, 2);
   EXPECT_EQ(ran.last_line(),
             "pfc-coordinator: error: open files: found a limit of 20 (ulimit -Hn), expected at "
-            "least 23; raise it");
+            "least 29; raise it");
+}
+
+TEST_F(Cluster, RunsWithTheFewestOpenFilesThatItAccepts) {
+  launcher = "ulimit -n 20; exec";
+  const std::string refusal = runs("complete").last_line();
+  const std::string least = refusal.substr(refusal.find("at least ") + 9);
+  launcher = "ulimit -n " + least.substr(0, least.find(';')) + "; exec";
+  const Ran ran = runs("complete");
+  EXPECT_EQ(ran.exit.code, 0) << ran.err;
 }
 
 TEST_F(Cluster, EndsWithALineWhateverTheLimitOfProcesses) {

@@ -5,8 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "common/config/job_json.h"
-#include "tests/support/files.h"
-#include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
@@ -14,23 +12,20 @@ namespace {
 using nlohmann::json;
 
 TEST(ArcfaceTorchJob, HasTheDefaultsOfArcfaceTorch) {
-  const TemporaryFolder folder;
-  const json job =
-      arcface_torch_job("config = EasyDict()\nconfig.output = None\n", folder / "a.py");
+  const json job = arcface_torch_job("config = EasyDict()\nconfig.output = None\n", "configs/a.py",
+                                     std::nullopt);
   EXPECT_EQ(job["output"], "work_dirs/a");
   json expected = to_json(parse_job(json::object(), "defaults"));
   expected["output"] = "work_dirs/a";
   EXPECT_EQ(to_json(parse_job(job, "a.py")), expected);
 }
 
-TEST(ArcfaceTorchJob, TakesDefaultsFromBaseBesideIt) {
-  const TemporaryFolder folder;
-  testing::write_file(folder / "base.py",
-                      "from easydict import EasyDict as edict\nconfig = edict()\nconfig.lr = 0.3\n"
-                      "config.seed = 5\nconfig.wandb_key = 'X'\nconfig.using_wandb = False\n");
+TEST(ArcfaceTorchJob, TakesDefaultsFromBase) {
   const json job = arcface_torch_job(
       "config = EasyDict()\nconfig.output = 'o'\nconfig.seed = 6\nconfig.warmup_epoch = -1\n",
-      folder / "a.py");
+      "configs/a.py",
+      "from easydict import EasyDict as edict\nconfig = edict()\nconfig.lr = 0.3\n"
+      "config.seed = 5\nconfig.wandb_key = 'X'\nconfig.using_wandb = False\n");
   EXPECT_EQ(job, json({{"lr", 0.3}, {"seed", 6}, {"output", "o"}, {"warmup_epoch", 0}}));
 }
 

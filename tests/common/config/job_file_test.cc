@@ -61,6 +61,9 @@ TEST_F(ReadJobFile, ReadsAConfigurationOfArcfaceTorch) {
   write("from easydict import EasyDict as edict\nconfig = edict()\nconfig.lr = 0.2\n");
   EXPECT_EQ(read({"seed=7"}).at("lr"), 0.2);
   EXPECT_EQ(read({"seed=7"}).at("seed"), 7);
+  EXPECT_EQ(read().at("seed"), 2048);
+  std::ofstream(folder_ / "base.py") << "config = EasyDict()\nconfig.seed = 5\n";
+  EXPECT_EQ(read().at("seed"), 5) << "base.py beside it has the defaults";
 }
 
 TEST_F(ReadJobFile, GivesLineAndColumnOfASyntaxError) {
@@ -109,6 +112,11 @@ TEST_F(ReadJobFile, AppliesOverridesInOrder) {
                          "lr_schedule.power=2"});
   EXPECT_EQ(job, json::parse(R"({"lr": 0.3, "network": "r18", "resume": true, "rec": "/a/b=c",
       "output": "", "val_targets": ["lfw"], "lr_schedule": {"name": "polynomial", "power": 2}})"));
+}
+
+TEST_F(ReadJobFile, ReplacesFp16ByAnotherPrecision) {
+  write(R"({"fp16": true})");
+  EXPECT_EQ(read({"precision=bf16"}), json({{"precision", "bf16"}}));
 }
 
 TEST_F(ReadJobFile, ChangesAPartOfTheDefaultSchedule) {
