@@ -101,7 +101,7 @@ std::string text_of_file(const CoordinatorFile& file) {
   const nlohmann::ordered_json values = {
       {"job_id", file.job_id}, {"address", file.address}, {"http_address", file.http_address},
       {"pid", file.pid},       {"tls", file.tls},         {"job", file.job}};
-  // A path may be other bytes than UTF-8.
+  // A path may contain bytes that are not UTF-8.
   const auto replace = nlohmann::json::error_handler_t::replace;
   return values.dump(2, ' ', false, replace) + "\n";
 }

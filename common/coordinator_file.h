@@ -32,7 +32,7 @@ class PublishedCoordinator {
   /// locked, or the folder is somebody else's.
   PublishedCoordinator(const std::filesystem::path& folder, const CoordinatorFile& file);
   ~PublishedCoordinator();
-  /// Makes the folder and the file again if they were removed. Throws as the constructor does.
+  /// Recreates the folder and the file if they were removed. Throws as the constructor does.
   void renew();
   PublishedCoordinator(const PublishedCoordinator&) = delete;
   PublishedCoordinator& operator=(const PublishedCoordinator&) = delete;

@@ -349,7 +349,7 @@ void checkpoint_reported(ClusterState& state, const WorkerState& rank_zero,
     saved.planned_workers = static_cast<int>(state.job.current.workers.size());
   }
   saved.memory_step = progress.memory_step();
-  if (progress.starting()) return;  // it does not know yet which hosts see its folder
+  if (progress.starting()) return;  // workers do not know yet which hosts see the output folder
   // An earlier generation's checkpoint counts until this one has its own.
   if (progress.checkpoint_step() <= 0 && saved.checkpoint_step > 0) return;
   saved.checkpoint_step = progress.checkpoint_step();

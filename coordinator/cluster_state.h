@@ -149,8 +149,8 @@ struct SavedState {
   /// The only host whose output folder has this checkpoint, or will have the first one; empty: all
   /// hosts share the folder.
   std::string checkpoint_host;
-  /// With which the job trained its first step. Its plan holds if it has to begin anew without
-  /// some of them. 0: it has trained none.
+  /// Number of workers that trained the first step. The job keeps its plan if it restarts at step 1
+  /// with fewer workers. 0: no step was trained.
   int planned_workers = 0;
 };
 
@@ -223,7 +223,8 @@ bool has_ended_well(const WorkerState& worker);
 bool takes_part(const WorkerState& worker);
 bool all_exited(const ClusterState& state);
 
-/// Which agents do not end with the job, and how to end them; empty: all end. Pure.
+/// Returns a message that names the agents that keep running after the job, and how to end them;
+/// empty if all end. Pure.
 std::string staying_agents(const ClusterState& state);
 
 /// By which the workers of the host are reached.

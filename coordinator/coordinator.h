@@ -127,8 +127,8 @@ class Coordinator {
   /// `submitter`: as Job::submitter.
   void submit(const proto::SubmitRequest& request, const std::string& submitter,
               const Answer<proto::SubmitReply>& answer);
-  /// Job::submitter of the job that a request names by `begin`, which may be empty (last_job());
-  /// none: there is no such job.
+  /// Returns Job::submitter of the job whose id begins with `begin`; an empty `begin` means
+  /// last_job(). Returns nothing if there is no such job.
   [[nodiscard]] std::optional<std::string> submitter_of(const std::string& begin) const;
   void stop_job(const proto::StopRequest& request, const Answer<proto::StopReply>& answer);
   [[nodiscard]] proto::QueueReply queue() const;
@@ -156,12 +156,13 @@ class Coordinator {
   void send_trace(const proto::SendTraceRequest& request,
                   const Answer<proto::SendTraceReply>& answer);
 
-  /// Which agents do not end with the job, and how to end them; empty: all end.
+  /// As pfc::staying_agents().
   [[nodiscard]] std::string staying_agents() const { return pfc::staying_agents(state_); }
 
   /// An agent did not come as far as to register. For checks; thread-safe.
   void agent_was_refused(const std::string& host, const std::string& why);
-  /// A connection from this address stalls in its TLS handshake. On the event loop.
+  /// Reports that a connection from this address stalls in its TLS handshake. Call it on the event
+  /// loop.
   void handshake_stalled(const std::string& address);
 
   // What agents report (coordinator_agents.cc). `peer` is the address that the connection comes

@@ -39,8 +39,7 @@ void Coordinator::note_refused_agent(const std::string& host, const std::string&
 
 void Coordinator::handshake_stalled(const std::string& address) {
   note_refused_agent(
-      address,
-      address + ": TCP connects, but the TLS handshake does not arrive there; " + kMtuAdvice);
+      address, address + ": TCP connects, but the TLS handshake does not reach it; " + kMtuAdvice);
 }
 
 void Coordinator::warn_of_threads(const HostState& host, int threads_asked_for) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLongestRequestFile = 500;  // bytes of a job file's path that are kept
 constexpr std::size_t kLongestName = 100;
-constexpr std::size_t kMostOverrides = 200;  // that are looked at for a message
+constexpr std::size_t kMostOverrides = 200;  // that a message about the job considers
 constexpr std::ptrdiff_t kShownJobs = 16;
 
 Job submitted_job(const proto::SubmitRequest& request, int workers) {

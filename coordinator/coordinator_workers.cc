@@ -23,7 +23,8 @@ Patience patience_of(const Patience& patience, std::int64_t timeout_ms, const He
   return patience.until(now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, longest));
 }
 
-/// Whom a key asks for (common/workers/store_keys.h); null: it is another key.
+/// Returns the worker that a key asks about (common/workers/store_keys.h); nullptr for any other
+/// key.
 const WorkerState* worker_of_key(const ClusterState& state, const std::string& key) {
   if (!key.starts_with(kDoingPrefix)) return nullptr;
   const auto& workers = state.job.current.workers;

@@ -109,8 +109,8 @@ class Conv2d {
   virtual ~Conv2d() = default;
   void forward(const Tensor& x, const Tensor& w, const Tensor& y);
   void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx);
-  /// Makes what backward_weights() needs, and with `data` what backward_data() needs, so that no
-  /// step has to.
+  /// Prepares backward_weights(), and backward_data() if `data` is true, so that no training step
+  /// has to.
   virtual void plan_backward(bool /*data*/) {}
   /// Overwrites dw, or adds to it when `accumulate`.
   void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw, bool accumulate);
@@ -225,8 +225,8 @@ class Ops {
   /// there. Throws DeviceError where less is free. Does nothing on a CPU. REQUIRES: called before
   /// anything large is allocated.
   virtual void reserve(std::size_t bytes) = 0;
-  /// Makes a CPU compute with this many threads. Does nothing on a GPU. REQUIRES: nothing was
-  /// planned yet.
+  /// Sets the number of compute threads on a CPU. Does nothing on a GPU. REQUIRES: called before
+  /// any operation is planned.
   virtual void use_threads(int /*count*/) {}
   /// The GPU's memory in bytes. Zeros on a CPU, whose memory is shared with other programs.
   struct DeviceMemory {

@@ -133,7 +133,7 @@ std::string bottleneck_text(const Capacity& c) {
   const Bottleneck most = bottleneck_of(c.step);
   std::string remedy;
   if (most.what == "decoding") {
-    remedy = fmt::format("; num_workers {:.0f} would end the wait",
+    remedy = fmt::format("; num_workers {:.0f} would remove it",
                          std::ceil(c.decoding_cores() / c.cluster.workers_of_host));
   } else if (most.what == "communication") {
     remedy = "; a larger batch_size or a faster network lowers it";
@@ -148,8 +148,8 @@ std::string bottleneck_text(const Capacity& c) {
 void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
   verb.add_option(
       "--gpu,--machine", flags.machine,
-      "Says how long the job takes too, on this kind of machine: h200, h100, a100 or v100 (by "
-      "their data sheets), this (measured, about 15 s), or a FILE that --save wrote");
+      "Also predict how long the job takes on this kind of machine: h200, h100, a100 or v100 (from "
+      "data sheets), this (measured, about 15 s), or a FILE written by --save");
   verb.add_option("--network", flags.network,
                   "What joins one host to the others: 400Gb, 25Gb:30us (with its latency)")
       ->needs("--gpu");

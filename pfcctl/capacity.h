@@ -53,7 +53,7 @@ struct Capacity {
   std::uint64_t checkpoint = 0;  ///< bytes
   std::uint64_t kept = 0;        ///< bytes of all checkpoints that are on disk at the same time
   [[nodiscard]] double samples_per_second() const;
-  /// Cores of a host that its workers' inputs take if no worker waits for them.
+  /// Returns the cores of a host that input decoding needs if no worker waits for images.
   [[nodiscard]] double decoding_cores() const;
 };
 

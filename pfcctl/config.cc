@@ -34,7 +34,8 @@ void add_config_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand("config", "Converts configurations");
   verb->require_subcommand(1);
   CLI::App* import_verb = verb->add_subcommand(
-      "import", "Prints a configuration of arcface_torch as a job file (JSON). Python is not run");
+      "import",
+      "Prints a configuration of arcface_torch as a job file (JSON), without running Python");
   const auto file = std::make_shared<std::string>();  // owned by the verb's callback
   import_verb
       ->add_option("file", *file,

@@ -16,8 +16,8 @@ void Target::declare(CLI::App& verb) {
   address->check(host_and_port());
   auto* const access =
       verb.add_option("--access-file", access_file,
-                      "A file with what pfcctl token create --role reader (or submitter) prints, "
-                      "for a coordinator on another machine or of another user; '-': stdin")
+                      "A file with the output of pfcctl token create --role reader (or submitter), "
+                      "for a coordinator on another machine or of another user; '-' reads stdin")
           ->group(kGroup);
   access->excludes(address);
   verb.add_option("--service", service,

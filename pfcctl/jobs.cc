@@ -238,8 +238,9 @@ void add_submit_verb(CLI::App& pfcctl) {
       pfcctl.add_subcommand("submit", "Gives a job to a coordinator that is a service");
   const auto options = std::make_shared<SubmitOptions>();  // owned by the verb's callback
   verb->add_option("JOB", options->job, "The job file (JSON)")->required();
-  verb->add_option("--name", options->name,
-                   "What people see in the queue and on the page; without it, the job file's path");
+  verb->add_option(
+      "--name", options->name,
+      "Name of the job in the queue and on the page; default: the path of the job file");
   verb->add_option("--set", options->overrides,
                    "key=value: changes a key of the job file; may be given several times")
       ->allow_extra_args(false);

@@ -163,7 +163,7 @@ std::string largest_text(const char* key, std::int64_t value) {
                     : fmt::format("largest {} that fits, all else equal: {}\n", key, value);
 }
 
-/// The last line says what to do.
+/// Returns the last lines: the verdict and what to do.
 std::string verdict_text(const PlanReport& r) {
   if (r.plan.fits() && r.refusal.empty()) {
     return "it fits; start the job with pfc-coordinator --config " + r.config + "\n";

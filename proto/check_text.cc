@@ -129,8 +129,7 @@ std::string shade(double part) {
   return kShades[static_cast<std::size_t>(std::clamp(part * 4, 0.0, 3.0))];
 }
 
-/// Rows send, columns receive. Where a name is too long for the head of a column, hosts have
-/// numbers.
+/// Rows send, columns receive. If a name is too long for a column header, hosts are numbered.
 std::string heat_map(const CheckReport& report) {
   std::vector<std::string> hosts;
   std::map<std::pair<std::string, std::string>, const proto::CheckPair*> pairs;

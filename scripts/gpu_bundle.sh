@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Packs what scripts/gpu_acceptance.sh needs on a machine with a GPU and without compilers.
+# Packs an archive for scripts/gpu_acceptance.sh on a machine with a GPU and without compilers.
 #   scripts/gpu_bundle.sh OUT.tar.xz [BUILD]     BUILD: build/cuda, with its targets programs and gpu_tests
 # The archive has the sources' scripts/ and tests/, bundle/ with the programs and the libraries that they
 # need, and faces/lfw112, a part of PFC_TEST_DATA's faces where that is set. CUDA's, cuDNN's and NCCL's
-# libraries are left out: the other machine has its own, or PyTorch's. Fails where the archive is larger
+# libraries are left out: the other machine has its own, or PyTorch's. Fails if the archive is larger
 # than 60 MiB.
 set -euo pipefail
 cd "$(dirname "$0")/.."

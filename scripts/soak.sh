@@ -12,9 +12,9 @@
 # memory and open files of the processes that lived longest at begin and end, the loss curve, goodput. Exit
 # code 1 when the job hangs (no new step for --hang seconds), ends, grows, or when its losses differ from an
 # unbroken run's by more than 1.5 times what another seed does.
-# The second has no unbroken runs. Its exit code is 1 also if the images of a job, counted once however often they
-# were trained, are not those planned (a last step may exceed them by less than a global batch), or if a generation
-# begins below what a checkpoint had saved.
+# The second has no unbroken runs. Its exit code is also 1 if the number of distinct trained images of a job
+# is not the planned number (the last step may add less than a global batch), or if a generation begins below
+# a saved checkpoint.
 # PFC_BIN: the folder of the programs (build/cpu/bin). All options: tests/soak/soak.py --help.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -61,7 +61,8 @@ class Contact {
     return {};
   }
 
-  /// "is not valid yet", for example, of any certificate of the other side; empty: all are valid.
+  /// Returns the validity problem of any certificate of the peer, such as "is not valid yet"; empty
+  /// if all are valid.
   [[nodiscard]] std::string validity_problem_at(std::time_t now) {
     STACK_OF(X509)* const chain = SSL_get_peer_cert_chain(stream_.native_handle());
     std::string problem;

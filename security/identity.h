@@ -10,7 +10,7 @@ namespace pfc {
 enum class Role {
   kNobody,     ///< no credential: may exchange a token for one
   kReader,     ///< may see status and metrics
-  kSubmitter,  ///< may also submit jobs, and stop these
+  kSubmitter,  ///< may also submit jobs, stop these jobs and read their logs
   kWorker,     ///< of one job, on one host
   kAgent,      ///< of one host
   kAdmin,      ///< may stop jobs, and make and revoke tokens
@@ -19,7 +19,7 @@ enum class Role {
 
 /// "agent", "worker", ...
 std::string_view name_of(Role role);
-/// kNobody where no role has this name.
+/// Returns kNobody for an unknown name.
 Role role_named(std::string_view name);
 
 struct Identity {

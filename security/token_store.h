@@ -38,10 +38,10 @@ struct Denial {
   std::string message;
 };
 
-/// FOLDER/tokens.json. Coordinators of one user share it: every change is made under FolderLock on
-/// a copy of what the file has by then, which counts only when it was written. Thread-safe. Only
-/// changes, list() and refresh() use the file; the other functions answer from memory and never
-/// wait for the disk.
+/// FOLDER/tokens.json. All coordinators of a user share the file. Each change is made under
+/// FolderLock to a copy of the current contents, and takes effect after the copy was written.
+/// Thread-safe. Only changes, list() and refresh() use the file; the other functions answer from
+/// memory and never wait for the disk.
 class TokenStore {
  public:
   /// Seconds since 1970.
@@ -123,7 +123,7 @@ class TokenStore {
   /// Returns the file's contents, and reads it again only if it has changed. Throws InputError if
   /// it is damaged.
   [[nodiscard]] Snapshot newest();
-  /// What was read or written last.
+  /// Returns the contents that were read or written last.
   [[nodiscard]] Snapshot in_force();
   /// Writes the file, and then lets everybody see what it has.
   void save(Contents contents);

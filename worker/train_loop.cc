@@ -61,9 +61,9 @@ void save_model(TrainingSession& s) {
   if (s.membership.rank == 0 && has_model(s)) s.phase("write_model", [&] { write_model(s); });
 }
 
-/// For messages: where the state after this step is, and how to go on. Empty where it is not saved.
-/// A worker that does not see the folder knows it of the steps that this job has trained: it is
-/// asked when their checkpoint is published.
+/// Returns text for a message: where the state after this step is saved and how to resume; empty if
+/// it is not saved. A worker that cannot see the output folder assumes that steps of this run are
+/// saved, because it takes part in publishing their checkpoints.
 std::string where_saved(const TrainingSession& s, std::int64_t done) {
   const std::filesystem::path folder = s.job.output / checkpoint_format::folder_name(done);
   std::error_code not_there;

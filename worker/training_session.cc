@@ -65,7 +65,7 @@ TrainedSoFar untrained(const JobConfig& job, const SessionOptions& o) {
   return {.planned = {o.planned_workers, job.batch_size, job.gradient_acc}};
 }
 
-/// How much less of a GPU's memory is free now.
+/// Returns the decrease of free GPU memory since `free_before`.
 std::size_t taken_since(std::size_t free_before, const Ops& ops) {
   const std::size_t free = ops.memory().free;
   return free_before > free ? free_before - free : 0;
@@ -158,8 +158,8 @@ void TrainingSession::connect(const SessionOptions& options) {
   nccl_bytes = taken_since(free_before, *ops);
 }
 
-// NCCL allocates the buffers of a kind and size of collective when it is first used. Those of a
-// step are used here, on the zeros of new buffers, so that too little memory shows now.
+// NCCL allocates buffers when a collective of some kind and size is first used. This function runs
+// the collectives of a step on zeros, so a lack of memory is detected before training.
 void TrainingSession::measure_nccl() {
   const std::size_t free_before = ops->memory().free;
   const StepShapes shapes(job, membership.world_size);
@@ -278,7 +278,7 @@ void TrainingSession::agree_on_checkpoints() {
   memory.checkpoints_in_place = std::ranges::count(all, 1) > 0;
 }
 
-// Before the model is made, whose plans divide their work among the threads.
+// Called before the model is created, because its plans divide the work among the threads.
 void TrainingSession::decide_threads(const SessionOptions& options) {
   WorkerThreads mine = threads_of_saved_state(job, job_id, membership.rank, options.snapshots);
   mine.host = host_of(options);

@@ -48,7 +48,8 @@ struct SessionOptions {
   /// checkpoint_host has it in its own output folder; empty: all hosts share the folder.
   std::int64_t checkpoint_step = 0;
   std::string checkpoint_host;
-  /// Workers that trained the job's first step: the plan of a job that begins anew. 0: none has.
+  /// Number of workers that trained the job's first step; 0: no step was trained. A job that
+  /// restarts at step 1 keeps their plan.
   int planned_workers = 0;
   AbortSwitch* abort_switch = nullptr;  ///< ends what waits for other workers. Borrowed, or null
   /// Keeps this worker's snapshots from one generation to the next, where the job has `replicate`.

@@ -56,7 +56,8 @@ std::pair<std::int64_t, std::int64_t> place_before_end(
   return {part->first, std::max<std::int64_t>(size_of(part->second) - (bytes - newest), 0)};
 }
 
-/// The place where the last lines begin, in whichever part. An unfinished last line counts as one.
+/// Returns the part and the offset where the last `lines` lines begin. An unfinished last line
+/// counts as a line.
 std::pair<std::int64_t, std::int64_t> place_of_last_lines(
     const std::map<std::int64_t, fs::path>& parts, std::int64_t lines) {
   bool is_end = true;

@@ -51,7 +51,7 @@ struct LogPiece {
   bool skipped = false;     ///< the part that was asked for has been removed
 };
 
-/// Part of a place that is given as a number of lines before the end: `offset` is that number.
+/// Value of `part` in read_log(): `offset` is a number of lines, counted from the end of the log.
 inline constexpr std::int64_t kLogLines = -2;
 
 /// Reads at most `most` bytes from this place on; part 0 is the oldest that there is, and part -1

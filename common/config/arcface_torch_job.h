@@ -12,8 +12,8 @@ namespace pfc {
 /// Returns the job that arcface_torch would train with the configuration in `text`, the file at
 /// `path`: its values replace those of `base`, the text of base.py beside it, or, without one, of
 /// arcface_torch's own base.py. As there, an `output` of None becomes work_dirs/NAME. Keys of
-/// Weights & Biases are left out unless the configuration uses it, and a negative warmup_epoch
-/// becomes 0. Throws InputError.
+/// Weights & Biases are dropped unless using_wandb is true. A negative warmup_epoch becomes 0.
+/// Throws InputError.
 nlohmann::json arcface_torch_job(std::string_view text, const std::filesystem::path& path,
                                  const std::optional<std::string>& base);
 

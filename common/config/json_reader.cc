@@ -20,7 +20,7 @@ bool is_text(const nlohmann::json& value) {
   return value.is_string() && value.get_ref<const std::string&>().find('\0') == std::string::npos;
 }
 
-/// The key that does what a key of another program does; empty: there is none.
+/// Returns our equivalent of a key of another program; empty if it is unknown.
 std::string_view key_for(std::string_view foreign) {
   constexpr std::string_view kMultistep =
       "\"lr_schedule\": {\"name\": \"multistep\", \"epochs\": [10, 18], \"gamma\": 0.1}";

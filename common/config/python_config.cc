@@ -23,8 +23,7 @@ bool is_letter(char c) {
 }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Recursive descent over the text; each method reads what its name says and leaves `at_` behind
-/// it.
+/// Recursive-descent parser. Each method reads the element in its name and moves `at_` past it.
 class Reader {
  public:
   Reader(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {}
@@ -236,7 +235,7 @@ class Reader {
     at_ += closing.size();
   }
 
-  /// What follows a backslash. Python keeps the backslash where it begins no escape.
+  /// Reads an escape after its backslash. Like Python, keeps the backslash of an unknown escape.
   void escape(std::string& out) {
     if (at_ >= text_.size()) fail("a string has no end");
     constexpr std::string_view kLetters = "ntrabfv\\'\"", kMeanings = "\n\t\r\a\b\f\v\\'\"";
@@ -266,7 +265,7 @@ class Reader {
     return arithmetic('+', left, right);
   }
 
-  /// Refuses what doubles itself line by line.
+  /// Limits the size of a value, because a file can double it in each line.
   json bounded(json value) {
     if (value.is_string() ? value.get_ref<const std::string&>().size() > kLargestValue
                           : value.size() > kLargestValue) {
@@ -397,8 +396,8 @@ class Reader {
   const std::string_view text_;
   const std::string& origin_;
   std::size_t at_ = 0;  ///< offset of the next character
-  int brackets_ = 0;    ///< open ones
-  int depth_ = 0;       ///< of the recursion
+  int brackets_ = 0;    ///< number of open brackets
+  int depth_ = 0;       ///< recursion depth
   std::string dict_class_ = "EasyDict";
   json config_;  ///< null until config = EasyDict()
 };

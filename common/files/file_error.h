@@ -8,8 +8,8 @@
 
 namespace pfc {
 
-/// The text of an errno value, with what to do about a full disk or quota. For a file that has
-/// reached the limit of this process's files (EFBIG) also that limit, and what sets it.
+/// Returns the text of an errno value, with advice for a full disk or quota. For a file at the size
+/// limit of this process (EFBIG), the text names the limit and its source.
 std::string file_error_text(int error);
 
 /// Runs `work`. What std::filesystem throws in it becomes a StorageError: the path and the reason.

@@ -38,7 +38,7 @@ void refuse_to_read_unless_regular(const std::filesystem::path& path, mode_t mod
     throw InputError(wrong);
 }
 
-/// Git checks out a pointer of about 130 bytes in place of a large file where git-lfs is missing.
+/// Without git-lfs, git checks out a pointer of about 130 bytes instead of a large file.
 bool is_lfs_pointer(int fd, off_t bytes) {
   constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
   constexpr off_t kLongest = 1024;

@@ -22,8 +22,8 @@ int threads_asked_for();
 /// run 128 threads on 2 cores, ...". Returns "" otherwise, and if `threads` is 1 or 0 (not set).
 std::string oversubscription(int threads, int workers, int cores);
 
-/// Whether a person has set OMP_NUM_THREADS: the number that pfc-agent sets for its workers,
-/// together with kShareOfCores, does not count.
+/// Returns whether the user has set OMP_NUM_THREADS. Returns false if kShareOfCores is also set,
+/// because then pfc-agent has set the number for its workers.
 bool threads_are_chosen();
 inline constexpr const char* kShareOfCores = "PFC_SHARE_OF_CORES";
 

@@ -1,4 +1,4 @@
-// Which worker keeps the copy of which other one's rows.
+// Assigns the worker that keeps a copy of each worker's rows.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace pfc {
 
-/// Element r is the worker that keeps a copy of rank r's rows; each worker keeps one. It is on
-/// another host wherever no host has more than half of the workers, so that the loss of a host
-/// loses no rows; otherwise for as many workers as can be. A worker alone keeps its own. `hosts`:
-/// by rank.
+/// Returns the keeper of each rank: element r is the worker that keeps a copy of rank r's rows.
+/// Each worker keeps one copy. If no host has more than half of the workers, every keeper is on
+/// another host, and the loss of a host loses no rows. Otherwise as many keepers as possible are on
+/// other hosts. A single worker is its own keeper. `hosts`: by rank.
 inline std::vector<Rank> keepers_of(const std::vector<std::string>& hosts) {
   const std::size_t workers = hosts.size();
   // Workers of a host stand together in this order, so one shift leads out of every host that has
@@ -41,7 +41,7 @@ inline std::vector<Rank> keepers_of(const std::vector<std::string>& hosts) {
   return keepers;
 }
 
-/// Whose rows this worker keeps; -1 for a worker alone.
+/// Returns the rank whose rows this worker keeps; -1 for a single worker.
 inline Rank kept_by(const std::vector<Rank>& keepers, Rank me) {
   if (keepers.size() <= 1) return -1;
   return static_cast<Rank>(std::ranges::find(keepers, me) - keepers.begin());

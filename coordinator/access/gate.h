@@ -44,9 +44,9 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  /// Reads what other coordinators have changed in the folder, and makes the folder and those of
-  /// its files again that were removed: without them pfcctl finds no credential, and the next
-  /// coordinator could not take over. Called every second; blocks. Throws as the constructor does.
+  /// Reads changes by other coordinators from the folder, and recreates the folder and its files if
+  /// they were removed. Without these files pfcctl has no credential, and the next coordinator
+  /// cannot take over. Called every second; blocks. Throws as the constructor does.
   void refresh_files();
 
   /// What the coordinator shows; `certificate` has the authority's behind its own.
@@ -72,9 +72,9 @@ class Gate {
                                       std::string_view request);
   /// Why the caller's certificate is not valid any more; none: it is.
   std::optional<Denial> outdated(const Caller& caller);
-  /// As admit(), for a page: `authorization` is the header of that name, with a token of a reader,
-  /// a submitter (who is a reader there) or an admin as "Bearer TOKEN", or as the password of
-  /// "Basic". None: it is refused.
+  /// Like admit(), for a page. `authorization` is the HTTP header, with a token as "Bearer TOKEN"
+  /// or as the password of "Basic". The token belongs to a reader, a submitter (treated as a
+  /// reader) or an admin. Returns nothing if the request is refused.
   std::optional<Caller> admit_page(std::string_view authorization, const std::string& peer);
 
   /// The certificate of an agent, for a token. Refused for a host whose agent the coordinator

@@ -56,7 +56,8 @@ struct Candidate {
   bool has_checkpoint = false;  ///< its host alone has the state that the job would continue from
 };
 
-/// Whether the workers that go on have all rows of a snapshot: their own, or a neighbour's copy.
+/// Returns whether the remaining workers have all rows of a snapshot, as their own rows or as
+/// copies.
 bool memory_is_whole(const ClusterState& state, TimePoint now) {
   const std::vector<WorkerState>& workers = state.job.current.workers;
   std::vector<std::string> hosts;

@@ -48,8 +48,8 @@ bool is_usable(const HostState& host);
 /// Whether its agent is here, but has been silent for a while.
 bool is_quiet(const HostState& host, TimePoint now);
 
-/// The host that alone has the newest state that the job can go on from, in its output folder;
-/// empty: none does.
+/// Returns the host whose output folder alone has the newest usable state. Empty if all hosts share
+/// the folder, or if the workers' memory has a state that is as new.
 std::string holder_of(const ClusterState& state, TimePoint now);
 
 struct Plan {

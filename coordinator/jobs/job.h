@@ -19,8 +19,8 @@ struct Job {
   DeviceChoice device = DeviceChoice::kAuto;
   std::vector<std::string> warnings = {};  ///< of keys that are ignored; for the person
   WallTime submitted = {};
-  std::string name = {};       ///< one line, by --name; empty: people see `file`
-  std::string submitter = {};  ///< id of the submitter's token; empty: an admin
+  std::string name = {};       ///< one line, from --name; empty: `file` is displayed
+  std::string submitter = {};  ///< id of the submitter's token; empty: submitted by an admin
   bool check = false;  ///< the hosts are looked at as this job would use them (docs/check.md)
 };
 

@@ -12,7 +12,7 @@ namespace pfc {
 /// "completed", "stopped" or "failed"
 const char* name_of(Verdict::Kind how);
 
-/// The name by which people tell the job apart: the one that was given, or the file's path.
+/// Returns the name to display: the name given by --name, or the path of the job file.
 template <typename AnyJob>
 const std::string& shown_name(const AnyJob& job) {
   return job.name.empty() ? job.file : job.name;

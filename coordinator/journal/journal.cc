@@ -246,7 +246,7 @@ bool Journal::was_removed() const {
   struct stat info {};
   if (file_.fd() < 0) return false;
   if (::fstat(file_.fd(), &info) == 0 && info.st_nlink == 0) return true;
-  return ::stat(options_.file.c_str(), &info) != 0 && errno == ENOENT;  // its folder was
+  return ::stat(options_.file.c_str(), &info) != 0 && errno == ENOENT;  // the folder was removed
 }
 
 void Journal::touch() const { ::futimens(file_.fd(), nullptr); }

@@ -97,7 +97,7 @@ class Journal {
   [[nodiscard]] std::string whole_file() const;
   [[nodiscard]] proto::JournalRecord changes() const;
   [[nodiscard]] bool must_rewrite() const;
-  /// Somebody has removed the file or its folder: what is written there is lost.
+  /// Returns whether the file or its folder was removed. Then further writes are lost.
   [[nodiscard]] bool was_removed() const;
   void touch() const;
   void note_failure(const std::string& why);

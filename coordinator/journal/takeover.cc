@@ -74,14 +74,15 @@ std::string identity_title(const proto::JournalIdentity& identity) {
   return (identity.is_service() ? "service " : "job ") + identity.id();
 }
 
-/// What a living coordinator changes every few seconds: it touches the file, or replaces it.
+/// The part of a journal's state that a live coordinator changes every few seconds, by touching or
+/// replacing the file.
 struct FileState {
   ino_t inode = 0;
   std::int64_t seconds = 0, nanoseconds = 0;
   friend bool operator==(const FileState&, const FileState&) = default;
 };
 
-/// All zero where there is no file.
+/// Returns zeros if there is no file.
 FileState state_of(const fs::path& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0) return {};
@@ -89,9 +90,10 @@ FileState state_of(const fs::path& file) {
       .inode = info.st_ino, .seconds = info.st_mtim.tv_sec, .nanoseconds = info.st_mtim.tv_nsec};
 }
 
-/// Watches a locked journal. Returns false if its coordinator lives, or has ended and removed it;
-/// true once the lock of a dead one is released. Throws StorageError if that takes too long.
-/// Compares times of the file only: the clock of a file server may differ from this host's.
+/// Watches a locked journal. Returns false if its coordinator is alive, or has ended and removed
+/// the journal. Returns true when the lock of a dead coordinator is released; throws StorageError
+/// if that takes too long. Compares only times of the file with each other, because the clock of a
+/// file server may differ from this host's.
 bool outlive_lock(const Left& left, const LockWait& wait) {
   const FileState first = state_of(left.file);
   const TimePoint start = Clock::now();

@@ -42,10 +42,10 @@ proto::JournalIdentity identity_of(const std::vector<HostSpec>& hosts, int port,
 /// FOLDER/journals/ID.journal
 std::filesystem::path journal_file(const std::filesystem::path& folder, const std::string& id);
 
-/// How long to wait for a journal that is locked although its coordinator seems dead. A file server
-/// keeps the locks of a host that has failed, mostly for 90 s.
+/// Timeouts for a journal that is locked although its coordinator seems dead. A file server keeps
+/// the locks of a failed host, usually for 90 s.
 struct LockWait {
-  /// Without a change of the file for so long its coordinator counts as dead.
+  /// A coordinator counts as dead if its journal has not changed for this long.
   std::chrono::milliseconds untouched{10'000};
   std::chrono::milliseconds limit{180'000};
   std::function<void(const std::string& line)> tell = [](const std::string&) {};
@@ -55,10 +55,10 @@ struct LockWait {
 /// command: the same hosts in the same order, port, job (the file and what it says) and version. A
 /// job whose coordinator has been away for longer than its workers wait is forgotten, a service
 /// never. The journals of other jobs are `unused`. `choice`: "auto"; "never", which forgets what is
-/// found; or the beginning of an id. A locked journal that fits is watched until its coordinator
-/// touches it, or until the lock is released. Throws InputError where several fit, none has the id,
-/// or the file of the one that fits is damaged, and StorageError where the folder cannot be made or
-/// a journal stays locked by a dead coordinator.
+/// found; or the beginning of an id. A matching journal that is locked is watched until its
+/// coordinator touches it or the lock is released. Throws InputError if several journals match, if
+/// none has the id, or if the matching one is damaged. Throws StorageError if the folder cannot be
+/// created or a dead coordinator's lock is not released.
 Takeover find_takeover(const std::filesystem::path& folder, const proto::JournalIdentity& wanted,
                        const std::string& choice, const LockWait& wait = {});
 

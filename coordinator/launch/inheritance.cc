@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-/// While the coordinator waits it has no terminal yet.
+/// Prints directly, because the coordinator has no Terminal yet while it waits.
 void print_warning(const std::string& line) {
   print_message("pfc-coordinator", Severity::kWarning, line);
 }

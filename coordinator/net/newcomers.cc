@@ -22,7 +22,7 @@ using boost::asio::ip::tcp;
 
 // Between two polls a fast sender can fill several MiB.
 constexpr std::chrono::milliseconds kConnectionPollInterval{10};
-// Retransmissions in a row that nothing answers: after 0.2 s, 0.4 s and 0.8 s.
+// Consecutive retransmissions without an acknowledgement: after 0.2 s, 0.4 s and 0.8 s.
 constexpr int kStalledRetransmits = 3;
 
 /// Address and port as both the kernel's name and gRPC's give them: without a scope (%eth0).
@@ -57,7 +57,7 @@ struct TcpInfo {
 };
 static_assert(offsetof(TcpInfo, bytes_received) == 128);
 
-/// All zero where it is not known.
+/// Returns zeros if the kernel does not provide it.
 TcpInfo tcp_info_of(int fd) {
   TcpInfo info{};
   socklen_t size = sizeof info;
@@ -215,7 +215,7 @@ void Newcomers::sweep(TimePoint now, std::vector<Closed>& closed) {
                       ? "the connection has sent more than " + byte_size_text(limits_.bytes) +
                             " without showing a credential"
                       : "the connection has shown no credential within " + seconds_text(patience) +
-                            (is_contended ? ", and others wait" : "")});
+                            (is_contended ? ", and other connections are waiting" : "")});
     }
     each = forget(each);
   }

@@ -33,7 +33,8 @@ class Newcomers {
     /// Outside. Of more, the oldest of the address that has most is closed.
     std::size_t waiting = 4'096;
     std::chrono::milliseconds patience{10'000};  ///< outside, and again when it was let in
-    /// Inside, while others wait for the place. gRPC's clients give a connection up after 2 s.
+    /// Limit for an admitted connection while others wait. gRPC's clients give up a connection
+    /// after 2 s.
     std::chrono::milliseconds contended{3'000};
     /// Bytes that an admitted connection may send before it shows a credential. gRPC buffers a
     /// whole request before the sender can be checked.
@@ -43,7 +44,8 @@ class Newcomers {
   using Passed = std::function<void(int fd)>;
   /// Is told the address and port of one that was closed, and why.
   using Refused = std::function<void(const std::string& peer, const std::string& why)>;
-  /// Called with the address of a peer that sends, but does not acknowledge what is sent to it.
+  /// Called with the address of a peer that sends data but does not acknowledge the data it is
+  /// sent.
   using Stalled = std::function<void(const std::string& address)>;
 
   Newcomers(
@@ -91,7 +93,7 @@ class Newcomers {
   void look_after();
   /// Forgets those that have gone, and ends those that have stayed for too long.
   void sweep(TimePoint now, std::vector<Closed>& closed);
-  /// The addresses of those that have stalled since the last call.
+  /// Returns the addresses of connections that have stalled since the last call.
   std::vector<std::string> find_stalled();
   void expire_waiting(TimePoint now, std::vector<Closed>& closed);
   void drop_one(std::vector<Closed>& closed);

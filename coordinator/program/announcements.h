@@ -24,7 +24,7 @@ void tell_beginning(Terminal& terminal, const CoordinatorFile& file, const std::
 void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Gate& gate,
                       const std::string& address, const std::string& launch_advice);
 
-/// The last line says how the job has ended, and which agents (staying_agents()) stay.
+/// Prints the last line: how the job ended, and which agents keep running (staying_agents()).
 void tell_end(Terminal& terminal, const Verdict& verdict, const std::string& staying);
 
 }  // namespace pfc

@@ -305,7 +305,8 @@ void CoordinatorProgram::keep_files(const std::stop_token& stop) {
     } catch (const std::exception& error) {
       if (std::exchange(told, true)) continue;
       asio::post(loop_, [this, what = text_of(error)] {
-        warn("the state folder: " + what + "; pfcctl may not find this coordinator until then");
+        warn("the state folder: " + what +
+             "; retrying every second; until it works, pfcctl may not find this coordinator");
       });
     }
   }
@@ -314,7 +315,7 @@ void CoordinatorProgram::keep_files(const std::stop_token& stop) {
 int CoordinatorProgram::end() {
   const int code = exit_code(*verdict_, signals_->first());
   if (options_.check) {
-    signals_->restore();  // the report's reader may be slow, and the loop does not run meanwhile
+    signals_->restore();  // the event loop does not run while a slow reader takes the report
     print_check();
   }
   // From here on the job has ended, and what follows must not hold the program.

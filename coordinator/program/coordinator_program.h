@@ -63,8 +63,8 @@ class CoordinatorProgram {
   void start();
   void start_local_agent();
   void print_check();
-  /// Keeps the files that other programs need in the state folder. On a thread of its own, because
-  /// the disk may hang.
+  /// Recreates removed files in the state folder, because other programs need them. Runs on its own
+  /// thread, because the disk may hang.
   void keep_files(const std::stop_token& stop);
   int end();
 
@@ -88,7 +88,7 @@ class CoordinatorProgram {
   std::unique_ptr<JoinFile> join_file_;  ///< null where none is asked for, or agents need none
   std::optional<BeaconSender> beacon_;
   std::optional<LocalAgent> agent_;
-  std::jthread keeper_;  ///< last: it uses what is above
+  std::jthread keeper_;  ///< declared last: it uses the members above
 };
 
 }  // namespace pfc

@@ -30,8 +30,8 @@ class BackgroundOutput final : public Output {
   void write(Kind kind, std::string_view text) override;
   [[nodiscard]] std::uint64_t dropped_lines() const override;
 
-  /// Writes the program's result to `out`, whatever its size. Returns once the reader has taken it,
-  /// however long that takes, or has gone.
+  /// Writes the program's result, of any size, to `out`. Blocks until the reader has read all of it
+  /// or has closed the pipe.
   void write_result(std::string_view text);
 
   /// Returns once everything has been written, or nothing has been for `patience`. Returns whether

@@ -25,8 +25,9 @@ class Admission {
   std::variant<Caller, Refusal> admit(const grpc::ServerContextBase& context,
                                       const std::string& request);
 
-  /// Whether a worker asks for the job, and speaks for the host, that its certificate is for; or
-  /// a submitter stops, or reads the log of, a job of its own. Otherwise fills in `why`.
+  /// Returns whether the request fits the caller. A worker may only name the job and the host of
+  /// its certificate. A submitter may only stop, and read the logs of, its own jobs. Sets `why` if
+  /// the result is false.
   template <typename Request>
   bool fits(const Caller& caller, const Request& request, Refusal& why) {
     if constexpr (std::is_same_v<Request, proto::StopRequest> ||

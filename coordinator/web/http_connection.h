@@ -67,8 +67,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   /// Sends the feed's header, and then each of its pieces.
   void begin_feed(const std::shared_ptr<HttpFeed>& feed);
   void feed(const std::shared_ptr<HttpFeed>& feed);
-  /// Waits for the end of a feed's reader, so that its place is free at once. What it sends is
-  /// discarded.
+  /// Detects that the reader of a feed disconnects, and frees its place at once. Discards data from
+  /// the reader.
   void watch_reader(const std::shared_ptr<HttpFeed>& feed);
   /// Reads a little of what still comes, so that the answer is not lost, and closes.
   void linger();

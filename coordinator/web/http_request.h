@@ -31,8 +31,8 @@ class HttpFeed {
   virtual ~HttpFeed() = default;
   /// Shared by all readers that get the same. Null: there is nothing yet.
   virtual std::shared_ptr<const std::string> next() = 0;
-  /// Calls it once, when there is something. REQUIRES: next() has just given null, or `call` is
-  /// empty: the reader has gone, and the feed forgets what it was to call.
+  /// Calls `call` once, when next() has a piece. REQUIRES: next() has just returned null. An empty
+  /// `call` cancels the earlier one, because the reader has disconnected.
   virtual void when_ready(std::function<void()> call) = 0;
 };
 

@@ -29,9 +29,9 @@ struct AuditOptions {
   bool json = false;
 };
 
-/// The last lines of the log, the oldest first.
+/// Returns the last lines of the log, oldest first.
 std::deque<std::string> read_audit_log(const AuditOptions& options) {
-  // The log is renamed at kMostBytes; a line begins before that.
+  // The log is renamed when it reaches kMostBytes. Its last line may exceed that.
   constexpr std::size_t kMost = AuditLog::kMostBytes + (std::size_t{1} << 20);
   const std::filesystem::path newest = options.state_dir / "audit.jsonl";
   if (!something_at(newest)) {
@@ -80,17 +80,18 @@ void show_audit_log(const AuditOptions& options) {
 
 void add_audit_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "audit", "Prints who has joined, who has changed what, and who was refused");
+      "audit", "Prints the audit log: agents that joined, changes, and refused calls");
   const auto options = std::make_shared<AuditOptions>();  // owned by the verb's callback
-  verb->add_option("--tail", options->tail, "Only the last lines; 0: all")
+  verb->add_option("--tail", options->tail, "Print only the last lines; 0 prints all")
       ->check(whole_number(0, 1'000'000))
       ->capture_default_str();
-  verb->add_flag("--json", options->json, "One JSON object a line, with all keys, for programs");
+  verb->add_flag("--json", options->json,
+                 "Print one JSON object per line, with all keys, for programs");
   verb->add_option("--state-dir", options->state_dir, "The coordinator's --state-dir")
       ->capture_default_str();
   verb->footer(
-      "On the coordinator's machine, by the user who runs it, also when it has ended\n"
-      "(docs/security.md). Example:\n"
+      "Run it on the coordinator's machine, as the same user. It also works after the\n"
+      "coordinator has ended (docs/security.md). Example:\n"
       "  pfcctl audit --tail 20");
   verb->callback([options] { show_audit_log(*options); });
 }

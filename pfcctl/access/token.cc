@@ -27,7 +27,7 @@ struct CreateOptions {
   Target target;
   std::vector<std::string> hosts;
   double lifetime = 0;
-  std::size_t role = 0;  ///< in kRoles
+  std::size_t role = 0;  ///< index into kRoles
 };
 
 struct RevokeOptions {
@@ -103,24 +103,23 @@ void revoke(const RevokeOptions& options) {
 }
 
 void add_create(CLI::App& token) {
-  CLI::App* verb = token.add_subcommand(
-      "create",
-      "Makes a token, and prints it as pfc-agent --join and --access-file take it: once, and "
-      "nowhere else");
+  CLI::App* verb =
+      token.add_subcommand("create",
+                           "Creates a token and prints it in the form that pfc-agent --join and "
+                           "--access-file accept. The token cannot be printed again");
   const auto options = std::make_shared<CreateOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
   verb->add_option("--host", options->hosts,
-                   "The host that may use it; may be given several times. Without it all hosts "
-                   "of the coordinator's list may. It replaces the certificate that the host "
-                   "has")
+                   "A host that may use the token; may be given several times. Default: all hosts "
+                   "of the coordinator's list. Joining replaces the certificate of the host")
       ->allow_extra_args(false);
   verb->add_option("--lifetime", options->lifetime,
-                   "How long it can be used: 2h, 90min. Without it an agent's as the coordinator's "
-                   "--token-lifetime says, and another one until it is revoked")
+                   "How long the token is valid: 2h, 90min. Default for agents: the coordinator's "
+                   "--token-lifetime; for other roles: until it is revoked")
       ->transform(duration());
   auto* const role =
       verb->add_option("--role", options->role,
-                       "What its holder may do. agent: join as a host; reader: see status, queue "
+                       "What the holder may do. agent: join as a host; reader: see status, queue "
                        "and metrics, also in Prometheus and browsers; submitter: also submit jobs, "
                        "and stop these and read their logs")
           ->transform(choice_of(kRoles))

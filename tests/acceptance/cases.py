@@ -21,14 +21,14 @@ PARTS = {  # in their order: the longest, which shows the least, comes last
     "sanitizer": "`compute-sanitizer` on the tests of our own kernels.",
 }
 TABLES = ("train", "step", "head")  # parts whose output is for the report
-# What one call of ten minutes does: (part, a pattern of its cases' names). None needs another one.
+# Parts of each ten-minute call: (part, pattern of case names). The calls are independent.
 CALLS = {
     "a": (("build", ""), ("versions", ""), ("tests", ""), ("sanitizer", "memcheck-kernels"),
           ("trace", "")),
     "b": (("build", ""), ("step", "^r(50|100)-128$"), ("head", "^10{6,7}-")),
     "c": (("build", ""), ("sanitizer", "^(race|sync)check"), ("resume", ""), ("train", "")),
 }
-# Options of a call, where they are not given.
+# Default options of a call.
 CALL_DEFAULTS = {"networks": ("r50", "r100"), "batches": (128,), "precisions": ("bf16",),
                  "classes": (1_000_000, 10_000_000), "minutes": 9.5}
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")

@@ -41,7 +41,7 @@ class EmulatedCalls(unittest.TestCase):
             programs.write_script(self.bin / name, script)
 
     def call(self, name):
-        """The names in the archive that a call leaves."""
+        """Runs a call. Returns the names in its archive."""
         out = self.folder / f"out-{name}"
         done = subprocess.run(
             [ROOT / "scripts" / "gpu_acceptance.sh", "--call", name, "--bin", self.bin, "--out", out,

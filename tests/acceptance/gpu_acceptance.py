@@ -50,7 +50,7 @@ def parse():
     parser.add_argument("--only", type=parts, metavar="PART,...")
     parser.add_argument("--call", choices=sorted(CALLS))
     parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER",
-                        help="gets results-CALL.tar.xz after each part")
+                        help="folder for results-CALL.tar.xz, written after each part")
     parser.add_argument("--bin", type=pathlib.Path, metavar="FOLDER",
                         help="programs that were built elsewhere; nothing is built then")
     parser.add_argument("--python", help="with a torch that sees a GPU (default: the first of "
@@ -124,7 +124,7 @@ def run_all(options, plan, store, after_each=lambda: None, after_part=lambda: No
 
 
 def pack(options, page):
-    """Packs all results: a machine that is taken away leaves what was done before."""
+    """Packs all results so far, because a rented machine can disappear at any time."""
     out, work = options.out, options.work
     out.mkdir(parents=True, exist_ok=True)
     packed = out / f"results-{options.call or 'all'}.tar.xz"

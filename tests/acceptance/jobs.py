@@ -1,10 +1,10 @@
-"""Jobs of pfc alone that an acceptance consists of, each over drawn faces.
+"""Runs the acceptance jobs that need only pfc, on generated faces.
 
     jobs.py trace --bin build/cuda/bin --folder build/jobs --output trace.json [--network r50]
     jobs.py resume --bin build/cuda/bin --folder build/jobs [--network r18]
 
 trace records three steps of a job that trains in bf16, and prints pfcctl's summary, with the time of
-each kernel. resume trains once without and once with a stop in the middle, and fails where the two
+each kernel. resume trains once without and once with a stop in the middle, and fails if the two
 models differ in any bit.
 """
 
@@ -39,7 +39,7 @@ def faces(options):
 
 
 def job(options, name, **keys):
-    """The job's file and its output folder, which is new."""
+    """Writes a job file. Returns its path and the job's new output folder."""
     out = options.folder / name
     shutil.rmtree(out, ignore_errors=True)
     path = options.folder / f"{name}.json"
@@ -69,7 +69,7 @@ def trace(options):
             time.sleep(0.1)
         if steps_of(out) < 2:
             training.terminate()
-            sys.exit(f"the job to trace made no two steps: {training.communicate()[1][-3000:]}")
+            sys.exit(f"the job to trace ended before its second step: {training.communicate()[1][-3000:]}")
         print(run(options.bin / "pfcctl", "trace", "--steps", 3, "--output", options.output, *where))
         run(options.bin / "pfcctl", "stop", *where)
         training.communicate(timeout=PATIENCE)

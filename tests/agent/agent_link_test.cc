@@ -61,7 +61,7 @@ TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne)
 
 TEST_F(AgentOfAHost, PointsToTheMtuWhenItsTlsHandshakeIsNotAnswered) {
   boost::asio::io_context loop;
-  // The kernel accepts connections here, and nobody answers.
+  // The kernel accepts connections here, but no program answers.
   const boost::asio::ip::tcp::acceptor silent(loop, {boost::asio::ip::address_v4::loopback(), 0});
   const Authority authority(folder.path());
   AgentOptions impatient = options("127.0.0.1:" + std::to_string(silent.local_endpoint().port()));

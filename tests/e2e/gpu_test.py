@@ -1,6 +1,6 @@
-"""The whole worker on a GPU, which is a real one or emulated: then the CUDA side's own sources run with
-threads as fibers, streams that run as late as they may, and the libraries' arithmetic done on the CPU
-(tests/support/simt). Exits with 77, as a test that was not run, where there is no GPU."""
+"""Tests the whole worker on a real or an emulated GPU. The emulation (tests/support/simt) runs our CUDA sources with
+threads as fibers, runs streams as late as possible, and computes the libraries' results on the CPU. Exits with 77
+(not run) if there is no GPU."""
 
 import math
 import os

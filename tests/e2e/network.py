@@ -86,7 +86,7 @@ class Network:
         limit(self.names[key], interface, speed)
 
     def narrow(self, key, mtu):
-        """The cable of a host takes no larger packets from now on, and tells nobody."""
+        """Drops packets larger than `mtu` on the link of a host, without an ICMP message."""
         for name in self.names.values():
             if name != self.names["bridge"]:  # several packets in one would pass
                 ip("-n", name, "link", "set", "eth0", "gso_max_segs", "1")

@@ -72,7 +72,7 @@ class Resume(JobTest):
         self.finished(1, b, "--set", "max_steps=2")
         self.environment = share
         done = self.finished(1, b, "--set", "resume=true")
-        self.assertRegex(done.stderr, r"worker 0 on host \S+ computes with 1 thread as before, so that the bits stay the same")
+        self.assertRegex(done.stderr, r"worker 0 on host \S+ computes with 1 thread as before, to keep the results bit-identical")
         self.assertEqual(self.outputs("a", 4), self.outputs("b", 4))
         self.environment = {**share, "OMP_NUM_THREADS": "2"}
         done = self.finished(1, b, "--set", "resume=true", "--set", "max_steps=5")

@@ -157,7 +157,7 @@ class Security(JobTest):
         self.started.append(agent)
         self.assertRegex(agent.stderr.readline(), "TCP connects, but the TLS handshake is not answered.* MTU")
         refused = self.read_until(self.started[0], "an agent was refused: ")[-1]
-        self.assertRegex(refused, f"{address(2)}: TCP connects, but the TLS handshake does not arrive.* MTU")
+        self.assertRegex(refused, f"{address(2)}: TCP connects, but the TLS handshake does not reach it.* MTU")
         self.network.narrow("b", 1500)
         self.wait_for_training()
         self.admin("stop")

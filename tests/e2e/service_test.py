@@ -183,7 +183,7 @@ class Service(ServiceTest):
 
 
 class Colleague(ServiceTest):
-    """Another user of the machine (as root: nobody), with the file that an admin has made, and nothing else."""
+    """Runs pfcctl as another user (as `nobody` if the test runs as root), who has only the access file from an admin."""
 
     def setUp(self):
         super().setUp()

@@ -47,7 +47,7 @@ class RandomFaults(unittest.TestCase):
 
 
 class FakeWatch:
-    """Of a job that writes a checkpoint of 48 images before the faults, and has seen 60 when training has gone on."""
+    """Watches a fake job: a checkpoint has 48 images before the faults, and 60 are trained after them."""
 
     def __init__(self, folder):
         self.folder, self.status, self.last_step_at = folder, {"images_seen": 36}, math.inf
@@ -74,7 +74,7 @@ class Goodput(unittest.TestCase):
 
 
 class Count(unittest.TestCase):
-    """Of the images of a job, from the folders of two hosts."""
+    """Counts the images of a job from the output folders of two hosts."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="pfc-e2e-")

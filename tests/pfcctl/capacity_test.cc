@@ -69,7 +69,7 @@ TEST(CapacityPlan, IsOfAJobOnGpusThatAreNotHere) {
   EXPECT_DOUBLE_EQ(json["phases"]["head"], c.step.of("head"));
 }
 
-TEST(CapacityPlan, SaysWhatElseTheHostsNeed) {
+TEST(CapacityPlan, ShowsDecodingCoresDiskSpaceAndBottleneck) {
   PlannedJob planned = job_to_plan(8);
   planned.job.save_every_steps = 100;
   planned.job.keep_checkpoints = 3;
@@ -98,7 +98,7 @@ TEST(CapacityPlan, SaysWhatElseTheHostsNeed) {
 }
 
 /// A measurement takes 15 s.
-TEST(CapacityPlan, LooksAtTheMeasuredRunBeforeItMeasuresTheMachine) {
+TEST(CapacityPlan, ReadsTheMeasuredRunBeforeItMeasuresTheMachine) {
   PlannedJob planned = job_to_plan(1);
   planned.job.device = DeviceChoice::kCpu;
   EXPECT_THAT(message_of<InputError>(

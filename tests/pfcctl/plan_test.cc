@@ -57,7 +57,7 @@ TEST(Plan, SaysThatAJobThatFitsWouldBeRefused) {
   EXPECT_EQ(nlohmann::json::parse(plan_json(r))["refusal"], "precision: found fp16");
 }
 
-TEST(Plan, OfGpusSaysWhatTheHostsMemoryMustHold) {
+TEST(Plan, ShowsHostMemoryOfGpuJobs) {
   PlanReport r = report();
   r.planned.gpu = true;
   r.plan.host = std::uint64_t{2} << 30;

@@ -27,7 +27,7 @@ using testing::message_of;
 
 constexpr std::time_t kDay = 86'400;
 
-/// A port whose connections the kernel accepts and nobody answers.
+/// A port where the kernel accepts connections, but no program answers.
 class SilentPort {
  public:
   std::string address() const {

@@ -42,7 +42,7 @@ class Faults:
         self.undo(all_of_them=True)
 
     def waiting(self):
-        """Faults after which training has not yet gone on."""
+        """Returns the faults after which training has not yet continued."""
         return [fault for fault in self.faults if fault.took is None]
 
     def pause(self, mean):
@@ -130,7 +130,7 @@ class Faults:
         return self.host_without_agent("agent", 0.1, 4)
 
     def absence(self):
-        """So long that the others continue without this host, if --min-workers allows it."""
+        """Keeps the agent away long enough for the others to continue without this host, if --min-workers allows it."""
         return self.host_without_agent("absence", 12, 25)
 
     def host_without_agent(self, kind, least, most):

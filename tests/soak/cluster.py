@@ -55,7 +55,7 @@ class Cluster:
     """Hosts "a", "b", ... with an agent each, and "k" with the coordinator."""
 
     def __init__(self, folder, hosts, workers, more_options=(), output=None):
-        """`output`: a folder that the hosts do not share; each has one of its own in its place, see outputs."""
+        """`output`: a folder that the hosts do not share. Each host has its own folder mounted there; see outputs."""
         self.folder = pathlib.Path(folder)
         self.keys = "abcdefghij"[:hosts]
         self.workers_of_host = workers

@@ -4,7 +4,7 @@ import json
 
 
 def good_rate(before, after, seconds):
-    """Images a second that count. None count while the job is not yet back where it was."""
+    """Returns images per second beyond `before`; 0 while the job still repeats lost images."""
     return max(after - before, 0) / max(seconds, 1e-3)
 
 

@@ -1,4 +1,4 @@
-"""Counts the images that a job has trained, and the saved ones that it has lost."""
+"""Counts the images that a job has trained, and saved images that it has lost."""
 
 import json
 import pathlib
@@ -49,7 +49,7 @@ class Record(threading.Thread):
         return [event for _, event in self.events if event["kind"] == kind]
 
     def trained(self):
-        """Images trained: counted once, and counted as often as they were trained."""
+        """Returns the number of distinct trained images, and the number including repetitions."""
         batch = {start["generation"]: start["workers"] * start["batch_size"] for start in self.of_kind("start")}
         steps = sorted((step["images_seen"] - batch[step["generation"]], step["images_seen"]) for step in self.of_kind("step"))
         once, end = 0, 0
@@ -59,17 +59,17 @@ class Record(threading.Thread):
         return once, sum(high - low for low, high in steps)
 
     def last(self):
-        """Images of the last step, and of the newest checkpoint."""
+        """Returns images_seen of the last step, and of the newest checkpoint."""
         steps = self.of_kind("step")
         last = max(steps, key=lambda step: (step["generation"], step["step"]))["images_seen"] if steps else 0
         return last, max((images for _, images in self.saved), default=0)
 
     def moves(self):
-        """How often a host other than before led a generation, and so had the checkpoints."""
+        """Returns how often the leader of a generation was on another host than before. The leader writes the checkpoints."""
         return sum(before != after for before, after in zip(self.leaders, self.leaders[1:]))
 
     def lost(self):
-        """[(generation, its first image, images saved before)] of generations that began below what was saved."""
+        """Returns [(generation, its first image, images saved before)] for generations that began below a saved checkpoint."""
         found = []
         for look, event in self.events:
             before = max((images for when, images in self.saved if when < look), default=0)
@@ -79,7 +79,7 @@ class Record(threading.Thread):
 
 
 def newest_checkpoint(folder):
-    """Its images; 0: there is none."""
+    """Returns the images of the newest checkpoint in the folder; 0 if there is none."""
     return max(map(images_of, folder.glob("step-*/manifest.json")), default=0)
 
 
@@ -89,7 +89,7 @@ def images_of(manifest):
 
 
 def text_of(path):
-    """Empty: there is no such file, or no longer."""
+    """Returns the text of a file, or "" if it does not exist or was removed."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError:

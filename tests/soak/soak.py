@@ -37,8 +37,8 @@ def arguments():
                         "coordinator cannot be started again, and without absence where --min-workers is not given")
     parser.add_argument("--hang", type=float, default=120, help="seconds without a new step, while nothing is "
                         "broken by hand, that count as a hang (120)")
-    parser.add_argument("--job-steps", type=int, default=0, help="jobs of so many planned steps, one after another, each to "
-                        "its end, with a count of their images; 0: one job, which is stopped after the last fault (0)")
+    parser.add_argument("--job-steps", type=int, default=0, help="planned steps of each job; jobs run one after another "
+        "to their end, and their images are counted; 0: one job, which is stopped after the last fault (0)")
     parser.add_argument("--unshared", action="store_true", help="each host has an output folder of its own; needs --job-steps")
     parser.add_argument("--min-workers", type=int, default=0, help="the coordinator's option; 0: not given (0)")
     parser.add_argument("--goodput", action="store_true",
@@ -140,7 +140,7 @@ class Soak:
         self.tell_lives(lives)
 
     def break_jobs(self):
-        """One after another, each to its end."""
+        """Runs jobs one after another, each to its end."""
         faults, counts, number = Faults(self.kinds, self.options.seed), [], 0
         line = "{:<8} {:>7} {:>12} {:>8} {:>8} {:>8} {:>12} {:>6}"
         lines = [line.format("job", "faults", "generations", "planned", "trained", "again", "checkpoints", "moved")]
@@ -156,7 +156,7 @@ class Soak:
                           f"{self.saved_lost} saved ones lost")
 
     def break_to_its_end(self, name, seed, faults):
-        """Returns its line of the table."""
+        """Runs one job. Returns its row of the table."""
         cluster, watch = self.begin(name, seed)
         record = Record(cluster.outputs or [self.folder / name])
         faults.turn_to(cluster, watch, self.broken_job)
@@ -281,7 +281,7 @@ class Soak:
             cluster.end()
 
     def rate_with(self, faults, watch, every):
-        # What this part loses was trained in it: all before is on disk.
+        # Everything trained before this part is on disk, so faults lose only images of this part.
         images, output = watch.status["images_seen"], self.folder / "goodput"
         watch.wait_for(lambda _: newest_checkpoint(output) >= images, self.options.hang, "a checkpoint before the faults")
         start, images = time.monotonic(), newest_checkpoint(output)

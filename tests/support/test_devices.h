@@ -24,14 +24,13 @@ struct TestDevice {
   friend void PrintTo(const TestDevice& device, std::ostream* out) { *out << device.name; }
 };
 
-/// Whether the GPUs of this program are emulated (tests/support/simt), and so add and round as a
-/// CPU.
+/// Returns whether the GPUs of this program are emulated (tests/support/simt). Emulated GPUs add
+/// and round like a CPU.
 inline bool on_emulated_gpu() {
   return cuda_devices().front().detail.find("Emulated") != std::string::npos;
 }
 
-/// Where the convolutions of a test process keep their algorithms: as in training, cuDNN times
-/// them.
+/// Folder of the algorithm cache of a test process. As in training, cuDNN times the algorithms.
 inline const std::filesystem::path& algorithms_of_tests() {
   static const TemporaryFolder folder;
   return folder.path();

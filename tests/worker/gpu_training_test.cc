@@ -43,7 +43,7 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
 }
 
 TrainedOnDevice train_one(TrainingSession& session) {
-  // What they need of a GPU's memory they have taken, and algorithms chosen, before the first step.
+  // Workers allocate all GPU memory and choose algorithms before the first step.
   const auto free_memory = [&session] {
     session.host_comm().barrier();
     const std::size_t bytes = session.ops->memory().free;
@@ -103,8 +103,8 @@ TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
   const int workers = std::min(kMostGpuTrainingWorkers, static_cast<int>(devices.size()));
   const std::vector<TrainedOnDevice> cpus = train_on(DeviceChoice::kCpu, workers, data.path());
   const std::vector<TrainedOnDevice> gpus = train_on(DeviceChoice::kCuda, workers, data.path());
-  // A real GPU rounds otherwise, so that numbers near 0 turn their signs before a PReLU
-  // (tests/worker/backbone/gpu_test.cc), and the gradients differ by up to 1e-2.
+  // A real GPU rounds differently. Numbers near 0 change their sign before a PReLU
+  // (tests/worker/backbone/gpu_test.cc), and gradients differ by up to 1e-2.
   const double looser = on_emulated_gpu() ? 1 : 100;
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     for (std::size_t step = 0; step < kGpuTrainingSteps; ++step) {

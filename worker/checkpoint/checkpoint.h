@@ -35,7 +35,7 @@ struct TrainingState {
   LossScale& loss_scale;
   std::int64_t classes = 0;
   std::string network;            ///< the job's; a checkpoint of another network is refused
-  std::vector<int> threads = {};  ///< that workers compute with, by rank; 0 on a GPU
+  std::vector<int> threads = {};  ///< compute threads of the workers, by rank; 0 on a GPU
 };
 
 struct CheckpointInfo {

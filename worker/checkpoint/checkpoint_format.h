@@ -91,7 +91,7 @@ struct Identity {
   std::int64_t classes = 0;
   std::int64_t embedding_size = 0;
   LossScale::State loss_scale;
-  std::vector<int> threads;  ///< that workers computed with, by rank; empty: not known
+  std::vector<int> threads;  ///< compute threads of the workers, by rank; empty: unknown
   nlohmann::json job;
 
   /// Whether both hold the same network with as many classes and embeddings of the same size.

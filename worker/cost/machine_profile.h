@@ -64,8 +64,9 @@ struct MachineProfile {
   }
 };
 
-/// "h200", "h100", "a100", "v100": from NVIDIA's data sheets, with the parts of the peaks that
-/// kernels are assumed to reach. Nothing of them was measured. None for another name.
+/// Returns the profile of "h200", "h100", "a100" or "v100" from NVIDIA's data sheets, with the
+/// fractions of the peaks that kernels are assumed to reach. Nothing was measured. Returns nothing
+/// for another name.
 std::optional<MachineProfile> gpu_profile(const std::string& name, DType activations, bool tf32);
 /// The names that gpu_profile() knows.
 std::vector<std::string> gpu_names();

@@ -84,7 +84,7 @@ double StepCost::of(const std::string& phase) const {
 }
 
 Bottleneck bottleneck_of(const StepCost& step) {
-  constexpr double kWaits = 0.01;  // of a step, from which on it counts
+  constexpr double kWaits = 0.01;  // smallest fraction of a step that counts as waiting
   const double all = step.seconds(), waits = step.of("data_wait");
   if (waits > kWaits * all) return {"decoding", waits / all};
   double communication = 0;

@@ -29,18 +29,18 @@ struct PhaseCost {
 
 struct StepCost {
   std::vector<PhaseCost> phases;  ///< in the order of the step
-  double input = 0;               ///< seconds of one core that make a worker's inputs
+  double input = 0;               ///< seconds of one core to prepare a worker's inputs
   [[nodiscard]] double seconds() const;
   /// 0 where there is no such phase.
   [[nodiscard]] double of(const std::string& phase) const;
 };
 
-/// What limits the speed of a step, and its share of it.
+/// The part that limits the speed of a step, and its share of the step's time.
 struct Bottleneck {
   std::string what;  ///< "decoding", "backbone", "classification layer" or "communication"
   double share = 0;
 };
-/// Decoding if a worker waits for its inputs, otherwise the part that takes longest. Pure.
+/// Returns decoding if a worker waits for its inputs, otherwise the longest part. Pure.
 Bottleneck bottleneck_of(const StepCost& step);
 
 /// How many times as long a phase takes as the model says; 1 for those that it does not have.

@@ -108,8 +108,8 @@ struct DatasetOptions {
 /// InputError that names image 0 where none of the first 1,000 can.
 ImageSize first_image_size(const Dataset& dataset);
 
-/// Adds a warning if no image has label 0, as in data whose labels begin at 1. least: of all
-/// labels.
+/// Adds a warning if no image has label 0, as in data whose labels begin at 1. `least`: the
+/// smallest label.
 void warn_of_least_label(DatasetInfo& info, std::int64_t least, const std::string& origin);
 
 }  // namespace pfc

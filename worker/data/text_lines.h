@@ -24,13 +24,14 @@ inline constexpr std::size_t kLongestLine = 16384;
 void read_lines(const std::filesystem::path& file, const Doing& doing,
                 const std::function<void(std::string_view line, std::int64_t number)>& take);
 
-/// The path with "/" in place of "\\", which separates folders in lists made on Windows.
+/// Returns the path with "/" instead of "\\", the separator in lists that were made on Windows.
 std::string with_slashes(std::string_view path);
 
 /// The fields of a line, which are not empty: between tabs, or where it has no tab between any of
 /// `others`. Views of the line.
 std::vector<std::string_view> fields_of(std::string_view line, std::string_view others);
-/// From the first to the last of such fields, with what is between them. REQUIRES: not empty.
+/// Returns the part of a line from the first to the last of these fields, including separators.
+/// REQUIRES: `fields` come from fields_of() on one line; not empty.
 std::string_view joined(std::span<const std::string_view> fields);
 
 }  // namespace pfc

@@ -135,10 +135,10 @@ void check_pairs(const VerificationSet& set) {
   }
   const auto genuine = std::ranges::count(set.same, true);
   if (genuine > 0 && genuine < std::ssize(set.same)) return;
-  throw InputError(fmt::format(
-      "verification set {}: all {} pairs are of {}, so that its accuracy is always 1; expected "
-      "pairs of both kinds; remove it from val_targets",
-      set.file.string(), set.same.size(), genuine > 0 ? "one person" : "two people"));
+  throw InputError(
+      fmt::format("verification set {}: all {} pairs are of {}, and the accuracy would always be "
+                  "1; expected pairs of both kinds; remove it from val_targets",
+                  set.file.string(), set.same.size(), genuine > 0 ? "one person" : "two people"));
 }
 
 /// Throws InputError when the image is damaged. rgb [H, W, 3] is overwritten.

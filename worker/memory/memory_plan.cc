@@ -138,7 +138,7 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
            fmt::format("{} samples of {}", samples(p), counted(p.world_size, "worker")));
 }
 
-/// What buffers of these sizes take.
+/// Returns the memory that buffers of these sizes take.
 std::uint64_t taken(const PlannedJob& p, std::initializer_list<std::uint64_t> buffers) {
   std::uint64_t sum = 0;
   for (const std::uint64_t bytes : buffers) sum += p.gpu ? gpu_allocation(bytes) : bytes;
@@ -179,7 +179,7 @@ void add_gpu_buffers(const PlannedJob& p, PartList& list) {
   list.add(kNcclName, p.world_size > 1 ? kNcclBuffers : 0, "a guess; measured when a job starts");
 }
 
-/// What is in host memory also if the worker trains on a GPU.
+/// Adds the parts that are in host memory even if the worker trains on a GPU.
 void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
   const int ahead = prefetch_depth(static_cast<int>(p.job.num_workers));
   const std::size_t batch = Batch::bytes(
@@ -205,7 +205,8 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
 }
 
 void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
-  // Two transports: that of the step, and that of the gradients, whose buckets are slices of them.
+  // Two transports: one for the step, and one for the gradients. Gradient buckets are slices of the
+  // gradients.
   list.add("communication",
            2 * host_comm_bytes(p.world_size) + StepShapes(p.job, p.world_size).bytes(),
            counted(p.world_size, "worker"));

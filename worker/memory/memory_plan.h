@@ -33,7 +33,7 @@ struct PlannedJob {
   int threads = 1;  ///< compute threads of this worker
   PlannedData data;
   bool gpu = false;  ///< true: plans the memory of a GPU; false: that of the host
-  // Of the GPU's second-level cache and of its multiprocessors; as they are, an H100's.
+  // Size of the GPU's L2 cache and number of its multiprocessors. The defaults are an H100's.
   std::int64_t l2_bytes = HeadMemoryOptions{}.l2_bytes;
   int multiprocessors = HeadMemoryOptions{}.multiprocessors;
   /// With a GPU: host memory that checkpoint copies may take; 0: not known.

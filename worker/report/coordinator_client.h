@@ -30,7 +30,7 @@ struct JoinResult {
   std::string host;                  ///< this host's name, as --hosts has it
   std::int64_t checkpoint_step = 0;  ///< of the job's newest checkpoint; 0: there is none
   std::string checkpoint_host;       ///< whose output folder alone has it; empty: all hosts see it
-  int planned_workers = 0;           ///< that trained the job's first step; 0: none has
+  int planned_workers = 0;  ///< workers that trained the first step; 0: no step was trained
   GenerationKind kind = GenerationKind::kTraining;
 };
 

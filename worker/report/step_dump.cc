@@ -55,7 +55,7 @@ void StepDump::stop(const GivenToHead& given, const Verdict& verdict) {
   const std::string written = write(given, verdict);
   std::int64_t saved = comm_.rank() == 0 ? newest_step() : 0;
   try {
-    saved = from_rank_zero(comm_, saved);  // others may not see the folder
+    saved = from_rank_zero(comm_, saved);  // other ranks may not see the folder
     // When the first worker fails, the coordinator ends the others soon. So all wait here until all
     // have written.
     comm_.barrier();

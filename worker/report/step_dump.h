@@ -32,7 +32,7 @@ class StepDump {
 
  private:
   std::string write(const GivenToHead& given, const Verdict& verdict);
-  /// Of the newest checkpoint that is published; 0: none.
+  /// Returns the step of the newest published checkpoint; 0 if there is none.
   [[nodiscard]] std::int64_t newest_step() const;
 
   Ops& ops_;

@@ -58,7 +58,7 @@ struct Snapshot {
   SnapshotId id;
   SnapshotRows own, copy;
   SharedState shared;
-  std::vector<int> threads;  ///< that workers computed with, by rank
+  std::vector<int> threads;  ///< compute threads of the workers, by rank
   /// Whether this worker has all of it: an abort may come in the middle.
   bool has_own = false, has_copy = false, has_shared = false;
 

@@ -15,7 +15,8 @@ namespace pfc {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerThreads, host, share, is_chosen, images, before)
 
 namespace {
-/// Threads of the newest state of as many workers; all 0: there is none.
+/// Returns the threads of the newest state with the same number of workers; all zeros if there is
+/// none.
 std::vector<int> threads_before(std::span<const WorkerThreads> workers) {
   const auto images = [&](const WorkerThreads& worker) {
     return worker.before.size() == workers.size() ? worker.images : -1;
@@ -30,7 +31,7 @@ std::string difference(const WorkerThreads& worker, std::size_t rank, int before
       "worker {} on host {} computes with {} instead of {} as before, because {}: the results may "
       "differ in their last bits",
       rank, worker.host, counted(worker.share, "thread"), before,
-      worker.is_chosen ? "OMP_NUM_THREADS is set" : "its share of the cores is no more");
+      worker.is_chosen ? "OMP_NUM_THREADS is set" : "its share of the cores is smaller");
 }
 
 }  // namespace
@@ -49,8 +50,8 @@ ChosenThreads choose_threads(std::span<const WorkerThreads> workers) {
     }
     if (!restored || !chosen.message.empty()) continue;
     chosen.message = fmt::format(
-        "worker {} on host {} computes with {} as before, so that the bits stay the same; its "
-        "share of the cores is {}: set OMP_NUM_THREADS to use them",
+        "worker {} on host {} computes with {} as before, to keep the results bit-identical; its "
+        "share of the cores is {}; set OMP_NUM_THREADS to use all of them",
         rank, worker.host, counted(before[rank], "thread"), worker.share);
   }
   return chosen;

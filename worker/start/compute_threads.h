@@ -1,5 +1,5 @@
-// Keeps the number of compute threads of a job that continues. Sums on a CPU are divided among the
-// threads, so that another number gives other last bits.
+// Chooses the number of compute threads when a job continues. Sums on a CPU are divided among
+// threads, so another number of threads changes the last bits of the results.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,34 @@
 
 namespace pfc {
 
-/// What a worker reports to the others.
+/// The report of one worker to the others.
 struct WorkerThreads {
   std::string host;
   int share = 0;            ///< threads_of_worker(); 0 on a GPU, where their number does not matter
-  bool is_chosen = false;   ///< a person has set it (threads_are_chosen())
-  std::int64_t images = 0;  ///< of the newest state of the job that this worker knows
-  std::vector<int> before;  ///< threads with which it was computed, by rank; empty: not known
+  bool is_chosen = false;   ///< the user has set OMP_NUM_THREADS (threads_are_chosen())
+  std::int64_t images = 0;  ///< trained images of the newest state that this worker knows
+  std::vector<int> before;  ///< threads that computed this state, by rank; empty: unknown
 };
 
 struct ChosenThreads {
   std::vector<int> of_rank;
-  std::string message;  ///< one line for the log; empty: nothing has changed
-  bool differ = false;  ///< a worker cannot have as many as before, or is not to
+  std::string message;  ///< one line for the log; empty if no number changes
+  bool differ = false;  ///< a worker does not use its earlier number of threads
 };
 
-/// Each worker computes with as many threads as before if no person has chosen another number and
-/// that is no more than its share, and otherwise with its share. States of another number of
-/// workers do not count. REQUIRES: `workers` is by rank. Pure.
+/// Chooses the threads of each worker: its earlier number if that is at most its share and
+/// OMP_NUM_THREADS is not set, otherwise its share. Ignores states of another number of workers.
+/// REQUIRES: `workers` is by rank. Pure.
 ChosenThreads choose_threads(std::span<const WorkerThreads> workers);
 
-/// The newest state that this worker has in memory (`snapshots`; null: none) or sees at `output`:
-/// on rank 0 any if the job resumes, otherwise the job's own. `host` and `share` stay empty.
+/// Returns the threads of the newest state in memory (`snapshots`, may be null) or in the job's
+/// `output` folder. Checkpoints of other jobs count only on rank 0, and only if the job resumes.
+/// Leaves `host` and `share` empty.
 WorkerThreads threads_of_saved_state(const JobConfig& job, const std::string& job_id, Rank rank,
                                      const SnapshotStore* snapshots);
 
-/// All workers report theirs, and all choose the same. `host`: a communicator for host memory.
-/// Collective. Throws CommError.
+/// Exchanges the reports of all workers and returns the same choice on each. `host`: a communicator
+/// for host memory. Collective. Throws CommError.
 ChosenThreads agree_on_threads(Comm& host, const WorkerThreads& mine);
 
 }  // namespace pfc

@@ -7,14 +7,14 @@
 // used instead where the cache is not on disk, since the next run could then choose another
 // algorithm, and where there is too little memory to time the algorithms.
 //
-// Where there is no such algorithm, one with a larger workspace is taken; then one for channels
-// that are padded with zeros to a multiple of 8; then, with a warning, one that is not
-// deterministic.
+// If cuDNN has no such algorithm, three fallbacks are tried in this order: an algorithm with a
+// larger workspace; channels padded with zeros to a multiple of 8; an algorithm that is not
+// deterministic, with a warning.
 //
 // The gradient of the weights is a sum over all pixels, and cuDNN writes it only in the type of its
-// inputs. So that it is not rounded to 16 bits, 16-bit inputs are converted to float32, a few
-// images at a time, and multiplied as TF32, which represents each bfloat16 and float16 number
-// exactly. Where the kernel is 1 x 1 the gradient is one matrix product, and needs no conversion.
+// inputs. To avoid rounding the sum to 16 bits, 16-bit inputs are converted to float32, a few
+// images at a time, and multiplied as TF32. TF32 represents each bfloat16 and float16 number
+// exactly. For a 1 x 1 kernel the gradient is one matrix product and needs no conversion.
 //
 // Throws std::logic_error for a shape without output, InputError for a tensor that is too large for
 // cuDNN, DeviceError when cuDNN has no algorithm at all.
@@ -47,7 +47,8 @@ CudnnProblem problem_of(const Conv2dShape& shape, const CudaDevice& device) {
           .every_digit = !device.tf32};
 }
 
-/// The same in float32, for as many images at a time as their copies have room for.
+/// Returns the same problem in float32, for the number of images whose copies fit into
+/// kMostConvolutionCopies.
 CudnnProblem widened(const Conv2dShape& shape) {
   const auto image = static_cast<std::int64_t>(sizeof(float)) *
                      (shape.x_shape().elements() + shape.y_shape().elements()) / shape.batch;
@@ -72,7 +73,7 @@ bool is_matrix_product(const Conv2dShape& s) {
   return s.kernel == 1 && s.stride == 1 && s.pad == 0 && s.groups == 1;
 }
 
-/// The `images` from number `first` on.
+/// Returns a view of `images` images, starting at image `first`.
 Tensor images_of(const Tensor& t, std::int64_t first, std::int64_t images) {
   const Shape shape{images, t.shape[1], t.shape[2], t.shape[3]};
   const std::size_t image = t.bytes() / static_cast<std::size_t>(t.shape[0]);
@@ -83,9 +84,9 @@ Tensor images_of(const Tensor& t, std::int64_t first, std::int64_t images) {
 /// x, w and y of a pass, or their gradients.
 using Tensors = std::array<Tensor, 3>;
 
-/// Backward passes are made when they are planned or first called. An evaluation never calls them,
-/// and the gradient of a network's images is not needed: for their three channels cuDNN has few
-/// algorithms.
+/// Creates backward passes when they are planned or first called. An evaluation never calls them,
+/// and training does not need the gradient of the input images, for whose three channels cuDNN has
+/// few algorithms.
 class CudnnConv2d : public Conv2d {
  public:
   CudnnConv2d(const ConvolutionContext& context, const Conv2dShape& shape)
@@ -133,7 +134,7 @@ class CudnnConv2d : public Conv2d {
                        .c = {dw.data, dw.dtype, {shape_.out_c, shape_.in_c}}});
   }
 
-  /// Makes the pass, and reserves scratch for its workspace and for copies behind it.
+  /// Creates the pass, and reserves scratch memory for its workspace followed by its copies.
   template <typename Pass>
   void make(std::optional<Convolution<Pass>>& pass, const CudnnProblem& problem) {
     if (pass) return;
@@ -158,7 +159,8 @@ class CudnnConv2d : public Conv2d {
     return pass->choose();
   }
 
-  /// Tensors without memory: as this class gets them, and as cuDNN gets them.
+  /// Return tensors without memory: own() as this class receives them, wanted() as cuDNN receives
+  /// them.
   template <typename Pass>
   [[nodiscard]] Tensors own(const Convolution<Pass>& pass) const {
     Conv2dShape s = shape_;

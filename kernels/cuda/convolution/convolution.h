@@ -17,7 +17,7 @@
 
 namespace pfc {
 
-/// What the convolutions of a device share. REQUIRES: they are destroyed before its members.
+/// Objects that all convolutions of a device share. REQUIRES: they outlive the convolutions.
 struct ConvolutionContext {
   CudaDevice& device;
   Ops& ops;
@@ -25,7 +25,7 @@ struct ConvolutionContext {
   AlgorithmCache& algorithms;
 };
 
-/// What cuDNN is asked to compute. Its tensors have one type.
+/// A convolution for cuDNN. All its tensors have the same type.
 struct CudnnProblem {
   Conv2dShape shape;
   DType type = DType::kFloat32;
@@ -97,8 +97,8 @@ class Convolution {
   [[nodiscard]] const std::string& what() const { return what_; }
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
-  /// Takes the fastest deterministic algorithm that needs at most kMostConvolutionWorkspace, or
-  /// else as much as is free. Returns false where cuDNN has none.
+  /// Selects the fastest deterministic algorithm that needs at most kMostConvolutionWorkspace. If
+  /// there is none, selects one that fits into free GPU memory. Returns false if cuDNN has none.
   [[nodiscard]] bool choose() {
     if (take_kept()) return true;
     Results results{};
@@ -114,8 +114,8 @@ class Convolution {
            take_first(results, count, free_bytes(), kSameBits);
   }
 
-  /// Takes the algorithm that cuDNN guesses to be the fastest, deterministic or not. Returns false
-  /// where it has none.
+  /// Selects the algorithm that cuDNN guesses to be the fastest, deterministic or not. Returns
+  /// false if cuDNN has none.
   [[nodiscard]] bool choose_any() {
     Results results{};
     int count = 0;
@@ -158,8 +158,8 @@ class Convolution {
     require(cudnnSetConvolutionMathType(descriptor_.get(), math), "cudnnSetConvolutionMathType");
   }
 
-  // The workspace of an algorithm; none where cuDNN does not have the algorithm for this shape, or
-  // where it needs more than `most`.
+  // Returns the workspace of an algorithm. Returns nothing if cuDNN does not have the algorithm for
+  // this shape, or if it needs more than `most` bytes.
   [[nodiscard]] std::optional<std::size_t> workspace_of(Algorithm algorithm,
                                                         std::size_t most) const {
     std::size_t bytes = 0;
@@ -222,7 +222,7 @@ class Convolution {
             "a guess at the algorithm");
   }
 
-  /// Returns false where there is too little memory.
+  /// Times the algorithms. Returns false if there is too little memory.
   bool time(Results& results, int* count) const {
     std::size_t workspace = 0;
     for (int i = 0; i < Pass::kAlgorithms; ++i) {
@@ -233,8 +233,8 @@ class Convolution {
     const std::size_t free = free_bytes(), needed = TimingMemory::bytes(problem) + workspace;
     if (needed > free) {
       spdlog::warn(
-          "{}: {} of GPU memory free, {} needed to time its algorithms; cuDNN's guess is "
-          "taken, which may be slower",
+          "{}: {} of GPU memory free, {} needed to time its algorithms; using cuDNN's guess, which "
+          "may be slower",
           what_, byte_size_text(free), byte_size_text(needed));
       return false;
     }

@@ -17,9 +17,9 @@ bool depthwise_supports(const Conv2dShape& shape);
 /// has the same bits every time. Borrows the device. REQUIRES: depthwise_supports(shape).
 std::unique_ptr<Conv2d> make_depthwise_conv2d(CudaDevice& device, const Conv2dShape& shape);
 
-/// Enqueues to = from, or to += from when `accumulate`, where both are matrices with the channels
-/// in the last dimension, of any two activation types. `to` gets zeros where `from` has no row or
-/// no channel.
+/// Enqueues to = from, or to += from when `accumulate`. Both are matrices with the channels in the
+/// last dimension and any activation type. Rows and channels that `from` does not have count as
+/// zeros.
 void copy_channels(CudaDevice& device, const Tensor& from, const Tensor& to, bool accumulate);
 
 /// Enqueues numbers from a uniform distribution over [-1, 1), the same in every call. `to` is of

@@ -17,8 +17,8 @@ struct AlgorithmChoice {
 };
 
 /// A text file for each kind of GPU, version of cuDNN and driver, with a line for each choice. All
-/// workers of a host share it: the first choice that is kept is valid for all of them. A damaged
-/// file, and a folder that cannot be written, are ignored with a warning.
+/// workers of a host share the file, and the first choice saved applies to all of them. A damaged
+/// file or a folder that cannot be written is ignored with a warning.
 class AlgorithmCache {
  public:
   using Choices = std::map<std::string, AlgorithmChoice>;

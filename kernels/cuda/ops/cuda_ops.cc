@@ -19,11 +19,11 @@ constexpr bool kDebug = true;
 constexpr bool kDebug = false;
 #endif
 
-// A wrong plan is a programmer's error. It must not end a job where there is memory left.
+// A wrong plan is a programmer's error. It must not end a job while GPU memory is left.
 void report_unplanned(std::size_t bytes) {
-  const std::string text = "GPU memory: found no " + byte_size_text(bytes) +
-                           " in what was reserved, expected the plan to count all buffers "
-                           "(docs/memory.md); please report the job file";
+  const std::string text =
+      "GPU memory: the reserved memory has no room for a buffer of " + byte_size_text(bytes) +
+      "; the plan should count all buffers (docs/memory.md); please report the job file";
   check(!kDebug, text.c_str());
   spdlog::warn("{}", text);
 }
@@ -49,7 +49,7 @@ std::string CudaOps::description() const {
 std::unique_ptr<Buffer> CudaOps::allocate(std::size_t bytes) {
   std::unique_ptr<Buffer> buffer = arena_ ? arena_->allocate(bytes) : nullptr;
   if (buffer == nullptr) {
-    // Lists of classes depend on those that were drawn, and may take a little more than expected.
+    // The lists of classes depend on the sampled classes, and may be a little larger than planned.
     constexpr std::size_t kParts = 64;
     if (arena_ && bytes > arena_->bytes() / kParts) report_unplanned(bytes);
     buffer = std::make_unique<CudaBuffer>(bytes);

@@ -45,7 +45,7 @@ std::optional<int> image_number_in(std::string_view text) {
   return number;
 }
 
-/// With the ending that is there: facenet's aligned faces are PNG files.
+/// Returns the path with the extension of the existing file. facenet's aligned faces are PNG files.
 fs::path lfw_path(const fs::path& images, std::string_view name, int number) {
   const fs::path path = fs::path(name) / fmt::format("{}_{:04}.jpg", name, number);
   for (const char* ending : {".jpg", ".png", ".jpeg", ".webp"}) {
@@ -56,7 +56,7 @@ fs::path lfw_path(const fs::path& images, std::string_view name, int number) {
   return path;
 }
 
-/// Two paths with blanks in them, which end like images. Views of one line.
+/// Two paths that may contain blanks and end like images. Views of one line.
 std::optional<std::pair<std::string_view, std::string_view>> two_paths(
     std::span<const std::string_view> fields) {
   for (std::size_t i = 1; i < fields.size(); ++i) {
@@ -101,8 +101,8 @@ bool is_heading(const std::vector<std::string_view>& fields, const fs::path& ima
   });
 }
 
-/// A line of CALFW's and CPLFW's lists, two of which are a pair: PATH, and 0 for two people or else
-/// the number of a fold.
+/// A line of CALFW's and CPLFW's lists: PATH, and 0 for two people or the number of a fold for one
+/// person. Two lines form a pair.
 struct HalfPair {
   fs::path image;
   bool same = false;

@@ -74,7 +74,7 @@ TEST_F(SmallLog, IsReadFromItsEnd) {
   EXPECT_EQ(reads(-1, 1'000), "line 6\nline 7\nline 8\n");
 }
 
-TEST_F(SmallLog, IsReadFromAnyNumberOfLinesBeforeItsEnd) {
+TEST_F(SmallLog, ReadsTheLastLines) {
   EXPECT_THROW(read_log(path, kLogLines, 1, 100), InputError);
   writes(0, 9);
   EXPECT_EQ(reads(kLogLines, 1), "line 8\n");

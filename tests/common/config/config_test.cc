@@ -100,7 +100,7 @@ TEST(ParseJob, NamesTheNearestKeyForAnUnknownOne) {
             R"(job.json: unknown key "profiler"; docs/configuration.md lists all keys)");
 }
 
-TEST(ParseJob, NamesTheKeyForThatOfAnotherProgram) {
+TEST(ParseJob, SuggestsOurKeyForAKeyOfAnotherProgram) {
   for (const char* job : {R"({"lr_steps": [10]})", R"({"decay_epoch": [10]})"}) {
     EXPECT_THAT(refusal(job),
                 HasSubstr(R"("; expected "lr_schedule": {"name": "multistep", "epochs")"));

@@ -76,7 +76,7 @@ TEST(PythonConfig, ComputesAsPythonDoes) {
             2);
 }
 
-TEST(PythonConfig, RefusesWhatItDoesNotUnderstandWithLineAndText) {
+TEST(PythonConfig, RejectsOtherPythonAndShowsTheLine) {
   EXPECT_EQ(config_refusal("import os"),
             "c.py:3: 'import os': not an assignment to config.KEY; pfc reads lines like "
             "config.lr = 0.1 and does not run Python: write the value itself here, or use a JSON "

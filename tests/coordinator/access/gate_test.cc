@@ -53,7 +53,7 @@ TEST_F(CredentialsOfAGate, OfAgentsThatItStartsCanBeRevoked) {
   EXPECT_FALSE(gate.revoke_host({}, "a"));
 }
 
-TEST_F(CredentialsOfAGate, AreWrittenAgainWhenTheFolderWasRemoved) {
+TEST_F(CredentialsOfAGate, AreRewrittenAfterTheFolderWasRemoved) {
   const auto state = folder / "state";
   Gate running({.state_dir = state});
   const auto made = running.create_token({}, {}, "host:1");

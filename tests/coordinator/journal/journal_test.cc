@@ -124,7 +124,7 @@ TEST_F(JournalTest, IsWrittenAnewWhenSomebodyHasRemovedTheFile) {
   EXPECT_THAT(on_disk().values, ElementsAre(Pair("a", "1"), Pair("b", "2")));
 }
 
-TEST_F(JournalTest, IsWrittenAnewWhenSomebodyHasRemovedTheFolder) {
+TEST_F(JournalTest, IsRewrittenAfterItsFolderWasRemoved) {
   const auto removed = folder / "state";
   file = removed / "journals" / "x.journal";
   Journal journal(options(), contents());

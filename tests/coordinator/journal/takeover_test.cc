@@ -109,7 +109,7 @@ TEST_F(TakeoverTest, WaitsForTheLockOfADeadCoordinatorAndSaysSo) {
                                       HasSubstr("to go on with job aaaa"))));
 }
 
-TEST_F(TakeoverTest, RefusesToBeginBesideALockThatADeadCoordinatorKeeps) {
+TEST_F(TakeoverTest, FailsIfTheLockOfADeadCoordinatorIsNotReleased) {
   coordinator(command("aaaa"));
   const StaleLock lock(journal_file(folder.path(), "aaaa"));
   const LockWait brief{.untouched = 0ms, .limit = 0ms};

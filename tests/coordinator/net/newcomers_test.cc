@@ -119,7 +119,7 @@ TEST_F(NewcomersTest, AreClosedWhenTheySendTooMuchWithoutACredential) {
               ElementsAre(HasSubstr("has sent more than 1000 bytes without showing a credential")));
 }
 
-TEST_F(NewcomersTest, GiveTheirPlaceUpSoonerWhileOthersWaitForIt) {
+TEST_F(NewcomersTest, ClosesIdleConnectionsSoonerWhileOthersWait) {
   auto at_the_door = newcomers({.of_address = 1, .patience = 1h, .contended = 0ms});
   at_the_door.add(connects(1).fd);
   at_the_door.add(connects(2).fd);
@@ -127,7 +127,8 @@ TEST_F(NewcomersTest, GiveTheirPlaceUpSoonerWhileOthersWaitForIt) {
   at_the_door.add(other);
   run_until([&] { return inside.size() == 3; });
   EXPECT_EQ(inside.back(), other);
-  EXPECT_THAT(refused, ElementsAre(AllOf(HasSubstr("127.0.0.1:"), HasSubstr(", and others wait"))));
+  EXPECT_THAT(refused, ElementsAre(AllOf(HasSubstr("127.0.0.1:"),
+                                         HasSubstr(", and other connections are waiting"))));
 }
 
 /// What a link with a small MTU does to a packet of more than 200 bytes.
@@ -141,7 +142,7 @@ void lose_large_packets(tcp::socket& socket) {
       0);
 }
 
-TEST_F(NewcomersTest, ThatDoNotReceiveWhatTheyAreSentAreReportedOnce) {
+TEST_F(NewcomersTest, ReportsOnceEachPeerThatDoesNotAcknowledgeData) {
   std::vector<std::string> stalled;
   Newcomers at_the_door(
       loop, {.patience = 1h}, [](int) {}, [](auto&, auto&) {},

@@ -1,4 +1,4 @@
-// What people may do at a service who submit jobs and are no admins.
+// Tests what users with the role submitter may do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using testing::ServiceOverTls;
 using testing::wait_until;
 using Stub = proto::CoordinatorService::Stub;
 
-/// A service, an admin, and two submitters. No agent comes, so all jobs wait.
+/// A service, an admin, and two submitters. No agent registers, so all jobs stay in the queue.
 class Submitters : public ServiceOverTls {
  protected:
   struct Person {
@@ -100,11 +100,11 @@ TEST_F(Submitters, StopAndReadOnlyTheirOwnJobs) {
   EXPECT_THAT(audit(), HasSubstr("\"role\":\"submitter\",\"credential\":\"" + anna.id));
 }
 
-TEST_F(Submitters, AreToldThatAJobDoesNotExist) {
+TEST_F(Submitters, GetAnErrorForAnUnknownJob) {
   EXPECT_THAT(stops(anna.secret, "x").error_message(), HasSubstr("no job has an id that begins"));
 }
 
-TEST_F(Submitters, ChangeNothingElse) {
+TEST_F(Submitters, MayNotMakeOtherChanges) {
   proto::DrainReply drained;
   proto::CreateTokenReply created;
   for (const grpc::Status& status :

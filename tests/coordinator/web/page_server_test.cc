@@ -335,13 +335,13 @@ TEST_F(PageServer, LimitsItsReaders) {
   readers.push_back(listens(text));
 }
 
-/// Nothing is sent to its readers for an hour.
+/// A page server that sends nothing to its readers for an hour.
 class QuietPageServer : public PageServer {
  protected:
   QuietPageServer() : PageServer({.pause = 1h, .heartbeat = 1h, .most_readers = 1}) {}
 };
 
-TEST_F(QuietPageServer, GivesTheReadersPlaceToAnotherAsSoonAsItHasGone) {
+TEST_F(QuietPageServer, FreesTheReadersPlaceWhenItDisconnects) {
   {
     std::string text;
     const tcp::socket socket = listens(text);

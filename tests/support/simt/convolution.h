@@ -49,10 +49,10 @@ inline constexpr Algorithm kAlgorithms[] = {
     {3, std::size_t{500} << 20, true, 0.f},
 };
 
-/// Sets which algorithms, by their numbers, cuDNN has for a shape, for tests of what happens where
-/// it lacks some. Empty: all of them.
+/// Sets which algorithms (by number) cuDNN has for a shape, for tests of missing algorithms. An
+/// empty function restores all.
 void set_algorithms(std::function<bool(int number, const Conv2dShape& shape)> has);
-/// Those of kAlgorithms that it has.
+/// Returns the elements of kAlgorithms that cuDNN has for this shape.
 std::vector<Algorithm> algorithms_of(const Conv2dShape& shape);
 
 inline constexpr std::size_t kAnyWorkspace = ~std::size_t{0};
@@ -122,8 +122,8 @@ cudnnStatus_t list(const Problem& p, std::size_t workspace_bytes, int requested,
 }
 
 /// Counts the call in timed_convolutions(), and enqueues the writes of a timing: to `out` and to
-/// the whole workspace. Throws std::logic_error, when the stream runs, for inputs of zeros or NaNs,
-/// on which a GPU takes another time.
+/// the whole workspace. When the stream runs, throws std::logic_error if an input is zero or NaN,
+/// because a GPU takes a different time for these.
 cudnnStatus_t enqueue_timing(cudnnHandle_t handle, const Problem& p, const Memory& m,
                              const Shape& out);
 

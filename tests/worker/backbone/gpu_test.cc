@@ -40,11 +40,12 @@ GpuPass run_scaled_pass(Ops& ops, Backbone& net, const BackboneOptions& options,
   return pass;
 }
 
-/// What the signs of numbers before PReLUs add to the relative error of the gradients. Numbers x
-/// from a normal distribution with errors of e turn their sign where |x| < e: a fraction of 0.8 e.
-/// The gradient of each of those changes by three quarters, as the slope is 1/4. So a layer adds
-/// 3/4 sqrt(0.8 e), and 50 independent ones, as many as r50 and mbf have at most, sqrt(50) times
-/// that. The emulated GPU rounds so much like a CPU that no sign turns for these seeds.
+/// Returns the relative error that sign changes before PReLUs add to the gradients. An error of e
+/// can change the sign of normally distributed numbers x with |x| < e, which is a fraction of 0.8
+/// e. The gradient of each such number changes by three quarters, because the slope is 1/4. So one
+/// layer adds 3/4 sqrt(0.8 e). r50 and mbf have at most 50 such layers; if these are independent,
+/// they add sqrt(50) times that. The emulated GPU rounds like a CPU, and no sign changes for these
+/// seeds.
 double error_of_turned_signs(double e) {
   return on_emulated_gpu() ? 0 : 0.75 * std::sqrt(0.8 * e * 50);
 }

@@ -1,5 +1,5 @@
-// The reducer of a GPU. The streams of emulated ones run as late as they may, so that a stream that
-// is not ordered behind another meets numbers that are not there yet.
+// Tests the gradient reducer on GPUs. Streams of emulated GPUs run as late as possible, so a stream
+// that lacks an ordering reads numbers that are not written yet.
 #include <gtest/gtest.h>
 
 #include "tests/worker/gradients/reduced_gradients.h"

@@ -1,4 +1,4 @@
-// Gradients as a backward pass makes them, for tests of the reducer of a GPU.
+// Simulates the gradients of a backward pass, for tests of the GPU's reducer.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Copies of batches to a GPU. The streams of an emulated one run as late as they may, so that a
-// copy or a read that is not ordered meets the images of another batch.
+// Tests copies of batches to a GPU. Streams of an emulated GPU run as late as possible, so a copy
+// or read that lacks an ordering sees the images of another batch.
 #include "worker/input/image_upload.h"
 
 #include <gtest/gtest.h>

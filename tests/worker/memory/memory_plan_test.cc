@@ -163,7 +163,7 @@ TEST_F(MemoryPlanTest, OfAGpuHoldsGpuMemoryOnly) {
   EXPECT_TRUE(has(plan(), "images"));
 }
 
-TEST_F(MemoryPlanTest, OfAGpuTakesWhatNcclWasMeasuredToTake) {
+TEST_F(MemoryPlanTest, UsesTheMeasuredSizeOfNcclsBuffers) {
   planned_.gpu = true;
   EXPECT_FALSE(has(plan(), "NCCL's buffers"));
   planned_.world_size = 2;
@@ -175,7 +175,7 @@ TEST_F(MemoryPlanTest, OfAGpuTakesWhatNcclWasMeasuredToTake) {
   EXPECT_THAT(memory_message(two), ::testing::HasSubstr("NCCL's buffers take 5.00 MiB"));
 }
 
-TEST_F(MemoryPlanTest, OfAGpuCountsWhatItsBuffersTake) {
+TEST_F(MemoryPlanTest, CountsGpuBuffersAtTheirAllocatedSize) {
   planned_.gpu = true;
   EXPECT_EQ(reserved_bytes(plan()) % gpu_allocation(1), 0u);
   planned_.job.num_classes += 1;
@@ -183,13 +183,13 @@ TEST_F(MemoryPlanTest, OfAGpuCountsWhatItsBuffersTake) {
   EXPECT_EQ(reserved_bytes(plan()) % gpu_allocation(1), 0u);
 }
 
-TEST_F(MemoryPlanTest, OfAGpuDividesTheHeadForItsOwnCache) {
+TEST_F(MemoryPlanTest, SizesHeadBuffersForTheGpusCache) {
   planned_.gpu = true;
   EXPECT_LT(changed("head buffers", [](PlannedJob& p) { p.l2_bytes /= 8; }),
             plan().part("head buffers").bytes);
 }
 
-TEST_F(MemoryPlanTest, OfAGpuSaysWhatTheHostHolds) {
+TEST_F(MemoryPlanTest, CountsHostMemoryOfGpuWorkers) {
   EXPECT_EQ(plan().host, 0u);
   planned_.gpu = true;
   const std::uint64_t before = plan().host;

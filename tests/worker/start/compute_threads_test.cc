@@ -1,4 +1,4 @@
-// With how many threads the workers of a job compute that continues.
+// Tests how many threads the workers use when a job continues.
 #include "worker/start/compute_threads.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ TEST(ComputeThreads, AreTheShareOfTheCoresWithoutASavedState) {
   EXPECT_EQ(chosen.message, "");
 }
 
-TEST(ComputeThreads, AreThoseOfTheNewestStateOfAsManyWorkers) {
+TEST(ComputeThreads, ComeFromTheNewestStateWithTheSameNumberOfWorkers) {
   const ChosenThreads chosen = choose_threads(
       std::vector{worker(4, 100, {1, 1}), worker(4, 200, {4, 3}), worker(4, 300, {2})});
   EXPECT_THAT(chosen.of_rank, ElementsAre(4, 4, 4)) << "the states had other numbers of workers";
@@ -42,16 +42,16 @@ TEST(ComputeThreads, AreThoseOfTheNewestStateOfAsManyWorkers) {
                                  HasSubstr("its share of the cores is 4")));
 }
 
-TEST(ComputeThreads, AreTheShareOfTheCoresWhereThatIsLessThanBefore) {
+TEST(ComputeThreads, AreLimitedToTheShareOfTheCores) {
   const ChosenThreads chosen = choose_threads(std::vector{worker(2, 100, {4})});
   EXPECT_THAT(chosen.of_rank, ElementsAre(2));
   EXPECT_TRUE(chosen.differ);
   EXPECT_THAT(chosen.message, AllOf(HasSubstr("computes with 2 threads instead of 4 as before"),
-                                    HasSubstr("its share of the cores is no more"),
+                                    HasSubstr("its share of the cores is smaller"),
                                     HasSubstr("may differ in their last bits")));
 }
 
-TEST(ComputeThreads, AreThoseThatAPersonHasChosen) {
+TEST(ComputeThreads, FollowOmpNumThreads) {
   WorkerThreads chosen_by_person = worker(4, 100, {2});
   chosen_by_person.is_chosen = true;
   const ChosenThreads chosen = choose_threads(std::vector{chosen_by_person});
@@ -90,7 +90,7 @@ class ThreadsOfASavedState : public ::testing::Test {
   JobConfig job_;
 };
 
-TEST_F(ThreadsOfASavedState, AreThoseOfTheJobsNewestCheckpoint) {
+TEST_F(ThreadsOfASavedState, ComeFromTheJobsNewestCheckpoint) {
   EXPECT_THAT(threads(0), ElementsAre());
   writes(1, "own", {3});
   writes(2, "own", {2});
@@ -101,7 +101,7 @@ TEST_F(ThreadsOfASavedState, AreThoseOfTheJobsNewestCheckpoint) {
   EXPECT_THAT(threads(1), ElementsAre(2)) << "only the folder of rank 0 is resumed from";
 }
 
-TEST_F(ThreadsOfASavedState, AreThoseOfANewerSnapshot) {
+TEST_F(ThreadsOfASavedState, ComeFromANewerSnapshot) {
   writes(2, "own", {2});
   SnapshotStore store;
   Snapshot& snapshot = store.make();

@@ -14,8 +14,9 @@ namespace pfc {
 
 namespace {
 
-/// Whether the file has one scan with all its colours, and is not progressive. Its pixels are whole
-/// if the decoder does not warn; of any other file whole scans may be missing at the end.
+/// Returns whether the file has a single scan with all colours, and is not progressive. If the
+/// decoder does not warn about such a file, its pixels are complete. Any other file may lack whole
+/// scans at its end without a warning.
 bool has_one_scan(std::span<const std::byte> jpeg) {
   constexpr unsigned kBaseline = 0xc0, kExtended = 0xc1, kLastFrame = 0xcf, kStartOfScan = 0xda;
   const auto byte = [&](std::size_t at) { return std::to_integer<unsigned>(jpeg[at]); };
@@ -23,7 +24,7 @@ bool has_one_scan(std::span<const std::byte> jpeg) {
   for (std::size_t at = 2; at + 10 <= jpeg.size();) {
     const unsigned marker = byte(at + 1);
     if (byte(at) != 0xff) return false;
-    if (marker == 0xff) {  // bytes that fill up before a marker
+    if (marker == 0xff) {  // padding before a marker
       ++at;
       continue;
     }
@@ -65,7 +66,7 @@ class JpegFormat final : public ImageFormat {
               std::span<std::uint8_t> rgb) override {
     if (try_to_decode(encoded, size, rgb)) return;
     if (has_end_marker(encoded) || !has_one_scan(encoded)) fail();
-    // Some programs write no end marker. Where pixels are missing too, the decoder warns again.
+    // Some programs omit the end marker. If pixels are missing too, the decoder warns again.
     std::vector<std::byte> whole(encoded.begin(), encoded.end());
     whole.insert(whole.end(), {std::byte{0xff}, std::byte{0xd9}});
     if (!try_to_decode(whole, size, rgb)) fail();
@@ -128,8 +129,8 @@ class JpegFormat final : public ImageFormat {
     return worked(tjDecompressHeader3(handle_.get(), data(encoded), encoded.size(), &header_.width,
                                       &header_.height, &subsampling, &header_.colours));
   }
-  /// Whether a call has. A handle that failed inside a header would go on there with the next
-  /// image.
+  /// Returns whether a call has succeeded. Replaces the handle after a failure, because a handle
+  /// that failed inside a header would continue there with the next image.
   bool worked(int result) {
     if (result == 0) return true;
     problem_ = tjGetErrorStr2(handle_.get());

@@ -27,8 +27,8 @@ void check_image_count(std::int64_t images, const DatasetOptions& options,
 std::int64_t count_classes(const std::vector<std::int64_t>& labels, const DatasetOptions& options,
                            const std::string& origin);
 
-/// Warns where there are more classes than images, and where no image has label 0, as in a list
-/// whose labels begin at 1. least: the least label.
+/// Adds a warning if there are more classes than images, or if no image has label 0, as in a list
+/// whose labels begin at 1. `least`: the smallest label.
 void warn_of_classes(DatasetInfo& info, std::int64_t least, const std::string& origin);
 
 }  // namespace pfc

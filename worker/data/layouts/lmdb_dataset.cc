@@ -130,7 +130,7 @@ class LmdbDataset final : public Dataset {
   ValueKind kind_ = ValueKind::kImage;
   std::vector<LmdbValue> places_;
   std::vector<std::int64_t> labels_;  ///< empty: they are in the values
-  std::int64_t least_label_ = 0;      ///< also where they were not counted
+  std::int64_t least_label_ = 0;      ///< 0 if labels were not counted
   IdentityNames names_;
   DatasetInfo info_;
 };

@@ -34,8 +34,8 @@ class SyntheticDataset final : public Dataset {
   explicit SyntheticDataset(const DatasetOptions& options) {
     if (options.num_classes == 0 || options.num_image == 0) {
       throw InputError(fmt::format(
-          "rec: \"{}\" makes random images and needs {} in the job, which is not given",
-          kSyntheticData, options.num_classes == 0 ? options.classes_key : "num_image"));
+          "rec: \"{}\" makes random images and needs {} in the job; add this key", kSyntheticData,
+          options.num_classes == 0 ? options.classes_key : "num_image"));
     }
     info_.layout = "random images for speed tests";
     info_.images = options.num_image;

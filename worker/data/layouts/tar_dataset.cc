@@ -76,7 +76,7 @@ struct Pending {
   std::string key;
   std::optional<TarImage> image;
   std::int64_t label = -1;
-  std::int64_t text_label = -1;  ///< of a .txt, which may also be a caption
+  std::int64_t text_label = -1;  ///< label in a .txt, which may be a caption instead
   bool has_text = false;         ///< a .json or .txt, with or without a label
   std::string members;           ///< for messages: "a.jpg, a.json (keys: name)"
 
@@ -86,7 +86,7 @@ struct Pending {
   }
 };
 
-/// Whether a person's computer made the member beside the images.
+/// Returns whether an operating system added the member to the archive, such as __MACOSX.
 bool is_ignored_member(std::string_view name) {
   while (true) {
     const std::size_t slash = name.find('/');
@@ -107,8 +107,8 @@ class FolderLabels {
   }
   [[nodiscard]] bool has_people() const { return folders_.size() > 1; }
 
-  /// Labels follow the names of the folders, in the order of their bytes. Throws InputError where
-  /// the folders are not all in the same one.
+  /// Assigns labels to folders in the byte order of their names. Throws InputError if the folders
+  /// do not have the same parent folder.
   void give(const fs::path& origin, std::vector<TarImage>& images,
             std::vector<std::int64_t>& labels, IdentityNames& names) const {
     std::vector<std::int64_t> label_of(folders_.size());
@@ -145,11 +145,11 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
 
-/// -1: the object has no label, and `why` says what it has.
+/// Returns the label, or -1 if there is none. Then `why` describes the object.
 std::int64_t label_in_json(const std::string& text, std::string& why) {
   const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) {
-    why = "no JSON object";
+    why = "not a JSON object";
     return -1;
   }
   for (const char* key : {"label", "cls", "class"}) {
@@ -157,7 +157,7 @@ std::int64_t label_in_json(const std::string& text, std::string& why) {
     if (found == object.end()) continue;
     const std::string label = found->is_string() ? found->get<std::string>() : found->dump();
     const std::int64_t number = parse_label(trimmed(label));
-    if (number < 0) why = fmt::format("{} {}, no integer from 0", key, label.substr(0, 40));
+    if (number < 0) why = fmt::format("{} {}, expected a number >= 0", key, label.substr(0, 40));
     return number;
   }
   why = "its keys:";
@@ -297,9 +297,9 @@ class TarDataset final : public Dataset {
   IdentityNames names_;
   std::optional<FolderLabels> folders_{std::in_place};  ///< until a label or a text is found
   std::uint64_t bytes_ = 0;                             ///< of all shards
-  std::int64_t incomplete_ = 0;                         ///< samples
-  std::string first_incomplete_;                        ///< its members
-  std::int64_t further_ = 0;                            ///< images
+  std::int64_t incomplete_ = 0;                         ///< number of incomplete samples
+  std::string first_incomplete_;                        ///< members of the first incomplete sample
+  std::int64_t further_ = 0;  ///< number of second and later images in samples
   DatasetInfo info_;
 };
 

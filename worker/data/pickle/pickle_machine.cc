@@ -259,7 +259,7 @@ Integer PickleMachine::take_integer() {
   return value;
 }
 
-/// BINFLOAT: a double, its highest byte first. A whole number counts as an integer.
+/// Reads BINFLOAT, a big-endian double. A whole number becomes an integer.
 void PickleMachine::push_float() {
   std::array<std::byte, sizeof(double)> bytes{};
   std::ranges::reverse_copy(take(bytes.size()), bytes.begin());

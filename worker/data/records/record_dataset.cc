@@ -35,7 +35,7 @@ bool is_label(float label, std::int64_t classes) {
 struct Classes {
   std::int64_t count = 0;
   std::string source;
-  std::int64_t least = 0;  ///< label; 0 where labels were not counted
+  std::int64_t least = 0;  ///< smallest label; 0 if labels were not counted
 };
 
 /// Where an image is.

@@ -154,8 +154,8 @@ TEST_F(ConvolutionAlgorithms, AreTimedOnceForEachKindOfGpu) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 0);
 }
 
-// So no step times them, while collectives of other steps use the GPU.
-TEST_F(ConvolutionAlgorithms, OfBackwardPassesAreChosenWhenTheyArePlanned) {
+// Otherwise a step would time them while collectives use the GPU.
+TEST_F(ConvolutionAlgorithms, AreChosenForBackwardPassesByPlanBackward) {
   const std::unique_ptr<Ops> ops = make_cuda_ops({.cache = folder_.path() / "pfc"});
   const int before = simt::timed_convolutions();
   const std::unique_ptr<Conv2d> plan = ops->conv2d({.in_h = 5, .in_w = 5, .in_c = 8, .out_c = 8});
@@ -223,7 +223,7 @@ constexpr int kNotDeterministic = 0, kOfLargeWorkspace = 3;
 
 class LargeWorkspace : public LackingAlgorithms {};
 
-TEST_P(LargeWorkspace, IsTakenWhereNoOtherAlgorithmGivesTheSameBits) {
+TEST_P(LargeWorkspace, IsUsedIfNoOtherAlgorithmIsDeterministic) {
   simt::set_algorithms([](int number, const Conv2dShape&) {
     return number == kNotDeterministic || number == kOfLargeWorkspace;
   });
@@ -247,13 +247,13 @@ TEST_P(LackingAlgorithms, PadsChannels) {
   EXPECT_EQ(again.dw, found.dw);
 }
 
-TEST_P(LackingAlgorithms, GoesOnWithoutTheSameBits) {
+TEST_P(LackingAlgorithms, FallsBackToANondeterministicAlgorithm) {
   const Passes expected = run(GetParam());
   simt::set_algorithms([](int number, const Conv2dShape&) { return number == kNotDeterministic; });
   expect_close(run(GetParam()), expected, 0.3);
 }
 
-TEST_P(LackingAlgorithms, SaysSoWhereThereIsNone) {
+TEST_P(LackingAlgorithms, ThrowsIfThereIsNoAlgorithm) {
   simt::set_algorithms([](int, const Conv2dShape&) { return false; });
   EXPECT_THROW(run(GetParam()), DeviceError);
 }

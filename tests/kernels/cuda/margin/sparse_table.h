@@ -1,5 +1,5 @@
-// A table of class centres of which only a few rows take memory, and steps over it, for tests of
-// what is particular to the margin softmax on a GPU.
+// A sparse table of class centres, in which only a few rows take memory, and training steps on it.
+// For tests of the GPU's margin softmax.
 #pragma once
 
 #include <cuda_runtime.h>

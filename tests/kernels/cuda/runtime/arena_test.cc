@@ -63,7 +63,7 @@ TEST_F(ReservedMemory, IsMergedWhenBuffersAreFreed) {
   EXPECT_EQ(ops_->memory().free, after);
 }
 
-TEST_F(ReservedMemory, IsFilledToTheLastByteByWhatItsSumCounts) {
+TEST_F(ReservedMemory, HoldsExactlyTheBuffersThatWereCounted) {
   constexpr std::size_t kBytes[] = {1, 513, 1000};
   std::size_t sum = 0;
   for (const std::size_t bytes : kBytes) sum += gpu_allocation(bytes);

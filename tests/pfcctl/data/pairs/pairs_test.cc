@@ -164,14 +164,14 @@ TEST_F(Pairs, OfLfwsListAreFoundByNumbers) {
   EXPECT_EQ(packed.same, 1);
 }
 
-TEST_F(Pairs, OfFacenetsFacesArePngFiles) {
+TEST_F(Pairs, FindPngFilesOfFacenet) {
   fs::create_directories(people_ / "Cy");
   fs::copy_file(people_ / "p00/0.jpg", people_ / "Cy/Cy_0001.png");
   fs::copy_file(people_ / "p00/0.jpg", people_ / "Cy/Cy_0002.jpg");
   EXPECT_EQ(pack("Cy\t1\t2\nCy\t1\tCy\t1\n").same, std::vector({true, false}));
 }
 
-TEST_F(Pairs, OfCalfwsListTakeTwoLines) {
+TEST_F(Pairs, ReadTwoLinesPerPairInCalfwsList) {
   const VerificationSet set = pack("p00/0.jpg 3\np00/1.jpg 3\np01/0.jpg 0\np02/0.jpg 0\n");
   EXPECT_THAT(set.same, ElementsAre(true, false));
   EXPECT_EQ(set.images[3], testing::read_file(people_ / "p02/0.jpg"));
@@ -183,7 +183,7 @@ TEST_F(Pairs, OfCalfwsListTakeTwoLines) {
   EXPECT_THAT(error_of_list("p00/0.jpg 1\n"), HasSubstr("the last pair has one line"));
 }
 
-TEST_F(Pairs, MayHaveBlanksAndBackslashesInTheirPaths) {
+TEST_F(Pairs, ReadPathsWithBlanksAndBackslashes) {
   fs::create_directories(people_ / "p q");
   for (const char* name : {"1 a.jpg", "2.jpg"}) {
     fs::copy_file(people_ / "p00/0.jpg", people_ / "p q" / name);

@@ -186,7 +186,7 @@ TEST_F(ImageFiles, AListOfFace2rec2) {
               AllOf(HasSubstr("a.lst: line 2: found '"), HasSubstr("pfcctl data align")));
 }
 
-TEST_F(ImageFiles, AListOfPlsc) {
+TEST_F(ImageFiles, ReadsAListOfPlsc) {
   write("set/images/1.jpg", make_jpeg(16, 16, 1));
   write("set/images/a b.jpg", make_jpeg(16, 16, 2));
   for (const char* separator : {"\t", " "}) {
@@ -200,7 +200,7 @@ TEST_F(ImageFiles, AListOfPlsc) {
   }
 }
 
-TEST_F(ImageFiles, AListMayHaveWindowsPaths) {
+TEST_F(ImageFiles, ReadsWindowsPathsInLists) {
   write("x/y/1.jpg", make_jpeg(16, 16, 1));
   write("a.lst", "0\t0\tx\\y\\1.jpg\n");
   write("b.tsv", "x\\y\\1.jpg\t0\n");
@@ -221,7 +221,7 @@ TEST_F(ImageFiles, WarnsOfLabelsThatBeginAtOne) {
   EXPECT_THAT(warnings("0\t0\t1.jpg\n1\t2\t1.jpg\n2\t2\t1.jpg\n"), ElementsAre());
 }
 
-TEST_F(ImageFiles, SayThatAFileIsAGitLfsPointer) {
+TEST_F(ImageFiles, RejectsGitLfsPointers) {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\n"
       "size 12345\n";

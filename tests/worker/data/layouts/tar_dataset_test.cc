@@ -94,7 +94,7 @@ TEST_F(Shards, OfEveryFormatOfTarGiveImagesAndLabels) {
   }
 }
 
-TEST_F(Shards, ReadEveryNameOfAnImageAndALabel) {
+TEST_F(Shards, AcceptAllExtensionsOfImagesAndLabels) {
   write("in/a.input.JPG", make_jpeg(16, 16, 1));
   write("in/a.target.CLS", "3");
   write("in/b.jpg", make_jpeg(16, 16, 2));
@@ -106,7 +106,7 @@ TEST_F(Shards, ReadEveryNameOfAnImageAndALabel) {
   EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "x.tar"})), ElementsAre(3, 4, 5));
 }
 
-TEST_F(Shards, WithoutLabelsAreAFolderForEachPerson) {
+TEST_F(Shards, UseFoldersAsPeopleIfThereAreNoLabels) {
   write("in/root/grace/1.a.jpg", make_jpeg(16, 16, 1));
   write("in/root/grace/1.b.jpg", make_jpeg(16, 16, 2));
   write("in/root/ada/1.jpg", make_jpeg(16, 16, 3));
@@ -121,7 +121,7 @@ TEST_F(Shards, WithoutLabelsAreAFolderForEachPerson) {
   EXPECT_THAT(dataset->info().warnings, IsEmpty());
 }
 
-TEST_F(Shards, WithFoldersOfSeveralLevelsAreRefused) {
+TEST_F(Shards, RejectFoldersOfSeveralLevels) {
   write("in/train/ada/1.jpg", make_jpeg(16, 16, 1));
   write("in/val/ada/1.jpg", make_jpeg(16, 16, 2));
   pack("x.tar", "pax");
@@ -133,7 +133,7 @@ TEST_F(Shards, WithFoldersOfSeveralLevelsAreRefused) {
       << "one folder of images is not one person";
 }
 
-TEST_F(Shards, SayWhatIsThereInTheFirstIncompleteSample) {
+TEST_F(Shards, DescribeTheFirstIncompleteSample) {
   write("in/people/a.jpg", make_jpeg(16, 16, 1));
   write("in/people/a.json", R"({"identity": 3, "name": "Ada"})");
   write("in/more/b.jpg", make_jpeg(16, 16, 2));
@@ -144,7 +144,8 @@ TEST_F(Shards, SayWhatIsThereInTheFirstIncompleteSample) {
                     HasSubstr("in .json under label, cls or class")));
   write("in/people/a.json", R"({"label": "ada"})");
   pack("x.tar", "pax", "people more");
-  EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("people/a.json (label ada, no integer from 0)"));
+  EXPECT_THAT(error(folder_ / "x.tar"),
+              HasSubstr("people/a.json (label ada, expected a number >= 0)"));
   write("in/people/a.cls", "3");
   pack("x.tar", "pax");
   EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "x.tar"})), ElementsAre(3));
