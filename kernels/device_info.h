@@ -11,7 +11,7 @@ struct DeviceInfo {
   bool available = false;  ///< whether a job can run on it
   std::string detail;      ///< model, cores, instruction set and memory; or why it is not available
   int compute_capability = 0;  ///< of a GPU: 80 is sm_80
-  std::int64_t l2_bytes = 0;   ///< of a GPU's second-level cache
+  std::int64_t l2_bytes = 0;   ///< size of a GPU's L2 cache
   int multiprocessors = 0;     ///< of a GPU
 };
 

@@ -19,7 +19,7 @@ namespace pfc {
 struct Endpoint {
   std::string address;
   Credential credential;
-  std::string token = {};  ///< sent with every call where the credential has no certificate
+  std::string token = {};  ///< sent with every call if the credential has no certificate
 };
 
 /// The options that say where the coordinator is.

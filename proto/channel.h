@@ -21,7 +21,7 @@ namespace pfc {
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
                                             const Credential& credential = {});
 
-/// gRPC's message about a failed call, with advice where a TLS handshake has stalled.
+/// Returns gRPC's message about a failed call, with advice if a TLS handshake has stalled.
 std::string problem_of(const grpc::Status& status);
 
 /// Connects, trying again and again for at most `time`, and returns whether the channel is

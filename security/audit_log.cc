@@ -138,7 +138,7 @@ void AuditLog::write(const std::string& line) {
     ::rename(path_.c_str(), (path_.string() + ".1").c_str());
   }
   if (is_full || is_removed) ::close(std::exchange(fd_, -1));
-  if (fd_ < 0) static_cast<void>(open());  // where it fails, lines are dropped
+  if (fd_ < 0) static_cast<void>(open());  // if this fails, lines are dropped
   if (fd_ >= 0 && ::write(fd_, line.data(), line.size()) == static_cast<ssize_t>(line.size()))
     return;
   const std::lock_guard lock(mutex_);

@@ -72,7 +72,7 @@ std::string where_saved(const TrainingSession& s, std::int64_t done) {
   if (!saved) return {};
   return "; the state after step " + std::to_string(done) + " is in " + folder.string() +
          (s.output_links.shared() ? "" : " on host " + s.output_links.host) +
-         ", from which \"resume\": true goes on";
+         "; set \"resume\": true to continue from it";
 }
 
 /// Where no step is complete, the state is still the one that was loaded. A worker that has a

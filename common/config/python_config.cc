@@ -29,7 +29,7 @@ class Reader {
   Reader(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {}
 
   json read() {
-    if (!is_utf8(text_)) throw InputError(origin_ + ": not UTF-8, which a configuration must be");
+    if (!is_utf8(text_)) throw InputError(origin_ + ": expected a configuration in UTF-8");
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // byte order mark
     for (skip_lines(); at_ < text_.size(); skip_lines()) {
       if (at_ > 0 && is_blank(text_[at_ - 1])) fail("indented");
@@ -284,7 +284,7 @@ class Reader {
 
   /// Characters.
 
-  /// Between brackets a value may go on over several lines.
+  /// Between brackets a value may span several lines.
   struct Brackets {
     explicit Brackets(Reader& r) : reader(r) { ++reader.brackets_; }
     ~Brackets() { --reader.brackets_; }

@@ -16,7 +16,7 @@ class StopSignals {
   using Handler = std::function<void(int number, bool again)>;
 
   StopSignals(boost::asio::io_context& loop, Handler handler);
-  /// From here on a signal does what it did before.
+  /// Restores the earlier signal handlers.
   void restore() { signals_.clear(); }
   /// Empty: none has come yet.
   [[nodiscard]] std::optional<int> first() const { return first_; }

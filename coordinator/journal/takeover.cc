@@ -105,15 +105,15 @@ bool outlive_lock(const Left& left, const LockWait& wait) {
     const TimePoint now = Clock::now();
     const std::string what = left.file.string() + ": locked, but unchanged for ";
     if (now - start >= wait.untouched + wait.limit) {
-      throw StorageError(what + seconds(wait.untouched + wait.limit) +
-                         ": its coordinator seems dead, or is suspended. End it, or restart its "
-                         "host so that the file server releases the lock; or give --take-over "
-                         "never to begin anew");
+      throw StorageError(
+          what + seconds(wait.untouched + wait.limit) +
+          ": its coordinator seems dead, or is suspended. End it, or restart its "
+          "host so that the file server releases the lock; or start anew with --take-over never");
     }
     if (now - start >= wait.untouched && !std::exchange(told, true)) {
       wait.tell(what + seconds(wait.untouched) + ": its coordinator seems dead. Waiting at most " +
-                seconds(wait.limit) + " for the file server to release the lock, to go on with " +
-                identity_title(left.identity) + " (--take-over never: begin anew)");
+                seconds(wait.limit) + " for the file server to release the lock, to continue " +
+                identity_title(left.identity) + " (--take-over never starts anew)");
     }
     std::this_thread::sleep_for(kLockPoll);
   }

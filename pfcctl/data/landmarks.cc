@@ -31,7 +31,7 @@ std::optional<double> coordinate_in(std::string_view text) {
   return number;
 }
 
-/// The path of an image, which may have blanks in it, and ten numbers.
+/// Parses a line: an image path that may contain blanks, and ten numbers.
 std::pair<std::string_view, std::optional<Numbers>> parse_line(
     std::span<const std::string_view> fields) {
   Numbers numbers{};

@@ -51,7 +51,7 @@ void expect_few_damaged(std::int64_t damaged, std::int64_t images, std::int64_t 
 std::int64_t allowed_of(std::int64_t images, double part);
 
 /// The last lines of a verb: the first damaged images on stderr, and on stdout what was written
-/// where, and how long it took. decoded: otherwise only the images' headers were read.
+/// where, and how long it took. `decoded`: false if only the headers of the images were read.
 void tell_written(const std::filesystem::path& where, std::int64_t images, std::int64_t classes,
                   const std::vector<std::string>& damaged, TimePoint start, bool decoded = false);
 /// The first damaged images, on stderr.

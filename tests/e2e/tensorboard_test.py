@@ -190,7 +190,7 @@ class TensorBoard(JobTest):
         finally:
             run("umount", self.board)
         self.assert_one_line(done, f"{file}: cannot write: No space left on device (make room on its disk)",
-                             "; the state after step ", "from which \"resume\": true goes on")
+                             "; the state after step ", "set \"resume\": true to continue from it")
         self.assertTrue(list((self.folder / "out").glob("step-*/manifest.json")))
         self.assertEqual(self.processes(), [])
 

@@ -1,4 +1,4 @@
-// Configurations of arcface_torch: what is accepted can be written as JSON.
+// Fuzzes the parser of arcface_torch configurations: accepted input can be written as JSON.
 #include <nlohmann/json.hpp>
 
 #include "common/config/python_config.h"

@@ -82,7 +82,7 @@ TEST(CapacityPlan, ShowsDecodingCoresDiskSpaceAndBottleneck) {
   };
   Capacity c = capacity();
   EXPECT_EQ(c.kept, 4 * c.checkpoint) << "three, and the one that is being written";
-  // Eight workers, each of which takes 8 images in the time of a step without waiting.
+  // Each of eight workers needs 8 images per step time without waits.
   const double step = c.step.seconds() - c.step.of("data_wait");
   EXPECT_NEAR(c.decoding_cores(), 8 * 8 * 400e-6 / step, 0.01 * c.decoding_cores());
   EXPECT_THAT(capacity_text(c),

@@ -77,7 +77,7 @@ struct MemoryPlan {
   [[nodiscard]] const MemoryPart& part(const std::string& name) const;
 };
 
-/// Replaces the guess at what NCCL takes of a GPU's memory by the bytes that were measured.
+/// Replaces the estimated size of NCCL's buffers by the measured one.
 void set_nccl_bytes(MemoryPlan& plan, std::uint64_t measured);
 
 /// Bytes that a worker reserves on its GPU when it starts (Ops::reserve): all parts but the

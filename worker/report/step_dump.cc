@@ -47,7 +47,7 @@ std::int64_t StepDump::newest_step() const {
     const auto newest = newest_checkpoint(output_);
     return newest ? newest->trained.step : 0;
   } catch (const std::exception&) {
-    return 0;  // none can be read
+    return 0;  // no readable checkpoint
   }
 }
 
@@ -68,7 +68,7 @@ void StepDump::stop(const GivenToHead& given, const Verdict& verdict) {
                    "): lower lr, lengthen warmup_epoch or " +
                    (clips ? "lower clip_norm" : "set clip_norm, which is off, to 5") +
                    (saved > 0
-                        ? ", and set resume to true to go on from step " + std::to_string(saved)
+                        ? ", and set resume to true to continue from step " + std::to_string(saved)
                         : ", and start again: there is no checkpoint") +
                    "; " + written);
 }

@@ -21,7 +21,7 @@ struct Gpu {
   std::uint64_t memory_bytes = 0;  ///< all of it, used or not
   int capability_major = 0;        ///< compute capability 9.0
   int capability_minor = 0;
-  int l2_bytes = 0;  ///< of the second-level cache
+  int l2_bytes = 0;  ///< size of the L2 cache
   int multiprocessors = 0;
   std::string pci_bus_id;  ///< "0000:1B:00.0", as nvidia-smi and the kernel log have it
 };

@@ -44,7 +44,7 @@ class Nvml {
     auto* const function = library_.find<Result(Arguments...)>(name);
     return function == nullptr ? kNoFunction : function(arguments...);
   }
-  /// "580.65.06"; empty where it is not known.
+  /// Returns the driver's version, such as "580.65.06"; empty if unknown.
   [[nodiscard]] std::string driver_version() const;
   /// The GPU with this PCI address ("0000:1B:00.0"). REQUIRES: `device` stays null where the result
   /// is an error.

@@ -78,7 +78,7 @@ void update(const char* name, const CudaDevice& device, Update formula, float sc
   float* const second = b ? b.f32() : nullptr;
   const bool packs = aligned(gradient.data) && aligned(weight.data) && aligned(a.data) &&
                      aligned(second) && aligned(operand.data);
-  // One kernel with and without an operand, so that both compute the same bits.
+  // One kernel for both cases, so that results with and without an operand are bit-identical.
   with_element_type(device.activations, [&](auto* type) {
     using Operand = std::remove_pointer_t<decltype(type)>;
     launch(name, device.grid_for(packs ? n / 4 + 1 : n), device.compute.get(),

@@ -74,7 +74,7 @@ TEST_F(TakeoverTest, LeavesALivingCoordinatorAlone) {
   EXPECT_FALSE(find_takeover(folder.path(), command("bbbb"), "auto", {.untouched = 1h}).found);
 }
 
-/// The lock of a host that has failed, which a file server keeps.
+/// A lock of a failed host that the file server has not released.
 class StaleLock {
  public:
   explicit StaleLock(const std::filesystem::path& file)
@@ -106,7 +106,7 @@ TEST_F(TakeoverTest, WaitsForTheLockOfADeadCoordinatorAndSaysSo) {
   ASSERT_TRUE(takeover.found);
   EXPECT_EQ(takeover.found->contents.identity.id(), "aaaa");
   EXPECT_THAT(told, ElementsAre(AllOf(HasSubstr("aaaa.journal: locked, but unchanged"),
-                                      HasSubstr("to go on with job aaaa"))));
+                                      HasSubstr("to continue job aaaa"))));
 }
 
 TEST_F(TakeoverTest, FailsIfTheLockOfADeadCoordinatorIsNotReleased) {

@@ -131,7 +131,7 @@ TEST_F(NewcomersTest, ClosesIdleConnectionsSoonerWhileOthersWait) {
                                          HasSubstr(", and other connections are waiting"))));
 }
 
-/// What a link with a small MTU does to a packet of more than 200 bytes.
+/// Drops packets of more than 200 bytes, like a link with a small MTU.
 void lose_large_packets(tcp::socket& socket) {
   std::array<sock_filter, 4> code{
       {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 200, 0, 1),

@@ -18,7 +18,7 @@ using Stub = proto::CoordinatorService::Stub;
 class Submitters : public ServiceOverTls {
  protected:
   struct Person {
-    std::string id, secret;  ///< of the token
+    std::string id, secret;  ///< id and secret of a token
   };
   Person new_submitter() {
     const auto made = gate.create_token({}, {.role = Role::kSubmitter}, service.address());

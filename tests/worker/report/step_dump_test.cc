@@ -95,7 +95,7 @@ TEST_F(StepDumpTest, AdvisesToResumeOnlyWhereThereIsACheckpoint) {
   writer->wait();
   writer->publish(7);
   for (const std::string& message : stop(2, {.not_finite = "the loss"})) {
-    EXPECT_THAT(message, HasSubstr(", and set resume to true to go on from step 7; "));
+    EXPECT_THAT(message, HasSubstr(", and set resume to true to continue from step 7; "));
   }
 }
 

@@ -40,9 +40,8 @@ class ImageDecoder {
   /// than `wanted`. Grey images become RGB, of 16 bits the upper 8 are taken, and transparent
   /// pixels are blended with black; a PNG's gAMA chunk is ignored, as OpenCV and Pillow do. JPEG is
   /// decoded as OpenCV does it: accurate inverse DCT, smooth chroma upsampling, CMYK as Adobe
-  /// stores it, and turned as its camera has noted (exif.h). A JPEG for which libjpeg-turbo would
-  /// only warn (cut short, broken entropy coding) is damaged, unless it lacks nothing but its end
-  /// marker.
+  /// stores it, and rotated by its Exif orientation (exif.h). A JPEG with a libjpeg-turbo warning
+  /// (truncated, broken entropy coding) is damaged, unless only its end marker is missing.
   void decode(std::span<const std::byte> encoded, ImageSize wanted, std::span<std::uint8_t> rgb);
 
   /// The image at its own size, rgb [height, width, 3].

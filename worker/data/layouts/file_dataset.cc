@@ -326,7 +326,7 @@ ListLine parse_lst(std::string_view line) {
   return {.path = fields[2], .label = parse_label(fields[1])};
 }
 
-/// Also PLSC's label.txt, which may have a blank in the place of the tab.
+/// Also parses PLSC's label.txt, in which a blank may replace the tab.
 ListLine parse_tsv(std::string_view line) {
   const auto fields = split(line);
   const std::size_t at = line.find_last_of(fields.size() == 1 ? ' ' : '\t');

@@ -18,9 +18,9 @@ std::unique_ptr<Dataset> open_folder_dataset(const DatasetOptions& options);
 ///   index, tab, label, tab, path    X.lst, as MXNet's im2rec writes it
 ///   1, tab, path, tab, label        X.lst, as face2rec2 reads it; landmarks may follow
 ///   path, tab or blank, label       X.tsv, X.txt; a first line without a number is a heading
-/// Paths are relative to the list's folder, or to the folder `images` in it where the first image
-/// is there. "\\" in a path is read as "/".
-/// Images keep the order of the lines. Empty lines do not count.
+/// Paths are relative to the list's folder, or to its sub-folder `images` if the first image is in
+/// there. "\\" in a path is read as "/". Images keep the order of the lines. Empty lines do not
+/// count.
 std::unique_ptr<Dataset> open_list_dataset(const DatasetOptions& options);
 std::unique_ptr<Dataset> open_tsv_dataset(const DatasetOptions& options);
 

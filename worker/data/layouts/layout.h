@@ -43,11 +43,11 @@ Location find_layout(const std::filesystem::path& rec);
 /// that are no such range, and for more than a million files.
 std::vector<std::filesystem::path> expand_braces(const std::filesystem::path& pattern);
 
-/// The ending of a file's name in lower case: ".jpg".
+/// Returns the extension of a file in lower case, such as ".jpg".
 std::string lower_case_ending(const std::filesystem::path& path);
 
-/// Whether a file or folder is no part of a data set: it is hidden, or was made by a Synology
-/// server or an archive of macOS beside the images.
+/// Returns whether a file or folder is not part of a data set: hidden files, and folders that
+/// Synology servers or macOS archives add.
 bool is_ignored_name(std::string_view name);
 
 /// Whether a file's name ends like an image that is read: .jpg, .jpeg, .png, .webp, in any case.
