@@ -129,6 +129,7 @@ PlanReport make_report(const Flags& flags) {
                     .refusal = {},
                     .capacity = {},
                     .config = flags.config};
+  for (const std::string& each : flags.overrides) report.config += " --set '" + each + "'";
   PlannedJob& planned = report.planned;
   const int on_host = flags.workers_per_host == 0 ? flags.workers : flags.workers_per_host;
   if (on_host > flags.workers) {

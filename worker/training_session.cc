@@ -254,12 +254,13 @@ void TrainingSession::check_verification_sets(const Doing& doing) const {
 PlannedJob TrainingSession::planned() const {
   PlannedJob planned{.job = job,
                      .world_size = membership.world_size,
-                     .threads = threads.empty()
-                                    ? threads_of_worker(1)
-                                    : threads[static_cast<std::size_t>(membership.rank)],
+                     .threads = threads_of_worker(1),
                      .data = planned_data(*dataset, verification_sets),
                      .gpu = !ops->on_host(),
                      .host_bytes = host_bytes};
+  if (!threads.empty() && !planned.gpu) {
+    planned.threads = threads[static_cast<std::size_t>(membership.rank)];
+  }
   if (planned.gpu) {
     const DeviceInfo gpu = cuda_devices().at(static_cast<std::size_t>(membership.local_rank));
     planned.l2_bytes = gpu.l2_bytes;

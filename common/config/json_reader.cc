@@ -1,5 +1,7 @@
 #include "common/config/json_reader.h"
 
+#include <linux/limits.h>
+
 #include <algorithm>
 #include <array>
 #include <cfloat>
@@ -18,6 +20,10 @@ namespace {
 /// A string that is whole for the system's functions too: they take it to end at a NUL.
 bool is_text(const nlohmann::json& value) {
   return value.is_string() && value.get_ref<const std::string&>().find('\0') == std::string::npos;
+}
+
+bool is_path(const nlohmann::json& value) {
+  return is_text(value) && value.get_ref<const std::string&>().size() < PATH_MAX;
 }
 
 /// Returns our equivalent of a key of another program; empty if it is unknown.
@@ -95,7 +101,7 @@ void JsonReader::text(const std::string& key, std::string& out) const {
 void JsonReader::path(const std::string& key, std::filesystem::path& out) const {
   const json* value = find(key);
   if (value == nullptr) return;
-  if (!is_text(*value)) fail(key, *value, "a path (string without NUL)");
+  if (!is_path(*value)) fail(key, *value, "a path (at most 4095 bytes, without NUL)");
   out = value->get<std::string>();
 }
 
@@ -115,14 +121,14 @@ void JsonReader::paths(const std::string& key, std::vector<std::filesystem::path
   const json* value = find(key);
   if (value == nullptr) return;
   out.clear();
-  if (is_text(*value)) {
+  if (is_path(*value)) {
     if (!value->get_ref<const std::string&>().empty()) out.emplace_back(value->get<std::string>());
     return;
   }
-  const std::string_view expected = "a path (string without NUL), or an array of them";
+  const std::string_view expected = "a path (at most 4095 bytes, without NUL), or an array of them";
   if (!value->is_array()) fail(key, *value, expected);
   for (const json& item : *value) {
-    if (!is_text(item)) fail(key, item, expected);
+    if (!is_path(item)) fail(key, item, expected);
     out.emplace_back(item.get<std::string>());
   }
 }

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kLargestValue = std::size_t{1} << 20;  // bytes of a file, items of a list
+constexpr std::size_t kMostCopied = std::size_t{1} << 20;
 
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0;
@@ -96,7 +96,7 @@ class Reader {
     json left = product();
     for (;;) {
       if (take('+')) {
-        left = add(left, product());
+        left = add(std::move(left), product());
       } else if (take('-')) {
         left = arithmetic('-', left, product());
       } else {
@@ -142,6 +142,9 @@ class Reader {
     const std::string key = name();
     const auto found = config_.find(key);
     if (found == config_.end()) fail("config." + one_line(key, 60) + " has no value yet");
+    // A file can double a value in each line.
+    copied_ += found->dump().size();
+    if (copied_ > kMostCopied) fail("the values that are used again are too large");
     return *found;
   }
 
@@ -253,25 +256,16 @@ class Reader {
 
   /// Arithmetic.
 
-  json add(const json& left, const json& right) {
+  json add(json left, const json& right) {
     if (left.is_string() && right.is_string()) {
-      return bounded(left.get<std::string>() + right.get<std::string>());
+      left.get_ref<std::string&>() += right.get_ref<const std::string&>();
+      return left;
     }
     if (left.is_array() && right.is_array()) {
-      json joined = left;
-      joined.insert(joined.end(), right.begin(), right.end());
-      return bounded(std::move(joined));
+      left.insert(left.end(), right.begin(), right.end());
+      return left;
     }
     return arithmetic('+', left, right);
-  }
-
-  /// Limits the size of a value, because a file can double it in each line.
-  json bounded(json value) {
-    if (value.is_string() ? value.get_ref<const std::string&>().size() > kLargestValue
-                          : value.size() > kLargestValue) {
-      fail("this value is too large");
-    }
-    return value;
   }
 
   json arithmetic(char op, const json& left, const json& right) {
@@ -395,9 +389,10 @@ class Reader {
 
   const std::string_view text_;
   const std::string& origin_;
-  std::size_t at_ = 0;  ///< offset of the next character
-  int brackets_ = 0;    ///< number of open brackets
-  int depth_ = 0;       ///< recursion depth
+  std::size_t at_ = 0;      ///< offset of the next character
+  std::size_t copied_ = 0;  ///< bytes, as JSON, of the values that were used again
+  int brackets_ = 0;        ///< number of open brackets
+  int depth_ = 0;           ///< recursion depth
   std::string dict_class_ = "EasyDict";
   json config_;  ///< null until config = EasyDict()
 };

@@ -122,7 +122,12 @@ void Gate::write_own_files() {
 }
 
 void Gate::refresh_files() {
+  if (something_at(folder_.path)) tokens_.refresh();  // also if a file cannot be written
   folder_.make();
+  const std::filesystem::path authority = folder_.path / "authority.pem";
+  if (something_at(authority) && read_secret(authority, kLongestHeader) != authority_.text()) {
+    return;  // a coordinator that was started later has made another one
+  }
   for (const auto& [name, text] : own_files_) {
     if (!something_at(folder_.path / name)) write_secret(folder_.path / name, text);
   }

@@ -103,7 +103,8 @@ std::vector<Candidate> candidates(const ClusterState& state, const FailureHistor
 std::string holder_of(const ClusterState& state, TimePoint now) {
   const SavedState& saved = state.job.saved;
   if (saved.checkpoint_step == 0 || saved.checkpoint_host.empty()) return {};
-  const bool in_memory = saved.memory_step >= saved.checkpoint_step && memory_is_whole(state, now);
+  const bool in_memory = !state.network.changed && saved.memory_step >= saved.checkpoint_step &&
+                         memory_is_whole(state, now);
   return in_memory ? std::string() : saved.checkpoint_host;
 }
 

@@ -21,6 +21,11 @@ proto::JobStatus begun_status(const AnyJob& job, const char* state, const std::s
   return status;
 }
 
+/// Empty for a check, which writes nothing there.
+std::string shown_output(const Job& job) {
+  return job.check ? std::string() : output_of(job.json).string();
+}
+
 }  // namespace
 
 const char* name_of(Verdict::Kind how) {
@@ -48,7 +53,7 @@ EndedJob ended_job(const Job& job, Verdict::Kind how, const std::string& message
           .first_ranks = {},
           .name = job.name,
           .submitter = job.submitter,
-          .output = output_of(job.json)};
+          .output = shown_output(job)};
 }
 
 proto::JobStatus status_of(const EndedJob& job) {
@@ -60,14 +65,14 @@ proto::JobStatus status_of(const EndedJob& job) {
 }
 
 proto::JobStatus status_of_running(const Job& job, WallTime started, const std::string& reason) {
-  proto::JobStatus status = begun_status(job, "running", output_of(job.json));
+  proto::JobStatus status = begun_status(job, "running", shown_output(job));
   status.set_started_ms(to_ms(started));
   status.set_message(reason);
   return status;
 }
 
 proto::JobStatus status_of_waiting(const Job& job) {
-  return begun_status(job, "waiting", output_of(job.json));
+  return begun_status(job, "waiting", shown_output(job));
 }
 
 }  // namespace pfc

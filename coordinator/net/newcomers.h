@@ -35,7 +35,7 @@ class Newcomers {
     std::chrono::milliseconds patience{10'000};  ///< outside, and again when it was let in
     /// Limit for an admitted connection while others wait. gRPC's clients give up a connection
     /// after 2 s.
-    std::chrono::milliseconds contended{3'000};
+    std::chrono::milliseconds contended{1'000};
     /// Bytes that an admitted connection may send before it shows a credential. gRPC buffers a
     /// whole request before the sender can be checked.
     std::uint64_t bytes = std::uint64_t{1280} << 10;

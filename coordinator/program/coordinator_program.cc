@@ -299,8 +299,8 @@ void CoordinatorProgram::keep_files(const std::stop_token& stop) {
   for (bool told = false;
        !stopped.wait_for(lock, stop, kFilesPause, [&] { return stop.stop_requested(); });) {
     try {
-      gate_.refresh_files();
       published_.renew();
+      gate_.refresh_files();
       told = false;
     } catch (const std::exception& error) {
       if (std::exchange(told, true)) continue;

@@ -42,6 +42,9 @@ std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) 
       options.num_image = job.num_image;
     }
     take_head_classes(job, i, options);
+    if (job.rec.size() > 1 && options.rec == kSyntheticData) {
+      throw InputError("rec: \"synthetic\" cannot be one of several data sets; give it alone");
+    }
     PartDataset part{.dataset = open_dataset(options), .names = {}};
     if (i < job.identities.size() && !job.identities[i].empty()) {
       part.names = read_identity_names(job.identities[i], part.dataset->info().classes);
@@ -117,7 +120,9 @@ std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing&
 std::vector<std::filesystem::path> stage_job_data(const JobConfig& job, const Doing& doing) {
   std::vector<std::filesystem::path> staged = job.rec;
   if (job.stage.empty()) return staged;
-  for (std::filesystem::path& rec : staged) rec = stage_dataset(rec, job.stage, doing);
+  for (std::filesystem::path& rec : staged) {
+    if (rec != kSyntheticData) rec = stage_dataset(rec, job.stage, doing);
+  }
   return staged;
 }
 

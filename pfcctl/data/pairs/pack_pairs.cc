@@ -105,14 +105,14 @@ bool is_heading(const std::vector<std::string_view>& fields, const fs::path& ima
 /// person. Two lines form a pair.
 struct HalfPair {
   fs::path image;
-  bool same = false;
+  int fold = 0;
 };
 
 std::optional<HalfPair> parse_half(const std::vector<std::string_view>& fields) {
   if (fields.size() != 2 || !is_image_name(fields[0])) return {};
   const auto fold = image_number_in(fields[1]);
   if (!fold) return {};
-  return HalfPair{with_slashes(fields[0]), *fold > 0};
+  return HalfPair{with_slashes(fields[0]), *fold};
 }
 
 std::vector<Pair> read_pairs(const fs::path& file, const fs::path& images) {
@@ -132,9 +132,8 @@ std::vector<Pair> read_pairs(const fs::path& file, const fs::path& images) {
         open = half;
         return;
       }
-      expect(open->same == half->same,
-             "both lines of a pair to say the same: 0, or another number");
-      pair = Pair{open->image, half->image, half->same};
+      expect(open->fold == half->fold, "the same number in both lines of a pair");
+      pair = Pair{open->image, half->image, half->fold > 0};
       open.reset();
     } else {
       expect(!open, "the second line of a pair: PATH and a number");

@@ -240,9 +240,10 @@ TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
 }
 
 TEST(ParseJob, RefusesPathsThatTheSystemWouldCutShort) {
-  EXPECT_EQ(refusal(R"({"rec": "data\u0000set"})"),
-            R"(job.json: rec: expected a path (string without NUL), or an array of them, found )"
-            R"("data\u0000set" (string))");
+  EXPECT_EQ(
+      refusal(R"({"rec": "data\u0000set"})"),
+      R"(job.json: rec: expected a path (at most 4095 bytes, without NUL), or an array of them, found )"
+      R"("data\u0000set" (string))");
   EXPECT_THAT(refusal(R"({"val_targets": ["lfw\u0000"]})"), HasSubstr("val_targets: expected"));
 }
 

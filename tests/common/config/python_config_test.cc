@@ -103,6 +103,9 @@ TEST(PythonConfig, RejectsOtherPythonAndShowsTheLine) {
         << python;
     EXPECT_THAT(config_refusal(python), HasSubstr(problem)) << python;
   }
+  std::string doubled = "config.x = [1]\n";
+  for (int i = 0; i < 40; ++i) doubled += "config.x = [config.x, config.x]\n";
+  EXPECT_THAT(config_refusal(doubled), HasSubstr("used again are too large"));
   EXPECT_THAT(config_refusal("config.x = " + std::string(100'000, '[')),
               HasSubstr("nested too deeply"));
   EXPECT_THAT(config_refusal("config.x = " + std::string(100'000, '-')),

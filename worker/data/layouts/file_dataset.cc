@@ -326,14 +326,24 @@ ListLine parse_lst(std::string_view line) {
   return {.path = fields[2], .label = parse_label(fields[1])};
 }
 
+std::string_view without_blanks_at_its_end(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \t") + 1);
+}
+
 /// Also parses PLSC's label.txt, in which a blank may replace the tab.
 ListLine parse_tsv(std::string_view line) {
+  line = without_blanks_at_its_end(line);
   const auto fields = split(line);
   const std::size_t at = line.find_last_of(fields.size() == 1 ? ' ' : '\t');
-  if (fields.size() > 2 || at == std::string_view::npos) return {};
+  if (fields.size() > 2 || at == std::string_view::npos) {
+    return {.may_be_heading = !is_image_name(fs::path(line))};
+  }
+  const std::string_view path = without_blanks_at_its_end(line.substr(0, at));
   const std::string_view label = line.substr(at + 1);
-  return {
-      .path = line.substr(0, at), .label = parse_label(label), .may_be_heading = !is_number(label)};
+  const bool names_image = is_image_name(fs::path(path)) || is_image_name(fs::path(line));
+  return {.path = path,
+          .label = parse_label(label),
+          .may_be_heading = !is_number(label) && !names_image};
 }
 
 template <typename Parse>

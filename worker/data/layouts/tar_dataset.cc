@@ -91,7 +91,7 @@ bool is_ignored_member(std::string_view name) {
   while (true) {
     const std::size_t slash = name.find('/');
     const std::string_view part = name.substr(0, slash);
-    if (part != "." && is_ignored_name(part)) return true;
+    if (part != "." && part != ".." && is_ignored_name(part)) return true;
     if (slash == std::string_view::npos) return false;
     name.remove_prefix(slash + 1);
   }
@@ -300,6 +300,7 @@ class TarDataset final : public Dataset {
   std::int64_t incomplete_ = 0;                         ///< number of incomplete samples
   std::string first_incomplete_;                        ///< members of the first incomplete sample
   std::int64_t further_ = 0;  ///< number of second and later images in samples
+  std::int64_t ignored_ = 0;  ///< images in hidden folders
   DatasetInfo info_;
 };
 
@@ -309,7 +310,11 @@ void TarDataset::read_headers(std::size_t shard) {
   TarReader reader(file);
   Pending sample;
   while (const auto member = reader.next()) {
-    if (!member->file || is_ignored_member(member->name)) continue;
+    if (!member->file) continue;
+    if (is_ignored_member(member->name)) {
+      if (is_image_name(member->name)) ++ignored_;
+      continue;
+    }
     const std::size_t folder = member->name.rfind('/') + 1;  // 0: in none
     const std::string key = member->name.substr(0, member->name.find('.', folder));
     if (key != sample.key) {
@@ -396,6 +401,10 @@ void TarDataset::tell_what_is_left_out() {
   if (further_ > 0) {
     info_.warnings.push_back(fmt::format("{}: left out {} of samples that have one already",
                                          origin_.string(), counted(further_, "image")));
+  }
+  if (ignored_ > 0) {
+    info_.warnings.push_back(fmt::format("{}: left out {} in hidden folders, @eaDir or __MACOSX",
+                                         origin_.string(), counted(ignored_, "image")));
   }
   if (incomplete_ == 0) return;
   if (images_.empty()) {

@@ -177,7 +177,7 @@ TEST_F(Pairs, ReadTwoLinesPerPairInCalfwsList) {
   EXPECT_EQ(set.images[3], testing::read_file(people_ / "p02/0.jpg"));
   EXPECT_THAT(
       error_of_list("p00/0.jpg 1\np00/1.jpg 0\n"),
-      HasSubstr("pairs.txt: line 2: found 'p00/1.jpg 0', expected both lines of a pair to"));
+      HasSubstr("pairs.txt: line 2: found 'p00/1.jpg 0', expected the same number in both"));
   EXPECT_THAT(error_of_list("p00/0.jpg 1\np00/0.jpg p00/1.jpg 1\n"),
               HasSubstr("line 2: found 'p00/0.jpg p00/1.jpg 1', expected the second line of a"));
   EXPECT_THAT(error_of_list("p00/0.jpg 1\n"), HasSubstr("the last pair has one line"));

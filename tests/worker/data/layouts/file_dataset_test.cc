@@ -200,6 +200,21 @@ TEST_F(ImageFiles, ReadsAListOfPlsc) {
   }
 }
 
+TEST_F(ImageFiles, TakesNoImageForAHeadingOfAList) {
+  write("a/1.jpg", make_jpeg(16, 16, 1));
+  write("b c.jpg", make_jpeg(16, 16, 2));
+  for (const char* list :
+       {"a/1.jpg\nb c.jpg 0\n", "a/1.jpg x\nb c.jpg 0\n", "b c.jpg\na/1.jpg 0\n"}) {
+    write("label.txt", list);
+    EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_ / "label.txt"}); }),
+                HasSubstr("label.txt: line 1: found "))
+        << list;
+  }
+  write("label.txt", "a/1.jpg  0 \nb c.jpg 1\n");
+  EXPECT_THAT(images_of(*open_dataset({.rec = folder_ / "label.txt"})),
+              ElementsAre("a/1.jpg", "b c.jpg"));
+}
+
 TEST_F(ImageFiles, ReadsWindowsPathsInLists) {
   write("x/y/1.jpg", make_jpeg(16, 16, 1));
   write("a.lst", "0\t0\tx\\y\\1.jpg\n");
