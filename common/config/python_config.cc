@@ -32,6 +32,7 @@ class Reader {
     if (!is_utf8(text_)) throw InputError(origin_ + ": expected a configuration in UTF-8");
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // byte order mark
     for (skip_lines(); at_ < text_.size(); skip_lines()) {
+      end_ = at_;
       if (at_ > 0 && is_blank(text_[at_ - 1])) fail("indented");
       statement();
       skip_blanks();
@@ -187,6 +188,7 @@ class Reader {
       real |= c == '.' || c == 'e' || c == 'E';
       if (c != '_') digits += c;
     }
+    end_ = at_;
     const auto parse = [&](auto value) -> json {
       const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
       if (parsed.ec == std::errc::result_out_of_range)
@@ -235,7 +237,7 @@ class Reader {
         escape(out);
       }
     }
-    at_ += closing.size();
+    end_ = at_ += closing.size();
   }
 
   /// Reads an escape after its backslash. Like Python, keeps the backslash of an unknown escape.
@@ -343,7 +345,7 @@ class Reader {
 
   bool take(std::string_view what) {
     if (!at(what)) return false;
-    at_ += what.size();
+    end_ = at_ += what.size();
     return true;
   }
   bool take(char c) { return take(std::string_view(&c, 1)); }
@@ -360,7 +362,7 @@ class Reader {
     const std::size_t behind = at_ + word.size();
     if (behind < text_.size() && (is_letter(text_[behind]) || is_digit(text_[behind])))
       return false;
-    at_ = behind;
+    end_ = at_ = behind;
     return true;
   }
 
@@ -371,11 +373,12 @@ class Reader {
       ++at_;
     }
     if (at_ == begin) fail("expected a name or a value");
+    end_ = at_;
     return std::string(text_.substr(begin, at_ - begin));
   }
 
   [[noreturn]] void fail(const std::string& problem) const {
-    const std::size_t end = std::min(at_, text_.size());
+    const std::size_t end = std::min(end_, text_.size());
     const auto line =
         1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n');
     std::size_t begin = end == 0 ? std::string_view::npos : text_.rfind('\n', end - 1);
@@ -390,6 +393,7 @@ class Reader {
   const std::string_view text_;
   const std::string& origin_;
   std::size_t at_ = 0;      ///< offset of the next character
+  std::size_t end_ = 0;     ///< offset behind the last token, for errors
   std::size_t copied_ = 0;  ///< bytes, as JSON, of the values that were used again
   int brackets_ = 0;        ///< number of open brackets
   int depth_ = 0;           ///< recursion depth

@@ -89,7 +89,8 @@ TEST(PythonConfig, RejectsOtherPythonAndShowsTheLine) {
            {"  config.x = 1", 3, "indented"},
            {"config.x += 1", 3, "expected = after config.x"},
            {"config.x = config.y", 3, "config.y has no value yet"},
-           {"config.x = [1,\n 2", 5, "expected"},
+           {"config.x = [1,\n 2", 4, "expected"},
+           {"config.x = (1/0\n)", 3, "division by zero"},
            {"config.x = 'open", 3, "a string has no end"},
            {"config.x = 1 // 0", 3, "division by zero"},
            {"config.x = 2 ** 63", 3, "does not fit in 64 bits"},
@@ -99,7 +100,7 @@ TEST(PythonConfig, RejectsOtherPythonAndShowsTheLine) {
            {"config.x = 1.5 * 'a'", 3, "arithmetic needs numbers"},
            {"config.x = 010", 3, "may not begin with 0"},
            {"config.x = {1: 2}", 3, "expected a string as the key"}}) {
-    EXPECT_THAT(config_refusal(python), StartsWith("c.py:" + std::to_string(line) + ": \""))
+    EXPECT_THAT(config_refusal(python), StartsWith("c.py:" + std::to_string(line) + ": '"))
         << python;
     EXPECT_THAT(config_refusal(python), HasSubstr(problem)) << python;
   }
