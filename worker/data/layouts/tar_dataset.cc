@@ -212,6 +212,10 @@ class TarDataset final : public Dataset {
       }
       read_headers(i);
     }
+    if (ignored_ > 0) {
+      info_.warnings.push_back(fmt::format("{}: left out {} in hidden folders, @eaDir or __MACOSX",
+                                           origin_.string(), counted(ignored_, "image")));
+    }
     const bool in_folders = folders_ && folders_->has_people();
     if (in_folders) {
       folders_->give(origin_, images_, labels_, names_);
@@ -401,10 +405,6 @@ void TarDataset::tell_what_is_left_out() {
   if (further_ > 0) {
     info_.warnings.push_back(fmt::format("{}: left out {} of samples that have one already",
                                          origin_.string(), counted(further_, "image")));
-  }
-  if (ignored_ > 0) {
-    info_.warnings.push_back(fmt::format("{}: left out {} in hidden folders, @eaDir or __MACOSX",
-                                         origin_.string(), counted(ignored_, "image")));
   }
   if (incomplete_ == 0) return;
   if (images_.empty()) {
