@@ -96,7 +96,7 @@ TEST(PythonConfig, RejectsOtherPythonAndShowsTheLine) {
            {"config.x = 2 ** 63", 3, "does not fit in 64 bits"},
            {"config.x = 1e999", 3, "too large"},
            {"config.x = '\\x41'", 3, "escape is not understood"},
-           {"config.x = 0x1f", 3, "expected a decimal number"},
+           {"config.x = 12ab", 3, "expected a decimal number"},
            {"config.x = 1.5 * 'a'", 3, "arithmetic needs numbers"},
            {"config.x = 010", 3, "may not begin with 0"},
            {"config.x = {1: 2}", 3, "expected a string as the key"}}) {
