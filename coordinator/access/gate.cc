@@ -23,6 +23,7 @@ namespace pfc {
 namespace {
 
 constexpr std::string_view kBearer = "Bearer ", kBasic = "Basic ";
+constexpr std::size_t kLongestAuthority = 64 << 10;
 constexpr std::size_t kLongestHeader = 512;
 constexpr std::size_t kMostKeptFacts = 4'096;  // certificates, of about 1 KiB
 
@@ -125,7 +126,7 @@ void Gate::refresh_files() {
   if (something_at(folder_.path)) tokens_.refresh();  // also if a file cannot be written
   folder_.make();
   const std::filesystem::path authority = folder_.path / "authority.pem";
-  if (something_at(authority) && read_secret(authority, kLongestHeader) != authority_.text()) {
+  if (something_at(authority) && read_secret(authority, kLongestAuthority) != authority_.text()) {
     return;  // a coordinator that was started later has made another one
   }
   for (const auto& [name, text] : own_files_) {
