@@ -178,8 +178,7 @@ std::string staying_agents(const ClusterState& state) {
   return std::string(several ? "the agents of hosts " : "the agent of host ") + listed(names) +
          (several ? " stay" : " stays") +
          " for the next job: end each with Ctrl-C or SIGTERM there, or start it with --once to "
-         "make "
-         "it end with its job";
+         "make it end with its job";
 }
 
 void host_registered(HostState& host, const proto::AgentRegistration& registration,

@@ -1,4 +1,4 @@
-// pfcctl config: job files.
+// pfcctl config: converts configurations of other programs to job files.
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>

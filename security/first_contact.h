@@ -18,8 +18,7 @@ class ClockError : public InputError {
 /// Advice for a stalled TLS handshake over an established TCP connection.
 inline constexpr const char* kMtuAdvice =
     "it may be busy, or large packets are lost because a link has a smaller MTU than the hosts; "
-    "try \"ping -M do "
-    "-s 1472 HOST\", and lower the MTU of the hosts if it fails";
+    "try \"ping -M do -s 1472 HOST\", and lower the MTU of the hosts if it fails";
 
 /// Connects to HOST:PORT by TLS, sends nothing else, and returns the certificate (PEM) of the
 /// authority that the other side shows and that has this fingerprint: from then on it is what the

@@ -1,4 +1,4 @@
-// The job of a configuration of arcface_torch (recognition/arcface_torch/configs).
+// Converts configurations of arcface_torch (recognition/arcface_torch/configs) to jobs.
 #pragma once
 
 #include <filesystem>
@@ -9,11 +9,11 @@
 
 namespace pfc {
 
-/// Returns the job that arcface_torch would train with the configuration in `text`, the file at
-/// `path`: its values replace those of `base`, the text of base.py beside it, or, without one, of
-/// arcface_torch's own base.py. As there, an `output` of None becomes work_dirs/NAME. Keys of
-/// Weights & Biases are dropped unless using_wandb is true. A negative warmup_epoch becomes 0.
-/// Throws InputError.
+/// Returns the job that arcface_torch would train with the configuration in `text`. `path` is its
+/// file, for names and errors. `base` is the text of base.py in the same folder; without it, the
+/// defaults are those of arcface_torch's own base.py. As there, an `output` of None becomes
+/// work_dirs/NAME. Keys of Weights & Biases are dropped unless using_wandb is true. A negative
+/// warmup_epoch becomes 0. Throws InputError.
 nlohmann::json arcface_torch_job(std::string_view text, const std::filesystem::path& path,
                                  const std::optional<std::string>& base);
 

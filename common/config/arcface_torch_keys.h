@@ -16,7 +16,7 @@ struct ArcfaceTorchKey {
 };
 
 std::span<const ArcfaceTorchKey> arcface_torch_keys();
-/// Those of Weights & Biases.
+/// Returns the keys of Weights & Biases.
 std::span<const ArcfaceTorchKey> wandb_keys();
 
 /// One warning for each reason why keys of this job are ignored: "dali is ignored: images are ...".

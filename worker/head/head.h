@@ -140,7 +140,7 @@ struct HeadMemoryOptions {
   int threads = 1;           ///< of this worker
   int active_sets = 1;       ///< sets of active classes that exist at the same time
   bool gpu = false;
-  // Of the GPU. The defaults are an H100's.
+  // Size of the GPU's L2 cache and number of its multiprocessors. The defaults are an H100's.
   std::int64_t l2_bytes = std::int64_t{50} << 20;
   int multiprocessors = 132;
 };
