@@ -316,6 +316,9 @@ void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, W
   for (const auto& each : saved.incidents()) {
     job.current.incidents.push_back(incident_from(each, now));
   }
+  if (job.current.number > 0) {
+    for (HostState& host : state.hosts) host.registered = host.registered && host.workers > 0;
+  }
   job.restarts = saved.restarts();
   if (saved.has_last_restart()) job.last_restart = incident_from(saved.last_restart(), now);
   if (saved.has_stop()) {

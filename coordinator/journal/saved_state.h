@@ -22,8 +22,10 @@ WorkerState worker_from(const proto::SavedWorker& saved, TimePoint heard);
 /// The job that runs, without its workers. REQUIRES: one runs.
 proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause, TimePoint now,
                              WallTime wall);
-/// The job and its network; the workers are added after it. What was asked for or has happened at
-/// some time was at `now`, from which limits are counted.
+/// Restores the job and its network. REQUIRES: the hosts are restored; the workers follow. What was
+/// asked for or has happened at some time was at `now`, from which limits are counted. In a running
+/// job, a host without workers joins only after its agent has registered again: nobody knows
+/// whether that agent still lives.
 void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, WallTime wall);
 
 /// The workers of the saved generation, by rank. It is lost where one of them has not begun to

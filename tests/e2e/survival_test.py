@@ -320,10 +320,11 @@ class SeveralHosts(ThreeHosts):
         for process in self.started:
             process.kill()
             process.wait()
-            process.stdout.close()
         for pid in self.processes():
             if "pfc-agent" in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
                 os.kill(pid, signal.SIGKILL)  # it would wait for the next coordinator
+        for process in self.started:
+            process.stdout.close()  # waits until no agent has it open either
         super().tearDown()
 
     def start_again(self):

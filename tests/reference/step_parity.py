@@ -72,7 +72,9 @@ FP16 = {"precision": "fp16", "device": "cuda"}
 CASES_OF_FP16 = [
     ("fp16", {**FP16, "num_epoch": 1}, LIMITS_OF_FP16),
     ("fp16, accumulated, adamw", {**FP16, **ADAMW, "gradient_acc": 2, "num_epoch": 2},
-     {**LIMITS_OF_FP16, "weights": 0.4, "centres": 0.05}),  # its first updates are about signs
+     # Its first updates are little more than the signs of gradients, and rounding changes the sign of
+     # one near zero: with other seeds, errors of centres were between 0.006 and 0.07.
+     {**LIMITS_OF_FP16, "weights": 0.4, "centres": 0.1}),
 ]
 
 

@@ -53,14 +53,12 @@ class GradScaler:
     scale over one optimizer of backbone and centres. For short jobs: the scale does not grow.
 
     Gradients are float64 here, so pfc says which updates have overflowed. It must be right where the
-    largest gradient of an activation or a weight, times the scale, is not within a factor of 2 of
-    the largest number of fp16."""
+    largest gradient of an activation, times the scale, is not within a factor of 2 of the largest
+    number of fp16; it keeps the gradients of weights in float32, which do not overflow."""
 
     def __init__(self, backbone):
         self.scale, self.largest = 65536.0, 0.0
         for module in backbone.modules():
-            if isinstance(module, (torch.nn.Conv2d, torch.nn.Linear)):
-                module.weight.register_hook(self.see)
             if not list(module.children()):
                 module.register_forward_hook(self.watch)
 

@@ -156,6 +156,24 @@ TEST_F(SavedState, WaitsForAHostThatIsMissingBeforeItBeginsAgain) {
   EXPECT_FALSE(may_restart(state, config));
 }
 
+TEST_F(SavedState, AsksNobodyToJoinBeforeItsAgentHasRegisteredAgain) {
+  config.elastic.min_workers = 1;
+  expect_hosts({{"a", 1}, {"b", 1}, {"c", 1}});
+  for (const char* name : {"a", "b"}) registers(name);
+  passes(config.limits.start);
+  ASSERT_EQ(begins().size(), 2U);
+  for (const Rank rank : {0, 1}) {
+    joins(rank);
+    progresses(rank, 3, "forward");
+  }
+  registers("c");
+  ASSERT_EQ(tick().reason, "training; host c joins at the next checkpoint");
+  killed_and_started_again();
+  EXPECT_EQ(tick().reason, "training");
+  registers("c");
+  EXPECT_EQ(tick().reason, "training; host c joins at the next checkpoint");
+}
+
 TEST_F(SavedState, TakesASlotBackWithoutWhichTooFewAreLeft) {
   trains_on_two_hosts();
   add_failure(state.job.blame, "b", 0, 2, "killed", now);
