@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "common/trace/clock_map.h"
+#include "common/trace/gpu/gpu_recorder.h"
+#include "common/trace/recorder.h"
 #include "worker/report/coordinator_client.h"
-#include "worker/trace/clock_map.h"
-#include "worker/trace/gpu/gpu_recorder.h"
-#include "worker/trace/recorder.h"
 
 namespace pfc {
 

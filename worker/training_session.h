@@ -14,6 +14,7 @@
 
 #include "common/config/config.h"
 #include "common/ids.h"
+#include "common/trace/recorder.h"
 #include "kernels/owned_tensor.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_schedule.h"
@@ -29,7 +30,6 @@
 #include "worker/schedule/step_plan.h"
 #include "worker/snapshot/snapshot_maker.h"
 #include "worker/start/resume.h"
-#include "worker/trace/recorder.h"
 #include "worker/train_step.h"
 
 namespace pfc {

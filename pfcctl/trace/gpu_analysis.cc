@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/trace/gpu/gpu_rows.h"
 #include "pfcctl/trace/trace_analysis.h"
-#include "worker/trace/gpu/gpu_rows.h"
 
 namespace pfc {
 namespace {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/trace/recorder.h"
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
 #include "worker/checkpoint/checkpoint_removal.h"
@@ -19,7 +20,6 @@
 #include "worker/gradients/optimizer.h"
 #include "worker/head/head.h"
 #include "worker/schedule/step_plan.h"
-#include "worker/trace/recorder.h"
 
 namespace pfc {
 

@@ -9,7 +9,7 @@
 #include <exception>
 
 #include "common/clock.h"
-#include "worker/trace/recorder.h"
+#include "common/trace/recorder.h"
 
 namespace pfc {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/config/config.h"
+#include "common/trace/recorder.h"
 #include "worker/data/augment/augmenter.h"
 #include "worker/data/batch.h"
 #include "worker/data/batch_plan.h"
@@ -16,7 +17,6 @@
 #include "worker/data/images/decode.h"
 #include "worker/data/order/image_order.h"
 #include "worker/data/reading/read_ahead.h"
-#include "worker/trace/recorder.h"
 
 namespace pfc {
 

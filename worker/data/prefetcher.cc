@@ -18,11 +18,11 @@
 #include "common/clock.h"
 #include "common/counted.h"
 #include "common/error.h"
+#include "common/trace/profiler_range.h"
 #include "worker/data/batch_filler.h"
 #include "worker/data/order/global_order.h"
 #include "worker/data/reading/read_ahead.h"
 #include "worker/data/reading/read_plan.h"
-#include "worker/trace/profiler_range.h"
 
 namespace pfc {
 

@@ -10,12 +10,12 @@
 
 #include "common/config/config.h"
 #include "common/ids.h"
+#include "common/trace/recorder.h"
 #include "worker/data/batch.h"
 #include "worker/data/batch_plan.h"
 #include "worker/data/dataset.h"
 #include "worker/data/reading/make_async_reader.h"
 #include "worker/data/reading/read_options.h"
-#include "worker/trace/recorder.h"
 
 namespace pfc {
 

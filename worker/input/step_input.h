@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/trace/recorder.h"
 #include "kernels/ops.h"
 #include "worker/comm/comm.h"
 #include "worker/data/batch.h"
 #include "worker/data/prefetcher.h"
 #include "worker/head/head.h"
-#include "worker/trace/recorder.h"
 
 namespace pfc {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "worker/trace/profiler_range.h"
-#include "worker/trace/recorder.h"
+#include "common/trace/profiler_range.h"
+#include "common/trace/recorder.h"
 
 namespace pfc {
 

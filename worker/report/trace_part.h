@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "worker/trace/clock_map.h"
-#include "worker/trace/recorder.h"
+#include "common/trace/clock_map.h"
+#include "common/trace/recorder.h"
 
 namespace pfc {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/trace/recorder.h"
 #include "worker/comm/comm.h"
 #include "worker/input/step_input.h"
 #include "worker/snapshot/snapshot_store.h"
-#include "worker/trace/recorder.h"
 
 namespace pfc {
 

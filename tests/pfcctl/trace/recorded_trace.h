@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "common/trace/clock_map.h"
 #include "pfcctl/trace/collected_trace.h"
 #include "pfcctl/trace/trace_analysis.h"
 #include "worker/report/trace_message.h"
-#include "worker/trace/clock_map.h"
 
 namespace pfc::testing {
 

@@ -6,10 +6,10 @@
 #include <functional>
 #include <vector>
 
+#include "common/trace/profiler_range.h"
+#include "common/trace/recorder.h"
 #include "worker/comm/gloo/gloo_mesh.h"
 #include "worker/comm/shard.h"
-#include "worker/trace/profiler_range.h"
-#include "worker/trace/recorder.h"
 
 namespace pfc {
 namespace {

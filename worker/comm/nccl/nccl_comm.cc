@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "common/error.h"
+#include "common/trace/profiler_range.h"
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "worker/comm/nccl/device_comms.h"
-#include "worker/trace/profiler_range.h"
 
 namespace pfc {
 

@@ -3,11 +3,11 @@
 
 #include <memory>
 
+#include "common/trace/recorder.h"
 #include "kernels/cuda/runtime/memory.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "worker/comm/comm.h"
 #include "worker/comm/nccl/nccl_group.h"
-#include "worker/trace/recorder.h"
 
 namespace pfc {
 

@@ -1,4 +1,4 @@
-#include "worker/trace/profiler_range.h"
+#include "common/trace/profiler_range.h"
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>

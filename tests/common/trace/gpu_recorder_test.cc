@@ -1,4 +1,4 @@
-#include "worker/trace/gpu/gpu_recorder.h"
+#include "common/trace/gpu/gpu_recorder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

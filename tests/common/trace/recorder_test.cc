@@ -1,4 +1,4 @@
-#include "worker/trace/recorder.h"
+#include "common/trace/recorder.h"
 
 #include <gtest/gtest.h>
 

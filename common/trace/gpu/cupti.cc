@@ -1,4 +1,4 @@
-#include "worker/trace/gpu/cupti.h"
+#include "common/trace/gpu/cupti.h"
 
 #if __has_include(<cupti.h>)
 #include <cupti.h>

@@ -1,4 +1,4 @@
-#include "worker/trace/profiler_range.h"
+#include "common/trace/profiler_range.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/trace/clock_map.h"
+#include "common/trace/clock_map.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "worker/trace/gpu/cupti.h"
-#include "worker/trace/gpu/gpu_rows.h"
+#include "common/trace/gpu/cupti.h"
+#include "common/trace/gpu/gpu_rows.h"
 
 namespace pfc {
 

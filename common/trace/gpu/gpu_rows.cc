@@ -1,4 +1,4 @@
-#include "worker/trace/gpu/gpu_rows.h"
+#include "common/trace/gpu/gpu_rows.h"
 
 #include <cxxabi.h>
 

@@ -1,4 +1,4 @@
-#include "worker/trace/gpu/gpu_recorder.h"
+#include "common/trace/gpu/gpu_recorder.h"
 
 #include <algorithm>
 #include <array>
