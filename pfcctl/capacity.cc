@@ -27,13 +27,13 @@
 #include "common/machine/gpu/gpus.h"
 #include "common/machine/thread_waiting.h"
 #include "common/one_line.h"
+#include "data/job_data.h"
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/make_ops.h"
 #include "worker/check/data_check.h"
 #include "worker/check/output_findings.h"
 #include "worker/cost/measure_machine.h"
 #include "worker/cost/measured_run.h"
-#include "worker/data/job_data.h"
 #include "worker/schedule/step_plan.h"
 
 namespace pfc {

@@ -16,11 +16,11 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "data/images/decode.h"
+#include "data/images/jpeg_encoder.h"
 #include "kernels/make_ops.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/memory_store.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/images/jpeg_encoder.h"
 
 namespace pfc {
 namespace {

@@ -22,7 +22,7 @@ enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 /// Of several data sets: one softmax over all classes, or one for each set over its own classes.
 enum class Heads { kOne, kSeparate };
-/// In which order training reads images (worker/data/reading/read_options.h).
+/// In which order training reads images (data/reading/read_options.h).
 enum class ReadKind { kRandom, kSequential };
 
 /// target logit = s * (cos(m1 * theta + m2) - m3).
@@ -39,7 +39,7 @@ struct LrSchedule {
   double gamma = 0.1;                ///< multistep
 };
 
-/// How training images are changed at random (worker/data/augment/augmenter.h): for each change the
+/// How training images are changed at random (data/augment/augmenter.h): for each change the
 /// fraction of images, 0 to 1, that get it.
 struct Augmentation {
   bool flip = true;  ///< horizontally, half of the images
@@ -74,7 +74,7 @@ struct JobConfig {
   double num_epoch = 20;
   std::int64_t max_steps = 0;  ///< 0: num_epoch decides
   double warmup_epoch = 0;
-  std::vector<std::filesystem::path> rec;         ///< data sets (worker/data/layouts/layout.h)
+  std::vector<std::filesystem::path> rec;         ///< data sets (data/layouts/layout.h)
   std::vector<std::filesystem::path> identities;  ///< of each set: names by label; "": the data's
   bool share_identities = false;  ///< classes of several sets with the same name are one
   Heads heads = Heads::kOne;      ///< of several data sets

@@ -16,17 +16,17 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "data/damaged_image.h"
+#include "data/images/align.h"
+#include "data/images/decode.h"
+#include "data/images/image_file.h"
+#include "data/images/jpeg_encoder.h"
 #include "pfcctl/data/landmarks.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "pfcctl/synth/ordered_work.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/align.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/images/image_file.h"
-#include "worker/data/images/jpeg_encoder.h"
 
 namespace pfc {
 

@@ -28,7 +28,7 @@ struct Aligned {
 };
 
 /// Writes OUT/PATH, with the ending .jpg, for each line: the face turned, scaled and moved so that
-/// its landmarks come nearest to InsightFace's (worker/data/images/align.h). The lines are read as
+/// its landmarks come nearest to InsightFace's (data/images/align.h). The lines are read as
 /// read_landmarks() says. An image with several lines has several faces: the second one is
 /// PATH-2.jpg, and so is that of a second image whose name differs by its ending alone. Faces that
 /// are there are not written again. An image that does not decode, a line without landmarks, and

@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "common/error.h"
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
+#include "data/open_dataset.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/open_dataset.h"
 
 namespace pfc {
 

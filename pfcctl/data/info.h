@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "pfcctl/data/writing.h"
 #include "worker/check/data_check.h"
-#include "worker/data/dataset.h"
 
 namespace pfc {
 

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "common/error.h"
-#include "worker/data/layouts/layout.h"
-#include "worker/data/text_lines.h"
+#include "data/layouts/layout.h"
+#include "data/text_lines.h"
 
 namespace pfc {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/data/images/align.h"
+#include "data/images/align.h"
 
 namespace pfc {
 

@@ -11,14 +11,14 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "data/chosen_dataset.h"
+#include "data/combined_dataset.h"
+#include "data/damaged_image.h"
+#include "data/open_dataset.h"
+#include "data/order/global_order.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "worker/data/chosen_dataset.h"
-#include "worker/data/combined_dataset.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/open_dataset.h"
-#include "worker/data/order/global_order.h"
 
 namespace pfc {
 

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
+#include "data/records/resumable_writer.h"
 #include "pfcctl/data/writing.h"
-#include "worker/data/dataset.h"
-#include "worker/data/records/resumable_writer.h"
 
 namespace pfc {
 
 struct PackOptions {
-  std::filesystem::path in;   ///< any layout (worker/data/layouts/layout.h)
+  std::filesystem::path in;   ///< any layout (data/layouts/layout.h)
   std::filesystem::path out;  ///< a folder, made where it is missing
   std::int64_t size = 0;      ///< rows and columns of each image; 0: as they are
   int quality = 0;            ///< of the JPEG; 0: the same bytes
@@ -32,7 +32,7 @@ struct Packed {
 /// where the data name their people. Images are sorted by label, those of one label keep their
 /// order; their keys are 1, 2, 3 ... Without size and quality their bytes stay the same and only
 /// their headers are looked at. With one of them every image is decoded, resized
-/// (worker/data/images/resize.h) and encoded as JPEG, by all threads. The files appear when they
+/// (data/images/resize.h) and encoded as JPEG, by all threads. The files appear when they
 /// are whole; where it ends before, the same call goes on (records/resumable_writer.h). `progress`
 /// is called on the caller's thread with images done and all of them; what it throws ends the work.
 ///

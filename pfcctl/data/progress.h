@@ -46,7 +46,7 @@ class Progress {
   bool shown_ = false;
 };
 
-/// For opening a data set while Progress lives (worker/data/doing.h): throws as show() does.
+/// For opening a data set while Progress lives (data/doing.h): throws as show() does.
 void end_at_interrupt(const std::string& what);
 
 }  // namespace pfc

@@ -15,16 +15,16 @@
 #include "common/byte_size.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "data/damaged_image.h"
+#include "data/open_dataset.h"
+#include "data/records/image_record.h"
+#include "data/records/resumable_writer.h"
 #include "kernels/math/philox.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "pfcctl/synth/ordered_work.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/open_dataset.h"
-#include "worker/data/records/image_record.h"
-#include "worker/data/records/resumable_writer.h"
 
 namespace pfc {
 

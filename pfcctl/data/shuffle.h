@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
+#include "data/order/global_order.h"
 #include "pfcctl/data/writing.h"
-#include "worker/data/dataset.h"
-#include "worker/data/order/global_order.h"
 
 namespace pfc {
 
@@ -46,7 +46,7 @@ class ShuffleOrder {
 };
 
 struct ShuffleOptions {
-  std::filesystem::path in;                       ///< any layout (worker/data/layouts/layout.h)
+  std::filesystem::path in;                       ///< any layout (data/layouts/layout.h)
   std::filesystem::path out;                      ///< a folder, made where it is missing
   std::uint64_t memory = std::uint64_t{2} << 30;  ///< bytes of images at one moment
   std::uint64_t seed = 1;

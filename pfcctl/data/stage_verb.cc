@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "data/staging.h"
 #include "pfcctl/data/verbs.h"
 #include "pfcctl/interrupt_guard.h"
-#include "worker/data/staging.h"
 
 namespace pfc {
 

@@ -19,15 +19,15 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
+#include "data/open_dataset.h"
+#include "data/records/part_file.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "pfcctl/synth/ordered_work.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/open_dataset.h"
-#include "worker/data/records/part_file.h"
 
 namespace pfc {
 
@@ -52,7 +52,7 @@ std::string file_name(const std::string& name) {
 }
 
 /// Whether the folder would be taken for something else than a person's: for the images of the
-/// whole list, or for a data set (worker/data/layouts/layout.h).
+/// whole list, or for a data set (data/layouts/layout.h).
 bool is_reserved(const std::string& folder) {
   return folder == "images" || folder == "identities.txt" || folder == "property" ||
          folder == "data.mdb" || folder.starts_with("train.") || folder.ends_with(".tar");

@@ -11,7 +11,7 @@
 namespace pfc {
 
 struct UnpackOptions {
-  std::filesystem::path in;   ///< any layout (worker/data/layouts/layout.h)
+  std::filesystem::path in;   ///< any layout (data/layouts/layout.h)
   std::filesystem::path out;  ///< a folder, made where it is missing
   int threads = 0;            ///< 0: all cores
   double max_damaged = 0.001;

@@ -16,16 +16,16 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/files/sha256.h"
+#include "data/chosen_dataset.h"
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
+#include "data/open_dataset.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "pfcctl/synth/ordered_work.h"
 #include "pfcctl/verbs.h"
-#include "worker/data/chosen_dataset.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/open_dataset.h"
 
 namespace pfc {
 

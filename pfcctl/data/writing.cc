@@ -15,8 +15,8 @@
 #include "common/files/regular_file.h"
 #include "common/one_line.h"
 #include "common/version.h"
-#include "worker/data/layouts/layout.h"
-#include "worker/data/records/property_file.h"
+#include "data/layouts/layout.h"
+#include "data/records/property_file.h"
 
 namespace pfc {
 

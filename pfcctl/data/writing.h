@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "data/damaged_image.h"
+#include "data/dataset.h"
 #include "pfcctl/data/progress.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/dataset.h"
 
 namespace pfc {
 

@@ -7,14 +7,14 @@
 
 #include "common/error.h"
 #include "common/files/file_error.h"
+#include "data/images/jpeg_encoder.h"
+#include "data/records/image_record.h"
+#include "data/records/property_file.h"
+#include "data/records/record_writer.h"
 #include "pfcctl/synth/draw.h"
 #include "pfcctl/synth/ordered_work.h"
 #include "pfcctl/synth/render/develop.h"
 #include "pfcctl/synth/render/renderer.h"
-#include "worker/data/images/jpeg_encoder.h"
-#include "worker/data/records/image_record.h"
-#include "worker/data/records/property_file.h"
-#include "worker/data/records/record_writer.h"
 #include "worker/evaluation/verification_bin.h"
 
 namespace pfc::synth {

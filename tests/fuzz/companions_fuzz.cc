@@ -6,11 +6,11 @@
 #include <string_view>
 
 #include "common/error.h"
+#include "data/identity_names.h"
+#include "data/records/property_file.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/identity_names.h"
-#include "worker/data/records/property_file.h"
 
 namespace pfc::fuzz {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/encoded_images.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/decode.h"
 
 namespace pfc::fuzz {
 

@@ -5,13 +5,13 @@
 #include <string>
 #include <string_view>
 
+#include "data/records/property_file.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/read_all.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/files.h"
 #include "tests/support/lmdb_pages.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/records/property_file.h"
 
 namespace {
 

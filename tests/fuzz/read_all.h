@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "worker/data/open_dataset.h"
+#include "data/open_dataset.h"
 
 namespace pfc::fuzz {
 

@@ -4,13 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include "data/records/image_record.h"
+#include "data/records/record_writer.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/read_all.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/records/image_record.h"
-#include "worker/data/records/record_writer.h"
 
 namespace {
 

@@ -24,10 +24,11 @@ ALLOWED = {
     "security": {"common"},
     "proto": {"security", "common"},
     "kernels": {"common"},
-    "worker": {"kernels", "proto", "security", "common"},
+    "data": {"kernels", "common"},
+    "worker": {"data", "kernels", "proto", "security", "common"},
     "agent": {"proto", "security", "common"},
     "coordinator": {"proto", "security", "common"},
-    "pfcctl": {"worker", "kernels", "proto", "security", "common"},
+    "pfcctl": {"worker", "data", "kernels", "proto", "security", "common"},
 }
 
 

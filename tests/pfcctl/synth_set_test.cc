@@ -5,10 +5,10 @@
 #include <iterator>
 
 #include "common/error.h"
+#include "data/images/decode.h"
+#include "data/open_dataset.h"
 #include "pfcctl/synth/synth.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/open_dataset.h"
 
 namespace pfc::synth {
 namespace {

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <vector>
 
+#include "data/records/image_record.h"
+#include "data/records/property_file.h"
+#include "data/records/record_writer.h"
 #include "tests/support/encoded_images.h"
-#include "worker/data/records/image_record.h"
-#include "worker/data/records/property_file.h"
-#include "worker/data/records/record_writer.h"
 
 namespace pfc::testing {
 

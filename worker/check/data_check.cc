@@ -14,9 +14,9 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/version.h"
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
 #include "worker/check/thread_time.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/decode.h"
 #include "worker/start/host_check.h"
 
 namespace pfc {

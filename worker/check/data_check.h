@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/data/dataset.h"
+#include "data/dataset.h"
 #include "worker/evaluation/verification_bin.h"
 #include "worker/report/check_finding.h"
 

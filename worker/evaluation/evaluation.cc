@@ -10,10 +10,10 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "data/augment/flip.h"
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
 #include "worker/comm/shard.h"
-#include "worker/data/augment/flip.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/decode.h"
 
 namespace pfc {
 

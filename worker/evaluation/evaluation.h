@@ -5,9 +5,9 @@
 #include <functional>
 #include <span>
 
+#include "data/doing.h"
 #include "worker/comm/comm.h"
 #include "worker/comm/shard.h"
-#include "worker/data/doing.h"
 #include "worker/evaluation/lfw_protocol.h"
 #include "worker/evaluation/verification_bin.h"
 

@@ -13,8 +13,8 @@
 #include "common/error.h"
 #include "common/files/mapped_file.h"
 #include "common/files/regular_file.h"
-#include "worker/data/pickle/pickle.h"
-#include "worker/data/records/buffered_file.h"
+#include "data/pickle/pickle.h"
+#include "data/records/buffered_file.h"
 
 namespace pfc {
 

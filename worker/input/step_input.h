@@ -14,10 +14,10 @@
 
 #include "common/error.h"
 #include "common/trace/recorder.h"
+#include "data/batch.h"
+#include "data/prefetcher.h"
 #include "kernels/ops.h"
 #include "worker/comm/comm.h"
-#include "worker/data/batch.h"
-#include "worker/data/prefetcher.h"
 #include "worker/head/head.h"
 
 namespace pfc {

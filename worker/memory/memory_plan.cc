@@ -8,6 +8,7 @@
 
 #include "common/config/no_network.h"
 #include "common/counted.h"
+#include "data/prefetcher.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/scratch.h"
@@ -16,7 +17,6 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/comm/make_comm.h"
 #include "worker/comm/shard.h"
-#include "worker/data/prefetcher.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/input/image_upload.h"
 #include "worker/schedule/step_plan.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/config/config.h"
+#include "data/dataset.h"
 #include "worker/backbone/backbone.h"
-#include "worker/data/dataset.h"
 #include "worker/evaluation/verification_bin.h"
 #include "worker/head/head.h"
 

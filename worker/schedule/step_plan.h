@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "common/config/config.h"
-#include "worker/data/batch_plan.h"
+#include "data/batch_plan.h"
 
 namespace pfc {
 

@@ -7,7 +7,7 @@
 
 #include "common/counted.h"
 #include "common/error.h"
-#include "worker/data/reading/read_options.h"
+#include "data/reading/read_options.h"
 #include "worker/schedule/step_plan.h"
 
 namespace pfc {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/data/images/jpeg_encoder.h"
+#include "data/images/jpeg_encoder.h"
 #include "worker/tensorboard/event_folder.h"
 #include "worker/tensorboard/summaries.h"
 

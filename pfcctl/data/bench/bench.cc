@@ -14,10 +14,10 @@
 #include "common/clock.h"
 #include "common/counted.h"
 #include "common/error.h"
-#include "worker/data/augment/augmenter.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/order/global_order.h"
+#include "data/augment/augmenter.h"
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
+#include "data/order/global_order.h"
 
 namespace pfc {
 

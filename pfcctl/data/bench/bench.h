@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
+#include "data/prefetcher.h"
 #include "pfcctl/data/writing.h"
-#include "worker/data/dataset.h"
-#include "worker/data/prefetcher.h"
 
 namespace pfc {
 

@@ -16,12 +16,12 @@
 #include "common/error.h"
 #include "common/machine/cores.h"
 #include "common/one_line.h"
+#include "data/job_data.h"
 #include "pfcctl/capacity.h"
 #include "pfcctl/data/bench/bench.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "worker/cost/step_cost.h"
-#include "worker/data/job_data.h"
 
 namespace pfc {
 

@@ -11,14 +11,14 @@
 #include <utility>
 
 #include "common/error.h"
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
+#include "data/open_dataset.h"
 #include "kernels/math/philox.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pairs/pack_pairs.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/open_dataset.h"
 #include "worker/evaluation/verification_bin.h"
 
 namespace pfc {

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "data/dataset.h"
 #include "pfcctl/data/writing.h"
-#include "worker/data/dataset.h"
 
 namespace pfc {
 

@@ -16,13 +16,13 @@
 
 #include "common/error.h"
 #include "common/files/regular_file.h"
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
+#include "data/images/image_file.h"
+#include "data/layouts/layout.h"
+#include "data/text_lines.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "worker/data/damaged_image.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/images/image_file.h"
-#include "worker/data/layouts/layout.h"
-#include "worker/data/text_lines.h"
 #include "worker/evaluation/verification_bin.h"
 
 namespace pfc {

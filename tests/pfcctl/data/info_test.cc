@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <spdlog/fmt/fmt.h>
 
+#include "data/open_dataset.h"
 #include "tests/pfcctl/data/people.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/open_dataset.h"
 
 namespace pfc {
 namespace {

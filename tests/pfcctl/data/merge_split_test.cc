@@ -8,6 +8,7 @@
 #include <set>
 
 #include "common/error.h"
+#include "data/open_dataset.h"
 #include "pfcctl/data/unpack.h"
 #include "pfcctl/data/validate.h"
 #include "pfcctl/verbs.h"
@@ -15,7 +16,6 @@
 #include "tests/pfcctl/run_pfcctl.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/data/open_dataset.h"
 
 namespace pfc {
 namespace {

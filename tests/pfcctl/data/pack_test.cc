@@ -9,6 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "data/images/decode.h"
+#include "data/open_dataset.h"
+#include "data/records/image_record.h"
+#include "data/records/record_reader.h"
+#include "data/records/record_writer.h"
 #include "pfcctl/data/info.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/interrupt_guard.h"
@@ -18,11 +23,6 @@
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
-#include "worker/data/images/decode.h"
-#include "worker/data/open_dataset.h"
-#include "worker/data/records/image_record.h"
-#include "worker/data/records/record_reader.h"
-#include "worker/data/records/record_writer.h"
 
 namespace pfc {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/files.h"
-#include "worker/data/dataset.h"
 
 namespace pfc::testing {
 

@@ -9,6 +9,10 @@
 #include <numeric>
 
 #include "common/error.h"
+#include "data/open_dataset.h"
+#include "data/records/image_record.h"
+#include "data/records/record_reader.h"
+#include "data/records/record_writer.h"
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/verbs.h"
@@ -16,10 +20,6 @@
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
-#include "worker/data/open_dataset.h"
-#include "worker/data/records/image_record.h"
-#include "worker/data/records/record_reader.h"
-#include "worker/data/records/record_writer.h"
 
 namespace pfc {
 namespace {

@@ -5,16 +5,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "data/chosen_dataset.h"
+#include "data/open_dataset.h"
+#include "data/records/image_record.h"
+#include "data/records/property_file.h"
+#include "data/records/record_writer.h"
 #include "pfcctl/data/pack.h"
 #include "tests/pfcctl/data/people.h"
 #include "tests/pfcctl/run_pfcctl.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
-#include "worker/data/chosen_dataset.h"
-#include "worker/data/open_dataset.h"
-#include "worker/data/records/image_record.h"
-#include "worker/data/records/property_file.h"
-#include "worker/data/records/record_writer.h"
 
 namespace pfc {
 namespace {

@@ -9,12 +9,12 @@
 #include <numeric>
 
 #include "common/error.h"
+#include "data/augment/flip.h"
+#include "data/images/decode.h"
 #include "tests/support/counting_new.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
 #include "tests/support/thread_comm.h"
-#include "worker/data/augment/flip.h"
-#include "worker/data/images/decode.h"
 
 namespace pfc {
 namespace {

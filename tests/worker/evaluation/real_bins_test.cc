@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "data/images/decode.h"
 #include "tests/support/test_data.h"
-#include "worker/data/images/decode.h"
 #include "worker/evaluation/verification_bin.h"
 
 namespace pfc {

@@ -7,11 +7,11 @@
 
 #include "common/error.h"
 #include "common/version.h"
+#include "data/open_dataset.h"
 #include "tests/support/error_message.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_comm.h"
-#include "worker/data/open_dataset.h"
 
 namespace pfc {
 namespace {

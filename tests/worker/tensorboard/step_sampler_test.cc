@@ -6,10 +6,10 @@
 #include <mutex>
 #include <vector>
 
+#include "data/images/decode.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/sessions.h"
-#include "worker/data/images/decode.h"
 
 namespace pfc {
 namespace {

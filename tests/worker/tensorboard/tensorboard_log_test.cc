@@ -8,12 +8,12 @@
 #include <set>
 #include <string>
 
+#include "data/images/decode.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/report/events.h"
 #include "tests/worker/tensorboard/read_events.h"
-#include "worker/data/images/decode.h"
 
 namespace pfc {
 namespace {

@@ -1,0 +1,105 @@
+#include "data/augment/augmenter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/augment/flip.h"
+#include "kernels/math/philox.h"
+
+namespace pfc {
+
+namespace {
+
+/// Each change has random numbers of its own, so that one does not depend on which others there
+/// are. 0 is that of flips().
+enum class Change : std::uint64_t {
+  kCrop = 1,
+  kLowResolution = 2,
+  kBlur = 3,
+  kColour = 4,
+  kGrey = 5,
+  kCutOut = 6,
+};
+
+/// The random numbers of one change of one image.
+class Draw {
+ public:
+  Draw(std::uint64_t seed, std::int64_t epoch, std::int64_t position, Change change)
+      : words_(random_words(
+            seed, Stream::kAugment, static_cast<std::uint32_t>(epoch),
+            static_cast<std::uint64_t>(change) << 48 | static_cast<std::uint64_t>(position))) {}
+
+  [[nodiscard]] bool happens(double part) const { return uniform01(words_.x[0]) < part; }
+  /// Uniform in [low, high), 0 <= i < 3.
+  [[nodiscard]] double uniform(int i, double low, double high) const {
+    return low + (high - low) * static_cast<double>(uniform01(words_.x[i + 1]));
+  }
+  /// Uniform in 0 .. most.
+  [[nodiscard]] std::int64_t integer(int i, std::int64_t most) const {
+    return static_cast<std::int64_t>(uniform(i, 0, static_cast<double>(most + 1)));
+  }
+  [[nodiscard]] std::uint32_t word(int i) const { return words_.x[i + 1]; }
+
+ private:
+  Philox4 words_;
+};
+
+std::int64_t scaled(std::int64_t side, double factor) {
+  return std::clamp<std::int64_t>(std::llround(static_cast<double>(side) * factor), 1, side);
+}
+
+ImageRegion draw_crop(const Draw& draw, ImageSize size) {
+  const double area = draw.uniform(0, 0.6, 1);
+  const double ratio = std::exp(draw.uniform(1, std::log(3.0 / 4), std::log(4.0 / 3)));
+  const std::int64_t height = scaled(size.height, std::sqrt(area / ratio));
+  const std::int64_t width = scaled(size.width, std::sqrt(area * ratio));
+  // Two places from one word.
+  const auto place = [&](std::uint32_t word, std::int64_t most) {
+    return static_cast<std::int64_t>(word) * (most + 1) >> 16;
+  };
+  return {.top = place(draw.word(2) >> 16, size.height - height),
+          .left = place(draw.word(2) & 0xffff, size.width - width),
+          .height = height,
+          .width = width};
+}
+
+ImageRegion draw_square(const Draw& draw, ImageSize size) {
+  const std::int64_t side = scaled(std::min(size.height, size.width), draw.uniform(0, 0.1, 0.4));
+  return {.top = draw.integer(1, size.height - side),
+          .left = draw.integer(2, size.width - side),
+          .height = side,
+          .width = side};
+}
+
+}  // namespace
+
+void Augmenter::augment(std::int64_t epoch, std::int64_t position, ImagePixels image) {
+  const Augmentation& a = augmentation_;
+  const ImageSize size = image.size;
+  const auto when = [&](double part, Change change, const auto& work) {
+    if (part <= 0) return;
+    const Draw draw(seed_, epoch, position, change);
+    if (draw.happens(part)) work(draw);
+  };
+  when(a.crop, Change::kCrop,
+       [&](const Draw& draw) { zoom(image, draw_crop(draw, size), scratch_); });
+  when(a.low_resolution, Change::kLowResolution, [&](const Draw& draw) {
+    const double factor = draw.uniform(0, 0.5, 0.8);
+    lower_resolution(image, {scaled(size.height, factor), scaled(size.width, factor)}, scratch_);
+  });
+  when(a.blur, Change::kBlur, [&](const Draw& draw) {
+    // A window must not reach beyond the mirrored image.
+    const std::int64_t most = std::min(size.height, size.width) - 1;
+    const auto radius = static_cast<int>(std::min(1 + draw.integer(0, 1), most));
+    if (radius > 0) blur(image, radius, scratch_);
+  });
+  when(a.colour, Change::kColour, [&](const Draw& draw) {
+    transform_colours(image, hue_and_saturation(draw.uniform(0, 0, 20), draw.uniform(1, 1, 1.2)));
+  });
+  when(a.grey, Change::kGrey, [&](const Draw&) { turn_grey(image); });
+  when(a.cut_out, Change::kCutOut,
+       [&](const Draw& draw) { cut_out(image, draw_square(draw, size)); });
+  if (a.flip && flips(seed_, epoch, position)) flip_horizontally(image.rgb, size.width);
+}
+
+}  // namespace pfc

@@ -1,0 +1,41 @@
+#include "data/dataset.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <string>
+
+#include "common/error.h"
+#include "data/damaged_image.h"
+#include "data/images/decode.h"
+
+namespace pfc {
+
+ImageSize first_image_size(const Dataset& dataset) {
+  constexpr std::int64_t kMost = 1000;
+  std::vector<std::byte> storage;
+  ImageDecoder decoder;
+  std::string why;  // of the first one
+  for (std::int64_t i = 0; i < std::min(kMost, dataset.info().images); ++i) {
+    try {
+      return decoder.size(dataset.read(i, storage).encoded);
+    } catch (const InputError& e) {  // also DamagedImage
+      if (i == 0) why = e.what();
+    }
+  }
+  const std::string name = dataset.name(0);
+  throw InputError(
+      fmt::format("{}{}; without a property file and image_size the first image gives the size of "
+                  "all, and none "
+                  "of the first ones can be read",
+                  why.starts_with(name) ? "" : name + ": ", why));
+}
+
+void warn_of_least_label(DatasetInfo& info, std::int64_t least, const std::string& origin) {
+  if (least <= 0) return;
+  info.warnings.push_back(fmt::format(
+      "{}: the least label is {}, but labels begin at 0: the job also trains {} without an image",
+      origin, least, least == 1 ? "a class" : fmt::format("{} classes", least)));
+}
+
+}  // namespace pfc

@@ -1,0 +1,123 @@
+#include "data/images/decode.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "common/error.h"
+#include "data/damaged_image.h"
+#include "data/images/resize.h"
+
+namespace pfc {
+
+namespace {
+
+using namespace std::string_view_literals;
+
+bool has(std::span<const std::byte> bytes, std::size_t at, std::string_view signature) {
+  return bytes.size() >= at + signature.size() &&
+         std::memcmp(bytes.data() + at, signature.data(), signature.size()) == 0;
+}
+
+[[noreturn]] void fail_of_unknown_format(std::span<const std::byte> encoded) {
+  std::string found;
+  for (const std::byte b : encoded.first(std::min<std::size_t>(encoded.size(), 4))) {
+    found += fmt::format("{:02x} ", static_cast<unsigned>(b));
+  }
+  if (encoded.empty()) throw DamagedImage("0 bytes, expected an image");
+  throw DamagedImage(fmt::format(
+      "{} bytes that begin with {}are neither a JPEG (ff d8) nor a PNG (89 50 4e 47) nor a WebP "
+      "(52 49 46 46)",
+      encoded.size(), found));
+}
+
+ImageSize turned(ImageSize size, Orientation orientation) {
+  return swaps_sides(orientation) ? ImageSize{size.width, size.height} : size;
+}
+
+std::size_t rgb_bytes(ImageSize size) {
+  return static_cast<std::size_t>(size.height * size.width * 3);
+}
+
+}  // namespace
+
+ImageDecoder::ImageDecoder()
+    : jpeg_(make_jpeg_format()), png_(make_png_format()), webp_(make_webp_format()) {}
+
+ImageFormat& ImageDecoder::format_of(std::span<const std::byte> encoded) const {
+  if (has(encoded, 0, "\xff\xd8"sv)) return *jpeg_;
+  if (has(encoded, 0, "\x89PNG"sv)) return *png_;
+  if (has(encoded, 0, "RIFF"sv) && has(encoded, 8, "WEBP"sv)) return *webp_;
+  fail_of_unknown_format(encoded);
+}
+
+ImageSize ImageDecoder::bounded_size(ImageFormat& format, std::span<const std::byte> encoded) {
+  const ImageSize size = format.size(encoded);
+  const auto ok = [](std::int64_t side) { return side >= 1 && side <= kMaxDecodedSide; };
+  if (ok(size.height) && ok(size.width) && size.height * size.width <= kMaxDecodedPixels) {
+    return size;
+  }
+  throw DamagedImage(
+      fmt::format("a {} of {} x {} (height x width); sides are 1 .. {}, pixels at most {}",
+                  format.name(), size.height, size.width, kMaxDecodedSide, kMaxDecodedPixels));
+}
+
+Orientation ImageDecoder::orientation(const ImageFormat& format,
+                                      std::span<const std::byte> encoded) const {
+  return &format == jpeg_.get() ? orientation_of(encoded) : Orientation::kUpright;
+}
+
+ImageSize ImageDecoder::size(std::span<const std::byte> encoded) {
+  ImageFormat& format = format_of(encoded);
+  return turned(bounded_size(format, encoded), orientation(format, encoded));
+}
+
+void ImageDecoder::decode(std::span<const std::byte> encoded, ImageSize wanted,
+                          std::span<std::uint8_t> rgb) {
+  check(rgb.size() == rgb_bytes(wanted), "ImageDecoder: rgb is not [height, width, 3]");
+  ImageFormat& format = format_of(encoded);
+  const Orientation turn = orientation(format, encoded);
+  if (turn == Orientation::kUpright) return decode_stored(format, encoded, wanted, rgb);
+  const ImageSize stored = turned(wanted, turn);
+  std::vector<std::uint8_t> pixels(rgb.size());
+  decode_stored(format, encoded, stored, pixels);
+  turn_upright(pixels, stored, turn, rgb);
+}
+
+void ImageDecoder::decode_stored(ImageFormat& format, std::span<const std::byte> encoded,
+                                 ImageSize wanted, std::span<std::uint8_t> rgb) {
+  const ImageSize own = bounded_size(format, encoded);
+  if (own == wanted) {
+    format.decode(encoded, own, rgb);
+    return;
+  }
+  const ImageSize reduced = format.reduced(own, wanted);
+  if (reduced == wanted) {
+    format.decode(encoded, reduced, rgb);
+    return;
+  }
+  constexpr std::size_t kKept = std::size_t{16} << 20;
+  other_size_.resize(rgb_bytes(reduced));
+  format.decode(encoded, reduced, other_size_);
+  resize_rgb(other_size_, reduced, wanted, rgb);
+  if (other_size_.capacity() > kKept) other_size_ = {};
+}
+
+ImageSize ImageDecoder::decode_whole(std::span<const std::byte> encoded,
+                                     std::vector<std::uint8_t>& rgb) {
+  ImageFormat& format = format_of(encoded);
+  const ImageSize own = bounded_size(format, encoded);
+  rgb.resize(rgb_bytes(own));
+  format.decode(encoded, own, rgb);
+  const Orientation turn = orientation(format, encoded);
+  if (turn == Orientation::kUpright) return own;
+  std::vector<std::uint8_t> upright(rgb.size());
+  turn_upright(rgb, own, turn, upright);
+  rgb.swap(upright);
+  return turned(own, turn);
+}
+
+}  // namespace pfc

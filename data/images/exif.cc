@@ -1,0 +1,113 @@
+#include "data/images/exif.h"
+
+#include <cstring>
+#include <optional>
+
+#include "common/error.h"
+
+namespace pfc {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+/// An integer of so many bytes; nothing where they are not there.
+std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t at, std::size_t size,
+                                       bool big_endian) {
+  if (at > bytes.size() || size > bytes.size() - at) return {};
+  std::uint32_t number = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::size_t place = big_endian ? at + i : at + size - 1 - i;
+    number = (number << 8) | std::to_integer<std::uint32_t>(bytes[place]);
+  }
+  return number;
+}
+
+/// The TIFF structure of the first APP1 segment that has one; empty: there is none.
+Bytes tiff_of(Bytes jpeg) {
+  constexpr char kExif[] = {'E', 'x', 'i', 'f', 0, 0};
+  constexpr std::uint32_t kApp1 = 0xe1, kStartOfScan = 0xda;
+  std::size_t at = 2;
+  while (const auto marker = number_at(jpeg, at, 2, true)) {
+    if (*marker == 0xffff) {  // bytes that fill up before a marker
+      ++at;
+      continue;
+    }
+    const auto length = number_at(jpeg, at + 2, 2, true);
+    if (*marker >> 8 != 0xff || (*marker & 0xff) == kStartOfScan || !length || *length < 2)
+      return {};
+    const std::size_t begin = at + 4, bytes = *length - 2;
+    if (bytes > jpeg.size() - begin) return {};
+    const Bytes content = jpeg.subspan(begin, bytes);
+    if ((*marker & 0xff) == kApp1 && content.size() > sizeof kExif &&
+        std::memcmp(content.data(), kExif, sizeof kExif) == 0) {
+      return content.subspan(sizeof kExif);
+    }
+    at = begin + bytes;
+  }
+  return {};
+}
+
+}  // namespace
+
+Orientation orientation_of(Bytes jpeg) {
+  constexpr std::uint32_t kBigEndian = 0x4d4d, kTag = 0x0112, kEntryBytes = 12;
+  const Bytes tiff = tiff_of(jpeg);
+  const bool big = number_at(tiff, 0, 2, true) == kBigEndian;
+  const auto directory = number_at(tiff, 4, 4, big);
+  const auto entries = directory ? number_at(tiff, *directory, 2, big) : std::nullopt;
+  for (std::uint32_t i = 0; entries && i < *entries; ++i) {
+    const std::size_t entry = std::size_t{*directory} + 2 + std::size_t{i} * kEntryBytes;
+    const auto tag = number_at(tiff, entry, 2, big);
+    if (!tag) break;
+    if (*tag != kTag) continue;
+    const auto value = number_at(tiff, entry + 8, 2, big);
+    if (value && *value >= 1 && *value <= 8) return static_cast<Orientation>(*value);
+    break;
+  }
+  return Orientation::kUpright;
+}
+
+void turn_upright(std::span<const std::uint8_t> rgb, ImageSize stored, Orientation orientation,
+                  std::span<std::uint8_t> upright) {
+  check(rgb.size() == upright.size(), "turn_upright: two sizes");
+  const auto [height, width] = stored;
+  // Where pixel (0, 0) of the upright image is, and the way from one of its rows and columns to the
+  // next, in pixels of the stored one.
+  std::int64_t first = 0, down = width, right = 1;
+  const std::int64_t last_row = (height - 1) * width, last_column = width - 1;
+  switch (orientation) {
+    case Orientation::kUpright:
+      break;
+    case Orientation::kMirrored:
+      first = last_column, right = -1;
+      break;
+    case Orientation::kUpsideDown:
+      first = last_row + last_column, down = -width, right = -1;
+      break;
+    case Orientation::kMirroredUpsideDown:
+      first = last_row, down = -width;
+      break;
+    case Orientation::kTransposed:
+      down = 1, right = width;
+      break;
+    case Orientation::kTurnRight:
+      first = last_row, down = 1, right = -width;
+      break;
+    case Orientation::kTransversed:
+      first = last_row + last_column, down = -1, right = -width;
+      break;
+    case Orientation::kTurnLeft:
+      first = last_column, down = -1, right = width;
+      break;
+  }
+  const bool swapped = swaps_sides(orientation);
+  const std::int64_t rows = swapped ? width : height, columns = swapped ? height : width;
+  std::uint8_t* out = upright.data();
+  for (std::int64_t y = 0; y < rows; ++y) {
+    for (std::int64_t x = 0; x < columns; ++x, out += 3) {
+      std::memcpy(out, rgb.data() + 3 * (first + y * down + x * right), 3);
+    }
+  }
+}
+
+}  // namespace pfc

@@ -1,0 +1,135 @@
+#include "data/job_data.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/config/no_network.h"
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "data/combined_dataset.h"
+#include "data/layouts/layout.h"
+#include "data/layouts/synthetic_dataset.h"
+#include "data/open_dataset.h"
+#include "data/reading/read_options.h"
+#include "data/staging.h"
+
+namespace pfc {
+
+namespace {
+
+void expect_number(const char* key, std::int64_t given, std::int64_t found, const char* of_what,
+                   const JobConfig& job) {
+  if (given == 0 || given == found) return;
+  throw InputError(fmt::format("{}: found {} {}, but {} is {}: correct it or leave it out",
+                               text_of(job.rec), found, of_what, key, given));
+}
+
+/// Of the head of one data set.
+void take_head_classes(const JobConfig& job, std::size_t set, DatasetOptions& options) {
+  if (set >= job.head_classes.size()) return;
+  options.num_classes = job.head_classes[set];
+  options.classes_key = fmt::format("entry {} of head_classes", set + 1);
+}
+
+std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) {
+  std::vector<PartDataset> parts;
+  for (std::size_t i = 0; i < job.rec.size(); ++i) {
+    DatasetOptions options{.rec = job.rec[i], .image_size = job.image_size, .doing = doing};
+    if (job.rec.size() == 1) {  // what the job says of all its data is of this set
+      options.num_classes = job.num_classes;
+      options.num_image = job.num_image;
+    }
+    take_head_classes(job, i, options);
+    if (job.rec.size() > 1 && options.rec == kSyntheticData) {
+      throw InputError("rec: \"synthetic\" cannot be one of several data sets; give it alone");
+    }
+    PartDataset part{.dataset = open_dataset(options), .names = {}};
+    if (i < job.identities.size() && !job.identities[i].empty()) {
+      part.names = read_identity_names(job.identities[i], part.dataset->info().classes);
+      if (part.names.size() == 0) {
+        throw InputError("identities: " + job.identities[i].string() + ": not found");
+      }
+    }
+    parts.push_back(std::move(part));
+  }
+  auto dataset = combine_datasets(
+      std::move(parts), job.share_identities ? SharedIdentities::kByName : SharedIdentities::kNone);
+  expect_number("num_classes", job.num_classes, dataset->info().classes, "classes", job);
+  expect_number("num_image", job.num_image, dataset->info().images, "images", job);
+  return dataset;
+}
+
+/// Images need a network, embeddings take none.
+void check_samples(const JobConfig& job, const DatasetInfo& info) {
+  const bool without = job.network == kNoNetwork;
+  if (without && info.embedding_size == 0) {
+    throw InputError(fmt::format(
+        "network: found \"none\", which trains on embeddings, but {} has images ({}): name a "
+        "network",
+        text_of(job.rec), info.layout));
+  }
+  if (!without && info.embedding_size > 0) {
+    throw InputError(fmt::format(
+        "network: found \"{}\", which embeds images, but {} has {}: set network to \"none\", or "
+        "name the images",
+        job.network, text_of(job.rec), info.layout));
+  }
+  if (without)
+    expect_number("embedding_size", job.embedding_size, info.embedding_size,
+                  "numbers in each embedding", job);
+}
+
+std::unique_ptr<Dataset> open_any(const JobConfig& job, const Doing& doing) {
+  const bool named = std::ranges::any_of(job.identities, [](const auto& p) { return !p.empty(); });
+  if (job.rec.size() > 1 || named) return open_several(job, doing);
+  DatasetOptions options{.rec = job.rec.empty() ? std::filesystem::path() : job.rec.front(),
+                         .num_classes = job.num_classes,
+                         .num_image = job.num_image,
+                         .image_size = job.image_size,
+                         .doing = doing};
+  if (job.num_classes == 0) take_head_classes(job, 0, options);
+  return open_dataset(options);
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing) {
+  auto dataset = open_any(job, doing);
+  if (job.read == ReadKind::kSequential) check_sequential(*dataset);
+  return dataset;
+}
+
+void complete_job(JobConfig& job, const DatasetInfo& info) {
+  check_samples(job, info);
+  if (info.embedding_size > 0) job.embedding_size = info.embedding_size;
+  job.num_classes = info.classes;
+  job.num_image = info.images;
+  if (job.heads == Heads::kSeparate) {
+    job.head_classes = info.part_classes.empty() ? std::vector{info.classes} : info.part_classes;
+  }
+}
+
+std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing& doing) {
+  auto dataset = open_job_data(job, doing);
+  complete_job(job, dataset->info());
+  return dataset;
+}
+
+std::vector<std::filesystem::path> stage_job_data(const JobConfig& job, const Doing& doing) {
+  std::vector<std::filesystem::path> staged = job.rec;
+  if (job.stage.empty()) return staged;
+  for (std::filesystem::path& rec : staged) {
+    if (rec != kSyntheticData) rec = stage_dataset(rec, job.stage, doing);
+  }
+  return staged;
+}
+
+bool has_data_here(const JobConfig& job) {
+  return !job.rec.empty() && std::ranges::all_of(job.rec, [](const std::filesystem::path& rec) {
+    return rec == kSyntheticData || something_at(rec) || something_at(expand_braces(rec).front());
+  });
+}
+
+}  // namespace pfc

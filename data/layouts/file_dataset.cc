@@ -1,0 +1,406 @@
+#include "data/layouts/file_dataset.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/counted.h"
+#include "common/error.h"
+#include "common/files/sha256.h"
+#include "data/identity_names.h"
+#include "data/images/image_file.h"
+#include "data/layouts/labels.h"
+#include "data/layouts/layout.h"
+#include "data/text_lines.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Files and labels, found by one of the readers below.
+struct ImageFiles {
+  fs::path root;                     ///< paths are relative to it
+  fs::path origin;                   ///< what they come from: the folder or the list
+  IdentityNames paths;               ///< one for each image, in one piece of memory
+  std::vector<std::int64_t> labels;  ///< [images]
+  IdentityNames names;               ///< by label; none: nameless
+  std::string layout;
+  std::vector<std::string> warnings;
+};
+
+class FileDataset final : public Dataset {
+ public:
+  FileDataset(ImageFiles files, const DatasetOptions& options) : files_(std::move(files)) {
+    info_.layout = files_.layout;
+    info_.images = static_cast<std::int64_t>(files_.labels.size());
+    info_.classes = count_classes(files_.labels, options, files_.origin.string());
+    info_.warnings = std::move(files_.warnings);
+    info_.index_bytes = files_.paths.bytes() + files_.names.bytes() +
+                        files_.labels.capacity() * sizeof(std::int64_t);
+    warn_of_classes(info_, *std::ranges::min_element(files_.labels), files_.origin.string());
+    const ImageSize size = options.image_size != 0
+                               ? ImageSize{options.image_size, options.image_size}
+                               : first_image_size(*this);
+    info_.height = size.height;
+    info_.width = size.width;
+  }
+
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  std::int64_t label(std::int64_t image, std::vector<std::byte>&) const override {
+    return files_.labels.at(static_cast<std::size_t>(image));
+  }
+  [[nodiscard]] std::string name(std::int64_t image) const override {
+    return path_of(image).string();
+  }
+  [[nodiscard]] std::string identity(std::int64_t label) const override {
+    return files_.names.at(label);
+  }
+
+  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+    check(image >= 0 && image < info_.images, "Dataset: no such image");
+    return {.encoded = read_image_file(path_of(image), storage),
+            .label = files_.labels[static_cast<std::size_t>(image)]};
+  }
+
+  [[nodiscard]] std::vector<FileBrief> briefs() const override;
+
+ private:
+  [[nodiscard]] fs::path path_of(std::int64_t image) const {
+    return files_.root / files_.paths.at(image);
+  }
+
+  ImageFiles files_;
+  DatasetInfo info_;
+};
+
+/// Names and labels of all, and the sizes of a few.
+std::vector<FileBrief> FileDataset::briefs() const {
+  constexpr std::int64_t kSizes = 64;
+  Sha256 sum;
+  for (std::int64_t i = 0; i < info_.images; ++i) {
+    const std::string path = files_.paths.at(i);
+    sum.update(std::as_bytes(std::span(path)));
+    sum.update(std::as_bytes(std::span(&files_.labels[static_cast<std::size_t>(i)], 1)));
+  }
+  const std::int64_t distance = std::max<std::int64_t>(info_.images / kSizes, 1);
+  for (std::int64_t i = 0; i < info_.images; i += distance) {
+    std::error_code missing;
+    const std::uintmax_t bytes = fs::file_size(path_of(i), missing);
+    const std::uint64_t size = missing ? 0 : bytes;
+    sum.update(std::as_bytes(std::span(&size, 1)));
+  }
+  return {{files_.origin,
+           fmt::format("{} images of {} classes, {} x {} pixels, sha256 of their names, labels and "
+                       "some sizes {}",
+                       info_.images, info_.classes, info_.height, info_.width,
+                       sum.finish().substr(0, 16))}};
+}
+
+// A folder for each person.
+
+struct LeftOut {
+  std::int64_t files = 0, folders = 0;
+  std::string names;  ///< of the first files: "a/notes.txt, b/list.csv"
+
+  void add_file(const fs::path& path, const fs::path& root) {
+    constexpr std::int64_t kShown = 10;
+    if (++files > kShown) return;
+    names += (files == 1 ? "" : ", ") + path.lexically_relative(root).string();
+  }
+};
+
+using FileId = std::pair<dev_t, ino_t>;
+
+/// What is in the folder of one person. Each folder is looked into once, however many links lead to
+/// it: among folders that link to each other there are more ways than any listing ends with.
+class PersonSearch {
+ public:
+  /// `left_out` is borrowed.
+  PersonSearch(const fs::path& root, LeftOut& left_out) : root_(root), left_out_(left_out) {
+    (void)is_new(root);  // a link back to it holds everybody
+  }
+
+  /// Adds the images below `folder`, relative to the root.
+  void look_into(const fs::path& folder) {
+    if (!is_new(folder)) return;
+    // Folders come before links to them, so that an image has the name that it really has.
+    std::vector<fs::path> folders, links;
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      std::error_code ignored;
+      const fs::path& path = entry->path();
+      if (is_ignored_name(path.filename().string())) {
+        left_out_.add_file(path, root_);
+      } else if (entry->is_directory(ignored)) {
+        (entry->is_symlink(ignored) ? links : folders).push_back(path);
+      } else if (is_image_name(path)) {
+        images_.push_back(path.lexically_relative(root_).string());
+      } else {
+        left_out_.add_file(path, root_);
+      }
+    }
+    if (error) {
+      throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+    }
+    std::ranges::sort(links);  // which one is followed of several to the same folder
+    for (const fs::path& path : folders) look_into(path);
+    for (const fs::path& path : links) look_into(path);
+  }
+
+  /// In rising order.
+  [[nodiscard]] std::vector<std::string> images() && {
+    std::ranges::sort(images_);
+    return std::move(images_);
+  }
+
+ private:
+  [[nodiscard]] bool is_new(const fs::path& folder) {
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) == 0) {
+      return seen_.emplace(status.st_dev, status.st_ino).second;
+    }
+    ++left_out_.folders;
+    return false;
+  }
+
+  const fs::path& root_;
+  LeftOut& left_out_;
+  std::set<FileId> seen_;
+  std::vector<std::string> images_;
+};
+
+std::vector<std::string> folders_in(const fs::path& root, LeftOut& left_out) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(root, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    const std::string name = entry->path().filename().string();
+    if (entry->is_directory(ignored) && !is_ignored_name(name)) {
+      names.push_back(name);
+    } else {
+      left_out.add_file(entry->path(), root);
+    }
+  }
+  if (error) {
+    throw InputError(fmt::format("{}: cannot be listed: {}", root.string(), error.message()));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Detects a root that is one level too high, for example one that contains `train` and `val`.
+class FolderLevel {
+ public:
+  /// images: paths "PERSON/1.jpg" or "PERSON/FOLDER/1.jpg", sorted.
+  void add(const std::string& person, const std::vector<std::string>& images) {
+    if (seems_right_) return;
+    std::set<std::string> folders;
+    for (const std::string& image : images) {
+      const std::string below = image.substr(person.size() + 1);
+      const std::size_t slash = below.find('/');
+      if (slash == std::string::npos) {
+        seems_right_ = true;
+      } else if (!seems_right_) {
+        folders.insert(below.substr(0, slash));
+      }
+    }
+    if (++people_ > kMostParts) seems_right_ = true;
+    if (seems_right_) return;
+    text_ += fmt::format("{}{}: {}", text_.empty() ? "" : ", ", person, folders.size());
+    if (folders.size() > most_) {
+      most_ = folders.size();
+      fullest_ = person;
+    }
+  }
+
+  void expect_right(const fs::path& root) const {
+    if (seems_right_ || most_ < kFewestPeople) return;
+    throw InputError(fmt::format(
+        "{}: its sub-folders contain only folders ({}) and would count as {}; expected a folder of "
+        "images for each person; did you mean {}? Otherwise list the images in a train.lst",
+        root.string(), text_, people_ == 1 ? "1 person" : fmt::format("{} people", people_),
+        (root / fullest_).string()));
+  }
+
+ private:
+  static constexpr int kMostParts = 10;
+  static constexpr std::size_t kFewestPeople = 10;
+
+  bool seems_right_ = false;  ///< an image lies in a person's own folder, or there are many people
+  std::int64_t people_ = 0;
+  std::size_t most_ = 0;  ///< folders in one
+  std::string fullest_, text_;
+};
+
+ImageFiles find_people(const DatasetOptions& options) {
+  ImageFiles files{.root = options.rec,
+                   .origin = options.rec,
+                   .paths = {},
+                   .labels = {},
+                   .names = {},
+                   .layout = "a folder for each person",
+                   .warnings = {}};
+  LeftOut left_out;
+  FolderLevel level;
+  const std::vector<std::string> people = folders_in(options.rec, left_out);
+  for (std::size_t i = 0; i < people.size(); ++i) {
+    if (options.doing && i % 64 == 0) {
+      options.doing(
+          fmt::format("listing {}: {} of {} folders", options.rec.string(), i, people.size()));
+    }
+    PersonSearch search(options.rec, left_out);
+    search.look_into(options.rec / people[i]);
+    const std::vector<std::string> images = std::move(search).images();
+    if (images.empty()) {
+      ++left_out.folders;
+      continue;
+    }
+    level.add(people[i], images);
+    for (const std::string& image : images) {
+      files.paths.append(image);
+      files.labels.push_back(files.names.size());
+    }
+    files.names.append(people[i]);
+  }
+  level.expect_right(options.rec);
+  if (left_out.files > 0 || left_out.folders > 0) {
+    files.warnings.push_back(fmt::format(
+        "{}: left out {} that are no images by their names (.jpg, .jpeg, .png, .webp){} and {} "
+        "without images",
+        options.rec.string(), counted(left_out.files, "file"),
+        left_out.files == 0 ? "" : fmt::format(", for example {},", left_out.names),
+        counted(left_out.folders, "folder")));
+  }
+  return files;
+}
+
+// Lists.
+
+std::vector<std::string_view> split(std::string_view line) {
+  std::vector<std::string_view> fields;
+  while (true) {
+    const std::size_t tab = line.find('\t');
+    fields.push_back(line.substr(0, tab));
+    if (tab == std::string_view::npos) return fields;
+    line.remove_prefix(tab + 1);
+  }
+}
+
+struct ListLine {
+  std::string_view path = {};
+  std::int64_t label = -1;     ///< -1: the line is no image
+  bool may_be_heading = true;  ///< it has no number in the place of the label
+  std::string_view advice = {};
+};
+
+bool is_number(std::string_view text) {
+  double number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  return parsed.ec != std::errc::invalid_argument && parsed.ptr == text.data() + text.size();
+}
+
+ListLine parse_lst(std::string_view line) {
+  const auto fields = split(line);
+  if (fields.size() < 3) return {};
+  if (!is_number(fields[1]) && is_image_name(fs::path(fields[1]))) {  // as face2rec2 reads them
+    if (fields[0] == "1") return {.path = fields[1], .label = parse_label(fields[2])};
+    if (fields[0] != "0") return {.advice = "; the path and the label are in the wrong order"};
+    return {.advice =
+                "; flag 0 in a face2rec2 list marks an image that is not aligned; run \"pfcctl "
+                "data align\" first"};
+  }
+  if (fields.size() > 3) {
+    return {.advice = "; lists with several label columns are not supported"};
+  }
+  return {.path = fields[2], .label = parse_label(fields[1])};
+}
+
+std::string_view without_blanks_at_its_end(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \t") + 1);
+}
+
+/// Also parses PLSC's label.txt, in which a blank may replace the tab.
+ListLine parse_tsv(std::string_view line) {
+  line = without_blanks_at_its_end(line);
+  const auto fields = split(line);
+  const std::size_t at = line.find_last_of(fields.size() == 1 ? ' ' : '\t');
+  if (fields.size() > 2 || at == std::string_view::npos) {
+    return {.may_be_heading = !is_image_name(fs::path(line))};
+  }
+  const std::string_view path = without_blanks_at_its_end(line.substr(0, at));
+  const std::string_view label = line.substr(at + 1);
+  const bool names_image = is_image_name(fs::path(path)) || is_image_name(fs::path(line));
+  return {.path = path,
+          .label = parse_label(label),
+          .may_be_heading = !is_number(label) && !names_image};
+}
+
+template <typename Parse>
+ImageFiles read_list(const DatasetOptions& options, const char* expected, bool may_have_heading,
+                     const Parse& parse) {
+  std::error_code ignored;
+  const fs::path folder = options.rec.parent_path();
+  const fs::path images = folder / "images";
+  ImageFiles files{.root = fs::is_directory(images, ignored) ? images : folder,
+                   .origin = options.rec,
+                   .paths = {},
+                   .labels = {},
+                   .names = {},
+                   .layout = fmt::format("a list of images ({})", options.rec.extension().string()),
+                   .warnings = {}};
+  read_lines(options.rec, options.doing, [&](std::string_view line, std::int64_t number) {
+    if (line.empty()) return;
+    const ListLine parsed = parse(line);
+    const bool usable = parsed.label >= 0 && !parsed.path.empty() &&
+                        parsed.path.find('\0') == std::string_view::npos;
+    if (usable) {
+      const std::string path = with_slashes(parsed.path);
+      // A list may also name the folder `images`, as PLSC's do.
+      const bool first = files.labels.empty();
+      if (first && !fs::exists(files.root / path, ignored) && fs::exists(folder / path, ignored)) {
+        files.root = folder;
+      }
+      files.paths.append(path);
+      files.labels.push_back(parsed.label);
+      return;
+    }
+    if (number == 1 && may_have_heading && parsed.may_be_heading) return;
+    throw InputError(fmt::format("{}: line {}: found '{}', expected {}{}", options.rec.string(),
+                                 number, line.substr(0, 80), expected, parsed.advice));
+  });
+  files.names = read_identity_names(folder / "identities.txt",
+                                    count_classes(files.labels, options, options.rec.string()));
+  return files;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_folder_dataset(const DatasetOptions& options) {
+  return std::make_unique<FileDataset>(find_people(options), options);
+}
+
+std::unique_ptr<Dataset> open_list_dataset(const DatasetOptions& options) {
+  return std::make_unique<FileDataset>(
+      read_list(options, "index, tab, label (an integer from 0), tab, path of an image", false,
+                parse_lst),
+      options);
+}
+
+std::unique_ptr<Dataset> open_tsv_dataset(const DatasetOptions& options) {
+  return std::make_unique<FileDataset>(
+      read_list(options, "path of an image, tab, label (an integer from 0)", true, parse_tsv),
+      options);
+}
+
+}  // namespace pfc

@@ -1,0 +1,76 @@
+// The stack machine that parses a pickle, with one method for each family of opcodes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "data/pickle/pickle.h"
+
+namespace pfc {
+
+class PickleMachine {
+ public:
+  PickleMachine(std::string_view origin, std::span<const std::byte> file, Pickle& out)
+      : origin_(origin), file_(file), out_(out) {}
+
+  /// Reads up to STOP. The value that is left on the stack becomes the root.
+  void run();
+
+ private:
+  using Kind = PickleValue::Kind;
+  using Values = std::vector<PickleValue>;
+
+  // Opcodes. Each returns false when the opcode is not of its family.
+  bool run_constant(std::uint8_t opcode);
+  bool run_bytes(std::uint8_t opcode);
+  bool run_sequence(std::uint8_t opcode);
+  bool run_memo(std::uint8_t opcode);
+  bool run_object(std::uint8_t opcode);
+
+  void append_to_list(std::size_t first);
+  void push_global(std::string_view module, std::string_view name);
+  void reduce();
+  void build();
+  PickleValue encode_latin1(const Values& arguments);
+  PickleValue make_array(const PickleArray& array);
+  [[nodiscard]] PickleArray filled_array(const PickleValue& shape, const PickleValue& dtype,
+                                         const PickleValue& bytes) const;
+
+  // The file.
+  std::span<const std::byte> take(std::uint64_t count);
+  template <typename Integer>
+  Integer take_integer();
+  std::string_view take_line();
+  std::int64_t take_long();
+  void push_float();
+
+  // The stack.
+  void push(PickleValue value);
+  void push_sequence(Values values);
+  PickleValue pop();
+  Values pop_top(std::size_t count);
+  std::size_t pop_mark();  ///< where on the stack the values after the mark begin
+  [[nodiscard]] const Values& tuple(const PickleValue& value, std::size_t at_least) const;
+  void memoize(std::uint32_t slot);
+  void count_values(std::size_t more);
+
+  [[noreturn]] void fail(const std::string& what) const;
+
+  std::string_view origin_;
+  std::span<const std::byte> file_;
+  Pickle& out_;
+  std::size_t position_ = 0;
+  std::size_t opcode_position_ = 0;
+  std::size_t values_ = 0;  ///< held by sequences and memo
+  std::uint64_t decoded_bytes_ = 0;
+  Values stack_;
+  std::vector<std::size_t> marks_;
+  std::unordered_map<std::uint32_t, PickleValue> memo_;
+};
+
+}  // namespace pfc

@@ -1,0 +1,115 @@
+#include "data/reading/read_options.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "common/byte_size.h"
+#include "common/counted.h"
+#include "common/error.h"
+
+namespace pfc {
+
+namespace {
+
+// Images differ in size, so that some windows take more than the mean.
+constexpr double kFill = 7.0 / 8;
+
+std::vector<std::int64_t> images_of_sets(const DatasetInfo& info) {
+  return info.part_images.empty() ? std::vector{info.images} : info.part_images;
+}
+
+/// The stretches of the images from the first one on, as far as there are any.
+struct Stretches {
+  std::uint64_t bytes = 0;
+  std::int64_t images = 0;  ///< that they hold: all, or those before the first one without
+};
+
+Stretches stretches_of(const Dataset& dataset) {
+  Stretches found;
+  const std::int64_t images = dataset.info().images;
+  while (found.images < images) {
+    const auto stretch = dataset.stretch({found.images, images});
+    if (!stretch) break;
+    found.bytes += stretch->bytes;
+    found.images = stretch->images_end;
+  }
+  return found;
+}
+
+/// The part of some images whose neighbour, `distance` further on, has the same label.
+double same_label(const Dataset& dataset, std::int64_t distance) {
+  constexpr std::int64_t kPairs = 128;
+  const std::int64_t images = dataset.info().images;
+  std::vector<std::byte> storage;
+  std::int64_t same = 0, pairs = 0;
+  for (std::int64_t i = 0; i < kPairs; ++i) {
+    const std::int64_t image = i * images / kPairs;
+    try {
+      same += dataset.label(image, storage) == dataset.label((image + distance) % images, storage);
+      ++pairs;
+    } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): told in training
+    }
+  }
+  return pairs == 0 ? 0 : static_cast<double>(same) / static_cast<double>(pairs);
+}
+
+}  // namespace
+
+std::optional<double> stored_bytes_of_image(const Dataset& dataset) {
+  const Stretches found = stretches_of(dataset);
+  if (found.images < dataset.info().images) return std::nullopt;
+  return static_cast<double>(found.bytes) / static_cast<double>(found.images);
+}
+
+void check_sequential(const Dataset& dataset) {
+  const Stretches found = stretches_of(dataset);
+  if (found.images == dataset.info().images) return;
+  throw InputError(fmt::format(
+      "read: \"sequential\" is for RecordIO whose .idx is in the order of its .rec and leaves out "
+      "few records, but {} is not in such a file: write it with pfcctl data shuffle, or take "
+      "\"random\"",
+      dataset.name(found.images)));
+}
+
+std::int64_t window_images(const ReadOptions& options, std::int64_t images, double image_bytes,
+                           std::int64_t global_batch) {
+  const auto window = static_cast<std::int64_t>(static_cast<double>(options.buffer_bytes / 2) *
+                                                kFill / image_bytes);
+  // A data set of one batch is as random as it can be.
+  const std::int64_t least = std::min(2 * global_batch, images);
+  if (window >= least) return window;
+  throw InputError(fmt::format(
+      "read_buffer_mib: {} hold windows of {}, but a global batch has {}, and a window needs at "
+      "least two: raise it to {} or more",
+      byte_size_text(options.buffer_bytes), counted(window, "image"), global_batch,
+      static_cast<std::int64_t>(2 * static_cast<double>(least) * image_bytes / kFill) / 1048576 +
+          1));
+}
+
+std::unique_ptr<SequentialOrder> make_sequential_order(const Dataset& dataset,
+                                                       const ReadOptions& options,
+                                                       std::int64_t global_batch,
+                                                       std::uint64_t seed, bool shuffle) {
+  check_sequential(dataset);
+  const std::int64_t window =
+      window_images(options, dataset.info().images, *stored_bytes_of_image(dataset), global_batch);
+  return std::make_unique<SequentialOrder>(
+      images_of_sets(dataset.info()),
+      SequentialOptions{
+          .global_batch = global_batch, .window_images = window, .seed = seed, .shuffle = shuffle});
+}
+
+std::optional<std::string> sequential_warning(const Dataset& dataset) {
+  const std::int64_t images = dataset.info().images;
+  const double near = same_label(dataset, 1), far = same_label(dataset, images / 2);
+  if (near < far + 0.25) return std::nullopt;
+  return fmt::format(
+      "read: \"sequential\" mixes the images of its buffer only, but what begins with {} is sorted "
+      "by class: {:.0f} % of its images have the next one's class. Shuffle it once: pfcctl data "
+      "shuffle",
+      dataset.name(0), 100 * near);
+}
+
+}  // namespace pfc

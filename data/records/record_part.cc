@@ -1,0 +1,86 @@
+#include "data/records/record_part.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "data/damaged_image.h"
+#include "data/records/index_coverage.h"
+#include "data/records/record_index.h"
+
+namespace pfc {
+
+namespace {
+
+/// A stretch ends at the next record that has a line, so that the records between are read with
+/// it. Whether they are so few that this costs little.
+bool leaves_out_few(const IndexCoverage& coverage) {
+  return coverage.between <= coverage.records / 8;
+}
+
+}  // namespace
+
+RecordPart::RecordPart(const std::filesystem::path& rec, const Doing& doing) : rec_(rec) {
+  const std::filesystem::path idx = std::filesystem::path(rec).replace_extension(".idx");
+  const bool indexed = something_at(idx);
+  index_ = indexed ? idx : rec;
+  layout_ =
+      find_images(rec_, indexed ? read_record_index(idx, rec_, doing) : scan_records(rec_, doing),
+                  index_.string());
+  check_last_record();
+  if (!indexed) return;
+  // In InsightFace's layout no image is without a line, and the other records are no images.
+  const bool all_are_images = layout_.identities == 0;
+  const IndexCoverage coverage = index_coverage(rec_, layout_.offsets);
+  warnings_ = index_warnings(coverage, all_are_images, index_.string(), rec.string());
+  has_stretches_ = has_stretches_ && leaves_out_few(coverage);
+}
+
+/// A .rec that lost its end still has all its keys in the .idx; a record cut in two is only seen at
+/// the place of the greatest offset. An .idx that was cut in the middle of a number has another
+/// one in its last line.
+void RecordPart::check_last_record() {
+  end_ = rec_.record_end(*std::ranges::max_element(layout_.offsets));
+  has_stretches_ = std::ranges::is_sorted(layout_.offsets);
+  (void)rec_.record_end(layout_.offsets.back());
+}
+
+RecordPart::Read RecordPart::record(std::int64_t image, std::span<const std::byte> stored,
+                                    std::vector<std::byte>& storage) const {
+  check(image >= 0 && image < images(), "Dataset: no such image");
+  const std::uint64_t offset = layout_.offsets[static_cast<std::size_t>(image)];
+  try {
+    const auto payload = rec_.read_stored(offset, stored, storage);
+    const auto parsed = parse_image_record(payload);
+    if (parsed) return {payload, *parsed};
+    throw DamagedImage(
+        fmt::format("{}: offset {}: a record of {} bytes is too short for its image "
+                    "header and labels",
+                    path().string(), offset, payload.size()));
+  } catch (const DamagedImage& e) {
+    throw DamagedImage(
+        fmt::format("{} (record {})", e.what(), layout_.key(static_cast<std::size_t>(image))));
+  }
+}
+
+std::optional<FileStretch> RecordPart::stretch(const ImageRange& range) const {
+  if (!has_stretches_) return std::nullopt;
+  const std::int64_t images_end = std::min(range.end, images());
+  const std::uint64_t begin = layout_.offsets[static_cast<std::size_t>(range.first)];
+  // Several lines of an index may name the same record.
+  const auto last = layout_.offsets.begin() + (images_end - 1);
+  const auto behind = std::upper_bound(last, layout_.offsets.end(), *last);
+  const std::uint64_t end = behind == layout_.offsets.end() ? end_ : *behind;
+  return FileStretch{
+      .fd = rec_.fd(), .offset = begin, .bytes = end - begin, .images_end = images_end};
+}
+
+std::string RecordPart::name(std::int64_t image) const {
+  const auto i = static_cast<std::size_t>(image);
+  return fmt::format("{}: record {} (offset {})", path().string(), layout_.key(i),
+                     layout_.offsets.at(i));
+}
+
+}  // namespace pfc

@@ -1,0 +1,37 @@
+// Reads a text file of any size line by line, in bounded memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/doing.h"
+
+namespace pfc {
+
+/// The longest line that is read: paths are shorter.
+inline constexpr std::size_t kLongestLine = 16384;
+
+/// Calls take(line, number) for each line, numbered from 1; also for empty lines, and for a last
+/// one without an end. Lines end with "\n" or "\r\n"; in a file without any "\n" they end with
+/// "\r". The line end and a byte order mark are not passed on. Throws InputError that names file
+/// and line where the file cannot be read, is UTF-16, or has a line longer than kLongestLine, and
+/// what `take` throws.
+void read_lines(const std::filesystem::path& file, const Doing& doing,
+                const std::function<void(std::string_view line, std::int64_t number)>& take);
+
+/// Returns the path with "/" instead of "\\", the separator in lists that were made on Windows.
+std::string with_slashes(std::string_view path);
+
+/// The fields of a line, which are not empty: between tabs, or where it has no tab between any of
+/// `others`. Views of the line.
+std::vector<std::string_view> fields_of(std::string_view line, std::string_view others);
+/// Returns the part of a line from the first to the last of these fields, including separators.
+/// REQUIRES: `fields` come from fields_of() on one line; not empty.
+std::string_view joined(std::span<const std::string_view> fields);
+
+}  // namespace pfc

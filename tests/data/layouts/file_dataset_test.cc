@@ -1,0 +1,397 @@
+// Training sets whose images are files.
+#include "data/layouts/file_dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "data/damaged_image.h"
+#include "data/layouts/labels.h"
+#include "data/open_dataset.h"
+#include "tests/support/encoded_images.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using testing::draw_waves;
+using ::testing::ElementsAre;
+using testing::encode_png;
+using testing::encode_webp;
+using ::testing::HasSubstr;
+using testing::make_jpeg;
+using testing::message_of;
+
+TEST(Labels, AreIntegersAlsoWithADecimalPoint) {
+  EXPECT_EQ(parse_label("0"), 0);
+  EXPECT_EQ(parse_label("17.000000"), 17);
+  EXPECT_EQ(parse_label("16777217"), 16777217) << "beyond what float32 tells apart";
+  for (const char* wrong : {"", "-1", "1.5", "x", "1 ", "1e3", "nan", "1099511627776", "0x1"}) {
+    EXPECT_EQ(parse_label(wrong), -1) << wrong;
+  }
+}
+
+class ImageFiles : public ::testing::Test {
+ protected:
+  void write(const std::string& path, std::span<const std::byte> bytes) const {
+    const std::filesystem::path file = folder_ / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+  void write(const std::string& path, const std::string& text) const {
+    write(path, std::as_bytes(std::span(text)));
+  }
+  [[nodiscard]] std::vector<std::string> images_of(const Dataset& dataset) const {
+    std::vector<std::string> all;
+    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
+      all.push_back(std::filesystem::path(dataset.name(i)).lexically_relative(folder_.path()));
+    }
+    return all;
+  }
+  static std::vector<std::int64_t> labels_of(const Dataset& dataset) {
+    std::vector<std::int64_t> all;
+    std::vector<std::byte> storage;
+    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
+      all.push_back(dataset.read(i, storage).label);
+    }
+    return all;
+  }
+  std::string error(const DatasetOptions& options) const {
+    return message_of<InputError>([&] { open_dataset(options); });
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ImageFiles, AFolderForEachPersonInTheOrderOfNames) {
+  write("grace/2.png", encode_png(draw_waves(16, 24, 2), 16, 24));
+  write("ada/b/deep.JPG", make_jpeg(16, 24, 1));
+  write("ada/a.webp", encode_webp(draw_waves(16, 24, 3), 16, 24));
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("ada/a.webp", "ada/b/deep.JPG", "grace/2.png"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 0, 1));
+  EXPECT_EQ(dataset->info().classes, 2);
+  EXPECT_EQ(dataset->info().height, 16);
+  EXPECT_EQ(dataset->info().width, 24);
+  EXPECT_EQ(dataset->identity(1), "grace");
+  std::vector<std::byte> storage;
+  const Sample sample = dataset->read(1, storage);
+  EXPECT_EQ(std::vector(sample.encoded.begin(), sample.encoded.end()), make_jpeg(16, 24, 1));
+}
+
+TEST_F(ImageFiles, WhatIsNoImageIsLeftOutAndCounted) {
+  write("ada/1.jpg", make_jpeg(16, 16, 1));
+  write("ada/notes.txt", "x");
+  write("ada/.hidden.jpg", "x");
+  write("list.txt", "x");
+  std::filesystem::create_directories(folder_ / "empty");
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  EXPECT_EQ(dataset->info().images, 1);
+  EXPECT_EQ(dataset->info().classes, 1);
+  EXPECT_THAT(dataset->info().warnings,
+              ElementsAre(HasSubstr("left out 3 files that are no images by their names")));
+  for (const char* name : {"ada/notes.txt", "ada/.hidden.jpg", "list.txt"}) {
+    EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr(name)));
+  }
+  EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("and 1 folder without images")));
+}
+
+TEST_F(ImageFiles, ALinkInACircleEnds) {
+  write("ada/1.jpg", make_jpeg(16, 16, 1));
+  write("ada/z/2.jpg", make_jpeg(16, 16, 1));
+  write("grace/3.jpg", make_jpeg(16, 16, 1));
+  std::filesystem::create_directory_symlink("..", folder_ / "ada" / "round");
+  std::filesystem::create_directory_symlink(".", folder_ / "ada" / "itself");
+  std::filesystem::create_directory_symlink("z", folder_ / "ada" / "a");
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("ada/1.jpg", "ada/z/2.jpg", "grace/3.jpg"));
+}
+
+/// Followed along every way, these would be 9! images.
+TEST_F(ImageFiles, AmongFoldersThatLinkToEachOtherEachIsLookedIntoOnce) {
+  for (int i = 0; i < 9; ++i) {
+    const std::string folder = "ada/" + std::to_string(i);
+    write(folder + "/1.jpg", make_jpeg(16, 16, 1));
+    for (int other = 0; other < 9; ++other) {
+      std::filesystem::create_directory_symlink("../" + std::to_string(other),
+                                                folder_ / folder / ("to" + std::to_string(other)));
+    }
+  }
+  EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 9);
+}
+
+/// A set that another one is chosen from by links.
+TEST_F(ImageFiles, LinksToFoldersElsewhereAreFollowed) {
+  write("all/x/1.jpg", make_jpeg(16, 16, 1));
+  std::filesystem::create_directories(folder_ / "some" / "b");
+  std::filesystem::create_directory_symlink("../all/x", folder_ / "some" / "a");
+  std::filesystem::create_directory_symlink("../../all/x", folder_ / "some" / "b" / "more");
+  const auto dataset = open_dataset({.rec = folder_ / "some"});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("some/a/1.jpg", "some/b/more/1.jpg"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 1));
+}
+
+TEST_F(ImageFiles, AnImageThatIsNoFileOrGoneIsDamaged) {
+  for (const char* name : {"1", "2", "3"}) {
+    write(std::string("ada/") + name + ".jpg", make_jpeg(16, 16, 1));
+  }
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  std::filesystem::remove(folder_ / "ada" / "2.jpg");
+  std::filesystem::remove(folder_ / "ada" / "3.jpg");
+  ASSERT_EQ(mkfifo((folder_ / "ada" / "3.jpg").c_str(), 0600), 0);
+  std::vector<std::byte> storage;
+  EXPECT_NO_THROW(dataset->read(0, storage));
+  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }), HasSubstr("2.jpg"));
+  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(2, storage); }), HasSubstr("FIFO"));
+}
+
+TEST_F(ImageFiles, AListOfIm2rec) {
+  write("x/1.jpg", make_jpeg(16, 16, 1));
+  write("x/2.jpg", make_jpeg(16, 16, 2));
+  write("train.lst", "7\t3.000000\tx/2.jpg\r\n\n2\t0\tx/1.jpg");
+  const auto dataset = open_dataset({.rec = folder_.path()});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("x/2.jpg", "x/1.jpg"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(3, 0));
+  EXPECT_EQ(dataset->info().classes, 4);
+  EXPECT_THAT(dataset->info().warnings, Contains(HasSubstr("4 classes, but there are only 2")));
+}
+
+TEST_F(ImageFiles, AListOfSeveralColumnsOfLabelsIsRefusedWithItsLine) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  for (const char* line : {"1\t0\t1\t0\t1.jpg", "1\t2\t5\t0\t0.1\t0.2\t0.3\t0.4\t1.jpg"}) {
+    write("a.lst", std::string("0\t0\t1.jpg\n") + line + "\n");
+    EXPECT_THAT(error({.rec = folder_ / "a.lst"}),
+                AllOf(HasSubstr("a.lst: line 2: found '"), HasSubstr("several label columns")));
+  }
+}
+
+TEST_F(ImageFiles, AListOfFace2rec2) {
+  write("x/1.jpg", make_jpeg(16, 16, 1));
+  write("x/2.jpg", make_jpeg(16, 16, 2));
+  write("a.lst", "1\tx/2.jpg\t7\n1\tx/1.jpg\t0\t1\t2\t3\t4\t5\t6\t7\t8\t9\t10\n");
+  const auto dataset = open_dataset({.rec = folder_ / "a.lst"});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("x/2.jpg", "x/1.jpg"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(7, 0));
+  write("a.lst", "1\tx/2.jpg\t7\n0\tx/1.jpg\t0\n");
+  EXPECT_THAT(error({.rec = folder_ / "a.lst"}),
+              AllOf(HasSubstr("a.lst: line 2: found '"), HasSubstr("pfcctl data align")));
+}
+
+TEST_F(ImageFiles, ReadsAListOfPlsc) {
+  write("set/images/1.jpg", make_jpeg(16, 16, 1));
+  write("set/images/a b.jpg", make_jpeg(16, 16, 2));
+  for (const char* separator : {"\t", " "}) {
+    write("set/label.txt",
+          std::string("images/1.jpg") + separator + "0\nimages/a b.jpg" + separator + "1\n");
+    for (const char* rec : {"set", "set/label.txt"}) {
+      const auto dataset = open_dataset({.rec = folder_ / rec});
+      EXPECT_THAT(images_of(*dataset), ElementsAre("set/images/1.jpg", "set/images/a b.jpg"));
+      EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 1));
+    }
+  }
+}
+
+TEST_F(ImageFiles, TakesNoImageForAHeadingOfAList) {
+  write("a/1.jpg", make_jpeg(16, 16, 1));
+  write("b c.jpg", make_jpeg(16, 16, 2));
+  for (const char* list :
+       {"a/1.jpg\nb c.jpg 0\n", "a/1.jpg x\nb c.jpg 0\n", "b c.jpg\na/1.jpg 0\n"}) {
+    write("label.txt", list);
+    EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_ / "label.txt"}); }),
+                HasSubstr("label.txt: line 1: found "))
+        << list;
+  }
+  write("label.txt", "a/1.jpg  0 \nb c.jpg 1\n");
+  EXPECT_THAT(images_of(*open_dataset({.rec = folder_ / "label.txt"})),
+              ElementsAre("a/1.jpg", "b c.jpg"));
+}
+
+TEST_F(ImageFiles, ReadsWindowsPathsInLists) {
+  write("x/y/1.jpg", make_jpeg(16, 16, 1));
+  write("a.lst", "0\t0\tx\\y\\1.jpg\n");
+  write("b.tsv", "x\\y\\1.jpg\t0\n");
+  for (const char* list : {"a.lst", "b.tsv"}) {
+    EXPECT_THAT(images_of(*open_dataset({.rec = folder_ / list})), ElementsAre("x/y/1.jpg"));
+  }
+}
+
+TEST_F(ImageFiles, WarnsOfLabelsThatBeginAtOne) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  const auto warnings = [&](const std::string& lines) {
+    write("a.lst", lines);
+    return open_dataset({.rec = folder_ / "a.lst"})->info().warnings;
+  };
+  EXPECT_THAT(warnings("0\t1\t1.jpg\n1\t2\t1.jpg\n2\t2\t1.jpg\n"),
+              ElementsAre(HasSubstr("a.lst: the least label is 1, but labels begin at 0: the job "
+                                    "also trains a class without an image")));
+  EXPECT_THAT(warnings("0\t0\t1.jpg\n1\t2\t1.jpg\n2\t2\t1.jpg\n"), ElementsAre());
+}
+
+TEST_F(ImageFiles, RejectsGitLfsPointers) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\n"
+      "size 12345\n";
+  for (const char* name : {"train.rec", "shard.tar", "list.lst", "data.mdb", "a.safetensors"}) {
+    write(name, pointer);
+    EXPECT_THAT(error({.rec = folder_ / name}),
+                HasSubstr(std::string(name) + ": is a Git LFS pointer, not the file itself; run "
+                                              "\"git lfs pull\""));
+  }
+  write("people/ada/1.jpg", make_jpeg(16, 16, 1));
+  write("people/ada/2.jpg", pointer);
+  const auto dataset = open_dataset({.rec = folder_ / "people"});
+  std::vector<std::byte> storage;
+  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }),
+              HasSubstr("2.jpg: is a Git LFS pointer"));
+}
+
+TEST_F(ImageFiles, AListMayHaveTheLineEndsOfAnySystem) {
+  for (const char* name : {"1.jpg", "2.jpg", "3.jpg"}) write(name, make_jpeg(16, 16, 1));
+  for (const std::string end : {"\n", "\r\n", "\r"}) {
+    write("a.lst", "0\t0\t1.jpg" + end + "1\t1\t2.jpg" + end + "2\t2\t3.jpg" + end);
+    EXPECT_THAT(images_of(*open_dataset({.rec = folder_ / "a.lst"})),
+                ElementsAre("1.jpg", "2.jpg", "3.jpg"));
+  }
+}
+
+TEST_F(ImageFiles, RejectsUtf16Lists) {
+  write("a.lst", std::string("\xff\xfe"
+                             "0\0\t\0",
+                             6));
+  EXPECT_THAT(error({.rec = folder_ / "a.lst"}), HasSubstr("a.lst: UTF-16 text; save it as UTF-8"));
+}
+
+/// A heading has no number; an image whose label is none must not be taken for one.
+TEST_F(ImageFiles, TheFirstLineOfATsvWithAWrongLabelIsNoHeading) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  for (const char* label : {"-1", "1.5", "nan", "1e40", "1099511627776"}) {
+    write("list.tsv", std::string("1.jpg\t") + label + "\n1.jpg\t0\n");
+    EXPECT_THAT(error({.rec = folder_ / "list.tsv"}), HasSubstr("list.tsv: line 1: found '"))
+        << label;
+  }
+}
+
+TEST_F(ImageFiles, AListMayBeginWithAByteOrderMark) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  write("list.tsv",
+        "\xef\xbb\xbf"
+        "1.jpg\t0\r\n");
+  write("identities.txt",
+        "\xef\xbb\xbf"
+        "ada\r\n");
+  const auto dataset = open_dataset({.rec = folder_ / "list.tsv"});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("1.jpg"));
+  EXPECT_EQ(dataset->identity(0), "ada");
+}
+
+TEST_F(ImageFiles, TheFirstImageThatCanBeReadGivesTheSize) {
+  write("people/ada/1.jpg", std::string("no image"));
+  write("people/ada/2.jpg", make_jpeg(24, 16, 1));
+  EXPECT_EQ(open_dataset({.rec = folder_ / "people"})->info().height, 24);
+  write("people/ada/2.jpg", std::string(""));
+  EXPECT_THAT(error({.rec = folder_ / "people"}),
+              AllOf(HasSubstr("ada/1.jpg: 8 bytes that begin with"),
+                    HasSubstr("none of the first ones can be read")));
+}
+
+TEST_F(ImageFiles, AFolderOneLevelTooHighIsRefusedAndTheRightOneNamed) {
+  for (int person = 0; person < 12; ++person) {
+    write("faces/train/p" + std::to_string(person) + "/1.jpg", make_jpeg(16, 16, 1));
+  }
+  write("faces/val/p0/1.jpg", make_jpeg(16, 16, 1));
+  EXPECT_THAT(
+      error({.rec = folder_ / "faces"}),
+      AllOf(HasSubstr("contain only folders (train: 12, val: 1) and would count as 2 people"),
+            HasSubstr("did you mean " + (folder_ / "faces/train").string() + "?")));
+  EXPECT_EQ(open_dataset({.rec = folder_ / "faces/train"})->info().classes, 12);
+  write("faces/ada/1.jpg", make_jpeg(16, 16, 1));  // a person, so the others are people too
+  EXPECT_EQ(open_dataset({.rec = folder_ / "faces"})->info().classes, 3);
+}
+
+TEST_F(ImageFiles, IgnoresSynologyAndMacOsFolders) {
+  for (const char* name :
+       {"ada/1.jpg", "bob/1.jpg", "@eaDir/x/1.jpg", "ada/@eaDir/2.jpg", "__MACOSX/ada/1.jpg"}) {
+    write(std::string("people/") + name, make_jpeg(16, 16, 1));
+  }
+  const auto dataset = open_dataset({.rec = folder_ / "people"});
+  EXPECT_EQ(dataset->info().classes, 2);
+  EXPECT_EQ(dataset->info().images, 2);
+}
+
+TEST_F(ImageFiles, AFolderIsNoShard) {
+  write("people/ada.tar/1.jpg", make_jpeg(16, 16, 1));
+  EXPECT_EQ(open_dataset({.rec = folder_ / "people"})->identity(0), "ada.tar");
+}
+
+TEST_F(ImageFiles, ATsvWithAHeadingAndAFolderOfImages) {
+  write("images/1.jpg", make_jpeg(16, 16, 1));
+  write("list.tsv", "path\tlabel\n1.jpg\t16777217\n");
+  const auto dataset = open_dataset({.rec = folder_ / "list.tsv", .num_classes = 16777218});
+  EXPECT_THAT(images_of(*dataset), ElementsAre("images/1.jpg"));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(16777217));
+}
+
+TEST_F(ImageFiles, NameTheLineThatIsWrong) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  for (const char* line : {"1\t2", "1\tx\t1.jpg", "1\t-1\t1.jpg", "1\t1.5\t1.jpg", "1\t0\t"}) {
+    write("a.lst", std::string("0\t0\t1.jpg\n") + line + "\n");
+    EXPECT_THAT(error({.rec = folder_ / "a.lst"}), HasSubstr("a.lst: line 2: found '")) << line;
+  }
+  write("b.tsv", "1.jpg\t0\n1.jpg\tnone\n");
+  EXPECT_THAT(error({.rec = folder_ / "b.tsv"}), HasSubstr("b.tsv: line 2: found '"));
+  write("c.lst", "\n\n");
+  EXPECT_THAT(error({.rec = folder_ / "c.lst"}), HasSubstr("no images"));
+}
+
+TEST_F(ImageFiles, NumbersOfTheJobAreChecked) {
+  write("ada/1.jpg", make_jpeg(16, 16, 1));
+  write("bob/1.jpg", make_jpeg(16, 16, 2));
+  EXPECT_EQ(open_dataset({.rec = folder_.path(), .num_classes = 5})->info().classes, 5);
+  EXPECT_THAT(error({.rec = folder_.path(), .num_classes = 1}), HasSubstr("num_classes is 1"));
+  EXPECT_THAT(error({.rec = folder_.path(), .num_image = 3}), HasSubstr("num_image is 3"));
+}
+
+TEST_F(ImageFiles, AFolderWithoutAnythingSaysWhatIsExpected) {
+  EXPECT_THAT(error({.rec = folder_.path()}),
+              HasSubstr("train.rec: not found; expected a folder with train.rec"));
+  EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("the folder is empty"));
+  write("a.xyz", "x");
+  EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("found there: a.xyz"));
+  std::filesystem::create_directories(folder_ / "nobody");
+  EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("no images; expected at least one"));
+}
+
+TEST_F(ImageFiles, AFolderThatIsNotFinishedIsNoFolderOfPeople) {
+  write("ada/1.jpg", make_jpeg(16, 16, 1));
+  for (const char* part : {"train.lst.part", "train.rec.part"}) {
+    write(part, std::string());
+    EXPECT_THAT(error({.rec = folder_.path()}),
+                AllOf(HasSubstr(std::string(part) + ": this data set is not finished"),
+                      HasSubstr("run the same pfcctl data command again")));
+    std::filesystem::remove(folder_ / part);
+  }
+  write("train.rec.part", std::string());  // of a set that takes the place of this one
+  write("train.lst", "0\t0\tada/1.jpg\n");
+  EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 1);
+}
+
+TEST_F(ImageFiles, BriefsTellOtherLabelsApart) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  write("a.lst", "0\t0\t1.jpg\n");
+  const auto a = open_dataset({.rec = folder_ / "a.lst", .num_classes = 2})->briefs();
+  write("a.lst", "0\t1\t1.jpg\n");
+  const auto b = open_dataset({.rec = folder_ / "a.lst", .num_classes = 2})->briefs();
+  EXPECT_NE(a.front().holds, b.front().holds);
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,197 @@
+#include "data/reading/read_ahead.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <system_error>
+#include <utility>
+
+#include "data/open_dataset.h"
+#include "data/reading/make_async_reader.h"
+#include "tests/data/reading/counting_reader.h"
+#include "tests/support/face_folder.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using testing::CountingReader;
+using ::testing::IsEmpty;
+using testing::ReadLog;
+
+/// Unit u has the images 10 u .. 10 u + 9, for the batches 2 u and 2 u + 1.
+class TenEach final : public ReadPlan {
+ public:
+  [[nodiscard]] ReadUnit unit_with(std::int64_t batch) const override {
+    const std::int64_t unit = batch / 2;
+    return {.end_batch = 2 * unit + 2,
+            .images = {{10 * unit, 10 * unit + 4}, {10 * unit + 4, 10 * unit + 10}}};
+  }
+};
+
+/// Whatever is read, the kernel fails.
+class FailingReader final : public AsyncReader {
+ public:
+  [[nodiscard]] int depth() const override { return 1; }
+  [[nodiscard]] int under_way() const override { return under_way_; }
+  void start(FileRead& /*read*/) override { ++under_way_; }
+  FileRead& finish() override {
+    throw std::system_error(EIO, std::generic_category(), "a broken kernel");
+  }
+
+ private:
+  int under_way_ = 0;
+};
+
+/// A slow disk: one read at a time, which ends when `may_end` says so.
+class SlowReader final : public AsyncReader {
+ public:
+  SlowReader(std::promise<void>& started, std::shared_future<void> may_end, int& reads)
+      : started_(started), may_end_(std::move(may_end)), reads_(reads) {}
+  [[nodiscard]] int depth() const override { return 1; }
+  [[nodiscard]] int under_way() const override { return under_way_ == nullptr ? 0 : 1; }
+  void start(FileRead& read) override {
+    under_way_ = &read;
+    if (++reads_ == 1) started_.set_value();
+  }
+  FileRead& finish() override {
+    may_end_.wait();
+    return *std::exchange(under_way_, nullptr);
+  }
+
+ private:
+  std::promise<void>& started_;
+  const std::shared_future<void> may_end_;
+  int& reads_;
+  FileRead* under_way_ = nullptr;
+};
+
+class ReadAheadOf : public ::testing::Test {
+ protected:
+  ReadAheadOf() {
+    testing::write_insightface(
+        {.folder = folder_.path(), .identities = 10, .images_per_identity = 10});
+    dataset_ = open_dataset({.rec = folder_.path()});
+  }
+  ReadAheadOptions options() {
+    return {.first_batch = 0,
+            .end_batch = 20,
+            .units = 2,
+            .unit_bytes = 1 << 20,
+            .piece_bytes = 1000,
+            .make_reader = [this] {
+              return std::make_unique<CountingReader>(log_, make_async_reader(4));
+            }};
+  }
+  void expect_image(const ReadAhead::Unit& unit, std::int64_t image) {
+    std::vector<std::byte> there, here;
+    const Sample expected = dataset_->read(image, there);
+    const auto stored = unit.find(image);
+    ASSERT_FALSE(stored.empty()) << image;
+    const Sample found = dataset_->read_stored(image, stored, here);
+    EXPECT_EQ(found.label, expected.label);
+    EXPECT_TRUE(std::ranges::equal(found.encoded, expected.encoded)) << image;
+    EXPECT_THAT(here, IsEmpty()) << "a view of the memory, not read again";
+  }
+  [[nodiscard]] std::uint64_t bytes_of(std::int64_t first, std::int64_t end) const {
+    return dataset_->stretch({first, end})->bytes;
+  }
+
+  const TemporaryFolder folder_;
+  std::unique_ptr<Dataset> dataset_;
+  const TenEach plan_;
+  ReadLog log_;
+};
+
+TEST_F(ReadAheadOf, HasTheImagesOfEachBatch) {
+  ReadAhead reads(*dataset_, plan_, options());
+  for (std::int64_t batch = 0; batch < 20; ++batch) {
+    const ReadAhead::Unit* unit = reads.take(batch);
+    ASSERT_NE(unit, nullptr);
+    for (std::int64_t i = 0; i < 10; ++i) expect_image(*unit, batch / 2 * 10 + i);
+    EXPECT_THAT(unit->find((batch / 2 * 10 + 10) % 100), IsEmpty()) << "of another unit";
+    reads.give_back(batch);
+  }
+  EXPECT_EQ(log_.bytes(), bytes_of(0, 100)) << "each byte once";
+  EXPECT_EQ(log_.seeks(), 1u) << "front to back";
+}
+
+TEST_F(ReadAheadOf, HasNoMoreUnitsInMemoryThanAllowed) {
+  {
+    ReadAhead reads(*dataset_, plan_, options());
+    reads.take(0);
+    reads.take(2);  // both units are complete, and none was given back
+    EXPECT_EQ(log_.bytes(), bytes_of(0, 20));
+    reads.give_back(0);
+    EXPECT_EQ(log_.bytes(), bytes_of(0, 20)) << "batch 1 needs the first one too";
+    reads.take(1);
+    reads.give_back(1);
+    EXPECT_NE(reads.take(4), nullptr);
+  }
+  EXPECT_EQ(log_.bytes(), bytes_of(0, 30));
+}
+
+TEST_F(ReadAheadOf, BeginsInTheMiddleOfAUnit) {
+  ReadAheadOptions middle = options();
+  middle.first_batch = 3;
+  middle.end_batch = 5;
+  {
+    ReadAhead reads(*dataset_, plan_, middle);
+    expect_image(*reads.take(3), 15);
+    reads.give_back(3);
+    expect_image(*reads.take(4), 25);
+    reads.give_back(4);
+  }
+  EXPECT_EQ(log_.bytes(), bytes_of(10, 30)) << "only the units of the batches that there are";
+}
+
+TEST_F(ReadAheadOf, LeavesToTheCallerWhatMemoryDoesNotHold) {
+  ReadAheadOptions small = options();
+  small.unit_bytes = bytes_of(0, 6) + 10;
+  ReadAhead reads(*dataset_, plan_, small);
+  const ReadAhead::Unit* unit = reads.take(0);
+  for (std::int64_t image = 0; image < 6; ++image) expect_image(*unit, image);
+  for (std::int64_t image = 6; image < 10; ++image) EXPECT_THAT(unit->find(image), IsEmpty());
+}
+
+TEST_F(ReadAheadOf, LeavesToTheCallerWhatCannotBeRead) {
+  std::filesystem::resize_file(folder_.path() / "train.rec",
+                               dataset_->stretch({0, 4})->offset + bytes_of(0, 4) + 5);
+  ReadAhead reads(*dataset_, plan_, options());
+  const ReadAhead::Unit* unit = reads.take(0);
+  for (std::int64_t image = 0; image < 4; ++image) expect_image(*unit, image);
+  for (std::int64_t image = 4; image < 10; ++image) EXPECT_THAT(unit->find(image), IsEmpty());
+}
+
+TEST_F(ReadAheadOf, EndsWaitsWhenItIsStopped) {
+  ReadAhead reads(*dataset_, plan_, options());
+  reads.stop();
+  EXPECT_EQ(reads.take(10), nullptr);
+}
+
+TEST_F(ReadAheadOf, ReadsNoMoreOfAUnitOnceItIsStopped) {
+  std::promise<void> started, may_end;
+  const std::shared_future<void> gate = may_end.get_future().share();
+  int count = 0;
+  ReadAheadOptions slow = options();
+  slow.make_reader = [&] { return std::make_unique<SlowReader>(started, gate, count); };
+  {
+    ReadAhead reads(*dataset_, plan_, slow);
+    started.get_future().wait();
+    reads.stop();
+    may_end.set_value();
+  }
+  EXPECT_EQ(count, 1) << "a unit has many pieces, and a job that ends waits for one of them";
+}
+
+TEST_F(ReadAheadOf, TellsTheCallerThatTheKernelFails) {
+  ReadAheadOptions broken = options();
+  broken.make_reader = [] { return std::make_unique<FailingReader>(); };
+  ReadAhead reads(*dataset_, plan_, broken);
+  EXPECT_THROW(reads.take(0), std::system_error);
+  EXPECT_THROW(reads.take(0), std::system_error);
+}
+
+}  // namespace
+}  // namespace pfc
