@@ -79,5 +79,19 @@ endfunction()
 set(side "$<TARGET_PROPERTY:PFC_CUDA_SIDE>")
 set(pfc_cuda_side "$<IF:$<STREQUAL:${side},emulated>,pfc_cuda_emulated,\
 $<IF:$<STREQUAL:${side},real>,pfc_cuda,pfc_cuda_absent>>")
-set(pfc_worker_cuda_side "$<IF:$<STREQUAL:${side},emulated>,pfc_worker_cuda_emulated,\
-$<IF:$<STREQUAL:${side},real>,pfc_worker_cuda,pfc_worker_cuda_absent>>")
+foreach(library comm worker)
+  set(pfc_${library}_cuda_side "$<IF:$<STREQUAL:${side},emulated>,pfc_${library}_cuda_emulated,\
+$<IF:$<STREQUAL:${side},real>,pfc_${library}_cuda,pfc_${library}_cuda_absent>>")
+endforeach()
+
+# pfc_cuda_part(comm SOURCES nccl.cc ABSENT absent.cc): what of a library is CUDA's, for GPUs and for
+# tests/support/simt, and what takes its place where CUDA is not built.
+function(pfc_cuda_part library)
+  cmake_parse_arguments(arg "" "" "SOURCES;ABSENT" ${ARGN})
+  list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  set_property(GLOBAL PROPERTY PFC_CUDA_PART_OF_${library} ${arg_SOURCES})
+  pfc_library(${library}_cuda_absent SOURCES ${arg_ABSENT} DEPENDS pfc_common)
+  if(PFC_WITH_CUDA)
+    pfc_library(${library}_cuda SOURCES ${arg_SOURCES} DEPENDS pfc_${library} pfc_cuda)
+  endif()
+endfunction()

@@ -14,13 +14,13 @@
 #include <memory>
 #include <thread>
 
+#include "comm/make_comm.h"
+#include "comm/memory_store.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "data/images/decode.h"
 #include "data/images/jpeg_encoder.h"
 #include "kernels/make_ops.h"
-#include "worker/comm/make_comm.h"
-#include "worker/comm/memory_store.h"
 
 namespace pfc {
 namespace {

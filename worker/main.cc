@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/network_interface.h"
 #include "common/command_line.h"
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
@@ -25,7 +26,6 @@
 #include "common/machine/exit_deadline.h"
 #include "common/machine/limits.h"
 #include "worker/check/check.h"
-#include "worker/comm/network_interface.h"
 #include "worker/report/coordinator_client.h"
 #include "worker/report/stack_trace.h"
 #include "worker/report/start_report.h"

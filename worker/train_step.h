@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
+#include "comm/comm.h"
 #include "common/config/config.h"
 #include "kernels/ops.h"
 #include "worker/backbone/backbone.h"
 #include "worker/backbone/statistics_backup.h"
-#include "worker/comm/comm.h"
 #include "worker/gradients/grad_reducer.h"
 #include "worker/gradients/loss_scale.h"
 #include "worker/gradients/optimizer.h"

@@ -6,6 +6,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "comm/gather_texts.h"
+#include "comm/make_comm.h"
+#include "comm/rank_zero.h"
 #include "common/byte_size.h"
 #include "common/config/job_json.h"
 #include "common/counted.h"
@@ -19,9 +22,6 @@
 #include "kernels/make_ops.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/fetch_checkpoint.h"
-#include "worker/comm/gather_texts.h"
-#include "worker/comm/make_comm.h"
-#include "worker/comm/rank_zero.h"
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/head/row_copy.h"
 #include "worker/memory/memory_advice.h"

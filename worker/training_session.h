@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/abort_switch.h"
+#include "comm/key_value_store.h"
 #include "common/config/config.h"
 #include "common/ids.h"
 #include "common/trace/recorder.h"
@@ -22,8 +24,6 @@
 #include "worker/checkpoint/checkpoint_schedule.h"
 #include "worker/checkpoint/output_links.h"
 #include "worker/checkpoint/output_lock.h"
-#include "worker/comm/abort_switch.h"
-#include "worker/comm/key_value_store.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/memory/memory_plan.h"
 #include "worker/report/training_log.h"

@@ -24,11 +24,12 @@ ALLOWED = {
     "security": {"common"},
     "proto": {"security", "common"},
     "kernels": {"common"},
+    "comm": {"kernels", "common"},
     "data": {"kernels", "common"},
-    "worker": {"data", "kernels", "proto", "security", "common"},
+    "worker": {"comm", "data", "kernels", "proto", "security", "common"},
     "agent": {"proto", "security", "common"},
     "coordinator": {"proto", "security", "common"},
-    "pfcctl": {"worker", "data", "kernels", "proto", "security", "common"},
+    "pfcctl": {"worker", "comm", "data", "kernels", "proto", "security", "common"},
 }
 
 

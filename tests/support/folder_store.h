@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/key_value_store.h"
 #include "common/error.h"
-#include "worker/comm/key_value_store.h"
 
 namespace pfc::testing {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/comm.h"
 #include "kernels/ops.h"
-#include "worker/comm/comm.h"
 
 namespace pfc::testing {
 

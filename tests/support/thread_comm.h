@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/comm.h"
 #include "common/error.h"
-#include "worker/comm/comm.h"
 
 namespace pfc::testing {
 

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <vector>
 
+#include "tests/comm/ranks.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_devices.h"
-#include "tests/worker/comm/ranks.h"
 #include "tests/worker/sessions.h"
 #include "worker/training_session.h"
 

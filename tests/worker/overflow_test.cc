@@ -8,9 +8,9 @@
 #include <functional>
 #include <vector>
 
+#include "tests/comm/ranks.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/worker/comm/ranks.h"
 #include "tests/worker/sessions.h"
 #include "worker/training_session.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker/comm/ranks.h"
+#include "tests/comm/ranks.h"
 #include "worker/training_session.h"
 
 namespace pfc::testing {

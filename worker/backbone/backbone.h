@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "comm/comm.h"
 #include "common/config/config.h"
 #include "common/files/safetensors.h"
 #include "kernels/ops.h"
-#include "worker/comm/comm.h"
 
 namespace pfc {
 

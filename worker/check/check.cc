@@ -11,6 +11,9 @@
 #include <optional>
 #include <string>
 
+#include "comm/gather_texts.h"
+#include "comm/make_comm.h"
+#include "comm/rank_zero.h"
 #include "common/byte_size.h"
 #include "common/error.h"
 #include "common/error_text.h"
@@ -26,9 +29,6 @@
 #include "worker/check/limits_check.h"
 #include "worker/check/output_findings.h"
 #include "worker/check/step_speed.h"
-#include "worker/comm/gather_texts.h"
-#include "worker/comm/make_comm.h"
-#include "worker/comm/rank_zero.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"

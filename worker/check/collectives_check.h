@@ -3,9 +3,9 @@
 
 #include <vector>
 
+#include "comm/comm.h"
+#include "comm/nccl/device_comms.h"
 #include "kernels/ops.h"
-#include "worker/comm/comm.h"
-#include "worker/comm/nccl/device_comms.h"
 #include "worker/memory/memory_plan.h"
 #include "worker/report/check_finding.h"
 

@@ -1,9 +1,9 @@
 // How many steps a second to expect of a job, from a piece of one.
 #pragma once
 
+#include "comm/comm.h"
 #include "kernels/ops.h"
 #include "worker/check/collectives_check.h"
-#include "worker/comm/comm.h"
 #include "worker/memory/memory_plan.h"
 #include "worker/report/check_finding.h"
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/rank_zero.h"
 #include "common/error.h"
 #include "common/files/mapped_file.h"
 #include "common/files/safetensors.h"
@@ -14,7 +15,6 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/stored_centres.h"
-#include "worker/comm/rank_zero.h"
 
 namespace pfc {
 namespace {

@@ -8,10 +8,10 @@
 #include <functional>
 #include <vector>
 
+#include "comm/comm.h"
 #include "common/clock.h"
 #include "common/config/config.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/comm/comm.h"
 #include "worker/input/step_input.h"
 
 namespace pfc {

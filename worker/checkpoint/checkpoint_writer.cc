@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/shard.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
@@ -19,7 +20,6 @@
 #include "worker/checkpoint/checkpoint_folders.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/file_transfer.h"
-#include "worker/comm/shard.h"
 
 namespace pfc {
 namespace {

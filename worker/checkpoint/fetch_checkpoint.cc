@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/rank_zero.h"
 #include "common/byte_size.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
@@ -17,7 +18,6 @@
 #include "worker/checkpoint/checkpoint_folders.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/file_transfer.h"
-#include "worker/comm/rank_zero.h"
 
 namespace pfc {
 namespace {

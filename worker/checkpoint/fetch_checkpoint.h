@@ -4,9 +4,9 @@
 
 #include <string>
 
+#include "comm/comm.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/output_links.h"
-#include "worker/comm/comm.h"
 
 namespace pfc {
 

@@ -7,11 +7,11 @@
 #include <thread>
 #include <utility>
 
+#include "comm/rank_zero.h"
 #include "common/clock.h"
 #include "common/files/atomic_file.h"
 #include "common/random_id.h"
 #include "worker/checkpoint/checkpoint_format.h"
-#include "worker/comm/rank_zero.h"
 
 namespace pfc {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/comm.h"
 #include "common/ids.h"
-#include "worker/comm/comm.h"
 
 namespace pfc {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "comm/shard.h"
 #include "common/files/safetensors.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
-#include "worker/comm/shard.h"
 
 namespace pfc {
 

@@ -10,11 +10,11 @@
 #include <memory>
 #include <thread>
 
+#include "comm/make_comm.h"
+#include "comm/memory_store.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "kernels/owned_tensor.h"
-#include "worker/comm/make_comm.h"
-#include "worker/comm/memory_store.h"
 #include "worker/cost/fit.h"
 #include "worker/head/class_sampler.h"
 #include "worker/head/head.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "worker/comm/comm_count.h"
+#include "comm/comm_count.h"
 
 namespace pfc {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "comm/shard.h"
 #include "kernels/make_ops.h"
 #include "kernels/math/row_statistics.h"
 #include "worker/backbone/backbone.h"
-#include "worker/comm/shard.h"
 #include "worker/cost/recording_ops.h"
 #include "worker/gradients/optimizer.h"
 #include "worker/head/class_sampler.h"

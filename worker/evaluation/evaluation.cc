@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <vector>
 
+#include "comm/shard.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "data/augment/flip.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
-#include "worker/comm/shard.h"
 
 namespace pfc {
 

@@ -5,9 +5,9 @@
 #include <functional>
 #include <span>
 
+#include "comm/comm.h"
+#include "comm/shard.h"
 #include "data/doing.h"
-#include "worker/comm/comm.h"
-#include "worker/comm/shard.h"
 #include "worker/evaluation/lfw_protocol.h"
 #include "worker/evaluation/verification_bin.h"
 

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <numeric>
 
+#include "comm/shard.h"
 #include "common/error.h"
-#include "worker/comm/shard.h"
 
 namespace pfc {
 

@@ -1,9 +1,9 @@
 #include <utility>
 #include <vector>
 
+#include "comm/nccl/nccl_comm.h"
 #include "common/error.h"
 #include "kernels/cuda/ops/cuda_ops.h"
-#include "worker/comm/nccl/nccl_comm.h"
 #include "worker/gradients/device_grad_reducers.h"
 
 namespace pfc {

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "comm/comm.h"
 #include "kernels/ops.h"
-#include "worker/comm/comm.h"
 #include "worker/gradients/grad_reducer.h"
 
 namespace pfc {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "comm/shard.h"
 #include "common/config/config.h"
 #include "kernels/margin/margin_softmax.h"
 #include "kernels/ops.h"
-#include "worker/comm/shard.h"
 
 namespace pfc {
 

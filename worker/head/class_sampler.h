@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "comm/shard.h"
 #include "kernels/margin/margin_softmax.h"
-#include "worker/comm/shard.h"
 
 namespace pfc {
 

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "comm/comm.h"
+#include "comm/shard.h"
 #include "common/config/config.h"
 #include "kernels/margin/update_history.h"
 #include "kernels/ops.h"
-#include "worker/comm/comm.h"
-#include "worker/comm/shard.h"
 
 namespace pfc {
 

@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "comm/make_comm.h"
+#include "comm/memory_store.h"
 #include "common/error.h"
 #include "common/machine/cores.h"
 #include "kernels/make_ops.h"
-#include "worker/comm/make_comm.h"
-#include "worker/comm/memory_store.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {

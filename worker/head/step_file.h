@@ -24,9 +24,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/shard.h"
 #include "common/files/safetensors.h"
 #include "common/ids.h"
-#include "worker/comm/shard.h"
 #include "worker/head/head.h"
 
 namespace pfc {

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "comm/comm.h"
 #include "common/error.h"
 #include "common/trace/recorder.h"
 #include "data/batch.h"
 #include "data/prefetcher.h"
 #include "kernels/ops.h"
-#include "worker/comm/comm.h"
 #include "worker/head/head.h"
 
 namespace pfc {

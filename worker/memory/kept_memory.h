@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/key_value_store.h"
 #include "common/ids.h"
-#include "worker/comm/key_value_store.h"
 
 namespace pfc {
 

@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <numeric>
 
+#include "comm/make_comm.h"
+#include "comm/shard.h"
 #include "common/config/no_network.h"
 #include "common/counted.h"
 #include "data/prefetcher.h"
@@ -15,8 +17,6 @@
 #include "kernels/make_ops.h"
 #include "worker/backbone/statistics_backup.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/comm/make_comm.h"
-#include "worker/comm/shard.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/input/image_upload.h"
 #include "worker/schedule/step_plan.h"

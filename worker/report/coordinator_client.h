@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/key_value_store.h"
 #include "common/ids.h"
 #include "security/credential.h"
-#include "worker/comm/key_value_store.h"
 #include "worker/report/check_finding.h"
 #include "worker/report/progress.h"
 #include "worker/report/trace_part.h"

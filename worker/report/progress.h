@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/comm_count.h"
 #include "common/machine/gpu/gpu_telemetry.h"
-#include "worker/comm/comm_count.h"
 
 namespace pfc {
 

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <exception>
 
+#include "comm/rank_zero.h"
 #include "common/config/config.h"
 #include "common/error.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/comm/rank_zero.h"
 
 namespace pfc {
 namespace {

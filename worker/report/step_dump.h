@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "comm/comm.h"
 #include "common/ids.h"
-#include "worker/comm/comm.h"
 #include "worker/head/step_file.h"
 
 namespace pfc {

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/comm.h"
 #include "common/files/append_file.h"
 #include "common/ids.h"
 #include "worker/checkpoint/checkpoint_schedule.h"
-#include "worker/comm/comm.h"
 #include "worker/evaluation/evaluation.h"
 #include "worker/report/phase_timer.h"
 #include "worker/report/step_stats.h"

@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "comm/shard.h"
 #include "common/ids.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/comm/shard.h"
 #include "worker/schedule/step_plan.h"
 
 namespace pfc {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/comm/shard.h"
+#include "comm/shard.h"
 #include "worker/snapshot/snapshot_store.h"
 
 namespace pfc {

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "comm/comm.h"
 #include "common/clock.h"
 #include "common/trace/recorder.h"
-#include "worker/comm/comm.h"
 #include "worker/input/step_input.h"
 #include "worker/snapshot/snapshot_store.h"
 

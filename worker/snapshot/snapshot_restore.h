@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "worker/comm/comm.h"
+#include "comm/comm.h"
 #include "worker/snapshot/snapshot_choice.h"
 
 namespace pfc {

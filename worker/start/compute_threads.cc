@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "comm/gather_texts.h"
 #include "common/counted.h"
 #include "common/error.h"
 #include "worker/checkpoint/checkpoint_format.h"
-#include "worker/comm/gather_texts.h"
 
 namespace pfc {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/comm.h"
 #include "common/config/config.h"
 #include "common/ids.h"
-#include "worker/comm/comm.h"
 #include "worker/snapshot/snapshot_store.h"
 
 namespace pfc {

@@ -9,11 +9,11 @@
 #include <optional>
 #include <span>
 
+#include "comm/gather_texts.h"
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/files/sha256.h"
 #include "common/version.h"
-#include "worker/comm/gather_texts.h"
 
 namespace pfc {
 namespace {

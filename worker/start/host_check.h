@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/comm.h"
 #include "data/dataset.h"
-#include "worker/comm/comm.h"
 #include "worker/evaluation/verification_bin.h"
 
 namespace pfc {

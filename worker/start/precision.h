@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/key_value_store.h"
 #include "common/config/config.h"
 #include "common/ids.h"
-#include "worker/comm/key_value_store.h"
 
 namespace pfc {
 

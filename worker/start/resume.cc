@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "comm/rank_zero.h"
 #include "common/config/job_json.h"
 #include "common/counted.h"
 #include "worker/checkpoint/checkpoint_format.h"
-#include "worker/comm/rank_zero.h"
 #include "worker/schedule/lr_schedule.h"
 #include "worker/start/resumed_people.h"
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "comm/comm.h"
 #include "common/config/config.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/comm/comm.h"
 #include "worker/schedule/step_plan.h"
 
 namespace pfc {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/comm/comm.h"
+#include "comm/comm.h"
 #include "worker/head/head.h"
 #include "worker/input/step_input.h"
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "worker/comm/comm_count.h"
+#include "comm/comm_count.h"
 #include "worker/report/phase_timer.h"
 
 namespace pfc {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/make_comm.h"
 #include "kernels/make_ops.h"
-#include "worker/comm/make_comm.h"
 
 namespace pfc {
 namespace {

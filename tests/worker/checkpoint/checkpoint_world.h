@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/shard.h"
 #include "kernels/make_ops.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/comm/shard.h"
 
 namespace pfc {
 

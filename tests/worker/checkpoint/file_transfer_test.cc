@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "common/error.h"
+#include "tests/comm/ranks.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/checkpoint/two_hosts.h"
-#include "tests/worker/comm/ranks.h"
 
 namespace pfc {
 namespace {

@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <thread>
 
+#include "comm/rank_zero.h"
 #include "common/error.h"
 #include "tests/support/error_message.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/checkpoint/two_hosts.h"
-#include "worker/comm/rank_zero.h"
 
 namespace pfc {
 namespace {

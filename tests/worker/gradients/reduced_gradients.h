@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/worker/comm/ranks.h"
+#include "tests/comm/ranks.h"
 #include "worker/gradients/make_grad_reducer.h"
 
 namespace pfc::testing {

@@ -18,14 +18,14 @@
 #include <string>
 #include <vector>
 
+#include "comm/make_comm.h"
+#include "comm/memory_store.h"
 #include "common/clock.h"
 #include "common/config/config.h"
 #include "common/config/job_json.h"
 #include "common/error.h"
 #include "common/machine/process_memory.h"
 #include "kernels/make_ops.h"
-#include "worker/comm/make_comm.h"
-#include "worker/comm/memory_store.h"
 #include "worker/head/head.h"
 
 namespace pfc {

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "comm/shard.h"
 #include "kernels/cpu/margin/margin_softmax.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/make_ops.h"
@@ -10,7 +11,6 @@
 #include "tests/support/counting_ops.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/head/head_job.h"
-#include "worker/comm/shard.h"
 #include "worker/head/accumulated_gradients.h"
 #include "worker/head/class_centres.h"
 #include "worker/head/head.h"

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "comm/make_comm.h"
 #include "common/config/job_json.h"
 #include "common/files/safetensors.h"
 #include "kernels/make_ops.h"
-#include "worker/comm/make_comm.h"
 #include "worker/head/head.h"
 #include "worker/head/row_copy.h"
 

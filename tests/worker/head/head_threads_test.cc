@@ -6,9 +6,9 @@
 #include <iterator>
 #include <thread>
 
+#include "comm/make_comm.h"
 #include "kernels/make_ops.h"
 #include "tests/worker/head/head_job.h"
-#include "worker/comm/make_comm.h"
 
 namespace pfc::testing {
 namespace {

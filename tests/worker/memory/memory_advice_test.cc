@@ -8,10 +8,10 @@
 #include <functional>
 #include <regex>
 
+#include "comm/memory_store.h"
 #include "common/error.h"
 #include "common/machine/process_memory.h"
 #include "tests/support/error_message.h"
-#include "worker/comm/memory_store.h"
 
 namespace pfc {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "common/clock.h"
 #include "common/workers/keepers.h"
+#include "tests/comm/ranks.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/checkpoint/checkpoint_world.h"
-#include "tests/worker/comm/ranks.h"
 #include "tests/worker/trained.h"
 #include "worker/snapshot/snapshot_maker.h"
 #include "worker/snapshot/snapshot_restore.h"

@@ -6,9 +6,9 @@
 
 #include <thread>
 
+#include "comm/memory_store.h"
 #include "common/error.h"
 #include "kernels/make_ops.h"
-#include "worker/comm/memory_store.h"
 
 namespace pfc {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "comm/comm.h"
 #include "worker/backbone/layers/layer.h"
-#include "worker/comm/comm.h"
 
 namespace pfc {
 

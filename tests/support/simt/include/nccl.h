@@ -1,4 +1,4 @@
-// The part of NCCL that worker/comm uses, between threads of one process, each of which has an
+// The part of NCCL that comm uses, between threads of one process, each of which has an
 // emulated GPU, with the same names and meanings as in NVIDIA's header of this name. Communicators
 // are non-blocking: a call is complete, and its collective is enqueued, only after
 // ncclCommGetAsyncError() has been called a few times. Tests can cause the faults of

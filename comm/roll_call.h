@@ -1,0 +1,19 @@
+// Before workers connect, each writes into the store that it is there, so that an error can name
+// those that are missing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/comm_options.h"
+#include "comm/key_value_store.h"
+
+namespace pfc {
+
+/// Writes this worker's address under the Comm's name and waits for those of all others. Returns
+/// the address of each rank. Throws CommError that names every rank that is missing after
+/// connect_timeout.
+std::vector<std::string> roll_call(const CommOptions& options, const std::string& address,
+                                   KeyValueStore& store);
+
+}  // namespace pfc

@@ -1,0 +1,361 @@
+// What the survivors see when a worker is gone: an error that names it, soon.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/abort_switch.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "common/workers/store_keys.h"
+#include "tests/comm/ranks.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
+
+namespace {
+
+/// The time of day that programs ask for is so much later than the kernel's, as when somebody sets
+/// the clock back right after.
+std::atomic<std::int64_t> seconds_ahead{0};
+
+}  // namespace
+
+/// Takes the place of the C library's, also for the standard library.
+extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
+  if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += seconds_ahead;
+  return result;
+}
+
+namespace pfc {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+void all_reduce(Comm& comm, std::size_t floats) {
+  std::vector<float> values(floats, 1.f);
+  comm.all_reduce_sum({values.data(), Shape{static_cast<std::int64_t>(floats)}});
+}
+
+TEST(CommFailure, ARankThatNeverConnectsIsNamed) {
+  MemoryStore store;
+  std::vector<std::string> errors(4);
+  on_threads(2, [&](int which) {
+    const int rank = which * 2;  // 0 and 2 of 4
+    CommOptions options = options_of(rank, 4, "train");
+    options.connect_timeout = 3s;
+    errors[static_cast<std::size_t>(rank)] =
+        message_of<CommError>([&] { make_host_comm(options, &store); });
+  });
+  EXPECT_THAT(errors[0], HasSubstr("comm 'train', rank 0 of 4: absent after 3.0 s: rank 1, 3"));
+  EXPECT_THAT(errors[2], HasSubstr("comm 'train', rank 2 of 4: absent after 3.0 s: rank 1, 3"));
+}
+
+TEST(CommFailure, AnAddressOfAnotherMachineIsNamed) {
+  MemoryStore store;
+  on_threads(2, [&](int rank) {
+    CommOptions options = options_of(rank, 2);
+    options.address = "192.0.2.1";  // RFC 5737: nobody's
+    EXPECT_THAT(message_of<CommError>([&] { make_host_comm(options, &store); }),
+                HasSubstr("cannot connect from 192.0.2.1"));
+  });
+}
+
+/// A rank that is gone as soon as its peers have its address.
+class StoreOfOneThatDies : public KeyValueStore {
+ public:
+  explicit StoreOfOneThatDies(KeyValueStore& store) : store_(store) {}
+  void set(const std::string& key, const std::vector<char>& value) override {
+    store_.set(key, value);
+  }
+  std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) override {
+    if (key.find("/gloo/") != std::string::npos) throw CommError("killed");
+    return store_.get(key, timeout);
+  }
+
+ private:
+  KeyValueStore& store_;
+};
+
+/// What rank 0 of two sees when the other one dies while they connect, after which `then` is
+/// called.
+std::string dies_while_connecting(CommOptions options, const std::function<void()>& then) {
+  MemoryStore store;
+  std::string error;
+  on_threads(2, [&](int rank) {
+    if (rank == 0) {
+      error = message_of<CommError>([&] { make_host_comm(options, &store); });
+      return;
+    }
+    CommOptions mine = options_of(1, 2);
+    mine.address = "127.0.0.2";  // Gloo: the lower address waits for the higher one to connect
+    StoreOfOneThatDies dying(store);
+    EXPECT_THAT(message_of<CommError>([&] { make_host_comm(mine, &dying); }), HasSubstr("killed"));
+    then();
+  });
+  return error;
+}
+
+TEST(CommFailure, AnAbortEndsTheWaitForAPeerThatDiesWhileTheyConnect) {
+  AbortSwitch abort_switch;
+  CommOptions options = options_of(0, 2);
+  options.abort_switch = &abort_switch;
+  const TimePoint start = Clock::now();
+  EXPECT_EQ(dies_while_connecting(options, [&] { abort_switch.abort("rank 1 was killed"); }),
+            "rank 1 was killed");
+  EXPECT_LT(Clock::now() - start, 1min);  // the timeout is 2 min
+}
+
+TEST(CommFailure, APeerThatDiesWhileTheyConnectIsNamedAfterTheTimeout) {
+  CommOptions options = options_of(0, 2);
+  options.connect_timeout = 3s;
+  EXPECT_EQ(dies_while_connecting(options, [] {}),
+            "comm 'test', rank 0 of 2: rank 1 (127.0.0.2) has not connected to 127.0.0.1 within "
+            "3.0 s");
+}
+
+TEST(CommFailure, AClockThatIsSetBackLetsNobodyWaitLonger) {
+  CommOptions options = options_of(0, 2);
+  options.connect_timeout = 3s;
+  seconds_ahead = 3'600;
+  const std::string error = dies_while_connecting(options, [] {});
+  seconds_ahead = 0;
+  EXPECT_THAT(error, HasSubstr("rank 1 (127.0.0.2) has not connected to 127.0.0.1 within 3.0 s"));
+}
+
+TEST(CommFailure, ALostCommFailsAllOthersAtOnceAndIsUselessAfterwards) {
+  MemoryStore store;
+  const TimePoint start = Clock::now();
+  on_threads(3, [&](int rank) {
+    auto comm = make_host_comm(options_of(rank, 3), &store);
+    comm->barrier();
+    if (rank == 1) return;
+    for (const std::size_t floats : {100u, 1'000'000u}) {
+      EXPECT_THAT(message_of<CommError>([&] { all_reduce(*comm, floats); }),
+                  AllOf(HasSubstr("rank " + std::to_string(rank) + " of 3: all_reduce of"),
+                        ::testing::AnyOf(HasSubstr("failed after"), HasSubstr("earlier failure"))));
+    }
+  });
+  EXPECT_LT(Clock::now() - start, 2min);  // the timeout is 10 min
+}
+
+TEST(CommFailure, ARankThatDoesNotTakePartTimesOutByName) {
+  MemoryStore store;
+  on_threads(2, [&](int rank) {
+    CommOptions options = options_of(rank, 2);
+    options.timeout = 3s;
+    auto comm = make_host_comm(options, &store);
+    comm->barrier();
+    if (rank == 0) {
+      const TimePoint begin = Clock::now();
+      const std::string message = message_of<CommError>([&] { all_reduce(*comm, 10); });
+      const double took = seconds_since(begin);
+      store.set("over", {});
+      const std::string after = "rank 1 (127.0.0.1) failed after ";
+      ASSERT_THAT(message,
+                  AllOf(HasSubstr(after), HasSubstr("Timed out"),
+                        HasSubstr("no word from rank 1 (127.0.0.1): stuck elsewhere, or dead")));
+      const double reported = std::stod(message.substr(message.find(after) + after.size()));
+      EXPECT_GE(reported, 3.0);
+      EXPECT_LE(reported, took + 0.05);  // it has one decimal
+    } else {
+      store.get("over", 30s);
+    }
+  });
+}
+
+TEST(CommFailure, ARankThatIsLateIsNamedWithWhatTheCoordinatorKnowsOfIt) {
+  MemoryStore store;
+  const std::string doing = "at step 3 in forward for 9 s";
+  store.set(doing_key(1), {doing.begin(), doing.end()});
+  on_threads(3, [&](int rank) {
+    CommOptions options = options_of(rank, 3);
+    options.timeout = 300ms;
+    auto comm = make_host_comm(options, &store);
+    if (rank == 1) {
+      store.get("over", 60s);
+      return;
+    }
+    const std::string error = message_of<CommError>([&] { all_reduce(*comm, 10); });
+    if (rank == 2) return;  // rank 0 may have told it already that it is over
+    EXPECT_THAT(error, AllOf(HasSubstr("all_reduce of 40 bytes (number 1) with"),
+                             HasSubstr("no word from rank 1 (127.0.0.1)"),
+                             HasSubstr("; rank 1 is " + doing)));
+    store.set("over", {});
+  });
+}
+
+TEST(CommCounters, SayWhichCollectiveIsTheNewestAndWhetherItIsDone) {
+  MemoryStore store;
+  on_threads(2, [&](int rank) {
+    auto comm = make_host_comm(options_of(rank, 2), &store);
+    EXPECT_STREQ(comm->counters().newest, "");
+    comm->barrier();
+    EXPECT_STREQ(comm->counters().newest, "barrier");
+    EXPECT_EQ(comm->counters().calls, 1U);
+    EXPECT_EQ(comm->counters().done, 1U);
+    if (rank == 1) {
+      store.get("seen", 60s);
+      return all_reduce(*comm, 10);
+    }
+    std::thread waits([&] { all_reduce(*comm, 10); });
+    while (comm->counters().calls < 2) std::this_thread::yield();
+    EXPECT_STREQ(comm->counters().newest, "all_reduce");
+    EXPECT_EQ(comm->counters().done, 1U);
+    store.set("seen", {});
+    waits.join();
+    EXPECT_EQ(comm->counters().done, 2U);
+    EXPECT_GT(comm->counters().call_seconds, 0);
+  });
+}
+
+using Waiting = void (*)(Comm&);
+
+TEST(CommFailure, AnAbortFreesTheThreadThatWaitsAndFailsEveryLaterCall) {
+  const std::vector<Waiting> collectives{
+      [](Comm& comm) { comm.barrier(); }, [](Comm& comm) { all_reduce(comm, 10); },
+      [](Comm& comm) { all_reduce(comm, 6'000'000); },  // more than the sockets hold
+      [](Comm& comm) {
+        std::vector<std::byte> bytes(24'000'000);
+        comm.broadcast({bytes.data(), DType::kUInt8, {24'000'000}}, 0);
+      }};
+  for (const Waiting& collective : collectives) {
+    MemoryStore store;
+    on_threads(2, [&](int rank) {
+      const auto comm = make_host_comm(options_of(rank, 2), &store);
+      comm->barrier();
+      if (rank == 1) {
+        store.get("over", 30s);
+        return;
+      }
+      std::thread waits([&] {
+        EXPECT_THAT(message_of<CommError>([&] { collective(*comm); }),
+                    HasSubstr("a newer generation has begun"));
+      });
+      while (comm->counters().calls < 2) std::this_thread::yield();  // the collective has begun
+      std::this_thread::sleep_for(5ms);  // most often it waits by now; it must end in any case
+      comm->abort("a newer generation has begun");
+      waits.join();
+      EXPECT_THAT(message_of<CommError>([&] { comm->barrier(); }), HasSubstr("earlier failure"));
+      store.set("over", {});
+    });
+  }
+}
+
+TEST(CommFailure, AnAbortedCommOfOneWorkerThrows) {
+  const auto comm = make_host_comm(options_of(0, 1), nullptr);
+  comm->abort("a newer generation has begun");
+  EXPECT_EQ(message_of<CommError>([&] { comm->barrier(); }), "a newer generation has begun");
+}
+
+/// A store for processes: a file a key.
+class FolderStore : public KeyValueStore {
+ public:
+  explicit FolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  void set(const std::string& key, const std::vector<char>& value) override {
+    write_file_atomically(file(key), {value.data(), value.size()});
+  }
+  std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) override {
+    const TimePoint deadline = Clock::now() + timeout;
+    while (!std::filesystem::exists(file(key))) {
+      if (Clock::now() > deadline) throw CommError("no value of '" + key + "'");
+      std::this_thread::sleep_for(1ms);
+    }
+    std::ifstream in(file(key), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+ private:
+  [[nodiscard]] std::filesystem::path file(std::string key) const {
+    std::ranges::replace(key, '/', '_');
+    return folder_ / key;
+  }
+  const std::filesystem::path folder_;
+};
+
+constexpr std::int64_t kFloats = 6'000'000;  // more than the sockets hold
+
+using Collective = void (*)(Comm&, std::vector<float>& in, std::vector<float>& out);
+
+void all_gather(Comm& comm, std::vector<float>& in, std::vector<float>& out) {
+  comm.all_gather({in.data(), Shape{kFloats}}, {out.data(), Shape{kFloats * comm.size()}});
+}
+
+void all_reduce(Comm& comm, std::vector<float>& in, std::vector<float>&) {
+  comm.all_reduce_sum({in.data(), Shape{kFloats}});
+}
+
+/// Repeats the collective until it fails; returns the error.
+std::string repeat_until_failure(int rank, int world_size, KeyValueStore& store,
+                                 Collective collective, std::atomic<int>& rounds) {
+  const auto comm = make_host_comm(options_of(rank, world_size), &store);
+  std::vector<float> in(kFloats);
+  std::vector<float> out(kFloats * static_cast<std::size_t>(world_size));
+  return message_of<CommError>([&] {
+    for (;; ++rounds) collective(*comm, in, out);
+  });
+}
+
+/// A process of its own that takes part as `rank`; ends with 0 when it got a CommError.
+pid_t fork_rank(int rank, int world_size, const std::filesystem::path& folder,
+                Collective collective) {
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  FolderStore store(folder);
+  std::atomic<int> rounds = 0;
+  const std::string error = repeat_until_failure(rank, world_size, store, collective, rounds);
+  ::_exit(error.empty() ? 1 : 0);
+}
+
+/// We are rank 0; the last rank is killed in the middle of the third collective or later.
+void kill_one_of(int world_size, Collective collective, const std::string& name) {
+  TemporaryFolder folder;
+  std::vector<pid_t> others;
+  for (int rank = 1; rank < world_size; ++rank) {
+    others.push_back(fork_rank(rank, world_size, folder.path(), collective));
+  }
+  FolderStore store(folder.path());
+  std::atomic<int> rounds = 0;
+  std::string error;
+  std::thread us([&] { error = repeat_until_failure(0, world_size, store, collective, rounds); });
+  while (rounds < 2) std::this_thread::yield();
+  ::kill(others.back(), SIGKILL);
+  const TimePoint killed = Clock::now();
+  us.join();
+  for (const pid_t pid : others) {
+    int status = -1;
+    ::waitpid(pid, &status, 0);
+    EXPECT_EQ(status, pid == others.back() ? SIGKILL : 0);
+  }
+  EXPECT_LT(Clock::now() - killed, 2min);  // the timeout is 10 min
+  EXPECT_THAT(error,
+              AllOf(HasSubstr(name + " of 24000000 bytes (number "), HasSubstr(") with rank")));
+}
+
+TEST(CommFailure, AKilledProcessFailsAllOthersAtOnceInTheMiddleOfACollective) {
+  for (const int world_size : {2, 2, 3}) {
+    kill_one_of(world_size, &all_gather, "all_gather");
+    kill_one_of(world_size, &all_reduce, "all_reduce");
+  }
+}
+
+}  // namespace
+}  // namespace pfc
